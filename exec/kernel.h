@@ -1,0 +1,54 @@
+/* Kernels: the computation of one pass of a nest over one part, on local pieces of its operands. */
+#ifndef CLEAVE_EXEC_KERNEL_H
+#define CLEAVE_EXEC_KERNEL_H
+
+#include "graph/model.h"
+#include "graph/part.h"
+
+/* A local piece: dense in the memory order of its tensor, over the clipped box of its operand. */
+typedef struct cleave_array {
+    void *data; /* float or int64_t, by the tensor's type; null: the pass does not use it */
+    cleave_box box;
+    int64_t strides[CLEAVE_MAX_RANK]; /* elements */
+} cleave_array;
+
+typedef struct cleave_kernel_call {
+    const cleave_model *model;
+    const cleave_nest *nest;
+    cleave_pass pass;
+    cleave_part part; /* not empty */
+    cleave_array inputs[CLEAVE_MAX_INPUTS];
+    cleave_array output;          /* forward: written; backward: read, where kept */
+    cleave_array combined;        /* backward of moments */
+    cleave_array output_gradient; /* backward: read */
+    cleave_array input_gradients[CLEAVE_MAX_INPUTS]; /* backward: overwritten */
+    void *workspace;
+    int64_t workspace_bytes;
+    uint64_t seed; /* of dropout */
+    int64_t step;
+} cleave_kernel_call;
+
+/* What keeps compiled primitives from call to call.  Not shared between threads. */
+typedef struct cleave_kernels cleave_kernels;
+cleave_status cleave_kernels_create(cleave_kernels **kernels,
+                                    cleave_error *error); /* sets flush-to-zero too */
+void cleave_kernels_destroy(cleave_kernels *kernels);
+
+/* Runs the fastest kernel there is for this call, else the reference. */
+cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_call *call,
+                                cleave_error *error);
+
+/* Straight from the nest: walks every point of the axes, evaluates the tape and combines.  Slow,
+   and the oracle of all the others.  Any nest, any pass. */
+cleave_status cleave_kernel_run_reference(const cleave_kernel_call *call, cleave_error *error);
+
+/* Scratch bytes that cleave_kernel_run needs; a cleave_workspace_function with the kernels as
+ * context. */
+int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const cleave_nest *nest,
+                                cleave_pass pass, const cleave_part *part);
+
+/* Names and versions of the kernel libraries, such as "oneDNN 2.6.3, OpenBLAS 0.3.21"; part of
+ * calibration. */
+const char *cleave_kernels_version(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* A box is an integer hyper-rectangle: the piece of a tensor that a part reads or writes.  Its rank
+   is that of its tensor and is passed beside it; dimensions from the rank on are not looked at. */
+#ifndef CLEAVE_GRAPH_BOX_H
+#define CLEAVE_GRAPH_BOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CLEAVE_MAX_RANK = 8 };
+
+typedef struct cleave_box {
+    int64_t lo[CLEAVE_MAX_RANK], hi[CLEAVE_MAX_RANK]; /* [lo, hi) in each dimension */
+} cleave_box;
+
+static inline bool cleave_box_is_empty(int rank, const cleave_box *box) {
+    for (int d = 0; d < rank; d++)
+        if (box->lo[d] >= box->hi[d])
+            return true;
+    return false;
+}
+
+/* Number of elements; 1 at rank 0, 0 when empty. */
+static inline int64_t cleave_box_size(int rank, const cleave_box *box) {
+    int64_t size = 1;
+    for (int d = 0; d < rank; d++)
+        size *= box->hi[d] > box->lo[d] ? box->hi[d] - box->lo[d] : 0;
+    return size;
+}
+
+static inline bool cleave_box_equal(int rank, const cleave_box *a, const cleave_box *b) {
+    for (int d = 0; d < rank; d++)
+        if (a->lo[d] != b->lo[d] || a->hi[d] != b->hi[d])
+            return false;
+    return true;
+}
+
+/* Is `inner` within `outer`? */
+static inline bool cleave_box_contains(int rank, const cleave_box *outer, const cleave_box *inner) {
+    for (int d = 0; d < rank; d++)
+        if (inner->lo[d] < outer->lo[d] || inner->hi[d] > outer->hi[d])
+            return false;
+    return true;
+}
+
+/* The intersection, and whether it has any element. */
+static inline bool cleave_box_intersect(int rank, const cleave_box *a, const cleave_box *b,
+                                        cleave_box *common) {
+    bool any = true;
+    for (int d = 0; d < rank; d++) {
+        int64_t lo = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
+        int64_t hi = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
+        common->lo[d] = lo;
+        common->hi[d] = hi;
+        any = any && lo < hi;
+    }
+    return any;
+}
+
+static inline cleave_box cleave_box_of_shape(int rank, const int64_t *shape) {
+    cleave_box box = {{0}, {0}};
+    for (int d = 0; d < rank; d++)
+        box.hi[d] = shape[d];
+    return box;
+}
+
+/* Start of block `i` of `degree` balanced blocks of `extent`: the first extent mod degree get one
+ * more. */
+static inline int64_t cleave_block_start(int64_t extent, int64_t degree, int64_t i) {
+    int64_t rest = extent % degree;
+    return extent / degree * i + (i < rest ? i : rest);
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* The work of one compute item: its name for cost tables, its flops and its bytes. */
+#ifndef CLEAVE_GRAPH_WORK_H
+#define CLEAVE_GRAPH_WORK_H
+
+#include "graph/model.h"
+#include "graph/part.h"
+
+enum { CLEAVE_WORK_KEY_BYTES = 256 };
+
+typedef struct cleave_work {
+    char key[CLEAVE_WORK_KEY_BYTES]; /* equal keys: the same kernel on the same local shapes.  Such
+                                        as "convolution forward n=32 k=64 h=55 w=55 c=3 r=11 s=11 /
+                                        stride 4 ..." */
+    char family[64]; /* operator kind and pass, for predictions from neighbours: "convolution
+                        forward" */
+    double flops;    /* floating-point operations: 2 per multiply-add */
+    double
+        bytes; /* least memory traffic: each operand box read once and each result written once */
+} cleave_work;
+
+/* The work of a pass of a nest over a part. */
+void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                          const cleave_part *part, cleave_work *work);
+
+#endif

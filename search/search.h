@@ -1,0 +1,52 @@
+/* Search: which layout is best. */
+#ifndef CLEAVE_SEARCH_SEARCH_H
+#define CLEAVE_SEARCH_SEARCH_H
+
+#include "simulator/simulate.h"
+
+#include <signal.h>
+
+/* A layout that was priced. */
+typedef struct cleave_plan {
+    const char *method;
+    bool applies; /* false: does not apply to this model or machine, or does not fit; the rest is
+                     not set */
+    cleave_layout layout;
+    double step_seconds; /* by full simulation with expanded collectives */
+    int64_t peak_bytes;  /* largest over devices, with the runtime's constant */
+    int64_t bytes_sent;  /* per step, all devices */
+} cleave_plan;
+
+typedef struct cleave_search_options {
+    const char *method;  /* "auto", "mcmc", "random" or a baseline */
+    double time_seconds; /* budget; 0: none */
+    int64_t proposals;   /* most proposals of mcmc; 0: no limit */
+    uint64_t seed;
+    int64_t memory_limit_bytes; /* per device; 0: the machine's */
+    int optimizer_states;
+    bool quiet; /* no progress */
+    const volatile sig_atomic_t
+        *interrupted; /* may be null; set by a signal handler: stop with the best so far */
+} cleave_search_options;
+
+typedef struct cleave_search_result {
+    cleave_plan best;
+    int32_t n_baselines;
+    cleave_plan *baselines; /* in the order of cleave_baseline_names */
+    double search_seconds, lower_bound_seconds;
+    int64_t proposals, accepted;
+} cleave_search_result;
+
+extern const char *const cleave_baseline_names[]; /* ends with null */
+
+/* NO_LAYOUT when nothing fits, with the least memory that any layout tried needs. */
+cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
+                            const cleave_search_options *options, cleave_arena *arena,
+                            cleave_search_result *result, cleave_error *error);
+
+/* One baseline's layout, unpriced; `applies` false where it does not. */
+cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_machine *machine,
+                                     const char *name, uint64_t seed, cleave_arena *arena,
+                                     cleave_layout *layout, bool *applies, cleave_error *error);
+
+#endif
