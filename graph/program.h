@@ -178,9 +178,10 @@ typedef struct cleave_program {
     cleave_collective *collectives;
     int32_t loss_buffer; /* the whole loss, on device loss_device; -1 without one */
     int32_t loss_device;
-    int32_t n_outputs; /* forward programs: where the model's outputs lie at the end of the step */
-    int32_t *output_buffers; /* [n_outputs] pieces that together cover every output; whose is
-                                buffers[].tensor */
+    int32_t n_outputs; /* forward programs: the model's outputs at the end of the step, else 0 */
+    int32_t
+        *output_buffers; /* [n_outputs] holds output o whole, dense in its tensor's memory order, */
+    int32_t *output_devices; /* [n_outputs] on this device */
     int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
 

@@ -1,0 +1,247 @@
+/* Putting buffers, copies, messages and items into a program under construction. */
+#include "graph/lower_builder.h"
+
+#include "base/checked.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One message never holds more: sizes stay well inside MPI's int counts. */
+static const int64_t most_message_bytes = INT64_C(256) << 20;
+
+void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...) {
+    if (builder->error != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(builder->error->message, sizeof builder->error->message, format, arguments);
+        va_end(arguments);
+    }
+    builder->status = status;
+    longjmp(builder->unwind, 1);
+}
+
+void lower_fail_memory(lower_builder *builder) {
+    lower_fail(builder, CLEAVE_FAILED, "out of memory, or more than 2^31 items, while lowering");
+}
+
+void *lower_array(lower_builder *builder, size_t count, size_t size) {
+    void *array = cleave_arena_alloc(builder->arena, count, size);
+    if (array == NULL)
+        lower_fail_memory(builder);
+    return array;
+}
+
+static int32_t add_buffer(lower_builder *builder, cleave_buffer buffer) {
+    if (buffer.bytes < 0)
+        lower_fail(builder, CLEAVE_FAILED, "a buffer has more than 2^63 bytes");
+    buffer.storage = builder->buffers.n;
+    buffer.first = INT32_MAX;
+    buffer.last = -1;
+    LOWER_PUSH(builder, &builder->buffers, buffer);
+    if (builder->buffers.n > builder->sent_capacity) {
+        int32_t capacity = builder->buffers.capacity;
+        bool *sent = realloc(builder->sent, (size_t)capacity * sizeof *sent);
+        if (sent == NULL)
+            lower_fail_memory(builder);
+        memset(sent + builder->sent_capacity, 0,
+               (size_t)(capacity - builder->sent_capacity) * sizeof *sent);
+        builder->sent = sent;
+        builder->sent_capacity = capacity;
+    }
+    return builder->buffers.n - 1;
+}
+
+int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                     int32_t tensor, const cleave_box *box) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    return add_buffer(builder, (cleave_buffer){.kind = kind,
+                                               .device = device,
+                                               .tensor = tensor,
+                                               .box = *box,
+                                               .bytes = cleave_box_size(of->rank, box) *
+                                                        cleave_type_bytes(of->type)});
+}
+
+int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                           int64_t bytes) {
+    return add_buffer(
+        builder, (cleave_buffer){.kind = kind, .device = device, .tensor = -1, .bytes = bytes});
+}
+
+lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
+    const cleave_buffer *of = &builder->buffers.items[buffer];
+    lower_region region = {.buffer = buffer, .box = of->box};
+    cleave_tensor_strides(&builder->model->tensors[of->tensor], &of->box, region.stride);
+    return region;
+}
+
+lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box) {
+    lower_region within = *region;
+    within.box = *box;
+    for (int d = 0; d < rank; d++)
+        within.offset += (box->lo[d] - region->box.lo[d]) * region->stride[d];
+    return within;
+}
+
+bool lower_region_same_place(int rank, const lower_region *a, const lower_region *b) {
+    if (a->buffer != b->buffer || a->offset != b->offset ||
+        !cleave_box_equal(rank, &a->box, &b->box))
+        return false;
+    for (int d = 0; d < rank; d++)
+        if (a->box.hi[d] - a->box.lo[d] > 1 && a->stride[d] != b->stride[d])
+            return false;
+    return true;
+}
+
+bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region) {
+    int64_t expected = 1;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        int d = tensor->order[i];
+        int64_t extent = region->box.hi[d] - region->box.lo[d];
+        if (extent > 1 && region->stride[d] != expected)
+            return false;
+        expected *= extent;
+    }
+    return true;
+}
+
+int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
+                   int32_t subject) {
+    LOWER_PUSH(builder, &builder->items,
+               (cleave_item){.kind = (uint8_t)kind,
+                             .lane = (uint8_t)lane,
+                             .device = device,
+                             .slot = builder->slot,
+                             .subject = subject});
+    int32_t id = builder->items.n - 1;
+    builder->lane_tail[device * CLEAVE_N_LANES + (int32_t)lane] = id;
+    return id;
+}
+
+void lower_sync(lower_builder *builder, int32_t device, cleave_lane lane, int32_t item) {
+    int32_t *seen = &builder->lane_seen[device * CLEAVE_N_LANES + (int32_t)lane];
+    if (item <= *seen)
+        return;
+    lower_item(builder, device, lane, CLEAVE_ITEM_SYNC, item);
+    *seen = item;
+}
+
+void lower_touch(lower_builder *builder, int32_t buffer, int32_t item) {
+    LOWER_PUSH(builder, &builder->touches, (lower_touch_mark){.buffer = buffer, .item = item});
+}
+
+void lower_copy_begin(lower_builder *builder) {
+    LOWER_PUSH(builder, &builder->copies, (cleave_copy){.first_piece = builder->copy_pieces.n});
+}
+
+/* Drops dimensions of one element and joins those that run on in both regions.  A record (moments)
+   stays dimension 0. */
+static void simplify_piece(cleave_copy_piece *piece) {
+    int rank = 0;
+    bool record = piece->mode == CLEAVE_COPY_MOMENTS;
+    for (int d = 0; d < piece->rank; d++) {
+        if (piece->extent[d] == 1 && !(record && d == 0))
+            continue;
+        bool joins = rank > (record ? 1 : 0) &&
+                     piece->destination_stride[rank - 1] ==
+                         piece->destination_stride[d] * piece->extent[d] &&
+                     piece->source_stride[rank - 1] == piece->source_stride[d] * piece->extent[d];
+        int to = joins ? rank - 1 : rank++;
+        piece->extent[to] = joins ? piece->extent[to] * piece->extent[d] : piece->extent[d];
+        piece->destination_stride[to] = piece->destination_stride[d];
+        piece->source_stride[to] = piece->source_stride[d];
+    }
+    piece->rank = rank;
+}
+
+void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
+                    const cleave_box *box, const lower_region *destination,
+                    const lower_region *source, float fill) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    if (cleave_box_is_empty(of->rank, box))
+        return;
+    lower_region to = lower_region_within(of->rank, destination, box);
+    lower_region from = source != NULL ? lower_region_within(of->rank, source, box) : to;
+    if (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, &to, &from))
+        return;
+    cleave_copy_piece piece = {.mode = mode,
+                               .type = of->type,
+                               .destination = to.buffer,
+                               .source = source != NULL ? from.buffer : -1,
+                               .destination_offset = to.offset,
+                               .source_offset = source != NULL ? from.offset : 0,
+                               .fill = fill,
+                               .rank = of->rank};
+    for (int i = 0; i < of->rank; i++) {
+        int d = mode == CLEAVE_COPY_MOMENTS ? i : of->order[i];
+        piece.extent[i] = box->hi[d] - box->lo[d];
+        piece.destination_stride[i] = to.stride[d];
+        piece.source_stride[i] = from.stride[d];
+    }
+    simplify_piece(&piece);
+    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
+    int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
+    builder->copies.items[builder->copies.n - 1].n_pieces++;
+    builder->copies.items[builder->copies.n - 1].bytes += bytes * passes;
+    LOWER_PUSH(builder, &builder->copy_pieces, piece);
+}
+
+int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane) {
+    if (builder->copies.items[builder->copies.n - 1].n_pieces == 0) {
+        builder->copies.n--;
+        return -1;
+    }
+    return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
+}
+
+lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lane, int32_t source,
+                         int32_t source_buffer, int64_t source_offset, int32_t destination,
+                         int32_t destination_buffer, int64_t destination_offset, int64_t bytes) {
+    lower_run run = {.first_message = builder->messages.n};
+    for (int64_t done = 0; done < bytes; done += most_message_bytes) {
+        int64_t rest = bytes - done;
+        LOWER_PUSH(builder, &builder->messages,
+                   (cleave_message){.source = source,
+                                    .destination = destination,
+                                    .lane = (uint8_t)lane,
+                                    .bytes = rest < most_message_bytes ? rest : most_message_bytes,
+                                    .source_buffer = source_buffer,
+                                    .destination_buffer = destination_buffer,
+                                    .source_offset = source_offset + done,
+                                    .destination_offset = destination_offset + done,
+                                    .tensor = tensor,
+                                    .send_item = -1,
+                                    .receive_item = -1});
+        run.n_messages++;
+    }
+    builder->sent[source_buffer] = true;
+    return run;
+}
+
+static void each_message(lower_builder *builder, lower_run run, cleave_item_kind kind,
+                         bool at_source) {
+    for (int32_t m = run.first_message; m < run.first_message + run.n_messages; m++) {
+        cleave_message *message = &builder->messages.items[m];
+        int32_t device = at_source ? message->source : message->destination;
+        int32_t item = lower_item(builder, device, (cleave_lane)message->lane, kind, m);
+        if (kind == CLEAVE_ITEM_SEND)
+            message->send_item = item;
+        else if (kind == CLEAVE_ITEM_RECEIVE)
+            message->receive_item = item;
+    }
+}
+
+void lower_send(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_SEND, true);
+}
+void lower_receive(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_RECEIVE, false);
+}
+void lower_wait_at_receiver(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_WAIT, false);
+}
+void lower_wait_at_sender(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_WAIT, true);
+}

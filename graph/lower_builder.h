@@ -1,0 +1,122 @@
+/* What the files of the lowering share: the program under construction and how items are put into
+   it.
+
+   Failures inside the lowering (memory, a broken model) unwind to cleave_lower, which releases all
+   lists; so the functions here return plain values. */
+#ifndef CLEAVE_GRAPH_LOWER_BUILDER_H
+#define CLEAVE_GRAPH_LOWER_BUILDER_H
+
+#include "base/list.h"
+#include "graph/lower.h"
+#include "graph/view.h"
+
+#include <setjmp.h>
+
+/* A box of a tensor as it lies in a buffer: element x is at
+   offset + sum over d of (x[d] - box.lo[d]) x stride[d]. */
+typedef struct lower_region {
+    int32_t buffer;
+    cleave_box box;
+    int64_t offset, stride[CLEAVE_MAX_RANK]; /* elements */
+} lower_region;
+
+/* A use of a buffer that no item shows: inside a symbolic collective. */
+typedef struct lower_touch_mark {
+    int32_t buffer, item;
+} lower_touch_mark;
+
+typedef struct lower_builder {
+    const cleave_model *model;
+    const cleave_layout *layout;
+    const cleave_lower_options *options;
+    cleave_arena *arena;
+    cleave_error *error;
+    cleave_status status;
+    jmp_buf unwind;
+    cleave_parts *parts; /* [n_nests] */
+    int32_t n_devices;
+    int32_t slot; /* current */
+    CLEAVE_LIST(cleave_item) items;
+    CLEAVE_LIST(cleave_slot) slots;
+    CLEAVE_LIST(cleave_buffer) buffers;
+    CLEAVE_LIST(cleave_compute) computes;
+    CLEAVE_LIST(cleave_update) updates;
+    CLEAVE_LIST(cleave_load) loads;
+    CLEAVE_LIST(cleave_copy) copies;
+    CLEAVE_LIST(cleave_copy_piece) copy_pieces;
+    CLEAVE_LIST(cleave_message) messages;
+    CLEAVE_LIST(cleave_collective) collectives;
+    CLEAVE_LIST(lower_touch_mark) touches;
+    int32_t *lane_tail; /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
+    int32_t *lane_seen; /* [n_devices][CLEAVE_N_LANES] last item of the other lane that the lane has
+                           waited for */
+    bool *sent;         /* grows with buffers: a message was sent straight from it */
+    int32_t sent_capacity;
+} lower_builder;
+
+_Noreturn void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+_Noreturn void lower_fail_memory(lower_builder *builder);
+
+/* CLEAVE_LIST_PUSH that unwinds when memory is short. */
+#define LOWER_PUSH(builder, list, ...)                                                             \
+    do {                                                                                           \
+        if (!CLEAVE_LIST_PUSH(list, __VA_ARGS__))                                                  \
+            lower_fail_memory(builder);                                                            \
+    } while (0)
+
+void *lower_array(lower_builder *builder, size_t count, size_t size);
+#define LOWER_ARRAY(builder, type, count)                                                          \
+    ((type *)lower_array((builder), (size_t)(count), sizeof(type)))
+
+/* A buffer for a dense piece of a tensor, or for `bytes` without one (tensor -1). */
+int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                     int32_t tensor, const cleave_box *box);
+int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                           int64_t bytes);
+
+/* The region of a whole buffer. */
+lower_region lower_region_of(const lower_builder *builder, int32_t buffer);
+/* The same elements, seen from a smaller box within the region's. */
+lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box);
+bool lower_region_same_place(int rank, const lower_region *a, const lower_region *b);
+/* Do the elements of the region lie one after the other, in the tensor's memory order? */
+bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region);
+
+/* Puts an item at the end of the global order and returns its id. */
+int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
+                   int32_t subject);
+/* Makes a lane wait until the other lane of the device has ended `item`; nothing if it has already.
+ */
+void lower_sync(lower_builder *builder, int32_t device, cleave_lane lane, int32_t item);
+
+void lower_touch(lower_builder *builder, int32_t buffer, int32_t item);
+
+/* Copies are collected piece by piece and become one item. */
+void lower_copy_begin(lower_builder *builder);
+/* destination[box] = / += ... source[box]; nothing when both are one place and the mode is assign.
+   `source` is null for a fill.  The regions hold the box. */
+void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
+                    const cleave_box *box, const lower_region *destination,
+                    const lower_region *source, float fill);
+/* The item's id, or -1 when no piece was added. */
+int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane);
+
+/* Messages of one contiguous run of bytes, cut where it is too long; posted with lower_send and
+ * lower_receive. */
+typedef struct lower_run {
+    int32_t first_message, n_messages;
+} lower_run;
+lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lane, int32_t source,
+                         int32_t source_buffer, int64_t source_offset, int32_t destination,
+                         int32_t destination_buffer, int64_t destination_offset, int64_t bytes);
+void lower_send(lower_builder *builder, lower_run run);
+void lower_receive(lower_builder *builder, lower_run run);
+void lower_wait_at_receiver(lower_builder *builder, lower_run run);
+void lower_wait_at_sender(lower_builder *builder, lower_run run);
+
+static inline int64_t lower_type_bytes(const lower_builder *builder, int32_t tensor) {
+    return tensor < 0 ? 4 : cleave_type_bytes(builder->model->tensors[tensor].type);
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* The one rule of movement.  A tensor in one phase has contributors (key, device, box) and demands
+   (device, box).  The tensor is cut into cells, the grid refinement of all those boxes.  Cells with
+   one key are values and go to every reader; cells with several are partial results, combined once
+   at an owner, in a fixed order, and then go to every reader.  Replicas carry the same key and
+   count once.
+
+   Forward values and partial results, gradients, parameters and running statistics all move by
+   this. */
+#ifndef CLEAVE_GRAPH_LOWER_MOVE_H
+#define CLEAVE_GRAPH_LOWER_MOVE_H
+
+#include "graph/lower_builder.h"
+
+typedef struct move_contribution {
+    int64_t key; /* order of combination */
+    int32_t device;
+    lower_region at;
+    bool may_take; /* its buffer serves nothing else later: a demand may come to lie in it */
+    bool taken;    /* one does */
+} move_contribution;
+
+typedef struct move_demand {
+    int32_t device;
+    lower_region at;
+    bool may_move; /* the whole of a buffer that nobody else refers to yet: may be laid elsewhere */
+} move_demand;
+
+/* Something that goes from one device to another in one stage. */
+typedef enum move_stage {
+    MOVE_VALUE,   /* a value to a reader */
+    MOVE_PARTIAL, /* a partial result to its owner */
+    MOVE_RESULT   /* a combined result to a reader */
+} move_stage;
+
+typedef struct move_flow {
+    move_stage stage;
+    int32_t source, destination;
+    int32_t order; /* among flows, for a stable sort */
+    cleave_box box;
+    int32_t first_source, n_sources; /* of regions: combined while packing */
+    int32_t first_target, n_targets; /* of demand ids; partial: of one owner region */
+} move_flow;
+
+/* All flows of one stage between two devices: one message. */
+typedef struct move_transfer {
+    move_stage stage;
+    int32_t source, destination;
+    int32_t first_flow, n_flows; /* sorted flows */
+    int64_t bytes;
+    lower_run run;
+    int32_t send_buffer,
+        receive_buffer; /* packed, or -1 where the message is sent or received in place */
+    bool arrived;
+} move_transfer;
+
+/* A copy within a device: towards a demand (value) or an owner's sum. */
+typedef struct move_local {
+    int32_t device;
+    int32_t demand; /* -1: part of combining */
+    cleave_copy_mode mode;
+    cleave_box box;
+    lower_region to, from;
+    bool fill;
+} move_local;
+
+/* Cells that the same devices share all around: see lower_collective.c. */
+typedef struct move_bucket {
+    int32_t n_devices;
+    const int32_t *devices;
+    int32_t n_cells;
+    int32_t last_cell; /* linked list through cells[].next */
+    int64_t units;     /* elements, or records of moments */
+} move_bucket;
+
+typedef struct move_cell {
+    cleave_box box;
+    int32_t next;
+    int32_t first_source, n_sources; /* of cell_sources */
+} move_cell;
+
+typedef struct move_cell_source {
+    int32_t rank_in_group; /* index into the bucket's devices */
+    lower_region at;
+} move_cell_source;
+
+typedef struct movement {
+    int32_t tensor;
+    cleave_lane lane;
+    cleave_combiner combiner;  /* of several keys */
+    bool zero_where_unwritten; /* gradients; else an error */
+    CLEAVE_LIST(move_contribution) contributions;
+    CLEAVE_LIST(move_demand) demands;
+    /* What cutting gives: */
+    CLEAVE_LIST(move_flow) flows;
+    CLEAVE_LIST(move_transfer) transfers;
+    CLEAVE_LIST(move_local) locals;
+    CLEAVE_LIST(lower_region) regions; /* sources and owner targets of flows */
+    CLEAVE_LIST(int32_t) targets;      /* demand ids of flows */
+    CLEAVE_LIST(move_bucket) buckets;
+    CLEAVE_LIST(move_cell) cells;
+    CLEAVE_LIST(move_cell_source) cell_sources;
+    struct {
+        int64_t *edges;
+        int32_t *contributions, *demands;
+        int32_t capacity;
+    } level[CLEAVE_MAX_RANK + 1];
+    /* Scratch of the cutting, [n_devices]: */
+    int32_t *first_of_device, *owners;
+    bool *reads, *speaks;
+    bool begun, combined;
+} movement;
+
+/* Cuts the tensor and posts what can be posted: values, and partial results to their owners.  Call
+   once, in the slot of the last contributor.  Demands whose box is that of a local contribution may
+   come to lie in that contribution's buffer: read their regions afterwards. */
+void move_begin(lower_builder *builder, movement *move);
+
+/* Combines at the owners and posts the results.  Called by move_arrive; nothing the second time. */
+void move_combine(lower_builder *builder, movement *move);
+
+/* Waits for and unpacks all that goes to one demand, in the slot of its first reader. */
+void move_arrive(lower_builder *builder, movement *move, int32_t demand);
+
+/* All three for all demands, in the movement's lane. */
+void move_all(lower_builder *builder, movement *move);
+
+void movement_free(movement *move);
+
+/* Collectives (lower_collective.c). */
+bool move_bucket_is_collective(const lower_builder *builder, int32_t n_devices);
+void move_collectives_combine(lower_builder *builder, movement *move);
+
+static inline cleave_copy_mode move_mode(const movement *move) {
+    return move->combiner == CLEAVE_COMBINE_MAX       ? CLEAVE_COPY_MAX
+           : move->combiner == CLEAVE_COMBINE_MOMENTS ? CLEAVE_COPY_MOMENTS
+                                                      : CLEAVE_COPY_SUM;
+}
+
+#endif
