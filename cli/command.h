@@ -1,0 +1,69 @@
+/* A subcommand: its name, its help, its options and its function.  main.c has the table of all. */
+#ifndef CLEAVE_CLI_COMMAND_H
+#define CLEAVE_CLI_COMMAND_H
+
+#include "cli/options.h"
+
+typedef struct command {
+    const char *name, *summary;
+    const char *details;  /* a sentence or two for --help */
+    const char *examples; /* lines that work as typed from the root of the tree */
+    option_table options;
+    size_t value_bytes; /* size of the options struct */
+    cleave_status (*run)(const void *values, cleave_error *error);
+} command;
+
+extern const command command_calibrate, command_search, command_simulate, command_run, command_show,
+    command_compare;
+
+#define COMMAND_OPTIONS(rows)                                                                      \
+    { (rows), (int)(sizeof(rows) / sizeof(rows)[0]) }
+
+/* Rows that several subcommands share; `type` is the options struct with members of these names. */
+#define ROW_MODEL(type)                                                                            \
+    {                                                                                              \
+        "--model", "M.onnx", OPTION_TEXT, offsetof(type, model),                                   \
+            .required = true, .help = "the model, with or without weights"                         \
+    }
+#define ROW_BATCH(type)                                                                            \
+    {                                                                                              \
+        "--batch", "N", OPTION_INTEGER, offsetof(type, batch),                                     \
+            .least = 1, .most = 1LL << 31,                                                         \
+            .help = "global batch; needed where the model leaves it open"                          \
+    }
+#define ROW_MACHINE(type)                                                                          \
+    {                                                                                              \
+        "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \
+            .required = true, .help = "the machine file"                                           \
+    }
+#define ROW_DEVICES(type)                                                                          \
+    {                                                                                              \
+        "--devices", "D", OPTION_INTEGER, offsetof(type, devices),                                 \
+            .least = 1, .most = 1 << 20,                                                           \
+            .help = "take the machine's first D devices (default all)"                             \
+    }
+#define ROW_SEED(type)                                                                             \
+    {                                                                                              \
+        "--seed", "S", OPTION_INTEGER, offsetof(type, seed),                                       \
+            .standard = "0", .help = "of everything that is drawn by chance"                       \
+    }
+#define ROW_OPTIMIZER(type)                                                                        \
+    {                                                                                              \
+        "--optimizer", "sgd|adam", OPTION_TEXT, offsetof(type, optimizer),                         \
+            .standard = "sgd", .help = "which optimizer updates the parameters"                    \
+    }
+#define ROW_MOMENTUM(type)                                                                         \
+    {                                                                                              \
+        "--momentum", "B", OPTION_NUMBER, offsetof(type, momentum),                                \
+            .most = 1, .standard = "0",                                                            \
+            .help = "of sgd; above 0 it keeps one state value per parameter"                       \
+    }
+#define ROW_JSON(type)                                                                             \
+    {                                                                                              \
+        "--json", NULL, OPTION_FLAG, offsetof(type, json),                                         \
+            .help = "print one JSON object instead of text"                                        \
+    }
+#define ROW_QUIET(type)                                                                            \
+    { "--quiet", NULL, OPTION_FLAG, offsetof(type, quiet), .help = "no progress on stderr" }
+
+#endif

@@ -1,0 +1,40 @@
+/* What several subcommands read and derive from their options. */
+#ifndef CLEAVE_CLI_INPUTS_H
+#define CLEAVE_CLI_INPUTS_H
+
+#include "base/json.h"
+#include "costmodel/cost.h"
+#include "graph/layout.h"
+#include "graph/lower.h"
+#include "graph/model.h"
+
+/* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
+cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
+                                      cleave_error *error);
+
+/* What a training step of a layout is on a machine. */
+typedef struct priced_program {
+    cleave_program program;
+    cleave_cost_cache *cache; /* destroy it */
+    int64_t *peak_bytes;      /* [n_devices] arena and the runtime's constant */
+    int64_t *bytes_between;   /* [n_devices x n_devices] */
+    int64_t bytes_sent;
+} priced_program;
+
+/* Lowers with expanded collectives and the machine's workspaces, and counts bytes. */
+cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
+                           const cleave_layout *layout, int optimizer_states, cleave_arena *arena,
+                           priced_program *priced, cleave_error *error);
+
+/* Prints a finished JSON text to stdout and frees the writer. */
+cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error);
+
+/* "peak_bytes": [..] and "bytes_between": [[..] ..], members of an open object. */
+void inputs_put_per_device(cleave_json_writer *writer, const char *key, const int64_t *bytes,
+                           int32_t n_devices);
+void inputs_put_bytes_between(cleave_json_writer *writer, const int64_t *bytes, int32_t n_devices);
+
+/* "these figures rest on data sheets ..." where a kind of device was never calibrated, else "". */
+const char *inputs_provenance_note(const cleave_machine *machine);
+
+#endif

@@ -1,0 +1,87 @@
+/* The `cleave` command: finds the subcommand in one table, parses its options, runs it, and turns
+   its status into the exit code and its error into one line on stderr. */
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const command *const commands[] = {&command_calibrate, &command_search, &command_simulate,
+                                          &command_run,       &command_show,   &command_compare};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_overview(FILE *stream) {
+    fprintf(stream, "usage: cleave COMMAND [OPTION]...\n\n"
+                    "Finds how to split a neural network over devices, says how long a training\n"
+                    "step will take and how much memory it needs, and runs the plan.\n\n"
+                    "commands:\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(stream,
+            "\n`cleave COMMAND --help` explains a command, with an example.\n"
+            "Results go to stdout, progress and errors to stderr.\n"
+            "Exit: 0 done, 1 failed at run time, 2 bad input or usage, 3 no layout fits.\n");
+}
+
+static void print_help(const command *c) {
+    options_print_usage(&c->options, c->name, stdout);
+    printf("\n%s.\n\n%s\n\noptions:\n", c->summary, c->details);
+    options_print_help(&c->options, stdout);
+    printf("\nexample:\n%s", c->examples);
+}
+
+/* One line, whatever a file or an argument put into the message. */
+static int report(const char *name, cleave_status status, cleave_error *error) {
+    for (char *c = error->message; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    fprintf(stderr, "cleave%s%s: %s\n", name[0] != '\0' ? " " : "", name,
+            error->message[0] != '\0' ? error->message : "failed");
+    return (int)status;
+}
+
+/* Results that could not be written are a failure, as when the disk is full. */
+static cleave_status flush_results(cleave_error *error) {
+    if (fflush(stdout) != 0 || ferror(stdout) != 0)
+        return cleave_fail(error, CLEAVE_FAILED, "stdout could not be written");
+    return CLEAVE_OK;
+}
+
+static int run_command(const command *c, int n_arguments, char **arguments) {
+    cleave_error error = {""};
+    void *values = calloc(1, c->value_bytes);
+    if (values == NULL)
+        return report(c->name, cleave_fail_memory(&error, "reading the options"), &error);
+    bool help = false;
+    cleave_status status =
+        options_parse(&c->options, n_arguments, arguments, values, c->value_bytes, &help, &error);
+    if (status == CLEAVE_OK && help)
+        print_help(c);
+    else if (status == CLEAVE_OK)
+        status = c->run(values, &error);
+    if (status == CLEAVE_OK)
+        status = flush_results(&error);
+    free(values);
+    return status == CLEAVE_OK ? 0 : report(c->name, status, &error);
+}
+
+int main(int n_arguments, char **arguments) {
+    cleave_error error = {""};
+    const char *name = n_arguments > 1 ? arguments[1] : "";
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return run_command(commands[i], n_arguments - 2, arguments + 2);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_overview(stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("cleave %s\n", CLEAVE_VERSION);
+        return 0;
+    }
+    cleave_status status =
+        name[0] == '\0' ? cleave_fail(&error, CLEAVE_BAD_INPUT,
+                                      "a command is missing; cleave --help lists them")
+                        : cleave_fail(&error, CLEAVE_BAD_INPUT,
+                                      "unknown command \"%.200s\"; cleave --help lists them", name);
+    return report("", status, &error);
+}

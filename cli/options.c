@@ -1,0 +1,198 @@
+/* Options of a subcommand: parsing and help from one table. */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const option_row *find_row(const option_table *table, const char *name, size_t length) {
+    for (int i = 0; i < table->n_rows; i++)
+        if (strlen(table->rows[i].name) == length &&
+            strncmp(table->rows[i].name, name, length) == 0)
+            return &table->rows[i];
+    return NULL;
+}
+
+static cleave_status check_range(const option_row *row, const char *text, double value,
+                                 cleave_error *error) {
+    bool any = row->least == 0 && row->most == 0;
+    if (value >= row->least && (any || value <= row->most))
+        return CLEAVE_OK;
+    if (any || row->most >= 0x1p53)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %.64s is below %.15g", row->name, text,
+                           row->least);
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %.64s is not in the range %.15g to %.15g",
+                       row->name, text, row->least, row->most);
+}
+
+static cleave_status parse_integer(const option_row *row, const char *text, int64_t *value,
+                                   cleave_error *error) {
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || strchr(" \t\n\v\f\r", text[0]) != NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: \"%.64s\" is not an integer", row->name,
+                           text);
+    if (errno == ERANGE)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %.64s is out of range", row->name, text);
+    CLEAVE_TRY(check_range(row, text, (double)number, error));
+    *value = number;
+    return CLEAVE_OK;
+}
+
+/* A number; where a unit is allowed, a plain one is in the plain unit of its kind. */
+static cleave_status parse_number(const option_row *row, const char *text, const cleave_unit *unit,
+                                  double *value, cleave_error *error) {
+    char *end;
+    double number = strtod(text, &end);
+    bool plain = end != text && *end == '\0' && strpbrk(text, " \t\nxX") == NULL;
+    if (!plain && unit != NULL) {
+        cleave_error reason;
+        if (cleave_unit_parse(text, *unit, &number, &reason) != CLEAVE_OK)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", row->name, reason.message);
+    } else if (!plain || !isfinite(number)) {
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: \"%.64s\" is not a number", row->name,
+                           text);
+    }
+    CLEAVE_TRY(check_range(row, text, number, error));
+    *value = number;
+    return CLEAVE_OK;
+}
+
+static cleave_status set_value(const option_row *row, const char *text, void *values,
+                               cleave_error *error) {
+    static const cleave_unit bytes = CLEAVE_UNIT_BYTES, seconds = CLEAVE_UNIT_SECONDS;
+    void *place = (char *)values + row->offset;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        *(bool *)place = true;
+        return CLEAVE_OK;
+    case OPTION_TEXT:
+    case OPTION_POSITIONAL:
+        *(const char **)place = text;
+        return CLEAVE_OK;
+    case OPTION_INTEGER:
+        return parse_integer(row, text, place, error);
+    case OPTION_NUMBER:
+        return parse_number(row, text, NULL, place, error);
+    case OPTION_BYTES:
+        return parse_number(row, text, &bytes, place, error);
+    case OPTION_SECONDS:
+        return parse_number(row, text, &seconds, place, error);
+    case OPTION_TEXT_LIST: {
+        option_texts *list = place;
+        if (list->n == OPTION_LIST_MAX)
+            break;
+        list->items[list->n++] = text;
+        return CLEAVE_OK;
+    }
+    case OPTION_INTEGER_LIST: {
+        option_integers *list = place;
+        if (list->n == OPTION_LIST_MAX)
+            break;
+        return parse_integer(row, text, &list->items[list->n++], error);
+    }
+    }
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is given more than %d times", row->name,
+                       OPTION_LIST_MAX);
+}
+
+static bool repeats(const option_row *row) {
+    return row->kind == OPTION_TEXT_LIST || row->kind == OPTION_INTEGER_LIST;
+}
+
+/* The row of an argument and its value; `*i` moves over a value that stands apart. */
+static cleave_status match(const option_table *table, int n_arguments, char *const *arguments,
+                           int *i, const option_row **row, const char **value,
+                           cleave_error *error) {
+    const char *argument = arguments[*i];
+    if (argument[0] != '-' || argument[1] == '\0') {
+        *value = argument;
+        *row = NULL;
+        for (int r = 0; r < table->n_rows && *row == NULL; r++)
+            if (table->rows[r].kind == OPTION_POSITIONAL)
+                *row = &table->rows[r];
+        if (*row == NULL)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "unexpected argument \"%.200s\"", argument);
+        return CLEAVE_OK;
+    }
+    const char *equals = strncmp(argument, "--", 2) == 0 ? strchr(argument, '=') : NULL;
+    size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
+    *row = find_row(table, argument, length);
+    if (*row == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "unknown option %.200s (--help lists them)",
+                           argument);
+    *value = equals != NULL ? equals + 1 : NULL;
+    if ((*row)->kind == OPTION_FLAG)
+        return equals == NULL
+                   ? CLEAVE_OK
+                   : cleave_fail(error, CLEAVE_BAD_INPUT, "%s takes no value", (*row)->name);
+    if (equals == NULL) {
+        if (*i + 1 >= n_arguments || strncmp(arguments[*i + 1], "--", 2) == 0)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s needs a value: %s %s", (*row)->name,
+                               (*row)->name, (*row)->value);
+        *value = arguments[++*i];
+    }
+    return CLEAVE_OK;
+}
+
+bool options_given(int n_arguments, char *const *arguments, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 0; i < n_arguments; i++)
+        if (strncmp(arguments[i], name, length) == 0 &&
+            (arguments[i][length] == '\0' || arguments[i][length] == '='))
+            return true;
+    return false;
+}
+
+cleave_status options_parse(const option_table *table, int n_arguments, char *const *arguments,
+                            void *values, size_t value_bytes, bool *help, cleave_error *error) {
+    enum { MAX_ROWS = 64 };
+    bool seen[MAX_ROWS] = {false};
+    memset(values, 0, value_bytes);
+    *help = options_given(n_arguments, arguments, "--help") ||
+            options_given(n_arguments, arguments, "-h");
+    if (*help)
+        return CLEAVE_OK;
+    for (int r = 0; r < table->n_rows; r++)
+        if (table->rows[r].standard != NULL)
+            CLEAVE_TRY(set_value(&table->rows[r], table->rows[r].standard, values, error));
+    for (int i = 0; i < n_arguments; i++) {
+        const option_row *row;
+        const char *value;
+        CLEAVE_TRY(match(table, n_arguments, arguments, &i, &row, &value, error));
+        if (seen[row - table->rows] && !repeats(row))
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is given twice", row->name);
+        seen[row - table->rows] = true;
+        CLEAVE_TRY(set_value(row, value, values, error));
+    }
+    for (int r = 0; r < table->n_rows; r++)
+        if (table->rows[r].required && !seen[r])
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s%s%s is missing (--help explains)",
+                               table->rows[r].name, table->rows[r].value != NULL ? " " : "",
+                               table->rows[r].value != NULL ? table->rows[r].value : "");
+    return CLEAVE_OK;
+}
+
+void options_print_usage(const option_table *table, const char *command, FILE *stream) {
+    fprintf(stream, "usage: cleave %s", command);
+    for (int r = 0; r < table->n_rows; r++)
+        if (table->rows[r].required)
+            fprintf(stream, " %s%s%s", table->rows[r].name, table->rows[r].value != NULL ? " " : "",
+                    table->rows[r].value != NULL ? table->rows[r].value : "");
+    fprintf(stream, " [OPTION]...\n");
+}
+
+void options_print_help(const option_table *table, FILE *stream) {
+    for (int r = 0; r < table->n_rows; r++) {
+        const option_row *row = &table->rows[r];
+        char name[64];
+        snprintf(name, sizeof name, "%s %s", row->name, row->value != NULL ? row->value : "");
+        fprintf(stream, "  %-26s %s", name, row->help);
+        if (row->standard != NULL)
+            fprintf(stream, " (default %s)", row->standard);
+        fprintf(stream, "%s\n", repeats(row) ? " (may be repeated)" : "");
+    }
+    fprintf(stream, "  %-26s %s\n", "--help", "this text");
+}

@@ -1,0 +1,172 @@
+/* `cleave search`: the best layout for a model on a machine. */
+#include "search/search.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/table.h"
+#include "graph/import.h"
+
+#include <signal.h>
+#include <string.h>
+
+typedef struct search_values {
+    const char *model, *machine, *method, *output, *optimizer;
+    int64_t batch, devices, proposals, seed;
+    double time, memory_limit, momentum;
+    bool json, quiet;
+} search_values;
+
+static const option_row rows[] = {
+    ROW_MODEL(search_values),
+    ROW_BATCH(search_values),
+    ROW_MACHINE(search_values),
+    ROW_DEVICES(search_values),
+    {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
+     .help = "auto, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
+             "layer-per-device, ..."},
+    {"--time", "SECONDS", OPTION_SECONDS, offsetof(search_values, time),
+     .help = "budget; the best so far is kept (default 30 without --proposals)"},
+    {"--proposals", "K", OPTION_INTEGER, offsetof(search_values, proposals), .least = 1,
+     .most = 0x1p62,
+     .help = "most proposals of mcmc; without --time the result depends on nothing else"},
+    ROW_SEED(search_values),
+    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit),
+     .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
+    ROW_OPTIMIZER(search_values),
+    ROW_MOMENTUM(search_values),
+    {"-o", "PLAN.layout.json", OPTION_TEXT, offsetof(search_values, output), .required = true,
+     .help = "where the layout is written"},
+    ROW_JSON(search_values),
+    ROW_QUIET(search_values),
+};
+
+/* Ctrl-C stops the search with the best so far; a signal handler can reach nothing but a global. */
+static volatile sig_atomic_t interrupted;
+static void interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void print_json(const search_values *values, const cleave_search_result *result,
+                       cleave_json_writer *w) {
+    cleave_json_begin_object(w, false);
+    cleave_json_key(w, "step_seconds");
+    cleave_json_put_number(w, result->best.step_seconds);
+    cleave_json_key(w, "method");
+    cleave_json_put_string(w, result->best.method);
+    cleave_json_key(w, "search_seconds");
+    cleave_json_put_number(w, result->search_seconds);
+    cleave_json_key(w, "proposals");
+    cleave_json_put_integer(w, result->proposals);
+    cleave_json_key(w, "baselines");
+    cleave_json_begin_object(w, false);
+    for (int32_t b = 0; b < result->n_baselines; b++) {
+        cleave_json_key(w, cleave_baseline_names[b]);
+        if (result->baselines[b].applies)
+            cleave_json_put_number(w, result->baselines[b].step_seconds);
+        else
+            cleave_json_put_null(w);
+    }
+    cleave_json_end_object(w);
+    cleave_json_key(w, "lower_bound_seconds");
+    cleave_json_put_number(w, result->lower_bound_seconds);
+    /* Of the exact solver, which has not run. */
+    cleave_json_key(w, "additive_seconds");
+    cleave_json_put_null(w);
+    cleave_json_key(w, "additive_gap");
+    cleave_json_put_null(w);
+    cleave_json_key(w, "peak_bytes");
+    cleave_json_put_integer(w, result->best.peak_bytes);
+    cleave_json_key(w, "bytes_sent");
+    cleave_json_put_integer(w, result->best.bytes_sent);
+    cleave_json_key(w, "layout");
+    cleave_json_put_string(w, values->output);
+    cleave_json_end_object(w);
+}
+
+static void add_plan(table *t, const char *name, const cleave_plan *plan, double best_seconds) {
+    table_text(t, name);
+    if (!plan->applies) {
+        for (int i = 0; i < 4; i++)
+            table_text(t, "-");
+        return;
+    }
+    table_quantity(t, plan->step_seconds, CLEAVE_UNIT_SECONDS);
+    table_format(t, "%.2f x", plan->step_seconds / best_seconds);
+    table_quantity(t, (double)plan->peak_bytes, CLEAVE_UNIT_BYTES);
+    table_quantity(t, (double)plan->bytes_sent, CLEAVE_UNIT_BYTES);
+}
+
+static void print_text(const search_values *values, const cleave_search_result *result,
+                       const cleave_machine *machine, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
+    table_text(&t, "layout");
+    table_text(&t, "step");
+    table_text(&t, "to best");
+    table_text(&t, "memory");
+    table_text(&t, "sent a step");
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        add_plan(&t, cleave_baseline_names[b], &result->baselines[b], result->best.step_seconds);
+    char name[128];
+    snprintf(name, sizeof name, "found (%s)", result->best.method);
+    add_plan(&t, name, &result->best, result->best.step_seconds);
+    table_print(&t, stdout);
+    char bound[64];
+    cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
+    printf("\nNo layout can take less than %s: the found one is within %.2f x of that.\n", bound,
+           result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
+                                           : 0);
+    printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
+           (long long)result->proposals, result->search_seconds);
+    const char *note = inputs_provenance_note(machine);
+    printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
+}
+
+static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
+    cleave_search_options options = {.method = values->method,
+                                     .time_seconds = values->time,
+                                     .proposals = values->proposals,
+                                     .seed = (uint64_t)values->seed,
+                                     .memory_limit_bytes = (int64_t)values->memory_limit,
+                                     .quiet = values->quiet,
+                                     .interrupted = &interrupted};
+    if (values->time == 0 && values->proposals == 0)
+        options.time_seconds = 30;
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
+                                       &options.optimizer_states, error));
+    cleave_model model;
+    cleave_machine machine;
+    cleave_search_result result;
+    CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
+    CLEAVE_TRY(
+        cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
+    struct sigaction action = {.sa_handler = interrupt};
+    sigaction(SIGINT, &action, NULL);
+    CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
+    CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
+    if (!values->json) {
+        print_text(values, &result, &machine, arena);
+        return CLEAVE_OK;
+    }
+    cleave_json_writer writer = {0};
+    print_json(values, &result, &writer);
+    return inputs_print_json(&writer, error);
+}
+
+static cleave_status run(const void *values, cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_status status = search(values, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_search = {
+    .name = "search",
+    .summary = "find the best layout of a model on a machine",
+    .details = "Prices the baselines, searches, and writes the best layout found.  Ctrl-C stops\n"
+               "early and keeps the best so far.",
+    .examples = "  cleave search --model configs/models/alexnet.onnx --batch 32 \\\n"
+                "      --machine configs/machines/two-cores.json --time 5 -o alexnet.layout.json\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(search_values),
+    .run = run,
+};

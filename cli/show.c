@@ -1,0 +1,71 @@
+/* `cleave show`: recognises a file by its content and prints it for a person. */
+#include "cli/show.h"
+
+#include "base/file.h"
+#include "cli/command.h"
+
+#include <string.h>
+
+typedef struct show_values {
+    const char *file;
+    int64_t batch;
+} show_values;
+
+static const option_row rows[] = {
+    {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
+     .help = "a model, machine, layout or trace"},
+    ROW_BATCH(show_values),
+};
+
+/* JSON starts with a brace or, a trace may, with a bracket; an ONNX file with a field tag. */
+static bool looks_like_json(const char *data, size_t bytes) {
+    size_t i = 0;
+    while (i < bytes && strchr(" \t\r\n", data[i]) != NULL && data[i] != '\0')
+        i++;
+    return i < bytes && (data[i] == '{' || data[i] == '[');
+}
+
+static cleave_status show_json(const char *path, const cleave_json *document, cleave_arena *arena,
+                               cleave_error *error) {
+    cleave_json_cursor root = cleave_json_root(document), found;
+    if (cleave_json_type_of(&root) == CLEAVE_JSON_ARRAY ||
+        cleave_json_find(&root, "traceEvents", &found))
+        return show_trace(&root, arena, error);
+    if (cleave_json_find(&root, "cleave_layout", &found))
+        return show_layout(&root, arena, error);
+    if (cleave_json_find(&root, "cleave_machine", &found))
+        return show_machine(path, arena, error);
+    return cleave_json_fail(&root, error,
+                            "this is neither a machine, nor a layout, nor a trace: none of the "
+                            "keys \"cleave_machine\", \"cleave_layout\", \"traceEvents\" is here");
+}
+
+static cleave_status show(const show_values *values, cleave_arena *arena, cleave_error *error) {
+    char *data;
+    size_t bytes;
+    CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
+    if (!looks_like_json(data, bytes))
+        return show_model(values->file, values->batch, arena, error);
+    cleave_json *document;
+    CLEAVE_TRY(cleave_json_parse(data, bytes, values->file, &document, error));
+    cleave_status status = show_json(values->file, document, arena, error);
+    cleave_json_free(document);
+    return status;
+}
+
+static cleave_status run(const void *values, cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_status status = show(values, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_show = {
+    .name = "show",
+    .summary = "print a model, machine, layout or trace for a person",
+    .details = "Recognises the file by its content.",
+    .examples = "  cleave show configs/models/alexnet.onnx --batch 32\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(show_values),
+    .run = run,
+};

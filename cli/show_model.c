@@ -1,0 +1,127 @@
+/* What `cleave show` prints of a model: its operators with their axes, parameters and flops. */
+#include "cli/show.h"
+
+#include "cli/table.h"
+#include "graph/import.h"
+#include "graph/part.h"
+#include "graph/work.h"
+
+#include <string.h>
+
+/* A symbolic batch is set to `batch`, or to 1 where none was given; a model whose outputs are no
+   logits is shown without a loss. */
+static cleave_status import(const char *path, int64_t batch, cleave_arena *arena,
+                            cleave_model *model, cleave_error *error) {
+    static const bool with_loss[] = {true, false};
+    cleave_status status = CLEAVE_OK;
+    for (int l = 0; l < 2; l++)
+        for (int64_t b = batch; b <= (batch > 0 ? batch : 1); b++) {
+            status = cleave_model_import(path, b, with_loss[l], arena, model, error);
+            if (status == CLEAVE_OK)
+                return CLEAVE_OK;
+        }
+    return status;
+}
+
+/* The base tensor under views. */
+static int32_t base_of(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
+        tensor = model->tensors[tensor].view.sources[0];
+    return tensor;
+}
+
+/* Elements of the parameters that this operator is the first to use; marks them in `counted`. */
+static int64_t count_parameters(const cleave_model *model, const cleave_operator *op,
+                                bool *counted) {
+    int64_t count = 0;
+    for (int32_t n = 0; n < op->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[op->nests[n]];
+        for (int i = 0; i < nest->n_inputs; i++) {
+            int32_t base = base_of(model, nest->inputs[i].tensor);
+            if (model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER || counted[base])
+                continue;
+            counted[base] = true;
+            count += cleave_tensor_size(&model->tensors[base]);
+        }
+    }
+    return count;
+}
+
+static double count_flops(const cleave_model *model, const cleave_operator *op) {
+    double flops = 0;
+    for (int32_t n = 0; n < op->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[op->nests[n]];
+        cleave_part whole = cleave_part_whole(nest, 0);
+        cleave_work work;
+        cleave_work_describe(model, nest, CLEAVE_PASS_FORWARD, &whole, &work);
+        flops += work.flops;
+    }
+    return flops;
+}
+
+/* "n=32 k=64 h=55 w=55 (c=3 r=11)": what is in parentheses is never split. */
+static void describe_axes(const cleave_operator *op, char *text, size_t bytes) {
+    size_t used = 0;
+    bool open = false;
+    text[0] = '\0';
+    for (int a = 0; a < op->n_axes && used < bytes; a++) {
+        const cleave_axis *axis = &op->axes[a];
+        const char *close = open && !axis->whole ? ")" : "";
+        const char *begin = axis->whole && !open ? "(" : "";
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s%s%s=%lld", close,
+                                 a > 0 ? " " : "", begin, axis->name, (long long)axis->extent);
+        open = axis->whole;
+    }
+    if (open && used < bytes)
+        snprintf(text + used, bytes - used, ")");
+}
+
+static void format_count(double count, const char *unit, char *text, size_t bytes) {
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+    int p = 0;
+    for (; count >= 1000 && p < 5; p++)
+        count /= 1000;
+    snprintf(text, bytes, p == 0 ? "%.0f %s%s" : "%.3g %s%s", count, prefixes[p], unit);
+}
+
+static void print_operators(const cleave_model *model, cleave_arena *arena, bool *counted) {
+    table t = {.arena = arena, .n_columns = 5, .align = "lllrr"};
+    table_text(&t, "operator");
+    table_text(&t, "type");
+    table_text(&t, "axes (never split)");
+    table_text(&t, "parameters");
+    table_text(&t, "forward");
+    for (int32_t o = 0; o < model->n_operators; o++) {
+        const cleave_operator *op = &model->operators[o];
+        char text[512];
+        table_text(&t, op->name);
+        table_text(&t, op->type);
+        describe_axes(op, text, sizeof text);
+        table_text(&t, text);
+        table_format(&t, "%lld", (long long)count_parameters(model, op, counted));
+        format_count(count_flops(model, op), "FLOP", text, sizeof text);
+        table_text(&t, text);
+    }
+    table_print(&t, stdout);
+}
+
+cleave_status show_model(const char *path, int64_t batch, cleave_arena *arena,
+                         cleave_error *error) {
+    cleave_model model;
+    CLEAVE_TRY(import(path, batch, arena, &model, error));
+    bool *counted = CLEAVE_ARENA_ARRAY(arena, bool, model.n_tensors);
+    if (counted == NULL)
+        return cleave_fail_memory(error, "counting parameters");
+    printf("model %s, hash %s, graph version %d\n", path, model.hash, model.graph_version);
+    if (model.batch > 0)
+        printf("batch %lld%s\n", (long long)model.batch,
+               batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
+    printf("%d ONNX nodes make %d operators%s\n\n", model.n_onnx_nodes, model.n_operators,
+           model.loss >= 0 ? ", the loss among them" : "; no loss, forward only");
+    print_operators(&model, arena, counted);
+    int64_t parameters = cleave_model_parameter_count(&model);
+    char size[64];
+    cleave_unit_format(4.0 * (double)parameters, CLEAVE_UNIT_BYTES, size, sizeof size);
+    printf("\n%lld parameters, %s\n", (long long)parameters, size);
+    return CLEAVE_OK;
+}

@@ -1,0 +1,211 @@
+/* `cleave simulate`: how long a step of a layout takes, by both rules of time for links. */
+#include "simulator/simulate.h"
+#include "base/progress.h"
+#include "cli/bottleneck.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/table.h"
+#include "graph/import.h"
+#include "search/search.h"
+
+typedef struct simulate_values {
+    const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
+    int64_t batch, devices, seed;
+    double momentum;
+    bool json;
+} simulate_values;
+
+static const option_row rows[] = {
+    {"--model", "M.onnx", OPTION_TEXT, offsetof(simulate_values, model),
+     .help = "the model, with or without weights"},
+    ROW_BATCH(simulate_values),
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
+     .help = "the machine file"},
+    {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(simulate_values, layout),
+     .help = "the layout to simulate"},
+    {"--method", "NAME", OPTION_TEXT, offsetof(simulate_values, method),
+     .help = "instead of --layout: a baseline, or random"},
+    ROW_DEVICES(simulate_values),
+    ROW_SEED(simulate_values),
+    ROW_OPTIMIZER(simulate_values),
+    ROW_MOMENTUM(simulate_values),
+    {"--tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, tasks),
+     .help = "instead of all these: a task graph to simulate"},
+    {"--dump-tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, dump_tasks),
+     .help = "write the program as a task graph"},
+    {"--trace", "T.json", OPTION_TEXT, offsetof(simulate_values, trace),
+     .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
+    ROW_JSON(simulate_values),
+};
+
+/* Both rules on one program. */
+typedef struct outcome {
+    cleave_timeline events;
+    double events_seconds, scan_seconds; /* of the step */
+    double wall_seconds;                 /* of simulating by events */
+    double scan_wall_seconds;
+    bottleneck busiest;
+} outcome;
+
+static cleave_status check_usage(const simulate_values *values, cleave_error *error) {
+    if (values->tasks != NULL) {
+        if (values->model != NULL || values->machine != NULL || values->layout != NULL ||
+            values->method != NULL)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "--tasks goes without --model, --machine, --layout and --method");
+        return CLEAVE_OK;
+    }
+    if (values->model == NULL || values->machine == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is missing (--help explains)",
+                           values->model == NULL ? "--model M.onnx" : "--machine MACHINE.json");
+    if ((values->layout == NULL) == (values->method == NULL))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "exactly one of --layout and --method is needed");
+    return CLEAVE_OK;
+}
+
+/* The layout, and the machine cut to its devices. */
+static cleave_status load_layout(const simulate_values *values, const cleave_model *model,
+                                 cleave_arena *arena, cleave_machine *machine,
+                                 cleave_layout *layout, cleave_error *error) {
+    int32_t devices = (int32_t)values->devices;
+    if (values->layout != NULL) {
+        CLEAVE_TRY(cleave_layout_read(values->layout, model, arena, layout, error));
+        if (devices != 0 && devices != layout->n_devices)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "--devices %d: the layout %s is for %d devices", devices,
+                               values->layout, layout->n_devices);
+        return cleave_machine_read(values->machine, layout->n_devices, arena, machine, error);
+    }
+    CLEAVE_TRY(cleave_machine_read(values->machine, devices, arena, machine, error));
+    bool applies = false;
+    CLEAVE_TRY(cleave_baseline_layout(model, machine, values->method, (uint64_t)values->seed, arena,
+                                      layout, &applies, error));
+    if (!applies)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                           "the method %s does not apply to this model on %d devices",
+                           values->method, machine->n_devices);
+    return CLEAVE_OK;
+}
+
+static cleave_status simulate_both(const cleave_machine *machine, priced_program *priced,
+                                   cleave_arena *arena, outcome *result, cleave_error *error) {
+    cleave_timeline scan;
+    double start = cleave_clock_seconds();
+    CLEAVE_TRY(cleave_simulate(&priced->program, priced->cache, CLEAVE_RULE_EVENTS, arena,
+                               &result->events, error));
+    double middle = cleave_clock_seconds();
+    CLEAVE_TRY(
+        cleave_simulate(&priced->program, priced->cache, CLEAVE_RULE_SCAN, arena, &scan, error));
+    result->wall_seconds = middle - start;
+    result->scan_wall_seconds = cleave_clock_seconds() - middle;
+    result->events_seconds = 1e-12 * (double)result->events.step;
+    result->scan_seconds = 1e-12 * (double)scan.step;
+    return bottleneck_find(&priced->program, machine, priced->cache, arena, &result->busiest,
+                           error);
+}
+
+static double rule_difference(const outcome *result) {
+    return result->events_seconds > 0 ? result->scan_seconds / result->events_seconds - 1 : 0;
+}
+
+static cleave_status print_json(const priced_program *priced, const outcome *result,
+                                cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_key(&w, "step_seconds");
+    cleave_json_put_number(&w, result->events_seconds);
+    cleave_json_key(&w, "scan_step_seconds");
+    cleave_json_put_number(&w, result->scan_seconds);
+    cleave_json_key(&w, "simulate_seconds");
+    cleave_json_put_number(&w, result->wall_seconds);
+    cleave_json_key(&w, "scan_simulate_seconds");
+    cleave_json_put_number(&w, result->scan_wall_seconds);
+    cleave_json_key(&w, "tasks");
+    cleave_json_put_integer(&w, priced->program.n_items);
+    cleave_json_key(&w, "transfers");
+    cleave_json_put_integer(&w, priced->program.n_messages);
+    cleave_json_key(&w, "bytes_sent");
+    cleave_json_put_integer(&w, priced->bytes_sent);
+    inputs_put_bytes_between(&w, priced->bytes_between, priced->program.n_devices);
+    inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->program.n_devices);
+    cleave_json_key(&w, "bottleneck");
+    cleave_json_put_string(&w, result->busiest.name);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
+static void print_text(const cleave_machine *machine, const priced_program *priced,
+                       const outcome *result, cleave_arena *arena) {
+    const cleave_program *program = &priced->program;
+    int64_t peak = 0;
+    for (int32_t d = 0; d < program->n_devices; d++)
+        peak = priced->peak_bytes[d] > peak ? priced->peak_bytes[d] : peak;
+    table t = {.arena = arena, .n_columns = 2, .align = "ll"};
+    table_text(&t, "step, links by readiness");
+    table_quantity(&t, result->events_seconds, CLEAVE_UNIT_SECONDS);
+    table_text(&t, "step, links in program order");
+    char scan[64];
+    cleave_unit_format(result->scan_seconds, CLEAVE_UNIT_SECONDS, scan, sizeof scan);
+    table_format(&t, "%s  (%+.2f %%)", scan, 100 * rule_difference(result));
+    table_text(&t, "busiest");
+    table_format(&t, "%s, %.0f %% of the step", result->busiest.name,
+                 result->events_seconds > 0
+                     ? 100 * result->busiest.busy_seconds / result->events_seconds
+                     : 0);
+    table_text(&t, "memory of the fullest device");
+    table_quantity(&t, (double)peak, CLEAVE_UNIT_BYTES);
+    table_text(&t, "sent a step, all devices");
+    table_quantity(&t, (double)priced->bytes_sent, CLEAVE_UNIT_BYTES);
+    table_text(&t, "items, transfers");
+    table_format(&t, "%d, %d", program->n_items, program->n_messages);
+    table_text(&t, "simulated in");
+    table_quantity(&t, result->wall_seconds, CLEAVE_UNIT_SECONDS);
+    table_print(&t, stdout);
+    const char *note = inputs_provenance_note(machine);
+    if (note[0] != '\0')
+        printf("%s\n", note);
+}
+
+static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
+                                     cleave_error *error) {
+    int states;
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+    priced_program priced;
+    outcome result = {0};
+    CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
+    CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
+    CLEAVE_TRY(inputs_price(&model, &machine, &layout, states, arena, &priced, error));
+    cleave_status status = simulate_both(&machine, &priced, arena, &result, error);
+    cleave_cost_cache_destroy(priced.cache);
+    CLEAVE_TRY(status);
+    if (values->json)
+        return print_json(&priced, &result, error);
+    print_text(&machine, &priced, &result, arena);
+    return CLEAVE_OK;
+}
+
+static cleave_status run(const void *any, cleave_error *error) {
+    const simulate_values *values = any;
+    cleave_arena arena = {0};
+    cleave_status status = check_usage(values, error);
+    if (status == CLEAVE_OK)
+        status = simulate_layout(values, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_simulate = {
+    .name = "simulate",
+    .summary = "predict the step time, memory and traffic of a layout",
+    .details = "Simulates one training step twice: a link serves transfers by readiness (events),\n"
+               "or in program order (scan).  The first is the prediction.",
+    .examples = "  cleave simulate --model configs/models/alexnet.onnx --batch 32 \\\n"
+                "      --machine configs/machines/two-cores.json --method data-parallel\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(simulate_values),
+    .run = run,
+};
