@@ -1,0 +1,27 @@
+/* Views: the box of a view is pulled back to pieces of base tensors. */
+#ifndef CLEAVE_GRAPH_VIEW_H
+#define CLEAVE_GRAPH_VIEW_H
+
+#include "base/list.h"
+#include "graph/model.h"
+
+/* A box of a base tensor, and where its elements lie in a local buffer: element x is at
+   offset + sum over d of (x[d] - box.lo[d]) x stride[d]. */
+typedef struct cleave_piece {
+    int32_t tensor;
+    cleave_box box;
+    int64_t offset, stride[CLEAVE_MAX_RANK]; /* elements */
+} cleave_piece;
+
+typedef CLEAVE_LIST(cleave_piece) cleave_piece_list;
+
+/* Appends the pieces of `box` of `tensor` that lie in base tensors, for a local buffer that holds
+   the box densely in the tensor's memory order.  A base tensor gives one piece, itself; what a pad
+   adds gives none. */
+cleave_status cleave_view_pull(const cleave_model *model, int32_t tensor, const cleave_box *box,
+                               cleave_piece_list *pieces, cleave_error *error);
+
+/* What the elements are that no piece covers: the fill of the outermost pad, else 0. */
+float cleave_view_fill(const cleave_model *model, int32_t tensor);
+
+#endif
