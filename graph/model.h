@@ -102,7 +102,9 @@ typedef enum cleave_combiner {
     CLEAVE_COMBINE_SUM,
     CLEAVE_COMBINE_MAX,    /* ties: the first in row-major order of the missing axes */
     CLEAVE_COMBINE_MOMENTS /* output [3, ...]: count, mean and M2 (sum of squared deviations) of the
-                              values */
+                              values.  Dimension 0 is mapped from an axis of extent 3, whole, that
+                              no input and no operator has: it makes boxes come out right, and is
+                              not one of the axes that are combined over. */
 } cleave_combiner;
 
 /* What fast kernels and costs tell apart; meaning is in maps, tape and combiner alone. */
@@ -188,7 +190,7 @@ typedef struct cleave_nest {
     int n_instructions;
     cleave_instruction tape[CLEAVE_MAX_TAPE];
     /* Derived by cleave_model_finish: */
-    bool differentiable; /* its output needs a gradient; never of a MAX over a splittable axis */
+    bool differentiable;      /* its output needs a gradient; never of a MAX other than a POOL's */
     uint32_t gradient_inputs; /* bit i: backward gives a gradient of input i */
     uint32_t kept_inputs;     /* bit i: backward reads input i */
     bool kept_output;         /* backward reads the part's own output piece */
@@ -236,9 +238,32 @@ typedef struct cleave_model {
 
 enum { CLEAVE_GRAPH_VERSION = 1 };
 
-/* Fills in what is derived (writer, needs_gradient, gradient_inputs, kept_*, in_place), then
- * checks. */
+/* Views of views: how deep they may be stacked, and how many base pieces one may have. */
+enum { CLEAVE_MAX_VIEW_DEPTH = 64, CLEAVE_MAX_VIEW_LEAVES = 4096 };
+
+/* Fills in what is derived (writer, needs_gradient, gradient_inputs, kept_*, in_place, hash), then
+   checks.  Gradients are wanted of what lies between a parameter and the loss; in a model without a
+   loss, between a parameter and an output (any tensor, where it names no output). */
 cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
+
+/* Does backward of this (finished) nest work from its output alone?
+
+   The rule, which kept_inputs and kept_output follow.  Backward is reverse differentiation of the
+   tape towards gradient_inputs.  An instruction on the way may need the values of registers:
+     COPY ADD SUB NEG SCALE DROPOUT   none (the dropout mask is drawn again); EQUAL has no gradient
+     MUL       for a's gradient b, for b's gradient a
+     DIV       for a's gradient b, for b's gradient a and b
+     MIN MAX POW                      a and b
+     all others                       a
+   Registers are computed again from the inputs they depend on, and those inputs are kept.  But a
+   POINTWISE nest keeps only its output, and this returns true, when
+     - the last instruction is RELU, SIGMOID, TANH or LEAKY_RELU with p > 0, whose derivative is
+       y > 0 ? 1 : 0,  y (1 - y),  1 - y y,  y > 0 ? 1 : p  of the output y, and
+     - the instructions before it need no value that depends on an input.
+   Where nothing needs a value, neither inputs nor output are kept and this returns false.  A
+   maximum (POOL only) and MOMENTS keep in addition the inputs that the combined value depends on;
+   MOMENTS keeps the combined output too. */
+bool cleave_nest_backward_from_output(const cleave_nest *nest);
 
 /* Every invariant written down above; in every build.  FAILED, naming the nest or tensor. */
 cleave_status cleave_model_check(const cleave_model *model, cleave_error *error);
