@@ -2,6 +2,7 @@
 #ifndef CLEAVE_GRAPH_LAYOUT_H
 #define CLEAVE_GRAPH_LAYOUT_H
 
+#include "base/random.h"
 #include "graph/model.h"
 
 typedef struct cleave_split {
@@ -12,6 +13,9 @@ typedef struct cleave_split {
     int32_t
         *devices; /* [n_parts], distinct; replicas outermost, then axes in table order, row-major */
 } cleave_split;
+
+/* More devices than any layout file may name. */
+enum { CLEAVE_MAX_DEVICES = 1 << 16 };
 
 typedef enum cleave_collective_algorithm {
     CLEAVE_ALGORITHM_DEFAULT, /* by a fixed rule: see lower.h */
@@ -34,7 +38,9 @@ typedef struct cleave_layout {
 /* All operators unsplit on device 0. */
 cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
                                    cleave_arena *arena, cleave_layout *layout, cleave_error *error);
-/* Sets one split; devices are copied into the arena.  Does not check: see cleave_layout_check. */
+/* Sets one split; `degree` is [CLEAVE_MAX_AXES], where 0 counts as 1, and as many devices as there
+   are parts are copied into the arena.  Does not check: see cleave_layout_check.  BAD_INPUT when
+   the number of parts overflows. */
 cleave_status cleave_layout_set(cleave_layout *layout, int32_t op, int32_t replicas,
                                 const int32_t *degree, const int32_t *devices, cleave_arena *arena,
                                 cleave_error *error);
@@ -45,13 +51,18 @@ cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model
 cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,
                                   cleave_error *error);
 
+/* The same for one split of one operator: the message names the operator. */
+cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *split,
+                                 int32_t n_devices, cleave_error *error);
+/* replicas x product of the degrees; false when it does not fit or one of them is below 1. */
+bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int32_t *n_parts);
+
 /* Any legal layout drawn from a seed: splits of any splittable axes, replicas, any distinct
  * devices. */
 cleave_status cleave_layout_random(const cleave_model *model, int32_t n_devices, uint64_t seed,
                                    cleave_arena *arena, cleave_layout *layout, cleave_error *error);
 /* One random split of one operator with at most n_devices parts; devices has room for n_devices. */
-struct cleave_random;
-void cleave_split_random(const cleave_operator *op, int32_t n_devices, struct cleave_random *random,
+void cleave_split_random(const cleave_operator *op, int32_t n_devices, cleave_random *random,
                          cleave_split *split);
 
 /* The file format of DESIGN.md section 13. */
