@@ -491,6 +491,29 @@ static void assign_buffers(lowering *state, const final_needs *needs) {
         }
 }
 
+/* What each device keeps right of parameters and buffers: shards where there are some, else what it
+ * uses. */
+static void list_held(lowering *state) {
+    lower_builder *builder = &state->base;
+    for (int32_t t = 0; t < builder->model->n_tensors; t++) {
+        const lower_tensor *of = &state->tensors[t];
+        for (int32_t h = 0; h < of->holders.n; h++) {
+            const lower_holder *holder = &of->holders.items[h];
+            if (of->shards != NULL) {
+                if (!cleave_box_is_empty(builder->model->tensors[t].rank, &of->shards[h].box))
+                    LOWER_PUSH(
+                        builder, &builder->held,
+                        (cleave_held){t, holder->device, of->shards[h].buffer, of->shards[h].box});
+                continue;
+            }
+            for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
+                LOWER_PUSH(
+                    builder, &builder->held,
+                    (cleave_held){t, holder->device, holder->buffer, state->uses.items[u].box});
+        }
+    }
+}
+
 static void lower_everything(lowering *state, cleave_program *program) {
     lower_builder *builder = &state->base;
     const cleave_model *model = builder->model;
@@ -539,6 +562,7 @@ static void lower_everything(lowering *state, cleave_program *program) {
         program->output_buffers[o] = state->operands.items[needs.output_operands[o]].buffer;
         program->output_devices[o] = state->operands.items[needs.output_operands[o]].device;
     }
+    list_held(state);
     lower_finish(builder, program);
 }
 
@@ -554,6 +578,7 @@ static void release(lowering *state) {
     CLEAVE_LIST_FREE(&builder->copy_pieces);
     CLEAVE_LIST_FREE(&builder->messages);
     CLEAVE_LIST_FREE(&builder->collectives);
+    CLEAVE_LIST_FREE(&builder->held);
     CLEAVE_LIST_FREE(&builder->touches);
     free(builder->sent);
     CLEAVE_LIST_FREE(&state->operands);

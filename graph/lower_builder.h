@@ -46,6 +46,7 @@ typedef struct lower_builder {
     CLEAVE_LIST(cleave_copy_piece) copy_pieces;
     CLEAVE_LIST(cleave_message) messages;
     CLEAVE_LIST(cleave_collective) collectives;
+    CLEAVE_LIST(cleave_held) held;
     CLEAVE_LIST(lower_touch_mark) touches;
     int32_t *lane_tail; /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
     int32_t *lane_seen; /* [n_devices][CLEAVE_N_LANES] last item of the other lane that the lane has

@@ -154,6 +154,13 @@ static void compact_buffers(lower_builder *builder, cleave_program *program) {
         RENAME(builder->messages.items[i].source_buffer);
         RENAME(builder->messages.items[i].destination_buffer);
     }
+    int32_t n_held = 0; /* what is held but never used is not there */
+    for (int32_t i = 0; i < builder->held.n; i++) {
+        RENAME(builder->held.items[i].buffer);
+        if (builder->held.items[i].buffer >= 0)
+            builder->held.items[n_held++] = builder->held.items[i];
+    }
+    builder->held.n = n_held;
     RENAME(program->loss_buffer);
     for (int32_t o = 0; o < program->n_outputs; o++)
         RENAME(program->output_buffers[o]);
@@ -196,4 +203,5 @@ void lower_finish(lower_builder *builder, cleave_program *program) {
     TAKE(builder, program, copy_pieces);
     TAKE(builder, program, messages);
     TAKE(builder, program, collectives);
+    TAKE(builder, program, held);
 }

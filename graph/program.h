@@ -159,13 +159,21 @@ typedef struct cleave_collective {
     uint8_t lane;
 } cleave_collective;
 
+/* A box of a parameter or buffer that a device keeps right: what counts when it is saved.  (The
+   rest of a holder's bounding box is dead.) */
+typedef struct cleave_held {
+    int32_t tensor, device;
+    int32_t buffer; /* persistent; its box holds `box` */
+    cleave_box box;
+} cleave_held;
+
 typedef struct cleave_program {
     const cleave_model *model;
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;
     bool training; /* with loss, backward and update; else forward only */
     int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
-        n_messages, n_collectives;
+        n_messages, n_collectives, n_held;
     cleave_item *items;
     cleave_slot *slots;
     cleave_buffer *buffers;
@@ -176,6 +184,7 @@ typedef struct cleave_program {
     cleave_copy_piece *copy_pieces;
     cleave_message *messages;
     cleave_collective *collectives;
+    cleave_held *held;
     int32_t loss_buffer; /* the whole loss, on device loss_device; -1 without one */
     int32_t loss_device;
     int32_t n_outputs; /* forward programs: the model's outputs at the end of the step, else 0 */

@@ -1,0 +1,256 @@
+/* One rank's part of a program.
+
+   The main lane blocks on the head of its order; whenever it waits, and between any two of its items, the
+   communication lane is carried as far as it comes without blocking. */
+#include "exec/rank.h"
+
+#include "base/checked.h"
+#include "base/progress.h"
+#include "exec/copy.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_error *error) {
+    const cleave_program *program = rank->program;
+    for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
+        int32_t n = 0;
+        for (int32_t i = 0; i < program->n_items; i++)
+            n += program->items[i].device == rank->device && program->items[i].lane == lane;
+        rank->lane_items[lane] = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+        if (rank->lane_items[lane] == NULL)
+            return cleave_fail_memory(error, "preparing a rank");
+        for (int32_t i = 0; i < program->n_items; i++)
+            if (program->items[i].device == rank->device && program->items[i].lane == lane)
+                rank->lane_items[lane][rank->n_lane_items[lane]++] = i;
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world, const cleave_program *program,
+                                 const cleave_run_options *options, cleave_arena *arena,
+                                 cleave_error *error) {
+    *rank = (cleave_rank){.world = world,
+                          .program = program,
+                          .options = options,
+                          .device = cleave_world_rank(world)};
+    size_t n_items = (size_t)program->n_items, n_messages = (size_t)program->n_messages;
+    rank->request_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    rank->done = CLEAVE_ARENA_ARRAY(arena, bool, n_items);
+    rank->start = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
+    rank->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
+    rank->sent = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
+    rank->received = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
+    if (rank->request_of == NULL || rank->done == NULL || rank->start == NULL || rank->end == NULL ||
+        rank->sent == NULL || rank->received == NULL)
+        return cleave_fail_memory(error, "preparing a rank");
+    CLEAVE_TRY(find_lanes(rank, arena, error));
+    int32_t n_requests = 0;
+    for (int32_t m = 0; m < program->n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
+        bool mine = message->source == rank->device || message->destination == rank->device;
+        rank->request_of[m] = mine ? n_requests++ : -1;
+    }
+    CLEAVE_TRY(cleave_world_reserve(world, n_requests, error));
+    int64_t bytes = program->peak_bytes[rank->device];
+    rank->memory = aligned_alloc(4096, ((size_t)bytes + 4095) / 4096 * 4096 + 4096);
+    if (rank->memory == NULL)
+        return cleave_fail(error, CLEAVE_FAILED, "rank %d: out of memory for its %lld bytes", rank->device,
+                           (long long)bytes);
+    memset(rank->memory, 0, (size_t)bytes); /* touched now, so that no step pays for page faults */
+    CLEAVE_TRY(cleave_kernels_create(&rank->kernels, error));
+    return CLEAVE_OK;
+}
+
+void cleave_rank_destroy(cleave_rank *rank) {
+    if (rank->kernels != NULL)
+        cleave_kernels_destroy(rank->kernels);
+    free(rank->memory);
+    *rank = (cleave_rank){0};
+}
+
+static cleave_array operand_array(const cleave_rank *rank, const cleave_compute *compute,
+                                  const cleave_operand *operand, int32_t buffer) {
+    cleave_array array = {0};
+    if (buffer < 0)
+        return array;
+    const cleave_model *model = rank->program->model;
+    cleave_part_box(model, &compute->part, operand, &array.box);
+    cleave_tensor_strides(&model->tensors[operand->tensor], &array.box, array.strides);
+    array.data = cleave_rank_buffer(rank, buffer);
+    return array;
+}
+
+static cleave_status run_compute(cleave_rank *rank, const cleave_compute *compute, cleave_error *error) {
+    const cleave_nest *nest = &rank->program->model->nests[compute->nest];
+    cleave_kernel_call call = {.model = rank->program->model,
+                               .nest = nest,
+                               .pass = compute->pass,
+                               .part = compute->part,
+                               .seed = rank->options->seed,
+                               .step = rank->step};
+    for (int i = 0; i < nest->n_inputs; i++) {
+        call.inputs[i] = operand_array(rank, compute, &nest->inputs[i], compute->inputs[i]);
+        call.input_gradients[i] =
+            operand_array(rank, compute, &nest->inputs[i], compute->input_gradients[i]);
+    }
+    call.output = operand_array(rank, compute, &nest->output, compute->output);
+    call.combined = operand_array(rank, compute, &nest->output, compute->combined);
+    call.output_gradient = operand_array(rank, compute, &nest->output, compute->output_gradient);
+    if (compute->workspace >= 0) {
+        call.workspace = cleave_rank_buffer(rank, compute->workspace);
+        call.workspace_bytes = rank->program->buffers[compute->workspace].bytes;
+    }
+    return rank->options->reference_kernels ? cleave_kernel_run_reference(&call, error)
+                                            : cleave_kernel_run(rank->kernels, &call, error);
+}
+
+static void run_update(const cleave_rank *rank, const cleave_update *update) {
+    float *state[2] = {NULL, NULL};
+    for (int s = 0; s < 2; s++)
+        if (update->state[s] >= 0)
+            state[s] = cleave_rank_buffer(rank, update->state[s]);
+    int64_t n = rank->program->buffers[update->parameter].bytes / (int64_t)sizeof(float);
+    cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, n,
+                            cleave_rank_buffer(rank, update->parameter),
+                            cleave_rank_buffer(rank, update->gradient), state[0], state[1]);
+}
+
+static void run_copy(const cleave_rank *rank, const cleave_copy *copy) {
+    for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
+        const cleave_copy_piece *piece = &rank->program->copy_pieces[p];
+        cleave_copy_piece_run(piece, cleave_rank_buffer(rank, piece->destination),
+                              piece->source >= 0 ? cleave_rank_buffer(rank, piece->source) : NULL);
+    }
+}
+
+static void post(cleave_rank *rank, int32_t m, bool sends) {
+    const cleave_message *message = &rank->program->messages[m];
+    int32_t request = rank->request_of[m];
+    if (sends) {
+        char *data = cleave_rank_buffer(rank, message->source_buffer);
+        cleave_world_send(rank->world, request, data + message->source_offset, message->bytes,
+                          message->destination, message->lane);
+        rank->sent[message->destination] += message->bytes;
+    } else {
+        char *data = cleave_rank_buffer(rank, message->destination_buffer);
+        cleave_world_receive(rank->world, request, data + message->destination_offset, message->bytes,
+                             message->source, message->lane);
+    }
+}
+
+/* Could the item run now without blocking? */
+static bool is_ready(cleave_rank *rank, const cleave_item *item) {
+    if (item->kind == CLEAVE_ITEM_SYNC)
+        return rank->done[item->subject];
+    if (item->kind != CLEAVE_ITEM_WAIT)
+        return true;
+    int64_t received = 0;
+    if (!cleave_world_test(rank->world, rank->request_of[item->subject], &received))
+        return false;
+    if (rank->program->messages[item->subject].destination == rank->device)
+        rank->received[rank->program->messages[item->subject].source] += received;
+    return true;
+}
+
+static int64_t since_step(const cleave_rank *rank) {
+    return (int64_t)((cleave_clock_seconds() - rank->step_started) * 1e12);
+}
+
+/* Runs an item that is ready. */
+static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error) {
+    const cleave_program *program = rank->program;
+    const cleave_item *item = &program->items[id];
+    cleave_status status = CLEAVE_OK;
+    switch ((cleave_item_kind)item->kind) {
+    case CLEAVE_ITEM_COMPUTE: status = run_compute(rank, &program->computes[item->subject], error); break;
+    case CLEAVE_ITEM_UPDATE: run_update(rank, &program->updates[item->subject]); break;
+    case CLEAVE_ITEM_LOAD: {
+        const cleave_load *load = &program->loads[item->subject];
+        status = rank->load(rank->load_context, &program->buffers[load->buffer], rank->step,
+                            cleave_rank_buffer(rank, load->buffer), error);
+        break;
+    }
+    case CLEAVE_ITEM_COPY: run_copy(rank, &program->copies[item->subject]); break;
+    case CLEAVE_ITEM_SEND: post(rank, item->subject, true); break;
+    case CLEAVE_ITEM_RECEIVE: post(rank, item->subject, false); break;
+    case CLEAVE_ITEM_WAIT:
+    case CLEAVE_ITEM_SYNC: break;
+    case CLEAVE_ITEM_JOIN:
+    case CLEAVE_ITEM_AWAIT:
+        return cleave_fail(error, CLEAVE_FAILED, "a program with symbolic collectives can't be run");
+    }
+    rank->done[id] = true;
+    rank->end[id] = since_step(rank);
+    if (item->kind == CLEAVE_ITEM_COMPUTE || item->kind == CLEAVE_ITEM_UPDATE)
+        rank->kernel_seconds += 1e-12 * (double)(rank->end[id] - rank->start[id]);
+    return status;
+}
+
+/* Carries a lane on until its head blocks. */
+static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, bool *moved,
+                             cleave_error *error) {
+    *moved = false;
+    for (int32_t n = 0; n < most && rank->position[lane] < rank->n_lane_items[lane]; n++) {
+        int32_t id = rank->lane_items[lane][rank->position[lane]];
+        if (rank->start[id] < 0)
+            rank->start[id] = since_step(rank);
+        if (!is_ready(rank, &rank->program->items[id]))
+            return CLEAVE_OK;
+        CLEAVE_TRY(run_item(rank, id, error));
+        rank->position[lane]++;
+        *moved = true;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status stalled(const cleave_rank *rank, cleave_error *error) {
+    for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
+        if (rank->position[lane] >= rank->n_lane_items[lane])
+            continue;
+        const cleave_item *item = &rank->program->items[rank->lane_items[lane][rank->position[lane]]];
+        if (item->kind != CLEAVE_ITEM_WAIT)
+            continue;
+        const cleave_message *message = &rank->program->messages[item->subject];
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "rank %d: stalled for %g s at step %lld, waiting for %lld bytes of %s from rank %d to %d",
+                           rank->device, rank->options->stall_timeout_seconds, (long long)rank->step,
+                           (long long)message->bytes,
+                           message->tensor >= 0 ? rank->program->model->tensors[message->tensor].name : "data",
+                           message->source, message->destination);
+    }
+    return cleave_fail(error, CLEAVE_FAILED, "rank %d: stalled for %g s at step %lld", rank->device,
+                       rank->options->stall_timeout_seconds, (long long)rank->step);
+}
+
+cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *error) {
+    size_t n_items = (size_t)rank->program->n_items;
+    memset(rank->done, 0, n_items * sizeof *rank->done);
+    for (size_t i = 0; i < n_items; i++)
+        rank->start[i] = rank->end[i] = -1;
+    for (int32_t d = 0; d < rank->program->n_devices; d++)
+        rank->sent[d] = rank->received[d] = 0;
+    rank->position[0] = rank->position[1] = 0;
+    rank->step = step;
+    rank->kernel_seconds = 0;
+    rank->step_started = cleave_clock_seconds();
+    double waiting_since = -1;
+    while (rank->position[CLEAVE_LANE_MAIN] < rank->n_lane_items[CLEAVE_LANE_MAIN] ||
+           rank->position[CLEAVE_LANE_COMMUNICATION] < rank->n_lane_items[CLEAVE_LANE_COMMUNICATION]) {
+        bool main_moved, other_moved;
+        CLEAVE_TRY(advance(rank, CLEAVE_LANE_MAIN, 1, &main_moved, error));
+        CLEAVE_TRY(advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &other_moved, error));
+        if (main_moved || other_moved) {
+            waiting_since = -1;
+            continue;
+        }
+        sched_yield(); /* more ranks than cores: let the one that we wait for run */
+        double now = cleave_clock_seconds();
+        waiting_since = waiting_since < 0 ? now : waiting_since;
+        if (rank->options->stall_timeout_seconds > 0 &&
+            now - waiting_since > rank->options->stall_timeout_seconds)
+            return stalled(rank, error);
+    }
+    return CLEAVE_OK;
+}

@@ -1,0 +1,180 @@
+/* The world of ranks, over MPI. */
+#include "exec/world.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SETUP_TAG = 7 };
+
+struct cleave_world {
+    MPI_Comm communicator;
+    int rank, size;
+    int32_t n_requests;
+    MPI_Request *requests;
+};
+
+bool cleave_world_is_launched(void) {
+    /* MPICH and its kin, Open MPI, PMIx batch systems. */
+    return getenv("PMI_RANK") != NULL || getenv("OMPI_COMM_WORLD_RANK") != NULL ||
+           getenv("PMIX_RANK") != NULL;
+}
+
+/* Passes what a person should see: our own messages and progress. */
+static void pass_messages(FILE *from, FILE *to) {
+    char line[4096];
+    while (fgets(line, sizeof line, from) != NULL)
+        if (strncmp(line, "cleave", 6) == 0)
+            fputs(line, to);
+}
+
+cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
+                                  cleave_error *error) {
+    int n = 0;
+    while (arguments[n] != NULL)
+        n++;
+    char count[16], **command = calloc((size_t)n + 4, sizeof *command);
+    int out[2];
+    if (command == NULL)
+        return cleave_fail_memory(error, "starting ranks");
+    if (pipe(out) != 0) {
+        free(command);
+        return cleave_fail(error, CLEAVE_FAILED, "a pipe for the ranks' messages: %s", strerror(errno));
+    }
+    snprintf(count, sizeof count, "%d", ranks);
+    command[0] = (char *)CLEAVE_MPI_LAUNCHER;
+    command[1] = (char *)"-n";
+    command[2] = count;
+    memcpy(command + 3, arguments, (size_t)n * sizeof *command);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(out[1], STDERR_FILENO);
+        close(out[0]);
+        close(out[1]);
+        setenv("OMP_NUM_THREADS", "1", 1); /* a device is a rank: threads under several ranks fight */
+        execv(command[0], command);
+        _exit(127);
+    }
+    close(out[1]);
+    free(command);
+    if (child < 0) {
+        close(out[0]);
+        return cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER, strerror(errno));
+    }
+    FILE *messages = fdopen(out[0], "r");
+    if (messages != NULL) {
+        pass_messages(messages, stderr);
+        fclose(messages);
+    } else {
+        close(out[0]);
+    }
+    int state = 0;
+    while (waitpid(child, &state, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(state) && WEXITSTATUS(state) == 127)
+        return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started", CLEAVE_MPI_LAUNCHER);
+    *exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
+    cleave_world *joined = calloc(1, sizeof *joined);
+    if (joined == NULL)
+        return cleave_fail_memory(error, "joining the MPI world");
+    if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
+        free(joined);
+        return cleave_fail(error, CLEAVE_FAILED, "MPI could not be initialised");
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &joined->communicator);
+    MPI_Comm_rank(joined->communicator, &joined->rank);
+    MPI_Comm_size(joined->communicator, &joined->size);
+    *world = joined;
+    return CLEAVE_OK;
+}
+
+void cleave_world_end(cleave_world *world, int code) {
+    if (code != 0)
+        MPI_Abort(MPI_COMM_WORLD, code);
+    MPI_Comm_free(&world->communicator);
+    free(world->requests);
+    free(world);
+    MPI_Finalize();
+}
+
+int32_t cleave_world_rank(const cleave_world *world) { return world->rank; }
+int32_t cleave_world_size(const cleave_world *world) { return world->size; }
+
+cleave_status cleave_world_reserve(cleave_world *world, int32_t n_requests, cleave_error *error) {
+    MPI_Request *requests = realloc(world->requests, ((size_t)n_requests + 1) * sizeof *requests);
+    if (requests == NULL)
+        return cleave_fail_memory(error, "reserving MPI requests");
+    for (int32_t i = 0; i < n_requests; i++)
+        requests[i] = MPI_REQUEST_NULL;
+    world->requests = requests;
+    world->n_requests = n_requests;
+    return CLEAVE_OK;
+}
+
+void cleave_world_send(cleave_world *world, int32_t request, const void *data, int64_t bytes, int32_t to,
+                       int tag) {
+    MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, world->communicator, &world->requests[request]);
+}
+
+void cleave_world_receive(cleave_world *world, int32_t request, void *data, int64_t bytes, int32_t from,
+                          int tag) {
+    MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, world->communicator, &world->requests[request]);
+}
+
+bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received) {
+    if (world->requests[request] == MPI_REQUEST_NULL)
+        return true;
+    int ended = 0, count = 0;
+    MPI_Status status;
+    MPI_Test(&world->requests[request], &ended, &status);
+    if (ended && received != NULL) {
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        *received = count;
+    }
+    return ended != 0;
+}
+
+void cleave_world_barrier(cleave_world *world) { MPI_Barrier(world->communicator); }
+
+void cleave_world_gather(cleave_world *world, const void *data, int64_t bytes, void *all) {
+    MPI_Gather(data, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, world->communicator);
+}
+
+void cleave_world_broadcast(cleave_world *world, void *data, int64_t bytes) {
+    MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, world->communicator);
+}
+
+double cleave_world_largest(cleave_world *world, double value) {
+    double largest = value;
+    MPI_Allreduce(&value, &largest, 1, MPI_DOUBLE, MPI_MAX, world->communicator);
+    return largest;
+}
+
+void cleave_world_send_now(cleave_world *world, const void *data, int64_t bytes, int32_t to) {
+    MPI_Send(data, (int)bytes, MPI_BYTE, to, SETUP_TAG, world->communicator);
+}
+
+void cleave_world_receive_now(cleave_world *world, void *data, int64_t bytes, int32_t from) {
+    MPI_Recv(data, (int)bytes, MPI_BYTE, from, SETUP_TAG, world->communicator, MPI_STATUS_IGNORE);
+}
+
+int64_t cleave_world_peak_resident_bytes(void) {
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    long long kib = 0;
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
+            break;
+    if (status != NULL)
+        fclose(status);
+    return (int64_t)kib * 1024;
+}
