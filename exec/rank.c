@@ -1,7 +1,7 @@
 /* One rank's part of a program.
 
-   The main lane blocks on the head of its order; whenever it waits, and between any two of its items, the
-   communication lane is carried as far as it comes without blocking. */
+   The main lane blocks on the head of its order; whenever it waits, and between any two of its
+   items, the communication lane is carried as far as it comes without blocking. */
 #include "exec/rank.h"
 
 #include "base/checked.h"
@@ -28,13 +28,11 @@ static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_e
     return CLEAVE_OK;
 }
 
-cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world, const cleave_program *program,
-                                 const cleave_run_options *options, cleave_arena *arena,
-                                 cleave_error *error) {
-    *rank = (cleave_rank){.world = world,
-                          .program = program,
-                          .options = options,
-                          .device = cleave_world_rank(world)};
+cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
+                                 const cleave_program *program, const cleave_run_options *options,
+                                 cleave_arena *arena, cleave_error *error) {
+    *rank = (cleave_rank){
+        .world = world, .program = program, .options = options, .device = cleave_world_rank(world)};
     size_t n_items = (size_t)program->n_items, n_messages = (size_t)program->n_messages;
     rank->request_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
     rank->done = CLEAVE_ARENA_ARRAY(arena, bool, n_items);
@@ -42,8 +40,8 @@ cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world, const c
     rank->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
     rank->sent = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
     rank->received = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
-    if (rank->request_of == NULL || rank->done == NULL || rank->start == NULL || rank->end == NULL ||
-        rank->sent == NULL || rank->received == NULL)
+    if (rank->request_of == NULL || rank->done == NULL || rank->start == NULL ||
+        rank->end == NULL || rank->sent == NULL || rank->received == NULL)
         return cleave_fail_memory(error, "preparing a rank");
     CLEAVE_TRY(find_lanes(rank, arena, error));
     int32_t n_requests = 0;
@@ -56,8 +54,8 @@ cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world, const c
     int64_t bytes = program->peak_bytes[rank->device];
     rank->memory = aligned_alloc(4096, ((size_t)bytes + 4095) / 4096 * 4096 + 4096);
     if (rank->memory == NULL)
-        return cleave_fail(error, CLEAVE_FAILED, "rank %d: out of memory for its %lld bytes", rank->device,
-                           (long long)bytes);
+        return cleave_fail(error, CLEAVE_FAILED, "rank %d: out of memory for its %lld bytes",
+                           rank->device, (long long)bytes);
     memset(rank->memory, 0, (size_t)bytes); /* touched now, so that no step pays for page faults */
     CLEAVE_TRY(cleave_kernels_create(&rank->kernels, error));
     return CLEAVE_OK;
@@ -73,16 +71,15 @@ void cleave_rank_destroy(cleave_rank *rank) {
 static cleave_array operand_array(const cleave_rank *rank, const cleave_compute *compute,
                                   const cleave_operand *operand, int32_t buffer) {
     cleave_array array = {0};
-    if (buffer < 0)
-        return array;
     const cleave_model *model = rank->program->model;
     cleave_part_box(model, &compute->part, operand, &array.box);
     cleave_tensor_strides(&model->tensors[operand->tensor], &array.box, array.strides);
-    array.data = cleave_rank_buffer(rank, buffer);
+    array.data = buffer >= 0 ? cleave_rank_buffer(rank, buffer) : NULL;
     return array;
 }
 
-static cleave_status run_compute(cleave_rank *rank, const cleave_compute *compute, cleave_error *error) {
+static cleave_status run_compute(cleave_rank *rank, const cleave_compute *compute,
+                                 cleave_error *error) {
     const cleave_nest *nest = &rank->program->model->nests[compute->nest];
     cleave_kernel_call call = {.model = rank->program->model,
                                .nest = nest,
@@ -135,8 +132,8 @@ static void post(cleave_rank *rank, int32_t m, bool sends) {
         rank->sent[message->destination] += message->bytes;
     } else {
         char *data = cleave_rank_buffer(rank, message->destination_buffer);
-        cleave_world_receive(rank->world, request, data + message->destination_offset, message->bytes,
-                             message->source, message->lane);
+        cleave_world_receive(rank->world, request, data + message->destination_offset,
+                             message->bytes, message->source, message->lane);
     }
 }
 
@@ -164,22 +161,34 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
     const cleave_item *item = &program->items[id];
     cleave_status status = CLEAVE_OK;
     switch ((cleave_item_kind)item->kind) {
-    case CLEAVE_ITEM_COMPUTE: status = run_compute(rank, &program->computes[item->subject], error); break;
-    case CLEAVE_ITEM_UPDATE: run_update(rank, &program->updates[item->subject]); break;
+    case CLEAVE_ITEM_COMPUTE:
+        status = run_compute(rank, &program->computes[item->subject], error);
+        break;
+    case CLEAVE_ITEM_UPDATE:
+        run_update(rank, &program->updates[item->subject]);
+        break;
     case CLEAVE_ITEM_LOAD: {
         const cleave_load *load = &program->loads[item->subject];
         status = rank->load(rank->load_context, &program->buffers[load->buffer], rank->step,
                             cleave_rank_buffer(rank, load->buffer), error);
         break;
     }
-    case CLEAVE_ITEM_COPY: run_copy(rank, &program->copies[item->subject]); break;
-    case CLEAVE_ITEM_SEND: post(rank, item->subject, true); break;
-    case CLEAVE_ITEM_RECEIVE: post(rank, item->subject, false); break;
+    case CLEAVE_ITEM_COPY:
+        run_copy(rank, &program->copies[item->subject]);
+        break;
+    case CLEAVE_ITEM_SEND:
+        post(rank, item->subject, true);
+        break;
+    case CLEAVE_ITEM_RECEIVE:
+        post(rank, item->subject, false);
+        break;
     case CLEAVE_ITEM_WAIT:
-    case CLEAVE_ITEM_SYNC: break;
+    case CLEAVE_ITEM_SYNC:
+        break;
     case CLEAVE_ITEM_JOIN:
     case CLEAVE_ITEM_AWAIT:
-        return cleave_fail(error, CLEAVE_FAILED, "a program with symbolic collectives can't be run");
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "a program with symbolic collectives can't be run");
     }
     rank->done[id] = true;
     rank->end[id] = since_step(rank);
@@ -209,16 +218,19 @@ static cleave_status stalled(const cleave_rank *rank, cleave_error *error) {
     for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
         if (rank->position[lane] >= rank->n_lane_items[lane])
             continue;
-        const cleave_item *item = &rank->program->items[rank->lane_items[lane][rank->position[lane]]];
+        const cleave_item *item =
+            &rank->program->items[rank->lane_items[lane][rank->position[lane]]];
         if (item->kind != CLEAVE_ITEM_WAIT)
             continue;
         const cleave_message *message = &rank->program->messages[item->subject];
-        return cleave_fail(error, CLEAVE_FAILED,
-                           "rank %d: stalled for %g s at step %lld, waiting for %lld bytes of %s from rank %d to %d",
-                           rank->device, rank->options->stall_timeout_seconds, (long long)rank->step,
-                           (long long)message->bytes,
-                           message->tensor >= 0 ? rank->program->model->tensors[message->tensor].name : "data",
-                           message->source, message->destination);
+        return cleave_fail(
+            error, CLEAVE_FAILED,
+            "rank %d: stalled for %g s at step %lld, waiting for %lld bytes of %s from rank %d to "
+            "%d",
+            rank->device, rank->options->stall_timeout_seconds, (long long)rank->step,
+            (long long)message->bytes,
+            message->tensor >= 0 ? rank->program->model->tensors[message->tensor].name : "data",
+            message->source, message->destination);
     }
     return cleave_fail(error, CLEAVE_FAILED, "rank %d: stalled for %g s at step %lld", rank->device,
                        rank->options->stall_timeout_seconds, (long long)rank->step);
@@ -237,7 +249,8 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
     rank->step_started = cleave_clock_seconds();
     double waiting_since = -1;
     while (rank->position[CLEAVE_LANE_MAIN] < rank->n_lane_items[CLEAVE_LANE_MAIN] ||
-           rank->position[CLEAVE_LANE_COMMUNICATION] < rank->n_lane_items[CLEAVE_LANE_COMMUNICATION]) {
+           rank->position[CLEAVE_LANE_COMMUNICATION] <
+               rank->n_lane_items[CLEAVE_LANE_COMMUNICATION]) {
         bool main_moved, other_moved;
         CLEAVE_TRY(advance(rank, CLEAVE_LANE_MAIN, 1, &main_moved, error));
         CLEAVE_TRY(advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &other_moved, error));

@@ -8,8 +8,8 @@
 #include "graph/program.h"
 
 /* Fills a local piece of a datum for a step. */
-typedef cleave_status cleave_rank_load(void *context, const cleave_buffer *buffer, int64_t step, void *data,
-                                       cleave_error *error);
+typedef cleave_status cleave_rank_load(void *context, const cleave_buffer *buffer, int64_t step,
+                                       void *data, cleave_error *error);
 
 typedef struct cleave_rank {
     cleave_world *world;
@@ -19,7 +19,7 @@ typedef struct cleave_rank {
     cleave_rank_load *load;
     void *load_context;
     int32_t device;
-    char *memory;                        /* peak_bytes[device], touched */
+    char *memory; /* peak_bytes[device], touched */
     int32_t n_lane_items[CLEAVE_N_LANES];
     int32_t *lane_items[CLEAVE_N_LANES]; /* ids of this device's items, in program order */
     int32_t position[CLEAVE_N_LANES];    /* head of each lane */
@@ -27,14 +27,15 @@ typedef struct cleave_rank {
     bool *done;                          /* [n_items] of this step */
     int64_t step;                        /* from 0 */
     double step_started;                 /* seconds */
-    int64_t *start, *end;                /* [n_items] picoseconds within the step, of this rank's items */
-    double kernel_seconds;               /* of compute and update items in this step */
-    int64_t *sent, *received;            /* [n_devices] bytes in this step, to and from */
+    int64_t *start, *end;     /* [n_items] picoseconds within the step, of this rank's items */
+    double kernel_seconds;    /* of compute and update items in this step */
+    int64_t *sent, *received; /* [n_devices] bytes in this step, to and from */
 } cleave_rank;
 
 /* Takes the memory and finds the lanes.  Everything but the memory lives in the arena. */
-cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world, const cleave_program *program,
-                                 const cleave_run_options *options, cleave_arena *arena, cleave_error *error);
+cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
+                                 const cleave_program *program, const cleave_run_options *options,
+                                 cleave_arena *arena, cleave_error *error);
 void cleave_rank_destroy(cleave_rank *rank);
 
 static inline void *cleave_rank_buffer(const cleave_rank *rank, int32_t buffer) {

@@ -43,7 +43,8 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
         return cleave_fail_memory(error, "starting ranks");
     if (pipe(out) != 0) {
         free(command);
-        return cleave_fail(error, CLEAVE_FAILED, "a pipe for the ranks' messages: %s", strerror(errno));
+        return cleave_fail(error, CLEAVE_FAILED, "a pipe for the ranks' messages: %s",
+                           strerror(errno));
     }
     snprintf(count, sizeof count, "%d", ranks);
     command[0] = (char *)CLEAVE_MPI_LAUNCHER;
@@ -56,7 +57,8 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
         dup2(out[1], STDERR_FILENO);
         close(out[0]);
         close(out[1]);
-        setenv("OMP_NUM_THREADS", "1", 1); /* a device is a rank: threads under several ranks fight */
+        setenv("OMP_NUM_THREADS", "1",
+               1); /* a device is a rank: threads under several ranks fight */
         execv(command[0], command);
         _exit(127);
     }
@@ -64,7 +66,8 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
     free(command);
     if (child < 0) {
         close(out[0]);
-        return cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER, strerror(errno));
+        return cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER,
+                           strerror(errno));
     }
     FILE *messages = fdopen(out[0], "r");
     if (messages != NULL) {
@@ -77,7 +80,8 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
     while (waitpid(child, &state, 0) < 0 && errno == EINTR)
         ;
     if (WIFEXITED(state) && WEXITSTATUS(state) == 127)
-        return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started", CLEAVE_MPI_LAUNCHER);
+        return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started",
+                           CLEAVE_MPI_LAUNCHER);
     *exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
     return CLEAVE_OK;
 }
@@ -120,14 +124,15 @@ cleave_status cleave_world_reserve(cleave_world *world, int32_t n_requests, clea
     return CLEAVE_OK;
 }
 
-void cleave_world_send(cleave_world *world, int32_t request, const void *data, int64_t bytes, int32_t to,
-                       int tag) {
+void cleave_world_send(cleave_world *world, int32_t request, const void *data, int64_t bytes,
+                       int32_t to, int tag) {
     MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, world->communicator, &world->requests[request]);
 }
 
-void cleave_world_receive(cleave_world *world, int32_t request, void *data, int64_t bytes, int32_t from,
-                          int tag) {
-    MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, world->communicator, &world->requests[request]);
+void cleave_world_receive(cleave_world *world, int32_t request, void *data, int64_t bytes,
+                          int32_t from, int tag) {
+    MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, world->communicator,
+              &world->requests[request]);
 }
 
 bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received) {

@@ -15,9 +15,9 @@ typedef struct machine_state {
     const cleave_program *program;
     const interpreter_options *options;
     cleave_random timing;
-    char **memory;       /* [n_devices] */
-    int32_t *lanes;      /* [n_devices x lanes][n_items]: item ids */
-    int32_t **items;     /* [n_devices x lanes] */
+    char **memory;   /* [n_devices] */
+    int32_t *lanes;  /* [n_devices x lanes][n_items]: item ids */
+    int32_t **items; /* [n_devices x lanes] */
     int32_t *n_items, *position;
     bool *done;
     message_state *messages;
@@ -34,26 +34,31 @@ static void *buffer_data(const machine_state *state, int32_t buffer) {
 static void deliver(machine_state *state, int32_t m) {
     const cleave_message *message = &state->program->messages[m];
     memcpy((char *)buffer_data(state, message->destination_buffer) + message->destination_offset,
-           (char *)buffer_data(state, message->source_buffer) + message->source_offset, (size_t)message->bytes);
-    state->bytes_between[message->source * state->program->n_devices + message->destination] += message->bytes;
+           (char *)buffer_data(state, message->source_buffer) + message->source_offset,
+           (size_t)message->bytes);
+    state->bytes_between[message->source * state->program->n_devices + message->destination] +=
+        message->bytes;
     state->messages[m] = DELIVERED;
 }
 
 static cleave_array array_of(const machine_state *state, const cleave_compute *compute,
                              const cleave_operand *operand, int32_t buffer) {
     cleave_array array = {0};
-    if (buffer < 0)
-        return array;
     cleave_part_box(state->program->model, &compute->part, operand, &array.box);
-    cleave_tensor_strides(&state->program->model->tensors[operand->tensor], &array.box, array.strides);
-    array.data = buffer_data(state, buffer);
+    cleave_tensor_strides(&state->program->model->tensors[operand->tensor], &array.box,
+                          array.strides);
+    array.data = buffer >= 0 ? buffer_data(state, buffer) : NULL;
     return array;
 }
 
 static cleave_status compute(machine_state *state, const cleave_compute *item) {
     const cleave_nest *nest = &state->program->model->nests[item->nest];
-    cleave_kernel_call call = {.model = state->program->model, .nest = nest, .pass = item->pass,
-                               .part = item->part, .seed = state->options->seed, .step = state->step};
+    cleave_kernel_call call = {.model = state->program->model,
+                               .nest = nest,
+                               .pass = item->pass,
+                               .part = item->part,
+                               .seed = state->options->seed,
+                               .step = state->step};
     for (int i = 0; i < nest->n_inputs; i++) {
         call.inputs[i] = array_of(state, item, &nest->inputs[i], item->inputs[i]);
         call.input_gradients[i] = array_of(state, item, &nest->inputs[i], item->input_gradients[i]);
@@ -65,13 +70,16 @@ static cleave_status compute(machine_state *state, const cleave_compute *item) {
         call.workspace = buffer_data(state, item->workspace);
         call.workspace_bytes = state->program->buffers[item->workspace].bytes;
     }
-    return state->options->kernels != NULL ? cleave_kernel_run(state->options->kernels, &call, state->error)
-                                           : cleave_kernel_run_reference(&call, state->error);
+    return state->options->kernels != NULL
+               ? cleave_kernel_run(state->options->kernels, &call, state->error)
+               : cleave_kernel_run_reference(&call, state->error);
 }
 
 /* Copies the box out of a row-major whole tensor. */
-static void copy_box(const cleave_tensor *tensor, const cleave_box *box, const void *whole, void *dense) {
-    int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0}, size = cleave_box_size(tensor->rank, box);
+static void copy_box(const cleave_tensor *tensor, const cleave_box *box, const void *whole,
+                     void *dense) {
+    int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0},
+                                      size = cleave_box_size(tensor->rank, box);
     size_t element = (size_t)cleave_type_bytes(tensor->type);
     cleave_tensor_strides(tensor, box, strides);
     for (int64_t i = 0; i < size; i++) {
@@ -80,7 +88,8 @@ static void copy_box(const cleave_tensor *tensor, const cleave_box *box, const v
             from = from * tensor->shape[d] + box->lo[d] + index[d];
             to += index[d] * strides[d];
         }
-        memcpy((char *)dense + (size_t)to * element, (const char *)whole + (size_t)from * element, element);
+        memcpy((char *)dense + (size_t)to * element, (const char *)whole + (size_t)from * element,
+               element);
         for (int d = tensor->rank - 1; d >= 0 && ++index[d] == box->hi[d] - box->lo[d]; d--)
             index[d] = 0;
     }
@@ -89,12 +98,14 @@ static void copy_box(const cleave_tensor *tensor, const cleave_box *box, const v
 static void load(machine_state *state, int32_t buffer) {
     const cleave_buffer *of = &state->program->buffers[buffer];
     const cleave_tensor *tensor = &state->program->model->tensors[of->tensor];
-    const void *datum =
-        state->options->datum != NULL ? state->options->datum(state->options->context, tensor->name) : NULL;
+    const void *datum = state->options->datum != NULL
+                            ? state->options->datum(state->options->context, tensor->name)
+                            : NULL;
     if (datum != NULL)
         copy_box(tensor, &of->box, datum, buffer_data(state, buffer));
     else
-        cleave_initial_fill_data(tensor, state->options->seed, state->step, &of->box, buffer_data(state, buffer));
+        cleave_initial_fill_data(tensor, state->options->seed, state->step, &of->box,
+                                 buffer_data(state, buffer));
 }
 
 static bool coin(machine_state *state) { return cleave_random_below(&state->timing, 2) == 0; }
@@ -110,8 +121,11 @@ static cleave_status run_item(machine_state *state, int32_t id) {
     const cleave_item *item = &program->items[id];
     state->done[id] = true;
     switch ((cleave_item_kind)item->kind) {
-    case CLEAVE_ITEM_COMPUTE: return compute(state, &program->computes[item->subject]);
-    case CLEAVE_ITEM_LOAD: load(state, program->loads[item->subject].buffer); break;
+    case CLEAVE_ITEM_COMPUTE:
+        return compute(state, &program->computes[item->subject]);
+    case CLEAVE_ITEM_LOAD:
+        load(state, program->loads[item->subject].buffer);
+        break;
     case CLEAVE_ITEM_UPDATE: {
         const cleave_update *update = &program->updates[item->subject];
         float *slots[2] = {NULL, NULL};
@@ -120,8 +134,8 @@ static cleave_status run_item(machine_state *state, int32_t id) {
                 slots[s] = buffer_data(state, update->state[s]);
         cleave_optimizer_update(&state->options->optimizer, state->step + 1,
                                 program->buffers[update->parameter].bytes / 4,
-                                buffer_data(state, update->parameter), buffer_data(state, update->gradient),
-                                slots[0], slots[1]);
+                                buffer_data(state, update->parameter),
+                                buffer_data(state, update->gradient), slots[0], slots[1]);
         break;
     }
     case CLEAVE_ITEM_COPY: {
@@ -146,7 +160,8 @@ static cleave_status run_item(machine_state *state, int32_t id) {
         if (state->messages[item->subject] == BOTH)
             deliver(state, item->subject);
         break;
-    case CLEAVE_ITEM_SYNC: break;
+    case CLEAVE_ITEM_SYNC:
+        break;
     case CLEAVE_ITEM_JOIN:
     case CLEAVE_ITEM_AWAIT:
         return cleave_fail(state->error, CLEAVE_FAILED, "symbolic collective");
@@ -197,7 +212,8 @@ static cleave_status prepare(machine_state *state, cleave_arena *arena) {
     state->position = CLEAVE_ARENA_ARRAY(arena, int32_t, n_lanes);
     state->done = CLEAVE_ARENA_ARRAY(arena, bool, program->n_items);
     state->messages = CLEAVE_ARENA_ARRAY(arena, message_state, program->n_messages);
-    state->bytes_between = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices * program->n_devices);
+    state->bytes_between =
+        CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices * program->n_devices);
     for (int32_t l = 0; l < n_lanes; l++)
         state->items[l] = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_items);
     for (int32_t i = 0; i < program->n_items; i++) {
@@ -216,8 +232,8 @@ static cleave_status prepare(machine_state *state, cleave_arena *arena) {
         if (buffer->kind == CLEAVE_BUFFER_STATE)
             memset(buffer_data(state, b), 0, (size_t)buffer->bytes);
         else
-            cleave_initial_fill(&program->model->tensors[buffer->tensor], state->options->seed, &buffer->box,
-                                buffer_data(state, b));
+            cleave_initial_fill(&program->model->tensors[buffer->tensor], state->options->seed,
+                                &buffer->box, buffer_data(state, b));
     }
     return CLEAVE_OK;
 }
@@ -248,8 +264,8 @@ static cleave_status collect(machine_state *state, cleave_arena *arena, float **
             float value = ((const float *)buffer_data(state, held->buffer))[from];
             float *at = &values[held->tensor][to];
             if (!isnan(*at) && memcmp(at, &value, sizeof value) != 0)
-                return cleave_fail(state->error, CLEAVE_FAILED, "copies of %s differ: %g and %g", tensor->name,
-                                   (double)*at, (double)value);
+                return cleave_fail(state->error, CLEAVE_FAILED, "copies of %s differ: %g and %g",
+                                   tensor->name, (double)*at, (double)value);
             *at = value;
             for (int d = tensor->rank - 1; d >= 0 && ++index[d] == held->box.hi[d]; d--)
                 index[d] = held->box.lo[d];
@@ -263,11 +279,13 @@ static void collect_outputs(machine_state *state, cleave_arena *arena, float **o
     for (int32_t o = 0; o < program->n_outputs; o++) {
         const cleave_tensor *tensor = &program->model->tensors[program->model->outputs[o]];
         cleave_box box = cleave_box_of_shape(tensor->rank, tensor->shape);
-        int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0}, n = cleave_tensor_size(tensor);
+        int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0},
+                                          n = cleave_tensor_size(tensor);
         cleave_tensor_strides(tensor, &box, strides);
         outputs[o] = CLEAVE_ARENA_ARRAY(arena, float, n);
-        const float *data = (const float *)(void *)(state->memory[program->output_devices[o]] +
-                                                    program->buffers[program->output_buffers[o]].offset);
+        const float *data =
+            (const float *)(void *)(state->memory[program->output_devices[o]] +
+                                    program->buffers[program->output_buffers[o]].offset);
         for (int64_t i = 0; i < n; i++) {
             int64_t from = 0;
             for (int d = 0; d < tensor->rank; d++)
@@ -280,15 +298,19 @@ static void collect_outputs(machine_state *state, cleave_arena *arena, float **o
 }
 
 cleave_status interpreter_run(const cleave_program *program, const interpreter_options *options,
-                              cleave_arena *arena, interpreter_result *result, cleave_error *error) {
-    machine_state state = {.program = program, .options = options, .error = error,
+                              cleave_arena *arena, interpreter_result *result,
+                              cleave_error *error) {
+    machine_state state = {.program = program,
+                           .options = options,
+                           .error = error,
                            .timing = {.key = cleave_hash64(options->timing_seed)}};
     CLEAVE_TRY(prepare(&state, arena));
     for (state.step = 0; state.step < options->steps; state.step++) {
         CLEAVE_TRY(run_step(&state));
         if (program->loss_buffer >= 0 && state.step < 16)
-            result->loss[state.step] = (double)*(float *)(void *)(state.memory[program->loss_device] +
-                                                                  program->buffers[program->loss_buffer].offset);
+            result->loss[state.step] =
+                (double)*(float *)(void *)(state.memory[program->loss_device] +
+                                           program->buffers[program->loss_buffer].offset);
     }
     result->values = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_tensors);
     result->outputs = CLEAVE_ARENA_ARRAY(arena, float *, program->n_outputs);

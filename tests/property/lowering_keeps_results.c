@@ -1,0 +1,79 @@
+/* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal those of one
+   device, to summation order, whatever the timing; every program passes its check. */
+#include "base/random.h"
+#include "graph/lower.h"
+#include "tests/support/interpreter.h"
+#include "tests/support/models.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_DEVICES = 6, N_STEPS = 2 };
+
+static void run(const cleave_model *model, const cleave_layout *layout, uint64_t timing, cleave_arena *arena,
+                interpreter_result *result, const char *what) {
+    cleave_error error = {""};
+    cleave_lower_options lower = {.training = true, .optimizer_states = 1};
+    cleave_program program;
+    cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s: %s", what,
+                 error.message);
+    cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s: %s", what, error.message);
+    interpreter_options options = {.seed = 3, .timing_seed = timing, .steps = N_STEPS,
+                                   .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
+    options.optimizer.learning_rate = 0.1;
+    options.optimizer.momentum = 0.9;
+    cr_assert_eq(interpreter_run(&program, &options, arena, result, &error), CLEAVE_OK, "%s: %s", what,
+                 error.message);
+}
+
+static int n_layouts(void) {
+    const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* more of them, by hand */
+    return text != NULL ? atoi(text) : 40;
+}
+
+static void compare(const cleave_model *model, const interpreter_result *result,
+                    const interpreter_result *expected, const char *what) {
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        if (expected->values[t] == NULL)
+            continue;
+        cr_assert_not_null(result->values[t], "%s: %s is held nowhere", what, model->tensors[t].name);
+        for (int64_t i = 0; i < cleave_tensor_size(&model->tensors[t]); i++) {
+            double got = (double)result->values[t][i], want = (double)expected->values[t][i];
+            cr_assert(fabs(got - want) <= 1e-5 + 1e-4 * fabs(want), "%s: %s[%lld] is %g, not %g", what,
+                      model->tensors[t].name, (long long)i, got, want);
+        }
+    }
+    for (int step = 0; step < N_STEPS; step++)
+        cr_assert_float_eq(result->loss[step], expected->loss[step], 1e-5, "%s: loss %d: %g, not %g", what, step,
+                           result->loss[step], expected->loss[step]);
+}
+
+static void check_model(int which) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    cr_assert(hand_model(which, &arena, &model, &error), "%s", error.message);
+    cleave_layout single;
+    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+    interpreter_result expected;
+    run(&model, &single, 1, &arena, &expected, "one device");
+    for (uint64_t seed = 0; seed < (uint64_t)n_layouts(); seed++) {
+        char what[64];
+        snprintf(what, sizeof what, "%s, layout seed %d", model.file, (int)seed);
+        cleave_arena scratch = {0};
+        cleave_layout layout;
+        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error), CLEAVE_OK, "%s",
+                     error.message);
+        interpreter_result result;
+        run(&model, &layout, seed + 100, &scratch, &result, what);
+        compare(&model, &result, &expected, what);
+        cleave_arena_free(&scratch);
+    }
+    cleave_arena_free(&arena);
+}
+
+Test(lowering, any_layout_of_a_multi_layer_perceptron_learns_the_same) { check_model(MODEL_MLP); }
+Test(lowering, any_layout_of_a_convolutional_network_learns_the_same) { check_model(MODEL_CNN); }
+Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) { check_model(MODEL_TIED); }
