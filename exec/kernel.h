@@ -28,6 +28,12 @@ typedef struct cleave_kernel_call {
     int64_t step;
 } cleave_kernel_call;
 
+/* A call with the boxes and strides of every operand under this part, and no data yet.  Gradients,
+   `combined` and the output have the boxes of their operands. */
+void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *nest,
+                                 cleave_pass pass, const cleave_part *part,
+                                 cleave_kernel_call *call);
+
 /* What keeps compiled primitives from call to call.  Not shared between threads. */
 typedef struct cleave_kernels cleave_kernels;
 cleave_status cleave_kernels_create(cleave_kernels **kernels,
@@ -38,6 +44,10 @@ void cleave_kernels_destroy(cleave_kernels *kernels);
 cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_call *call,
                                 cleave_error *error);
 
+/* The name of the kernel that cleave_kernel_run takes for this call, which needs no data:
+   "product", "convolution", "pool", "tape" or "reference". */
+const char *cleave_kernel_choice(cleave_kernels *kernels, const cleave_kernel_call *call);
+
 /* Straight from the nest: walks every point of the axes, evaluates the tape and combines.  Slow,
    and the oracle of all the others.  Any nest, any pass. */
 cleave_status cleave_kernel_run_reference(const cleave_kernel_call *call, cleave_error *error);
@@ -47,7 +57,7 @@ cleave_status cleave_kernel_run_reference(const cleave_kernel_call *call, cleave
 int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part);
 
-/* Names and versions of the kernel libraries, such as "oneDNN 2.6.3, OpenBLAS 0.3.21"; part of
+/* Names and versions of the kernel libraries, such as "OpenBLAS 0.3.21 and oneDNN 2.6.3"; part of
  * calibration. */
 const char *cleave_kernels_version(void);
 

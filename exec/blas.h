@@ -1,0 +1,24 @@
+/* Matrix products, over OpenBLAS, which only blas.c includes. */
+#ifndef CLEAVE_EXEC_BLAS_H
+#define CLEAVE_EXEC_BLAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* c[m, n] = alpha a[m, k] b[k, n] + beta c, row-major with the given row strides; with
+   a_transposed, a is stored as [k, m], and so for b.  All sizes below 2^31. */
+typedef struct cleave_blas_product {
+    int64_t m, n, k;
+    bool a_transposed, b_transposed;
+    const float *a, *b;
+    float *c;
+    int64_t a_row, b_row, c_row; /* elements between rows as stored */
+    float alpha, beta;
+} cleave_blas_product;
+
+void cleave_blas_multiply(const cleave_blas_product *product);
+
+/* "OpenBLAS 0.3.21 and oneDNN 2.6.3": what was compiled against; of static storage. */
+const char *cleave_blas_version(void);
+
+#endif

@@ -1,0 +1,216 @@
+/* Convolutions by oneDNN, on the local boxes of a part.
+
+   The nest says what it computes by its maps: x[n, C g + c, stride h + dilation r - pad, ...] times
+   w[K g + k, c, r, ...], summed into y[n, K g + k, h, ...].  What the map reaches beyond the tensor
+   is the local padding, at each end by itself. */
+#include "exec/kernel_table.h"
+
+#include <string.h>
+
+/* The axis of a dimension that is one axis alone; -1: it is fixed; -2: anything else. */
+static int single_axis(const cleave_dimension_map *map) {
+    if (map->n_terms == 0)
+        return -1;
+    return map->n_terms == 1 && map->terms[0].stride == 1 && map->offset == 0 ? map->terms[0].axis
+                                                                              : -2;
+}
+
+static int64_t extent_of(const cleave_kernel_call *call, int axis) {
+    return axis < 0 ? 1 : call->part.hi[axis] - call->part.lo[axis];
+}
+
+/* A dimension of channels: `per_group` x group + channel, where groups are wanted. */
+typedef struct channels {
+    int group, channel; /* axes, -1: none */
+    int64_t per_group;
+} channels;
+
+static bool read_channels(const cleave_dimension_map *map, int group, channels *result) {
+    *result = (channels){-1, -1, 1};
+    if (map->offset != 0)
+        return false;
+    for (int t = 0; t < map->n_terms; t++) {
+        int axis = map->terms[t].axis;
+        int64_t stride = map->terms[t].stride;
+        if (axis == group && result->group < 0) {
+            result->group = axis;
+            result->per_group = stride;
+        } else if (stride == 1 && result->channel < 0) {
+            result->channel = axis;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The axis that both channels of the input and of the output have: the group. */
+static int find_group(const cleave_nest *nest) {
+    const cleave_dimension_map *x = &nest->inputs[0].map[1], *y = &nest->output.map[1];
+    for (int i = 0; i < x->n_terms; i++)
+        for (int j = 0; j < y->n_terms; j++)
+            if (x->terms[i].axis == y->terms[j].axis)
+                return x->terms[i].axis;
+    return -1;
+}
+
+typedef struct arrays {
+    const cleave_array *x, *w, *y;
+} arrays;
+
+static arrays arrays_of(const cleave_kernel_call *call) {
+    bool forward = call->pass == CLEAVE_PASS_FORWARD;
+    uint32_t gradients = forward ? 0 : cleave_kernel_gradients(call);
+    return (arrays){.x = gradients & 1 ? &call->input_gradients[0] : &call->inputs[0],
+                    .w = gradients & 2 ? &call->input_gradients[1] : &call->inputs[1],
+                    .y = forward ? &call->output : &call->output_gradient};
+}
+
+/* One window dimension: x is stride x (axis of y) + dilation x (axis of w), less the padding. */
+static bool describe_spatial(const cleave_kernel_call *call, const arrays *a, int d,
+                             cleave_convolution *c) {
+    const cleave_nest *nest = call->nest;
+    const cleave_dimension_map *x = &nest->inputs[0].map[d];
+    int s = d - 2, out = single_axis(&nest->output.map[d]),
+        window = single_axis(&nest->inputs[1].map[d]);
+    if (out == -2 || window == -2 || (out >= 0 && out == window))
+        return false;
+    c->out[s] = extent_of(call, out);
+    c->window[s] = extent_of(call, window);
+    c->stride[s] = c->dilation[s] = 1;
+    for (int t = 0; t < x->n_terms; t++) {
+        if (x->terms[t].axis == out)
+            c->stride[s] = x->terms[t].stride;
+        else if (x->terms[t].axis == window)
+            c->dilation[s] = x->terms[t].stride;
+        else
+            return false;
+    }
+    cleave_box raw;
+    cleave_part_raw_box(&call->part, &nest->inputs[0],
+                        call->model->tensors[nest->inputs[0].tensor].rank, &raw);
+    c->in[s] = a->x->box.hi[d] - a->x->box.lo[d];
+    c->pad_lo[s] = a->x->box.lo[d] - raw.lo[d];
+    c->pad_hi[s] = raw.hi[d] - a->x->box.hi[d];
+    c->x_stride[d] = a->x->strides[d];
+    c->y_stride[d] = a->y->strides[d];
+    c->w_stride[d + 1] = a->w->strides[d];
+    /* A window axis that x does not have would be counted several times; one of y likewise. */
+    return (c->out[s] == 1 || x->n_terms > 0) &&
+           raw.hi[d] - raw.lo[d] ==
+               (c->out[s] - 1) * c->stride[s] + (c->window[s] - 1) * c->dilation[s] + 1;
+}
+
+static bool describe_channels(const cleave_kernel_call *call, const arrays *a,
+                              cleave_convolution *c) {
+    const cleave_nest *nest = call->nest;
+    int group = find_group(nest);
+    channels x, y, w;
+    if (!read_channels(&nest->inputs[0].map[1], group, &x) ||
+        !read_channels(&nest->output.map[1], group, &y) ||
+        !read_channels(&nest->inputs[1].map[0], group, &w) || w.channel != y.channel ||
+        w.group != y.group || w.per_group != y.per_group ||
+        single_axis(&nest->inputs[1].map[1]) != x.channel)
+        return false;
+    c->groups = extent_of(call, group);
+    c->c = extent_of(call, x.channel);
+    c->k = extent_of(call, y.channel);
+    /* Several groups, with a part of each one's channels: boxes have holes. */
+    if (c->groups > 1 && (c->c != x.per_group || c->k != y.per_group))
+        return false;
+    c->x_stride[1] = a->x->strides[1];
+    c->y_stride[1] = a->y->strides[1];
+    c->w_stride[0] = a->w->strides[0] * y.per_group;
+    c->w_stride[1] = a->w->strides[0];
+    c->w_stride[2] = a->w->strides[1];
+    return true;
+}
+
+static bool describe(const cleave_kernel_call *call, cleave_convolution *c) {
+    const cleave_nest *nest = call->nest;
+    const cleave_model *model = call->model;
+    memset(c, 0, sizeof *c);
+    if (nest->n_inputs != 2 || nest->combiner > CLEAVE_COMBINE_SUM || nest->n_instructions != 1 ||
+        nest->tape[0].opcode != CLEAVE_OP_MUL || nest->tape[0].a + nest->tape[0].b != 1 ||
+        nest->tape[0].a == nest->tape[0].b)
+        return false;
+    int rank = model->tensors[nest->output.tensor].rank;
+    if (rank < 3 || rank > 2 + CLEAVE_MAX_SPATIAL ||
+        model->tensors[nest->inputs[0].tensor].rank != rank ||
+        model->tensors[nest->inputs[1].tensor].rank != rank)
+        return false;
+    uint32_t gradients = call->pass == CLEAVE_PASS_FORWARD ? 0 : cleave_kernel_gradients(call);
+    if (gradients == 3)
+        return false;
+    c->pass = gradients == 0   ? CLEAVE_CONVOLUTION_FORWARD
+              : gradients == 1 ? CLEAVE_CONVOLUTION_BACKWARD_DATA
+                               : CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    c->n_spatial = rank - 2;
+    arrays a = arrays_of(call);
+    int n = single_axis(&nest->inputs[0].map[0]);
+    if (n < 0 || n != single_axis(&nest->output.map[0]) || !describe_channels(call, &a, c))
+        return false;
+    c->batch = extent_of(call, n);
+    c->x_stride[0] = a.x->strides[0];
+    c->y_stride[0] = a.y->strides[0];
+    for (int d = 2; d < rank; d++)
+        if (!describe_spatial(call, &a, d, c))
+            return false;
+    int64_t points = c->batch * c->groups * c->c * c->k, all = 1;
+    for (int s = 0; s < c->n_spatial; s++)
+        points *= c->out[s] * c->window[s];
+    for (int axis = 0; axis < nest->n_axes; axis++)
+        all *= extent_of(call, axis);
+    return points == all; /* else there is an axis that nothing above has read */
+}
+
+/* A window that lies wholly in the padding reads nothing. */
+static bool reads_nothing(const cleave_convolution *c) {
+    for (int s = 0; s < c->n_spatial; s++)
+        if (c->in[s] <= 0)
+            return true;
+    return false;
+}
+
+static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    cleave_convolution c;
+    return describe(call, &c) &&
+           (reads_nothing(&c) || cleave_onednn_convolution_workspace(kernels->onednn, &c) >= 0);
+}
+
+static int64_t workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    cleave_convolution c;
+    if (!describe(call, &c) || reads_nothing(&c))
+        return 0;
+    int64_t bytes = cleave_onednn_convolution_workspace(kernels->onednn, &c);
+    return bytes > 0 ? bytes : 0;
+}
+
+static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call,
+                         cleave_error *error) {
+    cleave_convolution c;
+    if (!describe(call, &c))
+        return cleave_fail(error, CLEAVE_FAILED, "the convolution kernel does not fit nest %s",
+                           call->nest->name);
+    arrays a = arrays_of(call);
+    if (reads_nothing(&c)) {
+        const cleave_nest *nest = call->nest;
+        if (c.pass == CLEAVE_CONVOLUTION_FORWARD)
+            cleave_kernel_zero(call, &nest->output, a.y);
+        else if (c.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS)
+            cleave_kernel_zero(call, &nest->inputs[1], a.w);
+        return CLEAVE_OK;
+    }
+    return cleave_onednn_convolution_run(kernels->onednn, &c, a.x->data, a.w->data, a.y->data,
+                                         call->workspace, error);
+}
+
+const cleave_kernel_row cleave_convolution_kernel = {
+    .name = "convolution",
+    .kinds = 1u << CLEAVE_NEST_CONVOLUTION,
+    .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
+              1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .fits = fits,
+    .workspace = workspace,
+    .run = run,
+};

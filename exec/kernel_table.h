@@ -1,0 +1,51 @@
+/* What the kernels share among themselves: the rows of their table, and how the elements of a local
+   operand are reached from the axes.  Not for others: see kernel.h. */
+#ifndef CLEAVE_EXEC_KERNEL_TABLE_H
+#define CLEAVE_EXEC_KERNEL_TABLE_H
+
+#include "exec/kernel.h"
+#include "exec/onednn.h"
+
+struct cleave_kernels {
+    cleave_onednn *onednn;
+};
+
+/* A fast kernel.  `fits` and `workspace` look at maps and boxes only, never at data. */
+typedef struct cleave_kernel_row {
+    const char *name;
+    uint32_t kinds, passes; /* bits of cleave_nest_kind and cleave_pass */
+    bool (*fits)(cleave_kernels *kernels, const cleave_kernel_call *call);
+    int64_t (*workspace)(cleave_kernels *kernels, const cleave_kernel_call *call); /* null: none */
+    cleave_status (*run)(cleave_kernels *kernels, const cleave_kernel_call *call,
+                         cleave_error *error);
+} cleave_kernel_row;
+
+extern const cleave_kernel_row cleave_product_kernel, cleave_convolution_kernel, cleave_pool_kernel,
+    cleave_tile_kernel;
+
+/* Offset, in elements of a local array, of the element that an operand has at a point of the axes:
+   base + sum of stride x (axis - its lower end), wherever the map is inside the tensor. */
+typedef struct cleave_reach {
+    int64_t base;
+    int64_t stride[CLEAVE_MAX_AXES];
+    bool inside; /* for every point of the part */
+} cleave_reach;
+
+cleave_reach cleave_kernel_reach(const cleave_kernel_call *call, const cleave_operand *operand,
+                                 const cleave_array *array);
+
+/* Elements of a local array. */
+int64_t cleave_kernel_array_size(const cleave_kernel_call *call, const cleave_operand *operand,
+                                 const cleave_array *array);
+
+/* The inputs whose gradient this call gives. */
+uint32_t cleave_kernel_gradients(const cleave_kernel_call *call);
+
+/* The axis of the record (count, mean, M2) of a MOMENTS nest: it is not walked.  -1: none. */
+int cleave_kernel_record_axis(const cleave_nest *nest);
+
+/* Sets all elements to zero. */
+void cleave_kernel_zero(const cleave_kernel_call *call, const cleave_operand *operand,
+                        const cleave_array *array);
+
+#endif

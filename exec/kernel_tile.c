@@ -1,0 +1,684 @@
+/* The tape kernel: any nest whose operands have an element at every point (no padding).
+
+   The axes become a few loops, ordered as the largest operand lies in memory and merged wherever
+   all operands allow it; the two innermost are walked in tiles of some hundred elements.  In a
+   tile, an operand that lies there contiguously is used in place; any other is brought into a row
+   of scratch, and not again while it stays the same (a bias under channels-last activations is
+   spread out once), nor is what follows from such operands alone computed again.
+
+   Results go to sinks: stored, or summed in double over the points that share an element (an output
+   with a combiner, the gradient of a broadcast operand), in the order of the walk. */
+#include "exec/kernel_tile.h"
+#include "exec/initial.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct axis_list {
+    int n;
+    int axis[CLEAVE_MAX_AXES];
+} axis_list;
+
+static int64_t extent_of(const cleave_kernel_call *call, int axis) {
+    return call->part.hi[axis] - call->part.lo[axis];
+}
+
+static int add_stream(cleave_tile_plan *plan, cleave_reach reach) {
+    plan->reach[plan->n_streams] = reach;
+    return plan->n_streams++;
+}
+
+/* An axis' index as an operand of its own. */
+static cleave_reach reach_of_axis(const cleave_kernel_call *call, int axis) {
+    cleave_reach reach = {.base = call->part.lo[axis], .inside = true};
+    reach.stride[axis] = 1;
+    return reach;
+}
+
+/* The logical row-major index of the output's element. */
+static cleave_reach reach_of_index(const cleave_kernel_call *call) {
+    const cleave_operand *output = &call->nest->output;
+    const cleave_tensor *tensor = &call->model->tensors[output->tensor];
+    cleave_reach reach = {.inside = true};
+    int64_t stride = 1;
+    for (int d = tensor->rank - 1; d >= 0; d--) {
+        const cleave_dimension_map *map = &output->map[d];
+        reach.base += stride * map->offset;
+        for (int t = 0; t < map->n_terms; t++) {
+            int axis = map->terms[t].axis;
+            reach.base += stride * map->terms[t].stride * call->part.lo[axis];
+            reach.stride[axis] += stride * map->terms[t].stride;
+        }
+        stride *= tensor->shape[d];
+    }
+    return reach;
+}
+
+/* What backward of MOMENTS reads of the combined record and of its gradient. */
+static void add_record(const cleave_kernel_call *call, cleave_tile_plan *plan) {
+    const cleave_operand *output = &call->nest->output;
+    cleave_reach gradient = cleave_kernel_reach(call, output, &call->output_gradient);
+    cleave_reach combined = cleave_kernel_reach(call, output, &call->combined);
+    plan->record[0] = add_stream(plan, combined); /* count */
+    combined.base += call->combined.strides[0];
+    plan->record[1] = add_stream(plan, combined); /* mean */
+    gradient.base += call->output_gradient.strides[0];
+    plan->record[2] = add_stream(plan, gradient); /* d mean */
+    gradient.base += call->output_gradient.strides[0];
+    plan->record[3] = add_stream(plan, gradient); /* d M2 */
+}
+
+static bool add_operands(const cleave_kernel_call *call, cleave_tile_plan *plan) {
+    const cleave_nest *nest = call->nest;
+    bool backward = call->pass != CLEAVE_PASS_FORWARD, inside = true;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        cleave_reach reach = cleave_kernel_reach(call, &nest->inputs[i], &call->inputs[i]);
+        /* An element outside takes its point away even where its value is not read. */
+        inside = inside && reach.inside;
+        plan->input[i] = plan->tape.values >> i & 1 ? add_stream(plan, reach) : -1;
+        plan->gradient[i] = -1;
+        if (backward && (plan->gradients >> i & 1) && (plan->tape.adjoints >> i & 1))
+            plan->gradient[i] = add_stream(
+                plan, cleave_kernel_reach(call, &nest->inputs[i], &call->input_gradients[i]));
+    }
+    for (int i = 0; i < nest->n_instructions; i++) {
+        cleave_opcode opcode = nest->tape[i].opcode;
+        plan->index[i] = -1;
+        if (opcode == CLEAVE_OP_INDEX)
+            plan->index[i] = add_stream(plan, reach_of_axis(call, nest->tape[i].a));
+        else if (opcode == CLEAVE_OP_DROPOUT)
+            plan->index[i] = add_stream(plan, reach_of_index(call));
+    }
+    plan->output = plan->seed = -1;
+    for (int r = 0; r < 4; r++)
+        plan->record[r] = -1;
+    cleave_reach output = cleave_kernel_reach(call, &nest->output, &call->output);
+    if (!backward || plan->tape.from_output)
+        plan->output = add_stream(plan, output);
+    if (backward && nest->combiner == CLEAVE_COMBINE_MOMENTS)
+        add_record(call, plan);
+    else if (backward)
+        plan->seed =
+            add_stream(plan, cleave_kernel_reach(call, &nest->output, &call->output_gradient));
+    return inside && output.inside;
+}
+
+/* The operand that the walk follows: the output where it has every axis, else the input with the
+   most elements under it. */
+static const cleave_reach *find_lead(const cleave_kernel_call *call, const cleave_tile_plan *plan) {
+    const cleave_reach *lead = NULL;
+    int64_t most = 0;
+    for (int s = plan->n_streams - 1; s >= 0; s--) {
+        bool is_index = false;
+        for (int i = 0; i < call->nest->n_instructions; i++)
+            is_index = is_index || plan->index[i] == s;
+        if (is_index)
+            continue;
+        int64_t elements = 1;
+        for (int a = 0; a < call->nest->n_axes; a++)
+            if (plan->reach[s].stride[a] != 0)
+                elements *= extent_of(call, a);
+        if (elements > most || (elements == most && (s == plan->output || s == plan->seed))) {
+            most = elements;
+            lead = &plan->reach[s];
+        }
+    }
+    return lead;
+}
+
+/* Axes of more than one index, the lead's densest last; those that it lacks come first. */
+static axis_list order_axes(const cleave_kernel_call *call, const cleave_reach *lead) {
+    axis_list list = {0};
+    int record_axis = cleave_kernel_record_axis(call->nest);
+    for (int a = 0; a < call->nest->n_axes; a++) {
+        if (extent_of(call, a) == 1 || a == record_axis)
+            continue;
+        int64_t stride = lead->stride[a];
+        int i = list.n++;
+        for (; i > 0; i--) {
+            int64_t before = lead->stride[list.axis[i - 1]];
+            if (before == 0 || (stride != 0 && before >= stride))
+                break;
+            list.axis[i] = list.axis[i - 1];
+        }
+        list.axis[i] = a;
+    }
+    return list;
+}
+
+static bool can_merge(const cleave_tile_plan *plan, int loop, int axis, int64_t extent) {
+    for (int s = 0; s < plan->n_streams; s++)
+        if (plan->stride[s][loop] != plan->reach[s].stride[axis] * extent)
+            return false;
+    return true;
+}
+
+static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
+    axis_list list = order_axes(call, find_lead(call, plan));
+    for (int i = 0; i < list.n; i++) {
+        int64_t extent = extent_of(call, list.axis[i]);
+        int loop = plan->n_loops;
+        if (loop > 0 && can_merge(plan, loop - 1, list.axis[i], extent)) {
+            loop--;
+            plan->extent[loop] *= extent;
+        } else {
+            plan->extent[loop] = extent;
+            plan->n_loops++;
+        }
+        for (int s = 0; s < plan->n_streams; s++)
+            plan->stride[s][loop] = plan->reach[s].stride[list.axis[i]];
+    }
+    /* At least two loops: rows and columns. */
+    while (plan->n_loops < 2) {
+        for (int l = plan->n_loops++; l > 0; l--) {
+            plan->extent[l] = plan->extent[l - 1];
+            for (int s = 0; s < plan->n_streams; s++)
+                plan->stride[s][l] = plan->stride[s][l - 1];
+        }
+        plan->extent[0] = 1;
+        for (int s = 0; s < plan->n_streams; s++)
+            plan->stride[s][0] = 0;
+    }
+    int64_t columns = plan->extent[plan->n_loops - 1], rows = plan->extent[plan->n_loops - 2];
+    if (columns <= CLEAVE_TILE_ELEMENTS / 2) {
+        int64_t fit = CLEAVE_TILE_ELEMENTS / columns;
+        plan->columns = columns;
+        plan->rows = rows < fit ? rows : fit;
+    } else {
+        int64_t pieces = (columns + CLEAVE_TILE_ELEMENTS - 1) / CLEAVE_TILE_ELEMENTS;
+        plan->columns = ((columns + pieces - 1) / pieces + 15) / 16 * 16;
+        plan->rows = 1;
+    }
+}
+
+/* Is every element of the array written exactly once? */
+static bool written_once(const cleave_kernel_call *call, const cleave_operand *operand,
+                         const cleave_array *array, const cleave_reach *reach) {
+    const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
+    int record_axis = cleave_kernel_record_axis(call->nest);
+    int64_t points = 1;
+    for (int a = 0; a < call->nest->n_axes; a++) {
+        int64_t extent = a == record_axis ? 1 : extent_of(call, a);
+        if (extent > 1 && reach->stride[a] == 0)
+            return false;
+        points *= extent;
+    }
+    for (int d = 0; d < tensor->rank; d++)
+        if (operand->map[d].n_terms > 1)
+            return false;
+    return points == cleave_kernel_array_size(call, operand, array);
+}
+
+bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *plan) {
+    const cleave_nest *nest = call->nest;
+    *plan = (cleave_tile_plan){.combiner = nest->combiner};
+    bool backward = call->pass != CLEAVE_PASS_FORWARD;
+    if (nest->n_instructions < 1 || (backward && nest->combiner == CLEAVE_COMBINE_MAX) ||
+        call->model->tensors[nest->output.tensor].type != CLEAVE_F32)
+        return false;
+    if (backward) {
+        plan->gradients = cleave_kernel_gradients(call);
+        cleave_tape_plan_backward(nest, plan->gradients, nest->combiner == CLEAVE_COMBINE_MOMENTS,
+                                  &plan->tape);
+    } else {
+        cleave_tape_plan_forward(nest, &plan->tape);
+    }
+    if (!add_operands(call, plan))
+        return false;
+    for (int i = 0; backward && i < nest->n_inputs; i++)
+        if (plan->gradient[i] >= 0)
+            plan->summed[i] = !written_once(call, &nest->inputs[i], &call->input_gradients[i],
+                                            &plan->reach[plan->gradient[i]]);
+    if (!backward && nest->combiner == CLEAVE_COMBINE_NONE &&
+        !written_once(call, &nest->output, &call->output, &plan->reach[plan->output]))
+        return false;
+    make_loops(call, plan);
+    return true;
+}
+
+/* Takes `bytes` of the workspace, or only counts them where there is none. */
+static void *carve(char *base, int64_t *used, int64_t bytes) {
+    void *at = base == NULL ? NULL : base + *used;
+    *used += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+typedef struct loaded {
+    int64_t at; /* offset of what the scratch holds, -1: nothing */
+    void *scratch;
+} loaded;
+
+typedef struct tile_run {
+    const cleave_kernel_call *call;
+    const cleave_tile_plan *plan;
+    int rows, columns; /* of this tile */
+    bool first;        /* no point of the tile's elements of the sink has been before it, but for
+                          those in loops of the tile */
+    int64_t row, column;
+    int64_t at[CLEAVE_MAX_TILE_STREAMS]; /* offset of every stream at the tile's first element */
+    loaded cache[CLEAVE_MAX_TILE_STREAMS];
+    cleave_tape_tile tile;
+    float *value[CLEAVE_MAX_REGISTERS], *adjoint[CLEAVE_MAX_REGISTERS]; /* scratch */
+    double *sums[CLEAVE_MAX_INPUTS];                                    /* of summed gradients */
+    double *total, *square;                                             /* of the output */
+    float *shift;
+} tile_run;
+
+static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *plan, char *base,
+                       tile_run *run) {
+    const cleave_nest *nest = call->nest;
+    int64_t used = 0, row = CLEAVE_TILE_ELEMENTS * (int64_t)sizeof(float);
+    for (int r = nest->n_inputs; r < plan->tape.n_registers; r++)
+        run->value[r] = plan->tape.values >> r & 1 ? carve(base, &used, row) : NULL;
+    for (int r = 0; r < plan->tape.n_registers; r++)
+        run->adjoint[r] = plan->tape.adjoints >> r & 1 ? carve(base, &used, row) : NULL;
+    for (int s = 0; s < plan->n_streams; s++)
+        run->cache[s] = (loaded){.at = -1, .scratch = carve(base, &used, 2 * row)};
+    for (int i = 0; i < nest->n_inputs; i++) {
+        run->sums[i] = NULL;
+        if (plan->gradient[i] >= 0 && plan->summed[i])
+            run->sums[i] = carve(
+                base, &used,
+                8 * cleave_kernel_array_size(call, &nest->inputs[i], &call->input_gradients[i]));
+    }
+    if (call->pass != CLEAVE_PASS_FORWARD)
+        return used;
+    int64_t n = cleave_kernel_array_size(call, &nest->output, &call->output);
+    if (plan->combiner == CLEAVE_COMBINE_SUM || plan->combiner == CLEAVE_COMBINE_MOMENTS)
+        run->total = carve(base, &used, 8 * n);
+    if (plan->combiner == CLEAVE_COMBINE_MOMENTS) {
+        run->square = carve(base, &used, 8 * n);
+        run->shift = carve(base, &used, 4 * n);
+    }
+    return used;
+}
+
+static int64_t column_stride(const tile_run *run, int stream) {
+    return run->plan->stride[stream][run->plan->n_loops - 1];
+}
+static int64_t row_stride(const tile_run *run, int stream) {
+    return run->plan->stride[stream][run->plan->n_loops - 2];
+}
+
+static bool lies_contiguously(const tile_run *run, int stream) {
+    return (column_stride(run, stream) == 1 || run->columns == 1) &&
+           (run->rows == 1 || row_stride(run, stream) == run->columns);
+}
+
+static void gather_floats(const tile_run *run, int stream, const float *from, float *to) {
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    for (int r = 0; r < run->rows; r++, to += run->columns) {
+        const float *at = from + r * row;
+        if (column == 1)
+            memcpy(to, at, (size_t)run->columns * sizeof *to);
+        else
+            for (int c = 0; c < run->columns; c++)
+                to[c] = at[c * column];
+    }
+}
+
+static void gather_integers(const tile_run *run, int stream, const int64_t *from, float *to) {
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    for (int r = 0; r < run->rows; r++)
+        for (int c = 0; c < run->columns; c++)
+            *to++ = (float)from[r * row + c * column];
+}
+
+/* The stream's elements under the tile; `*fresh` where they may differ from the tile before. */
+static float *load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
+                   bool *fresh) {
+    loaded *cache = &run->cache[stream];
+    *fresh = true;
+    if (type == CLEAVE_F32 && lies_contiguously(run, stream))
+        return (float *)array->data + run->at[stream];
+    if (cache->at == run->at[stream]) {
+        *fresh = false;
+        return cache->scratch;
+    }
+    cache->at = run->at[stream];
+    if (type == CLEAVE_I64)
+        gather_integers(run, stream, (const int64_t *)array->data + cache->at, cache->scratch);
+    else
+        gather_floats(run, stream, (const float *)array->data + cache->at, cache->scratch);
+    return cache->scratch;
+}
+
+static const int64_t *load_index(tile_run *run, int stream, bool *fresh) {
+    loaded *cache = &run->cache[stream];
+    *fresh = cache->at != run->at[stream];
+    if (!*fresh)
+        return cache->scratch;
+    cache->at = run->at[stream];
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    int64_t *to = cache->scratch;
+    for (int r = 0; r < run->rows; r++)
+        for (int c = 0; c < run->columns; c++)
+            *to++ = cache->at + r * row + c * column;
+    return cache->scratch;
+}
+
+static void load_values(tile_run *run) {
+    const cleave_kernel_call *call = run->call;
+    const cleave_tile_plan *plan = run->plan;
+    for (int i = 0; i < call->nest->n_inputs; i++) {
+        if (plan->input[i] < 0)
+            continue;
+        bool fresh;
+        run->tile.value[i] = load(run, plan->input[i], &call->inputs[i],
+                                  call->model->tensors[call->nest->inputs[i].tensor].type, &fresh);
+        if (fresh)
+            run->tile.changed |= (uint64_t)1 << i;
+    }
+    for (int i = 0; i < call->nest->n_instructions; i++) {
+        bool fresh;
+        if (plan->index[i] < 0)
+            continue;
+        run->tile.index[i] = load_index(run, plan->index[i], &fresh);
+        if (fresh)
+            run->tile.changed |= (uint64_t)1 << (call->nest->n_inputs + i);
+    }
+}
+
+static void scatter(const tile_run *run, int stream, const float *from, float *to) {
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    for (int r = 0; r < run->rows; r++)
+        for (int c = 0; c < run->columns; c++)
+            to[r * row + c * column] = *from++;
+}
+
+/* Sixteen running sums, so that it vectorises, in an order that depends on n alone. */
+static double sum_row(const float *x, int n) {
+    float lane[16] = {0};
+    int i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int l = 0; l < 16; l++)
+            lane[l] += x[i + l];
+    double sum = 0;
+    for (int l = 0; l < 16; l++)
+        sum += (double)lane[l];
+    for (; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+/* sums[element of the sink] += x */
+static void add_tile(const tile_run *run, int stream, const float *x, double *sums) {
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    int columns = run->columns;
+    for (int r = 0; r < run->rows; r++, x += columns) {
+        double *to = sums + run->at[stream] + r * row;
+        if (column == 0)
+            to[0] += sum_row(x, columns);
+        else if (column == 1)
+            _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) to[c] += (double)x[c];
+        else
+            for (int c = 0; c < columns; c++)
+                to[c * column] += (double)x[c];
+    }
+}
+
+static void max_tile(const tile_run *run, int stream, const float *x, float *best) {
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    for (int r = 0; r < run->rows; r++)
+        for (int c = 0; c < run->columns; c++, x++) {
+            float *to = best + r * row + c * column;
+            *to = *x > *to ? *x : *to;
+        }
+}
+
+/* Sums of x - shift and of its square, where shift is the first value of each element: near enough
+   to the mean for the difference of the two to be exact in double. */
+static void moments_tile(const tile_run *run, int stream, const float *x) {
+    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
+    int columns = run->columns;
+    for (int r = 0; r < run->rows; r++, x += columns) {
+        int64_t at = run->at[stream] + r * row;
+        double *total = run->total + at, *square = run->square + at;
+        float *shift = run->shift + at;
+        bool first = run->first && (row != 0 || run->row + r == 0);
+        if (column == 1) {
+            if (first)
+                memcpy(shift, x, (size_t)columns * sizeof *x);
+            _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) {
+                double d = (double)x[c] - (double)shift[c];
+                total[c] += d;
+                square[c] += d * d;
+            }
+            continue;
+        }
+        for (int c = 0; c < columns; c++) {
+            int64_t to = c * column;
+            if (first && (column != 0 || run->column + c == 0))
+                shift[to] = x[c];
+            double d = (double)x[c] - (double)shift[to];
+            total[to] += d;
+            square[to] += d * d;
+        }
+    }
+}
+
+static void forward_tile(tile_run *run) {
+    const cleave_tile_plan *plan = run->plan;
+    const cleave_kernel_call *call = run->call;
+    int last = plan->tape.n_registers - 1;
+    float *output = call->output.data;
+    load_values(run);
+    bool in_place = plan->combiner == CLEAVE_COMBINE_NONE && lies_contiguously(run, plan->output);
+    run->tile.value[last] = in_place ? output + run->at[plan->output] : run->value[last];
+    run->tile.changed |= (uint64_t)1 << last;
+    cleave_tape_forward(&plan->tape, &run->tile);
+    const float *x = run->tile.value[last];
+    switch (plan->combiner) {
+    case CLEAVE_COMBINE_NONE:
+        if (!in_place)
+            scatter(run, plan->output, x, output + run->at[plan->output]);
+        break;
+    case CLEAVE_COMBINE_SUM:
+        add_tile(run, plan->output, x, run->total);
+        break;
+    case CLEAVE_COMBINE_MAX:
+        max_tile(run, plan->output, x, output + run->at[plan->output]);
+        break;
+    case CLEAVE_COMBINE_MOMENTS:
+        moments_tile(run, plan->output, x);
+        break;
+    }
+}
+
+/* Adjoint of a value under MOMENTS: d mean / count + 2 (x - mean) d M2, of the combined record. */
+static void seed_moments(tile_run *run, int last) {
+    const cleave_kernel_call *call = run->call;
+    const float *record[4];
+    bool fresh;
+    for (int r = 0; r < 4; r++)
+        record[r] = load(run, run->plan->record[r],
+                         r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
+    const float *x = run->tile.value[last];
+    float *seed = run->adjoint[last];
+    for (int i = 0; i < run->tile.n; i++)
+        seed[i] = record[2][i] / record[0][i] + 2.0f * (x[i] - record[1][i]) * record[3][i];
+    run->tile.adjoint[last] = seed;
+}
+
+static void backward_tile(tile_run *run) {
+    const cleave_tile_plan *plan = run->plan;
+    const cleave_kernel_call *call = run->call;
+    int last = plan->tape.n_registers - 1;
+    bool fresh;
+    load_values(run);
+    cleave_tape_forward(&plan->tape, &run->tile);
+    if (plan->combiner == CLEAVE_COMBINE_MOMENTS)
+        seed_moments(run, last);
+    else
+        run->tile.adjoint[last] = load(run, plan->seed, &call->output_gradient, CLEAVE_F32, &fresh);
+    if (plan->tape.from_output)
+        run->tile.output = load(run, plan->output, &call->output, CLEAVE_F32, &fresh);
+    for (int i = 0; i < call->nest->n_inputs; i++) {
+        int stream = plan->gradient[i];
+        if (stream >= 0)
+            run->tile.adjoint[i] = !plan->summed[i] && lies_contiguously(run, stream)
+                                       ? (float *)call->input_gradients[i].data + run->at[stream]
+                                       : run->adjoint[i];
+    }
+    cleave_tape_backward(&plan->tape, &run->tile);
+    for (int i = 0; i < call->nest->n_inputs; i++) {
+        int stream = plan->gradient[i];
+        if (stream < 0)
+            continue;
+        if (plan->summed[i])
+            add_tile(run, stream, run->tile.adjoint[i], run->sums[i]);
+        else if (!lies_contiguously(run, stream))
+            scatter(run, stream, run->adjoint[i],
+                    (float *)call->input_gradients[i].data + run->at[stream]);
+    }
+}
+
+/* The tiles of one setting of the outer loops. */
+static void walk_tiles(tile_run *run, const int64_t *outer, bool first,
+                       void (*body)(tile_run *run)) {
+    const cleave_tile_plan *plan = run->plan;
+    int64_t rows = plan->extent[plan->n_loops - 2], columns = plan->extent[plan->n_loops - 1];
+    run->first = first;
+    for (run->row = 0; run->row < rows; run->row += plan->rows) {
+        for (run->column = 0; run->column < columns; run->column += plan->columns) {
+            int64_t left_rows = rows - run->row, left_columns = columns - run->column;
+            int n_rows = (int)(left_rows < plan->rows ? left_rows : plan->rows);
+            int n_columns = (int)(left_columns < plan->columns ? left_columns : plan->columns);
+            run->tile.changed = 0;
+            if (n_rows != run->rows || n_columns != run->columns) {
+                for (int s = 0; s < plan->n_streams; s++)
+                    run->cache[s].at = -1;
+                run->tile.changed = ~(uint64_t)0;
+            }
+            run->rows = n_rows;
+            run->columns = n_columns;
+            run->tile.n = n_rows * n_columns;
+            for (int s = 0; s < plan->n_streams; s++)
+                run->at[s] =
+                    outer[s] + run->row * row_stride(run, s) + run->column * column_stride(run, s);
+            body(run);
+        }
+    }
+}
+
+static void walk_all(tile_run *run, void (*body)(tile_run *run)) {
+    const cleave_tile_plan *plan = run->plan;
+    int64_t outer[CLEAVE_MAX_TILE_STREAMS], index[CLEAVE_MAX_AXES + 2] = {0};
+    for (int s = 0; s < plan->n_streams; s++)
+        outer[s] = plan->reach[s].base;
+    for (;;) {
+        bool first = true;
+        for (int l = 0; l < plan->n_loops - 2; l++)
+            first = first && (plan->stride[plan->output][l] != 0 || index[l] == 0);
+        walk_tiles(run, outer, first, body);
+        int l = plan->n_loops - 3;
+        for (; l >= 0; l--) {
+            for (int s = 0; s < plan->n_streams; s++)
+                outer[s] += plan->stride[s][l];
+            if (++index[l] < plan->extent[l])
+                break;
+            for (int s = 0; s < plan->n_streams; s++)
+                outer[s] -= plan->stride[s][l] * plan->extent[l];
+            index[l] = 0;
+        }
+        if (l < 0)
+            return;
+    }
+}
+
+static void finish_moments(const tile_run *run, int64_t n) {
+    const cleave_tile_plan *plan = run->plan;
+    double count = 1;
+    for (int l = 0; l < plan->n_loops; l++)
+        if (plan->stride[plan->output][l] == 0)
+            count *= (double)plan->extent[l];
+    float *output = run->call->output.data;
+    int64_t record = run->call->output.strides[0];
+    for (int64_t at = 0; at < n; at++) {
+        if (at / record % 3 != 0) /* dense: the index in dimension 0 */
+            continue;
+        double mean = run->total[at] / count, square = run->square[at] - mean * run->total[at];
+        output[at] = (float)count;
+        output[at + record] = (float)((double)run->shift[at] + mean);
+        output[at + 2 * record] = (float)(square > 0 ? square : 0);
+    }
+}
+
+static void run_forward(tile_run *run) {
+    const cleave_kernel_call *call = run->call;
+    int64_t n = cleave_kernel_array_size(call, &call->nest->output, &call->output);
+    float *output = call->output.data;
+    if (run->total != NULL)
+        memset(run->total, 0, (size_t)n * sizeof *run->total);
+    if (run->square != NULL)
+        memset(run->square, 0, (size_t)n * sizeof *run->square);
+    for (int64_t i = 0; run->plan->combiner == CLEAVE_COMBINE_MAX && i < n; i++)
+        output[i] = -HUGE_VALF;
+    walk_all(run, forward_tile);
+    if (run->plan->combiner == CLEAVE_COMBINE_MOMENTS)
+        finish_moments(run, n);
+    else if (run->total != NULL)
+        for (int64_t i = 0; i < n; i++)
+            output[i] = (float)run->total[i];
+}
+
+static void run_backward(tile_run *run) {
+    const cleave_kernel_call *call = run->call;
+    const cleave_tile_plan *plan = run->plan;
+    int64_t size[CLEAVE_MAX_INPUTS] = {0};
+    for (int i = 0; i < call->nest->n_inputs; i++) {
+        if (!(plan->gradients >> i & 1))
+            continue;
+        size[i] = cleave_kernel_array_size(call, &call->nest->inputs[i], &call->input_gradients[i]);
+        if (plan->gradient[i] < 0)
+            cleave_kernel_zero(call, &call->nest->inputs[i], &call->input_gradients[i]);
+        else if (plan->summed[i])
+            memset(run->sums[i], 0, (size_t)size[i] * sizeof(double));
+    }
+    walk_all(run, backward_tile);
+    for (int i = 0; i < call->nest->n_inputs; i++)
+        for (int64_t j = 0; run->sums[i] != NULL && j < size[i]; j++)
+            ((float *)call->input_gradients[i].data)[j] = (float)run->sums[i][j];
+}
+
+static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    (void)kernels;
+    cleave_tile_plan plan;
+    return cleave_tile_plan_make(call, &plan);
+}
+
+static int64_t workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    (void)kernels;
+    cleave_tile_plan plan;
+    tile_run run = {0};
+    return cleave_tile_plan_make(call, &plan) ? lay_out(call, &plan, NULL, &run) : 0;
+}
+
+static cleave_status run_kernel(cleave_kernels *kernels, const cleave_kernel_call *call,
+                                cleave_error *error) {
+    (void)kernels;
+    cleave_tile_plan plan;
+    if (!cleave_tile_plan_make(call, &plan))
+        return cleave_fail(error, CLEAVE_FAILED, "the tape kernel does not fit nest %s",
+                           call->nest->name);
+    tile_run run = {.call = call, .plan = &plan};
+    lay_out(call, &plan, call->workspace, &run);
+    memcpy(run.tile.value, run.value, sizeof run.value);
+    memcpy(run.tile.adjoint, run.adjoint, sizeof run.adjoint);
+    run.tile.dropout_key = cleave_dropout_key(call->seed, call->step,
+                                              call->model->tensors[call->nest->output.tensor].name);
+    if (call->pass == CLEAVE_PASS_FORWARD)
+        run_forward(&run);
+    else
+        run_backward(&run);
+    return CLEAVE_OK;
+}
+
+const cleave_kernel_row cleave_tile_kernel = {
+    .name = "tape",
+    .kinds = ~0u,
+    .passes = ~0u,
+    .fits = fits,
+    .workspace = workspace,
+    .run = run_kernel,
+};

@@ -1,0 +1,235 @@
+/* Between repeats a buffer larger than the last cache is walked, which leaves neither operands nor
+   workspace in any cache.  The walk costs milliseconds and is not timed. */
+#include "exec/measure.h"
+
+#include "base/progress.h"
+#include "exec/copy.h"
+#include "exec/initial.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_REPEATS = 101, LEAST_EVICTION = 32 << 20, MOST_EVICTION = 256 << 20 };
+
+typedef cleave_status subject(void *context, cleave_error *error);
+
+typedef struct evictor {
+    char *memory;
+    size_t bytes;
+} evictor;
+
+/* Twice the last cache, where the system says how large that is. */
+static cleave_status evictor_create(evictor *made, cleave_error *error) {
+    long cache = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    size_t bytes = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
+    made->bytes = bytes < LEAST_EVICTION  ? (size_t)LEAST_EVICTION
+                  : bytes > MOST_EVICTION ? (size_t)MOST_EVICTION
+                                          : bytes;
+    made->memory = calloc(made->bytes, 1);
+    return made->memory != NULL ? CLEAVE_OK : cleave_fail_memory(error, "measuring kernels");
+}
+
+/* Writing to every line makes each cache give up what it has. */
+static void evict(const evictor *with) {
+    volatile char *memory = with->memory;
+    for (size_t i = 0; i < with->bytes; i += 64)
+        memory[i] = (char)(memory[i] + 1);
+}
+
+static int compare_seconds(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static cleave_status time_repeats(subject *run, void *context, double budget,
+                                  cleave_measurement *result, cleave_error *error) {
+    evictor cold;
+    double seconds[MOST_REPEATS], started = cleave_clock_seconds();
+    int n = 0;
+    CLEAVE_TRY(evictor_create(&cold, error));
+    cleave_status status = run(context, error);
+    while (status == CLEAVE_OK && n < MOST_REPEATS &&
+           (n == 0 || cleave_clock_seconds() - started < budget)) {
+        evict(&cold);
+        double before = cleave_clock_seconds();
+        status = run(context, error);
+        seconds[n++] = cleave_clock_seconds() - before;
+    }
+    free(cold.memory);
+    if (status != CLEAVE_OK)
+        return status;
+    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
+    double median = n % 2 == 1 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
+    result->seconds = median;
+    result->spread = median > 0 ? (seconds[(3 * n) / 4] - seconds[n / 4]) / median : 0;
+    result->repeats = n;
+    return CLEAVE_OK;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+enum { MOST_ARRAYS = 2 * CLEAVE_MAX_INPUTS + 3 };
+
+typedef struct kernel_subject {
+    cleave_kernels *kernels;
+    cleave_kernel_call call;
+    int n_owned;
+    void *owned[MOST_ARRAYS + 1];
+} kernel_subject;
+
+static void *own(kernel_subject *of, int64_t bytes) {
+    size_t rounded = ((size_t)bytes + 127) / 64 * 64;
+    void *memory = aligned_alloc(64, rounded);
+    if (memory != NULL) {
+        memset(memory, 0, rounded);
+        of->owned[of->n_owned++] = memory;
+    }
+    return memory;
+}
+
+/* Floats in (0.1, 1.1): no special values, no denormals, nothing that a logarithm or a square root
+   minds.  Ids name an element that exists. */
+static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave_array *array,
+                       uint64_t key) {
+    const cleave_tensor *tensor = &of->call.model->tensors[operand->tensor];
+    int64_t n = cleave_box_size(tensor->rank, &array->box);
+    array->data = own(of, n * cleave_type_bytes(tensor->type));
+    if (array->data == NULL)
+        return false;
+    for (int64_t i = 0; i < n; i++) {
+        if (tensor->type == CLEAVE_I64)
+            ((int64_t *)array->data)[i] = cleave_initial_id(key, i, tensor->below);
+        else
+            ((float *)array->data)[i] =
+                0.1f + (float)(cleave_hash64((uint64_t)i ^ key) >> 40) * 0x1p-24f;
+    }
+    return true;
+}
+
+/* What the pass uses: see kept_inputs and its kin in graph/model.h. */
+static bool fill_call(kernel_subject *of) {
+    cleave_kernel_call *call = &of->call;
+    const cleave_nest *nest = call->nest;
+    bool forward = call->pass == CLEAVE_PASS_FORWARD, filled = true;
+    uint32_t gradients = cleave_nest_pass_inputs(call->model, nest, call->pass);
+    for (int i = 0; i < nest->n_inputs && filled; i++) {
+        if (forward || (nest->kept_inputs >> i & 1))
+            filled = fill_array(of, &nest->inputs[i], &call->inputs[i], (uint64_t)i);
+        if (filled && (gradients >> i & 1))
+            filled = fill_array(of, &nest->inputs[i], &call->input_gradients[i], 0);
+    }
+    if (filled && (forward || nest->kept_output))
+        filled = fill_array(of, &nest->output, &call->output, 17);
+    if (filled && !forward)
+        filled = fill_array(of, &nest->output, &call->output_gradient, 18);
+    if (filled && !forward && nest->kept_combined)
+        filled = fill_array(of, &nest->output, &call->combined, 19);
+    return filled;
+}
+
+static cleave_status run_kernel(void *context, cleave_error *error) {
+    kernel_subject *of = context;
+    return cleave_kernel_run(of->kernels, &of->call, error);
+}
+
+cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
+                                    const cleave_nest *nest, cleave_pass pass,
+                                    const cleave_part *part, double seconds_budget,
+                                    cleave_measurement *result, cleave_error *error) {
+    kernel_subject of = {.kernels = kernels};
+    cleave_kernel_call_describe(model, nest, pass, part, &of.call);
+    int64_t workspace = cleave_kernel_workspace(kernels, model, nest, pass, part);
+    of.call.workspace_bytes = workspace;
+    cleave_status status = CLEAVE_OK;
+    if ((of.call.workspace = own(&of, workspace)) == NULL || !fill_call(&of))
+        status = cleave_fail_memory(error, "measuring kernels");
+    cleave_measurement measured = {.workspace_bytes = workspace};
+    if (status == CLEAVE_OK)
+        status = time_repeats(run_kernel, &of, seconds_budget, &measured, error);
+    if (status == CLEAVE_OK)
+        *result = measured;
+    for (int i = 0; i < of.n_owned; i++)
+        free(of.owned[i]);
+    return status;
+}
+
+/* ---- data movement and updates ------------------------------------------------------------- */
+
+typedef struct vector_subject {
+    float *memory; /* four arrays of n */
+    int64_t n;
+    cleave_copy_piece piece;
+    const cleave_optimizer *optimizer;
+} vector_subject;
+
+static cleave_status run_copy(void *context, cleave_error *error) {
+    (void)error;
+    vector_subject *of = context;
+    cleave_copy_piece_run(&of->piece, of->memory, of->memory + of->n);
+    return CLEAVE_OK;
+}
+
+static cleave_status run_update(void *context, cleave_error *error) {
+    (void)error;
+    vector_subject *of = context;
+    int states = cleave_optimizer_states(of->optimizer);
+    cleave_optimizer_update(of->optimizer, 1, of->n, of->memory, of->memory + of->n,
+                            states > 0 ? of->memory + 2 * of->n : NULL,
+                            states > 1 ? of->memory + 3 * of->n : NULL);
+    return CLEAVE_OK;
+}
+
+static cleave_status measure_vectors(vector_subject *of, subject *run, double budget,
+                                     cleave_measurement *result, cleave_error *error) {
+    size_t bytes = (4 * (size_t)of->n * sizeof(float) + 127) / 64 * 64;
+    of->memory = of->n < INT64_MAX / 32 ? aligned_alloc(64, bytes) : NULL;
+    if (of->memory == NULL)
+        return cleave_fail_memory(error, "measuring copies");
+    for (int64_t i = 0; i < 4 * of->n; i++)
+        of->memory[i] = 0.5f;
+    cleave_measurement measured = {0};
+    cleave_status status = time_repeats(run, of, budget, &measured, error);
+    free(of->memory);
+    if (status == CLEAVE_OK)
+        *result = measured;
+    return status;
+}
+
+static int64_t floats_of(int64_t bytes) { return bytes > 12 ? bytes / 4 : 3; }
+
+cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error) {
+    int64_t n = floats_of(bytes) / 3 * 3; /* whole records of moments */
+    vector_subject of = {.n = n};
+    of.piece = (cleave_copy_piece){.mode = mode,
+                                   .type = CLEAVE_F32,
+                                   .rank = 2,
+                                   .extent = {3, n / 3},
+                                   .destination_stride = {n / 3, 1},
+                                   .source_stride = {n / 3, 1}};
+    return measure_vectors(&of, run_copy, seconds_budget, result, error);
+}
+
+cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
+                                    double seconds_budget, cleave_measurement *result,
+                                    cleave_error *error) {
+    vector_subject of = {.n = floats_of(bytes), .optimizer = optimizer};
+    return measure_vectors(&of, run_update, seconds_budget, result, error);
+}
+
+cleave_status cleave_load_measure(int64_t bytes, double seconds_budget, cleave_measurement *result,
+                                  cleave_error *error) {
+    int64_t pixels = floats_of(bytes) / 3;
+    vector_subject of = {.n = 3 * pixels};
+    of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
+                                   .type = CLEAVE_F32,
+                                   .rank = 2,
+                                   .extent = {3, pixels},
+                                   .destination_stride = {1, 3},
+                                   .source_stride = {pixels, 1}};
+    return measure_vectors(&of, run_copy, seconds_budget, result, error);
+}

@@ -1,0 +1,36 @@
+/* How long kernels take: the median of repeats with cold operands, as in a training step, where
+   what a kernel reads was written long before. */
+#ifndef CLEAVE_EXEC_MEASURE_H
+#define CLEAVE_EXEC_MEASURE_H
+
+#include "exec/kernel.h"
+#include "exec/optimizer.h"
+#include "graph/program.h"
+
+typedef struct cleave_measurement {
+    double seconds;          /* median */
+    double spread;           /* (third quartile - first) / median; 0 of a single repeat */
+    int repeats;             /* 1 or more */
+    int64_t workspace_bytes; /* of a kernel */
+} cleave_measurement;
+
+/* Times one pass of a nest over one part, on operands of its own with plausible values.  Takes
+   about `seconds_budget`, and at least one run to warm up (compiled primitives, pages) and one
+   timed.  FAILED when memory is short or the kernel fails. */
+cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
+                                    const cleave_nest *nest, cleave_pass pass,
+                                    const cleave_part *part, double seconds_budget,
+                                    cleave_measurement *result, cleave_error *error);
+
+/* The same for a contiguous copy of `bytes` read (and as many written) in one of its modes, */
+cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error);
+/* and for the update of a parameter of `bytes`. */
+cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
+                                    double seconds_budget, cleave_measurement *result,
+                                    cleave_error *error);
+/* Filling `bytes` of data from a datum in memory in row-major order, into channels-last order. */
+cleave_status cleave_load_measure(int64_t bytes, double seconds_budget, cleave_measurement *result,
+                                  cleave_error *error);
+
+#endif

@@ -1,0 +1,358 @@
+/* Vectorised evaluation of tapes and their derivatives.
+
+   The loops are free of dependencies between elements (a result may lie exactly over an operand),
+   which the pragma tells the compiler. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-math-errno", "no-trapping-math") /* or roots and selections stay scalar   \
+                                                           */
+#endif
+#include "exec/tape.h"
+
+#include "exec/initial.h"
+
+#include <math.h>
+
+enum { NEEDS_A = 1, NEEDS_B = 2, NEEDS_RESULT = 4 };
+
+typedef struct instruction_row {
+    int operands;
+    uint8_t needs[2]; /* values that the derivative by a, and the one by b, read */
+    bool from_output; /* the derivative can be had from the nest's own output */
+} instruction_row;
+
+static const instruction_row rows[CLEAVE_N_OPCODES] = {
+    [CLEAVE_OP_COPY] = {1, {0, 0}, false},
+    [CLEAVE_OP_CONSTANT] = {0, {0, 0}, false},
+    [CLEAVE_OP_INDEX] = {0, {0, 0}, false},
+    [CLEAVE_OP_ADD] = {2, {0, 0}, false},
+    [CLEAVE_OP_SUB] = {2, {0, 0}, false},
+    [CLEAVE_OP_MUL] = {2, {NEEDS_B, NEEDS_A}, false},
+    [CLEAVE_OP_DIV] = {2, {NEEDS_B, NEEDS_A | NEEDS_B}, false},
+    [CLEAVE_OP_MIN] = {2, {NEEDS_A | NEEDS_B, NEEDS_A | NEEDS_B}, false},
+    [CLEAVE_OP_MAX] = {2, {NEEDS_A | NEEDS_B, NEEDS_A | NEEDS_B}, false},
+    [CLEAVE_OP_POW] = {2, {NEEDS_A | NEEDS_B, NEEDS_A | NEEDS_RESULT}, false},
+    [CLEAVE_OP_EQUAL] = {2, {0, 0}, false},
+    [CLEAVE_OP_NEG] = {1, {0, 0}, false},
+    [CLEAVE_OP_ABS] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_EXP] = {1, {NEEDS_RESULT, 0}, false},
+    [CLEAVE_OP_LOG] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_SQRT] = {1, {NEEDS_RESULT, 0}, false},
+    [CLEAVE_OP_RSQRT] = {1, {NEEDS_RESULT, 0}, false},
+    [CLEAVE_OP_RECIPROCAL] = {1, {NEEDS_RESULT, 0}, false},
+    [CLEAVE_OP_ERF] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_RELU] = {1, {NEEDS_RESULT, 0}, true},
+    [CLEAVE_OP_LEAKY_RELU] = {1, {NEEDS_RESULT, 0}, true},
+    [CLEAVE_OP_CLIP] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_SIGMOID] = {1, {NEEDS_RESULT, 0}, true},
+    [CLEAVE_OP_TANH] = {1, {NEEDS_RESULT, 0}, true},
+    [CLEAVE_OP_SCALE] = {1, {0, 0}, false},
+    [CLEAVE_OP_DROPOUT] = {1, {0, 0}, false},
+};
+
+/* A slope below zero makes the sign of LEAKY_RELU's operand unreadable from its result. */
+static unsigned needs_of(const cleave_instruction *at, int side) {
+    return at->opcode == CLEAVE_OP_LEAKY_RELU && at->p <= 0 ? (unsigned)NEEDS_A
+                                                            : rows[at->opcode].needs[side];
+}
+
+static uint64_t bit(int r) { return (uint64_t)1 << r; }
+
+/* A value takes the values of its operands. */
+static void close_values(cleave_tape_plan *plan) {
+    const cleave_nest *nest = plan->nest;
+    for (int i = nest->n_instructions - 1; i >= 0; i--) {
+        const cleave_instruction *at = &nest->tape[i];
+        if (!(plan->values & bit(nest->n_inputs + i)))
+            continue;
+        if (rows[at->opcode].operands > 0)
+            plan->values |= bit(at->a);
+        if (rows[at->opcode].operands > 1)
+            plan->values |= bit(at->b);
+    }
+}
+
+static void plan_start(const cleave_nest *nest, cleave_tape_plan *plan) {
+    *plan = (cleave_tape_plan){.nest = nest, .n_registers = nest->n_inputs + nest->n_instructions};
+}
+
+void cleave_tape_plan_forward(const cleave_nest *nest, cleave_tape_plan *plan) {
+    plan_start(nest, plan);
+    plan->values = bit(plan->n_registers - 1);
+    close_values(plan);
+}
+
+/* Registers that depend on the inputs asked for. */
+static uint64_t reached_from(const cleave_nest *nest, uint32_t inputs) {
+    uint64_t reached = inputs;
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *at = &nest->tape[i];
+        int operands = at->opcode == CLEAVE_OP_EQUAL ? 0 : rows[at->opcode].operands;
+        if ((operands > 0 && (reached & bit(at->a))) || (operands > 1 && (reached & bit(at->b))))
+            reached |= bit(nest->n_inputs + i);
+    }
+    return reached;
+}
+
+void cleave_tape_plan_backward(const cleave_nest *nest, uint32_t inputs, bool last_value,
+                               cleave_tape_plan *plan) {
+    plan_start(nest, plan);
+    int last = plan->n_registers - 1;
+    uint64_t reached = reached_from(nest, inputs);
+    plan->from_output =
+        nest->kept_output && rows[nest->tape[nest->n_instructions - 1].opcode].from_output;
+    if (last_value)
+        plan->values |= bit(last);
+    plan->adjoints = reached & bit(last);
+    for (int i = nest->n_instructions - 1; i >= 0; i--) {
+        const cleave_instruction *at = &nest->tape[i];
+        int r = nest->n_inputs + i;
+        if (!(plan->adjoints & bit(r)))
+            continue;
+        int operands = at->opcode == CLEAVE_OP_EQUAL ? 0 : rows[at->opcode].operands;
+        for (int side = 0; side < operands; side++) {
+            int to = side == 0 ? at->a : at->b;
+            if (!(reached & bit(to)))
+                continue;
+            plan->adjoints |= bit(to);
+            unsigned needs = needs_of(at, side);
+            if (needs & NEEDS_A)
+                plan->values |= bit(at->a);
+            if (needs & NEEDS_B)
+                plan->values |= bit(at->b);
+            if ((needs & NEEDS_RESULT) && !(r == last && plan->from_output))
+                plan->values |= bit(r);
+        }
+    }
+    close_values(plan);
+}
+
+#define EACH(expression)                                                                           \
+    do {                                                                                           \
+        _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] = (expression); }                  \
+        return;                                                                                    \
+    } while (0)
+
+static void dropout_mask(const cleave_instruction *at, uint64_t key, const int64_t *index, int n,
+                         float *mask) {
+    float scale = at->p < 1 ? (float)(1 / (1 - at->p)) : 0.0f;
+    uint64_t least = cleave_dropout_threshold(at->p);
+    for (int i = 0; i < n; i++)
+        mask[i] = cleave_dropout_keeps(key, index[i], least) ? scale : 0.0f;
+}
+
+static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
+                     const int64_t *index, float *y) {
+    int n = tile->n, operands = rows[at->opcode].operands;
+    const float *a = operands > 0 ? tile->value[at->a] : NULL;
+    const float *b = operands > 1 ? tile->value[at->b] : NULL;
+    float p = (float)at->p, q = (float)at->q;
+    switch (at->opcode) {
+    case CLEAVE_OP_COPY:
+        EACH(a[i]);
+    case CLEAVE_OP_CONSTANT:
+        EACH(p);
+    case CLEAVE_OP_INDEX:
+        EACH((float)index[i]);
+    case CLEAVE_OP_ADD:
+        EACH(a[i] + b[i]);
+    case CLEAVE_OP_SUB:
+        EACH(a[i] - b[i]);
+    case CLEAVE_OP_MUL:
+        EACH(a[i] * b[i]);
+    case CLEAVE_OP_DIV:
+        EACH(a[i] / b[i]);
+    case CLEAVE_OP_MIN:
+        EACH(a[i] < b[i] ? a[i] : b[i]);
+    case CLEAVE_OP_MAX:
+        EACH(a[i] > b[i] ? a[i] : b[i]);
+    case CLEAVE_OP_POW:
+        EACH(powf(a[i], b[i]));
+    case CLEAVE_OP_EQUAL:
+        EACH(a[i] == b[i] ? 1.0f : 0.0f);
+    case CLEAVE_OP_NEG:
+        EACH(-a[i]);
+    case CLEAVE_OP_ABS:
+        EACH(fabsf(a[i]));
+    case CLEAVE_OP_EXP:
+        EACH(expf(a[i]));
+    case CLEAVE_OP_LOG:
+        EACH(logf(a[i]));
+    case CLEAVE_OP_SQRT:
+        EACH(sqrtf(a[i]));
+    case CLEAVE_OP_RSQRT:
+        EACH(1.0f / sqrtf(a[i]));
+    case CLEAVE_OP_RECIPROCAL:
+        EACH(1.0f / a[i]);
+    case CLEAVE_OP_ERF:
+        EACH(erff(a[i]));
+    case CLEAVE_OP_RELU:
+        EACH(a[i] > 0.0f ? a[i] : 0.0f);
+    case CLEAVE_OP_LEAKY_RELU:
+        EACH(a[i] > 0.0f ? a[i] : p * a[i]);
+    case CLEAVE_OP_CLIP:
+        EACH(a[i] < p ? p : a[i] > q ? q : a[i]);
+    case CLEAVE_OP_SIGMOID:
+        EACH(1.0f / (1.0f + expf(-a[i])));
+    case CLEAVE_OP_TANH:
+        EACH(tanhf(a[i]));
+    case CLEAVE_OP_SCALE:
+        EACH(p * a[i] + q);
+    case CLEAVE_OP_DROPOUT: {
+        float mask[CLEAVE_TILE_ELEMENTS];
+        dropout_mask(at, tile->dropout_key, index, n, mask);
+        EACH(a[i] * mask[i]);
+    }
+    case CLEAVE_N_OPCODES:
+        break;
+    }
+}
+
+void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
+    const cleave_nest *nest = plan->nest;
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *at = &nest->tape[i];
+        int r = nest->n_inputs + i;
+        if (!(plan->values & bit(r)))
+            continue;
+        int operands = rows[at->opcode].operands;
+        if ((operands > 0 && (tile->changed & bit(at->a))) ||
+            (operands > 1 && (tile->changed & bit(at->b))))
+            tile->changed |= bit(r);
+        if (tile->changed & bit(r))
+            evaluate(at, tile, tile->index[i], tile->value[r]);
+    }
+}
+
+#define GRADIENT(expression)                                                                       \
+    do {                                                                                           \
+        if (fresh)                                                                                 \
+            _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] = (expression); }              \
+        else                                                                                       \
+            _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] += (expression); }             \
+        return;                                                                                    \
+    } while (0)
+
+/* What the derivative of an instruction reads, each [n]. */
+typedef struct local_values {
+    const float *g;     /* adjoint of the result */
+    const float *v;     /* the result */
+    const float *a, *b; /* the operands */
+    const int64_t *index;
+    uint64_t dropout_key;
+    int n;
+} local_values;
+
+/* y (+)= g x d(result)/d(a), of two operands. */
+static void differentiate_pair(const cleave_instruction *at, bool first, const local_values *local,
+                               bool fresh, float *y) {
+    const float *g = local->g, *v = local->v, *a = local->a, *b = local->b;
+    int n = local->n;
+    switch (at->opcode) {
+    case CLEAVE_OP_ADD:
+        GRADIENT(g[i]);
+    case CLEAVE_OP_SUB:
+        if (first)
+            GRADIENT(g[i]);
+        GRADIENT(-g[i]);
+    case CLEAVE_OP_MUL:
+        if (first)
+            GRADIENT(g[i] * b[i]);
+        GRADIENT(g[i] * a[i]);
+    case CLEAVE_OP_DIV:
+        if (first)
+            GRADIENT(g[i] / b[i]);
+        GRADIENT(-g[i] * a[i] / (b[i] * b[i]));
+    case CLEAVE_OP_MIN: /* of equals, the first gets it */
+        if (first)
+            GRADIENT(a[i] <= b[i] ? g[i] : 0.0f);
+        GRADIENT(a[i] <= b[i] ? 0.0f : g[i]);
+    case CLEAVE_OP_MAX:
+        if (first)
+            GRADIENT(a[i] >= b[i] ? g[i] : 0.0f);
+        GRADIENT(a[i] >= b[i] ? 0.0f : g[i]);
+    case CLEAVE_OP_POW:
+        if (first)
+            GRADIENT(g[i] * b[i] * powf(a[i], b[i] - 1.0f));
+        GRADIENT(g[i] * v[i] * logf(a[i]));
+    default:
+        return;
+    }
+}
+
+static void differentiate_single(const cleave_instruction *at, const local_values *local,
+                                 bool fresh, float *y) {
+    const float *g = local->g, *v = local->v, *a = local->a;
+    float p = (float)at->p, q = (float)at->q;
+    int n = local->n;
+    switch (at->opcode) {
+    case CLEAVE_OP_COPY:
+        GRADIENT(g[i]);
+    case CLEAVE_OP_NEG:
+        GRADIENT(-g[i]);
+    case CLEAVE_OP_ABS:
+        GRADIENT(a[i] > 0.0f ? g[i] : a[i] < 0.0f ? -g[i] : 0.0f);
+    case CLEAVE_OP_EXP:
+        GRADIENT(g[i] * v[i]);
+    case CLEAVE_OP_LOG:
+        GRADIENT(g[i] / a[i]);
+    case CLEAVE_OP_SQRT:
+        GRADIENT(g[i] * 0.5f / v[i]);
+    case CLEAVE_OP_RSQRT:
+        GRADIENT(-0.5f * g[i] * v[i] * v[i] * v[i]);
+    case CLEAVE_OP_RECIPROCAL:
+        GRADIENT(-g[i] * v[i] * v[i]);
+    case CLEAVE_OP_ERF: /* 2 / sqrt(pi) */
+        GRADIENT(g[i] * 1.1283791671f * expf(-a[i] * a[i]));
+    case CLEAVE_OP_RELU:
+        GRADIENT(v[i] > 0.0f ? g[i] : 0.0f);
+    case CLEAVE_OP_LEAKY_RELU: {
+        const float *sign = at->p <= 0 ? a : v;
+        GRADIENT(sign[i] > 0.0f ? g[i] : p * g[i]);
+    }
+    case CLEAVE_OP_CLIP:
+        GRADIENT(a[i] >= p && a[i] <= q ? g[i] : 0.0f);
+    case CLEAVE_OP_SIGMOID:
+        GRADIENT(g[i] * v[i] * (1.0f - v[i]));
+    case CLEAVE_OP_TANH:
+        GRADIENT(g[i] * (1.0f - v[i] * v[i]));
+    case CLEAVE_OP_SCALE:
+        GRADIENT(p * g[i]);
+    case CLEAVE_OP_DROPOUT: {
+        float mask[CLEAVE_TILE_ELEMENTS];
+        dropout_mask(at, local->dropout_key, local->index, n, mask);
+        GRADIENT(g[i] * mask[i]);
+    }
+    default:
+        return;
+    }
+}
+
+void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
+    const cleave_nest *nest = plan->nest;
+    int last = plan->n_registers - 1;
+    uint64_t written = bit(last);
+    for (int i = nest->n_instructions - 1; i >= 0; i--) {
+        const cleave_instruction *at = &nest->tape[i];
+        int r = nest->n_inputs + i, operands = rows[at->opcode].operands;
+        if (!(plan->adjoints & bit(r)) || !(written & bit(r)))
+            continue;
+        local_values local = {.g = tile->adjoint[r],
+                              .v = r == last && plan->from_output ? tile->output : tile->value[r],
+                              .index = tile->index[i],
+                              .dropout_key = tile->dropout_key,
+                              .n = tile->n};
+        local.a = operands > 0 ? tile->value[at->a] : NULL;
+        local.b = operands > 1 ? tile->value[at->b] : NULL;
+        if (operands == 1 && (plan->adjoints & bit(at->a))) {
+            differentiate_single(at, &local, !(written & bit(at->a)), tile->adjoint[at->a]);
+            written |= bit(at->a);
+        }
+        for (int side = 0; operands == 2 && side < 2; side++) {
+            int to = side == 0 ? at->a : at->b;
+            if (!(plan->adjoints & bit(to)))
+                continue;
+            differentiate_pair(at, side == 0, &local, !(written & bit(to)), tile->adjoint[to]);
+            written |= bit(to);
+        }
+    }
+}

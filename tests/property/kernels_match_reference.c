@@ -1,0 +1,264 @@
+/* Every fast kernel against the reference, over random nests and random parts of them, every pass;
+   and the reference's own gradients against finite differences of its forward.
+
+   Operands that the model says backward does not read are withheld, results are poisoned before
+   the call, and the workspace has a fence behind it. */
+#include "../random_nest.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+enum { FENCE_BYTES = 256, FENCE = 0x5a };
+
+typedef struct tally {
+    int calls, product, convolution, pool, tape, reference;
+} tally;
+
+static void count_choice(tally *seen, const char *name) {
+    seen->calls++;
+    seen->product += strcmp(name, "product") == 0;
+    seen->convolution += strcmp(name, "convolution") == 0;
+    seen->pool += strcmp(name, "pool") == 0;
+    seen->tape += strcmp(name, "tape") == 0;
+    seen->reference += strcmp(name, "reference") == 0;
+}
+
+/* Largest difference, relative to the largest value there is. */
+static double difference(const float *a, const float *b, int64_t n) {
+    double worst = 0, largest = 1e-3;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        if (isinf(a[i]) && isinf(b[i]) && a[i] * b[i] > 0)
+            continue;
+        worst = isnan(d) ? HUGE_VAL : fmax(worst, d);
+        largest = fmax(largest, isinf(a[i]) ? 0.0 : fabs((double)a[i]));
+    }
+    return worst / largest;
+}
+
+static void poison(float *a, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        a[i] = NAN;
+}
+
+/* Runs one pass twice and returns the worst difference of any result. */
+static double compare_pass(cleave_kernels *kernels, random_call *made, cleave_pass pass,
+                           tally *seen) {
+    cleave_error error = {{0}};
+    const cleave_nest *nest = made->nest;
+    cleave_kernel_call call = random_call_of_pass(made, pass);
+    count_choice(seen, cleave_kernel_choice(kernels, &call));
+    int64_t bytes = cleave_kernel_workspace(kernels, made->model, nest, pass, &made->part);
+    char *workspace = one_nest_memory(bytes + FENCE_BYTES);
+    poison((float *)workspace, bytes / 4);
+    memset(workspace + bytes, FENCE, FENCE_BYTES);
+    call.workspace = workspace;
+    call.workspace_bytes = bytes;
+
+    cleave_array *results[CLEAVE_MAX_INPUTS];
+    const cleave_operand *operands[CLEAVE_MAX_INPUTS];
+    float *expected[CLEAVE_MAX_INPUTS];
+    int n_results = 0;
+    if (pass == CLEAVE_PASS_FORWARD) {
+        operands[n_results] = &nest->output;
+        results[n_results++] = &call.output;
+    }
+    uint32_t gradients = cleave_nest_pass_inputs(made->model, nest, pass);
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (gradients >> i & 1) {
+            operands[n_results] = &nest->inputs[i];
+            results[n_results++] = &call.input_gradients[i];
+        }
+    for (int r = 0; r < n_results; r++)
+        poison(results[r]->data, one_nest_bytes(&call, operands[r], results[r]) / 4);
+    cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+    for (int r = 0; r < n_results; r++) {
+        int64_t size = one_nest_bytes(&call, operands[r], results[r]);
+        expected[r] = one_nest_memory(size);
+        memcpy(expected[r], results[r]->data, (size_t)size);
+        poison(results[r]->data, size / 4);
+    }
+    cr_assert(cleave_kernel_run(kernels, &call, &error) == CLEAVE_OK, "%s", error.message);
+    double worst = 0;
+    for (int r = 0; r < n_results; r++) {
+        worst = fmax(worst, difference(expected[r], results[r]->data,
+                                       one_nest_bytes(&call, operands[r], results[r]) / 4));
+        free(expected[r]);
+    }
+    for (int i = 0; i < FENCE_BYTES; i++)
+        cr_assert(workspace[bytes + i] == FENCE, "the kernel wrote beyond its workspace");
+    free(workspace);
+    return worst;
+}
+
+static tally compare_many(random_nest_maker *make, uint64_t n) {
+    cleave_error error = {{0}};
+    cleave_kernels *kernels = NULL;
+    cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
+    tally seen = {0};
+    for (uint64_t seed = 0; seed < n; seed++) {
+        cleave_random random = {.key = seed};
+        one_nest one;
+        const cleave_nest *nest = make(&one, &random, &error);
+        cr_assert(nest != NULL, "seed %llu: %s", (unsigned long long)seed, error.message);
+        for (int p = 0; p < 3; p++) {
+            random_call made;
+            random_call_make(&one.model, nest, &random, p == 0, &made);
+            for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
+                if (pass != CLEAVE_PASS_FORWARD &&
+                    cleave_nest_pass_inputs(&one.model, nest, pass) == 0)
+                    continue;
+                double worst = compare_pass(kernels, &made, pass, &seen);
+                cr_expect(worst < 1e-4, "seed %llu, part %d, %s: %g off", (unsigned long long)seed,
+                          p, cleave_pass_names[pass], worst);
+            }
+            random_call_free(&made);
+        }
+        cleave_arena_free(&one.arena);
+    }
+    cleave_kernels_destroy(kernels);
+    return seen;
+}
+
+/* The fast kernel must have been the one compared, but for shapes that it may leave. */
+#define EXPECT_SHARE(seen, kernel, percent)                                                        \
+    cr_expect((seen).kernel * 100 >= (percent) * (seen).calls,                                     \
+              "only %d of %d calls were of " #kernel, (seen).kernel, (seen).calls)
+
+Test(kernels, products_match_the_reference) {
+    tally seen = compare_many(random_product, 150);
+    EXPECT_SHARE(seen, product, 95);
+}
+
+Test(kernels, convolutions_match_the_reference) {
+    tally seen = compare_many(random_convolution, 120);
+    EXPECT_SHARE(seen, convolution, 60);
+    cr_expect(seen.reference * 100 <= 15 * seen.calls, "%d of %d calls fell to the reference",
+              seen.reference, seen.calls);
+}
+
+Test(kernels, pools_match_the_reference) {
+    tally seen = compare_many(random_pool, 150);
+    EXPECT_SHARE(seen, pool, 95);
+}
+
+Test(kernels, pointwise_tapes_match_the_reference) {
+    tally seen = compare_many(random_pointwise, 400);
+    EXPECT_SHARE(seen, tape, 100);
+}
+
+Test(kernels, reductions_match_the_reference) {
+    tally seen = compare_many(random_reduce, 300);
+    EXPECT_SHARE(seen, tape, 100);
+}
+
+Test(kernels, moments_match_the_reference) {
+    tally seen = compare_many(random_moments, 150);
+    EXPECT_SHARE(seen, tape, 100);
+}
+
+/* ---- finite differences -------------------------------------------------------------------- */
+
+/* sum of output gradient x output, after inputs moved by `by` along the directions. */
+static double weighted_output(const random_call *made, float *const *directions, double by) {
+    cleave_error error = {{0}};
+    const cleave_nest *nest = made->nest;
+    cleave_kernel_call call = made->call;
+    call.pass = CLEAVE_PASS_FORWARD;
+    float *moved[CLEAVE_MAX_INPUTS] = {NULL};
+    for (int i = 0; i < nest->n_inputs; i++) {
+        if (directions[i] == NULL)
+            continue;
+        int64_t bytes = one_nest_bytes(&call, &nest->inputs[i], &call.inputs[i]);
+        moved[i] = one_nest_memory(bytes);
+        for (int64_t j = 0; j < bytes / 4; j++)
+            moved[i][j] =
+                (float)((double)((float *)call.inputs[i].data)[j] + by * (double)directions[i][j]);
+        call.inputs[i].data = moved[i];
+    }
+    int64_t bytes = one_nest_bytes(&call, &nest->output, &call.output);
+    float *output = one_nest_memory(bytes);
+    call.output.data = output;
+    cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+    double sum = 0;
+    for (int64_t j = 0; j < bytes / 4; j++)
+        sum += (double)((float *)call.output_gradient.data)[j] * (double)output[j];
+    for (int i = 0; i < nest->n_inputs; i++)
+        free(moved[i]);
+    free(output);
+    return sum;
+}
+
+/* sum over inputs of gradient x direction, by the reference. */
+static double predicted_change(random_call *made, float *const *directions, double *scale) {
+    cleave_error error = {{0}};
+    double sum = 0;
+    *scale = 0;
+    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass < CLEAVE_PASS_UPDATE; pass++) {
+        uint32_t gradients = cleave_nest_pass_inputs(made->model, made->nest, pass);
+        if (gradients == 0)
+            continue;
+        cleave_kernel_call call = random_call_of_pass(made, pass);
+        cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+        for (int i = 0; i < made->nest->n_inputs; i++) {
+            if (!(gradients >> i & 1))
+                continue;
+            int64_t n = one_nest_bytes(&call, &made->nest->inputs[i], &call.inputs[i]) / 4;
+            for (int64_t j = 0; j < n; j++) {
+                double change =
+                    (double)((float *)call.input_gradients[i].data)[j] * (double)directions[i][j];
+                sum += change;
+                *scale += fabs(change);
+            }
+        }
+    }
+    return sum;
+}
+
+/* Inputs lie on grids so that no kink is near: odd multiples of 1/128 for input 0 (all different
+   under a maximum), even ones for the others; h is below half a step of the grid. */
+static void check_gradient(const char *what, random_nest_maker *make, uint64_t n) {
+    const double h = 1.0 / 1024;
+    for (uint64_t seed = 0; seed < n; seed++) {
+        cleave_error error = {{0}};
+        cleave_random random = {.key = seed};
+        one_nest one;
+        const cleave_nest *nest = make(&one, &random, &error);
+        cr_assert(nest != NULL, "%s", error.message);
+        random_call made;
+        random_call_make(&one.model, nest, &random, seed % 2 == 0, &made);
+        random_call_on_grid(&made, &random);
+        float *directions[CLEAVE_MAX_INPUTS] = {NULL};
+        uint32_t gradients = cleave_nest_pass_inputs(&one.model, nest, CLEAVE_PASS_INPUT_GRADIENT) |
+                             cleave_nest_pass_inputs(&one.model, nest, CLEAVE_PASS_WEIGHT_GRADIENT);
+        for (int i = 0; i < nest->n_inputs; i++) {
+            int64_t bytes = one_nest_bytes(&made.call, &nest->inputs[i], &made.call.inputs[i]);
+            if (!(gradients >> i & 1))
+                continue;
+            directions[i] = one_nest_memory(bytes);
+            for (int64_t j = 0; j < bytes / 4; j++)
+                directions[i][j] = (float)(2 * cleave_random_next_uniform(&random) - 1);
+        }
+        random_call_finish(&made);
+        double scale, predicted = predicted_change(&made, directions, &scale);
+        double measured =
+            (weighted_output(&made, directions, h) - weighted_output(&made, directions, -h)) /
+            (2 * h);
+        cr_expect(fabs(measured - predicted) <= 2e-3 * scale + 1e-3,
+                  "%s, seed %llu: gradient gives %g, differences %g", what,
+                  (unsigned long long)seed, predicted, measured);
+        for (int i = 0; i < nest->n_inputs; i++)
+            free(directions[i]);
+        random_call_free(&made);
+        cleave_arena_free(&one.arena);
+    }
+}
+
+Test(reference, gradients_equal_finite_differences) {
+    check_gradient("product", random_product, 40);
+    check_gradient("convolution", random_convolution, 30);
+    check_gradient("pool", random_pool, 40);
+    check_gradient("pointwise", random_smooth_pointwise, 150);
+    check_gradient("reduce", random_smooth_reduce, 80);
+    check_gradient("moments", random_moments, 40);
+}
