@@ -10,7 +10,9 @@ typedef struct command {
     const char *examples; /* lines that work as typed from the root of the tree */
     option_table options;
     size_t value_bytes; /* size of the options struct */
-    cleave_status (*run)(const void *values, cleave_error *error);
+    /* `arguments` are those of the whole process, ending with null.  An empty error message stands
+       for one that a child has printed already. */
+    cleave_status (*run)(const void *values, char *const *arguments, cleave_error *error);
 } command;
 
 extern const command command_calibrate, command_search, command_simulate, command_run, command_show,

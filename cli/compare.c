@@ -219,7 +219,8 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
-static cleave_status run(const void *values, cleave_error *error) {
+static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+    (void)arguments;
     cleave_arena arena = {0};
     cleave_status status = compare(values, &arena, error);
     cleave_arena_free(&arena);

@@ -29,10 +29,10 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
 }
 
 cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
-                           const cleave_layout *layout, int optimizer_states, cleave_arena *arena,
-                           priced_program *priced, cleave_error *error) {
+                           const cleave_layout *layout, bool training, int optimizer_states,
+                           cleave_arena *arena, priced_program *priced, cleave_error *error) {
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    cleave_lower_options options = {.training = true,
+    cleave_lower_options options = {.training = training,
                                     .optimizer_states = optimizer_states,
                                     .workspace = cleave_cost_workspace,
                                     .workspace_context = &context};

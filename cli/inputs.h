@@ -23,8 +23,8 @@ typedef struct priced_program {
 
 /* Lowers with expanded collectives and the machine's workspaces, and counts bytes. */
 cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
-                           const cleave_layout *layout, int optimizer_states, cleave_arena *arena,
-                           priced_program *priced, cleave_error *error);
+                           const cleave_layout *layout, bool training, int optimizer_states,
+                           cleave_arena *arena, priced_program *priced, cleave_error *error);
 
 /* Prints a finished JSON text to stdout and frees the writer. */
 cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error);

@@ -34,8 +34,8 @@ static int report(const char *name, cleave_status status, cleave_error *error) {
     for (char *c = error->message; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
-    fprintf(stderr, "cleave%s%s: %s\n", name[0] != '\0' ? " " : "", name,
-            error->message[0] != '\0' ? error->message : "failed");
+    if (error->message[0] != '\0')
+        fprintf(stderr, "cleave%s%s: %s\n", name[0] != '\0' ? " " : "", name, error->message);
     return (int)status;
 }
 
@@ -46,18 +46,18 @@ static cleave_status flush_results(cleave_error *error) {
     return CLEAVE_OK;
 }
 
-static int run_command(const command *c, int n_arguments, char **arguments) {
+static int run_command(const command *c, int n_arguments, char *const *arguments) {
     cleave_error error = {""};
     void *values = calloc(1, c->value_bytes);
     if (values == NULL)
         return report(c->name, cleave_fail_memory(&error, "reading the options"), &error);
     bool help = false;
-    cleave_status status =
-        options_parse(&c->options, n_arguments, arguments, values, c->value_bytes, &help, &error);
+    cleave_status status = options_parse(&c->options, n_arguments - 2, arguments + 2, values,
+                                         c->value_bytes, &help, &error);
     if (status == CLEAVE_OK && help)
         print_help(c);
     else if (status == CLEAVE_OK)
-        status = c->run(values, &error);
+        status = c->run(values, arguments, &error);
     if (status == CLEAVE_OK)
         status = flush_results(&error);
     free(values);
@@ -69,7 +69,7 @@ int main(int n_arguments, char **arguments) {
     const char *name = n_arguments > 1 ? arguments[1] : "";
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, name) == 0)
-            return run_command(commands[i], n_arguments - 2, arguments + 2);
+            return run_command(commands[i], n_arguments, arguments);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_overview(stdout);
         return 0;

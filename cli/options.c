@@ -137,7 +137,7 @@ static cleave_status match(const option_table *table, int n_arguments, char *con
     return CLEAVE_OK;
 }
 
-bool options_given(int n_arguments, char *const *arguments, const char *name) {
+static bool is_given(int n_arguments, char *const *arguments, const char *name) {
     size_t length = strlen(name);
     for (int i = 0; i < n_arguments; i++)
         if (strncmp(arguments[i], name, length) == 0 &&
@@ -151,8 +151,7 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
     enum { MAX_ROWS = 64 };
     bool seen[MAX_ROWS] = {false};
     memset(values, 0, value_bytes);
-    *help = options_given(n_arguments, arguments, "--help") ||
-            options_given(n_arguments, arguments, "-h");
+    *help = is_given(n_arguments, arguments, "--help") || is_given(n_arguments, arguments, "-h");
     if (*help)
         return CLEAVE_OK;
     for (int r = 0; r < table->n_rows; r++)

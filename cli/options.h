@@ -57,9 +57,6 @@ typedef struct option_table {
 cleave_status options_parse(const option_table *table, int n_arguments, char *const *arguments,
                             void *values, size_t value_bytes, bool *help, cleave_error *error);
 
-/* Was the option given?  For options whose default means something else than an equal value. */
-bool options_given(int n_arguments, char *const *arguments, const char *name);
-
 /* The usage line's options, then a line for each option with its default. */
 void options_print_usage(const option_table *table, const char *command, FILE *stream);
 void options_print_help(const option_table *table, FILE *stream);

@@ -152,7 +152,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     return inputs_print_json(&writer, error);
 }
 
-static cleave_status run(const void *values, cleave_error *error) {
+static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+    (void)arguments;
     cleave_arena arena = {0};
     cleave_status status = search(values, &arena, error);
     cleave_arena_free(&arena);

@@ -53,7 +53,8 @@ static cleave_status show(const show_values *values, cleave_arena *arena, cleave
     return status;
 }
 
-static cleave_status run(const void *values, cleave_error *error) {
+static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+    (void)arguments;
     cleave_arena arena = {0};
     cleave_status status = show(values, &arena, error);
     cleave_arena_free(&arena);

@@ -7,6 +7,8 @@
 #include "cli/table.h"
 #include "graph/import.h"
 #include "search/search.h"
+#include "simulator/tasks.h"
+#include "simulator/trace.h"
 
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
@@ -45,6 +47,8 @@ typedef struct outcome {
     double wall_seconds;                 /* of simulating by events */
     double scan_wall_seconds;
     bottleneck busiest;
+    cleave_engine_problem problem;
+    cleave_engine_workspace *workspace; /* as the run by events left it */
 } outcome;
 
 static cleave_status check_usage(const simulate_values *values, cleave_error *error) {
@@ -88,21 +92,26 @@ static cleave_status load_layout(const simulate_values *values, const cleave_mod
     return CLEAVE_OK;
 }
 
+/* Prices once and runs by both rules; the wall times are of the runs alone. */
 static cleave_status simulate_both(const cleave_machine *machine, priced_program *priced,
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
+    const cleave_program *program = &priced->program;
     cleave_timeline scan;
+    CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
+    CLEAVE_TRY(cleave_engine_workspace_create(&result->problem, arena, &result->workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(&result->problem, arena, &result->events, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(&result->problem, arena, &scan, error));
     double start = cleave_clock_seconds();
-    CLEAVE_TRY(cleave_simulate(&priced->program, priced->cache, CLEAVE_RULE_EVENTS, arena,
-                               &result->events, error));
-    double middle = cleave_clock_seconds();
     CLEAVE_TRY(
-        cleave_simulate(&priced->program, priced->cache, CLEAVE_RULE_SCAN, arena, &scan, error));
-    result->wall_seconds = middle - start;
-    result->scan_wall_seconds = cleave_clock_seconds() - middle;
+        cleave_simulate_run(&result->problem, CLEAVE_RULE_SCAN, result->workspace, &scan, error));
+    double middle = cleave_clock_seconds();
+    CLEAVE_TRY(cleave_simulate_run(&result->problem, CLEAVE_RULE_EVENTS, result->workspace,
+                                   &result->events, error));
+    result->wall_seconds = cleave_clock_seconds() - middle;
+    result->scan_wall_seconds = middle - start;
     result->events_seconds = 1e-12 * (double)result->events.step;
     result->scan_seconds = 1e-12 * (double)scan.step;
-    return bottleneck_find(&priced->program, machine, priced->cache, arena, &result->busiest,
-                           error);
+    return bottleneck_find(program, machine, priced->cache, arena, &result->busiest, error);
 }
 
 static double rule_difference(const outcome *result) {
@@ -157,7 +166,7 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
     table_quantity(&t, (double)peak, CLEAVE_UNIT_BYTES);
     table_text(&t, "sent a step, all devices");
     table_quantity(&t, (double)priced->bytes_sent, CLEAVE_UNIT_BYTES);
-    table_text(&t, "items, transfers");
+    table_text(&t, "tasks, transfers");
     table_format(&t, "%d, %d", program->n_items, program->n_messages);
     table_text(&t, "simulated in");
     table_quantity(&t, result->wall_seconds, CLEAVE_UNIT_SECONDS);
@@ -165,6 +174,48 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
     const char *note = inputs_provenance_note(machine);
     if (note[0] != '\0')
         printf("%s\n", note);
+}
+
+static cleave_status write_files(const simulate_values *values, const cleave_machine *machine,
+                                 const priced_program *priced, const outcome *result,
+                                 cleave_error *error) {
+    const cleave_trace_links links = {machine, &result->problem,
+                                      cleave_engine_hop_begin(result->workspace)};
+    if (values->trace != NULL)
+        CLEAVE_TRY(
+            cleave_trace_write(values->trace, &priced->program, &result->events, &links, error));
+    if (values->dump_tasks != NULL)
+        CLEAVE_TRY(cleave_tasks_write(values->dump_tasks, &priced->program, machine,
+                                      &result->problem, &result->events, error));
+    return CLEAVE_OK;
+}
+
+static cleave_status simulate_tasks(const simulate_values *values, cleave_arena *arena,
+                                    cleave_error *error) {
+    cleave_tasks tasks;
+    cleave_tasks_timeline timeline;
+    CLEAVE_TRY(cleave_tasks_read(values->tasks, arena, &tasks, error));
+    double start = cleave_clock_seconds();
+    CLEAVE_TRY(cleave_tasks_simulate(&tasks, arena, &timeline, error));
+    double wall_seconds = cleave_clock_seconds() - start;
+    double step_seconds = 1e-12 * (double)timeline.makespan;
+    if (!values->json) {
+        char step[64], wall[64];
+        cleave_unit_format(step_seconds, CLEAVE_UNIT_SECONDS, step, sizeof step);
+        cleave_unit_format(wall_seconds, CLEAVE_UNIT_SECONDS, wall, sizeof wall);
+        printf("%d tasks end after %s (simulated in %s)\n", tasks.n_tasks, step, wall);
+        return CLEAVE_OK;
+    }
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_key(&w, "step_seconds");
+    cleave_json_put_number(&w, step_seconds);
+    cleave_json_key(&w, "simulate_seconds");
+    cleave_json_put_number(&w, wall_seconds);
+    cleave_json_key(&w, "tasks");
+    cleave_json_put_integer(&w, tasks.n_tasks);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
 }
 
 static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
@@ -178,8 +229,10 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     outcome result = {0};
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
-    CLEAVE_TRY(inputs_price(&model, &machine, &layout, states, arena, &priced, error));
+    CLEAVE_TRY(inputs_price(&model, &machine, &layout, true, states, arena, &priced, error));
     cleave_status status = simulate_both(&machine, &priced, arena, &result, error);
+    if (status == CLEAVE_OK)
+        status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);
     CLEAVE_TRY(status);
     if (values->json)
@@ -188,12 +241,14 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     return CLEAVE_OK;
 }
 
-static cleave_status run(const void *any, cleave_error *error) {
+static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+    (void)arguments;
     const simulate_values *values = any;
     cleave_arena arena = {0};
     cleave_status status = check_usage(values, error);
     if (status == CLEAVE_OK)
-        status = simulate_layout(values, &arena, error);
+        status = values->tasks != NULL ? simulate_tasks(values, &arena, error)
+                                       : simulate_layout(values, &arena, error);
     cleave_arena_free(&arena);
     return status;
 }

@@ -1,0 +1,281 @@
+/* `cleave run`: runs a layout for real.  Started alone, it checks everything that can be checked,
+   then starts itself under the MPI launcher with a rank per device; started by a launcher, it is a
+   rank. */
+#include "exec/run.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/table.h"
+#include "exec/world.h"
+#include "graph/import.h"
+#include "simulator/simulate.h"
+#include "simulator/trace.h"
+
+#include <string.h>
+#include <unistd.h>
+
+typedef struct run_values {
+    const char *model, *layout, *weights, *data, *save, *optimizer, *machine, *trace;
+    int64_t batch, steps, seed;
+    double learning_rate, momentum, weight_decay, stall_timeout;
+    bool forward, json, quiet, reference_kernels;
+} run_values;
+
+static const option_row rows[] = {
+    ROW_MODEL(run_values),
+    ROW_BATCH(run_values),
+    {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout), .required = true,
+     .help = "the layout to run"},
+    {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
+     .standard = "10", .help = "training steps"},
+    {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
+     .help = "parameters and buffers to start from (default: drawn from the seed)"},
+    {"--data", "X.safetensors", OPTION_TEXT, offsetof(run_values, data),
+     .help = "inputs and targets (default: made up from the seed)"},
+    {"--save", "OUT.safetensors", OPTION_TEXT, offsetof(run_values, save),
+     .help = "where the parameters go; with --forward the outputs"},
+    {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
+     .help = "run forward only, once"},
+    ROW_OPTIMIZER(run_values),
+    {"--lr", "R", OPTION_NUMBER, offsetof(run_values, learning_rate), .least = 1e-30, .most = 1e30,
+     .help = "learning rate (default 0.01 of sgd, 0.001 of adam)"},
+    ROW_MOMENTUM(run_values),
+    {"--weight-decay", "W", OPTION_NUMBER, offsetof(run_values, weight_decay), .standard = "0",
+     .help = "added to gradients, times the parameters"},
+    ROW_SEED(run_values),
+    {"--stall-timeout", "SECONDS", OPTION_SECONDS, offsetof(run_values, stall_timeout),
+     .standard = "60", .help = "a transfer that takes longer ends the run; 0: never"},
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(run_values, machine),
+     .help = "print the predicted step beside the measured one"},
+    {"--trace", "T.json", OPTION_TEXT, offsetof(run_values, trace),
+     .help = "write the last step's timeline as a Chrome trace"},
+    {"--reference-kernels", NULL, OPTION_FLAG, offsetof(run_values, reference_kernels),
+     .help = "use the slow kernels that tests compare with"},
+    ROW_JSON(run_values),
+    ROW_QUIET(run_values),
+};
+
+/* What every rank reads, and the parent to check it. */
+typedef struct run_inputs {
+    cleave_model model;
+    cleave_layout layout;
+    cleave_run_options options;
+    cleave_machine machine; /* only with --machine */
+} run_inputs;
+
+static cleave_status fill_options(const run_values *values, cleave_run_options *options,
+                                  cleave_error *error) {
+    int states; /* checks the name */
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
+    bool adam = strcmp(values->optimizer, "adam") == 0;
+    cleave_optimizer optimizer =
+        cleave_optimizer_default(adam ? CLEAVE_OPTIMIZER_ADAM : CLEAVE_OPTIMIZER_SGD);
+    if (values->learning_rate > 0)
+        optimizer.learning_rate = values->learning_rate;
+    optimizer.momentum = values->momentum;
+    optimizer.weight_decay = values->weight_decay;
+    *options = (cleave_run_options){
+        .steps = values->forward ? 1 : values->steps,
+        .forward = values->forward,
+        .optimizer = optimizer,
+        .seed = (uint64_t)values->seed,
+        .weights = values->weights,
+        .data = values->data,
+        .save = values->save,
+        .stall_timeout_seconds = values->stall_timeout,
+        .reference_kernels = values->reference_kernels,
+        .timeline = values->trace != NULL,
+        .quiet = values->quiet || values->json,
+    };
+    return CLEAVE_OK;
+}
+
+static cleave_status load(const run_values *values, cleave_arena *arena, run_inputs *inputs,
+                          cleave_error *error) {
+    CLEAVE_TRY(fill_options(values, &inputs->options, error));
+    CLEAVE_TRY(cleave_model_import(values->model, values->batch, !values->forward, arena,
+                                   &inputs->model, error));
+    CLEAVE_TRY(cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error));
+    if (values->machine != NULL)
+        CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,
+                                       &inputs->machine, error));
+    return CLEAVE_OK;
+}
+
+static cleave_status predict(const run_inputs *inputs, cleave_arena *arena, double *seconds,
+                             cleave_error *error) {
+    priced_program priced;
+    cleave_timeline timeline;
+    CLEAVE_TRY(
+        inputs_price(&inputs->model, &inputs->machine, &inputs->layout, !inputs->options.forward,
+                     cleave_optimizer_states(&inputs->options.optimizer), arena, &priced, error));
+    cleave_status status =
+        cleave_simulate(&priced.program, priced.cache, CLEAVE_RULE_EVENTS, arena, &timeline, error);
+    cleave_cost_cache_destroy(priced.cache);
+    if (status == CLEAVE_OK)
+        *seconds = 1e-12 * (double)timeline.step;
+    return status;
+}
+
+static cleave_status print_json(const cleave_run_result *result, int64_t steps,
+                                const double *predicted_seconds, cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_key(&w, "step_seconds");
+    cleave_json_put_number(&w, result->median_step_seconds);
+    if (predicted_seconds != NULL) {
+        cleave_json_key(&w, "predicted_step_seconds");
+        cleave_json_put_number(&w, *predicted_seconds);
+    }
+    cleave_json_key(&w, "steps");
+    cleave_json_put_integer(&w, steps);
+    cleave_json_key(&w, "loss");
+    cleave_json_begin_array(&w, true);
+    for (int64_t s = 0; s < steps && result->loss != NULL; s++)
+        cleave_json_put_number(&w, result->loss[s]);
+    cleave_json_end_array(&w);
+    cleave_json_key(&w, "bytes_sent");
+    cleave_json_put_integer(&w, result->bytes_sent);
+    inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
+    inputs_put_per_device(&w, "peak_bytes", result->peak_bytes, result->n_devices);
+    inputs_put_per_device(&w, "rss_peak_bytes", result->rss_peak_bytes, result->n_devices);
+    cleave_json_key(&w, "kernel_seconds");
+    cleave_json_put_number(&w, result->kernel_seconds);
+    cleave_json_key(&w, "last_step_seconds");
+    cleave_json_put_number(&w, result->last_step_seconds);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
+static void print_text(const cleave_run_result *result, int64_t steps,
+                       const double *predicted_seconds, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = 2, .align = "ll"};
+    int64_t arena_bytes = 0, rss_bytes = 0;
+    for (int32_t d = 0; d < result->n_devices; d++) {
+        if (result->peak_bytes[d] > arena_bytes)
+            arena_bytes = result->peak_bytes[d];
+        if (result->rss_peak_bytes[d] > rss_bytes)
+            rss_bytes = result->rss_peak_bytes[d];
+    }
+    if (result->loss != NULL) {
+        table_text(&t, "loss");
+        table_format(&t, "%.6g at step 1, %.6g at step %lld", result->loss[0],
+                     result->loss[steps - 1], (long long)steps);
+    }
+    table_text(&t, "step, median");
+    table_quantity(&t, result->median_step_seconds, CLEAVE_UNIT_SECONDS);
+    if (predicted_seconds != NULL) {
+        char text[64];
+        cleave_unit_format(*predicted_seconds, CLEAVE_UNIT_SECONDS, text, sizeof text);
+        table_text(&t, "step, predicted");
+        table_format(&t, "%s  (%+.1f %%)", text,
+                     100 * (*predicted_seconds / result->median_step_seconds - 1));
+    }
+    table_text(&t, "arena of the fullest device");
+    table_quantity(&t, (double)arena_bytes, CLEAVE_UNIT_BYTES);
+    table_text(&t, "resident memory of the fullest device");
+    table_quantity(&t, (double)rss_bytes, CLEAVE_UNIT_BYTES);
+    table_text(&t, "sent a step, all devices");
+    table_quantity(&t, (double)result->bytes_sent, CLEAVE_UNIT_BYTES);
+    table_print(&t, stdout);
+}
+
+/* Rank 0 says what came of it. */
+static cleave_status report(const run_values *values, const run_inputs *inputs,
+                            const cleave_run_result *result, cleave_arena *arena,
+                            cleave_error *error) {
+    double predicted = 0;
+    const double *predicted_seconds = values->machine != NULL ? &predicted : NULL;
+    if (values->machine != NULL)
+        CLEAVE_TRY(predict(inputs, arena, &predicted, error));
+    if (values->trace != NULL)
+        CLEAVE_TRY(
+            cleave_trace_write(values->trace, result->program, &result->measured, NULL, error));
+    if (values->json)
+        return print_json(result, inputs->options.steps, predicted_seconds, error);
+    print_text(result, inputs->options.steps, predicted_seconds, arena);
+    return CLEAVE_OK;
+}
+
+/* The parent: all input is checked before a rank is started, so that its error is one line. */
+static cleave_status launch(const run_values *values, char *const *arguments, cleave_arena *arena,
+                            cleave_error *error) {
+    enum { MAX_ARGUMENTS = 128 };
+    static char self[4096]; /* the launcher looks names up in PATH */
+    char *command_line[MAX_ARGUMENTS + 1] = {self};
+    run_inputs *inputs = CLEAVE_ARENA_ARRAY(arena, run_inputs, 1);
+    if (inputs == NULL)
+        return cleave_fail_memory(error, "reading the input");
+    CLEAVE_TRY(load(values, arena, inputs, error));
+    CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0)
+        return cleave_fail(error, CLEAVE_FAILED, "the path of this program can't be found");
+    for (int i = 1; arguments[i] != NULL; i++) {
+        if (i == MAX_ARGUMENTS)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "more than %d arguments", MAX_ARGUMENTS);
+        command_line[i] = arguments[i];
+    }
+    int exit_code = 0;
+    CLEAVE_TRY(cleave_world_launch(inputs->layout.n_devices, command_line, &exit_code, error));
+    error->message[0] = '\0'; /* the rank that failed has said why */
+    return exit_code >= CLEAVE_OK && exit_code <= CLEAVE_NO_LAYOUT ? (cleave_status)exit_code
+                                                                   : CLEAVE_FAILED;
+}
+
+static cleave_status run_rank(const run_values *values, cleave_world *world, cleave_arena *arena,
+                              cleave_error *error) {
+    run_inputs *inputs = CLEAVE_ARENA_ARRAY(arena, run_inputs, 1);
+    if (inputs == NULL)
+        return cleave_fail_memory(error, "reading the input");
+    cleave_run_result result;
+    cleave_status status = load(values, arena, inputs, error);
+    if (status == CLEAVE_OK)
+        status = cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error);
+    /* Every rank has found the same in the input; one of them says it. */
+    if (status != CLEAVE_OK && cleave_world_rank(world) != 0)
+        error->message[0] = '\0';
+    CLEAVE_TRY(status);
+    CLEAVE_TRY(cleave_run(world, &inputs->model, &inputs->layout, &inputs->options, arena, &result,
+                          error));
+    return cleave_world_rank(world) == 0 ? report(values, inputs, &result, arena, error)
+                                         : CLEAVE_OK;
+}
+
+static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+    const run_values *values = any;
+    cleave_arena arena = {0};
+    cleave_status status;
+    if (!cleave_world_is_launched()) {
+        status = launch(values, arguments, &arena, error);
+    } else {
+        cleave_world *world;
+        status = cleave_world_begin(&world, error);
+        if (status == CLEAVE_OK) {
+            status = run_rank(values, world, &arena, error);
+            /* Ending the world may end this process too: what there is to say is said before. */
+            if (status != CLEAVE_OK && error->message[0] != '\0') {
+                fprintf(stderr, "cleave run: %s\n", error->message);
+                error->message[0] = '\0';
+            }
+            fflush(stdout);
+            cleave_world_end(world, (int)status);
+        }
+    }
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_run = {
+    .name = "run",
+    .summary = "run a layout for real, on as many ranks as it has devices",
+    .details =
+        "Trains for some steps over MPI and prints loss, step time, memory and traffic.  Started\n"
+        "under mpirun or a batch system it uses the ranks that are there.",
+    .examples = "  cleave search --model configs/models/lenet5.onnx --batch 256 \\\n"
+                "      --machine configs/machines/two-cores.json --time 5 -o lenet5.layout.json\n"
+                "  cleave run --model configs/models/lenet5.onnx --batch 256 \\\n"
+                "      --layout lenet5.layout.json --steps 5\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(run_values),
+    .run = run,
+};

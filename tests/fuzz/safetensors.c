@@ -1,0 +1,35 @@
+/* Fuzzes the reader of safetensors headers: entries that are accepted lie within the data. */
+#include "fuzz.h"
+
+#include "exec/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Eight bytes of header length, the header, the data: as in a file. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    uint64_t header_bytes = 0;
+    if (size < sizeof header_bytes)
+        return 0;
+    memcpy(&header_bytes, data, sizeof header_bytes);
+    size_t rest = size - sizeof header_bytes;
+    if (header_bytes > rest)
+        header_bytes = rest;
+    int64_t data_bytes = (int64_t)(rest - header_bytes);
+    cleave_arena arena = {0};
+    cleave_safetensors file = {0};
+    cleave_error error = {""};
+    cleave_status status =
+        cleave_safetensors_parse((const char *)data + sizeof header_bytes, (size_t)header_bytes,
+                                 data_bytes, "fuzz.safetensors", &arena, &file, &error);
+    if (status != CLEAVE_OK && error.message[0] == '\0')
+        abort();
+    for (int32_t i = 0; status == CLEAVE_OK && i < file.n_entries; i++) {
+        const cleave_safetensors_entry *entry = &file.entries[i];
+        int64_t bytes = entry->n_elements * cleave_type_bytes(entry->type);
+        if (entry->offset < 0 || bytes < 0 || entry->offset > data_bytes - bytes)
+            abort();
+    }
+    cleave_arena_free(&arena);
+    return 0;
+}

@@ -1,0 +1,92 @@
+# Bad files: exit 2 and one line that names the file and what is wrong with it.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+# --- Models
+search_model() { # MODEL
+    echo search --model "$1" --batch 4 --machine "$machine" --time 1 -o "$work/output"
+}
+: >"$work/empty.onnx"
+head -c 2500 "$models/alexnet.onnx" >"$work/truncated.onnx"
+awk 'BEGIN { srand(7); for (i = 0; i < 3000; i++) printf "%c", int(1 + 126 * rand()) }' >"$work/random.onnx"
+mkdir "$work/folder.onnx"
+for file in empty truncated random folder missing; do
+    # shellcheck disable=SC2046
+    expect_error 2 "$file.onnx" $(search_model "$work/$file.onnx")
+    expect_error 2 "$file.onnx" show "$work/$file.onnx"
+done
+
+# A cycle: X = Relu(Y), Y = Relu(X), written byte by byte (field 7 of a model is its graph; of a graph,
+# 1 is a node, 11 an input, 12 an output; of a node, 1 inputs, 2 outputs, 4 the type).
+node() { printf '\x0a\x0c\x0a\x01%s\x12\x01%s\x22\x04Relu' "$1" "$2"; }
+{
+    printf '\x08\x07\x42\x02\x10\x0d\x3a\x1f'
+    node Y X
+    node X Y
+    printf '\x12\x01g'
+} >"$work/cycle.onnx"
+# shellcheck disable=SC2046
+expect_error 2 cycle $(search_model "$work/cycle.onnx")
+
+# --- Machines
+search_machine() { # MACHINE
+    echo search --model "$models/lenet5.onnx" --batch 8 --machine "$1" --time 1 -o "$work/output"
+}
+bad_machine() { # PATTERN OLD NEW
+    sed "s|$2|$3|" "$tree/tests/fuzz/corpus/machine/pair.json" >"$work/machine.json"
+    cmp -s "$work/machine.json" "$tree/tests/fuzz/corpus/machine/pair.json" && fail "nothing changed by $2"
+    # shellcheck disable=SC2046
+    expect_error 2 "$1" $(search_machine "$work/machine.json")
+    expect_error 2 machine.json show "$work/machine.json"
+}
+bad_machine "-5 GB/s" "5 GB/s" "-5 GB/s"
+bad_machine "0 GB/s" "5 GB/s" "0 GB/s"
+bad_machine "5 GB" '"5 GB/s"' '"5 GB"'
+bad_machine "5 parsec" "5 GB/s" "5 parsec"
+bad_machine "bandwidht" '"bandwidth"' '"bandwidht"'
+bad_machine "gpu" '"kind": "cpu"' '"kind": "gpu"'
+bad_machine "kinds" '"kinds"' '"sorts"'
+bad_machine "2" '\[\[0, 1\]\]' '[[0, 2]]'
+bad_machine "devices" '"devices": 2' '"devices": 2.5'
+bad_machine "devices" '"devices": 2' '"devices": 99999999999'
+bad_machine "line 1" '{"cleave_machine": 1,' '{"cleave_machine": 1'
+expect_error 2 99 search --model "$models/lenet5.onnx" --batch 8 --machine "$machine" --devices 99 \
+    -o "$work/output"
+
+# --- Layouts
+lenet=(--model "$models/lenet5.onnx" --batch 8)
+expect_ok search "${lenet[@]}" --machine "$machine" --method data-parallel -o "$work/plan.layout.json"
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json"
+expect_error 2 plan.layout.json simulate --model "$models/mlp.onnx" --batch 8 --machine "$machine" \
+    --layout "$work/plan.layout.json"
+expect_error 2 plan.layout.json simulate --model "$models/lenet5.onnx" --batch 16 --machine "$machine" \
+    --layout "$work/plan.layout.json"
+bad_layout() { # PATTERN OLD NEW
+    sed "s|$2|$3|" "$work/plan.layout.json" >"$work/bad.layout.json"
+    cmp -s "$work/bad.layout.json" "$work/plan.layout.json" && fail "nothing changed by $2"
+    expect_error 2 "$1" simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"
+    expect_error 2 "$1" run "${lenet[@]}" --steps 1 --layout "$work/bad.layout.json"
+}
+bad_layout 7 '\[0, 1\]' '[0, 7]'
+bad_layout -1 '\[0, 1\]' '[0, -1]'
+bad_layout 1 '\[0, 1\]' '[1, 1]'
+bad_layout 3 '"n": 2' '"n": 3'
+bad_layout 9 '{"n": 2}, "devices": \[0, 1\]' '{"n": 9}, "devices": [0, 1, 2, 3, 4, 5, 6, 7, 8]'
+bad_layout '"z"' '"n": 2' '"z": 2'
+bad_layout 0 '"n": 2' '"n": 0'
+bad_layout 2.5 '"n": 2' '"n": 2.5'
+bad_layout cleave_layout '"cleave_layout": 1' '"cleave_layout": 2'
+bad_layout operators '"operators"' '"ops"'
+bad_layout bad.layout.json '"operators": {' '"operators": {"stranger": {"split": {}, "devices": [0]},'
+sed '0,/{"split"/{/{"split"/d}' "$work/plan.layout.json" >"$work/bad.layout.json"
+expect_error 2 bad.layout.json simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"
+head -c 200 "$work/plan.layout.json" >"$work/bad.layout.json"
+expect_error 2 bad.layout.json simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"
+expect_error 2 bad.layout.json show "$work/bad.layout.json"
+echo '{"something": "else"}' >"$work/else.json"
+expect_error 2 else.json show "$work/else.json"
+
+# --- Nothing fits
+expect_error 3 memory search "${lenet[@]}" --machine "$machine" --memory-limit "1 KiB" --time 2 \
+    -o "$work/output"
+finish

@@ -1,0 +1,62 @@
+# What the command prints: JSON that can be read, the keys that are promised, and the same bytes again.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+lenet=(--model "$models/lenet5.onnx" --batch 64)
+has_keys() { # KEY...
+    local key
+    for key in "$@"; do
+        grep -q "^  \"$key\": " "$work/out" || fail "no key $key in $(cat "$work/out")"
+    done
+    # Our own reader takes it: it says that this is no file of ours, not that it is malformed.
+    cp "$work/out" "$work/object.json"
+    expect_error 2 "neither a machine" show "$work/object.json"
+}
+
+# Same seed and proposals, same bytes; another seed may differ but is legal.
+for i in 1 2; do
+    expect_ok search "${lenet[@]}" --machine "$machine" --method mcmc --proposals 300 --seed 7 --json \
+        -o "$work/plan$i.layout.json"
+done
+cmp "$work/plan1.layout.json" "$work/plan2.layout.json" || fail "two searches with one seed differ"
+has_keys step_seconds method search_seconds proposals baselines lower_bound_seconds additive_seconds \
+    additive_gap peak_bytes layout
+for i in 1 2; do
+    expect_ok search "${lenet[@]}" --machine "$machine" --method random --seed 11 -o "$work/random$i.layout.json"
+done
+cmp "$work/random1.layout.json" "$work/random2.layout.json" || fail "two draws with one seed differ"
+
+# The found step is never worse than a baseline, never below the bound.
+expect_ok search "${lenet[@]}" --machine "$machine" --proposals 200 --json -o "$work/plan.layout.json"
+step=$(json_value "$work/out" step_seconds)
+bound=$(json_value "$work/out" lower_bound_seconds)
+awk -v s="$step" -v b="$bound" 'BEGIN { exit !(b > 0 && b <= s) }' || fail "step $step, lower bound $bound"
+for method in data-parallel single; do
+    baseline=$(sed -n "s/^ *\"$method\": \([^,]*\),\{0,1\}$/\1/p" "$work/out")
+    awk -v s="$step" -v b="$baseline" 'BEGIN { exit !(s <= b) }' || fail "found $step, $method $baseline"
+done
+
+# What search predicts is what simulate says.
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
+has_keys step_seconds simulate_seconds tasks transfers bytes_sent bytes_between peak_bytes bottleneck
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
+[ "$(json_value "$work/out" step_seconds)" = "$step" ] ||
+    fail "search says $step, simulate $(json_value "$work/out" step_seconds)"
+
+# One device sends nothing; two send as much as they get.
+expect_ok simulate "${lenet[@]}" --machine "$machine" --method single --json
+[ "$(json_value "$work/out" bytes_sent)" = 0 ] || fail "a single device sends"
+
+# show knows every sort of file.
+for file in "$models"/*.onnx "$tree"/configs/machines/*.json "$work/plan.layout.json"; do
+    expect_ok show "$file"
+    [ "$(wc -l <"$work/out")" -gt 3 ] || fail "show $file prints hardly anything"
+done
+
+# Progress and results do not mix: stdout of --json is the object alone.
+expect_ok simulate "${lenet[@]}" --machine "$machine" --method data-parallel --json
+[ "$(head -c 1 "$work/out")" = "{" ] && [ "$(tail -n 1 "$work/out")" = "}" ] || fail "stdout is not one object"
+if "$cleave" show "$models/lenet5.onnx" >/dev/full 2>"$work/err"; then
+    fail "a full disk goes unnoticed"
+fi
+finish

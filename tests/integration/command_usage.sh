@@ -1,0 +1,49 @@
+# Help everywhere, its examples work as typed, and mistakes of usage are exit 2 and one line.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+expect_ok --help
+for command in calibrate search simulate run show compare; do
+    grep -q "^  $command " "$work/out" || fail "--help does not list $command"
+done
+expect_ok --version
+for command in calibrate search simulate run show compare; do
+    expect_ok $command --help
+    grep -q '^usage: cleave '$command "$work/out" || fail "$command --help has no usage"
+    grep -q '^example:' "$work/out" || fail "$command --help has no example"
+    expect_error 2 --no-such-flag $command --no-such-flag
+    expect_error 2 --no-such-flag $command --no-such-flag=3
+    expect_ok $command --no-such-flag --help
+done
+
+# The examples, copied from the help into a shell; the slow ones have tests of their own.
+for command in search simulate show; do
+    expect_ok $command --help
+    sed '1,/^example:/d' "$work/out" >"$work/example"
+    (
+        cd "$work" && ln -sfn "$tree/configs" configs && PATH="$(dirname "$cleave"):$PATH" \
+            bash -e "$work/example" >"$work/example.out" 2>&1
+    ) || fail "the example of $command: $(cat "$work/example" "$work/example.out")"
+    rm -f "$work"/*.layout.json
+done
+
+expect_error 2 "command is missing"
+expect_error 2 '"serach"' serach
+alexnet=(--model "$models/alexnet.onnx" --batch 32 --machine "$machine")
+expect_error 2 --model search --batch 32 --machine "$machine" -o "$work/output"
+expect_error 2 "-o" search "${alexnet[@]}"
+expect_error 2 --batch search "${alexnet[@]}" --batch 32 -o "$work/output"
+expect_error 2 '"many"' search --model m --machine m --batch many -o "$work/output"
+expect_error 2 --batch search --model m --machine m --batch -3 -o "$work/output"
+expect_error 2 --seed search "${alexnet[@]}" --seed 1.5 -o "$work/output"
+expect_error 2 --time search "${alexnet[@]}" --time 5GB -o "$work/output"
+expect_error 2 --memory-limit search "${alexnet[@]}" --memory-limit 5s -o "$work/output"
+expect_error 2 '"magic"' search "${alexnet[@]}" --method magic -o "$work/output"
+expect_error 2 '"lion"' search "${alexnet[@]}" --optimizer lion -o "$work/output"
+expect_error 2 --layout simulate "${alexnet[@]}"
+expect_error 2 --layout simulate "${alexnet[@]}" --layout a --method single
+expect_error 2 --tasks simulate "${alexnet[@]}" --tasks a.dag
+expect_error 2 "nowhere" search "${alexnet[@]}" --time 1 -o "$work/nowhere/output"
+expect_error 2 unexpected search stray "${alexnet[@]}" -o "$work/output"
+expect_error 2 FILE show
+finish

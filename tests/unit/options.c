@@ -1,0 +1,124 @@
+/* Options: one table gives values, defaults and errors. */
+#include "cli/options.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+typedef struct values {
+    const char *model, *file;
+    int64_t batch;
+    double time, memory, rate;
+    bool json;
+    option_texts models;
+    option_integers batches;
+} values;
+
+static const option_row rows[] = {
+    {"FILE", NULL, OPTION_POSITIONAL, offsetof(values, file), .help = "a file"},
+    {"--name", "M", OPTION_TEXT, offsetof(values, model), .required = true, .help = "a name"},
+    {"--batch", "N", OPTION_INTEGER, offsetof(values, batch), .least = 1, .most = 64,
+     .standard = "8", .help = "a batch"},
+    {"--time", "SECONDS", OPTION_SECONDS, offsetof(values, time), .help = "a time"},
+    {"--memory", "SIZE", OPTION_BYTES, offsetof(values, memory), .help = "a size"},
+    {"--rate", "R", OPTION_NUMBER, offsetof(values, rate), .least = -1, .most = 1,
+     .help = "a rate"},
+    {"--json", NULL, OPTION_FLAG, offsetof(values, json), .help = "as JSON"},
+    {"--model", "M", OPTION_TEXT_LIST, offsetof(values, models), .help = "models"},
+    {"--of", "N", OPTION_INTEGER_LIST, offsetof(values, batches), .least = 1, .most = 9,
+     .help = "batches"},
+};
+static const option_table table = {rows, sizeof rows / sizeof rows[0]};
+
+/* Parses a command line that is written as one string. */
+static cleave_status parse(const char *line, values *v, cleave_error *error) {
+    static char words[512];
+    char *arguments[32];
+    int n = 0;
+    bool help;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+        arguments[n++] = word;
+    return options_parse(&table, n, arguments, v, sizeof *v, &help, error);
+}
+
+Test(options, values_land_in_the_struct) {
+    values v;
+    cleave_error error = {""};
+    cr_assert_eq(parse("--name a.onnx data.bin --batch=16 --time 2min --memory 2GiB --rate -0.5 "
+                       "--json --model x --of 3 --model y --of 4",
+                       &v, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect_str_eq(v.model, "a.onnx");
+    cr_expect_str_eq(v.file, "data.bin");
+    cr_expect_eq(v.batch, 16);
+    cr_expect_eq(v.time, 120);
+    cr_expect_eq(v.memory, 2147483648.0); /* 2 x 2^30 */
+    cr_expect_eq(v.rate, -0.5);
+    cr_expect(v.json);
+    cr_assert_eq(v.models.n, 2);
+    cr_expect_str_eq(v.models.items[1], "y");
+    cr_assert_eq(v.batches.n, 2);
+    cr_expect_eq(v.batches.items[0], 3);
+}
+
+Test(options, defaults_are_parsed_and_given_values_replace_them) {
+    values v;
+    cr_assert_eq(parse("--name a", &v, NULL), CLEAVE_OK);
+    cr_expect_eq(v.batch, 8);
+    cr_expect_not(v.json);
+    cr_assert_eq(parse("--name a --batch 9 --time 5", &v, NULL), CLEAVE_OK);
+    cr_expect_eq(v.batch, 9);
+    cr_expect_eq(v.time, 5);
+}
+
+Test(options, mistakes_are_named) {
+    static const char *const lines[][2] = {
+        {"", "--name"},
+        {"--name a --nmae b", "--nmae"},
+        {"--name", "--name"},
+        {"--name --json", "--name"},
+        {"--name a --batch x", "\"x\""},
+        {"--name a --batch 3x", "\"3x\""},
+        {"--name a --batch 0", "0"},
+        {"--name a --batch 65", "65"},
+        {"--name a --batch 99999999999999999999", "99999999999999999999"},
+        {"--name a --batch 3 --batch 3", "--batch"},
+        {"--name a --json=1", "--json"},
+        {"--name a --rate nan", "nan"},
+        {"--name a --rate 1e999", "1e999"},
+        {"--name a --rate 2", "2"},
+        {"--name a --time -1", "-1"},
+        {"--name a --time 5GB", "5GB"},
+        {"--name a --memory 5parsecs", "5parsecs"},
+        {"--name a b c", "FILE"},
+        {"--name a --of 10", "10"},
+        {"--name a -x", "-x"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        values v;
+        cleave_error error = {""};
+        cr_expect_eq(parse(lines[i][0], &v, &error), CLEAVE_BAD_INPUT, "%s", lines[i][0]);
+        cr_expect_not_null(strstr(error.message, lines[i][1]), "%s: %s", lines[i][0],
+                           error.message);
+    }
+}
+
+Test(options, help_wins_over_what_is_missing) {
+    values v;
+    bool help = false;
+    char *arguments[] = {"--batch", "--help"};
+    cr_expect_eq(options_parse(&table, 2, arguments, &v, sizeof v, &help, NULL), CLEAVE_OK);
+    cr_expect(help);
+}
+
+Test(options, help_names_every_option_and_its_default) {
+    char text[8192] = "";
+    FILE *stream = fmemopen(text, sizeof text, "w");
+    options_print_help(&table, stream);
+    fclose(stream);
+    for (int r = 0; r < table.n_rows; r++) {
+        cr_expect_not_null(strstr(text, rows[r].name));
+        cr_expect_not_null(strstr(text, rows[r].help));
+    }
+    cr_expect_not_null(strstr(text, "default 8"));
+}
