@@ -18,7 +18,8 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
 }
 
 void cleave_pricer_destroy(cleave_pricer *pricer) {
-    cleave_cost_cache_destroy(pricer->cache);
+    if (pricer->cache != NULL)
+        cleave_cost_cache_destroy(pricer->cache);
     cleave_arena_free(&pricer->arena);
 }
 
