@@ -3,7 +3,9 @@
    Work.  A device runs its compute items one after the other, in one lane, so the step is at least
    what the busiest device computes, which is at least the sum over all devices divided by their
    number.  That sum is a sum over operators, and each operator's term is at least the least one
-   over its candidates (least_total).  Sums, copies, messages and updates only add to it.
+   over its candidates (least_total).  Updates run in the same lane; every parameter with a gradient
+   is updated at least once, whole or in pieces, and as the price of an update is a launch plus so
+   much a byte, pieces together cost no less than the whole.  Sums, copies and messages only add.
 
    Path.  Let least(nest, pass) be the time of the quickest non-empty part over all candidates.  Two
    quantities are worked out, and hold for every candidate of every operator, by induction:
@@ -133,6 +135,50 @@ static void want(walk *w, int32_t tensor, int64_t end) {
             want(w, of->view.sources[i], end);
 }
 
+static int32_t first_device_of_kind(const cleave_machine *machine, int32_t kind) {
+    for (int32_t d = 0; d < machine->n_devices; d++)
+        if (machine->device_kind[d] == kind)
+            return d;
+    return -1;
+}
+
+/* One update of every parameter, in one piece each, on the kind of device where it takes least. */
+static cleave_status update_work(const cleave_model *model, const cleave_machine *machine,
+                                 int optimizer_states, int64_t *work, cleave_error *error) {
+    cleave_cost_cache *cache;
+    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &cache, error));
+    cleave_status status = CLEAVE_OK;
+    *work = 0;
+    for (int32_t t = 0; t < model->n_tensors && model->loss >= 0 && status == CLEAVE_OK; t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        if (tensor->kind != CLEAVE_TENSOR_PARAMETER || !tensor->needs_gradient)
+            continue;
+        cleave_buffer buffer = {.bytes = cleave_tensor_size(tensor) * 4};
+        cleave_update update = {
+            .tensor = t, .state = {optimizer_states > 0 ? 0 : -1, optimizer_states > 1 ? 0 : -1}};
+        cleave_item item = {.kind = CLEAVE_ITEM_UPDATE};
+        cleave_program program = {.model = model,
+                                  .n_items = 1,
+                                  .items = &item,
+                                  .n_updates = 1,
+                                  .updates = &update,
+                                  .n_buffers = 1,
+                                  .buffers = &buffer};
+        int64_t least = INT64_MAX, price = 0;
+        for (int32_t k = 0; k < machine->n_kinds && status == CLEAVE_OK; k++) {
+            item.device = first_device_of_kind(machine, k);
+            if (item.device < 0)
+                continue;
+            program.n_devices = item.device + 1;
+            status = cleave_cost_items(&program, cache, &price, error);
+            least = price < least ? price : least;
+        }
+        *work += least;
+    }
+    cleave_cost_cache_destroy(cache);
+    return status;
+}
+
 /* Forward of all nests, then backward; the latest end of any pass. */
 static int64_t longest_path(walk *w) {
     const cleave_model *model = w->model;
@@ -164,15 +210,16 @@ static int64_t longest_path(walk *w) {
 }
 
 cleave_status cleave_lower_bound(const cleave_model *model, const cleave_machine *machine,
-                                 const cleave_candidates *candidates, double *seconds,
-                                 cleave_error *error) {
+                                 const cleave_candidates *candidates, int optimizer_states,
+                                 double *seconds, cleave_error *error) {
+    int64_t work;
+    CLEAVE_TRY(update_work(model, machine, optimizer_states, &work, error));
     walk w = {.model = model, .candidates = candidates};
     w.least = calloc((size_t)model->n_nests * CLEAVE_N_COMPUTE_PASSES + 1, sizeof *w.least);
     w.ready = calloc((size_t)model->n_nests + 1, sizeof *w.ready);
     w.wanted = calloc((size_t)model->n_tensors + 1, sizeof *w.wanted);
     bool made = w.least != NULL && w.ready != NULL && w.wanted != NULL;
     if (made) {
-        int64_t work = 0;
         for (int32_t op = 0; op < model->n_operators; op++)
             work += candidates->lists[candidates->list_of[op]].least_total;
         collect_least(&w);

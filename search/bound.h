@@ -4,10 +4,10 @@
 
 #include "search/candidates.h"
 
-/* Seconds; the space is that of `candidates` (truncated ones included).  The proof is in bound.c.
- */
+/* Seconds; the space is that of `candidates` (truncated ones included), with any updates.  The
+   optimizer keeps `optimizer_states` values per parameter.  The proof is in bound.c. */
 cleave_status cleave_lower_bound(const cleave_model *model, const cleave_machine *machine,
-                                 const cleave_candidates *candidates, double *seconds,
-                                 cleave_error *error);
+                                 const cleave_candidates *candidates, int optimizer_states,
+                                 double *seconds, cleave_error *error);
 
 #endif

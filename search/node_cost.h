@@ -12,7 +12,7 @@ typedef struct cleave_node_cost {
     int64_t largest; /* picoseconds of the part's device that has most to do */
 } cleave_node_cost;
 
-/* Remembers the times of (nest, pass, extents).  Where the machine has several kinds of devices,
+/* Remembers the prices of computes.  Where the machine has several kinds of devices,
    times are those of the fastest for each piece of work.  Not shared between threads. */
 typedef struct cleave_node_costs cleave_node_costs;
 cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,

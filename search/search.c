@@ -157,8 +157,8 @@ static cleave_status bound(search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_candidates_create(s->model, s->machine, s->costs, s->given, s->n_given,
                                         &s->work, &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
-    return cleave_lower_bound(s->model, s->machine, &s->candidates, &s->result.lower_bound_seconds,
-                              error);
+    return cleave_lower_bound(s->model, s->machine, &s->candidates, s->options->optimizer_states,
+                              &s->result.lower_bound_seconds, error);
 }
 
 /* The methods that are no search: the best is that one plan. */
