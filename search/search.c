@@ -100,6 +100,14 @@ static cleave_status price_baselines(search *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Collectives in closed form are within some percent of their steps.  What is far behind even so is
+   not worth the larger program that has them in steps. */
+static bool is_promising(const search *s, const cleave_price *price) {
+    return price->excess_bytes == 0 &&
+           (!s->result.best.applies ||
+            (double)price->step * 1e-12 < 1.25 * s->result.best.step_seconds);
+}
+
 /* One walk for each start and one from the best of them all.  Each gets an equal share of what is
    left, so that what one leaves goes to the others. */
 static cleave_status walk_all(search *s, cleave_mcmc *mcmc, cleave_error *error) {
@@ -125,7 +133,7 @@ static cleave_status walk_all(search *s, cleave_mcmc *mcmc, cleave_error *error)
         CLEAVE_TRY(cleave_mcmc_walk(mcmc, i < n ? starts[i] : &found[best], budget, &s->work,
                                     &found[i], &prices[i], error));
         cleave_plan plan = {0};
-        if (prices[i].excess_bytes == 0)
+        if (is_promising(s, &prices[i]))
             CLEAVE_TRY(make_plan(s, "mcmc", &found[i], &plan, error));
         take_if_better(s, &plan);
         bool closer = prices[i].excess_bytes < prices[best].excess_bytes ||
