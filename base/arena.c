@@ -44,6 +44,20 @@ static cleave_arena_block *add_block(cleave_arena *arena, size_t bytes) {
     return block;
 }
 
+void cleave_arena_reset(cleave_arena *arena) {
+    size_t capacity = 0;
+    for (const cleave_arena_block *block = arena->blocks; block != NULL; block = block->next)
+        capacity += block->capacity;
+    if (arena->blocks != NULL && arena->blocks->next != NULL) {
+        cleave_arena_free(arena);
+        /* Without memory for it the arena is empty, and grows again block by block. */
+        add_block(arena, capacity);
+    } else if (arena->blocks != NULL) {
+        arena->blocks->used = 0;
+    }
+    arena->used_bytes = 0;
+}
+
 void *cleave_arena_alloc(cleave_arena *arena, size_t count, size_t size) {
     size_t bytes;
     if (!cleave_size_multiply(count, size, &bytes) || bytes > SIZE_MAX / 2)

@@ -15,6 +15,10 @@ typedef struct cleave_arena {
 /* A zeroed arena is an empty one. */
 void cleave_arena_free(cleave_arena *arena);
 
+/* Takes everything back but keeps the memory for what comes next, in one block as large as all
+   were: after a few rounds of the same work nothing is asked of the system. */
+void cleave_arena_reset(cleave_arena *arena);
+
 /* `count` zeroed elements of `size` bytes, aligned to 64 bytes where they are 64 or more; null when
    the product overflows or memory is short.  A count of 0 gives a valid pointer. */
 void *cleave_arena_alloc(cleave_arena *arena, size_t count, size_t size);

@@ -20,7 +20,8 @@ typedef struct cleave_plan {
 typedef struct cleave_search_options {
     const char *method;  /* "auto", "mcmc", "random" or a baseline */
     double time_seconds; /* budget; 0: none */
-    int64_t proposals;   /* most proposals of mcmc; 0: no limit */
+    int64_t proposals; /* most proposals of mcmc; 0: no limit, but 250 per operator without a time;
+                          without a time the clock decides nothing */
     uint64_t seed;
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
@@ -35,16 +36,21 @@ typedef struct cleave_search_result {
     cleave_plan *baselines; /* in the order of cleave_baseline_names */
     double search_seconds, lower_bound_seconds;
     int64_t proposals, accepted;
+    bool truncated; /* some operator has more candidates than were kept */
 } cleave_search_result;
 
 extern const char *const cleave_baseline_names[]; /* ends with null */
 
-/* NO_LAYOUT when nothing fits, with the least memory that any layout tried needs. */
+/* Prices the baselines, searches by the method, and gives the best of what it found; with "auto"
+   and "mcmc" that is never worse than a baseline.  NO_LAYOUT when nothing fits, with the least
+   memory that any layout tried needs, or when a baseline is asked for that does not apply;
+   BAD_INPUT for an unknown method.  Layouts live in `arena`. */
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error);
 
-/* One baseline's layout, unpriced; `applies` false where it does not. */
+/* The layout of one baseline, or of "random", unpriced; `applies` false where it does not (the
+   layout is then legal, but nothing more).  BAD_INPUT for another name. */
 cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_machine *machine,
                                      const char *name, uint64_t seed, cleave_arena *arena,
                                      cleave_layout *layout, bool *applies, cleave_error *error);

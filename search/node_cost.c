@@ -1,0 +1,229 @@
+/* The parts of one operator come from the same function as those of a whole model: each operator
+   is seen as a model that has its nests and no others.  Their prices come from the function that
+   prices programs, so that a bound made of them holds to the picosecond. */
+#include "search/node_cost.h"
+
+#include <stdlib.h>
+
+struct cleave_node_costs {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    cleave_arena arena, scratch; /* scratch is reset by every call */
+    cleave_model *alone;         /* [n_operators] the model with the nests of one operator */
+    bool *padded;                /* [n_nests] some operand sticks out of its tensor */
+    cleave_cost_cache *cache;
+};
+
+/* `alone->nests` are copies, in order, that follow each other instead of the nests of the model. */
+static bool take_operator(cleave_node_costs *costs, int32_t op) {
+    const cleave_operator *from = &costs->model->operators[op];
+    cleave_model *alone = &costs->alone[op];
+    *alone = *costs->model;
+    alone->n_nests = from->n_nests;
+    alone->nests = CLEAVE_ARENA_ARRAY(&costs->arena, cleave_nest, from->n_nests);
+    if (alone->nests == NULL)
+        return false;
+    for (int32_t i = 0; i < from->n_nests; i++) {
+        alone->nests[i] = costs->model->nests[from->nests[i]];
+        for (int32_t j = 0; j < i; j++)
+            if (alone->nests[i].derivation == CLEAVE_DERIVE_OWNERS &&
+                from->nests[j] == costs->model->nests[from->nests[i]].owners_of)
+                alone->nests[i].owners_of = j;
+    }
+    return true;
+}
+
+static bool sticks_out(const cleave_model *model, const cleave_part *whole,
+                       const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
+    return !cleave_box_contains(tensor->rank, &all, &raw);
+}
+
+static bool is_padded(const cleave_model *model, const cleave_nest *nest) {
+    cleave_part whole = cleave_part_whole(nest, 0);
+    bool padded = sticks_out(model, &whole, &nest->output);
+    for (int i = 0; i < nest->n_inputs; i++)
+        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
+    return padded;
+}
+
+cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
+                                       cleave_node_costs **costs, cleave_error *error) {
+    cleave_node_costs *result = calloc(1, sizeof *result);
+    if (result == NULL)
+        return cleave_fail_memory(error, "pricing operators");
+    result->model = model;
+    result->machine = machine;
+    result->alone = CLEAVE_ARENA_ARRAY(&result->arena, cleave_model, model->n_operators);
+    result->padded = CLEAVE_ARENA_ARRAY(&result->arena, bool, model->n_nests);
+    bool made = result->alone != NULL && result->padded != NULL;
+    for (int32_t op = 0; made && op < model->n_operators; op++)
+        made = take_operator(result, op);
+    cleave_status status = made ? cleave_cost_cache_create(model, machine, &result->cache, error)
+                                : cleave_fail_memory(error, "pricing operators");
+    if (status != CLEAVE_OK) {
+        cleave_node_costs_destroy(result);
+        return status;
+    }
+    for (int32_t n = 0; n < model->n_nests; n++)
+        result->padded[n] = is_padded(model, &model->nests[n]);
+    *costs = result;
+    return CLEAVE_OK;
+}
+
+void cleave_node_costs_destroy(cleave_node_costs *costs) {
+    if (costs == NULL)
+        return;
+    cleave_arena_free(&costs->arena);
+    cleave_arena_free(&costs->scratch);
+    if (costs->cache != NULL)
+        cleave_cost_cache_destroy(costs->cache);
+    free(costs);
+}
+
+static bool has_pass(const cleave_model *model, const cleave_nest *nest, int pass) {
+    if (pass == CLEAVE_PASS_FORWARD)
+        return true;
+    return model->loss >= 0 && cleave_nest_pass_inputs(model, nest, (cleave_pass)pass) != 0;
+}
+
+static bool same_extents(int n_axes, const cleave_part *a, const cleave_part *b) {
+    for (int i = 0; i < n_axes; i++)
+        if (a->hi[i] - a->lo[i] != b->hi[i] - b->lo[i])
+            return false;
+    return true;
+}
+
+/* Pieces of work that are priced together, and the part that each is of. */
+typedef struct batch {
+    int32_t n, n_distinct;
+    cleave_compute *computes; /* [n_distinct] */
+    int32_t *compute_of;      /* [n] */
+    int32_t *device, *place;  /* [n] */
+} batch;
+
+static bool make_batch(cleave_arena *scratch, const cleave_model *alone, const cleave_parts *parts,
+                       batch *b) {
+    int32_t most = 0;
+    for (int32_t i = 0; i < alone->n_nests; i++)
+        most += parts[i].n * CLEAVE_N_COMPUTE_PASSES;
+    *b = (batch){.computes = CLEAVE_ARENA_ARRAY(scratch, cleave_compute, most),
+                 .compute_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
+                 .device = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
+                 .place = CLEAVE_ARENA_ARRAY(scratch, int32_t, most)};
+    return b->computes != NULL && b->compute_of != NULL && b->device != NULL && b->place != NULL;
+}
+
+/* Adds one pass of one nest.  Neighbours mostly have equal extents; where nothing sticks out of its
+   tensor they then have equal prices. */
+static void add_pass(const cleave_node_costs *costs, int32_t nest, cleave_pass pass, int32_t place,
+                     const cleave_parts *parts, batch *b) {
+    int n_axes = costs->model->nests[nest].n_axes;
+    const cleave_part *last = NULL;
+    for (int32_t p = 0; p < parts->n; p++) {
+        const cleave_part *part = &parts->items[p];
+        if (part->empty)
+            continue;
+        if (last == NULL || costs->padded[nest] || !same_extents(n_axes, part, last))
+            b->computes[b->n_distinct++] =
+                (cleave_compute){.nest = nest, .pass = pass, .part = *part};
+        b->compute_of[b->n] = b->n_distinct - 1;
+        b->device[b->n] = part->device;
+        b->place[b->n++] = place;
+        last = part;
+    }
+}
+
+/* The least price of each compute over the kinds of devices, [n_distinct] picoseconds, by the
+   function that prices programs. */
+static cleave_status price_batch(cleave_node_costs *costs, const batch *b, int64_t **prices,
+                                 cleave_error *error) {
+    cleave_item *items = CLEAVE_ARENA_ARRAY(&costs->scratch, cleave_item, b->n_distinct);
+    int64_t *least = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, b->n_distinct);
+    int64_t *of_kind = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, b->n_distinct);
+    if (items == NULL || least == NULL || of_kind == NULL)
+        return cleave_fail_memory(error, "pricing operators");
+    cleave_program program = {.model = costs->model,
+                              .n_devices = costs->machine->n_devices,
+                              .n_items = b->n_distinct,
+                              .items = items,
+                              .n_computes = b->n_distinct,
+                              .computes = b->computes};
+    bool first = true;
+    for (int32_t k = 0; k < costs->machine->n_kinds; k++) {
+        int32_t device = 0;
+        while (device < program.n_devices && costs->machine->device_kind[device] != k)
+            device++;
+        if (device == program.n_devices)
+            continue;
+        for (int32_t i = 0; i < b->n_distinct; i++) {
+            items[i] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE, .device = device, .subject = i};
+            b->computes[i].part.device = device;
+        }
+        CLEAVE_TRY(cleave_cost_items(&program, costs->cache, of_kind, error));
+        for (int32_t i = 0; i < b->n_distinct; i++)
+            if (first || of_kind[i] < least[i])
+                least[i] = of_kind[i];
+        first = false;
+    }
+    *prices = least;
+    return CLEAVE_OK;
+}
+
+static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                                  cleave_parts **parts, cleave_error *error) {
+    const cleave_model *alone = &costs->alone[op];
+    cleave_split *splits = CLEAVE_ARENA_ARRAY(&costs->scratch, cleave_split, alone->n_operators);
+    int32_t *devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, split->n_parts);
+    if (splits == NULL || devices == NULL)
+        return cleave_fail_memory(error, "pricing operators");
+    /* On devices 0, 1, ..., so that times can be added up per part. */
+    for (int32_t p = 0; p < split->n_parts; p++)
+        devices[p] = p;
+    splits[op] = *split;
+    splits[op].devices = devices;
+    cleave_layout layout = {.n_devices = split->n_parts, .splits = splits};
+    return cleave_parts_derive(alone, &layout, &costs->scratch, parts, error);
+}
+
+cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                                  cleave_node_cost *cost, int64_t *least, cleave_error *error) {
+    const cleave_model *alone = &costs->alone[op];
+    cleave_parts *parts;
+    batch b;
+    int64_t *prices;
+    cleave_arena_reset(&costs->scratch);
+    CLEAVE_TRY(derive_parts(costs, op, split, &parts, error));
+    int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, split->n_parts);
+    if (busy == NULL || !make_batch(&costs->scratch, alone, parts, &b))
+        return cleave_fail_memory(error, "pricing operators");
+    for (int32_t i = 0; i < alone->n_nests; i++)
+        for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++)
+            if (has_pass(costs->model, &alone->nests[i], pass))
+                add_pass(costs, costs->model->operators[op].nests[i], (cleave_pass)pass,
+                         i * CLEAVE_N_COMPUTE_PASSES + pass, &parts[i], &b);
+    CLEAVE_TRY(price_batch(costs, &b, &prices, error));
+    cleave_node_cost result = {0};
+    for (int32_t i = 0; i < b.n; i++) {
+        int64_t price = prices[b.compute_of[i]];
+        result.total += price;
+        busy[b.device[i]] += price;
+        if (least != NULL && price < least[b.place[i]])
+            least[b.place[i]] = price;
+    }
+    for (int32_t p = 0; p < split->n_parts; p++)
+        result.largest = busy[p] > result.largest ? busy[p] : result.largest;
+    *cost = result;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleave_node_cost *cost,
+                                     cleave_error *error) {
+    int32_t device = 0;
+    cleave_split whole = {.replicas = 1, .n_parts = 1, .devices = &device};
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        whole.degree[a] = 1;
+    return cleave_node_cost_of(costs, op, &whole, cost, NULL, error);
+}

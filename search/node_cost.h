@@ -1,0 +1,32 @@
+/* Times of one operator's parts, apart from all other operators: what balances baselines, ranks
+   candidates and bounds the step from below. */
+#ifndef CLEAVE_SEARCH_NODE_COST_H
+#define CLEAVE_SEARCH_NODE_COST_H
+
+#include "costmodel/cost.h"
+
+enum { CLEAVE_N_COMPUTE_PASSES = 3 }; /* forward, input gradient, weight gradient */
+
+typedef struct cleave_node_cost {
+    int64_t total;   /* picoseconds of all parts, nests and passes */
+    int64_t largest; /* picoseconds of the part's device that has most to do */
+} cleave_node_cost;
+
+/* Remembers the prices of computes.  Where the machine has several kinds of devices,
+   times are those of the fastest for each piece of work.  Not shared between threads. */
+typedef struct cleave_node_costs cleave_node_costs;
+cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
+                                       cleave_node_costs **costs, cleave_error *error);
+void cleave_node_costs_destroy(cleave_node_costs *costs);
+
+/* Prices one split of an operator; its devices do not matter.  `least`, where not null, is
+   [n_nests of the operator][CLEAVE_N_COMPUTE_PASSES] and goes down to the time of the quickest
+   non-empty part; a pass that no part has leaves it as it is. */
+cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                                  cleave_node_cost *cost, int64_t *least, cleave_error *error);
+
+/* The same for the operator in one piece. */
+cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleave_node_cost *cost,
+                                     cleave_error *error);
+
+#endif

@@ -1,0 +1,71 @@
+/* Pricing: the same lowering, memory plan and simulator as everywhere else. */
+#include "search/price.h"
+
+cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
+                                   const cleave_search_options *options, cleave_pricer *pricer,
+                                   cleave_error *error) {
+    cleave_pricer result = {.model = model,
+                            .machine = machine,
+                            .memory_limit_bytes = options->memory_limit_bytes,
+                            .least_peak_bytes = INT64_MAX};
+    result.lower = (cleave_lower_options){.training = model->loss >= 0,
+                                          .optimizer_states = options->optimizer_states,
+                                          .workspace = cleave_cost_workspace,
+                                          .workspace_context = (void *)(uintptr_t)machine};
+    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
+    *pricer = result;
+    return CLEAVE_OK;
+}
+
+void cleave_pricer_destroy(cleave_pricer *pricer) {
+    if (pricer->cache != NULL)
+        cleave_cost_cache_destroy(pricer->cache);
+    cleave_arena_free(&pricer->arena);
+}
+
+static void weigh(const cleave_pricer *pricer, const cleave_program *program, cleave_price *price) {
+    for (int32_t d = 0; d < program->n_devices; d++) {
+        const cleave_device_kind *kind = &pricer->machine->kinds[pricer->machine->device_kind[d]];
+        int64_t limit =
+            pricer->memory_limit_bytes > 0 ? pricer->memory_limit_bytes : kind->memory_bytes;
+        int64_t bytes = program->peak_bytes[d] + kind->runtime_bytes;
+        if (bytes > price->peak_bytes)
+            price->peak_bytes = bytes;
+        if (bytes - limit > price->excess_bytes)
+            price->excess_bytes = bytes - limit;
+    }
+}
+
+static cleave_status count_bytes(const cleave_program *program, cleave_arena *arena,
+                                 int64_t *bytes_sent, cleave_error *error) {
+    int64_t *between, n_pairs = (int64_t)program->n_devices * program->n_devices;
+    CLEAVE_TRY(cleave_program_bytes_between(program, arena, &between, error));
+    *bytes_sent = 0;
+    for (int64_t i = 0; i < n_pairs; i++)
+        *bytes_sent += between[i];
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
+                                  cleave_price *price, cleave_error *error) {
+    cleave_price result = {0};
+    cleave_program program;
+    cleave_timeline timeline;
+    cleave_arena_reset(&pricer->arena);
+    pricer->lower.symbolic_collectives = !expanded;
+    CLEAVE_TRY(
+        cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
+    weigh(pricer, &program, &result);
+    pricer->n_priced++;
+    if (result.peak_bytes < pricer->least_peak_bytes)
+        pricer->least_peak_bytes = result.peak_bytes;
+    if (result.excess_bytes == 0) {
+        CLEAVE_TRY(cleave_simulate(&program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
+                                   &timeline, error));
+        result.step = timeline.step;
+        if (expanded)
+            CLEAVE_TRY(count_bytes(&program, &pricer->arena, &result.bytes_sent, error));
+    }
+    *price = result;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,37 @@
+/* What a layout costs: lowered, planned and simulated. */
+#ifndef CLEAVE_SEARCH_PRICE_H
+#define CLEAVE_SEARCH_PRICE_H
+
+#include "search/search.h"
+
+typedef struct cleave_price {
+    int64_t step;         /* picoseconds; not set where the layout does not fit */
+    int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
+    int64_t excess_bytes; /* over the limit, of the device with the most; 0: it fits */
+    int64_t bytes_sent;   /* expanded only, and only where it fits */
+} cleave_price;
+
+/* Prices one layout after the other; its arenas and prices of kernels are kept from one to the
+   next.  Not shared between threads. */
+typedef struct cleave_pricer {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    cleave_lower_options lower;
+    int64_t memory_limit_bytes; /* 0: that of each device's kind */
+    cleave_cost_cache *cache;
+    cleave_arena arena;
+    int64_t least_peak_bytes; /* of all layouts priced */
+    int64_t n_priced;
+} cleave_pricer;
+
+cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
+                                   const cleave_search_options *options, cleave_pricer *pricer,
+                                   cleave_error *error);
+void cleave_pricer_destroy(cleave_pricer *pricer);
+
+/* Simulates by scan; with collectives as one item each, or (`expanded`) in their steps, as
+   `simulate` and `run` see them. */
+cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
+                                  cleave_price *price, cleave_error *error);
+
+#endif

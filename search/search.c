@@ -1,0 +1,249 @@
+/* The search: price the baselines, walk from each of them and from a random layout, and take the
+   best of all by full simulation with collectives in their steps.
+
+   Whatever the walks do, the best of the baselines stands among what is compared at the end, so a
+   result of `auto` or `mcmc` is never worse than a baseline. */
+#include "search/search.h"
+
+#include "base/progress.h"
+#include "search/bound.h"
+#include "search/candidates.h"
+#include "search/mcmc.h"
+#include "search/price.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_BASELINES = 8, MAX_WALKS = MAX_BASELINES + 2, PROPOSALS_PER_OPERATOR = 250 };
+
+typedef struct search {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    const cleave_search_options *options;
+    cleave_arena *arena; /* of the result */
+    cleave_arena work;
+    cleave_pricer pricer;
+    cleave_node_costs *costs;
+    cleave_candidates candidates;
+    cleave_progress progress;
+    cleave_search_result result;
+    const cleave_layout
+        *given[MAX_BASELINES + 1]; /* baselines that apply, whether or not they fit */
+    int32_t n_given;
+} search;
+
+static bool interrupted(const search *s) {
+    return s->options->interrupted != NULL && *s->options->interrupted != 0;
+}
+
+/* Prices a layout in full.  A plan that does not fit does not apply. */
+static cleave_status make_plan(search *s, const char *method, const cleave_layout *layout,
+                               cleave_plan *plan, cleave_error *error) {
+    cleave_price price;
+    CLEAVE_TRY(cleave_price_layout(&s->pricer, layout, true, &price, error));
+    if (price.excess_bytes > 0)
+        return CLEAVE_OK;
+    cleave_plan result = {.method = method,
+                          .applies = true,
+                          .step_seconds = (double)price.step * 1e-12,
+                          .peak_bytes = price.peak_bytes,
+                          .bytes_sent = price.bytes_sent};
+    CLEAVE_TRY(cleave_layout_copy(layout, s->model, s->arena, &result.layout, error));
+    result.layout.predicted_step_seconds = result.step_seconds;
+    snprintf(result.layout.machine, sizeof result.layout.machine, "%s", s->machine->name);
+    snprintf(result.layout.method, sizeof result.layout.method, "%s", method);
+    *plan = result;
+    return CLEAVE_OK;
+}
+
+static void take_if_better(search *s, const cleave_plan *plan) {
+    if (plan->applies &&
+        (!s->result.best.applies || plan->step_seconds < s->result.best.step_seconds))
+        s->result.best = *plan;
+}
+
+static cleave_status make_given(search *s, const char *name, cleave_layout **layout,
+                                cleave_error *error) {
+    bool applies;
+    *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+    if (*layout == NULL)
+        return cleave_fail_memory(error, "searching");
+    CLEAVE_TRY(cleave_baseline_layout(s->model, s->machine, name, s->options->seed, &s->work,
+                                      *layout, &applies, error));
+    if (!applies)
+        *layout = NULL;
+    else
+        s->given[s->n_given++] = *layout;
+    return CLEAVE_OK;
+}
+
+static cleave_status price_baselines(search *s, cleave_error *error) {
+    int32_t n = 0;
+    while (cleave_baseline_names[n] != NULL)
+        n++;
+    s->result.baselines = CLEAVE_ARENA_ARRAY(s->arena, cleave_plan, n);
+    if (s->result.baselines == NULL)
+        return cleave_fail_memory(error, "searching");
+    s->result.n_baselines = n;
+    for (int32_t i = 0; i < n; i++) {
+        cleave_layout *layout;
+        s->result.baselines[i].method = cleave_baseline_names[i];
+        CLEAVE_TRY(make_given(s, cleave_baseline_names[i], &layout, error));
+        /* When interrupted, the first one that fits is enough. */
+        bool skip = interrupted(s) && s->result.best.applies;
+        if (layout == NULL || skip)
+            continue;
+        cleave_progress_update(&s->progress, -1, cleave_baseline_names[i]);
+        CLEAVE_TRY(make_plan(s, cleave_baseline_names[i], layout, &s->result.baselines[i], error));
+        take_if_better(s, &s->result.baselines[i]);
+    }
+    return CLEAVE_OK;
+}
+
+/* Collectives in closed form are within some percent of their steps.  What is far behind even so is
+   not worth the larger program that has them in steps. */
+static bool is_promising(const search *s, const cleave_price *price) {
+    return price->excess_bytes == 0 &&
+           (!s->result.best.applies ||
+            (double)price->step * 1e-12 < 1.25 * s->result.best.step_seconds);
+}
+
+/* One walk for each start and one from the best of them all.  Each gets an equal share of what is
+   left, so that what one leaves goes to the others. */
+static cleave_status walk_all(search *s, cleave_mcmc *mcmc, cleave_error *error) {
+    cleave_layout random, found[MAX_WALKS];
+    cleave_price prices[MAX_WALKS];
+    const cleave_layout *starts[MAX_WALKS];
+    int32_t n = 0, best = 0;
+    CLEAVE_TRY(cleave_mcmc_random_start(mcmc, &s->work, &random, error));
+    for (; n < s->n_given; n++)
+        starts[n] = s->given[n];
+    starts[n++] = &random;
+    for (int32_t i = 0; i <= n && !interrupted(s); i++) {
+        int64_t left = mcmc->most_proposals - mcmc->proposals;
+        double elapsed = cleave_clock_seconds() - mcmc->started_seconds;
+        cleave_mcmc_budget budget = {0};
+        if (mcmc->most_proposals > 0)
+            budget.proposals = (left + n - i) / (n + 1 - i);
+        if (mcmc->time_seconds > 0)
+            budget.seconds = (mcmc->time_seconds - elapsed) / (n + 1 - i);
+        if ((mcmc->most_proposals > 0 && budget.proposals <= 0) ||
+            (mcmc->time_seconds > 0 && budget.seconds <= 0))
+            break;
+        CLEAVE_TRY(cleave_mcmc_walk(mcmc, i < n ? starts[i] : &found[best], budget, &s->work,
+                                    &found[i], &prices[i], error));
+        cleave_plan plan = {0};
+        if (is_promising(s, &prices[i]))
+            CLEAVE_TRY(make_plan(s, "mcmc", &found[i], &plan, error));
+        take_if_better(s, &plan);
+        bool closer = prices[i].excess_bytes < prices[best].excess_bytes ||
+                      (prices[i].excess_bytes == 0 && prices[i].step < prices[best].step);
+        best = i > 0 && closer ? i : best;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status walk(search *s, cleave_error *error) {
+    cleave_mcmc mcmc = {.pricer = &s->pricer,
+                        .candidates = &s->candidates,
+                        .interrupted = s->options->interrupted,
+                        .progress = &s->progress,
+                        .started_seconds = cleave_clock_seconds(),
+                        .time_seconds = s->options->time_seconds,
+                        .most_proposals = s->options->proposals};
+    mcmc.random.key = cleave_hash_join(s->options->seed, cleave_hash_string("mcmc"));
+    if (mcmc.time_seconds <= 0 && mcmc.most_proposals <= 0)
+        mcmc.most_proposals = (int64_t)PROPOSALS_PER_OPERATOR * s->model->n_operators;
+    CLEAVE_TRY(walk_all(s, &mcmc, error));
+    s->result.proposals = mcmc.proposals;
+    s->result.accepted = mcmc.accepted;
+    return CLEAVE_OK;
+}
+
+static cleave_status bound(search *s, cleave_error *error) {
+    CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    CLEAVE_TRY(cleave_candidates_create(s->model, s->machine, s->costs, s->given, s->n_given,
+                                        &s->work, &s->candidates, error));
+    s->result.truncated = s->candidates.truncated;
+    return cleave_lower_bound(s->model, s->machine, &s->candidates, s->options->optimizer_states,
+                              &s->result.lower_bound_seconds, error);
+}
+
+/* The methods that are no search: the best is that one plan. */
+static cleave_status take_one(search *s, const char *method, cleave_error *error) {
+    cleave_plan plan = {0};
+    for (int32_t i = 0; i < s->result.n_baselines; i++)
+        if (strcmp(cleave_baseline_names[i], method) == 0)
+            plan = s->result.baselines[i];
+    if (strcmp(method, "random") == 0) {
+        cleave_layout *layout;
+        CLEAVE_TRY(make_given(s, method, &layout, error));
+        CLEAVE_TRY(make_plan(s, "random", layout, &plan, error));
+    }
+    s->result.best = plan;
+    return CLEAVE_OK;
+}
+
+static bool is_method(const char *method) {
+    for (int i = 0; cleave_baseline_names[i] != NULL; i++)
+        if (strcmp(cleave_baseline_names[i], method) == 0)
+            return true;
+    return strcmp(method, "auto") == 0 || strcmp(method, "mcmc") == 0 ||
+           strcmp(method, "random") == 0;
+}
+
+static cleave_status fail_nothing_fits(const search *s, cleave_error *error) {
+    char least[32], limit[32];
+    int64_t limit_bytes = s->options->memory_limit_bytes;
+    for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++)
+        if (s->machine->kinds[k].memory_bytes > limit_bytes)
+            limit_bytes = s->machine->kinds[k].memory_bytes;
+    cleave_unit_format((double)s->pricer.least_peak_bytes, CLEAVE_UNIT_BYTES, least, sizeof least);
+    cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
+    return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                       "no layout fits in %s of memory per device: the least that any of %lld "
+                       "layouts tried needs is %s",
+                       limit, (long long)s->pricer.n_priced, least);
+}
+
+static cleave_status run(search *s, cleave_error *error) {
+    const char *method = s->options->method;
+    bool searches = strcmp(method, "auto") == 0 || strcmp(method, "mcmc") == 0;
+    CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
+    CLEAVE_TRY(price_baselines(s, error));
+    if (!searches)
+        CLEAVE_TRY(take_one(s, method, error));
+    CLEAVE_TRY(bound(s, error));
+    if (searches)
+        CLEAVE_TRY(walk(s, error));
+    if (s->result.best.applies)
+        return CLEAVE_OK;
+    for (int32_t i = 0; i < s->n_given; i++)
+        if (searches || strcmp(s->given[i]->method, method) == 0)
+            return fail_nothing_fits(s, error);
+    return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" does not apply to %s", method,
+                       s->model->file);
+}
+
+cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
+                            const cleave_search_options *options, cleave_arena *arena,
+                            cleave_search_result *result, cleave_error *error) {
+    double started = cleave_clock_seconds();
+    if (!is_method(options->method))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method \"%s\" is not known: it is auto, mcmc, random, data-parallel, "
+                           "single, layer-per-device, one-weird-trick or megatron",
+                           options->method);
+    search s = {.model = model, .machine = machine, .options = options, .arena = arena};
+    cleave_progress_begin(&s.progress, "searching", options->quiet);
+    cleave_status status = run(&s, error);
+    cleave_progress_end(&s.progress, NULL);
+    cleave_node_costs_destroy(s.costs);
+    cleave_pricer_destroy(&s.pricer);
+    cleave_arena_free(&s.work);
+    if (status != CLEAVE_OK)
+        return status;
+    s.result.search_seconds = cleave_clock_seconds() - started;
+    *result = s.result;
+    return CLEAVE_OK;
+}
