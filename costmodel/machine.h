@@ -51,28 +51,95 @@ typedef struct cleave_link {
         overhead_seconds_per_byte; /* processor time at each end of a message over it */
 } cleave_link;
 
+/* Links as a file declares them: of one kind, joining groups of vertices. */
+typedef struct cleave_link_class {
+    const char *through; /* every member is joined with its group's own switch; null: every two
+                            members of a group are joined directly.  Both directions. */
+    double bytes_per_second, latency_seconds, overhead_seconds;
+    double copy_bytes_per_second; /* 1 / overhead_seconds_per_byte; 0: no processor time per byte */
+    int32_t n_groups;
+    const int32_t *group_start; /* [n_groups + 1] */
+    const int32_t *members;     /* vertices of a node: its devices, then its inner vertices */
+} cleave_link_class;
+
+enum {
+    CLEAVE_MAX_DEVICES = 65536,
+    CLEAVE_MAX_NODE_DEVICES = 1024,
+    CLEAVE_MAX_INNER_VERTICES = 256,
+    CLEAVE_MAX_ROUTE = 16 /* links of a route */
+};
+
+typedef struct cleave_machine_routes cleave_machine_routes;
+
 typedef struct cleave_machine {
     const char *name;
-    int32_t n_devices, n_vertices, n_links, n_kinds;
-    int32_t devices_per_node;
+    int32_t n_devices; /* in use: the first of n_nodes x devices_per_node */
+    int32_t n_vertices, n_links, n_kinds;
     int32_t *device_kind;     /* [n_devices] */
-    const char **vertex_name; /* [n_vertices] */
-    cleave_link *links;       /* directed */
+    const char **vertex_name; /* [n_vertices] such as "device 5", "node 1 card", "switch" */
+    cleave_link *links;       /* [n_links] directed */
     cleave_device_kind *kinds;
-    /* Route of s -> d: links route_links[route_start[s x n_devices + d] .. route_start[... + 1]);
-       fewest hops, ties by the larger least bandwidth, then the smaller link id.  A pair without
-       one is an error on reading. */
-    int64_t *route_start;
-    int32_t *route_links;
+
+    /* As declared: equal nodes, and a network that joins one vertex of each. */
+    int32_t n_nodes, devices_per_node;
+    int32_t *node_kinds; /* [devices_per_node] */
+    int32_t n_inner;     /* vertices of a node beside its devices */
+    const char **inner_names;
+    int32_t n_link_classes;
+    cleave_link_class *link_classes;
+    bool has_network;
+    int32_t network_join; /* vertex of a node; the class beside it has no groups */
+    cleave_link_class network;
+
+    cleave_machine_routes *routes;
     cleave_arena *arena;
 } cleave_machine;
 
-/* Reads a machine file (DESIGN.md section 13), keeps its first `n_devices` devices (0: all), finds
- * routes. */
+/* Reads a machine file, keeps its first `n_devices` devices (0: all), finds routes.  The format is
+   described at the top of costmodel/machine_read.c.  BAD_INPUT names file, path and value. */
 cleave_status cleave_machine_read(const char *path, int32_t n_devices, cleave_arena *arena,
                                   cleave_machine *machine, cleave_error *error);
 cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *name,
                                    int32_t n_devices, cleave_arena *arena, cleave_machine *machine,
                                    cleave_error *error);
+
+/* One node of `n_devices` devices of one kind, each link of `links` joining two devices in both
+   directions: what calibration makes. */
+cleave_status cleave_machine_create_node(const char *name, const cleave_device_kind *kind,
+                                         int32_t n_devices, const cleave_link *links,
+                                         int32_t n_links, cleave_arena *arena,
+                                         cleave_machine *machine, cleave_error *error);
+
+/* Writes the whole machine as declared, whatever part of it is in use; read back, it is the same.
+ */
+cleave_status cleave_machine_write(const char *path, const cleave_machine *machine,
+                                   cleave_error *error);
+
+/* Derives vertices, links and routes of the first `n_devices` devices (0: all) of a machine that is
+   declared; the readers and creators call it.  BAD_INPUT without the place of the file. */
+cleave_status cleave_machine_build(cleave_machine *machine, int32_t n_devices, cleave_error *error);
+
+/* Fills in the links of the route from one device to another, in order, and returns their number; 0
+   from a device to itself.  Fewest hops, ties by the larger least bandwidth, then the smaller link
+   ids.  Routes pass through switches and cards, never through a third device.  Constant time: from
+   a table of one node, and the network. */
+int32_t cleave_machine_route(const cleave_machine *machine, int32_t source, int32_t destination,
+                             int32_t links[CLEAVE_MAX_ROUTE]);
+
+/* Adds or replaces one measured kernel, keeping the order by key.  Strings are copied. */
+cleave_status cleave_device_kind_add_kernel(cleave_device_kind *kind,
+                                            const cleave_kernel_time *kernel, cleave_arena *arena,
+                                            cleave_error *error);
+
+/* The measured kernel of this key, or null. */
+const cleave_kernel_time *cleave_device_kind_find_kernel(const cleave_device_kind *kind,
+                                                         const char *key);
+
+/* Fits every family that has measured kernels: the sum of relative absolute deviations is least, a
+   linear program.  Coefficients are 0 or more; with fewer than three measurements a family gets one
+   coefficient, per flop or per byte, whichever its roofline rests on.  Replaces kind->fits, sorted
+   by family. */
+cleave_status cleave_device_kind_fit(cleave_device_kind *kind, cleave_arena *arena,
+                                     cleave_error *error);
 
 #endif

@@ -1,0 +1,218 @@
+/* What the two engines share: the check of a problem, and the memory they run in. */
+#include "simulator/engine.h"
+
+#include "base/checked.h"
+#include "simulator/engine_workspace.h"
+
+#include <string.h>
+
+static bool waits(uint8_t kind) {
+    return kind == CLEAVE_ENGINE_WAIT_ARRIVAL || kind == CLEAVE_ENGINE_WAIT_RELEASE ||
+           kind == CLEAVE_ENGINE_SYNC || kind == CLEAVE_ENGINE_AWAIT;
+}
+
+/* How many subjects an item of this kind chooses from. */
+static int32_t subject_limit(const cleave_engine_problem *problem, int32_t item) {
+    switch (problem->kind[item]) {
+    case CLEAVE_ENGINE_POST:
+    case CLEAVE_ENGINE_WAIT_ARRIVAL:
+    case CLEAVE_ENGINE_WAIT_RELEASE:
+        return problem->n_messages;
+    case CLEAVE_ENGINE_SYNC:
+        return item;
+    case CLEAVE_ENGINE_JOIN:
+    case CLEAVE_ENGINE_AWAIT:
+        return problem->n_collectives;
+    default:
+        return 0;
+    }
+}
+
+static cleave_status check_item(const cleave_engine_problem *problem, int32_t item,
+                                cleave_error *error) {
+    uint8_t kind = problem->kind[item];
+    int32_t queue = problem->queue[item], subject = problem->subject[item];
+    if (kind >= CLEAVE_ENGINE_N_KINDS)
+        return cleave_fail(error, CLEAVE_FAILED, "item %d is of no known kind %d", item, kind);
+    if (queue < 0 || queue >= problem->n_queues)
+        return cleave_fail(error, CLEAVE_FAILED, "item %d is on queue %d of %d", item, queue,
+                           problem->n_queues);
+    if (problem->duration[item] < 0 || (waits(kind) && problem->duration[item] != 0))
+        return cleave_fail(error, CLEAVE_FAILED, "item %d has a duration of %lld ps", item,
+                           (long long)problem->duration[item]);
+    if (kind != CLEAVE_ENGINE_WORK && (subject < 0 || subject >= subject_limit(problem, item)))
+        return cleave_fail(error, CLEAVE_FAILED, "item %d has subject %d of %d", item, subject,
+                           subject_limit(problem, item));
+    if (kind == CLEAVE_ENGINE_SYNC && problem->queue[subject] != (queue ^ 1))
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "item %d on queue %d waits for item %d on queue %d, not its other lane",
+                           item, queue, subject, problem->queue[subject]);
+    return CLEAVE_OK;
+}
+
+/* Messages are posted twice, collectives joined by as many as they say. */
+static cleave_status check_counts(const cleave_engine_problem *problem, cleave_arena *arena,
+                                  cleave_error *error) {
+    int32_t *posts = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_messages);
+    int32_t *joins = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_collectives);
+    if (posts == NULL || joins == NULL)
+        return cleave_fail_memory(error, "checking a problem");
+    for (int32_t i = 0; i < problem->n_items; i++) {
+        if (problem->kind[i] == CLEAVE_ENGINE_POST)
+            posts[problem->subject[i]]++;
+        if (problem->kind[i] == CLEAVE_ENGINE_JOIN)
+            joins[problem->subject[i]]++;
+    }
+    for (int32_t m = 0; m < problem->n_messages; m++)
+        if (posts[m] != 2)
+            return cleave_fail(error, CLEAVE_FAILED, "message %d is posted %d times, not twice", m,
+                               posts[m]);
+    for (int32_t c = 0; c < problem->n_collectives; c++)
+        if (joins[c] != problem->collective_joins[c])
+            return cleave_fail(error, CLEAVE_FAILED, "collective %d is joined %d times of %d", c,
+                               joins[c], problem->collective_joins[c]);
+    return CLEAVE_OK;
+}
+
+static cleave_status check_hops(const cleave_engine_problem *problem, cleave_error *error) {
+    for (int32_t m = 0; m < problem->n_messages; m++) {
+        if (problem->hop_start[m] >= problem->hop_start[m + 1])
+            return cleave_fail(error, CLEAVE_FAILED, "message %d crosses no link", m);
+        for (int32_t h = problem->hop_start[m]; h < problem->hop_start[m + 1]; h++)
+            if (problem->hop_link[h] < 0 || problem->hop_link[h] >= problem->n_links ||
+                problem->hop_serialization[h] < 1)
+                return cleave_fail(error, CLEAVE_FAILED,
+                                   "message %d takes %lld ps on link %d of %d", m,
+                                   (long long)problem->hop_serialization[h], problem->hop_link[h],
+                                   problem->n_links);
+    }
+    for (int32_t c = 0; c < problem->n_collectives; c++)
+        for (int32_t l = problem->collective_link_start[c];
+             l < problem->collective_link_start[c + 1]; l++)
+            if (problem->collective_links[l] < 0 ||
+                problem->collective_links[l] >= problem->n_links)
+                return cleave_fail(error, CLEAVE_FAILED, "collective %d uses link %d of %d", c,
+                                   problem->collective_links[l], problem->n_links);
+    return CLEAVE_OK;
+}
+
+/* No time can exceed the sum of all durations, with work counted twice for what it takes from the
+   other lane; a quarter of the range leaves room for any sum of two of them. */
+static cleave_status check_range(const cleave_engine_problem *problem, cleave_error *error) {
+    unsigned __int128 total = 0;
+    for (int32_t i = 0; i < problem->n_items; i++)
+        total += 2 * (unsigned __int128)problem->duration[i];
+    int32_t n_hops = problem->hop_start[problem->n_messages];
+    for (int32_t h = 0; h < n_hops; h++) {
+        int64_t latency = problem->link_latency[problem->hop_link[h]];
+        if (latency < 0)
+            return cleave_fail(error, CLEAVE_FAILED, "link %d has a latency of %lld ps",
+                               problem->hop_link[h], (long long)latency);
+        total += (unsigned __int128)problem->hop_serialization[h] + (unsigned __int128)latency;
+    }
+    for (int32_t c = 0; c < problem->n_collectives; c++) {
+        if (problem->collective_busy[c] < 0 || problem->collective_rest[c] < 0)
+            return cleave_fail(error, CLEAVE_FAILED, "collective %d takes a negative time", c);
+        total += (unsigned __int128)problem->collective_busy[c] +
+                 (unsigned __int128)problem->collective_rest[c];
+    }
+    if (total > INT64_MAX / 4)
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "the times of the step add up to more than 26 days: too long to "
+                           "simulate in picoseconds");
+    return CLEAVE_OK;
+}
+
+static cleave_status sort_into_queues(cleave_engine_problem *problem, cleave_arena *arena,
+                                      cleave_error *error) {
+    int32_t *start = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)problem->n_queues + 2);
+    int32_t *items = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_items);
+    if (start == NULL || items == NULL)
+        return cleave_fail_memory(error, "sorting items into queues");
+    /* Counts two places on, so that filling in leaves the starts in their own places. */
+    for (int32_t i = 0; i < problem->n_items; i++)
+        start[problem->queue[i] + 2]++;
+    for (int32_t q = 0; q < problem->n_queues; q++)
+        start[q + 2] += start[q + 1];
+    for (int32_t i = 0; i < problem->n_items; i++)
+        items[start[problem->queue[i] + 1]++] = i;
+    problem->queue_start = start;
+    problem->queue_items = items;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena *arena,
+                                   cleave_error *error) {
+    if (problem->n_queues % 2 != 0 || problem->n_queues < 0 ||
+        problem->n_queues > INT32_MAX - problem->n_messages - problem->n_collectives)
+        return cleave_fail(error, CLEAVE_FAILED, "%d queues, %d messages and %d collectives",
+                           problem->n_queues, problem->n_messages, problem->n_collectives);
+    for (int32_t i = 0; i < problem->n_items; i++)
+        CLEAVE_TRY(check_item(problem, i, error));
+    CLEAVE_TRY(check_hops(problem, error));
+    CLEAVE_TRY(check_counts(problem, arena, error));
+    CLEAVE_TRY(check_range(problem, error));
+    return sort_into_queues(problem, arena, error);
+}
+
+cleave_status cleave_engine_workspace_create(const cleave_engine_problem *problem,
+                                             cleave_arena *arena,
+                                             cleave_engine_workspace **workspace,
+                                             cleave_error *error) {
+    cleave_engine_workspace *w = CLEAVE_ARENA_ARRAY(arena, cleave_engine_workspace, 1);
+    if (w == NULL)
+        return cleave_fail_memory(error, "preparing to simulate");
+    size_t n_messages = (size_t)problem->n_messages, n_queues = (size_t)problem->n_queues;
+    size_t n_collectives = (size_t)problem->n_collectives, n_devices = n_queues / 2;
+    size_t n_hops = (size_t)problem->hop_start[problem->n_messages];
+    size_t n_events = n_queues + n_messages + n_collectives;
+    bool any_failed = false;
+#define TAKE(member, type, count)                                                                  \
+    any_failed |= (w->member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
+    TAKE(link_free, int64_t, problem->n_links);
+    TAKE(posted, uint8_t, n_messages);
+    TAKE(head, int64_t, n_messages);
+    TAKE(tail, int64_t, n_messages);
+    TAKE(release, int64_t, n_messages);
+    TAKE(hop_begin, int64_t, n_hops);
+    TAKE(hop, int32_t, n_messages);
+    TAKE(joined, int32_t, n_collectives);
+    TAKE(collective_ready, int64_t, n_collectives);
+    TAKE(collective_end, int64_t, n_collectives);
+    TAKE(clock, int64_t, n_queues);
+    TAKE(position, int32_t, n_queues);
+    TAKE(begun, bool, n_queues);
+    TAKE(next_waiter, int32_t, n_queues);
+    TAKE(first_waiter, int32_t, 2 * n_messages + n_collectives);
+    TAKE(busy_until, int64_t, n_devices);
+    TAKE(taken, int64_t, n_devices);
+    TAKE(taken_seen, int64_t, n_devices);
+    TAKE(busy_from, int64_t, n_devices);
+    TAKE(pending, int64_t, n_devices);
+    TAKE(pending_begin, int64_t, n_devices);
+    TAKE(pending_end, int64_t, n_devices);
+    TAKE(heap.events, cleave_event, n_events);
+#undef TAKE
+    if (any_failed)
+        return cleave_fail_memory(error, "preparing to simulate");
+    *workspace = w;
+    return CLEAVE_OK;
+}
+
+const int64_t *cleave_engine_hop_begin(const cleave_engine_workspace *workspace) {
+    return workspace->hop_begin;
+}
+
+cleave_status cleave_engine_timeline_create(const cleave_engine_problem *problem,
+                                            cleave_arena *arena, cleave_timeline *timeline,
+                                            cleave_error *error) {
+    cleave_timeline made = {
+        .start = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->n_items),
+        .end = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->n_items),
+        .arrival = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->n_messages),
+    };
+    if (made.start == NULL || made.end == NULL || made.arrival == NULL)
+        return cleave_fail_memory(error, "making a timeline");
+    *timeline = made;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,97 @@
+/* The engines: what happens when, in integers.
+
+   A problem is what is left of a program once it has prices: items in one global order, each on a
+   queue; messages with the links they cross; collectives in closed form.  Queue 2 x device is the
+   device's main lane, 2 x device + 1 its communication lane.  A queue runs its items in order and
+   blocks on the head.
+
+   A message is ready when both of its POST items have ended; links serve it by the rule of link.h.
+   The engines differ in the order in which a link serves:
+
+   - events: by (readiness at that link, message id).  The reference.
+   - scan: in program order: a message is served, over all its links, when the second of its posts
+   is met in the global order.  One pass, no queue.
+
+   One processor for two lanes.  Communication comes first: an item of the communication lane is
+   never slowed; an item of the main lane makes no progress while the communication lane works.
+   - events: exactly so.  A main item that starts at s with work w ends at the least e with
+     e - s - (time the communication lane works within [s, e)) = w.  Items without work need no
+     processor.
+   - scan: the same in one pass.  Work w that the communication lane starts at t is charged once: if
+     the main lane has been passed over t already, its clock is put back by w, less what falls into
+     the last time it waited; otherwise the first later main item that ends after t is lengthened by
+     it, less what was over when that item started. */
+#ifndef CLEAVE_SIMULATOR_ENGINE_H
+#define CLEAVE_SIMULATOR_ENGINE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "graph/timeline.h"
+
+#include <stdint.h>
+
+typedef enum cleave_engine_kind {
+    CLEAVE_ENGINE_WORK, /* takes its duration */
+    CLEAVE_ENGINE_POST, /* takes its duration, then one end of message `subject` is posted */
+    CLEAVE_ENGINE_WAIT_ARRIVAL, /* until message `subject` has arrived */
+    CLEAVE_ENGINE_WAIT_RELEASE, /* until message `subject` has left its first link */
+    CLEAVE_ENGINE_SYNC,         /* until item `subject` of the device's other lane has ended */
+    CLEAVE_ENGINE_JOIN,         /* takes its duration, then joins collective `subject` */
+    CLEAVE_ENGINE_AWAIT,        /* until collective `subject` has ended */
+    CLEAVE_ENGINE_N_KINDS
+} cleave_engine_kind;
+
+typedef struct cleave_engine_problem {
+    int32_t n_items, n_queues, n_messages, n_links, n_collectives;
+    /* Items in the global order: every item after all that it waits for. */
+    uint8_t *kind;     /* [n_items] */
+    int32_t *queue;    /* [n_items] */
+    int32_t *subject;  /* [n_items] -1 for work */
+    int64_t *duration; /* [n_items] picoseconds, 0 or more; 0 for those that wait */
+    /* Message m crosses hops hop_start[m] .. hop_start[m + 1], one or more. */
+    int32_t *hop_start;         /* [n_messages + 1] */
+    int32_t *hop_link;          /* [n_hops] */
+    int64_t *hop_serialization; /* [n_hops] picoseconds, 1 or more */
+    int64_t *link_latency;      /* [n_links] picoseconds */
+    /* A collective starts when all have joined and all its links are free, keeps them for `busy`
+       picoseconds and has ended `rest` picoseconds later. */
+    int32_t *collective_joins;      /* [n_collectives] */
+    int64_t *collective_busy;       /* [n_collectives] */
+    int64_t *collective_rest;       /* [n_collectives] */
+    int32_t *collective_link_start; /* [n_collectives + 1] */
+    int32_t *collective_links;      /* distinct within a collective */
+    /* The items of each queue in order, for the events engine: by cleave_engine_finish. */
+    int32_t *queue_start; /* [n_queues + 1] */
+    int32_t *queue_items; /* [n_items] */
+} cleave_engine_problem;
+
+/* Derives queue_start and queue_items and checks all that is written down above; FAILED names the
+   item or message, or says that the times add up to more than fits (about 26 days). */
+cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena *arena,
+                                   cleave_error *error);
+
+/* What the engines need beside problem and timeline; made for a problem, and good for any problem
+   that is no larger in any of its counts. */
+typedef struct cleave_engine_workspace cleave_engine_workspace;
+cleave_status cleave_engine_workspace_create(const cleave_engine_problem *problem,
+                                             cleave_arena *arena,
+                                             cleave_engine_workspace **workspace,
+                                             cleave_error *error);
+/* When each hop of the last run began on its link, [n_hops], picoseconds. */
+const int64_t *cleave_engine_hop_begin(const cleave_engine_workspace *workspace);
+
+/* The timeline's arrays, from the arena, for a problem. */
+cleave_status cleave_engine_timeline_create(const cleave_engine_problem *problem,
+                                            cleave_arena *arena, cleave_timeline *timeline,
+                                            cleave_error *error);
+
+/* Run a finished problem; neither allocates.  FAILED, naming an item, where queues wait for one
+   another for ever (events), or where an item stands before what it waits for (scan). */
+cleave_status cleave_engine_run_events(const cleave_engine_problem *problem,
+                                       cleave_engine_workspace *workspace,
+                                       cleave_timeline *timeline, cleave_error *error);
+cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
+                                     cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                                     cleave_error *error);
+
+#endif

@@ -1,0 +1,232 @@
+/* The reference: an event queue.  An event is a lane at the end of its current item, a message that
+   reaches its next link, or a collective that all have joined; its key is the lane, then the
+   message, then the collective.  Everything happens at its own time, so what is recorded about a
+   link, a lane or a processor is what holds at that time.
+
+   A lane goes on without the queue while its next item ends before any other event. */
+#include "simulator/engine_workspace.h"
+#include "simulator/link.h"
+
+#include <string.h>
+
+typedef struct run {
+    const cleave_engine_problem *problem;
+    cleave_engine_workspace *w;
+    cleave_timeline *timeline;
+    int64_t step;
+} run;
+
+static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                  cleave_timeline *timeline) {
+    size_t n_messages = (size_t)problem->n_messages, n_queues = (size_t)problem->n_queues;
+    size_t n_collectives = (size_t)problem->n_collectives, n_devices = n_queues / 2;
+    memset(w->link_free, 0, (size_t)problem->n_links * sizeof *w->link_free);
+    memset(w->posted, 0, n_messages * sizeof *w->posted);
+    memset(w->release, -1, n_messages * sizeof *w->release);
+    memset(timeline->arrival, -1, n_messages * sizeof *timeline->arrival);
+    memset(timeline->end, -1, (size_t)problem->n_items * sizeof *timeline->end);
+    memset(w->joined, 0, n_collectives * sizeof *w->joined);
+    memset(w->collective_end, -1, n_collectives * sizeof *w->collective_end);
+    memset(w->begun, 0, n_queues * sizeof *w->begun);
+    memset(w->first_waiter, -1, (2 * n_messages + n_collectives) * sizeof *w->first_waiter);
+    memset(w->busy_until, 0, n_devices * sizeof *w->busy_until);
+    memset(w->taken, 0, n_devices * sizeof *w->taken);
+    memset(w->taken_seen, 0, n_devices * sizeof *w->taken_seen);
+    for (int32_t q = 0; q < problem->n_queues; q++)
+        w->position[q] = problem->queue_start[q];
+    w->heap.n = 0;
+    for (int32_t q = 0; q < problem->n_queues; q++)
+        if (problem->queue_start[q] < problem->queue_start[q + 1])
+            cleave_event_heap_push(&w->heap, 0, q);
+}
+
+/* The lanes that wait for one thing all wake at `time`. */
+static void wake(run *r, int32_t list, int64_t time) {
+    for (int32_t q = r->w->first_waiter[list]; q >= 0; q = r->w->next_waiter[q])
+        cleave_event_heap_push(&r->w->heap, time, q);
+    r->w->first_waiter[list] = -1;
+}
+
+static void message_event(run *r, int32_t message, int64_t now) {
+    const cleave_engine_problem *problem = r->problem;
+    cleave_engine_workspace *w = r->w;
+    int32_t hop = w->hop[message]++, link = problem->hop_link[hop];
+    w->head[message] = now;
+    w->hop_begin[hop] =
+        cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
+                          &w->link_free[link], &w->head[message], &w->tail[message]);
+    if (hop == problem->hop_start[message]) {
+        w->release[message] = w->link_free[link];
+        wake(r, problem->n_messages + message, w->release[message]);
+    }
+    if (hop + 1 == problem->hop_start[message + 1]) {
+        r->timeline->arrival[message] = w->tail[message];
+        wake(r, message, w->tail[message]);
+    } else {
+        cleave_event_heap_push(&w->heap, w->head[message], problem->n_queues + message);
+    }
+}
+
+static void collective_event(run *r, int32_t collective, int64_t now) {
+    const cleave_engine_problem *problem = r->problem;
+    int64_t *link_free = r->w->link_free, begin = now;
+    int32_t first = problem->collective_link_start[collective];
+    int32_t last = problem->collective_link_start[collective + 1];
+    for (int32_t l = first; l < last; l++)
+        begin = cleave_later(begin, link_free[problem->collective_links[l]]);
+    int64_t end = begin + problem->collective_busy[collective];
+    for (int32_t l = first; l < last; l++)
+        link_free[problem->collective_links[l]] = end;
+    end += problem->collective_rest[collective];
+    r->w->collective_end[collective] = end;
+    wake(r, 2 * problem->n_messages + collective, end);
+}
+
+/* The current item of a lane has ended now. */
+static inline void complete(run *r, int32_t queue, int32_t item, int64_t now) {
+    const cleave_engine_problem *problem = r->problem;
+    cleave_engine_workspace *w = r->w;
+    int32_t subject = problem->subject[item];
+    r->timeline->end[item] = now;
+    r->step = cleave_later(r->step, now);
+    w->position[queue]++;
+    w->begun[queue] = false;
+    if (problem->kind[item] == CLEAVE_ENGINE_POST && ++w->posted[subject] == 2) {
+        w->hop[subject] = problem->hop_start[subject];
+        w->tail[subject] = 0;
+        cleave_event_heap_push(&w->heap, now, problem->n_queues + subject);
+    } else if (problem->kind[item] == CLEAVE_ENGINE_JOIN &&
+               ++w->joined[subject] == problem->collective_joins[subject]) {
+        cleave_event_heap_push(&w->heap, now, problem->n_queues + problem->n_messages + subject);
+    }
+    int32_t other = queue ^ 1;
+    if (w->begun[other]) {
+        int32_t head = problem->queue_items[w->position[other]];
+        if (problem->kind[head] == CLEAVE_ENGINE_SYNC && problem->subject[head] == item)
+            cleave_event_heap_push(&w->heap, now, other);
+    }
+}
+
+/* Starts work on a lane; when it ends as things stand. */
+static inline int64_t start_work(run *r, int32_t queue, int32_t item, int64_t now) {
+    cleave_engine_workspace *w = r->w;
+    int32_t device = queue >> 1;
+    int64_t duration = r->problem->duration[item], end = now + duration;
+    if (duration == 0)
+        return end;
+    if (queue & 1) {
+        w->busy_until[device] = end;
+        w->taken[device] += duration;
+        return end;
+    }
+    w->taken_seen[device] = w->taken[device];
+    return end + cleave_later(0, w->busy_until[device] - now);
+}
+
+/* When a waiting item may end, or -1 when that is not known yet; then the lane is on a list, or
+   will be woken by its other lane. */
+static inline int64_t end_of_wait(run *r, int32_t queue, int32_t item) {
+    const cleave_engine_problem *problem = r->problem;
+    cleave_engine_workspace *w = r->w;
+    int32_t subject = problem->subject[item], list;
+    int64_t known;
+    switch ((cleave_engine_kind)problem->kind[item]) {
+    case CLEAVE_ENGINE_WAIT_ARRIVAL:
+        known = r->timeline->arrival[subject];
+        list = subject;
+        break;
+    case CLEAVE_ENGINE_WAIT_RELEASE:
+        known = w->release[subject];
+        list = problem->n_messages + subject;
+        break;
+    case CLEAVE_ENGINE_AWAIT:
+        known = w->collective_end[subject];
+        list = 2 * problem->n_messages + subject;
+        break;
+    default: /* SYNC */
+        return r->timeline->end[subject];
+    }
+    if (known < 0) {
+        w->next_waiter[queue] = w->first_waiter[list];
+        w->first_waiter[list] = queue;
+    }
+    return known;
+}
+
+/* Runs a lane from `now` until it has to wait for an event. */
+static void advance(run *r, int32_t queue, int64_t now) {
+    const cleave_engine_problem *problem = r->problem;
+    cleave_engine_workspace *w = r->w;
+    int32_t last = problem->queue_start[queue + 1];
+    while (w->position[queue] < last) {
+        int32_t item = problem->queue_items[w->position[queue]];
+        uint8_t kind = problem->kind[item];
+        bool works =
+            kind == CLEAVE_ENGINE_WORK || kind == CLEAVE_ENGINE_POST || kind == CLEAVE_ENGINE_JOIN;
+        r->timeline->start[item] = now;
+        w->begun[queue] = true;
+        int64_t end = works ? start_work(r, queue, item, now) : end_of_wait(r, queue, item);
+        if (end < 0)
+            return;
+        end = cleave_later(end, now);
+        if (end > now && w->heap.n > 0 && w->heap.events[0].time <= end) {
+            cleave_event_heap_push(&w->heap, end, queue);
+            return;
+        }
+        now = end;
+        complete(r, queue, item, now);
+        if (w->heap.n > 0 && w->heap.events[0].time <= now && w->position[queue] < last) {
+            /* Something else happens now as well: take turns by key. */
+            cleave_event_heap_push(&w->heap, now, queue);
+            return;
+        }
+    }
+}
+
+static void lane_event(run *r, int32_t queue, int64_t now) {
+    cleave_engine_workspace *w = r->w;
+    if (w->begun[queue]) {
+        int32_t item = r->problem->queue_items[w->position[queue]], device = queue >> 1;
+        bool works = r->problem->duration[item] > 0;
+        if (works && !(queue & 1) && w->taken_seen[device] < w->taken[device]) {
+            /* The communication lane worked in the meantime. */
+            int64_t end = now + w->taken[device] - w->taken_seen[device];
+            w->taken_seen[device] = w->taken[device];
+            cleave_event_heap_push(&w->heap, end, queue);
+            return;
+        }
+        complete(r, queue, item, now);
+    }
+    advance(r, queue, now);
+}
+
+static cleave_status check_done(const run *r, cleave_error *error) {
+    for (int32_t q = 0; q < r->problem->n_queues; q++)
+        if (r->w->position[q] < r->problem->queue_start[q + 1]) {
+            int32_t item = r->problem->queue_items[r->w->position[q]];
+            return cleave_fail(error, CLEAVE_FAILED,
+                               "item %d of device %d waits for %d for ever: the order of the "
+                               "program is not one that can be run",
+                               item, q / 2, r->problem->subject[item]);
+        }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_engine_run_events(const cleave_engine_problem *problem,
+                                       cleave_engine_workspace *workspace,
+                                       cleave_timeline *timeline, cleave_error *error) {
+    run r = {.problem = problem, .w = workspace, .timeline = timeline};
+    reset(problem, workspace, timeline);
+    while (workspace->heap.n > 0) {
+        cleave_event event = cleave_event_heap_pop(&workspace->heap);
+        if (event.key < problem->n_queues)
+            lane_event(&r, event.key, event.time);
+        else if (event.key < problem->n_queues + problem->n_messages)
+            message_event(&r, event.key - problem->n_queues, event.time);
+        else
+            collective_event(&r, event.key - problem->n_queues - problem->n_messages, event.time);
+    }
+    CLEAVE_TRY(check_done(&r, error));
+    timeline->step = r.step;
+    return CLEAVE_OK;
+}
