@@ -7,22 +7,61 @@
 #include "graph/program.h"
 #include "graph/work.h"
 
-/* Seconds of one compute on a kind of device, and where the figure comes from. */
+/* Seconds as picoseconds, to the nearest; what is too long or not a number becomes 2^60 (13 days).
+ */
+static inline int64_t cleave_picoseconds(double seconds) {
+    double picoseconds = seconds * 1e12 + 0.5;
+    return picoseconds < 0x1p60 ? (picoseconds > 0 ? (int64_t)picoseconds : 0) : INT64_C(1) << 60;
+}
+
+/* How long a link is taken by some bytes, picoseconds: rounded up, at least 1. */
+static inline int64_t cleave_serialization(int64_t bytes, double bytes_per_second) {
+    double picoseconds = (double)bytes * 1e12 / bytes_per_second;
+    if (!(picoseconds < 0x1p60))
+        return INT64_C(1) << 60;
+    int64_t whole = (int64_t)picoseconds;
+    whole += (double)whole < picoseconds;
+    return whole > 1 ? whole : 1;
+}
+
+/* Seconds of one compute on a kind of device, and where the figure comes from: the measured kernel
+   of the same key; else the fit of its family; else the roofline of the data sheet, launch +
+   max(flops / (peak x efficiency), bytes / (bandwidth x efficiency)). */
 double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
                            cleave_provenance *provenance);
 
-/* Remembers prices by (nest, pass, extents of the part) from program to program: for the search. */
+/* Remembers prices by (nest, pass, extents and padding of the part) from program to program: for
+   the search. */
 typedef struct cleave_cost_cache cleave_cost_cache;
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_cost_cache **cache, cleave_error *error);
 void cleave_cost_cache_destroy(cleave_cost_cache *cache);
+const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache);
 
 /* Duration of every item, picoseconds, [n_items]: compute, update, load and copy times; the
-   processor's share of posting a send or a receive; 0 for waits. */
+   processor's share of posting a send or a receive, of the largest overheads among the links of
+   its route; of a JOIN, the processor's share of the whole collective with its sums; 0 for what
+   waits.  The program's devices must be among the machine's, and its model the cache's. */
 cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache *cache,
                                 int64_t *duration, cleave_error *error);
 
-/* A collective in closed form: picoseconds from its last join to its end. */
+/* Of the compute time of a program, seconds over all devices, how much is measured, predicted and
+   from data sheets: [CLEAVE_N_PROVENANCES]. */
+enum { CLEAVE_N_PROVENANCES = 3 };
+cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_cache *cache,
+                                     double seconds[CLEAVE_N_PROVENANCES], cleave_error *error);
+
+/* A collective in closed form: its links are taken for `busy` picoseconds from the last join (or
+   from when they are free), and it has ended `rest` picoseconds later. */
+typedef struct cleave_collective_cost {
+    int64_t busy, rest;
+    int64_t processor; /* picoseconds of each device: posts and sums; what its JOIN takes */
+} cleave_collective_cost;
+/* `load` is scratch, [machine's n_links], all 0 before and after. */
+cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
+                                                    const cleave_collective *collective,
+                                                    double *load);
+/* Picoseconds from its last join to its end: busy + rest; 2^60 when memory is short. */
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
 
 /* A cleave_workspace_function with a cleave_machine as context: measured, else 0. */

@@ -22,4 +22,11 @@ typedef struct cleave_work {
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work);
 
+/* The work of moving `bytes` (read plus written, together) that is no nest's: family "copy"
+   (packing, unpacking, local copies and sums), "load" (data from outside) or "update" (the
+   optimizer).  bytes_of_update gives an update's bytes: parameter and states read and written,
+   gradient read. */
+void cleave_work_describe_bytes(const char *family, double bytes, cleave_work *work);
+double cleave_work_bytes_of_update(int64_t parameter_bytes, int n_states);
+
 #endif

@@ -1,0 +1,314 @@
+/* Prices of items.  A compute is priced once for each (nest, pass, extents, padding, kind of
+   device) and then found again by a 128-bit hash of these, so that pricing a program after a small
+   change of its layout costs a look-up an item. */
+#include "costmodel/cost.h"
+
+#include "base/random.h"
+#include "base/units.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct entry {
+    uint64_t index, check; /* both 0: free */
+    int64_t picoseconds;
+    cleave_provenance provenance;
+} entry;
+
+/* What a byte costs in a family that has no key of its own. */
+typedef struct byte_price {
+    double launch_seconds, seconds_per_byte;
+} byte_price;
+
+struct cleave_cost_cache {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    byte_price *copy, *load, *update; /* [machine's n_kinds] */
+    entry *entries;                   /* [capacity] open addressing, at most half full */
+    size_t capacity, n_entries;       /* capacity: a power of two */
+    cleave_arena arena;
+};
+
+static const cleave_family_fit *find_fit(const cleave_device_kind *kind, const char *family) {
+    for (int32_t i = 0; i < kind->n_fits; i++)
+        if (strcmp(kind->fits[i].family, family) == 0)
+            return &kind->fits[i];
+    return NULL;
+}
+
+double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
+                           cleave_provenance *provenance) {
+    const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work->key);
+    if (kernel != NULL) {
+        *provenance = CLEAVE_PROVENANCE_MEASURED;
+        return kernel->seconds;
+    }
+    const cleave_family_fit *fit = find_fit(kind, work->family);
+    if (fit != NULL) {
+        *provenance = CLEAVE_PROVENANCE_PREDICTED;
+        return fit->launch_seconds + fit->seconds_per_flop * work->flops +
+               fit->seconds_per_byte * work->bytes;
+    }
+    *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
+    return kind->launch_seconds +
+           fmax(work->flops / (kind->flops_per_second * kind->product_efficiency),
+                work->bytes / (kind->bytes_per_second * kind->memory_efficiency));
+}
+
+static byte_price price_bytes(const cleave_device_kind *kind, const char *family) {
+    const cleave_family_fit *fit = find_fit(kind, family);
+    if (fit != NULL)
+        return (byte_price){fit->launch_seconds, fit->seconds_per_byte};
+    return (byte_price){kind->launch_seconds,
+                        1 / (kind->bytes_per_second * kind->memory_efficiency)};
+}
+
+cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
+                                       cleave_cost_cache **cache, cleave_error *error) {
+    cleave_cost_cache *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "preparing costs");
+    made->model = model;
+    made->machine = machine;
+    made->capacity = 1024;
+    made->entries = calloc(made->capacity, sizeof *made->entries);
+    made->copy = CLEAVE_ARENA_ARRAY(&made->arena, byte_price, machine->n_kinds);
+    made->load = CLEAVE_ARENA_ARRAY(&made->arena, byte_price, machine->n_kinds);
+    made->update = CLEAVE_ARENA_ARRAY(&made->arena, byte_price, machine->n_kinds);
+    if (made->entries == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
+        cleave_cost_cache_destroy(made);
+        return cleave_fail_memory(error, "preparing costs");
+    }
+    for (int32_t k = 0; k < machine->n_kinds; k++) {
+        made->copy[k] = price_bytes(&machine->kinds[k], "copy");
+        made->load[k] = price_bytes(&machine->kinds[k], "load");
+        made->update[k] = price_bytes(&machine->kinds[k], "update");
+    }
+    *cache = made;
+    return CLEAVE_OK;
+}
+
+void cleave_cost_cache_destroy(cleave_cost_cache *cache) {
+    if (cache == NULL)
+        return;
+    cleave_arena_free(&cache->arena);
+    free(cache->entries);
+    free(cache);
+}
+
+const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache) {
+    return cache->machine;
+}
+
+/* Two independent hashes of what a price depends on. */
+typedef struct digest {
+    uint64_t a, b;
+} digest;
+
+static inline void digest_add(digest *d, int64_t value) {
+    d->a = cleave_hash_join(d->a, (uint64_t)value);
+    d->b = (d->b ^ (uint64_t)value) * UINT64_C(0x9ddfea08eb382d69);
+    d->b ^= d->b >> 29;
+}
+
+static void digest_padding(digest *d, const cleave_model *model, const cleave_operand *operand,
+                           const cleave_part *part) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw;
+    cleave_part_raw_box(part, operand, tensor->rank, &raw);
+    for (int r = 0; r < tensor->rank; r++) {
+        int64_t below = raw.lo[r] < 0 ? -raw.lo[r] : 0;
+        int64_t above = raw.hi[r] > tensor->shape[r] ? raw.hi[r] - tensor->shape[r] : 0;
+        if (below > 0 || above > 0) {
+            digest_add(d, (int64_t)operand->tensor << 8 | r);
+            digest_add(d, below);
+            digest_add(d, above);
+        }
+    }
+}
+
+static digest digest_of(const cleave_cost_cache *cache, const cleave_compute *compute) {
+    const cleave_nest *nest = &cache->model->nests[compute->nest];
+    int32_t kind = cache->machine->device_kind[compute->part.device];
+    digest d = {1, 1};
+    digest_add(&d, compute->nest);
+    digest_add(&d, (int64_t)compute->pass << 32 | kind);
+    for (int a = 0; a < nest->n_axes; a++)
+        digest_add(&d, compute->part.hi[a] - compute->part.lo[a]);
+    for (int i = 0; i < nest->n_inputs; i++)
+        digest_padding(&d, cache->model, &nest->inputs[i], &compute->part);
+    digest_padding(&d, cache->model, &nest->output, &compute->part);
+    if (d.a == 0 && d.b == 0)
+        d.a = 1;
+    return d;
+}
+
+/* The entry of a digest, or the free one where it would go. */
+static entry *find_entry(entry *entries, size_t capacity, digest d) {
+    size_t at = d.a & (capacity - 1);
+    while ((entries[at].index != 0 || entries[at].check != 0) &&
+           (entries[at].index != d.a || entries[at].check != d.b))
+        at = (at + 1) & (capacity - 1);
+    return &entries[at];
+}
+
+static bool grow(cleave_cost_cache *cache) {
+    size_t capacity = 2 * cache->capacity;
+    entry *entries = calloc(capacity, sizeof *entries);
+    if (entries == NULL)
+        return false;
+    for (size_t i = 0; i < cache->capacity; i++) {
+        const entry *old = &cache->entries[i];
+        if (old->index != 0 || old->check != 0)
+            *find_entry(entries, capacity, (digest){old->index, old->check}) = *old;
+    }
+    free(cache->entries);
+    cache->entries = entries;
+    cache->capacity = capacity;
+    return true;
+}
+
+/* The priced entry of a compute; null when memory is short. */
+static const entry *price_compute(cleave_cost_cache *cache, const cleave_compute *compute) {
+    digest d = digest_of(cache, compute);
+    entry *found = find_entry(cache->entries, cache->capacity, d);
+    if (found->index != 0 || found->check != 0)
+        return found;
+    if (2 * (cache->n_entries + 1) > cache->capacity) {
+        if (!grow(cache))
+            return NULL;
+        found = find_entry(cache->entries, cache->capacity, d);
+    }
+    const cleave_machine *machine = cache->machine;
+    cleave_work work;
+    cleave_work_describe(cache->model, &cache->model->nests[compute->nest], compute->pass,
+                         &compute->part, &work);
+    *found = (entry){.index = d.a, .check = d.b};
+    double seconds = cleave_cost_compute(
+        &machine->kinds[machine->device_kind[compute->part.device]], &work, &found->provenance);
+    found->picoseconds = cleave_picoseconds(seconds);
+    cache->n_entries++;
+    return found;
+}
+
+static int64_t bytes_picoseconds(byte_price price, double bytes) {
+    return cleave_picoseconds(price.launch_seconds + price.seconds_per_byte * bytes);
+}
+
+static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,
+                            const cleave_update *update, int32_t kind) {
+    int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
+    double bytes = cleave_work_bytes_of_update(program->buffers[update->parameter].bytes, n_states);
+    return bytes_picoseconds(cache->update[kind], bytes);
+}
+
+static int64_t price_post(const cleave_machine *machine, const cleave_message *message) {
+    int32_t links[CLEAVE_MAX_ROUTE];
+    int32_t n = cleave_machine_route(machine, message->source, message->destination, links);
+    double overhead = 0, per_byte = 0;
+    for (int32_t l = 0; l < n; l++) {
+        overhead = fmax(overhead, machine->links[links[l]].overhead_seconds);
+        per_byte = fmax(per_byte, machine->links[links[l]].overhead_seconds_per_byte);
+    }
+    return cleave_picoseconds(overhead + per_byte * (double)message->bytes);
+}
+
+static cleave_status price_join(const cleave_machine *machine, const cleave_collective *collective,
+                                int64_t *duration, cleave_error *error) {
+    double *load = calloc((size_t)machine->n_links + 1, sizeof *load);
+    if (load == NULL)
+        return cleave_fail_memory(error, "pricing a collective");
+    *duration = cleave_cost_collective_parts(machine, collective, load).processor;
+    free(load);
+    return CLEAVE_OK;
+}
+
+static cleave_status check_fits(const cleave_program *program, const cleave_cost_cache *cache,
+                                cleave_error *error) {
+    if (program->model != cache->model)
+        return cleave_fail(error, CLEAVE_FAILED, "the costs are of another model");
+    if (program->n_devices > cache->machine->n_devices)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "the layout is for %d devices, and the machine \"%s\" has %d",
+                           program->n_devices, cache->machine->name, cache->machine->n_devices);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache *cache,
+                                int64_t *duration, cleave_error *error) {
+    CLEAVE_TRY(check_fits(program, cache, error));
+    int32_t joined = -1; /* the JOIN items of a collective come together: price it once */
+    int64_t join = 0;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        int32_t kind = cache->machine->device_kind[item->device];
+        const entry *price;
+        duration[i] = 0;
+        switch ((cleave_item_kind)item->kind) {
+        case CLEAVE_ITEM_COMPUTE:
+            price = price_compute(cache, &program->computes[item->subject]);
+            if (price == NULL)
+                return cleave_fail_memory(error, "pricing a program");
+            duration[i] = price->picoseconds;
+            break;
+        case CLEAVE_ITEM_UPDATE:
+            duration[i] = price_update(cache, program, &program->updates[item->subject], kind);
+            break;
+        case CLEAVE_ITEM_LOAD: /* read once, written once */
+            duration[i] = bytes_picoseconds(
+                cache->load[kind],
+                2 * (double)program->buffers[program->loads[item->subject].buffer].bytes);
+            break;
+        case CLEAVE_ITEM_COPY:
+            duration[i] =
+                bytes_picoseconds(cache->copy[kind], (double)program->copies[item->subject].bytes);
+            break;
+        case CLEAVE_ITEM_SEND:
+        case CLEAVE_ITEM_RECEIVE:
+            duration[i] = price_post(cache->machine, &program->messages[item->subject]);
+            break;
+        case CLEAVE_ITEM_JOIN:
+            if (item->subject != joined)
+                CLEAVE_TRY(
+                    price_join(cache->machine, &program->collectives[item->subject], &join, error));
+            joined = item->subject;
+            duration[i] = join;
+            break;
+        case CLEAVE_ITEM_WAIT:
+        case CLEAVE_ITEM_SYNC:
+        case CLEAVE_ITEM_AWAIT:
+            break;
+        }
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_cache *cache,
+                                     double seconds[CLEAVE_N_PROVENANCES], cleave_error *error) {
+    CLEAVE_TRY(check_fits(program, cache, error));
+    int64_t sums[CLEAVE_N_PROVENANCES] = {0};
+    for (int32_t c = 0; c < program->n_computes; c++) {
+        const entry *price = price_compute(cache, &program->computes[c]);
+        if (price == NULL)
+            return cleave_fail_memory(error, "pricing a program");
+        sums[price->provenance] += price->picoseconds;
+    }
+    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
+        seconds[p] = (double)sums[p] * 1e-12;
+    return CLEAVE_OK;
+}
+
+int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cleave_nest *nest,
+                              cleave_pass pass, const cleave_part *part) {
+    const cleave_machine *m = machine;
+    if (part->device < 0 || part->device >= m->n_devices)
+        return 0;
+    const cleave_device_kind *kind = &m->kinds[m->device_kind[part->device]];
+    if (kind->n_kernels == 0)
+        return 0;
+    cleave_work work;
+    cleave_work_describe(model, nest, pass, part, &work);
+    const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work.key);
+    return kernel != NULL ? kernel->workspace_bytes : 0;
+}

@@ -1,0 +1,173 @@
+/* Fits of kernel families: seconds = launch + flops x per_flop + bytes x per_byte, where the sum of
+   |fitted / measured - 1| is least.  As a linear program, with one deviation each way per
+   measurement m:
+
+       minimise sum of over_m + under_m
+       (launch + flops_m x per_flop + bytes_m x per_byte) / seconds_m - over_m + under_m = 1
+
+   Coefficients are scaled so that each has a largest entry of 1. */
+#include "base/linear_program.h"
+#include "costmodel/machine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_COEFFICIENTS = 3 };
+
+typedef struct measured_family {
+    const char *name;
+    int32_t n;
+    const cleave_kernel_time **kernels; /* [n] */
+} measured_family;
+
+static double feature(const cleave_kernel_time *kernel, int coefficient) {
+    return coefficient == 0 ? 1 : coefficient == 1 ? kernel->flops : kernel->bytes;
+}
+
+/* Which coefficients the measurements can tell apart. */
+static void choose_coefficients(const cleave_device_kind *kind, const measured_family *family,
+                                bool use[N_COEFFICIENTS]) {
+    double flops = 0, bytes = 0;
+    for (int32_t i = 0; i < family->n; i++) {
+        flops += family->kernels[i]->flops;
+        bytes += family->kernels[i]->bytes;
+    }
+    use[0] = family->n >= 3 || (flops <= 0 && bytes <= 0);
+    use[1] = flops > 0;
+    use[2] = bytes > 0;
+    if (family->n < 3 && use[1] && use[2]) {
+        bool by_flops = flops / (kind->flops_per_second * kind->product_efficiency) >
+                        bytes / (kind->bytes_per_second * kind->memory_efficiency);
+        use[by_flops ? 2 : 1] = false;
+    }
+}
+
+static void fill_rows(const measured_family *family, const double scale[N_COEFFICIENTS],
+                      int32_t *start, int32_t *column, double *value) {
+    int32_t e = 0;
+    for (int32_t i = 0; i < family->n; i++) {
+        for (int32_t c = 0; c < N_COEFFICIENTS; c++, e++) {
+            column[e] = c;
+            value[e] = feature(family->kernels[i], c) / family->kernels[i]->seconds / scale[c];
+        }
+        for (int32_t side = 0; side < 2; side++, e++) {
+            column[e] = N_COEFFICIENTS + 2 * i + side;
+            value[e] = side == 0 ? -1 : 1;
+        }
+        start[i + 1] = e;
+    }
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double spread_of(const measured_family *family, const cleave_family_fit *fit,
+                        double *deviation) {
+    for (int32_t i = 0; i < family->n; i++) {
+        const cleave_kernel_time *kernel = family->kernels[i];
+        double fitted = fit->launch_seconds + fit->seconds_per_flop * kernel->flops +
+                        fit->seconds_per_byte * kernel->bytes;
+        deviation[i] = fabs(fitted / kernel->seconds - 1);
+    }
+    qsort(deviation, (size_t)family->n, sizeof *deviation, compare_doubles);
+    return (deviation[(family->n - 1) / 2] + deviation[family->n / 2]) / 2;
+}
+
+static cleave_status fit_family(const cleave_device_kind *kind, const measured_family *family,
+                                cleave_arena *scratch, cleave_family_fit *fit,
+                                cleave_error *error) {
+    size_t n = (size_t)family->n, n_columns = N_COEFFICIENTS + 2 * n;
+    double *objective = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
+    double *lower = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
+    double *upper = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
+    double *one = CLEAVE_ARENA_ARRAY(scratch, double, n);
+    double *x = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
+    double *value = CLEAVE_ARENA_ARRAY(scratch, double, (N_COEFFICIENTS + 2) * n);
+    int32_t *column = CLEAVE_ARENA_ARRAY(scratch, int32_t, (N_COEFFICIENTS + 2) * n);
+    int32_t *start = CLEAVE_ARENA_ARRAY(scratch, int32_t, n + 1);
+    if (objective == NULL || lower == NULL || upper == NULL || one == NULL || x == NULL ||
+        value == NULL || column == NULL || start == NULL)
+        return cleave_fail_memory(error, "fitting kernel times");
+    bool use[N_COEFFICIENTS];
+    double scale[N_COEFFICIENTS] = {0};
+    choose_coefficients(kind, family, use);
+    for (size_t i = 0; i < n; i++) {
+        one[i] = 1;
+        for (int c = 0; c < N_COEFFICIENTS; c++)
+            scale[c] = fmax(scale[c], feature(family->kernels[i], c) / family->kernels[i]->seconds);
+    }
+    for (size_t c = 0; c < n_columns; c++) {
+        objective[c] = c < N_COEFFICIENTS ? 0 : 1;
+        upper[c] = c >= N_COEFFICIENTS || use[c] ? INFINITY : 0;
+        if (c < N_COEFFICIENTS && scale[c] <= 0)
+            scale[c] = 1;
+    }
+    fill_rows(family, scale, start, column, value);
+    cleave_linear_program program = {.n_columns = (int32_t)n_columns,
+                                     .n_rows = family->n,
+                                     .objective = objective,
+                                     .lower = lower,
+                                     .upper = upper,
+                                     .row_lower = one,
+                                     .row_upper = one,
+                                     .row_start = start,
+                                     .column = column,
+                                     .value = value};
+    cleave_linear_result result;
+    CLEAVE_TRY(cleave_linear_program_solve(&program, 0, x, &result, error));
+    if (result.outcome != CLEAVE_LINEAR_OPTIMAL)
+        return cleave_fail(error, CLEAVE_FAILED, "the fit of \"%s\" has no optimum", family->name);
+    *fit = (cleave_family_fit){.family = family->name,
+                               .launch_seconds = fmax(0, x[0] / scale[0]),
+                               .seconds_per_flop = fmax(0, x[1] / scale[1]),
+                               .seconds_per_byte = fmax(0, x[2] / scale[2])};
+    fit->spread = spread_of(family, fit, x);
+    return CLEAVE_OK;
+}
+
+static int compare_families(const void *a, const void *b) {
+    const cleave_kernel_time *x = *(const cleave_kernel_time *const *)a;
+    const cleave_kernel_time *y = *(const cleave_kernel_time *const *)b;
+    int order = strcmp(x->family, y->family);
+    return order != 0 ? order : strcmp(x->key, y->key);
+}
+
+static cleave_status fit_all(cleave_device_kind *kind, const cleave_kernel_time **sorted,
+                             cleave_arena *arena, cleave_arena *scratch, cleave_error *error) {
+    cleave_family_fit *fits = CLEAVE_ARENA_ARRAY(arena, cleave_family_fit, kind->n_kernels);
+    if (fits == NULL)
+        return cleave_fail_memory(error, "fitting kernel times");
+    int32_t n_fits = 0;
+    for (int32_t first = 0, end; first < kind->n_kernels; first = end) {
+        for (end = first + 1; end < kind->n_kernels; end++)
+            if (strcmp(sorted[end]->family, sorted[first]->family) != 0)
+                break;
+        measured_family family = {sorted[first]->family, end - first, sorted + first};
+        CLEAVE_TRY(fit_family(kind, &family, scratch, &fits[n_fits], error));
+        n_fits++;
+    }
+    kind->fits = fits;
+    kind->n_fits = n_fits;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_device_kind_fit(cleave_device_kind *kind, cleave_arena *arena,
+                                     cleave_error *error) {
+    cleave_arena scratch = {0};
+    const cleave_kernel_time **sorted =
+        CLEAVE_ARENA_ARRAY(&scratch, const cleave_kernel_time *, kind->n_kernels);
+    cleave_status status;
+    if (sorted == NULL) {
+        status = cleave_fail_memory(error, "fitting kernel times");
+    } else {
+        for (int32_t i = 0; i < kind->n_kernels; i++)
+            sorted[i] = &kind->kernels[i];
+        qsort(sorted, (size_t)kind->n_kernels, sizeof *sorted, compare_families);
+        status = fit_all(kind, sorted, arena, &scratch, error);
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}
