@@ -18,11 +18,10 @@ static void link_seconds(const cleave_program *program, const cleave_machine *ma
                          double *seconds) {
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
-        int64_t pair = (int64_t)message->source * machine->n_devices + message->destination;
-        for (int64_t r = machine->route_start[pair]; r < machine->route_start[pair + 1]; r++) {
-            int32_t link = machine->route_links[r];
-            seconds[link] += (double)message->bytes / machine->links[link].bytes_per_second;
-        }
+        int32_t links[CLEAVE_MAX_ROUTE];
+        int32_t n = cleave_machine_route(machine, message->source, message->destination, links);
+        for (int32_t r = 0; r < n; r++)
+            seconds[links[r]] += (double)message->bytes / machine->links[links[r]].bytes_per_second;
     }
 }
 

@@ -4,7 +4,6 @@
 #include "costmodel/cost.h"
 
 #include "base/random.h"
-#include "base/units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -287,15 +286,14 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
 cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_cache *cache,
                                      double seconds[CLEAVE_N_PROVENANCES], cleave_error *error) {
     CLEAVE_TRY(check_fits(program, cache, error));
-    int64_t sums[CLEAVE_N_PROVENANCES] = {0};
+    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
+        seconds[p] = 0;
     for (int32_t c = 0; c < program->n_computes; c++) {
         const entry *price = price_compute(cache, &program->computes[c]);
         if (price == NULL)
             return cleave_fail_memory(error, "pricing a program");
-        sums[price->provenance] += price->picoseconds;
+        seconds[price->provenance] += (double)price->picoseconds * 1e-12;
     }
-    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
-        seconds[p] = (double)sums[p] * 1e-12;
     return CLEAVE_OK;
 }
 

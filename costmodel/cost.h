@@ -7,18 +7,19 @@
 #include "graph/program.h"
 #include "graph/work.h"
 
-/* Seconds as picoseconds, to the nearest; what is too long or not a number becomes 2^60 (13 days).
+/* Seconds as picoseconds, to the nearest; what is too long or not a number becomes 2^61 (26 days: too
+   much for any engine).
  */
 static inline int64_t cleave_picoseconds(double seconds) {
     double picoseconds = seconds * 1e12 + 0.5;
-    return picoseconds < 0x1p60 ? (picoseconds > 0 ? (int64_t)picoseconds : 0) : INT64_C(1) << 60;
+    return picoseconds < 0x1p61 ? (picoseconds > 0 ? (int64_t)picoseconds : 0) : INT64_C(1) << 61;
 }
 
 /* How long a link is taken by some bytes, picoseconds: rounded up, at least 1. */
 static inline int64_t cleave_serialization(int64_t bytes, double bytes_per_second) {
     double picoseconds = (double)bytes * 1e12 / bytes_per_second;
-    if (!(picoseconds < 0x1p60))
-        return INT64_C(1) << 60;
+    if (!(picoseconds < 0x1p61))
+        return INT64_C(1) << 61;
     int64_t whole = (int64_t)picoseconds;
     whole += (double)whole < picoseconds;
     return whole > 1 ? whole : 1;
@@ -61,7 +62,7 @@ typedef struct cleave_collective_cost {
 cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
                                                     const cleave_collective *collective,
                                                     double *load);
-/* Picoseconds from its last join to its end: busy + rest; 2^60 when memory is short. */
+/* Picoseconds from its last join to its end: busy + rest; 2^61 when memory is short. */
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
 
 /* A cleave_workspace_function with a cleave_machine as context: measured, else 0. */

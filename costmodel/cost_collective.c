@@ -142,7 +142,7 @@ cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machin
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {
     double *load = calloc((size_t)machine->n_links + 1, sizeof *load);
     if (load == NULL)
-        return INT64_C(1) << 60;
+        return INT64_C(1) << 61;
     cleave_collective_cost cost = cleave_cost_collective_parts(machine, collective, load);
     free(load);
     return cost.busy + cost.rest;

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "graph/layout.h" /* CLEAVE_MAX_DEVICES */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,7 +64,6 @@ typedef struct cleave_link_class {
 } cleave_link_class;
 
 enum {
-    CLEAVE_MAX_DEVICES = 65536,
     CLEAVE_MAX_NODE_DEVICES = 1024,
     CLEAVE_MAX_INNER_VERTICES = 256,
     CLEAVE_MAX_ROUTE = 16 /* links of a route */

@@ -1,0 +1,223 @@
+/* From a program to a problem of the engines: items get their prices and messages their hops. */
+#include "simulator/simulate.h"
+
+#include "base/random.h"
+
+#include <string.h>
+
+/* Collectives over the same devices cost the same per byte: one that was just priced is remembered
+   by (kind, algorithm, devices, bytes). */
+enum { MEMORY = 256 };
+typedef struct remembered {
+    const cleave_collective *collective;
+    cleave_collective_cost cost;
+} remembered;
+
+typedef struct builder {
+    const cleave_program *program;
+    const cleave_machine *machine;
+    cleave_arena *arena;
+    cleave_engine_problem *problem;
+    cleave_error *error;
+} builder;
+
+static cleave_status short_of_memory(const builder *b) {
+    return cleave_fail_memory(b->error, "preparing to simulate");
+}
+
+static uint8_t engine_kind(const builder *b, const cleave_item *item) {
+    switch ((cleave_item_kind)item->kind) {
+    case CLEAVE_ITEM_SEND:
+    case CLEAVE_ITEM_RECEIVE:
+        return CLEAVE_ENGINE_POST;
+    case CLEAVE_ITEM_WAIT:
+        return item->device == b->program->messages[item->subject].destination
+                   ? CLEAVE_ENGINE_WAIT_ARRIVAL
+                   : CLEAVE_ENGINE_WAIT_RELEASE;
+    case CLEAVE_ITEM_SYNC:
+        return CLEAVE_ENGINE_SYNC;
+    case CLEAVE_ITEM_JOIN:
+        return CLEAVE_ENGINE_JOIN;
+    case CLEAVE_ITEM_AWAIT:
+        return CLEAVE_ENGINE_AWAIT;
+    default:
+        return CLEAVE_ENGINE_WORK;
+    }
+}
+
+static cleave_status build_items(const builder *b, cleave_cost_cache *cache) {
+    const cleave_program *program = b->program;
+    cleave_engine_problem *problem = b->problem;
+    problem->n_items = program->n_items;
+    problem->n_queues = program->n_devices * CLEAVE_N_LANES;
+    problem->kind = CLEAVE_ARENA_ARRAY(b->arena, uint8_t, program->n_items);
+    problem->queue = CLEAVE_ARENA_ARRAY(b->arena, int32_t, program->n_items);
+    problem->subject = CLEAVE_ARENA_ARRAY(b->arena, int32_t, program->n_items);
+    problem->duration = CLEAVE_ARENA_ARRAY(b->arena, int64_t, program->n_items);
+    if (problem->kind == NULL || problem->queue == NULL || problem->subject == NULL ||
+        problem->duration == NULL)
+        return short_of_memory(b);
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        problem->kind[i] = engine_kind(b, item);
+        problem->queue[i] = item->device * CLEAVE_N_LANES + item->lane;
+        problem->subject[i] = problem->kind[i] == CLEAVE_ENGINE_WORK ? -1 : item->subject;
+    }
+    return cleave_cost_items(program, cache, problem->duration, b->error);
+}
+
+static cleave_status count_hops(const builder *b, int64_t *n_hops) {
+    const cleave_program *program = b->program;
+    int32_t links[CLEAVE_MAX_ROUTE];
+    *n_hops = 0;
+    for (int32_t m = 0; m < program->n_messages; m++) {
+        b->problem->hop_start[m] = (int32_t)*n_hops;
+        *n_hops += cleave_machine_route(b->machine, program->messages[m].source,
+                                        program->messages[m].destination, links);
+        if (*n_hops > INT32_MAX)
+            return cleave_fail(b->error, CLEAVE_FAILED,
+                               "the messages of the step cross more than 2^31 links");
+    }
+    b->problem->hop_start[program->n_messages] = (int32_t)*n_hops;
+    return CLEAVE_OK;
+}
+
+static cleave_status build_messages(const builder *b) {
+    const cleave_program *program = b->program;
+    cleave_engine_problem *problem = b->problem;
+    int64_t n_hops = 0;
+    problem->n_messages = program->n_messages;
+    problem->n_links = b->machine->n_links;
+    problem->hop_start = CLEAVE_ARENA_ARRAY(b->arena, int32_t, (size_t)program->n_messages + 1);
+    problem->link_latency = CLEAVE_ARENA_ARRAY(b->arena, int64_t, problem->n_links);
+    if (problem->hop_start == NULL || problem->link_latency == NULL)
+        return short_of_memory(b);
+    CLEAVE_TRY(count_hops(b, &n_hops));
+    problem->hop_link = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n_hops);
+    problem->hop_serialization = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n_hops);
+    if (problem->hop_link == NULL || problem->hop_serialization == NULL)
+        return short_of_memory(b);
+    for (int32_t l = 0; l < problem->n_links; l++)
+        problem->link_latency[l] = cleave_picoseconds(b->machine->links[l].latency_seconds);
+    for (int32_t m = 0; m < program->n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
+        int32_t links[CLEAVE_MAX_ROUTE], first = problem->hop_start[m];
+        int32_t n = cleave_machine_route(b->machine, message->source, message->destination, links);
+        for (int32_t h = 0; h < n; h++) {
+            problem->hop_link[first + h] = links[h];
+            problem->hop_serialization[first + h] =
+                cleave_serialization(message->bytes, b->machine->links[links[h]].bytes_per_second);
+        }
+    }
+    return CLEAVE_OK;
+}
+
+static bool same_cost(const cleave_collective *a, const cleave_collective *b) {
+    return a->kind == b->kind && a->algorithm == b->algorithm && a->bytes == b->bytes &&
+           a->n_devices == b->n_devices &&
+           memcmp(a->devices, b->devices, (size_t)a->n_devices * sizeof *a->devices) == 0;
+}
+
+static void price_collective(const builder *b, const cleave_collective *collective,
+                             remembered *memory, double *load, int32_t c) {
+    uint64_t hash = (uint64_t)collective->kind << 8 | (uint64_t)collective->algorithm;
+    hash = cleave_hash_join(hash, (uint64_t)collective->bytes);
+    for (int32_t d = 0; d < collective->n_devices; d++)
+        hash = cleave_hash_join(hash, (uint64_t)collective->devices[d]);
+    remembered *found = &memory[hash % MEMORY];
+    if (found->collective == NULL || !same_cost(found->collective, collective)) {
+        found->collective = collective;
+        found->cost = cleave_cost_collective_parts(b->machine, collective, load);
+    }
+    b->problem->collective_busy[c] = found->cost.busy;
+    b->problem->collective_rest[c] = found->cost.rest;
+}
+
+/* A collective takes the links between devices that follow one another in it. */
+static int32_t take_links(const builder *b, const cleave_collective *collective, int32_t *taken_by,
+                          int32_t c, int32_t *out) {
+    int32_t n_taken = 0, links[CLEAVE_MAX_ROUTE];
+    for (int32_t i = 0; i < collective->n_devices; i++) {
+        int32_t next = (i + 1) % collective->n_devices;
+        int32_t n = cleave_machine_route(b->machine, collective->devices[i],
+                                         collective->devices[next], links);
+        for (int32_t l = 0; l < n; l++)
+            if (taken_by[links[l]] != c + 1) {
+                taken_by[links[l]] = c + 1;
+                if (out != NULL)
+                    out[n_taken] = links[l];
+                n_taken++;
+            }
+    }
+    return n_taken;
+}
+
+static cleave_status build_collectives(const builder *b) {
+    const cleave_program *program = b->program;
+    cleave_engine_problem *problem = b->problem;
+    /* Where the collectives stand in the program as messages, no item joins them. */
+    bool symbolic = false;
+    for (int32_t i = 0; i < program->n_items && !symbolic; i++)
+        symbolic = program->items[i].kind == CLEAVE_ITEM_JOIN;
+    int32_t n = symbolic ? program->n_collectives : 0;
+    problem->n_collectives = n;
+    problem->collective_joins = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n);
+    problem->collective_busy = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
+    problem->collective_rest = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
+    problem->collective_link_start = CLEAVE_ARENA_ARRAY(b->arena, int32_t, (size_t)n + 1);
+    remembered *memory = CLEAVE_ARENA_ARRAY(b->arena, remembered, MEMORY);
+    double *load = CLEAVE_ARENA_ARRAY(b->arena, double, problem->n_links);
+    int32_t *taken_by = CLEAVE_ARENA_ARRAY(b->arena, int32_t, problem->n_links);
+    if (problem->collective_joins == NULL || problem->collective_busy == NULL ||
+        problem->collective_rest == NULL || problem->collective_link_start == NULL ||
+        memory == NULL || load == NULL || taken_by == NULL)
+        return short_of_memory(b);
+    int64_t n_links = 0;
+    for (int32_t c = 0; c < n; c++) {
+        problem->collective_joins[c] = program->collectives[c].n_devices;
+        price_collective(b, &program->collectives[c], memory, load, c);
+        n_links += take_links(b, &program->collectives[c], taken_by, c, NULL);
+        if (n_links > INT32_MAX)
+            return cleave_fail(b->error, CLEAVE_FAILED, "the collectives cross too many links");
+        problem->collective_link_start[c + 1] = (int32_t)n_links;
+    }
+    problem->collective_links = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n_links);
+    if (problem->collective_links == NULL)
+        return short_of_memory(b);
+    memset(taken_by, 0, (size_t)problem->n_links * sizeof *taken_by);
+    for (int32_t c = 0; c < n; c++)
+        take_links(b, &program->collectives[c], taken_by, c,
+                   problem->collective_links + problem->collective_link_start[c]);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost_cache *cache,
+                                      cleave_arena *arena, cleave_engine_problem *problem,
+                                      cleave_error *error) {
+    cleave_engine_problem made = {0};
+    builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error};
+    CLEAVE_TRY(build_items(&b, cache));
+    CLEAVE_TRY(build_messages(&b));
+    CLEAVE_TRY(build_collectives(&b));
+    CLEAVE_TRY(cleave_engine_finish(&made, arena, error));
+    *problem = made;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_simulate_run(const cleave_engine_problem *problem, cleave_rule rule,
+                                  cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                                  cleave_error *error) {
+    return rule == CLEAVE_RULE_SCAN ? cleave_engine_run_scan(problem, workspace, timeline, error)
+                                    : cleave_engine_run_events(problem, workspace, timeline, error);
+}
+
+cleave_status cleave_simulate(const cleave_program *program, cleave_cost_cache *cache,
+                              cleave_rule rule, cleave_arena *arena, cleave_timeline *timeline,
+                              cleave_error *error) {
+    cleave_engine_problem problem;
+    cleave_engine_workspace *workspace;
+    CLEAVE_TRY(cleave_simulate_prepare(program, cache, arena, &problem, error));
+    CLEAVE_TRY(cleave_engine_workspace_create(&problem, arena, &workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(&problem, arena, timeline, error));
+    return cleave_simulate_run(&problem, rule, workspace, timeline, error);
+}
