@@ -592,6 +592,21 @@ static void release(lowering *state) {
     }
 }
 
+/* Failures inside unwind to here. */
+static cleave_status lower_guarded(lowering *state, cleave_program *program) {
+    lower_builder *builder = &state->base;
+    if (setjmp(builder->unwind) != 0)
+        return builder->status;
+    size_t lanes = (size_t)builder->n_devices * CLEAVE_N_LANES;
+    state->tensors = LOWER_ARRAY(builder, lower_tensor, builder->model->n_tensors);
+    builder->lane_tail = LOWER_ARRAY(builder, int32_t, lanes);
+    builder->lane_seen = LOWER_ARRAY(builder, int32_t, lanes);
+    memset(builder->lane_tail, -1, lanes * sizeof(int32_t));
+    memset(builder->lane_seen, -1, lanes * sizeof(int32_t));
+    lower_everything(state, program);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
                            const cleave_lower_options *options, cleave_arena *arena,
                            cleave_program *program, cleave_error *error) {
@@ -613,18 +628,7 @@ cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layou
                                   .error = error,
                                   .parts = parts,
                                   .n_devices = layout->n_devices};
-    cleave_status status = CLEAVE_OK;
-    if (setjmp(state->base.unwind) == 0) {
-        size_t lanes = (size_t)layout->n_devices * CLEAVE_N_LANES;
-        state->tensors = LOWER_ARRAY(&state->base, lower_tensor, model->n_tensors);
-        state->base.lane_tail = LOWER_ARRAY(&state->base, int32_t, lanes);
-        state->base.lane_seen = LOWER_ARRAY(&state->base, int32_t, lanes);
-        memset(state->base.lane_tail, -1, lanes * sizeof(int32_t));
-        memset(state->base.lane_seen, -1, lanes * sizeof(int32_t));
-        lower_everything(state, &result);
-    } else {
-        status = state->base.status;
-    }
+    cleave_status status = lower_guarded(state, &result);
     release(state);
     CLEAVE_TRY(status);
     CLEAVE_TRY(cleave_memory_plan(&result, arena, error));

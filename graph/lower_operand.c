@@ -173,7 +173,10 @@ void lower_operand_place_holders(lowering *state) {
     }
     for (int32_t i = 0; i < state->operands.n; i++) {
         const lower_operand *operand = &state->operands.items[i];
-        if (builder->model->tensors[operand->tensor].kind == CLEAVE_TENSOR_CONSTANT)
+        const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
+        /* Data too: what is read first is mostly kept for backward, to the end of the step. */
+        if (tensor->view.kind == CLEAVE_VIEW_NONE &&
+            (tensor->kind == CLEAVE_TENSOR_CONSTANT || tensor->kind == CLEAVE_TENSOR_DATA))
             builder->buffers.items[operand->buffer].persistent = true;
     }
 }

@@ -104,7 +104,7 @@ static void load(machine_state *state, int32_t buffer) {
     if (datum != NULL)
         copy_box(tensor, &of->box, datum, buffer_data(state, buffer));
     else
-        cleave_initial_fill_data(tensor, state->options->seed, state->step, &of->box,
+        cleave_initial_fill_data(tensor, state->options->seed, 0, &of->box,
                                  buffer_data(state, buffer));
 }
 
@@ -228,6 +228,8 @@ static cleave_status prepare(machine_state *state, cleave_arena *arena) {
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
         if (!buffer->persistent)
+            continue;
+        if (buffer->kind == CLEAVE_BUFFER_DATA)
             continue;
         if (buffer->kind == CLEAVE_BUFFER_STATE)
             memset(buffer_data(state, b), 0, (size_t)buffer->bytes);

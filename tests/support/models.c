@@ -12,7 +12,8 @@ typedef struct draft {
     cleave_model *model;
 } draft;
 
-static int32_t tensor(draft *d, cleave_tensor_kind kind, cleave_type type, const char *name, int rank, ...) {
+static int32_t tensor(draft *d, cleave_tensor_kind kind, cleave_type type, const char *name,
+                      int rank, ...) {
     cleave_tensor *t = &d->model->tensors[d->model->n_tensors];
     *t = (cleave_tensor){.name = name, .kind = kind, .type = type, .rank = rank, .file_rank = rank};
     va_list shape;
@@ -30,7 +31,8 @@ static int32_t tensor(draft *d, cleave_tensor_kind kind, cleave_type type, const
     return d->model->n_tensors++;
 }
 
-static int32_t param(draft *d, const char *name, int rank, int a, int b, int c, int e, int64_t fan_in) {
+static int32_t param(draft *d, const char *name, int rank, int a, int b, int c, int e,
+                     int64_t fan_in) {
     int32_t id = tensor(d, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, name, rank, a, b, c, e);
     d->model->tensors[id].fan_in = fan_in;
     d->model->tensors[id].initial_value = 1;
@@ -91,12 +93,14 @@ static cleave_operand operand(const cleave_nest *nest, int32_t id, const char *t
 
 static int32_t add_operator(draft *d, const char *name, const char *type) {
     cleave_operator *op = &d->model->operators[d->model->n_operators];
-    *op = (cleave_operator){.name = name, .type = type, .nests = CLEAVE_ARENA_ARRAY(d->arena, int32_t, 8)};
+    *op = (cleave_operator){
+        .name = name, .type = type, .nests = CLEAVE_ARENA_ARRAY(d->arena, int32_t, 8)};
     return d->model->n_operators++;
 }
 
 /* axes: letters; a capital letter is a whole axis. */
-static cleave_nest *add_nest(draft *d, int32_t op, const char *name, cleave_nest_kind kind, const char *axes, ...) {
+static cleave_nest *add_nest(draft *d, int32_t op, const char *name, cleave_nest_kind kind,
+                             const char *axes, ...) {
     cleave_nest *nest = &d->model->nests[d->model->n_nests];
     *nest = (cleave_nest){.name = name, .kind = kind, .op = op};
     va_list extents;
@@ -105,7 +109,8 @@ static cleave_nest *add_nest(draft *d, int32_t op, const char *name, cleave_nest
     for (const char *c = axes; *c != '\0'; c++) {
         bool whole = *c >= 'A' && *c <= 'Z';
         char letter = (char)(whole ? *c + 32 : *c);
-        cleave_axis axis = {cleave_arena_printf(d->arena, "%c", letter), va_arg(extents, int), whole};
+        cleave_axis axis = {cleave_arena_printf(d->arena, "%c", letter), va_arg(extents, int),
+                            whole};
         nest->axes[nest->n_axes] = axis;
         int at = 0;
         while (at < of->n_axes && of->axes[at].name[0] != letter)
@@ -140,17 +145,23 @@ static int extent(const draft *d, int32_t id, int dimension) {
 }
 
 /* bias (-1: none) and ReLU on the owners of a sum. */
-static int32_t epilogue(draft *d, int32_t op, const char *name, int32_t main_nest, int32_t z, const char *letters,
-                        int32_t bias) {
+static int32_t epilogue(draft *d, int32_t op, const char *name, int32_t main_nest, int32_t z,
+                        const char *letters, int32_t bias) {
     int32_t y = like(d, name, z);
     int rank = d->model->tensors[z].rank;
     cleave_nest *nest = &d->model->nests[d->model->n_nests];
-    *nest = (cleave_nest){.name = join(d, name, ".epilogue"), .kind = CLEAVE_NEST_POINTWISE, .op = op,
-                          .derivation = CLEAVE_DERIVE_OWNERS, .owners_of = main_nest, .n_axes = rank};
+    *nest = (cleave_nest){.name = join(d, name, ".epilogue"),
+                          .kind = CLEAVE_NEST_POINTWISE,
+                          .op = op,
+                          .derivation = CLEAVE_DERIVE_OWNERS,
+                          .owners_of = main_nest,
+                          .n_axes = rank};
     char map[32] = "";
     for (int i = 0; i < rank; i++) {
-        nest->axes[i] = (cleave_axis){cleave_arena_printf(d->arena, "%c", letters[i]), extent(d, z, i), false};
-        snprintf(map + 2 * i, sizeof map - 2 * (size_t)i, "%c%s", letters[i], i + 1 < rank ? " " : "");
+        nest->axes[i] =
+            (cleave_axis){cleave_arena_printf(d->arena, "%c", letters[i]), extent(d, z, i), false};
+        snprintf(map + 2 * i, sizeof map - 2 * (size_t)i, "%c%s", letters[i],
+                 i + 1 < rank ? " " : "");
     }
     input(nest, z, map);
     if (bias >= 0)
@@ -167,10 +178,11 @@ static int32_t dense(draft *d, const char *name, int32_t x, int32_t w, int32_t b
     int32_t op = add_operator(d, name, "Gemm");
     bool convolved = d->model->tensors[x].rank == 4; /* sums over the refined features c h w */
     int n = extent(d, x, 0), k = extent(d, w, 0);
-    int32_t z = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, relu ? join(d, name, ".z") : name, 2, n, k);
+    int32_t z =
+        tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, relu ? join(d, name, ".z") : name, 2, n, k);
     cleave_nest *nest =
-        convolved ? add_nest(d, op, name, CLEAVE_NEST_PRODUCT, "nkchw", n, k, extent(d, x, 1), extent(d, x, 2),
-                             extent(d, x, 3))
+        convolved ? add_nest(d, op, name, CLEAVE_NEST_PRODUCT, "nkchw", n, k, extent(d, x, 1),
+                             extent(d, x, 2), extent(d, x, 3))
                   : add_nest(d, op, name, CLEAVE_NEST_PRODUCT, "nkc", n, k, extent(d, x, 1));
     input(nest, x, convolved ? "n c h w" : "n c");
     input(nest, w, convolved ? "k c h w" : "k c");
@@ -181,13 +193,15 @@ static int32_t dense(draft *d, const char *name, int32_t x, int32_t w, int32_t b
     return relu ? epilogue(d, op, name, main_nest, z, "nk", bias) : z;
 }
 
-static int32_t convolution(draft *d, const char *name, int32_t x, int32_t w, int32_t bias, int stride, int pad,
-                           bool relu) {
+static int32_t convolution(draft *d, const char *name, int32_t x, int32_t w, int32_t bias,
+                           int stride, int pad, bool relu) {
     int32_t op = add_operator(d, name, "Conv");
     int r = extent(d, w, 2), h = (extent(d, x, 2) + 2 * pad - r) / stride + 1,
         v = (extent(d, x, 3) + 2 * pad - r) / stride + 1, n = extent(d, x, 0), k = extent(d, w, 0);
-    int32_t z = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, relu ? join(d, name, ".z") : name, 4, n, k, h, v);
-    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_CONVOLUTION, "nkhwcRS", n, k, h, v, extent(d, x, 1), r, r);
+    int32_t z = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, relu ? join(d, name, ".z") : name,
+                       4, n, k, h, v);
+    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_CONVOLUTION, "nkhwcRS", n, k, h, v,
+                                 extent(d, x, 1), r, r);
     char map[64];
     snprintf(map, sizeof map, "n c %dh+r-%d %dw+s-%d", stride, pad, stride, pad);
     input(nest, x, map);
@@ -202,9 +216,10 @@ static int32_t convolution(draft *d, const char *name, int32_t x, int32_t w, int
 static int32_t max_pool(draft *d, const char *name, int32_t x) {
     int32_t op = add_operator(d, name, "MaxPool");
     int h = (extent(d, x, 2) - 1) / 2 + 1, w = (extent(d, x, 3) - 1) / 2 + 1;
-    int32_t y = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, name, 4, extent(d, x, 0), extent(d, x, 1), h, w);
-    cleave_nest *nest =
-        add_nest(d, op, name, CLEAVE_NEST_POOL, "nchwRS", extent(d, x, 0), extent(d, x, 1), h, w, 3, 3);
+    int32_t y = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, name, 4, extent(d, x, 0),
+                       extent(d, x, 1), h, w);
+    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_POOL, "nchwRS", extent(d, x, 0),
+                                 extent(d, x, 1), h, w, 3, 3);
     input(nest, x, "n c 2h+r-1 2w+s-1");
     output(nest, y, "n c h w", CLEAVE_COMBINE_MAX);
     step(nest, CLEAVE_OP_COPY, 0, 0, 0, 0);
@@ -214,14 +229,17 @@ static int32_t max_pool(draft *d, const char *name, int32_t x) {
 
 static int32_t batch_norm(draft *d, const char *name, int32_t x) {
     int32_t op = add_operator(d, name, "BatchNormalization");
-    int n = extent(d, x, 0), c = extent(d, x, 1), h = extent(d, x, 2), w = extent(d, x, 3), count = n * h * w;
+    int n = extent(d, x, 0), c = extent(d, x, 1), h = extent(d, x, 2), w = extent(d, x, 3),
+        count = n * h * w;
     int32_t scale = param(d, join(d, name, ".scale"), 1, c, 0, 0, 0, 3);
     int32_t shift = param(d, join(d, name, ".shift"), 1, c, 0, 0, 0, 3);
     int32_t running = tensor(d, CLEAVE_TENSOR_BUFFER, CLEAVE_F32, join(d, name, ".running"), 1, c);
-    int32_t statistics = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, join(d, name, ".statistics"), 2, 3, c);
+    int32_t statistics =
+        tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, join(d, name, ".statistics"), 2, 3, c);
     int32_t next = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, join(d, name, ".next"), 1, c);
     int32_t y = like(d, name, x);
-    cleave_nest *nest = add_nest(d, op, join(d, name, ".moments"), CLEAVE_NEST_MOMENTS, "nchw", n, c, h, w);
+    cleave_nest *nest =
+        add_nest(d, op, join(d, name, ".moments"), CLEAVE_NEST_MOMENTS, "nchw", n, c, h, w);
     input(nest, x, "n c h w");
     output(nest, statistics, "=0 c", CLEAVE_COMBINE_MOMENTS);
     nest->output.map[0] = (cleave_dimension_map){0};
@@ -235,7 +253,8 @@ static int32_t batch_norm(draft *d, const char *name, int32_t x) {
     input(nest, running, "c");
     input(nest, statistics, "=1 c");
     output(nest, next, "c", CLEAVE_COMBINE_NONE);
-    int old = step(nest, CLEAVE_OP_SCALE, 0, 0, 0.9, 0), mean = step(nest, CLEAVE_OP_SCALE, 1, 0, 0.1, 0);
+    int old = step(nest, CLEAVE_OP_SCALE, 0, 0, 0.9, 0),
+        mean = step(nest, CLEAVE_OP_SCALE, 1, 0, 0.1, 0);
     step(nest, CLEAVE_OP_ADD, old, mean, 0, 0);
     nest = add_nest(d, op, name, CLEAVE_NEST_POINTWISE, "nchw", n, c, h, w);
     input(nest, x, "n c h w");
@@ -258,8 +277,8 @@ static int32_t batch_norm(draft *d, const char *name, int32_t x) {
 static int32_t add(draft *d, const char *name, int32_t a, int32_t b) {
     int32_t op = add_operator(d, name, "Add");
     int32_t y = like(d, name, a);
-    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_POINTWISE, "nchw", extent(d, a, 0), extent(d, a, 1),
-                                 extent(d, a, 2), extent(d, a, 3));
+    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_POINTWISE, "nchw", extent(d, a, 0),
+                                 extent(d, a, 1), extent(d, a, 2), extent(d, a, 3));
     input(nest, a, "n c h w");
     input(nest, b, "n c h w");
     output(nest, y, "n c h w", CLEAVE_COMBINE_NONE);
@@ -302,7 +321,8 @@ static void cross_entropy(draft *d, int32_t z) {
     d->model->tensors[targets].below = v;
     int32_t most = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, "@loss.max", rank - 1, n, t);
     int32_t sum = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, "@loss.sum", rank - 1, n, t);
-    int32_t target = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, "@loss.target", rank - 1, n, t);
+    int32_t target =
+        tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, "@loss.target", rank - 1, n, t);
     int32_t loss = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, "loss", 0);
     const char *axes = rank == 3 ? "ntv" : "nv";
     int e[3] = {n, rank == 3 ? t : v, v};
@@ -325,8 +345,12 @@ static void cross_entropy(draft *d, int32_t z) {
     int equal = step(nest, CLEAVE_OP_EQUAL, index, 1, 0, 0);
     step(nest, CLEAVE_OP_MUL, 0, equal, 0, 0);
     nest = &d->model->nests[d->model->n_nests++];
-    *nest = (cleave_nest){.name = "@loss", .kind = CLEAVE_NEST_REDUCE, .op = op, .derivation = CLEAVE_DERIVE_OWNERS,
-                          .owners_of = sum_nest, .n_axes = rank - 1};
+    *nest = (cleave_nest){.name = "@loss",
+                          .kind = CLEAVE_NEST_REDUCE,
+                          .op = op,
+                          .derivation = CLEAVE_DERIVE_OWNERS,
+                          .owners_of = sum_nest,
+                          .n_axes = rank - 1};
     nest->axes[0] = (cleave_axis){"n", n, false};
     nest->axes[1] = (cleave_axis){"t", t, false};
     input(nest, sum, lead);
@@ -346,23 +370,29 @@ static void cross_entropy(draft *d, int32_t z) {
 
 static void build_mlp(draft *d) {
     int32_t x = tensor(d, CLEAVE_TENSOR_DATA, CLEAVE_F32, "x", 2, 7, 9);
-    int32_t y = dense(d, "g1", x, param(d, "w1", 2, 10, 9, 0, 0, 9), param(d, "b1", 1, 10, 0, 0, 0, 9), true);
-    y = dense(d, "g2", y, param(d, "w2", 2, 8, 10, 0, 0, 10), param(d, "b2", 1, 8, 0, 0, 0, 10), true);
+    int32_t y = dense(d, "g1", x, param(d, "w1", 2, 10, 9, 0, 0, 9),
+                      param(d, "b1", 1, 10, 0, 0, 0, 9), true);
+    y = dense(d, "g2", y, param(d, "w2", 2, 8, 10, 0, 0, 10), param(d, "b2", 1, 8, 0, 0, 0, 10),
+              true);
     cross_entropy(d, dense(d, "g3", y, param(d, "w3", 2, 11, 8, 0, 0, 8), -1, false));
 }
 
 static void build_cnn(draft *d) {
     int32_t x = tensor(d, CLEAVE_TENSOR_DATA, CLEAVE_F32, "x", 4, 5, 3, 13, 11);
-    int32_t y = convolution(d, "c1", x, param(d, "cw1", 4, 6, 3, 3, 3, 27), param(d, "cb1", 1, 6, 0, 0, 0, 27), 2, 1,
-                            true); /* 7 x 6 */
+    int32_t y = convolution(d, "c1", x, param(d, "cw1", 4, 6, 3, 3, 3, 27),
+                            param(d, "cb1", 1, 6, 0, 0, 0, 27), 2, 1, true); /* 7 x 6 */
     y = batch_norm(d, "bn", y);
     y = max_pool(d, "mp", y); /* 4 x 3 */
     int32_t z = convolution(d, "c2", y, param(d, "cw2", 4, 6, 6, 3, 3, 54), -1, 1, 1, true);
     y = add(d, "add", y, z);
-    int32_t a = convolution(d, "c3", y, param(d, "cw3", 4, 4, 6, 3, 3, 54), -1, 2, 1, false); /* 2 x 2 */
-    /* Padding of 2: a row of windows sees nothing but padding.  Then a stride of 3 leaves rows unread. */
-    int32_t e = convolution(d, "c4", y, param(d, "cw4", 4, 5, 6, 3, 3, 54), -1, 1, 2, false); /* 6 x 5 */
-    int32_t b = convolution(d, "c5", e, param(d, "cw5", 4, 3, 5, 1, 1, 5), -1, 3, 0, false);  /* 2 x 2 */
+    int32_t a =
+        convolution(d, "c3", y, param(d, "cw3", 4, 4, 6, 3, 3, 54), -1, 2, 1, false); /* 2 x 2 */
+    /* Padding of 2: a row of windows sees nothing but padding.  Then a stride of 3 leaves rows
+     * unread. */
+    int32_t e =
+        convolution(d, "c4", y, param(d, "cw4", 4, 5, 6, 3, 3, 54), -1, 1, 2, false); /* 6 x 5 */
+    int32_t b =
+        convolution(d, "c5", e, param(d, "cw5", 4, 3, 5, 1, 1, 5), -1, 3, 0, false); /* 2 x 2 */
     int32_t both = view(d, "cat", CLEAVE_VIEW_CONCAT, a, b);
     d->model->tensors[both].view.axis = 1;
     d->model->tensors[both].shape[1] = d->model->tensors[both].file_shape[1] = 7;
@@ -375,8 +405,8 @@ static void build_cnn(draft *d) {
 /* Parameters used twice, directly and transposed; reshaped, sliced and padded activations. */
 static void build_tied(draft *d) {
     int32_t x = tensor(d, CLEAVE_TENSOR_DATA, CLEAVE_F32, "x", 4, 6, 2, 4, 3);
-    int32_t y = convolution(d, "c1", x, param(d, "cw1", 4, 4, 2, 3, 3, 18), param(d, "cb1", 1, 4, 0, 0, 0, 18), 1, 1,
-                            true); /* 6 4 4 3 */
+    int32_t y = convolution(d, "c1", x, param(d, "cw1", 4, 4, 2, 3, 3, 18),
+                            param(d, "cb1", 1, 4, 0, 0, 0, 18), 1, 1, true); /* 6 4 4 3 */
     int32_t flat = view(d, "flat", CLEAVE_VIEW_RESHAPE, y, -1);
     shape2(d, flat, 6, 48);
     int32_t slice = view(d, "slice", CLEAVE_VIEW_SLICE, flat, -1);
@@ -399,7 +429,10 @@ static void build_tied(draft *d) {
 }
 
 bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_error *error) {
-    *model = (cleave_model){.file = hand_model_names[which], .loss = -1, .targets = -1, .arena = arena,
+    *model = (cleave_model){.file = hand_model_names[which],
+                            .loss = -1,
+                            .targets = -1,
+                            .arena = arena,
                             .graph_version = CLEAVE_GRAPH_VERSION};
     model->tensors = CLEAVE_ARENA_ARRAY(arena, cleave_tensor, 64);
     model->nests = CLEAVE_ARENA_ARRAY(arena, cleave_nest, 64);
