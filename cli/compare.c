@@ -200,8 +200,8 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     cleave_model model;
     cleave_machine machine;
     cleave_search_result result;
-    comparison *all;
-    int n;
+    comparison *all = NULL;
+    int n = 0;
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));

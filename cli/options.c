@@ -158,8 +158,8 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
         if (table->rows[r].standard != NULL)
             CLEAVE_TRY(set_value(&table->rows[r], table->rows[r].standard, values, error));
     for (int i = 0; i < n_arguments; i++) {
-        const option_row *row;
-        const char *value;
+        const option_row *row = NULL;
+        const char *value = NULL;
         CLEAVE_TRY(match(table, n_arguments, arguments, &i, &row, &value, error));
         if (seen[row - table->rows] && !repeats(row))
             return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is given twice", row->name);

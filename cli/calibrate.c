@@ -1,0 +1,208 @@
+/* `cleave calibrate`: measures this machine.  Started alone, it starts itself as ranks that measure
+   side by side (a kernel has less memory bandwidth, and a lower clock, while its neighbours work),
+   then runs a plan to see what a rank takes beside its arena.  Started by a launcher, it is a rank.
+
+   What an existing file has measured with the same kernels is kept, so running it again goes on
+   where it stopped. */
+#include "cli/calibrate.h"
+#include "base/progress.h"
+#include "cli/child.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/table.h"
+#include "exec/world.h"
+#include "graph/import.h"
+#include "search/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const option_row rows[] = {
+    {"--model", "M.onnx", OPTION_TEXT_LIST, offsetof(calibrate_values, models), .required = true,
+     .help = "a model whose kernels are measured"},
+    {"--batch", "N", OPTION_INTEGER_LIST, offsetof(calibrate_values, batches), .least = 1,
+     .most = 1LL << 31, .help = "its global batch; one for each --model, in order"},
+    {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, devices), .least = 1,
+     .most = CLEAVE_MAX_NODE_DEVICES, .help = "devices of the machine (default its processors)"},
+    {"--time", "SECONDS", OPTION_SECONDS, offsetof(calibrate_values, time), .standard = "60",
+     .help = "budget; what is not measured by then is predicted from what is"},
+    {"--name", "NAME", OPTION_TEXT, offsetof(calibrate_values, name),
+     .help = "of the machine (default its host name)"},
+    {"-o", "MACHINE.json", OPTION_TEXT, offsetof(calibrate_values, output), .required = true,
+     .help = "the machine file; what it has is kept"},
+    ROW_QUIET(calibrate_values),
+};
+
+static cleave_status check_usage(const calibrate_values *values, cleave_error *error) {
+    if (values->batches.n != 0 && values->batches.n != values->models.n)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%d --model and %d --batch: every --model needs its --batch, or none has one",
+            values->models.n, values->batches.n);
+    return CLEAVE_OK;
+}
+
+cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,
+                               cleave_model *model, cleave_error *error) {
+    return cleave_model_import(values->models.items[i],
+                               values->batches.n > 0 ? values->batches.items[i] : 0, true, arena,
+                               model, error);
+}
+
+static int32_t count_devices(const calibrate_values *values) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    return values->devices > 0 ? (int32_t)values->devices
+           : processors > 1    ? (int32_t)processors
+                               : 1;
+}
+
+/* Starts the ranks that measure. */
+static cleave_status launch(const calibrate_values *values, char *const *arguments,
+                            cleave_error *error) {
+    enum { MAX_ARGUMENTS = 128 };
+    static char self[4096];
+    char *command_line[MAX_ARGUMENTS + 1] = {self};
+    if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
+        return cleave_fail(error, CLEAVE_FAILED, "the path of this program can't be found");
+    for (int i = 1; arguments[i] != NULL; i++) {
+        if (i == MAX_ARGUMENTS)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "more than %d arguments", MAX_ARGUMENTS);
+        command_line[i] = arguments[i];
+    }
+    int exit_code = 0;
+    CLEAVE_TRY(cleave_world_launch(count_devices(values), command_line, &exit_code, error));
+    error->message[0] = '\0'; /* the rank that failed has said why */
+    return exit_code == 0                  ? CLEAVE_OK
+           : exit_code == CLEAVE_BAD_INPUT ? CLEAVE_BAD_INPUT
+                                           : CLEAVE_FAILED;
+}
+
+/* Resident bytes beside the arena, of the rank that has most, as `cleave run` reports them. */
+static cleave_status read_runtime(const cleave_json *document, int64_t *runtime_bytes,
+                                  cleave_error *error) {
+    cleave_json_cursor root = cleave_json_root(document), arenas, residents;
+    CLEAVE_TRY(cleave_json_get(&root, "peak_bytes", &arenas, error));
+    CLEAVE_TRY(cleave_json_get(&root, "rss_peak_bytes", &residents, error));
+    int32_t n = cleave_json_count(&arenas);
+    for (int32_t d = 0; d < n && d < cleave_json_count(&residents); d++) {
+        int64_t arena_bytes, resident_bytes;
+        cleave_json_cursor arena = cleave_json_element(&arenas, d);
+        cleave_json_cursor resident = cleave_json_element(&residents, d);
+        CLEAVE_TRY(cleave_json_integer(&arena, 0, INT64_MAX, &arena_bytes, error));
+        CLEAVE_TRY(cleave_json_integer(&resident, 0, INT64_MAX, &resident_bytes, error));
+        if (resident_bytes - arena_bytes > *runtime_bytes)
+            *runtime_bytes = resident_bytes - arena_bytes;
+    }
+    return CLEAVE_OK;
+}
+
+/* Runs a model data parallel for two steps. */
+static cleave_status run_model(const calibrate_values *values, int i, const cleave_machine *machine,
+                               const char *layout_path, int64_t *runtime_bytes,
+                               cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_model model;
+    cleave_layout layout;
+    cleave_json *document = NULL;
+    bool applies = false;
+    char batch[32];
+    snprintf(batch, sizeof batch, "%lld",
+             values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
+    const char *arguments[] = {"run",      "--model",   values->models.items[i],
+                               "--layout", layout_path, "--steps",
+                               "2",        "--json",    "--batch",
+                               batch,      NULL};
+    if (values->batches.n == 0)
+        arguments[8] = NULL;
+    cleave_status status = calibrate_import(values, i, &arena, &model, error);
+    if (status == CLEAVE_OK)
+        status = cleave_baseline_layout(&model, machine, "data-parallel", 0, &arena, &layout,
+                                        &applies, error);
+    if (status == CLEAVE_OK && applies) {
+        status = cleave_layout_write(layout_path, &model, &layout, error);
+        if (status == CLEAVE_OK)
+            status = child_run_json(arguments, &document, error);
+        if (status == CLEAVE_OK)
+            status = read_runtime(document, runtime_bytes, error);
+        cleave_json_free(document);
+    }
+    cleave_arena_free(&arena);
+    return status;
+}
+
+/* The runtime's constant into the machine file. */
+static cleave_status measure_runtime(const calibrate_values *values, cleave_arena *arena,
+                                     cleave_error *error) {
+    cleave_machine machine;
+    char layout_path[4096];
+    int64_t runtime_bytes = 0;
+    CLEAVE_TRY(cleave_machine_read(values->output, 0, arena, &machine, error));
+    snprintf(layout_path, sizeof layout_path, "%s.run-%ld", values->output, (long)getpid());
+    cleave_status status = CLEAVE_OK;
+    for (int i = 0; i < values->models.n && status == CLEAVE_OK; i++)
+        status = run_model(values, i, &machine, layout_path, &runtime_bytes, error);
+    unlink(layout_path);
+    CLEAVE_TRY(status);
+    if (runtime_bytes > machine.kinds[0].runtime_bytes)
+        machine.kinds[0].runtime_bytes = runtime_bytes;
+    return cleave_machine_write(values->output, &machine, error);
+}
+
+static cleave_status calibrate(const calibrate_values *values, char *const *arguments,
+                               cleave_arena *arena, cleave_error *error) {
+    CLEAVE_TRY(check_usage(values, error));
+    /* All input is checked here, so that its error is one line. */
+    for (int i = 0; i < values->models.n; i++) {
+        cleave_arena scratch = {0};
+        cleave_model model;
+        cleave_status status = calibrate_import(values, i, &scratch, &model, error);
+        cleave_arena_free(&scratch);
+        CLEAVE_TRY(status);
+    }
+    if (access(values->output, F_OK) == 0) {
+        cleave_machine old;
+        CLEAVE_TRY(cleave_machine_read(values->output, 0, arena, &old, error));
+    }
+    CLEAVE_TRY(launch(values, arguments, error));
+    return measure_runtime(values, arena, error);
+}
+
+static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+    const calibrate_values *values = any;
+    cleave_arena arena = {0};
+    cleave_status status;
+    if (!cleave_world_is_launched()) {
+        status = calibrate(values, arguments, &arena, error);
+    } else {
+        cleave_world *world;
+        status = cleave_world_begin(&world, error);
+        if (status == CLEAVE_OK) {
+            status = check_usage(values, error);
+            if (status == CLEAVE_OK)
+                status = calibrate_rank(values, world, &arena, error);
+            if (status != CLEAVE_OK && error->message[0] != '\0') {
+                fprintf(stderr, "cleave calibrate: %s\n", error->message);
+                error->message[0] = '\0';
+            }
+            fflush(stdout);
+            cleave_world_end(world, (int)status);
+        }
+    }
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_calibrate = {
+    .name = "calibrate",
+    .summary = "measure this machine's kernels, links and memory into a machine file",
+    .details =
+        "Measures what the models need, most important first, on all devices at once.  Run it\n"
+        "again on the same file to measure more.  Under mpirun it measures the links between\n"
+        "the ranks that are there.",
+    .examples = "  cleave calibrate --model configs/models/lenet5.onnx --batch 256 --devices 2 \\\n"
+                "      --time 10 -o machine.json\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(calibrate_values),
+    .run = run,
+};

@@ -1,0 +1,26 @@
+/* `cleave calibrate`: what its files share. */
+#ifndef CLEAVE_CLI_CALIBRATE_H
+#define CLEAVE_CLI_CALIBRATE_H
+
+#include "cli/options.h"
+#include "costmodel/machine.h"
+#include "exec/world.h"
+#include "graph/model.h"
+
+typedef struct calibrate_values {
+    const char *output, *name;
+    option_texts models;
+    option_integers batches;
+    int64_t devices;
+    double time;
+    bool quiet;
+} calibrate_values;
+
+cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,
+                               cleave_model *model, cleave_error *error);
+
+/* What every rank does; rank 0 writes the machine file and prints what it found. */
+cleave_status calibrate_rank(const calibrate_values *values, cleave_world *world,
+                             cleave_arena *arena, cleave_error *error);
+
+#endif

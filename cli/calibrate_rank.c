@@ -1,0 +1,268 @@
+/* The measuring ranks of `cleave calibrate`.  All walk the same list of work together; rank 0 keeps
+   the time, collects what the others measured and writes the file. */
+#include "cli/calibrate.h"
+
+#include "base/progress.h"
+#include "cli/calibrate_works.h"
+#include "cli/table.h"
+#include "exec/measure.h"
+#include "exec/measure_link.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Seconds for one piece of work: enough for some repeats of most kernels. */
+static const double work_seconds = 0.08, bytes_seconds = 0.05, link_seconds = 0.4,
+                    save_interval_seconds = 15;
+
+typedef struct calibration {
+    const calibrate_values *values;
+    cleave_world *world;
+    cleave_arena *arena;
+    cleave_kernels *kernels;
+    cleave_device_kind kind; /* what is known of this machine's devices so far */
+    int32_t rank, n_devices;
+    cleave_link *links; /* of every pair, rank 0 */
+    int32_t n_links;
+    int32_t n_kept, n_measured, n_left;
+    double started_seconds, saved_seconds;
+} calibration;
+
+/* The mean over ranks, on all ranks. */
+static cleave_status agree(const calibration *c, double *value, cleave_error *error) {
+    cleave_arena scratch = {0};
+    double *all = CLEAVE_ARENA_ARRAY(&scratch, double, c->n_devices);
+    if (all == NULL)
+        return cleave_fail_memory(error, "calibrating");
+    cleave_world_gather(c->world, value, sizeof *value, all);
+    if (c->rank == 0) {
+        *value = 0;
+        for (int32_t d = 0; d < c->n_devices; d++)
+            *value += all[d] / c->n_devices;
+    }
+    cleave_world_broadcast(c->world, value, sizeof *value);
+    cleave_arena_free(&scratch);
+    return CLEAVE_OK;
+}
+
+static cleave_status keep(calibration *c, const cleave_work *work, const cleave_measurement *result,
+                          cleave_error *error) {
+    double seconds = result->seconds;
+    CLEAVE_TRY(agree(c, &seconds, error));
+    cleave_kernel_time kernel = {
+        .key = work->key,
+        .family = work->family,
+        .seconds = seconds > 1e-12 ? seconds : 1e-12,
+        .spread = result->spread / 2, /* half the interquartile range */
+        .flops = work->flops,
+        .bytes = work->bytes,
+        .workspace_bytes = result->workspace_bytes,
+    };
+    c->n_measured++;
+    return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
+}
+
+/* Copies, loads and updates of some sizes. */
+static cleave_status measure_bytes(calibration *c, cleave_error *error) {
+    static const char *const families[] = {"copy", "load", "update"};
+    cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
+    for (int f = 0; f < 3; f++)
+        for (int64_t bytes = 1 << 14; bytes <= 1 << 26; bytes <<= 4) {
+            cleave_measurement result = {0};
+            cleave_work work;
+            double moved = f == 2 ? cleave_work_bytes_of_update(bytes, 0) : 2 * (double)bytes;
+            cleave_work_describe_bytes(families[f], moved, &work);
+            if (cleave_device_kind_find_kernel(&c->kind, work.key) != NULL) {
+                c->n_kept++;
+                continue;
+            }
+            cleave_world_barrier(c->world);
+            CLEAVE_TRY(
+                f == 0
+                    ? cleave_copy_measure(CLEAVE_COPY_ASSIGN, bytes, bytes_seconds, &result, error)
+                : f == 1 ? cleave_load_measure(bytes, bytes_seconds, &result, error)
+                         : cleave_update_measure(&optimizer, bytes, bytes_seconds, &result, error));
+            CLEAVE_TRY(keep(c, &work, &result, error));
+            if (f == 0) /* the largest copy stands for the memory's rate */
+                c->kind.bytes_per_second = moved / result.seconds;
+        }
+    return agree(c, &c->kind.bytes_per_second, error);
+}
+
+static cleave_status measure_links(calibration *c, cleave_error *error) {
+    size_t n_pairs = (size_t)c->n_devices * (size_t)(c->n_devices - 1) / 2;
+    c->links = CLEAVE_ARENA_ARRAY(c->arena, cleave_link, n_pairs);
+    if (c->links == NULL)
+        return cleave_fail_memory(error, "measuring links");
+    for (int32_t a = 0; a < c->n_devices; a++)
+        for (int32_t b = a + 1; b < c->n_devices; b++) {
+            cleave_link_measurement m = {0};
+            CLEAVE_TRY(cleave_link_measure(c->world, a, b, link_seconds, &m, error));
+            if (a != 0 && c->rank == a)
+                cleave_world_send_now(c->world, &m, sizeof m, 0);
+            if (a != 0 && c->rank == 0)
+                cleave_world_receive_now(c->world, &m, sizeof m, a);
+            c->links[c->n_links++] =
+                (cleave_link){.from = a,
+                              .to = b,
+                              .bytes_per_second = m.bytes_per_second,
+                              .latency_seconds = m.latency_seconds,
+                              .overhead_seconds = m.overhead_seconds,
+                              .overhead_seconds_per_byte = m.overhead_seconds_per_byte};
+        }
+    cleave_world_broadcast(c->world, c->links, (int64_t)(n_pairs * sizeof *c->links));
+    return CLEAVE_OK;
+}
+
+/* Fits, and writes the file under its name; rank 0. */
+static cleave_status save(calibration *c, cleave_error *error) {
+    cleave_machine machine;
+    char host[64] = "this-machine";
+    gethostname(host, sizeof host - 1);
+    double best = 0;
+    for (int32_t k = 0; k < c->kind.n_kernels; k++) {
+        double rate = c->kind.kernels[k].flops / c->kind.kernels[k].seconds;
+        best = rate > best ? rate : best;
+    }
+    if (best > 0)
+        c->kind.flops_per_second = best;
+    CLEAVE_TRY(cleave_device_kind_fit(&c->kind, c->arena, error));
+    CLEAVE_TRY(cleave_machine_create_node(c->values->name != NULL ? c->values->name : host,
+                                          &c->kind, c->n_devices, c->links, c->n_links, c->arena,
+                                          &machine, error));
+    c->saved_seconds = cleave_clock_seconds();
+    return cleave_machine_write(c->values->output, &machine, error);
+}
+
+/* Has rank 0 time left for more?  The same answer on every rank. */
+static bool go_on(const calibration *c) {
+    double spent = cleave_clock_seconds() - c->started_seconds;
+    uint8_t more = spent < c->values->time;
+    cleave_world_broadcast(c->world, &more, sizeof more);
+    return more != 0;
+}
+
+static cleave_status measure_works(calibration *c, const calibrate_works *works,
+                                   cleave_error *error) {
+    cleave_progress progress;
+    cleave_progress_begin(&progress, "cleave: calibrating kernels",
+                          c->values->quiet || c->rank != 0);
+    for (int32_t i = 0; i < works->n; i++) {
+        const calibrate_work *work = &works->items[i];
+        if (cleave_device_kind_find_kernel(&c->kind, work->work.key) != NULL) {
+            c->n_kept++;
+            continue;
+        }
+        if (!go_on(c)) {
+            c->n_left++;
+            continue;
+        }
+        cleave_measurement result = {0};
+        cleave_world_barrier(c->world);
+        CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
+                                         &work->part, work_seconds, &result, error));
+        CLEAVE_TRY(keep(c, &work->work, &result, error));
+        double spent = cleave_clock_seconds() - c->started_seconds;
+        double of_works = (double)(i + 1) / works->n, of_time = spent / c->values->time;
+        cleave_progress_update(&progress, of_works > of_time ? of_works : of_time,
+                               work->work.family);
+        if (c->rank == 0 && cleave_clock_seconds() - c->saved_seconds > save_interval_seconds)
+            CLEAVE_TRY(save(c, error));
+    }
+    cleave_progress_end(&progress, NULL);
+    return CLEAVE_OK;
+}
+
+/* What the file has of the same kernels, else what is known without measuring. */
+static cleave_status begin_kind(calibration *c, cleave_error *error) {
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    c->kind = (cleave_device_kind){
+        .name = "core",
+        .source = "calibrated",
+        .memory_bytes = (int64_t)(memory / c->n_devices),
+        .flops_per_second = 100e9, /* until a kernel shows what it is */
+        .bytes_per_second = 10e9,
+        .product_efficiency = 0.8,
+        .memory_efficiency = 1,
+        .launch_seconds = 2e-6,
+        .kernel_version = cleave_kernels_version(),
+    };
+    if (access(c->values->output, F_OK) != 0)
+        return CLEAVE_OK;
+    cleave_machine old;
+    CLEAVE_TRY(cleave_machine_read(c->values->output, 0, c->arena, &old, error));
+    const cleave_device_kind *kind = &old.kinds[0];
+    if (kind->kernel_version != NULL && strcmp(kind->kernel_version, c->kind.kernel_version) == 0) {
+        int64_t memory_bytes = c->kind.memory_bytes;
+        c->kind = *kind;
+        c->kind.memory_bytes = memory_bytes;
+        c->kind.kernel_version = cleave_kernels_version();
+    }
+    return CLEAVE_OK;
+}
+
+/* All the work of all models, in the order of measuring. */
+static cleave_status list_works(calibration *c, calibrate_works *works, cleave_error *error) {
+    cleave_machine machine;
+    CLEAVE_TRY(cleave_machine_create_node("calibrating", &c->kind, c->n_devices, c->links,
+                                          c->n_links, c->arena, &machine, error));
+    for (int i = 0; i < c->values->models.n; i++) {
+        cleave_model *model = CLEAVE_ARENA_ARRAY(c->arena, cleave_model, 1);
+        if (model == NULL)
+            return cleave_fail_memory(error, "listing what to measure");
+        CLEAVE_TRY(calibrate_import(c->values, i, c->arena, model, error));
+        CLEAVE_TRY(calibrate_works_add(works, model, &machine, error));
+    }
+    calibrate_works_order(works);
+    return CLEAVE_OK;
+}
+
+static void print_text(const calibration *c, int32_t n_works) {
+    char memory[64], rate[64], latency[64], bandwidth[64];
+    cleave_unit_format(c->kind.bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND, memory,
+                       sizeof memory);
+    cleave_unit_format(c->kind.flops_per_second, CLEAVE_UNIT_FLOPS, rate, sizeof rate);
+    printf("%d devices; best kernel %s, copies %s each\n", c->n_devices, rate, memory);
+    printf("%d sorts of work: %d measured now, %d kept, %d left to prediction\n", n_works,
+           c->n_measured, c->n_kept, c->n_left);
+    if (c->n_links > 0) {
+        cleave_unit_format(c->links[0].latency_seconds, CLEAVE_UNIT_SECONDS, latency,
+                           sizeof latency);
+        double per_byte = 1 / c->links[0].bytes_per_second + c->links[0].overhead_seconds_per_byte;
+        cleave_unit_format(1 / per_byte, CLEAVE_UNIT_BYTES_PER_SECOND, bandwidth, sizeof bandwidth);
+        printf("link 0 -> 1: latency %s, %s with the processor's share\n", latency, bandwidth);
+    }
+    printf("Machine written to %s\n", c->values->output);
+}
+
+static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_error *error) {
+    CLEAVE_TRY(begin_kind(c, error));
+    cleave_world_barrier(c->world); /* all have read the file before it is written */
+    CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));
+    CLEAVE_TRY(measure_links(c, error));
+    CLEAVE_TRY(measure_bytes(c, error));
+    CLEAVE_TRY(list_works(c, works, error));
+    CLEAVE_TRY(measure_works(c, works, error));
+    if (c->rank != 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(save(c, error));
+    print_text(c, c->n_measured + c->n_kept + c->n_left);
+    return CLEAVE_OK;
+}
+
+cleave_status calibrate_rank(const calibrate_values *values, cleave_world *world,
+                             cleave_arena *arena, cleave_error *error) {
+    double now = cleave_clock_seconds();
+    calibration c = {.values = values,
+                     .world = world,
+                     .arena = arena,
+                     .rank = cleave_world_rank(world),
+                     .n_devices = cleave_world_size(world),
+                     .started_seconds = now,
+                     .saved_seconds = now};
+    calibrate_works works = {0};
+    cleave_status status = measure_all(&c, &works, error);
+    CLEAVE_LIST_FREE(&works);
+    cleave_kernels_destroy(c.kernels);
+    return status;
+}

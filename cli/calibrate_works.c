@@ -1,0 +1,127 @@
+/* Which work calibration measures. */
+#include "cli/calibrate_works.h"
+
+#include "costmodel/cost.h"
+#include "graph/layout.h"
+#include "search/candidates.h"
+#include "search/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What adds works of one model. */
+typedef struct collector {
+    calibrate_works *works;
+    const cleave_model *model;
+    const cleave_machine *machine;
+} collector;
+
+static cleave_status add_part(const collector *c, const cleave_nest *nest, const cleave_part *part,
+                              bool baseline, cleave_error *error) {
+    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
+        if (pass != CLEAVE_PASS_FORWARD && cleave_nest_pass_inputs(c->model, nest, pass) == 0)
+            continue;
+        calibrate_work work = {
+            .model = c->model, .nest = nest, .pass = pass, .part = *part, .baseline = baseline};
+        cleave_provenance provenance;
+        cleave_work_describe(c->model, nest, pass, part, &work.work);
+        work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
+        if (!CLEAVE_LIST_PUSH(c->works, work))
+            return cleave_fail_memory(error, "listing what to measure");
+    }
+    return CLEAVE_OK;
+}
+
+/* The parts of the nests of operator `op`, or of all where it is -1. */
+static cleave_status add_layout(const collector *c, const cleave_layout *layout, int32_t op,
+                                bool baseline, cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_parts *parts;
+    cleave_status status = cleave_parts_derive(c->model, layout, &arena, &parts, error);
+    for (int32_t n = 0; n < c->model->n_nests && status == CLEAVE_OK; n++) {
+        const cleave_nest *nest = &c->model->nests[n];
+        for (int32_t p = 0; p < parts[n].n && status == CLEAVE_OK; p++)
+            if ((op < 0 || nest->op == op) && !parts[n].items[p].empty)
+                status = add_part(c, nest, &parts[n].items[p], baseline, error);
+    }
+    cleave_arena_free(&arena);
+    return status;
+}
+
+static cleave_status add_baselines(const collector *c, cleave_arena *arena, cleave_error *error) {
+    for (int b = 0; cleave_baseline_names[b] != NULL; b++) {
+        cleave_layout layout;
+        bool applies = false;
+        CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, cleave_baseline_names[b], 0, arena,
+                                          &layout, &applies, error));
+        if (applies)
+            CLEAVE_TRY(add_layout(c, &layout, -1, true, error));
+    }
+    return CLEAVE_OK;
+}
+
+/* Every candidate of one operator, all others whole. */
+static cleave_status add_candidates_of(const collector *c, const cleave_candidate_list *list,
+                                       cleave_arena *arena, cleave_error *error) {
+    cleave_layout layout;
+    CLEAVE_TRY(cleave_layout_create(c->model, c->machine->n_devices, arena, &layout, error));
+    cleave_split *split = &layout.splits[list->op];
+    split->devices = CLEAVE_ARENA_ARRAY(arena, int32_t, c->machine->n_devices);
+    if (split->devices == NULL)
+        return cleave_fail_memory(error, "listing what to measure");
+    for (int32_t i = 0; i < list->n; i++) {
+        cleave_candidate_place(&list->items[i], 0, split);
+        CLEAVE_TRY(add_layout(c, &layout, list->op, false, error));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status add_candidates(const collector *c, cleave_arena *arena, cleave_error *error) {
+    cleave_node_costs *costs;
+    cleave_candidates candidates;
+    CLEAVE_TRY(cleave_node_costs_create(c->model, c->machine, &costs, error));
+    cleave_status status =
+        cleave_candidates_create(c->model, c->machine, costs, NULL, 0, arena, &candidates, error);
+    for (int32_t l = 0; status == CLEAVE_OK && l < candidates.n_lists; l++)
+        status = add_candidates_of(c, &candidates.lists[l], arena, error);
+    cleave_node_costs_destroy(costs);
+    return status;
+}
+
+cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
+                                  const cleave_machine *machine, cleave_error *error) {
+    collector c = {works, model, machine};
+    cleave_arena arena = {0};
+    cleave_status status = add_baselines(&c, &arena, error);
+    if (status == CLEAVE_OK)
+        status = add_candidates(&c, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const calibrate_work *x = a, *y = b;
+    int order = strcmp(x->work.key, y->work.key);
+    return order != 0 ? order : (int)y->baseline - (int)x->baseline;
+}
+
+static int compare_importance(const void *a, const void *b) {
+    const calibrate_work *x = a, *y = b;
+    if (x->baseline != y->baseline)
+        return x->baseline ? -1 : 1;
+    if (x->expected_seconds != y->expected_seconds)
+        return x->expected_seconds > y->expected_seconds ? -1 : 1;
+    return strcmp(x->work.key, y->work.key);
+}
+
+void calibrate_works_order(calibrate_works *works) {
+    if (works->n == 0)
+        return;
+    qsort(works->items, (size_t)works->n, sizeof *works->items, compare_keys);
+    int32_t kept = 1;
+    for (int32_t i = 1; i < works->n; i++)
+        if (strcmp(works->items[i].work.key, works->items[kept - 1].work.key) != 0)
+            works->items[kept++] = works->items[i];
+    works->n = kept;
+    qsort(works->items, (size_t)works->n, sizeof *works->items, compare_importance);
+}

@@ -1,0 +1,32 @@
+/* Which work calibration measures: what the baselines of the given models do, and whatever else the
+   search may ask for. */
+#ifndef CLEAVE_CLI_CALIBRATE_WORKS_H
+#define CLEAVE_CLI_CALIBRATE_WORKS_H
+
+#include "base/list.h"
+#include "costmodel/machine.h"
+#include "graph/model.h"
+#include "graph/part.h"
+#include "graph/work.h"
+
+typedef struct calibrate_work {
+    const cleave_model *model;
+    const cleave_nest *nest;
+    cleave_pass pass;
+    cleave_part part;
+    cleave_work work;
+    bool baseline;           /* a baseline does it */
+    double expected_seconds; /* by the roofline */
+} calibrate_work;
+
+typedef CLEAVE_LIST(calibrate_work) calibrate_works;
+
+/* Adds the work of a model on a machine. */
+cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
+                                  const cleave_machine *machine, cleave_error *error);
+
+/* One of each key; first what baselines do, then the costliest.  The order depends on nothing but
+   the models and the machine, so every rank has the same. */
+void calibrate_works_order(calibrate_works *works);
+
+#endif
