@@ -7,8 +7,8 @@
 #include "graph/program.h"
 #include "graph/work.h"
 
-/* Seconds as picoseconds, to the nearest; what is too long or not a number becomes 2^61 (26 days: too
-   much for any engine).
+/* Seconds as picoseconds, to the nearest; what is too long or not a number becomes 2^61 (26 days:
+   too much for any engine).
  */
 static inline int64_t cleave_picoseconds(double seconds) {
     double picoseconds = seconds * 1e12 + 0.5;

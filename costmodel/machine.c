@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_LOCAL_LINKS = 1 << 22, MAX_LINKS = 1 << 26 };
+enum { MAX_LOCAL_LINKS = 1 << 21, MAX_LINKS = 1 << 22 };
 
 static int64_t group_links(const cleave_link_class *class, int32_t group) {
     int64_t n = class->group_start[group + 1] - class->group_start[group];

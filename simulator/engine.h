@@ -20,8 +20,8 @@
    - scan: the same in one pass.  Work w that the communication lane starts at t is charged once: if
      the main lane has been passed over t already, its clock is put back by w, less what falls into
      the last time it waited; otherwise the first later main item that ends after t is lengthened by
-     it, less what was over when that item started.  The step is the latest clock, so it counts what is
-     charged after a lane's last item. */
+     it, less what was over when that item started.  The step is the latest clock, so it counts what
+   is charged after a lane's last item. */
 #ifndef CLEAVE_SIMULATOR_ENGINE_H
 #define CLEAVE_SIMULATOR_ENGINE_H
 
