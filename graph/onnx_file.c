@@ -164,14 +164,18 @@ static cleave_status check_tensor(const decoder *d, const Onnx__TensorProto *pro
                            "%s: %s keeps its data in another file, which is not supported", d->file,
                            place);
     *tensor = (cleave_onnx_tensor){.type = proto->data_type, .rank = (int)proto->n_dims, .n = 1};
+    /* Dimensions of 0 count as 1 here, so that no product of some of them can overflow. */
+    int64_t bound = 1;
     for (size_t i = 0; i < proto->n_dims; i++) {
-        tensor->shape[i] = proto->dims[i];
-        if (proto->dims[i] < 0 || !cleave_int64_multiply(tensor->n, proto->dims[i], &tensor->n) ||
-            tensor->n > most_elements)
+        int64_t extent = proto->dims[i];
+        tensor->shape[i] = extent;
+        if (extent < 0 || !cleave_int64_multiply(bound, extent > 0 ? extent : 1, &bound) ||
+            bound > most_elements)
             return cleave_fail(
                 d->error, CLEAVE_BAD_INPUT,
                 "%s: dimension %zu of %s is %lld: negative, or more than 2^40 elements", d->file, i,
-                place, (long long)proto->dims[i]);
+                place, (long long)extent);
+        tensor->n *= extent;
     }
     size_t held = proto->has_raw_data ? proto->raw_data.len / element_bytes(proto->data_type)
                                       : typed_elements(proto);

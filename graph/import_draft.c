@@ -1,0 +1,427 @@
+/* Tensors, views and operators under construction. */
+#include "base/checked.h"
+#include "graph/import_internal.h"
+
+#include <string.h>
+
+int64_t cleave_shape_size(int rank, const int64_t *shape) {
+    int64_t size = 1;
+    for (int d = 0; d < rank; d++)
+        size *= shape[d];
+    return size;
+}
+
+/* Every tensor passes here, so sizes of tensors of the model may be multiplied without checks. */
+static cleave_status check_shape(cleave_importer *im, const char *name, int rank,
+                                 const int64_t *shape) {
+    int64_t size = 1;
+    if (rank > CLEAVE_MAX_RANK)
+        return cleave_import_fail(im, "%s has rank %d, at most %d is supported", name, rank,
+                                  CLEAVE_MAX_RANK);
+    for (int d = 0; d < rank; d++) {
+        if (shape[d] < 1)
+            return cleave_import_fail(im, "dimension %d of %s is %lld, it has to be 1 or more", d,
+                                      name, (long long)shape[d]);
+        if (!cleave_int64_multiply(size, shape[d], &size) || size > INT64_C(1) << 40)
+            return cleave_import_fail(im, "%s has more than 2^40 elements", name);
+    }
+    return CLEAVE_OK;
+}
+
+const char *cleave_import_axis_name(int rank, int dimension) {
+    static const char *const names[][5] = {
+        {"n"}, {"n", "c"}, {"n", "c", "w"}, {"n", "c", "h", "w"}, {"n", "c", "d", "h", "w"}};
+    static const char *const many[] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"};
+    return rank <= 5 ? names[rank - 1][dimension] : many[dimension];
+}
+
+void cleave_set_order(cleave_tensor *tensor, bool channels_last) {
+    bool last = channels_last && tensor->rank >= 4;
+    for (int i = 0; i < tensor->rank; i++)
+        tensor->order[i] = !last || i == 0 ? i : i == tensor->rank - 1 ? 1 : i + 1;
+}
+
+static cleave_status push_tensor(cleave_importer *im, const cleave_draft_tensor *draft,
+                                 int32_t *id) {
+    const char *name = draft->tensor.name != NULL ? draft->tensor.name : draft->suffix;
+    CLEAVE_TRY(check_shape(im, name, draft->tensor.rank, draft->tensor.shape));
+    int32_t at = im->tensors.n;
+    if (!CLEAVE_LIST_PUSH(&im->tensors, *draft))
+        return cleave_import_no_memory(im);
+    *id = at;
+    return CLEAVE_OK;
+}
+
+static void name_axes(cleave_draft_tensor *draft) {
+    for (int d = 0; d < draft->tensor.rank; d++)
+        draft->axes[d] = cleave_import_axis_name(draft->tensor.rank, d);
+}
+
+static cleave_draft_tensor draft_of(const char *name, int rank, const int64_t *shape) {
+    cleave_draft_tensor draft = {.tensor = {.name = name, .rank = rank}, .op = -1};
+    for (int d = 0; d < rank && rank <= CLEAVE_MAX_RANK; d++)
+        draft.tensor.shape[d] = shape[d];
+    if (rank <= CLEAVE_MAX_RANK) {
+        name_axes(&draft);
+        cleave_set_order(&draft.tensor, false);
+    }
+    return draft;
+}
+
+cleave_status cleave_import_new_tensor(cleave_importer *im, const char *name, int32_t op,
+                                       const char *suffix, int rank, const int64_t *shape,
+                                       int32_t like, int32_t *tensor) {
+    cleave_draft_tensor draft = draft_of(name, rank, shape);
+    draft.tensor.kind = CLEAVE_TENSOR_ACTIVATION;
+    draft.op = op;
+    draft.suffix = suffix;
+    if (like >= 0 && im->tensors.items[like].tensor.rank == rank) {
+        memcpy(draft.axes, im->tensors.items[like].axes, sizeof draft.axes);
+        draft.channels_last = im->tensors.items[like].channels_last;
+        memcpy(draft.tensor.order, im->tensors.items[like].tensor.order, sizeof draft.tensor.order);
+    }
+    return push_tensor(im, &draft, tensor);
+}
+
+cleave_status cleave_import_constant_tensor(cleave_importer *im, int32_t op, const char *suffix,
+                                            int rank, const int64_t *shape, const float *values,
+                                            int32_t *tensor) {
+    cleave_draft_tensor draft = draft_of(NULL, rank, shape);
+    draft.tensor.kind = CLEAVE_TENSOR_CONSTANT;
+    draft.tensor.value = values;
+    draft.op = op;
+    draft.suffix = suffix;
+    return push_tensor(im, &draft, tensor);
+}
+
+/* A constant of the file, or a parameter or buffer with its value. */
+static void take_value(cleave_draft_tensor *draft, const cleave_onnx_tensor *from) {
+    bool is_float = from->floats != NULL;
+    draft->tensor.type = is_float ? CLEAVE_F32 : CLEAVE_I64;
+    draft->tensor.value = is_float ? (const void *)from->floats : (const void *)from->integers;
+}
+
+static cleave_status source_tensor(cleave_importer *im, const cleave_value *value,
+                                   cleave_draft_tensor *draft) {
+    if (value->initializer != NULL) {
+        *draft = draft_of(value->name, value->initializer->rank, value->initializer->shape);
+        take_value(draft, value->initializer);
+        draft->tensor.kind = CLEAVE_TENSOR_PARAMETER;
+    } else {
+        const cleave_onnx_value *input = value->input;
+        if (input->type != CLEAVE_ONNX_FLOAT && input->type != CLEAVE_ONNX_INT64)
+            return cleave_import_fail(im,
+                                      "graph input %s has type %s, supported are FLOAT and INT64",
+                                      value->name, cleave_onnx_type_name(input->type));
+        if (!input->has_shape)
+            return cleave_import_fail(im, "graph input %s has no shape", value->name);
+        int64_t shape[CLEAVE_MAX_RANK] = {0};
+        bool symbolic = false;
+        for (int d = 0; d < input->rank; d++) {
+            symbolic = symbolic || input->shape[d] == -1;
+            shape[d] = input->shape[d] == -1 ? im->batch : input->shape[d];
+        }
+        *draft = draft_of(value->name, input->rank, shape);
+        bool is_float = input->type == CLEAVE_ONNX_FLOAT;
+        draft->tensor.type = is_float ? CLEAVE_F32 : CLEAVE_I64;
+        draft->tensor.kind = is_float && !symbolic && !im->has_float_initializers
+                                 ? CLEAVE_TENSOR_PARAMETER
+                                 : CLEAVE_TENSOR_DATA;
+        draft->tensor.below = is_float ? 0 : 2;
+        draft->channels_last = draft->tensor.kind == CLEAVE_TENSOR_DATA && im->is_convolutional;
+        cleave_set_order(&draft->tensor, draft->channels_last);
+    }
+    if (value->running) {
+        draft->tensor.kind = CLEAVE_TENSOR_BUFFER;
+        draft->tensor.initial_value = value->is_variance ? 1.0f : 0.0f;
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *value,
+                                         int32_t *tensor) {
+    cleave_draft_tensor draft;
+    if (value->state == CLEAVE_VALUE_TENSOR) {
+        *tensor = value->tensor;
+        return CLEAVE_OK;
+    }
+    if (value->state == CLEAVE_VALUE_UNKNOWN)
+        return cleave_import_fail(im, "input %s is not defined", value->name);
+    if (value->state == CLEAVE_VALUE_CONSTANT) {
+        draft = draft_of(value->name, value->constant.rank, value->constant.shape);
+        take_value(&draft, &value->constant);
+        draft.tensor.kind = CLEAVE_TENSOR_CONSTANT;
+    } else {
+        CLEAVE_TRY(source_tensor(im, value, &draft));
+    }
+    CLEAVE_TRY(push_tensor(im, &draft, tensor));
+    /* A constant stays one, so that it can be folded elsewhere too. */
+    if (value->state == CLEAVE_VALUE_SOURCE) {
+        value->state = CLEAVE_VALUE_TENSOR;
+        value->shared = false;
+    }
+    value->tensor = *tensor;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_tensor(cleave_importer *im, int i, int32_t *tensor) {
+    if (!cleave_import_has_input(im, i))
+        return cleave_import_fail(im, "input %d is missing", i);
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, i), tensor));
+    if (im->tensors.items[*tensor].tensor.type != CLEAVE_F32)
+        return cleave_import_fail(im, "input %s is an integer tensor, which is not supported here",
+                                  im->node->inputs[i]);
+    return CLEAVE_OK;
+}
+
+void cleave_import_set_output(cleave_importer *im, int i, int32_t tensor, bool shared) {
+    cleave_value *value = cleave_import_output(im, i);
+    value->state = CLEAVE_VALUE_TENSOR;
+    value->tensor = tensor;
+    value->shared = shared;
+}
+
+cleave_status cleave_import_new_view(cleave_importer *im, const char *name, cleave_view view,
+                                     int rank, const int64_t *shape, int32_t *tensor) {
+    const cleave_draft_tensor *source = &im->tensors.items[view.sources[0]];
+    cleave_draft_tensor draft = draft_of(name, rank, shape);
+    draft.tensor.kind = CLEAVE_TENSOR_ACTIVATION;
+    draft.tensor.type = source->tensor.type;
+    if (view.kind == CLEAVE_VIEW_TRANSPOSE) {
+        for (int d = 0; d < rank; d++)
+            draft.axes[d] = source->axes[view.permutation[d]];
+    } else if (view.kind != CLEAVE_VIEW_RESHAPE) {
+        memcpy(draft.axes, source->axes, sizeof draft.axes);
+        draft.channels_last = source->channels_last;
+        cleave_set_order(&draft.tensor, draft.channels_last);
+    }
+    int32_t *sources = CLEAVE_ARENA_ARRAY(im->arena, int32_t, view.n_sources);
+    if (sources == NULL)
+        return cleave_import_no_memory(im);
+    memcpy(sources, view.sources, (size_t)view.n_sources * sizeof *sources);
+    view.sources = sources;
+    draft.tensor.view = view;
+    return push_tensor(im, &draft, tensor);
+}
+
+static bool same_shape(const cleave_tensor *tensor, int rank, const int64_t *shape) {
+    bool same = tensor->rank == rank;
+    for (int d = 0; same && d < rank; d++)
+        same = tensor->shape[d] == shape[d];
+    return same;
+}
+
+cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32_t source, int rank,
+                                    const int64_t *shape, int32_t *tensor) {
+    const cleave_tensor *from = &im->tensors.items[source].tensor;
+    if (same_shape(from, rank, shape)) {
+        *tensor = source;
+        return CLEAVE_OK;
+    }
+    if (from->view.kind == CLEAVE_VIEW_RESHAPE)
+        return cleave_import_reshape(im, name, from->view.sources[0], rank, shape, tensor);
+    cleave_view view = {.kind = CLEAVE_VIEW_RESHAPE, .n_sources = 1, .sources = &source};
+    return cleave_import_new_view(im, name, view, rank, shape, tensor);
+}
+
+bool cleave_import_is_shared(cleave_importer *im, int i) {
+    const cleave_value *value = cleave_import_input(im, i);
+    return value->shared || value->n_uses > 1;
+}
+
+void cleave_import_channels_last(cleave_importer *im, int32_t tensor) {
+    cleave_draft_tensor *draft = &im->tensors.items[tensor];
+    draft->channels_last = true;
+    cleave_set_order(&draft->tensor, true);
+}
+
+static void store_refined(cleave_draft_tensor *draft, int rank, const int64_t *shape) {
+    draft->tensor.file_rank = draft->tensor.rank;
+    memcpy(draft->tensor.file_shape, draft->tensor.shape, sizeof draft->tensor.shape);
+    draft->tensor.rank = rank;
+    memcpy(draft->tensor.shape, shape, (size_t)rank * sizeof *shape);
+    name_axes(draft);
+}
+
+cleave_status cleave_import_refine(cleave_importer *im, int i, int32_t source, int rank,
+                                   const int64_t *shape, const int *order, int32_t *tensor) {
+    cleave_draft_tensor *draft = &im->tensors.items[source];
+    bool same = same_shape(&draft->tensor, rank, shape);
+    *tensor = source;
+    if (draft->tensor.kind == CLEAVE_TENSOR_PARAMETER && !cleave_import_is_shared(im, i)) {
+        if (!same)
+            store_refined(draft, rank, shape);
+    } else {
+        if (same)
+            return CLEAVE_OK;
+        const char *name = cleave_arena_printf(im->arena, "%s.refined", im->node->inputs[i]);
+        cleave_view view = {.kind = CLEAVE_VIEW_RESHAPE, .n_sources = 1, .sources = &source};
+        if (name == NULL)
+            return cleave_import_no_memory(im);
+        CLEAVE_TRY(cleave_import_new_view(im, name, view, rank, shape, tensor));
+    }
+    memcpy(im->tensors.items[*tensor].tensor.order, order, (size_t)rank * sizeof *order);
+    return CLEAVE_OK;
+}
+
+void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value) {
+    cleave_tensor *root = &im->tensors.items[tensor].tensor;
+    while (root->view.kind != CLEAVE_VIEW_NONE && root->view.n_sources == 1)
+        root = &im->tensors.items[root->view.sources[0]].tensor;
+    if (root->kind != CLEAVE_TENSOR_PARAMETER || root->fan_in != 0 || root->initial_value != 0)
+        return;
+    root->fan_in = fan_in;
+    root->initial_value = value;
+}
+
+/* ---- operators --------------------------------------------------------------------------- */
+
+cleave_status cleave_import_new_operator(cleave_importer *im, bool main_is_fixed, int32_t *op) {
+    int32_t at = im->operators.n;
+    cleave_draft_operator draft = {.main = im->node,
+                                   .main_is_fixed = main_is_fixed,
+                                   .main_nest = -1,
+                                   .tail_nest = -1,
+                                   .output = -1};
+    if (!CLEAVE_LIST_PUSH(&im->operators, draft))
+        return cleave_import_no_memory(im);
+    *op = at;
+    return CLEAVE_OK;
+}
+
+static bool has_axis(const cleave_draft_operator *op, const char *name) {
+    for (int i = 0; i < op->n_axes; i++)
+        if (strcmp(op->axes[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+int cleave_import_add_axis(cleave_importer *im, int32_t op, const char *name, int64_t extent,
+                           bool whole) {
+    cleave_draft_operator *draft = &im->operators.items[op];
+    const char *unique = name;
+    for (int i = 2; unique != NULL && has_axis(draft, unique); i++)
+        unique = cleave_arena_printf(im->arena, "%s%d", name, i);
+    if (unique == NULL || draft->n_axes == CLEAVE_MAX_AXES)
+        return -1;
+    draft->axes[draft->n_axes] = (cleave_axis){.name = unique, .extent = extent, .whole = whole};
+    return draft->n_axes++;
+}
+
+cleave_status cleave_import_add_nest(cleave_importer *im, const cleave_nest *nest,
+                                     const char *suffix, int32_t *id) {
+    int32_t at = im->nests.n;
+    if (!CLEAVE_LIST_PUSH(&im->nests, (cleave_draft_nest){.nest = *nest, .suffix = suffix}))
+        return cleave_import_no_memory(im);
+    if (id != NULL)
+        *id = at;
+    return CLEAVE_OK;
+}
+
+int32_t cleave_import_open_operator(const cleave_importer *im, int32_t tensor, bool shared,
+                                    int32_t *base) {
+    *base = tensor;
+    const cleave_draft_tensor *draft = &im->tensors.items[tensor];
+    if (draft->tensor.view.kind == CLEAVE_VIEW_RESHAPE) {
+        *base = draft->tensor.view.sources[0]; /* itself no reshape */
+        draft = &im->tensors.items[*base];
+    }
+    if (shared || draft->op < 0 || im->operators.items[draft->op].output != *base)
+        return -1;
+    return draft->op;
+}
+
+/* Puts a pointwise nest after the main one: on the owners of its sum. */
+static cleave_status add_epilogue(cleave_importer *im, int32_t op) {
+    int32_t output = im->operators.items[op].output, main_nest = im->operators.items[op].main_nest;
+    cleave_tensor shape = im->tensors.items[output].tensor;
+    int32_t sum;
+    CLEAVE_TRY(cleave_import_new_tensor(im, NULL, op, ".z", shape.rank, shape.shape, output, &sum));
+    im->nests.items[main_nest].nest.output.tensor = sum;
+    cleave_nest nest = {.kind = CLEAVE_NEST_POINTWISE,
+                        .op = op,
+                        .derivation = CLEAVE_DERIVE_OWNERS,
+                        .owners_of = main_nest};
+    cleave_nest_add_input(&nest, sum);
+    nest.output.tensor = output;
+    for (int d = 0; d < shape.rank; d++) {
+        int axis = cleave_nest_add_axis(&nest, im->tensors.items[output].axes[d], shape.shape[d],
+                                        false, -1);
+        cleave_map_axis(&nest.inputs[0], d, axis);
+        cleave_map_axis(&nest.output, d, axis);
+    }
+    return cleave_import_add_nest(im, &nest, ".epilogue", &im->operators.items[op].tail_nest);
+}
+
+cleave_status cleave_import_tail(cleave_importer *im, int32_t op, int n_instructions, int n_inputs,
+                                 int32_t *nest) {
+    *nest = -1;
+    if (im->operators.items[op].tail_nest < 0)
+        CLEAVE_TRY(add_epilogue(im, op));
+    const cleave_nest *tail = &im->nests.items[im->operators.items[op].tail_nest].nest;
+    if (tail->n_instructions + n_instructions <= CLEAVE_MAX_TAPE &&
+        tail->n_inputs + n_inputs <= CLEAVE_MAX_INPUTS)
+        *nest = im->operators.items[op].tail_nest;
+    return CLEAVE_OK;
+}
+
+/* ---- nests ------------------------------------------------------------------------------- */
+
+int cleave_nest_add_axis(cleave_nest *nest, const char *name, int64_t extent, bool whole,
+                         int operator_axis) {
+    nest->axes[nest->n_axes] = (cleave_axis){.name = name, .extent = extent, .whole = whole};
+    nest->operator_axis[nest->n_axes] = operator_axis;
+    return nest->n_axes++;
+}
+
+void cleave_nest_take_axes(cleave_nest *nest, const cleave_draft_operator *op) {
+    for (int i = 0; i < op->n_axes; i++)
+        cleave_nest_add_axis(nest, op->axes[i].name, op->axes[i].extent, op->axes[i].whole, i);
+}
+
+int cleave_nest_add_input(cleave_nest *nest, int32_t tensor) {
+    for (int i = 0; i < nest->n_instructions; i++) {
+        cleave_instruction *it = &nest->tape[i];
+        it->a += it->opcode != CLEAVE_OP_INDEX && it->a >= nest->n_inputs;
+        it->b += it->b >= nest->n_inputs;
+    }
+    nest->inputs[nest->n_inputs] = (cleave_operand){.tensor = tensor};
+    return nest->n_inputs++;
+}
+
+void cleave_map_axis(cleave_operand *operand, int dimension, int axis) {
+    operand->map[dimension] = (cleave_dimension_map){0};
+    cleave_map_term(operand, dimension, axis, 1);
+}
+
+void cleave_map_broadcast(cleave_operand *operand, const cleave_tensor *tensor, int rank,
+                          const int64_t *shape) {
+    for (int d = 0; d < tensor->rank; d++) {
+        int axis = rank - tensor->rank + d;
+        if (tensor->shape[d] == 1 && shape[axis] != 1)
+            cleave_map_offset(operand, d, 0);
+        else
+            cleave_map_axis(operand, d, axis);
+    }
+}
+
+void cleave_map_offset(cleave_operand *operand, int dimension, int64_t offset) {
+    operand->map[dimension] = (cleave_dimension_map){.offset = offset};
+}
+
+void cleave_map_term(cleave_operand *operand, int dimension, int axis, int64_t stride) {
+    cleave_dimension_map *map = &operand->map[dimension];
+    map->terms[map->n_terms].axis = axis;
+    map->terms[map->n_terms].stride = stride;
+    map->n_terms++;
+}
+
+int cleave_nest_emit(cleave_nest *nest, cleave_opcode opcode, int a, int b, double p, double q) {
+    nest->tape[nest->n_instructions] =
+        (cleave_instruction){.opcode = opcode, .a = a, .b = b, .p = p, .q = q};
+    return nest->n_inputs + nest->n_instructions++;
+}
+
+int cleave_nest_value(const cleave_nest *nest) {
+    return nest->n_instructions == 0 ? 0 : nest->n_inputs + nest->n_instructions - 1;
+}

@@ -1,0 +1,318 @@
+/* Operators that only say where elements are: they become views, or nothing. */
+#include "base/checked.h"
+#include "graph/import_internal.h"
+
+#include <string.h>
+
+cleave_status cleave_import_identity(cleave_importer *im) {
+    int32_t tensor;
+    bool shared = cleave_import_is_shared(im, 0);
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &tensor));
+    cleave_import_set_output(im, 0, tensor, shared);
+    return CLEAVE_OK;
+}
+
+/* ---- target shapes -------------------------------------------------------------------------- */
+
+static cleave_status flatten_shape(cleave_importer *im, int rank, const int64_t *shape,
+                                   int *target_rank, int64_t *target) {
+    int64_t axis;
+    CLEAVE_TRY(cleave_import_integer(im, "axis", 1, &axis));
+    if (axis < -rank || axis > rank)
+        return cleave_import_fail(im, "axis %lld is outside the %d dimensions", (long long)axis,
+                                  rank);
+    int cut = (int)(axis < 0 ? axis + rank : axis);
+    *target_rank = 2;
+    target[0] = cleave_shape_size(cut, shape);
+    target[1] = cleave_shape_size(rank - cut, shape + cut);
+    return CLEAVE_OK;
+}
+
+static cleave_status reshape_shape(cleave_importer *im, int rank, const int64_t *shape,
+                                   int *target_rank, int64_t *target) {
+    int64_t list[2 * CLEAVE_MAX_RANK], keep_zero, known = 1;
+    int n, unknown = -1;
+    CLEAVE_TRY(cleave_import_integer(im, "allowzero", 0, &keep_zero));
+    CLEAVE_TRY(cleave_import_list(im, "shape", 1, &n, list));
+    if (n < 0 || n > CLEAVE_MAX_RANK)
+        return cleave_import_fail(im, "its target shape has %d dimensions, supported are 0 to %d",
+                                  n, CLEAVE_MAX_RANK);
+    for (int d = 0; d < n; d++) {
+        target[d] = list[d] == 0 && keep_zero == 0 && d < rank ? shape[d] : list[d];
+        if (target[d] == -1 && unknown >= 0)
+            return cleave_import_fail(im, "its target shape has -1 twice");
+        if (target[d] == -1)
+            unknown = d;
+        else if (target[d] < 1 || !cleave_int64_multiply(known, target[d], &known))
+            return cleave_import_fail(im, "dimension %d of its target shape is %lld", d,
+                                      (long long)list[d]);
+    }
+    int64_t size = cleave_shape_size(rank, shape);
+    if (unknown >= 0 && size % known == 0)
+        target[unknown] = size / known;
+    if (size % known != 0 || (unknown < 0 && size != known))
+        return cleave_import_fail(im, "%lld elements do not fit a target shape of %s%lld",
+                                  (long long)size, unknown >= 0 ? "a multiple of " : "",
+                                  (long long)known);
+    *target_rank = n;
+    return CLEAVE_OK;
+}
+
+/* Bits of the dimensions named by a list of axes that may count from the end of `rank`. */
+static cleave_status axes_mask(cleave_importer *im, int rank, unsigned *mask, int *n) {
+    int64_t list[2 * CLEAVE_MAX_RANK];
+    CLEAVE_TRY(cleave_import_list(im, "axes", 1, n, list));
+    *mask = 0;
+    /* Unsqueeze counts in its result, whose rank grows by the length of the list. */
+    int of = strcmp(im->node->type, "Unsqueeze") == 0 && *n > 0 ? rank + *n : rank;
+    if (of > CLEAVE_MAX_RANK)
+        return cleave_import_fail(im, "rank %d is above the %d supported", of, CLEAVE_MAX_RANK);
+    for (int i = 0; i < *n; i++) {
+        int axis;
+        CLEAVE_TRY(cleave_import_axis(im, list[i], of, &axis));
+        if ((*mask >> axis & 1u) != 0)
+            return cleave_import_fail(im, "names axis %d twice", axis);
+        *mask |= 1u << axis;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status squeeze_shape(cleave_importer *im, int rank, const int64_t *shape,
+                                   int *target_rank, int64_t *target) {
+    unsigned mask;
+    int n;
+    CLEAVE_TRY(axes_mask(im, rank, &mask, &n));
+    *target_rank = 0;
+    for (int d = 0; d < rank; d++) {
+        bool named = n < 0 ? shape[d] == 1 : (mask >> d & 1u) != 0;
+        if (named && shape[d] != 1)
+            return cleave_import_fail(im, "dimension %d is %lld, only 1 can be squeezed", d,
+                                      (long long)shape[d]);
+        if (!named)
+            target[(*target_rank)++] = shape[d];
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status unsqueeze_shape(cleave_importer *im, int rank, const int64_t *shape,
+                                     int *target_rank, int64_t *target) {
+    unsigned mask;
+    int n, from = 0;
+    CLEAVE_TRY(axes_mask(im, rank, &mask, &n));
+    if (n < 0)
+        return cleave_import_fail(im, "axes are missing");
+    *target_rank = rank + n;
+    for (int d = 0; d < *target_rank; d++)
+        target[d] = (mask >> d & 1u) != 0 ? 1 : shape[from++];
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_target_shape(cleave_importer *im, int rank, const int64_t *shape,
+                                         int *target_rank, int64_t *target) {
+    const char *type = im->node->type;
+    if (strcmp(type, "Flatten") == 0)
+        return flatten_shape(im, rank, shape, target_rank, target);
+    if (strcmp(type, "Reshape") == 0)
+        return reshape_shape(im, rank, shape, target_rank, target);
+    if (strcmp(type, "Squeeze") == 0)
+        return squeeze_shape(im, rank, shape, target_rank, target);
+    return unsqueeze_shape(im, rank, shape, target_rank, target);
+}
+
+cleave_status cleave_import_reshape_node(cleave_importer *im) {
+    int32_t source, result;
+    int rank;
+    int64_t shape[CLEAVE_MAX_RANK] = {0};
+    bool shared = cleave_import_is_shared(im, 0);
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
+    cleave_tensor from = im->tensors.items[source].tensor;
+    CLEAVE_TRY(cleave_import_target_shape(im, from.rank, from.shape, &rank, shape));
+    CLEAVE_TRY(cleave_import_reshape(im, im->node->outputs[0], source, rank, shape, &result));
+    cleave_import_set_output(im, 0, result, shared);
+    return CLEAVE_OK;
+}
+
+/* ---- transpose, concatenation ---------------------------------------------------------------- */
+
+cleave_status cleave_import_transpose(cleave_importer *im) {
+    int32_t source, result;
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
+    cleave_tensor from = im->tensors.items[source].tensor;
+    cleave_view view = {.kind = CLEAVE_VIEW_TRANSPOSE, .n_sources = 1, .sources = &source};
+    int64_t list[CLEAVE_MAX_RANK], shape[CLEAVE_MAX_RANK] = {0};
+    for (int d = 0; d < from.rank; d++)
+        list[d] = from.rank - 1 - d;
+    if (cleave_import_attribute(im, "perm") != NULL)
+        CLEAVE_TRY(cleave_import_integers(im, "perm", from.rank, 0, from.rank - 1, 0, list));
+    unsigned seen = 0;
+    for (int d = 0; d < from.rank; d++) {
+        view.permutation[d] = (int)list[d];
+        shape[d] = from.shape[list[d]];
+        seen |= 1u << list[d];
+    }
+    if (seen != (1u << from.rank) - 1u)
+        return cleave_import_fail(im, "attribute perm is no permutation of %d dimensions",
+                                  from.rank);
+    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
+    cleave_import_set_output(im, 0, result, false);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_concat(cleave_importer *im) {
+    int n = im->node->n_inputs, axis;
+    int64_t wanted, shape[CLEAVE_MAX_RANK] = {0};
+    if (n == 1)
+        return cleave_import_identity(im);
+    if (cleave_import_attribute(im, "axis") == NULL)
+        return cleave_import_fail(im, "attribute axis is missing");
+    CLEAVE_TRY(cleave_import_integer(im, "axis", 0, &wanted));
+    int32_t result, *sources = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, n);
+    if (sources == NULL)
+        return cleave_import_no_memory(im);
+    for (int i = 0; i < n; i++)
+        CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, i), &sources[i]));
+    cleave_tensor first = im->tensors.items[sources[0]].tensor;
+    CLEAVE_TRY(cleave_import_axis(im, wanted, first.rank, &axis));
+    memcpy(shape, first.shape, sizeof shape);
+    for (int i = 1; i < n; i++) {
+        const cleave_tensor *other = &im->tensors.items[sources[i]].tensor;
+        bool fits = other->rank == first.rank && other->type == first.type;
+        for (int d = 0; fits && d < first.rank; d++)
+            fits = d == axis || other->shape[d] == first.shape[d];
+        if (!fits)
+            return cleave_import_fail(im, "input %s differs from input %s beside axis %d",
+                                      im->node->inputs[i], im->node->inputs[0], axis);
+        if (!cleave_int64_add(shape[axis], other->shape[axis], &shape[axis]))
+            return cleave_import_fail(im, "axis %d is too long", axis);
+    }
+    cleave_view view = {
+        .kind = CLEAVE_VIEW_CONCAT, .n_sources = n, .sources = sources, .axis = axis};
+    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, first.rank, shape, &result));
+    cleave_import_set_output(im, 0, result, false);
+    return CLEAVE_OK;
+}
+
+/* ---- slice, pad ------------------------------------------------------------------------------ */
+
+static int64_t clamp_index(int64_t index, int64_t extent) {
+    if (index < 0)
+        index += extent;
+    return index < 0 ? 0 : index > extent ? extent : index;
+}
+
+cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const int64_t *shape,
+                                         int64_t *begin, int64_t *step, int64_t *result) {
+    int64_t starts[2 * CLEAVE_MAX_RANK], ends[2 * CLEAVE_MAX_RANK], axes[2 * CLEAVE_MAX_RANK],
+        steps[2 * CLEAVE_MAX_RANK];
+    int n, n_ends, n_axes, n_steps;
+    CLEAVE_TRY(cleave_import_list(im, "starts", 1, &n, starts));
+    CLEAVE_TRY(cleave_import_list(im, "ends", 2, &n_ends, ends));
+    CLEAVE_TRY(cleave_import_list(im, "axes", 3, &n_axes, axes));
+    CLEAVE_TRY(cleave_import_list(im, "steps", 4, &n_steps, steps));
+    if (n < 0 || n_ends != n || (n_axes >= 0 && n_axes != n) || (n_steps >= 0 && n_steps != n))
+        return cleave_import_fail(im, "%d starts, %d ends, %d axes and %d steps do not match", n,
+                                  n_ends, n_axes, n_steps);
+    for (int d = 0; d < rank; d++) {
+        begin[d] = 0;
+        step[d] = 1;
+        result[d] = shape[d];
+    }
+    for (int i = 0; i < n; i++) {
+        int axis;
+        CLEAVE_TRY(cleave_import_axis(im, n_axes >= 0 ? axes[i] : i, rank, &axis));
+        int64_t by = n_steps >= 0 ? steps[i] : 1;
+        if (by < 1)
+            return cleave_import_fail(im, "step %lld is not supported, only 1 or more",
+                                      (long long)by);
+        begin[axis] = clamp_index(starts[i], shape[axis]);
+        int64_t end = clamp_index(ends[i], shape[axis]);
+        step[axis] = by;
+        result[axis] = end > begin[axis] ? (end - begin[axis] - 1) / by + 1 : 0;
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_slice(cleave_importer *im) {
+    int32_t source, result;
+    int64_t shape[CLEAVE_MAX_RANK] = {0};
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
+    cleave_tensor from = im->tensors.items[source].tensor;
+    cleave_view view = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = &source};
+    CLEAVE_TRY(cleave_import_slice_ranges(im, from.rank, from.shape, view.begin, view.step, shape));
+    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
+    cleave_import_set_output(im, 0, result, false);
+    return CLEAVE_OK;
+}
+
+/* Amounts before ([0, rank)) and after ([rank, 2 rank)) every dimension. */
+static cleave_status pad_amounts(cleave_importer *im, int rank, int64_t *pads) {
+    int64_t list[2 * CLEAVE_MAX_RANK], axes[2 * CLEAVE_MAX_RANK];
+    int n, n_axes = -1;
+    CLEAVE_TRY(cleave_import_list(im, "pads", 1, &n, list));
+    if (cleave_import_has_input(im, 3))
+        CLEAVE_TRY(cleave_import_list(im, "axes", 3, &n_axes, axes));
+    int along = n_axes >= 0 ? n_axes : rank;
+    if (n != 2 * along)
+        return cleave_import_fail(im, "attribute pads has %d values, %d are needed", n, 2 * along);
+    for (int i = 0; i < 2 * rank; i++)
+        pads[i] = 0;
+    for (int i = 0; i < along; i++) {
+        int axis = i;
+        if (n_axes >= 0)
+            CLEAVE_TRY(cleave_import_axis(im, axes[i], rank, &axis));
+        if (list[i] < 0 || list[along + i] < 0 || list[i] > INT64_C(1) << 40 ||
+            list[along + i] > INT64_C(1) << 40)
+            return cleave_import_fail(im, "pads %lld and %lld: only 0 or more are supported",
+                                      (long long)list[i], (long long)list[along + i]);
+        pads[axis] = list[i];
+        pads[rank + axis] = list[along + i];
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_pad(cleave_importer *im) {
+    const char *mode;
+    double fill;
+    int32_t source, result;
+    int64_t pads[2 * CLEAVE_MAX_RANK], shape[CLEAVE_MAX_RANK] = {0};
+    CLEAVE_TRY(cleave_import_string(im, "mode", "constant", &mode));
+    if (strcmp(mode, "constant") != 0)
+        return cleave_import_fail(im, "attribute mode is %s, supported is constant", mode);
+    CLEAVE_TRY(cleave_import_number(im, "value", 0, &fill));
+    CLEAVE_TRY(cleave_import_scalar(im, 2, fill, &fill));
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
+    cleave_tensor from = im->tensors.items[source].tensor;
+    CLEAVE_TRY(pad_amounts(im, from.rank, pads));
+    cleave_view view = {
+        .kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source, .fill = (float)fill};
+    bool pads_any = false;
+    for (int d = 0; d < from.rank; d++) {
+        view.begin[d] = pads[d];
+        view.step[d] = 1;
+        shape[d] = pads[d] + from.shape[d] + pads[from.rank + d];
+        pads_any = pads_any || shape[d] != from.shape[d];
+    }
+    if (!pads_any)
+        return cleave_import_identity(im);
+    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
+    cleave_import_set_output(im, 0, result, false);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_cast(cleave_importer *im) {
+    int64_t to;
+    int32_t tensor;
+    CLEAVE_TRY(cleave_import_integer(im, "to", 0, &to));
+    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &tensor));
+    bool is_float = im->tensors.items[tensor].tensor.type == CLEAVE_F32;
+    if (to != (is_float ? CLEAVE_ONNX_FLOAT : CLEAVE_ONNX_INT64))
+        return cleave_import_fail(im, "casts %s to %s, which is supported for constants only",
+                                  is_float ? "FLOAT" : "INT64",
+                                  to < INT32_MAX && to > 0 ? cleave_onnx_type_name((int32_t)to)
+                                                           : "UNKNOWN");
+    return cleave_import_identity(im);
+}
+
+cleave_status cleave_import_only_constant(cleave_importer *im) {
+    return cleave_import_fail(im, "its inputs are not constants; supported for constants only");
+}

@@ -1,0 +1,154 @@
+/* Prices: which source is taken, what fits find, and collectives in closed form. */
+#include "costmodel/cost.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static cleave_arena arena;
+static void tear_down(void) { cleave_arena_free(&arena); }
+TestSuite(cost, .fini = tear_down);
+
+/* 1 TFLOP/s at half efficiency, 100 GB/s at a quarter, 10 us of launch. */
+static cleave_device_kind plain_kind(void) {
+    return (cleave_device_kind){.name = "k",
+                                .source = "",
+                                .memory_bytes = 1 << 30,
+                                .flops_per_second = 1e12,
+                                .bytes_per_second = 1e11,
+                                .product_efficiency = 0.5,
+                                .memory_efficiency = 0.25,
+                                .launch_seconds = 1e-5};
+}
+
+static cleave_work work(const char *key, const char *family, double flops, double bytes) {
+    cleave_work w = {.flops = flops, .bytes = bytes};
+    snprintf(w.key, sizeof w.key, "%s", key);
+    snprintf(w.family, sizeof w.family, "%s", family);
+    return w;
+}
+
+static void add(cleave_device_kind *kind, const char *key, const char *family, double seconds,
+                double flops, double bytes) {
+    cleave_kernel_time kernel = {key, family, seconds, 0, flops, bytes, 0};
+    cr_assert_eq(cleave_device_kind_add_kernel(kind, &kernel, &arena, NULL), CLEAVE_OK);
+}
+
+/* 1e9 flops at 5e11 a second are 2 ms, 1e6 bytes at 2.5e10 are 40 us: the larger, and the launch.
+ */
+Test(cost, data_sheet_is_a_roofline) {
+    cleave_device_kind kind = plain_kind();
+    cleave_provenance provenance;
+    cleave_work by_flops = work("a", "f", 1e9, 1e6), by_bytes = work("b", "f", 1e3, 1e9);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &by_flops, &provenance), 2.01e-3, 1e-12);
+    cr_expect_eq(provenance, CLEAVE_PROVENANCE_DATA_SHEET);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &by_bytes, &provenance), 0.04001, 1e-12);
+}
+
+/* Times made from 5 us + 2 ps a flop + 30 ps a byte, one of five thrown far off: least absolute
+   deviations still find the three numbers, where least squares would not. */
+Test(cost, a_fit_finds_its_coefficients_despite_an_outlier) {
+    cleave_device_kind kind = plain_kind();
+    const double flops[] = {1e6, 1e9, 5e8, 2e7, 1e8}, bytes[] = {1e6, 1e5, 3e7, 2e6, 5e5};
+    static const char *const keys[] = {"a", "b", "c", "d", "e"};
+    for (int i = 0; i < 5; i++) {
+        double seconds = 5e-6 + 2e-12 * flops[i] + 3e-11 * bytes[i];
+        add(&kind, keys[i], "f", i == 3 ? 1.5 * seconds : seconds, flops[i], bytes[i]);
+    }
+    cleave_error error = {""};
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(kind.n_fits, 1);
+    cr_expect_float_eq(kind.fits[0].launch_seconds, 5e-6, 1e-12);
+    cr_expect_float_eq(kind.fits[0].seconds_per_flop, 2e-12, 1e-18);
+    cr_expect_float_eq(kind.fits[0].seconds_per_byte, 3e-11, 1e-17);
+    cr_expect_float_eq(kind.fits[0].spread, 0, 1e-9); /* the median is not the outlier */
+    cleave_provenance provenance;
+    cleave_work known = work("d", "f", 2e7, 2e6), unknown = work("z", "f", 1e7, 1e6);
+    double measured = 1.5 * (5e-6 + 4e-5 + 6e-5);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &known, &provenance), measured, 1e-15);
+    cr_expect_eq(provenance, CLEAVE_PROVENANCE_MEASURED);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &unknown, &provenance), 5.5e-5, 1e-11);
+    cr_expect_eq(provenance, CLEAVE_PROVENANCE_PREDICTED);
+}
+
+/* One measurement fixes one coefficient: 1e9 flops (2 ms by the roofline) outweigh 1e6 bytes. */
+Test(cost, a_single_measurement_gives_an_efficiency) {
+    cleave_device_kind kind = plain_kind();
+    add(&kind, "a", "f", 4e-3, 1e9, 1e6);
+    add(&kind, "c", "copy", 1e-3, 0, 1e7);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cr_assert_eq(kind.n_fits, 2);
+    cr_expect_str_eq(kind.fits[0].family, "copy");
+    cr_expect_float_eq(kind.fits[0].seconds_per_byte, 1e-10, 1e-19);
+    cr_expect_float_eq(kind.fits[1].seconds_per_flop, 4e-12, 1e-20);
+    cr_expect_float_eq(kind.fits[1].seconds_per_byte, 0, 1e-30);
+}
+
+static cleave_machine machine_of(const char *name) {
+    cleave_machine machine;
+    cleave_error error = {""};
+    char path[512];
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", name);
+    cr_assert_eq(cleave_machine_read(path, 0, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
+    return machine;
+}
+
+static cleave_collective all_reduce(cleave_collective_algorithm algorithm, const int32_t *devices,
+                                    int32_t n) {
+    return (cleave_collective){.kind = CLEAVE_ALL_REDUCE,
+                               .algorithm = algorithm,
+                               .n_devices = n,
+                               .devices = devices,
+                               .bytes = 80000000};
+}
+
+/* Four P100s of a node: 6 rounds of 20 MB at 20 GB/s, 1 ms each, and 5 us of latency each. */
+Test(cost, ring_within_a_node) {
+    cleave_machine machine = machine_of("p100-4x4");
+    const int32_t devices[] = {0, 1, 2, 3};
+    cleave_collective collective = all_reduce(CLEAVE_ALGORITHM_RING, devices, 4);
+    cr_expect_eq(cleave_cost_collective(&machine, &collective), INT64_C(6030000000));
+}
+
+/* Halving-doubling there: 40 MB and 20 MB, twice each: 2 x (2 + 1) ms, and 4 x 5 us. */
+Test(cost, halving_doubling_within_a_node) {
+    cleave_machine machine = machine_of("p100-4x4");
+    const int32_t devices[] = {0, 1, 2, 3};
+    cleave_collective collective = all_reduce(CLEAVE_ALGORITHM_HALVING_DOUBLING, devices, 4);
+    cr_expect_eq(cleave_cost_collective(&machine, &collective), INT64_C(6020000000));
+}
+
+/* Two nodes of four: in the round between nodes four messages of 40 MB share a card of 12.5 GB/s,
+   160 MB in 12.8 ms; alone, over the 12 GB/s to the card, one would take 3.33 ms.  Latency there is
+   3 + 2 + 2 + 3 us.  Then 20 MB and 10 MB within the node: 1 + 0.5 ms, 5 us each.  All twice. */
+Test(cost, devices_of_a_node_share_its_card) {
+    cleave_machine machine = machine_of("p100-4x4");
+    const int32_t devices[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    cleave_collective collective = all_reduce(CLEAVE_ALGORITHM_HALVING_DOUBLING, devices, 8);
+    cr_expect_eq(cleave_cost_collective(&machine, &collective), INT64_C(28640000000));
+}
+
+/* Scratch is left as it was found, so that one array serves many collectives. */
+Test(cost, scratch_of_collectives_stays_clear) {
+    cleave_machine machine = machine_of("k80-16x4");
+    double *load = CLEAVE_ARENA_ARRAY(&arena, double, machine.n_links);
+    const int32_t devices[] = {0, 1, 2, 5, 8, 9, 62};
+    for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_DIRECT; a++) {
+        cleave_collective collective = all_reduce((cleave_collective_algorithm)a, devices, a + 4);
+        cleave_collective_cost cost = cleave_cost_collective_parts(&machine, &collective, load);
+        cr_expect_gt(cost.busy, 0);
+        for (int32_t l = 0; l < machine.n_links; l++)
+            cr_assert_float_eq(load[l], 0, 0);
+    }
+}
+
+Test(cost, link_times_round_up_and_are_never_zero) {
+    cr_expect_eq(cleave_serialization(1, 1e13), 1);
+    cr_expect_eq(cleave_serialization(3, 2e12), 2);
+    cr_expect_eq(cleave_serialization(1000000000, 1e9), INT64_C(1000000000000));
+    cr_expect_eq(cleave_serialization(INT64_MAX, 1e-3), INT64_C(1) << 61);
+    cr_expect_eq(cleave_picoseconds(1e-12), 1);
+    cr_expect_eq(cleave_picoseconds((double)NAN), INT64_C(1) << 61);
+}
