@@ -46,12 +46,11 @@ static cleave_status count_bytes(const cleave_program *program, cleave_arena *ar
     return CLEAVE_OK;
 }
 
-cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
-                                  cleave_price *price, cleave_error *error) {
+static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *layout,
+                                    bool expanded, cleave_price *price, cleave_error *error) {
     cleave_price result = {0};
     cleave_program program;
     cleave_timeline timeline;
-    cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = !expanded;
     CLEAVE_TRY(
         cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
@@ -68,4 +67,17 @@ cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *la
     }
     *price = result;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
+                                  cleave_price *price, cleave_error *error) {
+    /* Expanded programs are large and rare: their memory is not kept for the small ones. */
+    if (expanded)
+        cleave_arena_free(&pricer->arena);
+    else
+        cleave_arena_reset(&pricer->arena);
+    cleave_status status = price_in_arena(pricer, layout, expanded, price, error);
+    if (expanded)
+        cleave_arena_free(&pricer->arena);
+    return status;
 }

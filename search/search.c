@@ -29,6 +29,7 @@ typedef struct search {
     cleave_search_result result;
     const cleave_layout
         *given[MAX_BASELINES + 1]; /* baselines that apply, whether or not they fit */
+    bool given_fits[MAX_BASELINES + 1];
     int32_t n_given;
 } search;
 
@@ -95,6 +96,7 @@ static cleave_status price_baselines(search *s, cleave_error *error) {
             continue;
         cleave_progress_update(&s->progress, -1, cleave_baseline_names[i]);
         CLEAVE_TRY(make_plan(s, cleave_baseline_names[i], layout, &s->result.baselines[i], error));
+        s->given_fits[s->n_given - 1] = s->result.baselines[i].applies;
         take_if_better(s, &s->result.baselines[i]);
     }
     return CLEAVE_OK;
@@ -108,17 +110,32 @@ static bool is_promising(const search *s, const cleave_price *price) {
             (double)price->step * 1e-12 < 1.25 * s->result.best.step_seconds);
 }
 
+/* The baselines and a random layout; where one of them fits, only those that do. */
+static cleave_status collect_starts(search *s, cleave_mcmc *mcmc, const cleave_layout **starts,
+                                    int32_t *n_starts, cleave_error *error) {
+    cleave_price price;
+    cleave_layout *random = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+    if (random == NULL)
+        return cleave_fail_memory(error, "searching");
+    *n_starts = 0;
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (s->given_fits[g] || !s->result.best.applies)
+            starts[(*n_starts)++] = s->given[g];
+    CLEAVE_TRY(cleave_mcmc_random_start(mcmc, &s->work, random, error));
+    CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
+    if (price.excess_bytes == 0 || !s->result.best.applies)
+        starts[(*n_starts)++] = random;
+    return CLEAVE_OK;
+}
+
 /* One walk for each start and one from the best of them all.  Each gets an equal share of what is
    left, so that what one leaves goes to the others. */
 static cleave_status walk_all(search *s, cleave_mcmc *mcmc, cleave_error *error) {
-    cleave_layout random, found[MAX_WALKS];
+    cleave_layout found[MAX_WALKS];
     cleave_price prices[MAX_WALKS];
     const cleave_layout *starts[MAX_WALKS];
-    int32_t n = 0, best = 0;
-    CLEAVE_TRY(cleave_mcmc_random_start(mcmc, &s->work, &random, error));
-    for (; n < s->n_given; n++)
-        starts[n] = s->given[n];
-    starts[n++] = &random;
+    int32_t n, best = 0;
+    CLEAVE_TRY(collect_starts(s, mcmc, starts, &n, error));
     for (int32_t i = 0; i <= n && !interrupted(s); i++) {
         int64_t left = mcmc->most_proposals - mcmc->proposals;
         double elapsed = cleave_clock_seconds() - mcmc->started_seconds;
