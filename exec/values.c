@@ -41,6 +41,13 @@ static cleave_status wrong_shape(const char *path, const cleave_safetensors_entr
                        entry->type == CLEAVE_I64 ? "I64" : "F32", found, wanted, also);
 }
 
+/* The shape that a tensor has in files. */
+static int file_shape(const cleave_tensor *tensor, const int64_t **shape) {
+    bool differs = tensor->file_rank > 0;
+    *shape = differs ? tensor->file_shape : tensor->shape;
+    return differs ? tensor->file_rank : tensor->rank;
+}
+
 static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
     const cleave_safetensors_entry *entry = cleave_safetensors_find(&values->weights, tensor->name);
@@ -368,12 +375,11 @@ cleave_status cleave_values_save(cleave_values *values, const cleave_rank *rank,
     int32_t n = list_saved(values, list);
     for (int32_t i = 0; i < n; i++) {
         const cleave_tensor *tensor = &model->tensors[list[i].tensor];
-        bool as_file = list[i].output < 0; /* a parameter goes out in the shape in which it came */
-        entries[i] = (cleave_safetensors_entry){.name = tensor->name,
-                                                .type = CLEAVE_F32,
-                                                .rank = as_file ? tensor->file_rank : tensor->rank};
-        memcpy(entries[i].shape, as_file ? tensor->file_shape : tensor->shape,
-               sizeof entries[i].shape);
+        const int64_t *shape = tensor->shape;
+        int rank_there = list[i].output < 0 ? file_shape(tensor, &shape) : tensor->rank;
+        entries[i] = (cleave_safetensors_entry){
+            .name = tensor->name, .type = CLEAVE_F32, .rank = rank_there};
+        memcpy(entries[i].shape, shape, (size_t)rank_there * sizeof *shape);
     }
     cleave_safetensors_writer writer;
     if (rank->device == 0)
