@@ -40,12 +40,12 @@ bad_machine() { # PATTERN OLD NEW
     expect_error 2 machine.json show "$work/machine.json"
 }
 bad_machine "-5 GB/s" "5 GB/s" "-5 GB/s"
-bad_machine "0 GB/s" "5 GB/s" "0 GB/s"
+bad_machine "bandwidth: 0" "5 GB/s" "0 GB/s"
 bad_machine "5 GB" '"5 GB/s"' '"5 GB"'
 bad_machine "5 parsec" "5 GB/s" "5 parsec"
 bad_machine "bandwidht" '"bandwidth"' '"bandwidht"'
 bad_machine "gpu" '"kind": "cpu"' '"kind": "gpu"'
-bad_machine "kinds" '"kinds"' '"sorts"'
+bad_machine "sorts" '"kinds"' '"sorts"'
 bad_machine "2" '\[\[0, 1\]\]' '[[0, 2]]'
 bad_machine "devices" '"devices": 2' '"devices": 2.5'
 bad_machine "devices" '"devices": 2' '"devices": 99999999999'
@@ -61,8 +61,8 @@ expect_error 2 plan.layout.json simulate --model "$models/mlp.onnx" --batch 8 --
     --layout "$work/plan.layout.json"
 expect_error 2 plan.layout.json simulate --model "$models/lenet5.onnx" --batch 16 --machine "$machine" \
     --layout "$work/plan.layout.json"
-bad_layout() { # PATTERN OLD NEW
-    sed "s|$2|$3|" "$work/plan.layout.json" >"$work/bad.layout.json"
+bad_layout() { # PATTERN OLD NEW [OLD NEW]
+    sed -e "s|$2|$3|" -e "s|${4:-^$}|${5:-}|" "$work/plan.layout.json" >"$work/bad.layout.json"
     cmp -s "$work/bad.layout.json" "$work/plan.layout.json" && fail "nothing changed by $2"
     expect_error 2 "$1" simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"
     expect_error 2 "$1" run "${lenet[@]}" --steps 1 --layout "$work/bad.layout.json"
@@ -70,13 +70,13 @@ bad_layout() { # PATTERN OLD NEW
 bad_layout 7 '\[0, 1\]' '[0, 7]'
 bad_layout -1 '\[0, 1\]' '[0, -1]'
 bad_layout 1 '\[0, 1\]' '[1, 1]'
-bad_layout 3 '"n": 2' '"n": 3'
-bad_layout 9 '{"n": 2}, "devices": \[0, 1\]' '{"n": 9}, "devices": [0, 1, 2, 3, 4, 5, 6, 7, 8]'
+bad_layout "more parts" '"n": 2' '"n": 3'
+bad_layout 9 '"n": 2' '"n": 9' '"devices": 2,' '"devices": 9,'
 bad_layout '"z"' '"n": 2' '"z": 2'
 bad_layout 0 '"n": 2' '"n": 0'
 bad_layout 2.5 '"n": 2' '"n": 2.5'
 bad_layout cleave_layout '"cleave_layout": 1' '"cleave_layout": 2'
-bad_layout operators '"operators"' '"ops"'
+bad_layout ops '"operators"' '"ops"'
 bad_layout bad.layout.json '"operators": {' '"operators": {"stranger": {"split": {}, "devices": [0]},'
 sed '0,/{"split"/{/{"split"/d}' "$work/plan.layout.json" >"$work/bad.layout.json"
 expect_error 2 bad.layout.json simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"
