@@ -101,7 +101,7 @@ static void print_text(const search_values *values, const cleave_search_result *
     table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
     table_text(&t, "layout");
     table_text(&t, "step");
-    table_text(&t, "to best");
+    table_text(&t, "to found");
     table_text(&t, "memory");
     table_text(&t, "sent a step");
     for (int32_t b = 0; b < result->n_baselines; b++)
