@@ -153,6 +153,16 @@ static bool can_merge(const cleave_tile_plan *plan, int loop, int axis, int64_t 
     return true;
 }
 
+/* Long tiles hide the cost of walking them; short ones leave room for many registers in the caches
+   that are near: 64 KiB together. */
+static int64_t choose_tile(const cleave_tape_plan *tape) {
+    int registers = 0;
+    for (int r = 0; r < tape->n_registers; r++)
+        registers += (int)(tape->values >> r & 1) + (int)(tape->adjoints >> r & 1);
+    int64_t fit = 16384 / (registers > 0 ? registers : 1) / 16 * 16;
+    return fit < 512 ? 512 : fit > CLEAVE_MAX_TILE ? CLEAVE_MAX_TILE : fit;
+}
+
 static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
     axis_list list = order_axes(call, find_lead(call, plan));
     for (int i = 0; i < list.n; i++) {
@@ -179,13 +189,14 @@ static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
         for (int s = 0; s < plan->n_streams; s++)
             plan->stride[s][0] = 0;
     }
+    plan->tile = choose_tile(&plan->tape);
     int64_t columns = plan->extent[plan->n_loops - 1], rows = plan->extent[plan->n_loops - 2];
-    if (columns <= CLEAVE_TILE_ELEMENTS / 2) {
-        int64_t fit = CLEAVE_TILE_ELEMENTS / columns;
+    if (columns <= plan->tile / 2) {
+        int64_t fit = plan->tile / columns;
         plan->columns = columns;
         plan->rows = rows < fit ? rows : fit;
     } else {
-        int64_t pieces = (columns + CLEAVE_TILE_ELEMENTS - 1) / CLEAVE_TILE_ELEMENTS;
+        int64_t pieces = (columns + plan->tile - 1) / plan->tile;
         plan->columns = ((columns + pieces - 1) / pieces + 15) / 16 * 16;
         plan->rows = 1;
     }
@@ -267,7 +278,7 @@ typedef struct tile_run {
 static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *plan, char *base,
                        tile_run *run) {
     const cleave_nest *nest = call->nest;
-    int64_t used = 0, row = CLEAVE_TILE_ELEMENTS * (int64_t)sizeof(float);
+    int64_t used = 0, row = plan->tile * (int64_t)sizeof(float);
     for (int r = nest->n_inputs; r < plan->tape.n_registers; r++)
         run->value[r] = plan->tape.values >> r & 1 ? carve(base, &used, row) : NULL;
     for (int r = 0; r < plan->tape.n_registers; r++)
@@ -328,14 +339,13 @@ static void gather_integers(const tile_run *run, int stream, const int64_t *from
 static float *load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
                    bool *fresh) {
     loaded *cache = &run->cache[stream];
-    *fresh = true;
-    if (type == CLEAVE_F32 && lies_contiguously(run, stream))
-        return (float *)array->data + run->at[stream];
-    if (cache->at == run->at[stream]) {
-        *fresh = false;
-        return cache->scratch;
-    }
+    bool direct = type == CLEAVE_F32 && lies_contiguously(run, stream);
+    *fresh = cache->at != run->at[stream];
     cache->at = run->at[stream];
+    if (direct)
+        return (float *)array->data + cache->at;
+    if (!*fresh)
+        return cache->scratch;
     if (type == CLEAVE_I64)
         gather_integers(run, stream, (const int64_t *)array->data + cache->at, cache->scratch);
     else

@@ -24,7 +24,7 @@ typedef struct cleave_tile_plan {
     int n_loops;                    /* 2 or more; the last two are rows and columns of tiles */
     int64_t extent[CLEAVE_MAX_AXES + 2];
     int64_t stride[CLEAVE_MAX_TILE_STREAMS][CLEAVE_MAX_AXES + 2]; /* per stream and loop */
-    int64_t rows, columns;                                        /* of a tile */
+    int64_t tile, rows, columns; /* most elements, and shape, of a tile */
 } cleave_tile_plan;
 
 /* False where the kernel does not fit: padding, the gradient of a maximum, an integer output. */

@@ -8,17 +8,19 @@
 #include "graph/timeline.h"
 
 typedef struct cleave_run_options {
-    int64_t steps;              /* 1 or more; forward: 1 */
-    bool forward;               /* forward only; saves the model's outputs under their names */
+    int64_t steps; /* 1 or more; forward: 1 */
+    bool forward;  /* forward only; saves the model's outputs under their names */
     cleave_optimizer optimizer;
     uint64_t seed;
-    const char *weights;        /* safetensors of parameters and buffers under their names; null: initial values */
-    const char *data;           /* safetensors of inputs and `targets`; null: made up from the seed */
-    const char *save;           /* where parameters and buffers (forward: outputs) go; null: nowhere */
-    double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0: never */
-    bool reference_kernels;     /* naive kernels only: for tests */
-    bool timeline;              /* keep the last step's timeline */
-    bool quiet;                 /* no progress */
+    const char *
+        weights; /* safetensors of parameters and buffers under their names; null: initial values */
+    const char *data; /* safetensors of inputs and `targets`; null: made up from the seed */
+    const char *save; /* where parameters and buffers (forward: outputs) go; null: nowhere */
+    double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
+                                     never */
+    bool reference_kernels;       /* naive kernels only: for tests */
+    bool timeline;                /* keep the last step's timeline */
+    bool quiet;                   /* no progress */
 } cleave_run_options;
 
 /* Rank 0's view of the run; the others get empty values. */
@@ -30,23 +32,24 @@ typedef struct cleave_run_result {
     int64_t bytes_sent;         /* per step, all */
     int64_t *peak_bytes;        /* [n_devices] arena of each rank */
     int64_t *rss_peak_bytes;    /* [n_devices] VmHWM of each rank */
-    double kernel_seconds;      /* rank 0: sum of its compute and update items in the median step's place: last step */
+    double kernel_seconds;      /* rank 0: sum of its compute and update items in the median step's
+                                   place: last step */
     double last_step_seconds;   /* rank 0 */
     cleave_timeline measured;   /* with options->timeline: of all devices' items */
     int32_t n_devices;
     struct cleave_program *program; /* that ran; lives in the arena */
 } cleave_run_result;
 
-/* Everything that can be checked without running: files, names, shapes.  BAD_INPUT.  For the parent, before it
-   launches ranks. */
+/* Everything that can be checked without running: files, names, shapes.  BAD_INPUT.  For the
+   parent, before it launches ranks. */
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error);
 
-/* To be called on every rank of a world of exactly layout->n_devices ranks, between cleave_world_begin and
-   cleave_world_end; BAD_INPUT otherwise. */
+/* To be called on every rank of a world of exactly layout->n_devices ranks, between
+   cleave_world_begin and cleave_world_end; BAD_INPUT otherwise. */
 struct cleave_world;
-cleave_status cleave_run(struct cleave_world *world, const cleave_model *model, const cleave_layout *layout,
-                         const cleave_run_options *options, cleave_arena *arena, cleave_run_result *result,
-                         cleave_error *error);
+cleave_status cleave_run(struct cleave_world *world, const cleave_model *model,
+                         const cleave_layout *layout, const cleave_run_options *options,
+                         cleave_arena *arena, cleave_run_result *result, cleave_error *error);
 
 #endif

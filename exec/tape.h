@@ -1,6 +1,6 @@
 /* Tapes over tiles: every register of a tape becomes a row of floats, and each instruction one
    loop over it that the compiler vectorises.  A tile is small enough for its registers to stay in
-   the first cache, so a tape of many instructions still passes over memory once.
+   the nearest caches, so a tape of many instructions still passes over memory once.
 
    A plan says what a pass has to compute: which registers' values (in backward only those that some
    derivative reads) and which registers' adjoints. */
@@ -9,7 +9,7 @@
 
 #include "graph/model.h"
 
-enum { CLEAVE_TILE_ELEMENTS = 512, CLEAVE_MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
+enum { CLEAVE_MAX_TILE = 4096, CLEAVE_MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
 
 typedef struct cleave_tape_plan {
     const cleave_nest *nest;

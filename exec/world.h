@@ -12,13 +12,15 @@ typedef struct cleave_world cleave_world;
 /* Was this process started by an MPI launcher or a batch system? */
 bool cleave_world_is_launched(void);
 
-/* Starts `arguments` (null-terminated, [0] is the program) under the launcher that was found when Cleave was
-   configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is this process's.  Of their
-   stderr, lines that start with "cleave" or with progress pass; the launcher's own noise does not.  Returns the exit
-   code of the first rank that failed, 0 when none did. */
-cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code, cleave_error *error);
+/* Starts `arguments` (null-terminated, [0] is the program) under the launcher that was found when
+   Cleave was configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is this
+   process's.  Of their stderr, lines that start with "cleave" or with progress pass; the launcher's
+   own noise does not.  Returns the exit code of the first rank that failed, 0 when none did. */
+cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
+                                  cleave_error *error);
 
-/* Joins the world.  Every rank calls both; `end` may not return when `code` is not 0: it takes the world down. */
+/* Joins the world.  Every rank calls both; `end` may not return when `code` is not 0: it takes the
+ * world down. */
 cleave_status cleave_world_begin(cleave_world **world, cleave_error *error);
 void cleave_world_end(cleave_world *world, int code);
 
@@ -27,14 +29,17 @@ int32_t cleave_world_size(const cleave_world *world);
 
 /* Requests are slots of the world, 0..n-1, that the caller numbers. */
 cleave_status cleave_world_reserve(cleave_world *world, int32_t n_requests, cleave_error *error);
-void cleave_world_send(cleave_world *world, int32_t request, const void *data, int64_t bytes, int32_t to, int tag);
-void cleave_world_receive(cleave_world *world, int32_t request, void *data, int64_t bytes, int32_t from, int tag);
-/* Has it ended?  Also lets MPI make progress.  True for a slot without a request.  `received` (may be null) gets
-   the bytes that came in, of a receive that ends in this very call. */
+void cleave_world_send(cleave_world *world, int32_t request, const void *data, int64_t bytes,
+                       int32_t to, int tag);
+void cleave_world_receive(cleave_world *world, int32_t request, void *data, int64_t bytes,
+                          int32_t from, int tag);
+/* Has it ended?  Also lets MPI make progress.  True for a slot without a request.  `received` (may
+   be null) gets the bytes that came in, of a receive that ends in this very call. */
 bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received);
 
 void cleave_world_barrier(cleave_world *world);
-/* `data` of every rank to rank 0, in the order of ranks; `all` (rank 0) has room for size x bytes. */
+/* `data` of every rank to rank 0, in the order of ranks; `all` (rank 0) has room for size x bytes.
+ */
 void cleave_world_gather(cleave_world *world, const void *data, int64_t bytes, void *all);
 /* From rank 0 to all. */
 void cleave_world_broadcast(cleave_world *world, void *data, int64_t bytes);
