@@ -74,6 +74,7 @@ static cleave_status time_repeats(subject *run, void *context, double budget,
     qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
     double median = n % 2 == 1 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
     result->seconds = median;
+    result->least_seconds = seconds[0];
     result->spread = median > 0 ? (seconds[(3 * n) / 4] - seconds[n / 4]) / median : 0;
     result->repeats = n;
     return CLEAVE_OK;

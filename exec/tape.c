@@ -45,6 +45,8 @@ static const instruction_row rows[CLEAVE_N_OPCODES] = {
     [CLEAVE_OP_DROPOUT] = {1, {0, 0}, false},
 };
 
+int cleave_tape_operands(cleave_opcode opcode) { return rows[opcode].operands; }
+
 /* A slope below zero makes the sign of LEAKY_RELU's operand unreadable from its result. */
 static unsigned needs_of(const cleave_instruction *at, int side) {
     return at->opcode == CLEAVE_OP_LEAKY_RELU && at->p <= 0 ? (unsigned)NEEDS_A
@@ -208,7 +210,7 @@ void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i;
-        if (!(plan->values & bit(r)))
+        if (!(plan->values & bit(r)) || (tile->skipped & bit(r)))
             continue;
         int operands = rows[at->opcode].operands;
         if ((operands > 0 && (tile->changed & bit(at->a))) ||
@@ -330,11 +332,11 @@ static void differentiate_single(const cleave_instruction *at, const local_value
 void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
     const cleave_nest *nest = plan->nest;
     int last = plan->n_registers - 1;
-    uint64_t written = bit(last);
+    uint64_t written = tile->given;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i, operands = rows[at->opcode].operands;
-        if (!(plan->adjoints & bit(r)) || !(written & bit(r)))
+        if (!(plan->adjoints & written & bit(r)) || (tile->skipped & bit(r)))
             continue;
         local_values local = {.g = tile->adjoint[r],
                               .v = r == last && plan->from_output ? tile->output : tile->value[r],

@@ -19,6 +19,9 @@ typedef struct cleave_tape_plan {
     bool from_output;  /* the last instruction is differentiated from the output's value */
 } cleave_tape_plan;
 
+/* How many registers an instruction reads. */
+int cleave_tape_operands(cleave_opcode opcode);
+
 /* The value of the last register, and what it takes. */
 void cleave_tape_plan_forward(const cleave_nest *nest, cleave_tape_plan *plan);
 
@@ -38,6 +41,8 @@ typedef struct cleave_tape_tile {
     /* Bit r: register r differs from what the tile before had in it.  Instructions whose operands
        have not changed are not computed again. */
     uint64_t changed;
+    uint64_t skipped; /* bit r: the instruction that writes register r is left out, both ways */
+    uint64_t given;   /* backward: bit r: adjoint[r] has a value to begin with, to be added to */
 } cleave_tape_tile;
 
 void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile);
