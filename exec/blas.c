@@ -3,6 +3,7 @@
 
 #include <cblas.h>
 #include <string.h>
+#include <strings.h>
 
 void cleave_blas_multiply(const cleave_blas_product *product) {
     cblas_sgemm(CblasRowMajor, product->a_transposed ? CblasTrans : CblasNoTrans,
@@ -10,6 +11,21 @@ void cleave_blas_multiply(const cleave_blas_product *product) {
                 (blasint)product->n, (blasint)product->k, product->alpha, product->a,
                 (blasint)product->a_row, product->b, (blasint)product->b_row, product->beta,
                 product->c, (blasint)product->c_row);
+}
+
+bool cleave_blas_knows_processor(void) {
+    static const char *const wide[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx512f"))
+        return true;
+    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
+        if (strcasecmp(openblas_get_corename(), wide[i]) == 0)
+            return true;
+    return false;
+#else
+    (void)wide;
+    return true;
+#endif
 }
 
 /* The library's own text has a blank at both ends. */

@@ -18,6 +18,11 @@ typedef struct cleave_blas_product {
 
 void cleave_blas_multiply(const cleave_blas_product *product);
 
+/* Does the library use vectors as wide as the processor has?  It chooses its code by a list of
+   known processors, and on one that is newer than the library falls back to code with half the
+   speed. */
+bool cleave_blas_knows_processor(void);
+
 /* "OpenBLAS 0.3.21 and oneDNN 2.6.3": what was compiled against; of static storage. */
 const char *cleave_blas_version(void);
 

@@ -23,6 +23,7 @@ cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *erro
         free(made);
         return status;
     }
+    made->products_by_blas = cleave_blas_knows_processor();
 #ifdef __SSE__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero, denormals are zero */
 #endif

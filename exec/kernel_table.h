@@ -8,6 +8,7 @@
 
 struct cleave_kernels {
     cleave_onednn *onednn;
+    bool products_by_blas; /* by OpenBLAS, else by oneDNN */
 };
 
 /* A fast kernel.  `fits` and `workspace` look at maps and boxes only, never at data. */

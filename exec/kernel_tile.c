@@ -153,6 +153,68 @@ static bool can_merge(const cleave_tile_plan *plan, int loop, int axis, int64_t 
     return true;
 }
 
+/* Is the stream the same for all rows and in all outer loops? */
+static bool is_by_column(const cleave_tile_plan *plan, int stream) {
+    for (int l = 0; l < plan->n_loops - 1; l++)
+        if (plan->stride[stream][l] != 0)
+            return false;
+    return true;
+}
+
+static uint64_t bit(int r) { return (uint64_t)1 << r; }
+
+/* Derivatives by what varies along the columns alone (a bias, the scale of a normalisation) are
+   linear in the adjoints of such registers, so those are summed over all rows first, and the rest
+   of their backward runs once per column instead of once per point. */
+static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
+    uint64_t by_column = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if ((plan->input[i] < 0 || is_by_column(plan, plan->input[i])) &&
+            (plan->gradient[i] < 0 || is_by_column(plan, plan->gradient[i])) &&
+            (plan->input[i] >= 0 || plan->gradient[i] >= 0))
+            by_column |= bit(i);
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *at = &nest->tape[i];
+        int operands = cleave_tape_operands(at->opcode);
+        bool same = plan->index[i] < 0 || is_by_column(plan, plan->index[i]);
+        same = same && (operands < 1 || (by_column & bit(at->a)));
+        same = same && (operands < 2 || (by_column & bit(at->b)));
+        if (same)
+            by_column |= bit(nest->n_inputs + i);
+    }
+    if (by_column & bit(plan->tape.n_registers - 1))
+        return;
+    plan->by_column = by_column;
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *at = &nest->tape[i];
+        int r = nest->n_inputs + i, operands = cleave_tape_operands(at->opcode);
+        if ((by_column & bit(r)) || !(plan->tape.adjoints & bit(r)))
+            continue;
+        uint64_t read = (operands > 0 ? bit(at->a) : 0) | (operands > 1 ? bit(at->b) : 0);
+        plan->frontier |= read & by_column & plan->tape.adjoints;
+    }
+}
+
+/* Long tiles hide the cost of walking them; where there is scratch, they are short enough for all
+   their rows to lie in the first cache, 32 KiB together.  What varies along all loops is taken to
+   lie there contiguously, and needs none. */
+static int64_t choose_tile(const cleave_tile_plan *plan) {
+    int scratch = 0, in_place = 1, n_inputs = plan->tape.nest->n_inputs;
+    for (int r = 0; r + 1 < plan->tape.n_registers; r++) {
+        bool whole = r < n_inputs && plan->input[r] >= 0;
+        for (int l = 0; whole && l < plan->n_loops; l++)
+            whole = plan->extent[l] == 1 || plan->stride[plan->input[r]][l] != 0;
+        bool sunk = r < n_inputs && plan->gradient[r] >= 0 && !plan->summed[r];
+        bool later = (plan->by_column & ~plan->frontier & bit(r)) != 0;
+        if (plan->tape.values & bit(r))
+            *(whole ? &in_place : &scratch) += 1;
+        if ((plan->tape.adjoints & bit(r)) && !later)
+            *(sunk ? &in_place : &scratch) += 1;
+    }
+    int64_t fit = scratch == 0 ? CLEAVE_MAX_TILE : 8192 / (scratch + in_place) / 16 * 16;
+    return fit < 512 ? 512 : fit > CLEAVE_MAX_TILE ? CLEAVE_MAX_TILE : fit;
+}
+
 static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
     axis_list list = order_axes(call, find_lead(call, plan));
     for (int i = 0; i < list.n; i++) {
@@ -179,13 +241,16 @@ static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
         for (int s = 0; s < plan->n_streams; s++)
             plan->stride[s][0] = 0;
     }
+    if (call->pass != CLEAVE_PASS_FORWARD)
+        find_by_column(call->nest, plan);
+    plan->tile = choose_tile(plan);
     int64_t columns = plan->extent[plan->n_loops - 1], rows = plan->extent[plan->n_loops - 2];
-    if (columns <= CLEAVE_TILE_ELEMENTS / 2) {
-        int64_t fit = CLEAVE_TILE_ELEMENTS / columns;
+    if (columns <= plan->tile / 2) {
+        int64_t fit = plan->tile / columns;
         plan->columns = columns;
         plan->rows = rows < fit ? rows : fit;
     } else {
-        int64_t pieces = (columns + CLEAVE_TILE_ELEMENTS - 1) / CLEAVE_TILE_ELEMENTS;
+        int64_t pieces = (columns + plan->tile - 1) / plan->tile;
         plan->columns = ((columns + pieces - 1) / pieces + 15) / 16 * 16;
         plan->rows = 1;
     }
@@ -260,14 +325,15 @@ typedef struct tile_run {
     cleave_tape_tile tile;
     float *value[CLEAVE_MAX_REGISTERS], *adjoint[CLEAVE_MAX_REGISTERS]; /* scratch */
     double *sums[CLEAVE_MAX_INPUTS];                                    /* of summed gradients */
-    double *total, *square;                                             /* of the output */
+    double *column_sums[CLEAVE_MAX_REGISTERS]; /* of the frontier's adjoints, per column */
+    double *total, *square;                    /* of the output */
     float *shift;
 } tile_run;
 
 static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *plan, char *base,
                        tile_run *run) {
     const cleave_nest *nest = call->nest;
-    int64_t used = 0, row = CLEAVE_TILE_ELEMENTS * (int64_t)sizeof(float);
+    int64_t used = 0, row = plan->tile * (int64_t)sizeof(float);
     for (int r = nest->n_inputs; r < plan->tape.n_registers; r++)
         run->value[r] = plan->tape.values >> r & 1 ? carve(base, &used, row) : NULL;
     for (int r = 0; r < plan->tape.n_registers; r++)
@@ -281,6 +347,10 @@ static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *p
                 base, &used,
                 8 * cleave_kernel_array_size(call, &nest->inputs[i], &call->input_gradients[i]));
     }
+    for (int r = 0; r < plan->tape.n_registers; r++)
+        run->column_sums[r] = plan->frontier >> r & 1
+                                  ? carve(base, &used, 8 * plan->extent[plan->n_loops - 1])
+                                  : NULL;
     if (call->pass != CLEAVE_PASS_FORWARD)
         return used;
     int64_t n = cleave_kernel_array_size(call, &nest->output, &call->output);
@@ -328,14 +398,13 @@ static void gather_integers(const tile_run *run, int stream, const int64_t *from
 static float *load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
                    bool *fresh) {
     loaded *cache = &run->cache[stream];
-    *fresh = true;
-    if (type == CLEAVE_F32 && lies_contiguously(run, stream))
-        return (float *)array->data + run->at[stream];
-    if (cache->at == run->at[stream]) {
-        *fresh = false;
-        return cache->scratch;
-    }
+    bool direct = type == CLEAVE_F32 && lies_contiguously(run, stream);
+    *fresh = cache->at != run->at[stream];
     cache->at = run->at[stream];
+    if (direct)
+        return (float *)array->data + cache->at;
+    if (!*fresh)
+        return cache->scratch;
     if (type == CLEAVE_I64)
         gather_integers(run, stream, (const int64_t *)array->data + cache->at, cache->scratch);
     else
@@ -500,12 +569,48 @@ static void seed_moments(tile_run *run, int last) {
     run->tile.adjoint[last] = seed;
 }
 
+/* Adds the rows of a tile, at its columns. */
+static void add_rows(const tile_run *run, const float *x, double *sums) {
+    int columns = run->columns;
+    sums += run->column;
+    for (int r = 0; r < run->rows; r++, x += columns)
+        _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) sums[c] += (double)x[c];
+}
+
+/* Where the gradients of these inputs are made: in place, or in scratch. */
+static void place_gradients(tile_run *run, uint64_t inputs) {
+    const cleave_tile_plan *plan = run->plan;
+    for (int i = 0; i < run->call->nest->n_inputs; i++) {
+        int stream = plan->gradient[i];
+        bool direct =
+            stream >= 0 && (inputs >> i & 1) && !plan->summed[i] && lies_contiguously(run, stream);
+        run->tile.adjoint[i] = direct
+                                   ? (float *)run->call->input_gradients[i].data + run->at[stream]
+                                   : run->adjoint[i];
+    }
+}
+
+static void sink_gradients(tile_run *run, uint64_t inputs) {
+    const cleave_tile_plan *plan = run->plan;
+    for (int i = 0; i < run->call->nest->n_inputs; i++) {
+        int stream = plan->gradient[i];
+        if (stream < 0 || !(inputs >> i & 1))
+            continue;
+        if (plan->summed[i])
+            add_tile(run, stream, run->tile.adjoint[i], run->sums[i]);
+        else if (!lies_contiguously(run, stream))
+            scatter(run, stream, run->adjoint[i],
+                    (float *)run->call->input_gradients[i].data + run->at[stream]);
+    }
+}
+
 static void backward_tile(tile_run *run) {
     const cleave_tile_plan *plan = run->plan;
     const cleave_kernel_call *call = run->call;
     int last = plan->tape.n_registers - 1;
     bool fresh;
     load_values(run);
+    run->tile.skipped = 0;
     cleave_tape_forward(&plan->tape, &run->tile);
     if (plan->combiner == CLEAVE_COMBINE_MOMENTS)
         seed_moments(run, last);
@@ -513,23 +618,41 @@ static void backward_tile(tile_run *run) {
         run->tile.adjoint[last] = load(run, plan->seed, &call->output_gradient, CLEAVE_F32, &fresh);
     if (plan->tape.from_output)
         run->tile.output = load(run, plan->output, &call->output, CLEAVE_F32, &fresh);
-    for (int i = 0; i < call->nest->n_inputs; i++) {
-        int stream = plan->gradient[i];
-        if (stream >= 0)
-            run->tile.adjoint[i] = !plan->summed[i] && lies_contiguously(run, stream)
-                                       ? (float *)call->input_gradients[i].data + run->at[stream]
-                                       : run->adjoint[i];
-    }
+    run->tile.given = bit(last);
+    run->tile.skipped = plan->by_column;
+    place_gradients(run, ~plan->by_column);
     cleave_tape_backward(&plan->tape, &run->tile);
-    for (int i = 0; i < call->nest->n_inputs; i++) {
-        int stream = plan->gradient[i];
-        if (stream < 0)
-            continue;
-        if (plan->summed[i])
-            add_tile(run, stream, run->tile.adjoint[i], run->sums[i]);
-        else if (!lies_contiguously(run, stream))
-            scatter(run, stream, run->adjoint[i],
-                    (float *)call->input_gradients[i].data + run->at[stream]);
+    sink_gradients(run, ~plan->by_column);
+    for (int r = 0; r < plan->tape.n_registers; r++)
+        if (run->column_sums[r] != NULL)
+            add_rows(run, run->tile.adjoint[r], run->column_sums[r]);
+}
+
+/* The rest of backward, from the summed adjoints of the frontier: one row. */
+static void backward_columns(tile_run *run) {
+    const cleave_tile_plan *plan = run->plan;
+    int64_t columns = plan->extent[plan->n_loops - 1];
+    run->rows = 1;
+    run->row = 0;
+    for (run->column = 0; run->column < columns; run->column += plan->columns) {
+        int64_t left = columns - run->column;
+        run->columns = (int)(left < plan->columns ? left : plan->columns);
+        run->tile.n = run->columns;
+        run->tile.changed = ~(uint64_t)0;
+        for (int s = 0; s < plan->n_streams; s++) {
+            run->cache[s].at = -1;
+            run->at[s] = plan->reach[s].base + run->column * column_stride(run, s);
+        }
+        load_values(run);
+        run->tile.skipped = ~plan->by_column;
+        run->tile.given = plan->frontier;
+        cleave_tape_forward(&plan->tape, &run->tile);
+        place_gradients(run, plan->by_column);
+        for (int r = 0; r < plan->tape.n_registers; r++)
+            for (int c = 0; run->column_sums[r] != NULL && c < run->columns; c++)
+                run->tile.adjoint[r][c] = (float)run->column_sums[r][run->column + c];
+        cleave_tape_backward(&plan->tape, &run->tile);
+        sink_gradients(run, plan->by_column);
     }
 }
 
@@ -635,7 +758,13 @@ static void run_backward(tile_run *run) {
         else if (plan->summed[i])
             memset(run->sums[i], 0, (size_t)size[i] * sizeof(double));
     }
+    for (int r = 0; r < plan->tape.n_registers; r++)
+        if (run->column_sums[r] != NULL)
+            memset(run->column_sums[r], 0,
+                   (size_t)plan->extent[plan->n_loops - 1] * sizeof(double));
     walk_all(run, backward_tile);
+    if (plan->frontier != 0)
+        backward_columns(run);
     for (int i = 0; i < call->nest->n_inputs; i++)
         for (int64_t j = 0; run->sums[i] != NULL && j < size[i]; j++)
             ((float *)call->input_gradients[i].data)[j] = (float)run->sums[i][j];

@@ -21,10 +21,13 @@ typedef struct cleave_tile_plan {
     int output, seed;
     int record[4];                  /* backward of moments: count, mean, d mean, d M2 */
     bool summed[CLEAVE_MAX_INPUTS]; /* several points share an element of the gradient */
-    int n_loops;                    /* 2 or more; the last two are rows and columns of tiles */
+    /* Backward: registers that vary along the columns alone, and those of them that are operands of
+       an instruction that varies otherwise too; none where the value itself is of them. */
+    uint64_t by_column, frontier;
+    int n_loops; /* 2 or more; the last two are rows and columns of tiles */
     int64_t extent[CLEAVE_MAX_AXES + 2];
     int64_t stride[CLEAVE_MAX_TILE_STREAMS][CLEAVE_MAX_AXES + 2]; /* per stream and loop */
-    int64_t rows, columns;                                        /* of a tile */
+    int64_t tile, rows, columns; /* most elements, and shape, of a tile */
 } cleave_tile_plan;
 
 /* False where the kernel does not fit: padding, the gradient of a maximum, an integer output. */

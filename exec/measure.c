@@ -10,7 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_REPEATS = 101, LEAST_EVICTION = 32 << 20, MOST_EVICTION = 256 << 20 };
+enum {
+    FEWEST_REPEATS = 3,
+    MOST_REPEATS = 101,
+    LEAST_EVICTION = 32 << 20,
+    MOST_EVICTION = 256 << 20
+};
 
 typedef cleave_status subject(void *context, cleave_error *error);
 
@@ -48,16 +53,20 @@ static int compare_seconds(const void *a, const void *b) {
 static cleave_status time_repeats(subject *run, void *context, double budget,
                                   cleave_measurement *result, cleave_error *error) {
     evictor cold;
-    double seconds[MOST_REPEATS], started = cleave_clock_seconds();
+    double seconds[MOST_REPEATS];
     int n = 0;
     CLEAVE_TRY(evictor_create(&cold, error));
+    evict(&cold); /* the first walk finds its pages */
     cleave_status status = run(context, error);
+    double started = cleave_clock_seconds(), spent = 0;
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
-           (n == 0 || cleave_clock_seconds() - started < budget)) {
+           (n == 0 || spent < budget || (n < FEWEST_REPEATS && spent < 2 * budget))) {
         evict(&cold);
         double before = cleave_clock_seconds();
         status = run(context, error);
-        seconds[n++] = cleave_clock_seconds() - before;
+        double after = cleave_clock_seconds();
+        seconds[n++] = after - before;
+        spent = after - started;
     }
     free(cold.memory);
     if (status != CLEAVE_OK)
@@ -65,6 +74,7 @@ static cleave_status time_repeats(subject *run, void *context, double budget,
     qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
     double median = n % 2 == 1 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
     result->seconds = median;
+    result->least_seconds = seconds[0];
     result->spread = median > 0 ? (seconds[(3 * n) / 4] - seconds[n / 4]) / median : 0;
     result->repeats = n;
     return CLEAVE_OK;

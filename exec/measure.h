@@ -9,6 +9,7 @@
 
 typedef struct cleave_measurement {
     double seconds;          /* median */
+    double least_seconds;    /* of the fastest repeat */
     double spread;           /* (third quartile - first) / median; 0 of a single repeat */
     int repeats;             /* 1 or more */
     int64_t workspace_bytes; /* of a kernel */

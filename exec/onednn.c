@@ -306,3 +306,14 @@ cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
            (!after || run_reorder(onednn, one)) && dnnl_stream_wait(onednn->stream) == dnnl_success;
     return done ? CLEAVE_OK : cleave_fail(error, CLEAVE_FAILED, "oneDNN failed in a convolution");
 }
+
+cleave_status cleave_onednn_multiply(const cleave_blas_product *p, cleave_error *error) {
+    dnnl_status_t status =
+        dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', p->m, p->n, p->k,
+                   p->alpha, p->a, p->a_row, p->b, p->b_row, p->beta, p->c, p->c_row);
+    return status == dnnl_success
+               ? CLEAVE_OK
+               : cleave_fail(error, CLEAVE_FAILED,
+                             "oneDNN failed in a matrix product of %lld x %lld x %lld",
+                             (long long)p->m, (long long)p->n, (long long)p->k);
+}

@@ -1,4 +1,4 @@
-/* Convolutions over oneDNN, which only onednn.c includes.
+/* Convolutions and matrix products over oneDNN, which only onednn.c includes.
 
    Compiled primitives are kept from call to call, by shape.  oneDNN runs on OpenMP here: creating
    this sets the calling thread's OpenMP to one thread, because a device is a rank and threads of
@@ -7,6 +7,7 @@
 #define CLEAVE_EXEC_ONEDNN_H
 
 #include "base/error.h"
+#include "exec/blas.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,9 @@ typedef struct cleave_onednn cleave_onednn;
 
 cleave_status cleave_onednn_create(cleave_onednn **onednn, cleave_error *error);
 void cleave_onednn_destroy(cleave_onednn *onednn);
+
+/* The matrix product of blas.h, by oneDNN. */
+cleave_status cleave_onednn_multiply(const cleave_blas_product *product, cleave_error *error);
 
 enum { CLEAVE_MAX_SPATIAL = 3 };
 

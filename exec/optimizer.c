@@ -1,7 +1,4 @@
 /* The update loops: all memory-bound, one pass over their arrays. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno") /* or the square root is a call */
-#endif
 #include "exec/optimizer.h"
 
 #include <math.h>

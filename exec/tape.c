@@ -2,10 +2,6 @@
 
    The loops are free of dependencies between elements (a result may lie exactly over an operand),
    which the pragma tells the compiler. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno", "no-trapping-math") /* or roots and selections stay scalar   \
-                                                           */
-#endif
 #include "exec/tape.h"
 
 #include "exec/initial.h"
@@ -48,6 +44,8 @@ static const instruction_row rows[CLEAVE_N_OPCODES] = {
     [CLEAVE_OP_SCALE] = {1, {0, 0}, false},
     [CLEAVE_OP_DROPOUT] = {1, {0, 0}, false},
 };
+
+int cleave_tape_operands(cleave_opcode opcode) { return rows[opcode].operands; }
 
 /* A slope below zero makes the sign of LEAKY_RELU's operand unreadable from its result. */
 static unsigned needs_of(const cleave_instruction *at, int side) {
@@ -188,7 +186,7 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
     case CLEAVE_OP_RELU:
         EACH(a[i] > 0.0f ? a[i] : 0.0f);
     case CLEAVE_OP_LEAKY_RELU:
-        EACH(a[i] > 0.0f ? a[i] : p * a[i]);
+        EACH(a[i] * (a[i] > 0.0f ? 1.0f : p));
     case CLEAVE_OP_CLIP:
         EACH(a[i] < p ? p : a[i] > q ? q : a[i]);
     case CLEAVE_OP_SIGMOID:
@@ -198,7 +196,7 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
     case CLEAVE_OP_SCALE:
         EACH(p * a[i] + q);
     case CLEAVE_OP_DROPOUT: {
-        float mask[CLEAVE_TILE_ELEMENTS];
+        float mask[CLEAVE_MAX_TILE];
         dropout_mask(at, tile->dropout_key, index, n, mask);
         EACH(a[i] * mask[i]);
     }
@@ -212,7 +210,7 @@ void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i;
-        if (!(plan->values & bit(r)))
+        if (!(plan->values & bit(r)) || (tile->skipped & bit(r)))
             continue;
         int operands = rows[at->opcode].operands;
         if ((operands > 0 && (tile->changed & bit(at->a))) ||
@@ -242,6 +240,10 @@ typedef struct local_values {
     int n;
 } local_values;
 
+/* A factor, and no selection: that would be compiled into masked loads, each of which waits for
+   what makes its mask, and would halve the speed. */
+static inline float gate(bool open) { return open ? 1.0f : 0.0f; }
+
 /* y (+)= g x d(result)/d(a), of two operands. */
 static void differentiate_pair(const cleave_instruction *at, bool first, const local_values *local,
                                bool fresh, float *y) {
@@ -264,12 +266,12 @@ static void differentiate_pair(const cleave_instruction *at, bool first, const l
         GRADIENT(-g[i] * a[i] / (b[i] * b[i]));
     case CLEAVE_OP_MIN: /* of equals, the first gets it */
         if (first)
-            GRADIENT(a[i] <= b[i] ? g[i] : 0.0f);
-        GRADIENT(a[i] <= b[i] ? 0.0f : g[i]);
+            GRADIENT(g[i] * gate(a[i] <= b[i]));
+        GRADIENT(g[i] * gate(!(a[i] <= b[i])));
     case CLEAVE_OP_MAX:
         if (first)
-            GRADIENT(a[i] >= b[i] ? g[i] : 0.0f);
-        GRADIENT(a[i] >= b[i] ? 0.0f : g[i]);
+            GRADIENT(g[i] * gate(a[i] >= b[i]));
+        GRADIENT(g[i] * gate(!(a[i] >= b[i])));
     case CLEAVE_OP_POW:
         if (first)
             GRADIENT(g[i] * b[i] * powf(a[i], b[i] - 1.0f));
@@ -290,7 +292,7 @@ static void differentiate_single(const cleave_instruction *at, const local_value
     case CLEAVE_OP_NEG:
         GRADIENT(-g[i]);
     case CLEAVE_OP_ABS:
-        GRADIENT(a[i] > 0.0f ? g[i] : a[i] < 0.0f ? -g[i] : 0.0f);
+        GRADIENT(g[i] * gate(a[i] > 0.0f) - g[i] * gate(a[i] < 0.0f));
     case CLEAVE_OP_EXP:
         GRADIENT(g[i] * v[i]);
     case CLEAVE_OP_LOG:
@@ -304,13 +306,13 @@ static void differentiate_single(const cleave_instruction *at, const local_value
     case CLEAVE_OP_ERF: /* 2 / sqrt(pi) */
         GRADIENT(g[i] * 1.1283791671f * expf(-a[i] * a[i]));
     case CLEAVE_OP_RELU:
-        GRADIENT(v[i] > 0.0f ? g[i] : 0.0f);
+        GRADIENT(g[i] * gate(v[i] > 0.0f));
     case CLEAVE_OP_LEAKY_RELU: {
         const float *sign = at->p <= 0 ? a : v;
-        GRADIENT(sign[i] > 0.0f ? g[i] : p * g[i]);
+        GRADIENT(g[i] * (sign[i] > 0.0f ? 1.0f : p));
     }
     case CLEAVE_OP_CLIP:
-        GRADIENT(a[i] >= p && a[i] <= q ? g[i] : 0.0f);
+        GRADIENT(g[i] * gate((a[i] >= p) & (a[i] <= q)));
     case CLEAVE_OP_SIGMOID:
         GRADIENT(g[i] * v[i] * (1.0f - v[i]));
     case CLEAVE_OP_TANH:
@@ -318,7 +320,7 @@ static void differentiate_single(const cleave_instruction *at, const local_value
     case CLEAVE_OP_SCALE:
         GRADIENT(p * g[i]);
     case CLEAVE_OP_DROPOUT: {
-        float mask[CLEAVE_TILE_ELEMENTS];
+        float mask[CLEAVE_MAX_TILE];
         dropout_mask(at, local->dropout_key, local->index, n, mask);
         GRADIENT(g[i] * mask[i]);
     }
@@ -330,11 +332,11 @@ static void differentiate_single(const cleave_instruction *at, const local_value
 void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
     const cleave_nest *nest = plan->nest;
     int last = plan->n_registers - 1;
-    uint64_t written = bit(last);
+    uint64_t written = tile->given;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i, operands = rows[at->opcode].operands;
-        if (!(plan->adjoints & bit(r)) || !(written & bit(r)))
+        if (!(plan->adjoints & written & bit(r)) || (tile->skipped & bit(r)))
             continue;
         local_values local = {.g = tile->adjoint[r],
                               .v = r == last && plan->from_output ? tile->output : tile->value[r],

@@ -1,6 +1,6 @@
 /* Tapes over tiles: every register of a tape becomes a row of floats, and each instruction one
    loop over it that the compiler vectorises.  A tile is small enough for its registers to stay in
-   the first cache, so a tape of many instructions still passes over memory once.
+   the nearest caches, so a tape of many instructions still passes over memory once.
 
    A plan says what a pass has to compute: which registers' values (in backward only those that some
    derivative reads) and which registers' adjoints. */
@@ -9,7 +9,7 @@
 
 #include "graph/model.h"
 
-enum { CLEAVE_TILE_ELEMENTS = 512, CLEAVE_MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
+enum { CLEAVE_MAX_TILE = 4096, CLEAVE_MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
 
 typedef struct cleave_tape_plan {
     const cleave_nest *nest;
@@ -18,6 +18,9 @@ typedef struct cleave_tape_plan {
     uint64_t adjoints; /* bit r: the adjoint of register r is needed, and something reaches it */
     bool from_output;  /* the last instruction is differentiated from the output's value */
 } cleave_tape_plan;
+
+/* How many registers an instruction reads. */
+int cleave_tape_operands(cleave_opcode opcode);
 
 /* The value of the last register, and what it takes. */
 void cleave_tape_plan_forward(const cleave_nest *nest, cleave_tape_plan *plan);
@@ -38,6 +41,8 @@ typedef struct cleave_tape_tile {
     /* Bit r: register r differs from what the tile before had in it.  Instructions whose operands
        have not changed are not computed again. */
     uint64_t changed;
+    uint64_t skipped; /* bit r: the instruction that writes register r is left out, both ways */
+    uint64_t given;   /* backward: bit r: adjoint[r] has a value to begin with, to be added to */
 } cleave_tape_tile;
 
 void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile);

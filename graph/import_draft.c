@@ -118,8 +118,9 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
         int64_t shape[CLEAVE_MAX_RANK] = {0};
         bool symbolic = false;
         for (int d = 0; d < input->rank; d++) {
-            symbolic = symbolic || input->shape[d] == -1;
-            shape[d] = input->shape[d] == -1 ? im->batch : input->shape[d];
+            bool is_symbol = input->symbols[d] != NULL;
+            symbolic = symbolic || is_symbol;
+            shape[d] = is_symbol ? im->batch : input->shape[d];
         }
         *draft = draft_of(value->name, input->rank, shape);
         bool is_float = input->type == CLEAVE_ONNX_FLOAT;
@@ -127,7 +128,7 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
         draft->tensor.kind = is_float && !symbolic && !im->has_float_initializers
                                  ? CLEAVE_TENSOR_PARAMETER
                                  : CLEAVE_TENSOR_DATA;
-        draft->tensor.below = is_float ? 0 : 2;
+        draft->tensor.below = is_float ? 0 : 1; /* ids that any table has */
         draft->channels_last = draft->tensor.kind == CLEAVE_TENSOR_DATA && im->is_convolutional;
         cleave_set_order(&draft->tensor, draft->channels_last);
     }

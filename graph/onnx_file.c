@@ -5,8 +5,8 @@
 #include "graph/onnx_file.h"
 
 #include "base/checked.h"
-#include "onnx/onnx.pb-c.h"
 
+#include <onnx/onnx.pb-c.h>
 #include <string.h>
 
 enum { MOST_NESTING = 32 };
