@@ -5,6 +5,8 @@
 #include "../expect_bound.h"
 #include "../test_machine.h"
 
+#include <stdio.h>
+
 static cleave_arena arena;
 static cleave_model model;
 static cleave_machine machine;
