@@ -128,16 +128,20 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
                                op->name, degree, axis->name, (long long)axis->extent);
     }
     int32_t n_parts;
-    if (!cleave_split_count(op->n_axes, split->replicas, split->degree, &n_parts) ||
-        n_parts > n_devices)
+    if (!cleave_split_count(op->n_axes, split->replicas, split->degree, &n_parts))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "operator \"%s\": replicas and degrees give more parts than there are "
-                           "devices (%d)",
-                           op->name, n_devices);
+                           "operator \"%s\": its replicas and degrees give more than 2^31 parts",
+                           op->name);
+    if (n_parts > n_devices)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "operator \"%s\": %d parts by its replicas and degrees, but there are "
+                           "%d devices",
+                           op->name, n_parts, n_devices);
     if (n_parts != split->n_parts)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "operator \"%s\": %d parts by its replicas and degrees, but %d devices",
-                           op->name, n_parts, split->n_parts);
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "operator \"%s\": %d parts by its replicas and degrees, but it has %d devices",
+            op->name, n_parts, split->n_parts);
     return check_devices(op, split, n_devices, error);
 }
 

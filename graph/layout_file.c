@@ -79,6 +79,9 @@ static cleave_status read_degrees(const cleave_json_cursor *at, const cleave_ope
                                     op->name, name);
         int64_t value;
         CLEAVE_TRY(cleave_json_integer(&degree, 1, INT32_MAX, &value, error));
+        if (value > op->axes[a].extent)
+            return cleave_json_fail(&degree, error, "degree %lld is above the axis's extent %lld",
+                                    (long long)value, (long long)op->axes[a].extent);
         split->degree[a] = (int32_t)value;
     }
     return CLEAVE_OK;
@@ -227,7 +230,7 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
     static const char *const keys[] = {
         "cleave_layout",          "model",     "machine",    "devices",     "method",
         "predicted_step_seconds", "operators", "parameters", "collectives", NULL};
-    cleave_json_cursor version, devices;
+    cleave_json_cursor version, devices, operators;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
     CLEAVE_TRY(cleave_json_integer(&version, 0, INT64_MAX, &value, error));
@@ -235,9 +238,10 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
         return cleave_json_fail(&version, error,
                                 "version %lld of layout files is not known, only %d",
                                 (long long)value, LAYOUT_VERSION);
+    CLEAVE_TRY(cleave_json_get(root, "devices", &devices, error));
+    CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
     CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
     CLEAVE_TRY(read_model_of(root, model, error));
-    CLEAVE_TRY(cleave_json_get(root, "devices", &devices, error));
     return cleave_json_integer(&devices, 1, CLEAVE_MAX_DEVICES, n_devices, error);
 }
 

@@ -193,7 +193,7 @@ cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cl
     const cleave_model *alone = &costs->alone[op];
     cleave_parts *parts;
     batch b;
-    int64_t *prices;
+    int64_t *prices = NULL;
     cleave_arena_reset(&costs->scratch);
     CLEAVE_TRY(derive_parts(costs, op, split, &parts, error));
     int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, split->n_parts);

@@ -134,7 +134,7 @@ static cleave_status walk_all(search *s, cleave_mcmc *mcmc, cleave_error *error)
     cleave_layout found[MAX_WALKS];
     cleave_price prices[MAX_WALKS];
     const cleave_layout *starts[MAX_WALKS];
-    int32_t n, best = 0;
+    int32_t n = 0, best = 0;
     CLEAVE_TRY(collect_starts(s, mcmc, starts, &n, error));
     for (int32_t i = 0; i <= n && !interrupted(s); i++) {
         int64_t left = mcmc->most_proposals - mcmc->proposals;

@@ -96,12 +96,12 @@ Test(layout, a_device_with_two_parts_is_refused) {
 Test(layout, more_parts_than_devices_are_refused) {
     set(0, 1, (int32_t[4]){5}, (int32_t[5]){0, 1, 2, 3, 4});
     expect_refused(
-        "operator \"conv\": replicas and degrees give more parts than there are devices (4)");
+        "operator \"conv\": 5 parts by its replicas and degrees, but there are 4 devices");
 }
 
 Test(layout, a_count_of_devices_that_is_not_that_of_the_parts_is_refused) {
     layout.splits[0].degree[0] = 2;
-    expect_refused("operator \"conv\": 2 parts by its replicas and degrees, but 1 devices");
+    expect_refused("operator \"conv\": 2 parts by its replicas and degrees, but it has 1 devices");
 }
 
 Test(layout, a_layout_for_another_model_is_refused) {

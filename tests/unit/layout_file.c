@@ -29,6 +29,7 @@ TestSuite(layout_file, .fini = tear_down);
 #define MODEL "\"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", \"batch\": 8, \"graph\": 1}"
 #define CONV "\"/features/conv.1\": {\"split\": {\"n\": 2}, \"devices\": [1, 0]}"
 #define DENSE "\"dense\": {\"split\": {}, \"devices\": [0]}"
+#define REST "\"devices\": 2, \"operators\": {}"
 #define HEAD "{\"cleave_layout\": 1, " MODEL ", \"devices\": 2"
 #define OPERATORS(...) HEAD ", \"operators\": {" __VA_ARGS__ "}}"
 
@@ -81,21 +82,22 @@ Test(layout_file, each_error_names_file_place_and_value) {
         {"[]", "p.json: $: an object is expected here, not a list"},
         {"{\"cleave_layout\": 2}",
          "p.json: $.cleave_layout: version 2 of layout files is not known, only 1"},
-        {"{\"cleave_layout\": 1, \"modell\": {}}",
+        {"{\"cleave_layout\": 1, " REST ", \"modell\": {}}",
          "p.json: $.modell: the key \"modell\" is not known here"},
-        {"{\"cleave_layout\": 1, \"model\": {\"file\": \"other.onnx\", \"hash\": \"fff\", "
+        {"{\"cleave_layout\": 1, " REST
+         ", \"model\": {\"file\": \"other.onnx\", \"hash\": \"fff\", "
          "\"batch\": 8, \"graph\": 1}}",
          "p.json: $.model.hash: was made for another model: other.onnx with hash fff, but "
          "hand.onnx "
          "has hash abc"},
-        {"{\"cleave_layout\": 1, \"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", "
+        {"{\"cleave_layout\": 1, " REST ", \"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", "
          "\"batch\": 16, \"graph\": 1}}",
          "p.json: $.model.batch: was made for batch 16, but the batch is 8"},
-        {"{\"cleave_layout\": 1, \"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", "
+        {"{\"cleave_layout\": 1, " REST ", \"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", "
          "\"batch\": 8, \"graph\": 9}}",
          "p.json: $.model.graph: was made with version 9 of the operators' fusing, but this is "
          "version 1"},
-        {"{\"cleave_layout\": 1, " MODEL ", \"devices\": 0}",
+        {"{\"cleave_layout\": 1, " MODEL ", \"devices\": 0, \"operators\": {}}",
          "p.json: $.devices: 0 is not in the range 1 to 65536"},
         {OPERATORS(CONV), "p.json: $.operators: operator \"dense\" of hand.onnx is missing"},
         {OPERATORS(CONV ", " DENSE ", \"pool\": {}"),
@@ -105,10 +107,10 @@ Test(layout_file, each_error_names_file_place_and_value) {
         {OPERATORS("\"dense\": {\"split\": {\"k\": 0}, \"devices\": [0]}"),
          "p.json: $.operators.dense.split.k: 0 is not in the range 1 to 2147483647"},
         {OPERATORS("\"dense\": {\"split\": {\"k\": 5}, \"devices\": [0, 1]}"),
-         "p.json: $.operators.dense: operator \"dense\": degree 5 of axis k is above its extent 4"},
+         "p.json: $.operators.dense.split.k: degree 5 is above the axis's extent 4"},
         {OPERATORS("\"dense\": {\"split\": {\"k\": 2}, \"devices\": [0]}"),
          "p.json: $.operators.dense: operator \"dense\": 2 parts by its replicas and degrees, but "
-         "1 devices"},
+         "it has 1 devices"},
         {OPERATORS("\"dense\": {\"split\": {\"k\": 2}, \"devices\": [0, 2]}"),
          "p.json: $.operators.dense.devices[1]: 2 is not in the range 0 to 1"},
         {OPERATORS("\"dense\": {\"split\": {\"k\": 2}, \"devices\": [1, 1]}"),
@@ -121,7 +123,7 @@ Test(layout_file, each_error_names_file_place_and_value) {
          "p.json: $.operators[\"/features/conv.1\"]: operator \"/features/conv.1\": axis r can't "
          "be "
          "split, but its degree is 2"},
-        {HEAD ", \"predicted_step_seconds\": -1}",
+        {HEAD ", \"operators\": {}, \"predicted_step_seconds\": -1}",
          "p.json: $.predicted_step_seconds: -1 seconds are below 0"},
         {HEAD ", \"operators\": {" CONV ", " DENSE "}, \"parameters\": {\"x\": {\"update\": "
               "\"sharded\"}}}",

@@ -1,8 +1,8 @@
 /* The search: never worse than a baseline, repeatable, within memory, and above its bound. */
 #include "search/search.h"
-#include "search/bound.h"
 #include "search/price.h"
 
+#include "../expect_bound.h"
 #include "../perceptron.h"
 #include "../test_machine.h"
 
@@ -180,51 +180,15 @@ Test(search, time_budget_ends_the_walk) {
     cr_expect_gt(result.proposals, 0);
 }
 
-/* Prices layouts that are drawn from the candidates, wherever their blocks stand, and asserts that
-   each takes at least the bound. */
-static void expect_bound_to_hold(int trials) {
-    cleave_error error = {""};
-    cleave_pricer pricer;
-    cleave_node_costs *costs;
-    cleave_candidates candidates;
-    double seconds;
-    cr_assert_eq(cleave_node_costs_create(&model, &machine, &costs, &error), CLEAVE_OK);
-    cr_assert_eq(
-        cleave_candidates_create(&model, &machine, costs, NULL, 0, &arena, &candidates, &error),
-        CLEAVE_OK);
-    cr_assert_eq(cleave_lower_bound(&model, &machine, &candidates, 1, &seconds, &error), CLEAVE_OK);
-    cr_assert_gt(seconds, 0);
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, &error), CLEAVE_OK);
-    cleave_random random = {.key = 5};
-    int32_t *devices = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators * machine.n_devices);
-    cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, machine.n_devices, &arena, &layout, &error),
-                 CLEAVE_OK);
-    for (int trial = 0; trial < trials; trial++) {
-        for (int32_t op = 0; op < model.n_operators; op++) {
-            const cleave_candidate_list *list = &candidates.lists[candidates.list_of[op]];
-            const cleave_candidate *c = &list->items[cleave_random_below(&random, list->n)];
-            layout.splits[op].devices = &devices[op * machine.n_devices];
-            cleave_candidate_place(c, (int32_t)cleave_random_below(&random, c->n_starts),
-                                   &layout.splits[op]);
-        }
-        cleave_price price;
-        cr_assert_eq(cleave_price_layout(&pricer, &layout, trial % 2 == 0, &price, &error),
-                     CLEAVE_OK, "%s", error.message);
-        cr_assert_geq((double)price.step * 1e-12, seconds);
-    }
-    cleave_pricer_destroy(&pricer);
-    cleave_node_costs_destroy(costs);
+Test(search, bound_holds_for_random_layouts_of_candidates) {
+    expect_bound_to_hold(&model, &machine, 500, &arena);
 }
-
-Test(search, bound_holds_for_random_layouts_of_candidates) { expect_bound_to_hold(500); }
 
 /* Where only arithmetic takes time, layouts come close to the bound, so that one that claims too
    much is found out: data parallel has all devices busy all the time. */
 Test(search, bound_is_reached_where_only_arithmetic_takes_time) {
     machine = make_ideal_machine(&arena, 2, 2);
-    options.memory_limit_bytes = INT64_C(1) << 40;
-    expect_bound_to_hold(500);
+    expect_bound_to_hold(&model, &machine, 500, &arena);
     run();
     cr_expect_leq(result.lower_bound_seconds, result.best.step_seconds);
     cr_expect_gt(result.lower_bound_seconds, 0.99 * result.best.step_seconds);
