@@ -172,10 +172,9 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(link_free, int64_t, problem->n_links);
     TAKE(posted, uint8_t, n_messages);
     TAKE(head, int64_t, n_messages);
-    TAKE(tail, int64_t, n_messages);
     TAKE(release, int64_t, n_messages);
     TAKE(hop_begin, int64_t, n_hops);
-    TAKE(hop, int32_t, n_messages);
+    TAKE(messages, cleave_message_state, n_messages);
     TAKE(joined, int32_t, n_collectives);
     TAKE(collective_ready, int64_t, n_collectives);
     TAKE(collective_end, int64_t, n_collectives);
@@ -183,7 +182,7 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(position, int32_t, n_queues);
     TAKE(begun, bool, n_queues);
     TAKE(next_waiter, int32_t, n_queues);
-    TAKE(first_waiter, int32_t, 2 * n_messages + n_collectives);
+    TAKE(first_waiter, int32_t, n_collectives);
     TAKE(busy_until, int64_t, n_devices);
     TAKE(taken, int64_t, n_devices);
     TAKE(taken_seen, int64_t, n_devices);
