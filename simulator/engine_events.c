@@ -88,33 +88,34 @@ static void collective_event(run *r, int32_t collective, int64_t now) {
 }
 
 /* The current item of a lane has ended now. */
-static inline void complete(run *r, int32_t queue, int32_t item, int64_t now) {
+static inline void complete(run *r, int32_t queue, const cleave_queued_item *item, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
     cleave_engine_workspace *w = r->w;
-    int32_t subject = problem->subject[item];
-    r->timeline->end[item] = now;
+    int32_t subject = item->subject;
+    r->timeline->end[item->item] = now;
     r->step = cleave_later(r->step, now);
     w->position[queue]++;
     w->begun[queue] = false;
-    if (problem->kind[item] == CLEAVE_ENGINE_POST && ++w->messages[subject].posted == 2) {
+    if (item->kind == CLEAVE_ENGINE_POST && ++w->messages[subject].posted == 2) {
         cleave_event_heap_push(&w->heap, now, problem->n_queues + subject);
-    } else if (problem->kind[item] == CLEAVE_ENGINE_JOIN &&
+    } else if (item->kind == CLEAVE_ENGINE_JOIN &&
                ++w->joined[subject] == problem->collective_joins[subject]) {
         cleave_event_heap_push(&w->heap, now, problem->n_queues + problem->n_messages + subject);
     }
     int32_t other = queue ^ 1;
     if (w->begun[other]) {
-        int32_t head = problem->queue_items[w->position[other]];
-        if (problem->kind[head] == CLEAVE_ENGINE_SYNC && problem->subject[head] == item)
+        const cleave_queued_item *head = &problem->queue_items[w->position[other]];
+        if (head->kind == CLEAVE_ENGINE_SYNC && head->subject == item->item)
             cleave_event_heap_push(&w->heap, now, other);
     }
 }
 
 /* Starts work on a lane; when it ends as things stand. */
-static inline int64_t start_work(run *r, int32_t queue, int32_t item, int64_t now) {
+static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item *item,
+                                 int64_t now) {
     cleave_engine_workspace *w = r->w;
     int32_t device = queue >> 1;
-    int64_t duration = r->problem->duration[item], end = now + duration;
+    int64_t duration = item->duration, end = now + duration;
     if (duration == 0)
         return end;
     if (queue & 1) {
@@ -128,12 +129,11 @@ static inline int64_t start_work(run *r, int32_t queue, int32_t item, int64_t no
 
 /* When a waiting item may end, or -1 when that is not known yet; then the lane is on a list, or
    will be woken by its other lane. */
-static inline int64_t end_of_wait(run *r, int32_t queue, int32_t item) {
-    const cleave_engine_problem *problem = r->problem;
+static inline int64_t end_of_wait(run *r, int32_t queue, const cleave_queued_item *item) {
     cleave_engine_workspace *w = r->w;
-    int32_t subject = problem->subject[item], *first_waiter;
+    int32_t subject = item->subject, *first_waiter;
     int64_t known;
-    switch ((cleave_engine_kind)problem->kind[item]) {
+    switch ((cleave_engine_kind)item->kind) {
     case CLEAVE_ENGINE_WAIT_ARRIVAL:
         known = w->messages[subject].arrival;
         first_waiter = &w->messages[subject].arrival_waiter;
@@ -162,11 +162,11 @@ static void advance(run *r, int32_t queue, int64_t now) {
     cleave_engine_workspace *w = r->w;
     int32_t last = problem->queue_start[queue + 1];
     while (w->position[queue] < last) {
-        int32_t item = problem->queue_items[w->position[queue]];
-        uint8_t kind = problem->kind[item];
+        const cleave_queued_item *item = &problem->queue_items[w->position[queue]];
+        uint8_t kind = item->kind;
         bool works =
             kind == CLEAVE_ENGINE_WORK || kind == CLEAVE_ENGINE_POST || kind == CLEAVE_ENGINE_JOIN;
-        r->timeline->start[item] = now;
+        r->timeline->start[item->item] = now;
         w->begun[queue] = true;
         int64_t end = works ? start_work(r, queue, item, now) : end_of_wait(r, queue, item);
         if (end < 0)
@@ -189,8 +189,9 @@ static void advance(run *r, int32_t queue, int64_t now) {
 static void lane_event(run *r, int32_t queue, int64_t now) {
     cleave_engine_workspace *w = r->w;
     if (w->begun[queue]) {
-        int32_t item = r->problem->queue_items[w->position[queue]], device = queue >> 1;
-        bool works = r->problem->duration[item] > 0;
+        const cleave_queued_item *item = &r->problem->queue_items[w->position[queue]];
+        int32_t device = queue >> 1;
+        bool works = item->duration > 0;
         if (works && !(queue & 1) && w->taken_seen[device] < w->taken[device]) {
             /* The communication lane worked in the meantime. */
             int64_t end = now + w->taken[device] - w->taken_seen[device];
@@ -206,11 +207,11 @@ static void lane_event(run *r, int32_t queue, int64_t now) {
 static cleave_status check_done(const run *r, cleave_error *error) {
     for (int32_t q = 0; q < r->problem->n_queues; q++)
         if (r->w->position[q] < r->problem->queue_start[q + 1]) {
-            int32_t item = r->problem->queue_items[r->w->position[q]];
+            const cleave_queued_item *item = &r->problem->queue_items[r->w->position[q]];
             return cleave_fail(error, CLEAVE_FAILED,
                                "item %d of device %d waits for %d for ever: the order of the "
                                "program is not one that can be run",
-                               item, q / 2, r->problem->subject[item]);
+                               item->item, q / 2, item->subject);
         }
     return CLEAVE_OK;
 }
