@@ -126,7 +126,7 @@ static cleave_status check_range(const cleave_engine_problem *problem, cleave_er
 static cleave_status sort_into_queues(cleave_engine_problem *problem, cleave_arena *arena,
                                       cleave_error *error) {
     int32_t *start = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)problem->n_queues + 2);
-    int32_t *items = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_items);
+    cleave_queued_item *items = CLEAVE_ARENA_ARRAY(arena, cleave_queued_item, problem->n_items);
     if (start == NULL || items == NULL)
         return cleave_fail_memory(error, "sorting items into queues");
     /* Counts two places on, so that filling in leaves the starts in their own places. */
@@ -135,7 +135,8 @@ static cleave_status sort_into_queues(cleave_engine_problem *problem, cleave_are
     for (int32_t q = 0; q < problem->n_queues; q++)
         start[q + 2] += start[q + 1];
     for (int32_t i = 0; i < problem->n_items; i++)
-        items[start[problem->queue[i] + 1]++] = i;
+        items[start[problem->queue[i] + 1]++] =
+            (cleave_queued_item){problem->duration[i], i, problem->subject[i], problem->kind[i]};
     problem->queue_start = start;
     problem->queue_items = items;
     return CLEAVE_OK;
@@ -172,10 +173,9 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(link_free, int64_t, problem->n_links);
     TAKE(posted, uint8_t, n_messages);
     TAKE(head, int64_t, n_messages);
-    TAKE(tail, int64_t, n_messages);
     TAKE(release, int64_t, n_messages);
     TAKE(hop_begin, int64_t, n_hops);
-    TAKE(hop, int32_t, n_messages);
+    TAKE(messages, cleave_message_state, n_messages);
     TAKE(joined, int32_t, n_collectives);
     TAKE(collective_ready, int64_t, n_collectives);
     TAKE(collective_end, int64_t, n_collectives);
@@ -183,7 +183,7 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(position, int32_t, n_queues);
     TAKE(begun, bool, n_queues);
     TAKE(next_waiter, int32_t, n_queues);
-    TAKE(first_waiter, int32_t, 2 * n_messages + n_collectives);
+    TAKE(first_waiter, int32_t, n_collectives);
     TAKE(busy_until, int64_t, n_devices);
     TAKE(taken, int64_t, n_devices);
     TAKE(taken_seen, int64_t, n_devices);

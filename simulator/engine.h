@@ -42,6 +42,13 @@ typedef enum cleave_engine_kind {
     CLEAVE_ENGINE_N_KINDS
 } cleave_engine_kind;
 
+/* An item in the order of its queue, with all that the events engine asks of it. */
+typedef struct cleave_queued_item {
+    int64_t duration;
+    int32_t item, subject;
+    uint8_t kind;
+} cleave_queued_item;
+
 typedef struct cleave_engine_problem {
     int32_t n_items, n_queues, n_messages, n_links, n_collectives;
     /* Items in the global order: every item after all that it waits for. */
@@ -62,8 +69,8 @@ typedef struct cleave_engine_problem {
     int32_t *collective_link_start; /* [n_collectives + 1] */
     int32_t *collective_links;      /* distinct within a collective */
     /* The items of each queue in order, for the events engine: by cleave_engine_finish. */
-    int32_t *queue_start; /* [n_queues + 1] */
-    int32_t *queue_items; /* [n_items] */
+    int32_t *queue_start;            /* [n_queues + 1] */
+    cleave_queued_item *queue_items; /* [n_items] */
 } cleave_engine_problem;
 
 /* Derives queue_start and queue_items and checks all that is written down above; FAILED names the

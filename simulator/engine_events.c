@@ -21,14 +21,18 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
     size_t n_messages = (size_t)problem->n_messages, n_queues = (size_t)problem->n_queues;
     size_t n_collectives = (size_t)problem->n_collectives, n_devices = n_queues / 2;
     memset(w->link_free, 0, (size_t)problem->n_links * sizeof *w->link_free);
-    memset(w->posted, 0, n_messages * sizeof *w->posted);
-    memset(w->release, -1, n_messages * sizeof *w->release);
-    memset(timeline->arrival, -1, n_messages * sizeof *timeline->arrival);
+    for (size_t m = 0; m < n_messages; m++)
+        w->messages[m] = (cleave_message_state){.release = -1,
+                                                .arrival = -1,
+                                                .hop = problem->hop_start[m],
+                                                .end = problem->hop_start[m + 1],
+                                                .arrival_waiter = -1,
+                                                .release_waiter = -1};
     memset(timeline->end, -1, (size_t)problem->n_items * sizeof *timeline->end);
     memset(w->joined, 0, n_collectives * sizeof *w->joined);
     memset(w->collective_end, -1, n_collectives * sizeof *w->collective_end);
     memset(w->begun, 0, n_queues * sizeof *w->begun);
-    memset(w->first_waiter, -1, (2 * n_messages + n_collectives) * sizeof *w->first_waiter);
+    memset(w->first_waiter, -1, n_collectives * sizeof *w->first_waiter);
     memset(w->busy_until, 0, n_devices * sizeof *w->busy_until);
     memset(w->taken, 0, n_devices * sizeof *w->taken);
     memset(w->taken_seen, 0, n_devices * sizeof *w->taken_seen);
@@ -40,30 +44,31 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
             cleave_event_heap_push(&w->heap, 0, q);
 }
 
-/* The lanes that wait for one thing all wake at `time`. */
-static void wake(run *r, int32_t list, int64_t time) {
-    for (int32_t q = r->w->first_waiter[list]; q >= 0; q = r->w->next_waiter[q])
+/* The lanes on a list of waiters all wake at `time`. */
+static void wake(run *r, int32_t *first_waiter, int64_t time) {
+    for (int32_t q = *first_waiter; q >= 0; q = r->w->next_waiter[q])
         cleave_event_heap_push(&r->w->heap, time, q);
-    r->w->first_waiter[list] = -1;
+    *first_waiter = -1;
 }
 
 static void message_event(run *r, int32_t message, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
     cleave_engine_workspace *w = r->w;
-    int32_t hop = w->hop[message]++, link = problem->hop_link[hop];
-    w->head[message] = now;
+    cleave_message_state *state = &w->messages[message];
+    int32_t hop = state->hop++, link = problem->hop_link[hop];
+    state->head = now;
     w->hop_begin[hop] =
         cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
-                          &w->link_free[link], &w->head[message], &w->tail[message]);
-    if (hop == problem->hop_start[message]) {
-        w->release[message] = w->link_free[link];
-        wake(r, problem->n_messages + message, w->release[message]);
+                          &w->link_free[link], &state->head, &state->tail);
+    if (state->release < 0) {
+        state->release = w->link_free[link];
+        wake(r, &state->release_waiter, state->release);
     }
-    if (hop + 1 == problem->hop_start[message + 1]) {
-        r->timeline->arrival[message] = w->tail[message];
-        wake(r, message, w->tail[message]);
+    if (state->hop == state->end) {
+        state->arrival = r->timeline->arrival[message] = state->tail;
+        wake(r, &state->arrival_waiter, state->arrival);
     } else {
-        cleave_event_heap_push(&w->heap, w->head[message], problem->n_queues + message);
+        cleave_event_heap_push(&w->heap, state->head, problem->n_queues + message);
     }
 }
 
@@ -79,39 +84,38 @@ static void collective_event(run *r, int32_t collective, int64_t now) {
         link_free[problem->collective_links[l]] = end;
     end += problem->collective_rest[collective];
     r->w->collective_end[collective] = end;
-    wake(r, 2 * problem->n_messages + collective, end);
+    wake(r, &r->w->first_waiter[collective], end);
 }
 
 /* The current item of a lane has ended now. */
-static inline void complete(run *r, int32_t queue, int32_t item, int64_t now) {
+static inline void complete(run *r, int32_t queue, const cleave_queued_item *item, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
     cleave_engine_workspace *w = r->w;
-    int32_t subject = problem->subject[item];
-    r->timeline->end[item] = now;
+    int32_t subject = item->subject;
+    r->timeline->end[item->item] = now;
     r->step = cleave_later(r->step, now);
     w->position[queue]++;
     w->begun[queue] = false;
-    if (problem->kind[item] == CLEAVE_ENGINE_POST && ++w->posted[subject] == 2) {
-        w->hop[subject] = problem->hop_start[subject];
-        w->tail[subject] = 0;
+    if (item->kind == CLEAVE_ENGINE_POST && ++w->messages[subject].posted == 2) {
         cleave_event_heap_push(&w->heap, now, problem->n_queues + subject);
-    } else if (problem->kind[item] == CLEAVE_ENGINE_JOIN &&
+    } else if (item->kind == CLEAVE_ENGINE_JOIN &&
                ++w->joined[subject] == problem->collective_joins[subject]) {
         cleave_event_heap_push(&w->heap, now, problem->n_queues + problem->n_messages + subject);
     }
     int32_t other = queue ^ 1;
     if (w->begun[other]) {
-        int32_t head = problem->queue_items[w->position[other]];
-        if (problem->kind[head] == CLEAVE_ENGINE_SYNC && problem->subject[head] == item)
+        const cleave_queued_item *head = &problem->queue_items[w->position[other]];
+        if (head->kind == CLEAVE_ENGINE_SYNC && head->subject == item->item)
             cleave_event_heap_push(&w->heap, now, other);
     }
 }
 
 /* Starts work on a lane; when it ends as things stand. */
-static inline int64_t start_work(run *r, int32_t queue, int32_t item, int64_t now) {
+static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item *item,
+                                 int64_t now) {
     cleave_engine_workspace *w = r->w;
     int32_t device = queue >> 1;
-    int64_t duration = r->problem->duration[item], end = now + duration;
+    int64_t duration = item->duration, end = now + duration;
     if (duration == 0)
         return end;
     if (queue & 1) {
@@ -125,30 +129,29 @@ static inline int64_t start_work(run *r, int32_t queue, int32_t item, int64_t no
 
 /* When a waiting item may end, or -1 when that is not known yet; then the lane is on a list, or
    will be woken by its other lane. */
-static inline int64_t end_of_wait(run *r, int32_t queue, int32_t item) {
-    const cleave_engine_problem *problem = r->problem;
+static inline int64_t end_of_wait(run *r, int32_t queue, const cleave_queued_item *item) {
     cleave_engine_workspace *w = r->w;
-    int32_t subject = problem->subject[item], list;
+    int32_t subject = item->subject, *first_waiter;
     int64_t known;
-    switch ((cleave_engine_kind)problem->kind[item]) {
+    switch ((cleave_engine_kind)item->kind) {
     case CLEAVE_ENGINE_WAIT_ARRIVAL:
-        known = r->timeline->arrival[subject];
-        list = subject;
+        known = w->messages[subject].arrival;
+        first_waiter = &w->messages[subject].arrival_waiter;
         break;
     case CLEAVE_ENGINE_WAIT_RELEASE:
-        known = w->release[subject];
-        list = problem->n_messages + subject;
+        known = w->messages[subject].release;
+        first_waiter = &w->messages[subject].release_waiter;
         break;
     case CLEAVE_ENGINE_AWAIT:
         known = w->collective_end[subject];
-        list = 2 * problem->n_messages + subject;
+        first_waiter = &w->first_waiter[subject];
         break;
     default: /* SYNC */
         return r->timeline->end[subject];
     }
     if (known < 0) {
-        w->next_waiter[queue] = w->first_waiter[list];
-        w->first_waiter[list] = queue;
+        w->next_waiter[queue] = *first_waiter;
+        *first_waiter = queue;
     }
     return known;
 }
@@ -159,11 +162,11 @@ static void advance(run *r, int32_t queue, int64_t now) {
     cleave_engine_workspace *w = r->w;
     int32_t last = problem->queue_start[queue + 1];
     while (w->position[queue] < last) {
-        int32_t item = problem->queue_items[w->position[queue]];
-        uint8_t kind = problem->kind[item];
+        const cleave_queued_item *item = &problem->queue_items[w->position[queue]];
+        uint8_t kind = item->kind;
         bool works =
             kind == CLEAVE_ENGINE_WORK || kind == CLEAVE_ENGINE_POST || kind == CLEAVE_ENGINE_JOIN;
-        r->timeline->start[item] = now;
+        r->timeline->start[item->item] = now;
         w->begun[queue] = true;
         int64_t end = works ? start_work(r, queue, item, now) : end_of_wait(r, queue, item);
         if (end < 0)
@@ -186,8 +189,9 @@ static void advance(run *r, int32_t queue, int64_t now) {
 static void lane_event(run *r, int32_t queue, int64_t now) {
     cleave_engine_workspace *w = r->w;
     if (w->begun[queue]) {
-        int32_t item = r->problem->queue_items[w->position[queue]], device = queue >> 1;
-        bool works = r->problem->duration[item] > 0;
+        const cleave_queued_item *item = &r->problem->queue_items[w->position[queue]];
+        int32_t device = queue >> 1;
+        bool works = item->duration > 0;
         if (works && !(queue & 1) && w->taken_seen[device] < w->taken[device]) {
             /* The communication lane worked in the meantime. */
             int64_t end = now + w->taken[device] - w->taken_seen[device];
@@ -203,11 +207,11 @@ static void lane_event(run *r, int32_t queue, int64_t now) {
 static cleave_status check_done(const run *r, cleave_error *error) {
     for (int32_t q = 0; q < r->problem->n_queues; q++)
         if (r->w->position[q] < r->problem->queue_start[q + 1]) {
-            int32_t item = r->problem->queue_items[r->w->position[q]];
+            const cleave_queued_item *item = &r->problem->queue_items[r->w->position[q]];
             return cleave_fail(error, CLEAVE_FAILED,
                                "item %d of device %d waits for %d for ever: the order of the "
                                "program is not one that can be run",
-                               item, q / 2, r->problem->subject[item]);
+                               item->item, q / 2, item->subject);
         }
     return CLEAVE_OK;
 }

@@ -5,22 +5,32 @@
 #include "simulator/engine.h"
 #include "simulator/event_heap.h"
 
+/* What the events engine knows of a message, side by side since an event touches most of it. */
+typedef struct cleave_message_state {
+    int64_t head, tail; /* see link.h */
+    int64_t release;    /* when the first link is free again; -1: not yet known */
+    int64_t arrival;    /* -1: not yet known */
+    int32_t hop, end;   /* the next hop, and the end of them */
+    int32_t arrival_waiter, release_waiter; /* first lane of those that wait; -1: none */
+    int32_t posted;                         /* ends posted so far */
+} cleave_message_state;
+
 struct cleave_engine_workspace {
     /* Links and messages. */
-    int64_t *link_free;   /* [n_links] */
-    uint8_t *posted;      /* [n_messages] ends posted so far */
-    int64_t *head, *tail; /* [n_messages] see link.h */
-    int64_t *release;     /* [n_messages] when the first link is free again; -1: not yet known */
-    int64_t *hop_begin;   /* [n_hops] */
-    int32_t *hop;         /* [n_messages] the next one */
-    int32_t *joined;      /* [n_collectives] */
+    int64_t *link_free;             /* [n_links] */
+    uint8_t *posted;                /* [n_messages] ends posted so far */
+    int64_t *head;                  /* [n_messages] scan: when the first of the two posts ended */
+    int64_t *release;               /* [n_messages] scan: when the first link is free again */
+    int64_t *hop_begin;             /* [n_hops] */
+    cleave_message_state *messages; /* [n_messages] events */
+    int32_t *joined;                /* [n_collectives] */
     int64_t *collective_ready, *collective_end; /* [n_collectives]; end -1: not yet known */
     /* Queues. */
     int64_t *clock;        /* [n_queues] */
     int32_t *position;     /* [n_queues] of the current item within queue_items */
     bool *begun;           /* [n_queues] the current item has started */
     int32_t *next_waiter;  /* [n_queues] in the list of those that wait for the same thing */
-    int32_t *first_waiter; /* [2 x n_messages + n_collectives] arrivals, releases, collectives */
+    int32_t *first_waiter; /* [n_collectives] first lane of those that wait; -1: none */
     /* Devices: how the communication lane charges the main lane. */
     int64_t *busy_until;    /* [n_devices] events: when the communication lane's last work ends */
     int64_t *taken;         /* [n_devices] events: all its work so far */

@@ -158,9 +158,9 @@ static void write_deps(FILE *out, const cleave_program *program,
                        const cleave_engine_problem *problem) {
     for (int32_t q = 0; q < problem->n_queues; q++)
         for (int32_t k = problem->queue_start[q]; k < problem->queue_start[q + 1]; k++) {
-            int32_t item = problem->queue_items[k], subject = problem->subject[item];
+            int32_t item = problem->queue_items[k].item, subject = problem->subject[item];
             if (k > problem->queue_start[q])
-                fprintf(out, "dep %d %d\n", problem->queue_items[k - 1], item);
+                fprintf(out, "dep %d %d\n", problem->queue_items[k - 1].item, item);
             if (problem->kind[item] == CLEAVE_ENGINE_POST)
                 fprintf(out, "dep %d %d\n", item, program->n_items + subject);
             else if (problem->kind[item] == CLEAVE_ENGINE_WAIT_ARRIVAL)
