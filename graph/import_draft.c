@@ -68,30 +68,27 @@ static cleave_draft_tensor draft_of(const char *name, int rank, const int64_t *s
     return draft;
 }
 
-cleave_status cleave_import_new_tensor(cleave_importer *im, const char *name, int32_t op,
-                                       const char *suffix, int rank, const int64_t *shape,
-                                       int32_t like, int32_t *tensor) {
-    cleave_draft_tensor draft = draft_of(name, rank, shape);
+cleave_status cleave_import_new_tensor(cleave_importer *im, cleave_new_tensor what,
+                                       int32_t *tensor) {
+    cleave_draft_tensor draft = draft_of(what.name, what.rank, what.shape);
     draft.tensor.kind = CLEAVE_TENSOR_ACTIVATION;
-    draft.op = op;
-    draft.suffix = suffix;
-    if (like >= 0 && im->tensors.items[like].tensor.rank == rank) {
-        memcpy(draft.axes, im->tensors.items[like].axes, sizeof draft.axes);
-        draft.channels_last = im->tensors.items[like].channels_last;
-        memcpy(draft.tensor.order, im->tensors.items[like].tensor.order, sizeof draft.tensor.order);
+    draft.op = what.op;
+    draft.suffix = what.suffix;
+    if (what.like >= 0 && im->tensors.items[what.like].tensor.rank == what.rank) {
+        const cleave_draft_tensor *like = &im->tensors.items[what.like];
+        memcpy(draft.axes, like->axes, sizeof draft.axes);
+        draft.channels_last = like->channels_last;
+        memcpy(draft.tensor.order, like->tensor.order, sizeof draft.tensor.order);
     }
     return push_tensor(im, &draft, tensor);
 }
 
-cleave_status cleave_import_constant_tensor(cleave_importer *im, int32_t op, const char *suffix,
-                                            int rank, const int64_t *shape, const float *values,
-                                            int32_t *tensor) {
-    cleave_draft_tensor draft = draft_of(NULL, rank, shape);
-    draft.tensor.kind = CLEAVE_TENSOR_CONSTANT;
-    draft.tensor.value = values;
-    draft.op = op;
-    draft.suffix = suffix;
-    return push_tensor(im, &draft, tensor);
+cleave_status cleave_import_constant_tensor(cleave_importer *im, cleave_new_tensor what,
+                                            const float *values, int32_t *tensor) {
+    CLEAVE_TRY(cleave_import_new_tensor(im, what, tensor));
+    im->tensors.items[*tensor].tensor.kind = CLEAVE_TENSOR_CONSTANT;
+    im->tensors.items[*tensor].tensor.value = values;
+    return CLEAVE_OK;
 }
 
 /* A constant of the file, or a parameter or buffer with its value. */
@@ -244,8 +241,10 @@ static void store_refined(cleave_draft_tensor *draft, int rank, const int64_t *s
     name_axes(draft);
 }
 
-cleave_status cleave_import_refine(cleave_importer *im, int i, int32_t source, int rank,
-                                   const int64_t *shape, const int *order, int32_t *tensor) {
+cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
+                                   const int *order, int32_t *tensor) {
+    int32_t source;
+    CLEAVE_TRY(cleave_import_tensor(im, i, &source));
     cleave_draft_tensor *draft = &im->tensors.items[source];
     bool same = same_shape(&draft->tensor, rank, shape);
     *tensor = source;
@@ -337,7 +336,8 @@ static cleave_status add_epilogue(cleave_importer *im, int32_t op) {
     int32_t output = im->operators.items[op].output, main_nest = im->operators.items[op].main_nest;
     cleave_tensor shape = im->tensors.items[output].tensor;
     int32_t sum;
-    CLEAVE_TRY(cleave_import_new_tensor(im, NULL, op, ".z", shape.rank, shape.shape, output, &sum));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){NULL, op, ".z", shape.rank, shape.shape, output}, &sum));
     im->nests.items[main_nest].nest.output.tensor = sum;
     cleave_nest nest = {.kind = CLEAVE_NEST_POINTWISE,
                         .op = op,
@@ -364,65 +364,4 @@ cleave_status cleave_import_tail(cleave_importer *im, int32_t op, int n_instruct
         tail->n_inputs + n_inputs <= CLEAVE_MAX_INPUTS)
         *nest = im->operators.items[op].tail_nest;
     return CLEAVE_OK;
-}
-
-/* ---- nests ------------------------------------------------------------------------------- */
-
-int cleave_nest_add_axis(cleave_nest *nest, const char *name, int64_t extent, bool whole,
-                         int operator_axis) {
-    nest->axes[nest->n_axes] = (cleave_axis){.name = name, .extent = extent, .whole = whole};
-    nest->operator_axis[nest->n_axes] = operator_axis;
-    return nest->n_axes++;
-}
-
-void cleave_nest_take_axes(cleave_nest *nest, const cleave_draft_operator *op) {
-    for (int i = 0; i < op->n_axes; i++)
-        cleave_nest_add_axis(nest, op->axes[i].name, op->axes[i].extent, op->axes[i].whole, i);
-}
-
-int cleave_nest_add_input(cleave_nest *nest, int32_t tensor) {
-    for (int i = 0; i < nest->n_instructions; i++) {
-        cleave_instruction *it = &nest->tape[i];
-        it->a += it->opcode != CLEAVE_OP_INDEX && it->a >= nest->n_inputs;
-        it->b += it->b >= nest->n_inputs;
-    }
-    nest->inputs[nest->n_inputs] = (cleave_operand){.tensor = tensor};
-    return nest->n_inputs++;
-}
-
-void cleave_map_axis(cleave_operand *operand, int dimension, int axis) {
-    operand->map[dimension] = (cleave_dimension_map){0};
-    cleave_map_term(operand, dimension, axis, 1);
-}
-
-void cleave_map_broadcast(cleave_operand *operand, const cleave_tensor *tensor, int rank,
-                          const int64_t *shape) {
-    for (int d = 0; d < tensor->rank; d++) {
-        int axis = rank - tensor->rank + d;
-        if (tensor->shape[d] == 1 && shape[axis] != 1)
-            cleave_map_offset(operand, d, 0);
-        else
-            cleave_map_axis(operand, d, axis);
-    }
-}
-
-void cleave_map_offset(cleave_operand *operand, int dimension, int64_t offset) {
-    operand->map[dimension] = (cleave_dimension_map){.offset = offset};
-}
-
-void cleave_map_term(cleave_operand *operand, int dimension, int axis, int64_t stride) {
-    cleave_dimension_map *map = &operand->map[dimension];
-    map->terms[map->n_terms].axis = axis;
-    map->terms[map->n_terms].stride = stride;
-    map->n_terms++;
-}
-
-int cleave_nest_emit(cleave_nest *nest, cleave_opcode opcode, int a, int b, double p, double q) {
-    nest->tape[nest->n_instructions] =
-        (cleave_instruction){.opcode = opcode, .a = a, .b = b, .p = p, .q = q};
-    return nest->n_inputs + nest->n_instructions++;
-}
-
-int cleave_nest_value(const cleave_nest *nest) {
-    return nest->n_instructions == 0 ? 0 : nest->n_inputs + nest->n_instructions - 1;
 }

@@ -54,7 +54,8 @@ static cleave_status new_pointwise(cleave_importer *im, int32_t like, int rank,
                                    cleave_nest *nest) {
     CLEAVE_TRY(cleave_import_new_operator(im, false, op));
     int32_t output;
-    CLEAVE_TRY(cleave_import_new_tensor(im, name, *op, "", rank, shape, like, &output));
+    CLEAVE_TRY(cleave_import_new_tensor(im, (cleave_new_tensor){name, *op, "", rank, shape, like},
+                                        &output));
     im->operators.items[*op].output = output;
     *nest = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE, .op = *op};
     nest->output.tensor = output;

@@ -122,14 +122,22 @@ cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *valu
 /* Output i becomes this tensor, or the tensor of another value. */
 void cleave_import_set_output(cleave_importer *im, int i, int32_t tensor, bool shared);
 
-/* A new f32 activation, named `name`, or `suffix` after operator `op` where name is null; axes and
-   memory order as `like` has them (-1: the usual ones for its rank). */
-cleave_status cleave_import_new_tensor(cleave_importer *im, const char *name, int32_t op,
-                                       const char *suffix, int rank, const int64_t *shape,
-                                       int32_t like, int32_t *tensor);
-cleave_status cleave_import_constant_tensor(cleave_importer *im, int32_t op, const char *suffix,
-                                            int rank, const int64_t *shape, const float *values,
-                                            int32_t *tensor);
+/* What a new f32 tensor is: named `name`, or `suffix` after operator `op` where name is null; axes
+   and memory order as tensor `like` has them, if it has the same rank (-1: the usual ones). */
+typedef struct cleave_new_tensor {
+    const char *name;
+    int32_t op;
+    const char *suffix;
+    int rank;
+    const int64_t *shape;
+    int32_t like;
+} cleave_new_tensor;
+
+/* An activation; or, with values, a constant. */
+cleave_status cleave_import_new_tensor(cleave_importer *im, cleave_new_tensor what,
+                                       int32_t *tensor);
+cleave_status cleave_import_constant_tensor(cleave_importer *im, cleave_new_tensor what,
+                                            const float *values, int32_t *tensor);
 /* A view; takes sources, axis and so on from `view` (whose sources are copied). */
 cleave_status cleave_import_new_view(cleave_importer *im, const char *name, cleave_view view,
                                      int rank, const int64_t *shape, int32_t *tensor);
@@ -139,8 +147,8 @@ cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32
                                     const int64_t *shape, int32_t *tensor);
 /* The shape and order in memory that input i, a weight, is read in: a parameter that nothing else
    uses is stored so, others are viewed so. */
-cleave_status cleave_import_refine(cleave_importer *im, int i, int32_t source, int rank,
-                                   const int64_t *shape, const int *order, int32_t *tensor);
+cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
+                                   const int *order, int32_t *tensor);
 /* Says how a parameter starts, unless that is said already; does nothing to other tensors. */
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value);
 
@@ -170,7 +178,7 @@ bool cleave_import_is_shared(cleave_importer *im, int i);
 /* Says that an output is an activation of a convolutional network: channels last. */
 void cleave_import_channels_last(cleave_importer *im, int32_t tensor);
 
-/* ---- nests under construction ---- */
+/* ---- import_nest.c: nests under construction ---- */
 
 /* An axis of the nest that is an axis of its operator; or, with operator_axis -1, its own. */
 int cleave_nest_add_axis(cleave_nest *nest, const char *name, int64_t extent, bool whole,

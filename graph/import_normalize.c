@@ -73,8 +73,8 @@ static cleave_status read_normalization(cleave_importer *im, normalization *norm
 static cleave_status add_moments(cleave_importer *im, normalization *norm) {
     int64_t shape[2] = {3, norm->channels};
     int rank = im->tensors.items[norm->input].tensor.rank;
-    CLEAVE_TRY(cleave_import_new_tensor(im, NULL, norm->op, ".statistics", 2, shape, -1,
-                                        &norm->statistics));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){NULL, norm->op, ".statistics", 2, shape, -1}, &norm->statistics));
     cleave_nest nest = {
         .kind = CLEAVE_NEST_MOMENTS, .op = norm->op, .combiner = CLEAVE_COMBINE_MOMENTS};
     nest.output.tensor = norm->statistics;
@@ -106,8 +106,10 @@ static cleave_status add_normalize(cleave_importer *im, normalization *norm) {
     cleave_tensor from = im->tensors.items[norm->input].tensor;
     int32_t output, id;
     bool training = norm->statistics >= 0;
-    CLEAVE_TRY(cleave_import_new_tensor(im, im->node->outputs[0], norm->op, "", from.rank,
-                                        from.shape, norm->input, &output));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im,
+        (cleave_new_tensor){im->node->outputs[0], norm->op, "", from.rank, from.shape, norm->input},
+        &output));
     cleave_import_channels_last(im, output);
     cleave_nest nest = {.kind = CLEAVE_NEST_POINTWISE, .op = norm->op};
     nest.output.tensor = output;
@@ -142,8 +144,11 @@ static cleave_status add_running(cleave_importer *im, const normalization *norm,
     int32_t running = row == 1 ? norm->mean : norm->variance, updated;
     const char *suffix = row == 1 ? ".running_mean" : ".running_variance";
     double share = (1 - norm->momentum) / (row == 1 ? 1 : (double)norm->count);
-    CLEAVE_TRY(cleave_import_new_tensor(im, named ? im->node->outputs[row] : NULL, norm->op, suffix,
-                                        1, &norm->channels, -1, &updated));
+    CLEAVE_TRY(
+        cleave_import_new_tensor(im,
+                                 (cleave_new_tensor){named ? im->node->outputs[row] : NULL,
+                                                     norm->op, suffix, 1, &norm->channels, -1},
+                                 &updated));
     cleave_nest nest = {.kind = CLEAVE_NEST_POINTWISE, .op = norm->op};
     nest.output.tensor = updated;
     const cleave_axis *c = &im->operators.items[norm->op].axes[1];
@@ -213,7 +218,8 @@ static cleave_status new_row_tensor(cleave_importer *im, const rows *r, const ch
             names[rank] = im->operators.items[r->op].axes[d].name;
             shape[rank++] = im->tensors.items[r->input].tensor.shape[d];
         }
-    CLEAVE_TRY(cleave_import_new_tensor(im, NULL, r->op, suffix, rank, shape, -1, tensor));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){NULL, r->op, suffix, rank, shape, -1}, tensor));
     memcpy(im->tensors.items[*tensor].axes, names, sizeof names);
     return CLEAVE_OK;
 }
@@ -259,8 +265,9 @@ cleave_status cleave_import_softmax(cleave_importer *im) {
         r.reduced |= 1u << d;
     CLEAVE_TRY(open_over(im, r.input, false, &r.op));
     CLEAVE_TRY(add_rows(im, &r, ".sum", NULL));
-    CLEAVE_TRY(cleave_import_new_tensor(im, im->node->outputs[0], r.op, "", from.rank, from.shape,
-                                        r.input, &output));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){im->node->outputs[0], r.op, "", from.rank, from.shape, r.input},
+        &output));
     cleave_nest nest = {.kind = CLEAVE_NEST_POINTWISE, .op = r.op};
     nest.output.tensor = output;
     cleave_nest_take_axes(&nest, &im->operators.items[r.op]);
@@ -354,9 +361,11 @@ static cleave_status add_mean(cleave_importer *im, const rows *r, int32_t sum_ne
     int total = cleave_nest_emit(&nest, CLEAVE_OP_ADD, logarithm, m, 0, 0);
     int loss = cleave_nest_emit(&nest, CLEAVE_OP_SUB, total, t, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_SCALE, loss, 0, 1 / (double)count, 0);
-    CLEAVE_TRY(
-        cleave_import_new_tensor(im, cleave_name_map_find(&im->names, "loss") < 0 ? "loss" : NULL,
-                                 r->op, ".loss", 0, NULL, -1, &im->loss));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im,
+        (cleave_new_tensor){cleave_name_map_find(&im->names, "loss") < 0 ? "loss" : NULL, r->op,
+                            ".loss", 0, NULL, -1},
+        &im->loss));
     nest.output.tensor = im->loss;
     return cleave_import_add_nest(im, &nest, ".mean", NULL);
 }

@@ -108,8 +108,7 @@ static cleave_status refine_second(cleave_importer *im, product *p) {
             refined.role[refined.rank++] = ROLE_C + i;
         }
     }
-    CLEAVE_TRY(
-        cleave_import_refine(im, 1, p->b.tensor, refined.rank, shape, order, &refined.tensor));
+    CLEAVE_TRY(cleave_import_refine(im, 1, refined.rank, shape, order, &refined.tensor));
     p->b = refined;
     return CLEAVE_OK;
 }
@@ -171,8 +170,8 @@ static cleave_status new_product(cleave_importer *im, product *p, int32_t *op) {
     if (p->has_k)
         shape[rank++] = p->k;
     CLEAVE_TRY(cleave_import_new_operator(im, true, op));
-    CLEAVE_TRY(
-        cleave_import_new_tensor(im, im->node->outputs[0], *op, "", rank, shape, -1, &output));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){im->node->outputs[0], *op, "", rank, shape, -1}, &output));
     CLEAVE_TRY(add_product_axes(im, p, *op, &at));
     cleave_nest nest = {.kind = CLEAVE_NEST_PRODUCT, .op = *op, .combiner = CLEAVE_COMBINE_SUM};
     nest.output.tensor = output;
