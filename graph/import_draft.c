@@ -35,7 +35,7 @@ const char *cleave_import_axis_name(int rank, int dimension) {
     return rank <= 5 ? names[rank - 1][dimension] : many[dimension];
 }
 
-void cleave_set_order(cleave_tensor *tensor, bool channels_last) {
+static void set_order(cleave_tensor *tensor, bool channels_last) {
     bool last = channels_last && tensor->rank >= 4;
     for (int i = 0; i < tensor->rank; i++)
         tensor->order[i] = !last || i == 0 ? i : i == tensor->rank - 1 ? 1 : i + 1;
@@ -63,7 +63,7 @@ static cleave_draft_tensor draft_of(const char *name, int rank, const int64_t *s
         draft.tensor.shape[d] = shape[d];
     if (rank <= CLEAVE_MAX_RANK) {
         name_axes(&draft);
-        cleave_set_order(&draft.tensor, false);
+        set_order(&draft.tensor, false);
     }
     return draft;
 }
@@ -127,7 +127,7 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
                                  : CLEAVE_TENSOR_DATA;
         draft->tensor.below = is_float ? 0 : 1; /* ids that any table has */
         draft->channels_last = draft->tensor.kind == CLEAVE_TENSOR_DATA && im->is_convolutional;
-        cleave_set_order(&draft->tensor, draft->channels_last);
+        set_order(&draft->tensor, draft->channels_last);
     }
     if (value->running) {
         draft->tensor.kind = CLEAVE_TENSOR_BUFFER;
@@ -191,7 +191,7 @@ cleave_status cleave_import_new_view(cleave_importer *im, const char *name, clea
     } else if (view.kind != CLEAVE_VIEW_RESHAPE) {
         memcpy(draft.axes, source->axes, sizeof draft.axes);
         draft.channels_last = source->channels_last;
-        cleave_set_order(&draft.tensor, draft.channels_last);
+        set_order(&draft.tensor, draft.channels_last);
     }
     int32_t *sources = CLEAVE_ARENA_ARRAY(im->arena, int32_t, view.n_sources);
     if (sources == NULL)
@@ -230,7 +230,7 @@ bool cleave_import_is_shared(cleave_importer *im, int i) {
 void cleave_import_channels_last(cleave_importer *im, int32_t tensor) {
     cleave_draft_tensor *draft = &im->tensors.items[tensor];
     draft->channels_last = true;
-    cleave_set_order(&draft->tensor, true);
+    set_order(&draft->tensor, true);
 }
 
 static void store_refined(cleave_draft_tensor *draft, int rank, const int64_t *shape) {

@@ -153,7 +153,6 @@ cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const i
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value);
 
 int64_t cleave_shape_size(int rank, const int64_t *shape);
-void cleave_set_order(cleave_tensor *tensor, bool channels_last);
 const char *cleave_import_axis_name(int rank, int dimension);
 
 /* Opens an operator whose main node is the one being imported; its axes come next. */
