@@ -1,9 +1,8 @@
-/* The tape kernel: any nest whose operands have an element at every point (no padding).
+/* The tape kernel: any nest whose operands have an element at every point (no padding), in tiles as
+   kernel_tile_plan.c lays them.
 
-   The axes become a few loops, ordered as the largest operand lies in memory and merged wherever
-   all operands allow it; the two innermost are walked in tiles of some hundred elements.  In a
-   tile, an operand that lies there contiguously is used in place; any other is brought into a row
-   of scratch, and not again while it stays the same (a bias under channels-last activations is
+   In a tile, an operand that lies there contiguously is used in place; any other is brought into a
+   row of scratch, and not again while it stays the same (a bias under channels-last activations is
    spread out once), nor is what follows from such operands alone computed again.
 
    Results go to sinks: stored, or summed in double over the points that share an element (an output
@@ -13,293 +12,6 @@
 
 #include <math.h>
 #include <string.h>
-
-typedef struct axis_list {
-    int n;
-    int axis[CLEAVE_MAX_AXES];
-} axis_list;
-
-static int64_t extent_of(const cleave_kernel_call *call, int axis) {
-    return call->part.hi[axis] - call->part.lo[axis];
-}
-
-static int add_stream(cleave_tile_plan *plan, cleave_reach reach) {
-    plan->reach[plan->n_streams] = reach;
-    return plan->n_streams++;
-}
-
-/* An axis' index as an operand of its own. */
-static cleave_reach reach_of_axis(const cleave_kernel_call *call, int axis) {
-    cleave_reach reach = {.base = call->part.lo[axis], .inside = true};
-    reach.stride[axis] = 1;
-    return reach;
-}
-
-/* The logical row-major index of the output's element. */
-static cleave_reach reach_of_index(const cleave_kernel_call *call) {
-    const cleave_operand *output = &call->nest->output;
-    const cleave_tensor *tensor = &call->model->tensors[output->tensor];
-    cleave_reach reach = {.inside = true};
-    int64_t stride = 1;
-    for (int d = tensor->rank - 1; d >= 0; d--) {
-        const cleave_dimension_map *map = &output->map[d];
-        reach.base += stride * map->offset;
-        for (int t = 0; t < map->n_terms; t++) {
-            int axis = map->terms[t].axis;
-            reach.base += stride * map->terms[t].stride * call->part.lo[axis];
-            reach.stride[axis] += stride * map->terms[t].stride;
-        }
-        stride *= tensor->shape[d];
-    }
-    return reach;
-}
-
-/* What backward of MOMENTS reads of the combined record and of its gradient. */
-static void add_record(const cleave_kernel_call *call, cleave_tile_plan *plan) {
-    const cleave_operand *output = &call->nest->output;
-    cleave_reach gradient = cleave_kernel_reach(call, output, &call->output_gradient);
-    cleave_reach combined = cleave_kernel_reach(call, output, &call->combined);
-    plan->record[0] = add_stream(plan, combined); /* count */
-    combined.base += call->combined.strides[0];
-    plan->record[1] = add_stream(plan, combined); /* mean */
-    gradient.base += call->output_gradient.strides[0];
-    plan->record[2] = add_stream(plan, gradient); /* d mean */
-    gradient.base += call->output_gradient.strides[0];
-    plan->record[3] = add_stream(plan, gradient); /* d M2 */
-}
-
-static bool add_operands(const cleave_kernel_call *call, cleave_tile_plan *plan) {
-    const cleave_nest *nest = call->nest;
-    bool backward = call->pass != CLEAVE_PASS_FORWARD, inside = true;
-    for (int i = 0; i < nest->n_inputs; i++) {
-        cleave_reach reach = cleave_kernel_reach(call, &nest->inputs[i], &call->inputs[i]);
-        /* An element outside takes its point away even where its value is not read. */
-        inside = inside && reach.inside;
-        plan->input[i] = plan->tape.values >> i & 1 ? add_stream(plan, reach) : -1;
-        plan->gradient[i] = -1;
-        if (backward && (plan->gradients >> i & 1) && (plan->tape.adjoints >> i & 1))
-            plan->gradient[i] = add_stream(
-                plan, cleave_kernel_reach(call, &nest->inputs[i], &call->input_gradients[i]));
-    }
-    for (int i = 0; i < nest->n_instructions; i++) {
-        cleave_opcode opcode = nest->tape[i].opcode;
-        plan->index[i] = -1;
-        if (opcode == CLEAVE_OP_INDEX)
-            plan->index[i] = add_stream(plan, reach_of_axis(call, nest->tape[i].a));
-        else if (opcode == CLEAVE_OP_DROPOUT)
-            plan->index[i] = add_stream(plan, reach_of_index(call));
-    }
-    plan->output = plan->seed = -1;
-    for (int r = 0; r < 4; r++)
-        plan->record[r] = -1;
-    cleave_reach output = cleave_kernel_reach(call, &nest->output, &call->output);
-    if (!backward || plan->tape.from_output)
-        plan->output = add_stream(plan, output);
-    if (backward && nest->combiner == CLEAVE_COMBINE_MOMENTS)
-        add_record(call, plan);
-    else if (backward)
-        plan->seed =
-            add_stream(plan, cleave_kernel_reach(call, &nest->output, &call->output_gradient));
-    return inside && output.inside;
-}
-
-/* The operand that the walk follows: the output where it has every axis, else the input with the
-   most elements under it. */
-static const cleave_reach *find_lead(const cleave_kernel_call *call, const cleave_tile_plan *plan) {
-    const cleave_reach *lead = NULL;
-    int64_t most = 0;
-    for (int s = plan->n_streams - 1; s >= 0; s--) {
-        bool is_index = false;
-        for (int i = 0; i < call->nest->n_instructions; i++)
-            is_index = is_index || plan->index[i] == s;
-        if (is_index)
-            continue;
-        int64_t elements = 1;
-        for (int a = 0; a < call->nest->n_axes; a++)
-            if (plan->reach[s].stride[a] != 0)
-                elements *= extent_of(call, a);
-        if (elements > most || (elements == most && (s == plan->output || s == plan->seed))) {
-            most = elements;
-            lead = &plan->reach[s];
-        }
-    }
-    return lead;
-}
-
-/* Axes of more than one index, the lead's densest last; those that it lacks come first. */
-static axis_list order_axes(const cleave_kernel_call *call, const cleave_reach *lead) {
-    axis_list list = {0};
-    int record_axis = cleave_kernel_record_axis(call->nest);
-    for (int a = 0; a < call->nest->n_axes; a++) {
-        if (extent_of(call, a) == 1 || a == record_axis)
-            continue;
-        int64_t stride = lead->stride[a];
-        int i = list.n++;
-        for (; i > 0; i--) {
-            int64_t before = lead->stride[list.axis[i - 1]];
-            if (before == 0 || (stride != 0 && before >= stride))
-                break;
-            list.axis[i] = list.axis[i - 1];
-        }
-        list.axis[i] = a;
-    }
-    return list;
-}
-
-static bool can_merge(const cleave_tile_plan *plan, int loop, int axis, int64_t extent) {
-    for (int s = 0; s < plan->n_streams; s++)
-        if (plan->stride[s][loop] != plan->reach[s].stride[axis] * extent)
-            return false;
-    return true;
-}
-
-/* Is the stream the same for all rows and in all outer loops? */
-static bool is_by_column(const cleave_tile_plan *plan, int stream) {
-    for (int l = 0; l < plan->n_loops - 1; l++)
-        if (plan->stride[stream][l] != 0)
-            return false;
-    return true;
-}
-
-static uint64_t bit(int r) { return (uint64_t)1 << r; }
-
-/* Derivatives by what varies along the columns alone (a bias, the scale of a normalisation) are
-   linear in the adjoints of such registers, so those are summed over all rows first, and the rest
-   of their backward runs once per column instead of once per point. */
-static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
-    uint64_t by_column = 0;
-    for (int i = 0; i < nest->n_inputs; i++)
-        if ((plan->input[i] < 0 || is_by_column(plan, plan->input[i])) &&
-            (plan->gradient[i] < 0 || is_by_column(plan, plan->gradient[i])) &&
-            (plan->input[i] >= 0 || plan->gradient[i] >= 0))
-            by_column |= bit(i);
-    for (int i = 0; i < nest->n_instructions; i++) {
-        const cleave_instruction *at = &nest->tape[i];
-        int operands = cleave_tape_operands(at->opcode);
-        bool same = plan->index[i] < 0 || is_by_column(plan, plan->index[i]);
-        same = same && (operands < 1 || (by_column & bit(at->a)));
-        same = same && (operands < 2 || (by_column & bit(at->b)));
-        if (same)
-            by_column |= bit(nest->n_inputs + i);
-    }
-    if (by_column & bit(plan->tape.n_registers - 1))
-        return;
-    plan->by_column = by_column;
-    for (int i = 0; i < nest->n_instructions; i++) {
-        const cleave_instruction *at = &nest->tape[i];
-        int r = nest->n_inputs + i, operands = cleave_tape_operands(at->opcode);
-        if ((by_column & bit(r)) || !(plan->tape.adjoints & bit(r)))
-            continue;
-        uint64_t read = (operands > 0 ? bit(at->a) : 0) | (operands > 1 ? bit(at->b) : 0);
-        plan->frontier |= read & by_column & plan->tape.adjoints;
-    }
-}
-
-/* Long tiles hide the cost of walking them; where there is scratch, they are short enough for all
-   their rows to lie in the first cache, 32 KiB together.  What varies along all loops is taken to
-   lie there contiguously, and needs none. */
-static int64_t choose_tile(const cleave_tile_plan *plan) {
-    int scratch = 0, in_place = 1, n_inputs = plan->tape.nest->n_inputs;
-    for (int r = 0; r + 1 < plan->tape.n_registers; r++) {
-        bool whole = r < n_inputs && plan->input[r] >= 0;
-        for (int l = 0; whole && l < plan->n_loops; l++)
-            whole = plan->extent[l] == 1 || plan->stride[plan->input[r]][l] != 0;
-        bool sunk = r < n_inputs && plan->gradient[r] >= 0 && !plan->summed[r];
-        bool later = (plan->by_column & ~plan->frontier & bit(r)) != 0;
-        if (plan->tape.values & bit(r))
-            *(whole ? &in_place : &scratch) += 1;
-        if ((plan->tape.adjoints & bit(r)) && !later)
-            *(sunk ? &in_place : &scratch) += 1;
-    }
-    int64_t fit = scratch == 0 ? CLEAVE_MAX_TILE : 8192 / (scratch + in_place) / 16 * 16;
-    return fit < 512 ? 512 : fit > CLEAVE_MAX_TILE ? CLEAVE_MAX_TILE : fit;
-}
-
-static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
-    axis_list list = order_axes(call, find_lead(call, plan));
-    for (int i = 0; i < list.n; i++) {
-        int64_t extent = extent_of(call, list.axis[i]);
-        int loop = plan->n_loops;
-        if (loop > 0 && can_merge(plan, loop - 1, list.axis[i], extent)) {
-            loop--;
-            plan->extent[loop] *= extent;
-        } else {
-            plan->extent[loop] = extent;
-            plan->n_loops++;
-        }
-        for (int s = 0; s < plan->n_streams; s++)
-            plan->stride[s][loop] = plan->reach[s].stride[list.axis[i]];
-    }
-    /* At least two loops: rows and columns. */
-    while (plan->n_loops < 2) {
-        for (int l = plan->n_loops++; l > 0; l--) {
-            plan->extent[l] = plan->extent[l - 1];
-            for (int s = 0; s < plan->n_streams; s++)
-                plan->stride[s][l] = plan->stride[s][l - 1];
-        }
-        plan->extent[0] = 1;
-        for (int s = 0; s < plan->n_streams; s++)
-            plan->stride[s][0] = 0;
-    }
-    if (call->pass != CLEAVE_PASS_FORWARD)
-        find_by_column(call->nest, plan);
-    plan->tile = choose_tile(plan);
-    int64_t columns = plan->extent[plan->n_loops - 1], rows = plan->extent[plan->n_loops - 2];
-    if (columns <= plan->tile / 2) {
-        int64_t fit = plan->tile / columns;
-        plan->columns = columns;
-        plan->rows = rows < fit ? rows : fit;
-    } else {
-        int64_t pieces = (columns + plan->tile - 1) / plan->tile;
-        plan->columns = ((columns + pieces - 1) / pieces + 15) / 16 * 16;
-        plan->rows = 1;
-    }
-}
-
-/* Is every element of the array written exactly once? */
-static bool written_once(const cleave_kernel_call *call, const cleave_operand *operand,
-                         const cleave_array *array, const cleave_reach *reach) {
-    const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
-    int record_axis = cleave_kernel_record_axis(call->nest);
-    int64_t points = 1;
-    for (int a = 0; a < call->nest->n_axes; a++) {
-        int64_t extent = a == record_axis ? 1 : extent_of(call, a);
-        if (extent > 1 && reach->stride[a] == 0)
-            return false;
-        points *= extent;
-    }
-    for (int d = 0; d < tensor->rank; d++)
-        if (operand->map[d].n_terms > 1)
-            return false;
-    return points == cleave_kernel_array_size(call, operand, array);
-}
-
-bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *plan) {
-    const cleave_nest *nest = call->nest;
-    *plan = (cleave_tile_plan){.combiner = nest->combiner};
-    bool backward = call->pass != CLEAVE_PASS_FORWARD;
-    if (nest->n_instructions < 1 || (backward && nest->combiner == CLEAVE_COMBINE_MAX) ||
-        call->model->tensors[nest->output.tensor].type != CLEAVE_F32)
-        return false;
-    if (backward) {
-        plan->gradients = cleave_kernel_gradients(call);
-        cleave_tape_plan_backward(nest, plan->gradients, nest->combiner == CLEAVE_COMBINE_MOMENTS,
-                                  &plan->tape);
-    } else {
-        cleave_tape_plan_forward(nest, &plan->tape);
-    }
-    if (!add_operands(call, plan))
-        return false;
-    for (int i = 0; backward && i < nest->n_inputs; i++)
-        if (plan->gradient[i] >= 0)
-            plan->summed[i] = !written_once(call, &nest->inputs[i], &call->input_gradients[i],
-                                            &plan->reach[plan->gradient[i]]);
-    if (!backward && nest->combiner == CLEAVE_COMBINE_NONE &&
-        !written_once(call, &nest->output, &call->output, &plan->reach[plan->output]))
-        return false;
-    make_loops(call, plan);
-    return true;
-}
 
 /* Takes `bytes` of the workspace, or only counts them where there is none. */
 static void *carve(char *base, int64_t *used, int64_t bytes) {
@@ -325,7 +37,8 @@ typedef struct tile_run {
     cleave_tape_tile tile;
     float *value[CLEAVE_MAX_REGISTERS], *adjoint[CLEAVE_MAX_REGISTERS]; /* scratch */
     double *sums[CLEAVE_MAX_INPUTS];                                    /* of summed gradients */
-    double *column_sums[CLEAVE_MAX_REGISTERS]; /* of the frontier's adjoints, per column */
+    double *column_sums[CLEAVE_MAX_REGISTERS]; /* of the frontier's adjoints, per column, */
+    float *column_parts[CLEAVE_MAX_REGISTERS]; /* and of some rows of them */
     double *total, *square;                    /* of the output */
     float *shift;
 } tile_run;
@@ -347,10 +60,12 @@ static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *p
                 base, &used,
                 8 * cleave_kernel_array_size(call, &nest->inputs[i], &call->input_gradients[i]));
     }
-    for (int r = 0; r < plan->tape.n_registers; r++)
-        run->column_sums[r] = plan->frontier >> r & 1
-                                  ? carve(base, &used, 8 * plan->extent[plan->n_loops - 1])
-                                  : NULL;
+    int64_t columns = plan->extent[plan->n_loops - 1];
+    for (int r = 0; r < plan->tape.n_registers; r++) {
+        bool sum = plan->frontier >> r & 1;
+        run->column_sums[r] = sum ? carve(base, &used, 8 * columns) : NULL;
+        run->column_parts[r] = sum ? carve(base, &used, 4 * columns) : NULL;
+    }
     if (call->pass != CLEAVE_PASS_FORWARD)
         return used;
     int64_t n = cleave_kernel_array_size(call, &nest->output, &call->output);
@@ -394,6 +109,12 @@ static void gather_integers(const tile_run *run, int stream, const int64_t *from
             *to++ = (float)from[r * row + c * column];
 }
 
+/* The tile after this one most often lies behind it; by the time it is wanted it is near. */
+static void fetch_ahead(const tile_run *run, const float *at) {
+    for (int i = 0; i < run->tile.n; i += 16)
+        __builtin_prefetch(at + run->tile.n + i);
+}
+
 /* The stream's elements under the tile; `*fresh` where they may differ from the tile before. */
 static float *load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
                    bool *fresh) {
@@ -401,8 +122,12 @@ static float *load(tile_run *run, int stream, const cleave_array *array, cleave_
     bool direct = type == CLEAVE_F32 && lies_contiguously(run, stream);
     *fresh = cache->at != run->at[stream];
     cache->at = run->at[stream];
-    if (direct)
-        return (float *)array->data + cache->at;
+    if (direct) {
+        float *at = (float *)array->data + cache->at;
+        if (*fresh && run->plan->tile <= 1024)
+            fetch_ahead(run, at);
+        return at;
+    }
     if (!*fresh)
         return cache->scratch;
     if (type == CLEAVE_I64)
@@ -569,12 +294,35 @@ static void seed_moments(tile_run *run, int last) {
     run->tile.adjoint[last] = seed;
 }
 
-/* Adds the rows of a tile, at its columns. */
-static void add_rows(const tile_run *run, const float *x, double *sums) {
-    int columns = run->columns;
+/* Adds the rows of a tile to the sums of its columns: some rows in float, those sums in double. */
+static void add_rows(const tile_run *run, const float *x, float *part, double *sums) {
+    enum { WIDTH = 32, ROWS_IN_FLOAT = 64 };
+    int columns = run->columns, c = 0;
+    part += run->column;
     sums += run->column;
-    for (int r = 0; r < run->rows; r++, x += columns)
-        _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) sums[c] += (double)x[c];
+    for (; c + WIDTH <= columns; c += WIDTH) {
+        float sum[WIDTH];
+        for (int i = 0; i < WIDTH; i++)
+            sum[i] = part[c + i];
+        for (int r = 0; r < run->rows; r++)
+            for (int i = 0; i < WIDTH; i++)
+                sum[i] += x[(int64_t)r * columns + c + i];
+        for (int i = 0; i < WIDTH; i++)
+            part[c + i] = sum[i];
+    }
+    for (; c < columns; c++)
+        for (int r = 0; r < run->rows; r++)
+            part[c] += x[(int64_t)r * columns + c];
+    /* The same tiles of every column end a part: the last, and those after every so many rows. */
+    const cleave_tile_plan *plan = run->plan;
+    int64_t tiles = ROWS_IN_FLOAT / plan->rows > 1 ? ROWS_IN_FLOAT / plan->rows : 1;
+    if ((run->row / plan->rows + 1) % tiles != 0 &&
+        run->row + run->rows < plan->extent[plan->n_loops - 2])
+        return;
+    for (int i = 0; i < columns; i++) {
+        sums[i] += (double)part[i];
+        part[i] = 0;
+    }
 }
 
 /* Where the gradients of these inputs are made: in place, or in scratch. */
@@ -618,14 +366,14 @@ static void backward_tile(tile_run *run) {
         run->tile.adjoint[last] = load(run, plan->seed, &call->output_gradient, CLEAVE_F32, &fresh);
     if (plan->tape.from_output)
         run->tile.output = load(run, plan->output, &call->output, CLEAVE_F32, &fresh);
-    run->tile.given = bit(last);
+    run->tile.given = cleave_register_bit(last);
     run->tile.skipped = plan->by_column;
     place_gradients(run, ~plan->by_column);
     cleave_tape_backward(&plan->tape, &run->tile);
     sink_gradients(run, ~plan->by_column);
     for (int r = 0; r < plan->tape.n_registers; r++)
         if (run->column_sums[r] != NULL)
-            add_rows(run, run->tile.adjoint[r], run->column_sums[r]);
+            add_rows(run, run->tile.adjoint[r], run->column_parts[r], run->column_sums[r]);
 }
 
 /* The rest of backward, from the summed adjoints of the frontier: one row. */
@@ -691,7 +439,7 @@ static void walk_all(tile_run *run, void (*body)(tile_run *run)) {
         outer[s] = plan->reach[s].base;
     for (;;) {
         bool first = true;
-        for (int l = 0; l < plan->n_loops - 2; l++)
+        for (int l = 0; plan->output >= 0 && l < plan->n_loops - 2; l++)
             first = first && (plan->stride[plan->output][l] != 0 || index[l] == 0);
         walk_tiles(run, outer, first, body);
         int l = plan->n_loops - 3;
@@ -758,10 +506,13 @@ static void run_backward(tile_run *run) {
         else if (plan->summed[i])
             memset(run->sums[i], 0, (size_t)size[i] * sizeof(double));
     }
-    for (int r = 0; r < plan->tape.n_registers; r++)
-        if (run->column_sums[r] != NULL)
-            memset(run->column_sums[r], 0,
-                   (size_t)plan->extent[plan->n_loops - 1] * sizeof(double));
+    size_t columns = (size_t)plan->extent[plan->n_loops - 1];
+    for (int r = 0; r < plan->tape.n_registers; r++) {
+        if (run->column_sums[r] == NULL)
+            continue;
+        memset(run->column_sums[r], 0, columns * sizeof(double));
+        memset(run->column_parts[r], 0, columns * sizeof(float));
+    }
     walk_all(run, backward_tile);
     if (plan->frontier != 0)
         backward_columns(run);
