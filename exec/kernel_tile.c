@@ -325,7 +325,8 @@ typedef struct tile_run {
     cleave_tape_tile tile;
     float *value[CLEAVE_MAX_REGISTERS], *adjoint[CLEAVE_MAX_REGISTERS]; /* scratch */
     double *sums[CLEAVE_MAX_INPUTS];                                    /* of summed gradients */
-    double *column_sums[CLEAVE_MAX_REGISTERS]; /* of the frontier's adjoints, per column */
+    double *column_sums[CLEAVE_MAX_REGISTERS]; /* of the frontier's adjoints, per column, */
+    float *column_parts[CLEAVE_MAX_REGISTERS]; /* and of some rows of them */
     double *total, *square;                    /* of the output */
     float *shift;
 } tile_run;
@@ -347,10 +348,12 @@ static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *p
                 base, &used,
                 8 * cleave_kernel_array_size(call, &nest->inputs[i], &call->input_gradients[i]));
     }
-    for (int r = 0; r < plan->tape.n_registers; r++)
-        run->column_sums[r] = plan->frontier >> r & 1
-                                  ? carve(base, &used, 8 * plan->extent[plan->n_loops - 1])
-                                  : NULL;
+    int64_t columns = plan->extent[plan->n_loops - 1];
+    for (int r = 0; r < plan->tape.n_registers; r++) {
+        bool sum = plan->frontier >> r & 1;
+        run->column_sums[r] = sum ? carve(base, &used, 8 * columns) : NULL;
+        run->column_parts[r] = sum ? carve(base, &used, 4 * columns) : NULL;
+    }
     if (call->pass != CLEAVE_PASS_FORWARD)
         return used;
     int64_t n = cleave_kernel_array_size(call, &nest->output, &call->output);
@@ -394,6 +397,12 @@ static void gather_integers(const tile_run *run, int stream, const int64_t *from
             *to++ = (float)from[r * row + c * column];
 }
 
+/* The tile after this one most often lies behind it; by the time it is wanted it is near. */
+static void fetch_ahead(const tile_run *run, const float *at) {
+    for (int i = 0; i < run->tile.n; i += 16)
+        __builtin_prefetch(at + run->tile.n + i);
+}
+
 /* The stream's elements under the tile; `*fresh` where they may differ from the tile before. */
 static float *load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
                    bool *fresh) {
@@ -401,8 +410,12 @@ static float *load(tile_run *run, int stream, const cleave_array *array, cleave_
     bool direct = type == CLEAVE_F32 && lies_contiguously(run, stream);
     *fresh = cache->at != run->at[stream];
     cache->at = run->at[stream];
-    if (direct)
-        return (float *)array->data + cache->at;
+    if (direct) {
+        float *at = (float *)array->data + cache->at;
+        if (*fresh && run->plan->tile <= 1024)
+            fetch_ahead(run, at);
+        return at;
+    }
     if (!*fresh)
         return cache->scratch;
     if (type == CLEAVE_I64)
@@ -569,12 +582,35 @@ static void seed_moments(tile_run *run, int last) {
     run->tile.adjoint[last] = seed;
 }
 
-/* Adds the rows of a tile, at its columns. */
-static void add_rows(const tile_run *run, const float *x, double *sums) {
-    int columns = run->columns;
+/* Adds the rows of a tile to the sums of its columns: some rows in float, those sums in double. */
+static void add_rows(const tile_run *run, const float *x, float *part, double *sums) {
+    enum { WIDTH = 32, ROWS_IN_FLOAT = 64 };
+    int columns = run->columns, c = 0;
+    part += run->column;
     sums += run->column;
-    for (int r = 0; r < run->rows; r++, x += columns)
-        _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) sums[c] += (double)x[c];
+    for (; c + WIDTH <= columns; c += WIDTH) {
+        float sum[WIDTH];
+        for (int i = 0; i < WIDTH; i++)
+            sum[i] = part[c + i];
+        for (int r = 0; r < run->rows; r++)
+            for (int i = 0; i < WIDTH; i++)
+                sum[i] += x[(int64_t)r * columns + c + i];
+        for (int i = 0; i < WIDTH; i++)
+            part[c + i] = sum[i];
+    }
+    for (; c < columns; c++)
+        for (int r = 0; r < run->rows; r++)
+            part[c] += x[(int64_t)r * columns + c];
+    /* The same tiles of every column end a part: the last, and those after every so many rows. */
+    const cleave_tile_plan *plan = run->plan;
+    int64_t tiles = ROWS_IN_FLOAT / plan->rows > 1 ? ROWS_IN_FLOAT / plan->rows : 1;
+    if ((run->row / plan->rows + 1) % tiles != 0 &&
+        run->row + run->rows < plan->extent[plan->n_loops - 2])
+        return;
+    for (int i = 0; i < columns; i++) {
+        sums[i] += (double)part[i];
+        part[i] = 0;
+    }
 }
 
 /* Where the gradients of these inputs are made: in place, or in scratch. */
@@ -625,7 +661,7 @@ static void backward_tile(tile_run *run) {
     sink_gradients(run, ~plan->by_column);
     for (int r = 0; r < plan->tape.n_registers; r++)
         if (run->column_sums[r] != NULL)
-            add_rows(run, run->tile.adjoint[r], run->column_sums[r]);
+            add_rows(run, run->tile.adjoint[r], run->column_parts[r], run->column_sums[r]);
 }
 
 /* The rest of backward, from the summed adjoints of the frontier: one row. */
@@ -758,10 +794,13 @@ static void run_backward(tile_run *run) {
         else if (plan->summed[i])
             memset(run->sums[i], 0, (size_t)size[i] * sizeof(double));
     }
-    for (int r = 0; r < plan->tape.n_registers; r++)
-        if (run->column_sums[r] != NULL)
-            memset(run->column_sums[r], 0,
-                   (size_t)plan->extent[plan->n_loops - 1] * sizeof(double));
+    size_t columns = (size_t)plan->extent[plan->n_loops - 1];
+    for (int r = 0; r < plan->tape.n_registers; r++) {
+        if (run->column_sums[r] == NULL)
+            continue;
+        memset(run->column_sums[r], 0, columns * sizeof(double));
+        memset(run->column_parts[r], 0, columns * sizeof(float));
+    }
     walk_all(run, backward_tile);
     if (plan->frontier != 0)
         backward_columns(run);
