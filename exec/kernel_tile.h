@@ -1,4 +1,4 @@
-/* How the tape kernel walks a nest: see kernel_tile.c. */
+/* How the tape kernel walks a nest: see kernel_tile_plan.c. */
 #ifndef CLEAVE_EXEC_KERNEL_TILE_H
 #define CLEAVE_EXEC_KERNEL_TILE_H
 

@@ -53,19 +53,17 @@ static unsigned needs_of(const cleave_instruction *at, int side) {
                                                             : rows[at->opcode].needs[side];
 }
 
-static uint64_t bit(int r) { return (uint64_t)1 << r; }
-
 /* A value takes the values of its operands. */
 static void close_values(cleave_tape_plan *plan) {
     const cleave_nest *nest = plan->nest;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *at = &nest->tape[i];
-        if (!(plan->values & bit(nest->n_inputs + i)))
+        if (!(plan->values & cleave_register_bit(nest->n_inputs + i)))
             continue;
         if (rows[at->opcode].operands > 0)
-            plan->values |= bit(at->a);
+            plan->values |= cleave_register_bit(at->a);
         if (rows[at->opcode].operands > 1)
-            plan->values |= bit(at->b);
+            plan->values |= cleave_register_bit(at->b);
     }
 }
 
@@ -75,7 +73,7 @@ static void plan_start(const cleave_nest *nest, cleave_tape_plan *plan) {
 
 void cleave_tape_plan_forward(const cleave_nest *nest, cleave_tape_plan *plan) {
     plan_start(nest, plan);
-    plan->values = bit(plan->n_registers - 1);
+    plan->values = cleave_register_bit(plan->n_registers - 1);
     close_values(plan);
 }
 
@@ -85,8 +83,9 @@ static uint64_t reached_from(const cleave_nest *nest, uint32_t inputs) {
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         int operands = at->opcode == CLEAVE_OP_EQUAL ? 0 : rows[at->opcode].operands;
-        if ((operands > 0 && (reached & bit(at->a))) || (operands > 1 && (reached & bit(at->b))))
-            reached |= bit(nest->n_inputs + i);
+        if ((operands > 0 && (reached & cleave_register_bit(at->a))) ||
+            (operands > 1 && (reached & cleave_register_bit(at->b))))
+            reached |= cleave_register_bit(nest->n_inputs + i);
     }
     return reached;
 }
@@ -99,26 +98,26 @@ void cleave_tape_plan_backward(const cleave_nest *nest, uint32_t inputs, bool la
     plan->from_output =
         nest->kept_output && rows[nest->tape[nest->n_instructions - 1].opcode].from_output;
     if (last_value)
-        plan->values |= bit(last);
-    plan->adjoints = reached & bit(last);
+        plan->values |= cleave_register_bit(last);
+    plan->adjoints = reached & cleave_register_bit(last);
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i;
-        if (!(plan->adjoints & bit(r)))
+        if (!(plan->adjoints & cleave_register_bit(r)))
             continue;
         int operands = at->opcode == CLEAVE_OP_EQUAL ? 0 : rows[at->opcode].operands;
         for (int side = 0; side < operands; side++) {
             int to = side == 0 ? at->a : at->b;
-            if (!(reached & bit(to)))
+            if (!(reached & cleave_register_bit(to)))
                 continue;
-            plan->adjoints |= bit(to);
+            plan->adjoints |= cleave_register_bit(to);
             unsigned needs = needs_of(at, side);
             if (needs & NEEDS_A)
-                plan->values |= bit(at->a);
+                plan->values |= cleave_register_bit(at->a);
             if (needs & NEEDS_B)
-                plan->values |= bit(at->b);
+                plan->values |= cleave_register_bit(at->b);
             if ((needs & NEEDS_RESULT) && !(r == last && plan->from_output))
-                plan->values |= bit(r);
+                plan->values |= cleave_register_bit(r);
         }
     }
     close_values(plan);
@@ -210,13 +209,13 @@ void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i;
-        if (!(plan->values & bit(r)) || (tile->skipped & bit(r)))
+        if (!(plan->values & cleave_register_bit(r)) || (tile->skipped & cleave_register_bit(r)))
             continue;
         int operands = rows[at->opcode].operands;
-        if ((operands > 0 && (tile->changed & bit(at->a))) ||
-            (operands > 1 && (tile->changed & bit(at->b))))
-            tile->changed |= bit(r);
-        if (tile->changed & bit(r))
+        if ((operands > 0 && (tile->changed & cleave_register_bit(at->a))) ||
+            (operands > 1 && (tile->changed & cleave_register_bit(at->b))))
+            tile->changed |= cleave_register_bit(r);
+        if (tile->changed & cleave_register_bit(r))
             evaluate(at, tile, tile->index[i], tile->value[r]);
     }
 }
@@ -336,7 +335,8 @@ void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) 
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *at = &nest->tape[i];
         int r = nest->n_inputs + i, operands = rows[at->opcode].operands;
-        if (!(plan->adjoints & written & bit(r)) || (tile->skipped & bit(r)))
+        if (!(plan->adjoints & written & cleave_register_bit(r)) ||
+            (tile->skipped & cleave_register_bit(r)))
             continue;
         local_values local = {.g = tile->adjoint[r],
                               .v = r == last && plan->from_output ? tile->output : tile->value[r],
@@ -345,16 +345,18 @@ void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) 
                               .n = tile->n};
         local.a = operands > 0 ? tile->value[at->a] : NULL;
         local.b = operands > 1 ? tile->value[at->b] : NULL;
-        if (operands == 1 && (plan->adjoints & bit(at->a))) {
-            differentiate_single(at, &local, !(written & bit(at->a)), tile->adjoint[at->a]);
-            written |= bit(at->a);
+        if (operands == 1 && (plan->adjoints & cleave_register_bit(at->a))) {
+            differentiate_single(at, &local, !(written & cleave_register_bit(at->a)),
+                                 tile->adjoint[at->a]);
+            written |= cleave_register_bit(at->a);
         }
         for (int side = 0; operands == 2 && side < 2; side++) {
             int to = side == 0 ? at->a : at->b;
-            if (!(plan->adjoints & bit(to)))
+            if (!(plan->adjoints & cleave_register_bit(to)))
                 continue;
-            differentiate_pair(at, side == 0, &local, !(written & bit(to)), tile->adjoint[to]);
-            written |= bit(to);
+            differentiate_pair(at, side == 0, &local, !(written & cleave_register_bit(to)),
+                               tile->adjoint[to]);
+            written |= cleave_register_bit(to);
         }
     }
 }

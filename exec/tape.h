@@ -11,6 +11,8 @@
 
 enum { CLEAVE_MAX_TILE = 4096, CLEAVE_MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
 
+static inline uint64_t cleave_register_bit(int r) { return (uint64_t)1 << r; }
+
 typedef struct cleave_tape_plan {
     const cleave_nest *nest;
     int n_registers;
