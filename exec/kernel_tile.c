@@ -439,7 +439,7 @@ static void walk_all(tile_run *run, void (*body)(tile_run *run)) {
         outer[s] = plan->reach[s].base;
     for (;;) {
         bool first = true;
-        for (int l = 0; l < plan->n_loops - 2; l++)
+        for (int l = 0; plan->output >= 0 && l < plan->n_loops - 2; l++)
             first = first && (plan->stride[plan->output][l] != 0 || index[l] == 0);
         walk_tiles(run, outer, first, body);
         int l = plan->n_loops - 3;
