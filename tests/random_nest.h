@@ -352,8 +352,11 @@ static inline void random_fill(const cleave_kernel_call *call, const cleave_oper
             ((int64_t *)array->data)[i] = draw(random, 0, 3);
         return;
     }
+    /* A pool gets few different values, so that its maxima are tied. */
+    bool ties = call->nest->kind == CLEAVE_NEST_POOL;
     for (int64_t i = 0; i < bytes / 4; i++)
-        ((float *)array->data)[i] = (float)(2 * cleave_random_next_uniform(random) - 1);
+        ((float *)array->data)[i] = ties ? (float)draw(random, -3, 3) / 4
+                                         : (float)(2 * cleave_random_next_uniform(random) - 1);
 }
 
 /* Fills in what backward reads of forward: the output, and a combined record in which the part's
