@@ -54,12 +54,13 @@ static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error 
     if (entry == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model needs",
                            values->weights.path, tensor->name);
-    bool fits = entry->type == tensor->type && entry->rank == tensor->file_rank;
-    for (int d = 0; d < tensor->file_rank && fits; d++)
-        fits = entry->shape[d] == tensor->file_shape[d];
+    const int64_t *shape;
+    int rank = file_shape(tensor, &shape);
+    bool fits = entry->type == tensor->type && entry->rank == rank;
+    for (int d = 0; d < rank && fits; d++)
+        fits = entry->shape[d] == shape[d];
     if (!fits)
-        return wrong_shape(values->weights.path, entry, tensor->file_rank, tensor->file_shape, "",
-                           error);
+        return wrong_shape(values->weights.path, entry, rank, shape, "", error);
     values->entries[t] = entry;
     return CLEAVE_OK;
 }
