@@ -120,6 +120,10 @@ static cleave_status open_files(cleave_values *values, cleave_error *error) {
     if (values->entries == NULL)
         return cleave_fail_memory(error, "reading weights and data");
     for (int32_t t = 0; t < model->n_tensors; t++) {
+        /* Forward saves no loss: its targets may be missing. */
+        if (values->options->forward && t == model->targets && values->data.path != NULL &&
+            cleave_safetensors_find(&values->data, model->tensors[t].name) == NULL)
+            continue;
         if (values->weights.path != NULL && has_weights(&model->tensors[t]))
             CLEAVE_TRY(find_weight(values, t, error));
         if (values->data.path != NULL && model->tensors[t].kind == CLEAVE_TENSOR_DATA &&
