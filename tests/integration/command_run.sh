@@ -37,6 +37,15 @@ expect_ok run "${lenet[@]}" --layout "$layout" --forward --weights "$work/weight
     --save "$work/forward.safetensors"
 [ -s "$work/forward.safetensors" ] || fail "no outputs"
 
+# Forward needs no targets.  (The file: eight bytes of header length, the header, the data.)
+header='{"input":{"dtype":"F32","shape":[16,1,28,28],"data_offsets":[0,50176]}}'
+{
+    printf '%b\0\0\0\0\0\0\0%s' "\\x$(printf %x ${#header})" "$header"
+    head -c 50176 /dev/zero
+} >"$work/input.safetensors"
+expect_ok run "${lenet[@]}" --layout "$layout" --forward --data "$work/input.safetensors"
+expect_error 2 targets run "${lenet[@]}" --layout "$layout" --data "$work/input.safetensors"
+
 # Bad input.
 head -c 100 "$work/weights1.safetensors" >"$work/cut.safetensors"
 expect_error 2 cut.safetensors run "${lenet[@]}" --layout "$layout" --weights "$work/cut.safetensors"
