@@ -92,8 +92,9 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
 static cleave_status load(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                           cleave_error *error) {
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
-    CLEAVE_TRY(cleave_model_import(values->model, values->batch, !values->forward, arena,
-                                   &inputs->model, error));
+    /* With its loss in forward, too: the layout is of the whole model. */
+    CLEAVE_TRY(
+        cleave_model_import(values->model, values->batch, true, arena, &inputs->model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error));
     if (values->machine != NULL)
         CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,

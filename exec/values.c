@@ -54,12 +54,13 @@ static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error 
     if (entry == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model needs",
                            values->weights.path, tensor->name);
-    bool fits = entry->type == tensor->type && entry->rank == tensor->file_rank;
-    for (int d = 0; d < tensor->file_rank && fits; d++)
-        fits = entry->shape[d] == tensor->file_shape[d];
+    const int64_t *shape;
+    int rank = file_shape(tensor, &shape);
+    bool fits = entry->type == tensor->type && entry->rank == rank;
+    for (int d = 0; d < rank && fits; d++)
+        fits = entry->shape[d] == shape[d];
     if (!fits)
-        return wrong_shape(values->weights.path, entry, tensor->file_rank, tensor->file_shape, "",
-                           error);
+        return wrong_shape(values->weights.path, entry, rank, shape, "", error);
     values->entries[t] = entry;
     return CLEAVE_OK;
 }
@@ -119,6 +120,10 @@ static cleave_status open_files(cleave_values *values, cleave_error *error) {
     if (values->entries == NULL)
         return cleave_fail_memory(error, "reading weights and data");
     for (int32_t t = 0; t < model->n_tensors; t++) {
+        /* Forward saves no loss: its targets may be missing. */
+        if (values->options->forward && t == model->targets && values->data.path != NULL &&
+            cleave_safetensors_find(&values->data, model->tensors[t].name) == NULL)
+            continue;
         if (values->weights.path != NULL && has_weights(&model->tensors[t]))
             CLEAVE_TRY(find_weight(values, t, error));
         if (values->data.path != NULL && model->tensors[t].kind == CLEAVE_TENSOR_DATA &&

@@ -70,13 +70,13 @@ bad_layout() { # PATTERN OLD NEW [OLD NEW]
 bad_layout 7 '\[0, 1\]' '[0, 7]'
 bad_layout -1 '\[0, 1\]' '[0, -1]'
 bad_layout 1 '\[0, 1\]' '[1, 1]'
-bad_layout "more parts" '"n": 2' '"n": 3'
+bad_layout "3 parts" '"n": 2' '"n": 3'
 bad_layout 9 '"n": 2' '"n": 9' '"devices": 2,' '"devices": 9,'
 bad_layout '"z"' '"n": 2' '"z": 2'
 bad_layout 0 '"n": 2' '"n": 0'
 bad_layout 2.5 '"n": 2' '"n": 2.5'
 bad_layout cleave_layout '"cleave_layout": 1' '"cleave_layout": 2'
-bad_layout ops '"operators"' '"ops"'
+bad_layout operators '"operators"' '"ops"'
 bad_layout bad.layout.json '"operators": {' '"operators": {"stranger": {"split": {}, "devices": [0]},'
 sed '0,/{"split"/{/{"split"/d}' "$work/plan.layout.json" >"$work/bad.layout.json"
 expect_error 2 bad.layout.json simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"

@@ -1,0 +1,74 @@
+# `cleave run` over real ranks: its results, the same again, as many ranks as devices, and bad input.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+launcher=$3
+
+lenet=(--model "$models/lenet5.onnx" --batch 16)
+layout=$work/plan.layout.json
+expect_ok search "${lenet[@]}" --machine "$machine" --method random --seed 3 -o "$layout"
+
+# The same seed gives the same weights to the bit, and the loss goes down.
+for i in 1 2; do
+    expect_ok run "${lenet[@]}" --layout "$layout" --steps 4 --seed 5 --lr 0.05 --momentum 0.9 \
+        --save "$work/weights$i.safetensors" --machine "$machine" --trace "$work/trace.json" --json
+done
+cmp "$work/weights1.safetensors" "$work/weights2.safetensors" || fail "two runs with one seed differ"
+for key in step_seconds predicted_step_seconds steps loss bytes_sent bytes_between peak_bytes rss_peak_bytes; do
+    grep -q "^  \"$key\": " "$work/out" || fail "no key $key in $(cat "$work/out")"
+done
+losses=$(sed -n 's/^  "loss": \[\(.*\)\],*$/\1/p' "$work/out" | tr -d ',')
+awk -v losses="$losses" 'BEGIN { exit !(split(losses, l, " ") == 4 && l[4] < l[1]) }' || fail "losses $losses"
+expect_ok show "$work/trace.json"
+grep -q '^compute ' "$work/out" || fail "no compute in the trace"
+expect_ok run "${lenet[@]}" --layout "$layout" --steps 4 --seed 6 --save "$work/weights3.safetensors"
+cmp -s "$work/weights1.safetensors" "$work/weights3.safetensors" && fail "another seed changes nothing"
+
+# What is counted is what was predicted, between every two devices.
+bytes_between() { sed -n '/"bytes_between"/,/^  \]/p' "$work/out"; }
+expect_ok run "${lenet[@]}" --layout "$layout" --steps 2 --json
+bytes_between >"$work/run.bytes"
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$layout" --json
+bytes_between >"$work/simulate.bytes"
+[ -s "$work/run.bytes" ] && cmp "$work/run.bytes" "$work/simulate.bytes" || fail "bytes differ"
+
+# A run goes on from saved weights, and forward saves outputs.
+expect_ok run "${lenet[@]}" --layout "$layout" --steps 1 --weights "$work/weights1.safetensors"
+expect_ok run "${lenet[@]}" --layout "$layout" --forward --weights "$work/weights1.safetensors" \
+    --save "$work/forward.safetensors"
+[ -s "$work/forward.safetensors" ] || fail "no outputs"
+
+# Forward needs no targets.  (The file: eight bytes of header length, the header, the data.)
+header='{"input":{"dtype":"F32","shape":[16,1,28,28],"data_offsets":[0,50176]}}'
+{
+    printf '%b\0\0\0\0\0\0\0%s' "\\x$(printf %x ${#header})" "$header"
+    head -c 50176 /dev/zero
+} >"$work/input.safetensors"
+expect_ok run "${lenet[@]}" --layout "$layout" --forward --data "$work/input.safetensors"
+expect_error 2 targets run "${lenet[@]}" --layout "$layout" --data "$work/input.safetensors"
+
+# Bad input.
+head -c 100 "$work/weights1.safetensors" >"$work/cut.safetensors"
+expect_error 2 cut.safetensors run "${lenet[@]}" --layout "$layout" --weights "$work/cut.safetensors"
+expect_error 2 nowhere run "${lenet[@]}" --layout "$layout" --data "$work/nowhere"
+expect_error 2 layout run "${lenet[@]}"
+expect_error 2 --momentum run "${lenet[@]}" --layout "$layout" --momentum 2
+expect_error 2 --steps run "${lenet[@]}" --layout "$layout" --steps 0
+
+# As many ranks as the layout has devices, or exit 2.
+"$launcher" -n 3 "$cleave" run "${lenet[@]}" --layout "$layout" --steps 1 >"$work/out" 2>"$work/err"
+[ $? = 2 ] || fail "3 ranks for 2 devices: not exit 2"
+[ "$(grep -c '^cleave' "$work/err")" = 1 ] || fail "3 ranks for 2 devices: not one line: $(cat "$work/err")"
+"$launcher" -n 2 "$cleave" run "${lenet[@]}" --layout "$layout" --steps 1 >"$work/out" 2>"$work/err" ||
+    fail "2 ranks under a launcher: $(cat "$work/err")"
+[ "$(grep -c '^step, median' "$work/out")" = 1 ] || fail "not one rank prints: $(cat "$work/out")"
+
+# Calibration writes a machine that search takes, and goes on where it stopped.
+small=(--model "$models/mlp.onnx" --batch 8)
+expect_ok calibrate "${small[@]}" --devices 2 --time 3 -o "$work/machine.json"
+expect_ok calibrate "${small[@]}" --devices 2 --time 3 -o "$work/machine.json"
+grep -qE ' [1-9][0-9]* kept' "$work/out" || fail "nothing was kept: $(cat "$work/out")"
+expect_ok show "$work/machine.json"
+expect_ok compare "${small[@]}" --machine "$work/machine.json" --proposals 20 --steps 2
+grep -q '^found' "$work/out" || fail "compare has no found plan"
+expect_error 2 --batch calibrate "${small[@]}" --model "$models/lenet5.onnx" --devices 2 -o "$work/output"
+finish
