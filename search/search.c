@@ -26,6 +26,7 @@ typedef struct search {
     cleave_node_costs *costs;
     cleave_candidates candidates;
     cleave_progress progress;
+    double started_seconds;
     cleave_search_result result;
     const cleave_layout
         *given[MAX_BASELINES + 1]; /* baselines that apply, whether or not they fit */
@@ -165,7 +166,7 @@ static cleave_status walk(search *s, cleave_error *error) {
                         .candidates = &s->candidates,
                         .interrupted = s->options->interrupted,
                         .progress = &s->progress,
-                        .started_seconds = cleave_clock_seconds(),
+                        .started_seconds = s->started_seconds,
                         .time_seconds = s->options->time_seconds,
                         .most_proposals = s->options->proposals};
     mcmc.random.key = cleave_hash_join(s->options->seed, cleave_hash_string("mcmc"));
@@ -245,13 +246,13 @@ static cleave_status run(search *s, cleave_error *error) {
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error) {
-    double started = cleave_clock_seconds();
     if (!is_method(options->method))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" is not known: it is auto, mcmc, random, data-parallel, "
                            "single, layer-per-device, one-weird-trick or megatron",
                            options->method);
     search s = {.model = model, .machine = machine, .options = options, .arena = arena};
+    s.started_seconds = cleave_clock_seconds();
     cleave_progress_begin(&s.progress, "searching", options->quiet);
     cleave_status status = run(&s, error);
     cleave_progress_end(&s.progress, NULL);
@@ -260,7 +261,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
     cleave_arena_free(&s.work);
     if (status != CLEAVE_OK)
         return status;
-    s.result.search_seconds = cleave_clock_seconds() - started;
+    s.result.search_seconds = cleave_clock_seconds() - s.started_seconds;
     *result = s.result;
     return CLEAVE_OK;
 }

@@ -19,7 +19,7 @@ typedef struct cleave_plan {
 
 typedef struct cleave_search_options {
     const char *method;  /* "auto", "mcmc", "random" or a baseline */
-    double time_seconds; /* budget; 0: none */
+    double time_seconds; /* budget of the whole search; 0: none */
     int64_t proposals; /* most proposals of mcmc; 0: no limit, but 250 per operator without a time;
                           without a time the clock decides nothing */
     uint64_t seed;
