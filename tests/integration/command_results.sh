@@ -36,12 +36,12 @@ for method in data-parallel single; do
     awk -v s="$step" -v b="$baseline" 'BEGIN { exit !(s <= b) }' || fail "found $step, $method $baseline"
 done
 
-# What search predicts is what simulate says, by the rule of time that search goes by.
+# What search predicts is what simulate says.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
 has_keys step_seconds simulate_seconds tasks transfers bytes_sent bytes_between peak_bytes bottleneck
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
-[ "$(json_value "$work/out" scan_step_seconds)" = "$step" ] ||
-    fail "search says $step, simulate $(json_value "$work/out" scan_step_seconds)"
+[ "$(json_value "$work/out" step_seconds)" = "$step" ] ||
+    fail "search says $step, simulate $(json_value "$work/out" step_seconds)"
 
 # One device sends nothing; two send as much as they get.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method single --json
