@@ -133,10 +133,11 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
                            "operator \"%s\": its replicas and degrees give more than 2^31 parts",
                            op->name);
     if (n_parts > n_devices)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "operator \"%s\": %d parts by its replicas and degrees, but there are "
-                           "%d devices",
-                           op->name, n_parts, n_devices);
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "operator \"%s\": its replicas and degrees give %d parts, more parts than "
+            "there are devices (%d)",
+            op->name, n_parts, n_devices);
     if (n_parts != split->n_parts)
         return cleave_fail(
             error, CLEAVE_BAD_INPUT,

@@ -239,8 +239,8 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
                                 "version %lld of layout files is not known, only %d",
                                 (long long)value, LAYOUT_VERSION);
     CLEAVE_TRY(cleave_json_get(root, "devices", &devices, error));
-    CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
     CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
+    CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
     CLEAVE_TRY(read_model_of(root, model, error));
     return cleave_json_integer(&devices, 1, CLEAVE_MAX_DEVICES, n_devices, error);
 }

@@ -95,8 +95,8 @@ Test(layout, a_device_with_two_parts_is_refused) {
 
 Test(layout, more_parts_than_devices_are_refused) {
     set(0, 1, (int32_t[4]){5}, (int32_t[5]){0, 1, 2, 3, 4});
-    expect_refused(
-        "operator \"conv\": 5 parts by its replicas and degrees, but there are 4 devices");
+    expect_refused("operator \"conv\": its replicas and degrees give 5 parts, more parts than "
+                   "there are devices (4)");
 }
 
 Test(layout, a_count_of_devices_that_is_not_that_of_the_parts_is_refused) {
