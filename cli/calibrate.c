@@ -9,6 +9,7 @@
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/ranks.h"
 #include "cli/table.h"
 #include "exec/world.h"
 #include "graph/import.h"
@@ -55,27 +56,6 @@ static int32_t count_devices(const calibrate_values *values) {
     return values->devices > 0 ? (int32_t)values->devices
            : processors > 1    ? (int32_t)processors
                                : 1;
-}
-
-/* Starts the ranks that measure. */
-static cleave_status launch(const calibrate_values *values, char *const *arguments,
-                            cleave_error *error) {
-    enum { MAX_ARGUMENTS = 128 };
-    static char self[4096];
-    char *command_line[MAX_ARGUMENTS + 1] = {self};
-    if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
-        return cleave_fail(error, CLEAVE_FAILED, "the path of this program can't be found");
-    for (int i = 1; arguments[i] != NULL; i++) {
-        if (i == MAX_ARGUMENTS)
-            return cleave_fail(error, CLEAVE_BAD_INPUT, "more than %d arguments", MAX_ARGUMENTS);
-        command_line[i] = arguments[i];
-    }
-    int exit_code = 0;
-    CLEAVE_TRY(cleave_world_launch(count_devices(values), command_line, &exit_code, error));
-    error->message[0] = '\0'; /* the rank that failed has said why */
-    return exit_code == 0                  ? CLEAVE_OK
-           : exit_code == CLEAVE_BAD_INPUT ? CLEAVE_BAD_INPUT
-                                           : CLEAVE_FAILED;
 }
 
 /* Resident bytes beside the arena, of the rank that has most, as `cleave run` reports them. */
@@ -167,7 +147,7 @@ static cleave_status calibrate(const calibrate_values *values, char *const *argu
         cleave_machine old;
         CLEAVE_TRY(cleave_machine_read(values->output, 0, arena, &old, error));
     }
-    CLEAVE_TRY(launch(values, arguments, error));
+    CLEAVE_TRY(ranks_launch(count_devices(values), arguments, error));
     return measure_runtime(values, arena, error);
 }
 
@@ -184,12 +164,7 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
             status = check_usage(values, error);
             if (status == CLEAVE_OK)
                 status = calibrate_rank(values, world, &arena, error);
-            if (status != CLEAVE_OK && error->message[0] != '\0') {
-                fprintf(stderr, "cleave calibrate: %s\n", error->message);
-                error->message[0] = '\0';
-            }
-            fflush(stdout);
-            cleave_world_end(world, (int)status);
+            ranks_end(world, "calibrate", status, error);
         }
     }
     cleave_arena_free(&arena);

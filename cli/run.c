@@ -4,6 +4,7 @@
 #include "exec/run.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/ranks.h"
 #include "cli/table.h"
 #include "exec/world.h"
 #include "graph/import.h"
@@ -11,7 +12,6 @@
 #include "simulator/trace.h"
 
 #include <string.h>
-#include <unistd.h>
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *save, *optimizer, *machine, *trace;
@@ -200,27 +200,12 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
 /* The parent: all input is checked before a rank is started, so that its error is one line. */
 static cleave_status launch(const run_values *values, char *const *arguments, cleave_arena *arena,
                             cleave_error *error) {
-    enum { MAX_ARGUMENTS = 128 };
-    static char self[4096]; /* the launcher looks names up in PATH */
-    char *command_line[MAX_ARGUMENTS + 1] = {self};
     run_inputs *inputs = CLEAVE_ARENA_ARRAY(arena, run_inputs, 1);
     if (inputs == NULL)
         return cleave_fail_memory(error, "reading the input");
     CLEAVE_TRY(load(values, arena, inputs, error));
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0)
-        return cleave_fail(error, CLEAVE_FAILED, "the path of this program can't be found");
-    for (int i = 1; arguments[i] != NULL; i++) {
-        if (i == MAX_ARGUMENTS)
-            return cleave_fail(error, CLEAVE_BAD_INPUT, "more than %d arguments", MAX_ARGUMENTS);
-        command_line[i] = arguments[i];
-    }
-    int exit_code = 0;
-    CLEAVE_TRY(cleave_world_launch(inputs->layout.n_devices, command_line, &exit_code, error));
-    error->message[0] = '\0'; /* the rank that failed has said why */
-    return exit_code >= CLEAVE_OK && exit_code <= CLEAVE_NO_LAYOUT ? (cleave_status)exit_code
-                                                                   : CLEAVE_FAILED;
+    return ranks_launch(inputs->layout.n_devices, arguments, error);
 }
 
 static cleave_status run_rank(const run_values *values, cleave_world *world, cleave_arena *arena,
@@ -229,13 +214,8 @@ static cleave_status run_rank(const run_values *values, cleave_world *world, cle
     if (inputs == NULL)
         return cleave_fail_memory(error, "reading the input");
     cleave_run_result result;
-    cleave_status status = load(values, arena, inputs, error);
-    if (status == CLEAVE_OK)
-        status = cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error);
-    /* Every rank has found the same in the input; one of them says it. */
-    if (status != CLEAVE_OK && cleave_world_rank(world) != 0)
-        error->message[0] = '\0';
-    CLEAVE_TRY(status);
+    CLEAVE_TRY(load(values, arena, inputs, error));
+    CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
     CLEAVE_TRY(cleave_run(world, &inputs->model, &inputs->layout, &inputs->options, arena, &result,
                           error));
     return cleave_world_rank(world) == 0 ? report(values, inputs, &result, arena, error)
@@ -253,13 +233,7 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
         status = cleave_world_begin(&world, error);
         if (status == CLEAVE_OK) {
             status = run_rank(values, world, &arena, error);
-            /* Ending the world may end this process too: what there is to say is said before. */
-            if (status != CLEAVE_OK && error->message[0] != '\0') {
-                fprintf(stderr, "cleave run: %s\n", error->message);
-                error->message[0] = '\0';
-            }
-            fflush(stdout);
-            cleave_world_end(world, (int)status);
+            ranks_end(world, "run", status, error);
         }
     }
     cleave_arena_free(&arena);

@@ -1,0 +1,40 @@
+/* Subcommands that run as ranks. */
+#include "cli/ranks.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_ARGUMENTS = 128 };
+
+cleave_status ranks_launch(int32_t n_ranks, char *const *arguments, cleave_error *error) {
+    char self[4096] = ""; /* the launcher would look a name up in PATH */
+    char *command_line[MAX_ARGUMENTS + 1] = {self};
+    if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
+        return cleave_fail(error, CLEAVE_FAILED, "the path of this program can't be found");
+    for (int i = 1; arguments[i] != NULL; i++) {
+        if (i == MAX_ARGUMENTS)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "more than %d arguments", MAX_ARGUMENTS);
+        command_line[i] = arguments[i];
+    }
+    int exit_code = 0;
+    CLEAVE_TRY(cleave_world_launch(n_ranks, command_line, &exit_code, error));
+    if (error != NULL)
+        error->message[0] = '\0';
+    return exit_code >= CLEAVE_OK && exit_code <= CLEAVE_NO_LAYOUT ? (cleave_status)exit_code
+                                                                   : CLEAVE_FAILED;
+}
+
+void ranks_end(cleave_world *world, const char *command, cleave_status status,
+               cleave_error *error) {
+    /* Rank 0 ends the world meanwhile, unless this rank is the only one that found it. */
+    if (status == CLEAVE_BAD_INPUT && cleave_world_rank(world) != 0)
+        nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+    if (status != CLEAVE_OK && error->message[0] != '\0') {
+        fprintf(stderr, "cleave %s: %s\n", command, error->message);
+        fflush(stderr);
+        error->message[0] = '\0';
+    }
+    fflush(stdout);
+    cleave_world_end(world, (int)status);
+}
