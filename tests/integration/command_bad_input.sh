@@ -76,7 +76,7 @@ bad_layout '"z"' '"n": 2' '"z": 2'
 bad_layout 0 '"n": 2' '"n": 0'
 bad_layout 2.5 '"n": 2' '"n": 2.5'
 bad_layout cleave_layout '"cleave_layout": 1' '"cleave_layout": 2'
-bad_layout operators '"operators"' '"ops"'
+bad_layout bad.layout.json '"operators"' '"ops"'
 bad_layout bad.layout.json '"operators": {' '"operators": {"stranger": {"split": {}, "devices": [0]},'
 sed '0,/{"split"/{/{"split"/d}' "$work/plan.layout.json" >"$work/bad.layout.json"
 expect_error 2 bad.layout.json simulate "${lenet[@]}" --machine "$machine" --layout "$work/bad.layout.json"
