@@ -186,6 +186,7 @@ static void forward_slot(lowering *state, int32_t n, const int32_t *readers, int
                                        .at = lower_region_of(builder, compute.output),
                                        .may_take = true});
     }
+    lower_operand_prepare(state, nest->output.tensor);
     move_begin(builder, move);
 }
 
@@ -238,8 +239,10 @@ static void demand_parameter_gradient(lowering *state, int32_t tensor) {
         of->first_demand[h] = of->backward.demands.n;
         bool one = of->shards != NULL || (state->uses.items[holder->first_use].next < 0);
         if (one) {
-            LOWER_PUSH(builder, &of->backward.demands,
-                       (move_demand){.device = holder->device, .at = region, .may_move = true});
+            LOWER_PUSH(
+                builder, &of->backward.demands,
+                (move_demand){
+                    .operand = -1, .device = holder->device, .at = region, .may_move = true});
             continue;
         }
         lower_copy_begin(builder); /* elements that nobody on this device uses */
@@ -248,7 +251,8 @@ static void demand_parameter_gradient(lowering *state, int32_t tensor) {
         for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
             LOWER_PUSH(
                 builder, &of->backward.demands,
-                (move_demand){.device = holder->device,
+                (move_demand){.operand = -1,
+                              .device = holder->device,
                               .at = lower_region_within(rank, &region, &state->uses.items[u].box)});
     }
 }
@@ -265,7 +269,8 @@ static void demand_activation_gradient(lowering *state, int32_t tensor) {
         int32_t buffer =
             lower_buffer(builder, CLEAVE_BUFFER_ACTIVATION_GRADIENT, part->device, tensor, &box);
         LOWER_PUSH(builder, &state->tensors[tensor].backward.demands,
-                   (move_demand){.device = part->device,
+                   (move_demand){.operand = -1,
+                                 .device = part->device,
                                  .at = lower_region_of(builder, buffer),
                                  .may_move = true});
     }
@@ -435,7 +440,8 @@ static void gather_shards(lowering *state, int32_t tensor) {
         for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
             LOWER_PUSH(
                 builder, &of->forward.demands,
-                (move_demand){.device = holder->device,
+                (move_demand){.operand = -1,
+                              .device = holder->device,
                               .at = lower_region_within(rank, &region, &state->uses.items[u].box)});
     }
     move_all(builder, &of->forward);

@@ -1,12 +1,20 @@
-/* Collectives: cells of partial results that the same group of devices contributes to and reads,
-   all around, are one all-reduce.  Every device packs its part of the cells into one vector of
-   units (elements, or records of moments); the vector is reduced by an algorithm whose steps stand
-   in the program, or, in the symbolic form, by one collective item that the cost model prices. */
+/* Collectives.  Cells that one group of devices shares in one of these ways become one item:
+
+     all-reduce       partial results of the whole group, read by the whole group
+     reduce-scatter   partial results of the whole group, each cell read by one of it, and all of it
+   read all-gather       values that one of the group has, read by the whole group, and all of it
+   has some
+
+   Every device lays the cells into one vector of units (elements, or records of moments), cut into
+   a block for each of the group: balanced for an all-reduce, the cells of its root otherwise.
+   Blocks are added up by the reducing half of an algorithm and spread by its gathering half; an
+   all-reduce is both.  The steps stand in the program, or, in the symbolic form, one item does that
+   the cost model prices. */
 #include "graph/lower_move.h"
 
 #include <string.h>
 
-bool move_bucket_is_collective(const lower_builder *builder, int32_t n_devices) {
+bool move_group_is_collective(const lower_builder *builder, int32_t n_devices) {
     /* Two devices, or every pair at once: the direct exchange through owners is the same. */
     return n_devices > 2 && builder->layout->all_reduce != CLEAVE_ALGORITHM_DIRECT;
 }
@@ -27,11 +35,18 @@ typedef struct reduction {
     const move_bucket *bucket;
     int64_t unit_elements;
     int64_t unit_bytes;
+    int64_t *first_unit; /* [cells of the bucket] where each begins in the vector, in the bucket's
+                            order */
+    int64_t *block;      /* [n_devices + 1] first unit of every device's block */
     /* The vector on each device of the group: contiguous. */
     int32_t *buffer;
     int64_t *offset;   /* bytes */
-    int32_t *received; /* buffer for what comes in and is combined */
+    int32_t *received; /* buffer for what comes in and is added */
 } reduction;
+
+static const move_cell *cell_of(const reduction *state, int32_t c) {
+    return &state->move->cells.items[state->bucket->cells.items[c]];
+}
 
 /* Where a cell lies in the packed vector: records of moments have their three numbers side by side.
  */
@@ -53,19 +68,27 @@ static lower_region vector_region(const reduction *state, const move_cell *cell,
     return region;
 }
 
-/* A single cell that a demand of the device holds in one run is reduced where it lies. */
+/* A demand that holds all cells one after the other, as the vector does, is the vector. */
 static bool vector_in_place(const reduction *state, int32_t device, lower_region *region) {
     const movement *move = state->move;
     const cleave_tensor *tensor = &state->builder->model->tensors[move->tensor];
-    if (state->bucket->n_cells != 1 || state->unit_elements != 1)
+    if (state->unit_elements != 1 || state->bucket->kind == CLEAVE_REDUCE_SCATTER)
         return false;
-    const cleave_box *box = &move->cells.items[state->bucket->last_cell].box;
     for (int32_t i = 0; i < move->demands.n; i++) {
         const move_demand *demand = &move->demands.items[i];
-        if (demand->device != device || !cleave_box_contains(tensor->rank, &demand->at.box, box))
-            continue;
-        *region = lower_region_within(tensor->rank, &demand->at, box);
-        if (lower_region_is_dense(tensor, region))
+        bool fits = demand->device == device;
+        for (int32_t c = 0; c < state->bucket->cells.n && fits; c++) {
+            const cleave_box *box = &cell_of(state, c)->box;
+            fits = cleave_box_contains(tensor->rank, &demand->at.box, box);
+            if (!fits)
+                break;
+            lower_region at = lower_region_within(tensor->rank, &demand->at, box);
+            if (c == 0)
+                *region = at;
+            fits = lower_region_is_dense(tensor, &at) &&
+                   at.offset == region->offset + state->first_unit[c];
+        }
+        if (fits)
             return true;
     }
     return false;
@@ -76,65 +99,95 @@ static int64_t units_of(const reduction *state, const move_cell *cell) {
            state->unit_elements;
 }
 
-/* Sums what a device has itself into its vector. */
-static void pack_vector(const reduction *state, int32_t i) {
-    lower_builder *builder = state->builder;
-    movement *move = state->move;
-    int rank = builder->model->tensors[move->tensor].rank;
-    int32_t device = state->bucket->devices[i];
-    lower_region place;
-    bool in_place = vector_in_place(state, device, &place);
-    if (in_place) {
-        state->buffer[i] = place.buffer;
-        state->offset[i] = place.offset * lower_type_bytes(builder, move->tensor);
-        builder->sent[place.buffer] = true;
-    } else {
-        state->buffer[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device,
-                                              state->bucket->units * state->unit_bytes);
+/* Lays the cells out: in the order of their roots, and in the bucket's within. */
+static void lay_out(reduction *state) {
+    const move_bucket *bucket = state->bucket;
+    int32_t n = bucket->n_devices;
+    int64_t units = 0;
+    for (int32_t i = 0; i < n; i++) {
+        state->block[i] = units;
+        for (int32_t c = 0; c < bucket->cells.n; c++) {
+            const move_cell *cell = cell_of(state, c);
+            if (cell->root >= 0 ? cell->root != bucket->devices[i] : i > 0)
+                continue;
+            state->first_unit[c] = units;
+            units += units_of(state, cell);
+        }
     }
-    lower_copy_begin(builder);
-    int64_t first_unit = 0;
-    for (int32_t c = state->bucket->last_cell; c >= 0; c = move->cells.items[c].next) {
-        const move_cell *cell = &move->cells.items[c];
-        lower_region to =
-            in_place ? place : vector_region(state, cell, state->buffer[i], first_unit);
-        first_unit += units_of(state, cell);
-        bool started = false;
-        for (int pass = 0; pass < 2; pass++)
-            for (int32_t s = 0; s < cell->n_sources; s++) {
-                const move_cell_source *source = &move->cell_sources.items[cell->first_source + s];
-                bool same = lower_region_same_place(rank, &source->at, &to);
-                if (source->rank_in_group != i || same != (pass == 0))
-                    continue;
-                if (!same)
-                    lower_copy_add(builder, move->tensor,
-                                   started ? move_mode(move) : CLEAVE_COPY_ASSIGN, &cell->box, &to,
-                                   &source->at, 0);
-                started = true;
-            }
-    }
-    lower_copy_end(builder, device, move->lane);
+    state->block[n] = units;
+    for (int32_t i = 0; i < n && bucket->kind == CLEAVE_ALL_REDUCE; i++)
+        state->block[i] = cleave_block_start(units, n, i);
 }
 
+/* The cell as it lies in the vector of device i of the group. */
+static lower_region cell_region(const reduction *state, int32_t i, int32_t c) {
+    lower_region region =
+        vector_region(state, cell_of(state, c), state->buffer[i], state->first_unit[c]);
+    region.offset += state->offset[i] / lower_type_bytes(state->builder, state->move->tensor);
+    return region;
+}
+
+/* Sums what a device has itself of one cell into its vector. */
+static void pack_cell(const reduction *state, int32_t i, int32_t c) {
+    lower_builder *builder = state->builder;
+    const movement *move = state->move;
+    const move_cell *cell = cell_of(state, c);
+    int rank = builder->model->tensors[move->tensor].rank;
+    lower_region to = cell_region(state, i, c);
+    bool started = false;
+    for (int pass = 0; pass < 2; pass++) /* what lies there already comes first */
+        for (int32_t s = 0; s < cell->n_contributions; s++) {
+            const move_contribution *source =
+                &move->contributions.items[move->cell_members.items[cell->first_member + s]];
+            if (source->device != state->bucket->devices[i])
+                continue;
+            lower_region from = lower_region_within(rank, &source->at, &cell->box);
+            bool same = lower_region_same_place(rank, &from, &to);
+            if (same != (pass == 0))
+                continue;
+            if (!same)
+                lower_copy_add(builder, move->tensor,
+                               started ? move_mode(move) : CLEAVE_COPY_ASSIGN, &cell->box, &to,
+                               &from, 0);
+            started = true;
+        }
+}
+
+static void pack_vector(const reduction *state, int32_t i) {
+    lower_builder *builder = state->builder;
+    int32_t device = state->bucket->devices[i];
+    lower_region place = {.buffer = -1};
+    if (vector_in_place(state, device, &place)) {
+        state->buffer[i] = place.buffer;
+        state->offset[i] = place.offset * lower_type_bytes(builder, state->move->tensor);
+        builder->sent[place.buffer] = true;
+    } else {
+        int64_t bytes = state->block[state->bucket->n_devices] * state->unit_bytes;
+        state->buffer[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, bytes);
+    }
+    lower_copy_begin(builder);
+    for (int32_t c = 0; c < state->bucket->cells.n; c++)
+        pack_cell(state, i, c);
+    lower_copy_end(builder, device, state->move->lane);
+}
+
+/* From the vector to the demands of device i. */
 static void unpack_vector(const reduction *state, int32_t i) {
     lower_builder *builder = state->builder;
-    movement *move = state->move;
-    int rank = builder->model->tensors[move->tensor].rank;
+    const movement *move = state->move;
     int32_t device = state->bucket->devices[i];
-    lower_region place;
-    bool in_place = vector_in_place(state, device, &place);
     lower_copy_begin(builder);
-    int64_t first_unit = 0;
-    for (int32_t c = state->bucket->last_cell; c >= 0; c = move->cells.items[c].next) {
-        const move_cell *cell = &move->cells.items[c];
-        lower_region from =
-            in_place ? place : vector_region(state, cell, state->buffer[i], first_unit);
-        first_unit += units_of(state, cell);
-        for (int32_t d = 0; d < move->demands.n; d++)
-            if (move->demands.items[d].device == device &&
-                cleave_box_contains(rank, &move->demands.items[d].at.box, &cell->box))
-                lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &cell->box,
-                               &move->demands.items[d].at, &from, 0);
+    for (int32_t c = 0; c < state->bucket->cells.n; c++) {
+        const move_cell *cell = cell_of(state, c);
+        lower_region from = cell_region(state, i, c);
+        for (int32_t d = 0; d < cell->n_demands; d++) {
+            const move_demand *demand =
+                &move->demands.items[move->cell_members
+                                         .items[cell->first_member + cell->n_contributions + d]];
+            if (demand->device == device)
+                lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &cell->box, &demand->at,
+                               &from, 0);
+        }
     }
     lower_copy_end(builder, device, move->lane);
 }
@@ -198,18 +251,16 @@ static void run_step(const reduction *state, int32_t n, const exchange *exchange
 
 /* Ring (Patarasuk and Yuan, 2009): n - 1 steps in which blocks are added up on their way around,
    then n - 1 in which they go around complete. */
-static void run_ring(const reduction *state) {
+static void run_ring(const reduction *state, bool reduce) {
     int32_t n = state->bucket->n_devices;
     exchange *exchanges = LOWER_ARRAY(state->builder, exchange, n);
-    for (int32_t step = 0; step < 2 * (n - 1); step++) {
-        bool reduce = step < n - 1;
+    for (int32_t step = 0; step < n - 1; step++) {
         for (int32_t i = 0; i < n; i++) {
-            int32_t shift = reduce ? step : step - (n - 1) - 1;
-            int32_t block = ((i - shift) % n + n) % n;
-            int64_t first = cleave_block_start(state->bucket->units, n, block);
-            exchanges[i] =
-                (exchange){i, (i + 1) % n, first,
-                           cleave_block_start(state->bucket->units, n, block + 1) - first};
+            /* Reducing: block i - 1 - step has come to i from all that it has passed, and ends at
+               its own device.  Gathering: block i - step, from its own device on. */
+            int32_t block = ((i - step - (reduce ? 1 : 0)) % n + n) % n;
+            exchanges[i] = (exchange){i, (i + 1) % n, state->block[block],
+                                      state->block[block + 1] - state->block[block]};
         }
         run_step(state, n, exchanges, reduce);
     }
@@ -217,71 +268,97 @@ static void run_ring(const reduction *state) {
 
 /* Recursive halving, then doubling (Thakur, Rabenseifner and Gropp, 2005), for powers of two:
    partners at distance n/2, n/4, ... exchange halves of what they still hold. */
-static void run_halving_doubling(const reduction *state) {
+static void run_halving_doubling(const reduction *state, bool reduce) {
     int32_t n = state->bucket->n_devices;
     exchange *exchanges = LOWER_ARRAY(state->builder, exchange, n);
-    for (int pass = 0; pass < 2; pass++) {
-        bool reduce = pass == 0;
-        for (int32_t step = 1; step < n; step *= 2) {
-            int32_t distance = reduce ? n / 2 / step : step;
-            for (int32_t i = 0; i < n; i++) {
-                /* Reducing: i sends the blocks that its partner's half will hold.  Gathering: it
-                   sends the blocks that it holds complete.  Blocks of the holder h at this
-                   distance: h's aligned run. */
-                int32_t partner = i ^ distance, holder = reduce ? partner : i;
-                int32_t first_block = holder / distance * distance;
-                int64_t first = cleave_block_start(state->bucket->units, n, first_block);
-                int64_t end = cleave_block_start(state->bucket->units, n, first_block + distance);
-                exchanges[i] = (exchange){i, partner, first, end - first};
-            }
-            run_step(state, n, exchanges, reduce);
+    for (int32_t step = 1; step < n; step *= 2) {
+        int32_t distance = reduce ? n / 2 / step : step;
+        for (int32_t i = 0; i < n; i++) {
+            /* Reducing: i sends the blocks that its partner will hold.  Gathering: those that it
+               holds complete.  The blocks of a holder at this distance are its aligned run of that
+               many. */
+            int32_t partner = i ^ distance, holder = reduce ? partner : i;
+            int32_t first = holder / distance * distance;
+            exchanges[i] = (exchange){i, partner, state->block[first],
+                                      state->block[first + distance] - state->block[first]};
         }
+        run_step(state, n, exchanges, reduce);
     }
 }
 
-static void reduce_bucket(lower_builder *builder, movement *move, const move_bucket *bucket) {
-    bool records = move->combiner == CLEAVE_COMBINE_MOMENTS;
+/* The most units that a device is sent at once to add up. */
+static int64_t most_received(const reduction *state, cleave_collective_algorithm algorithm) {
+    int32_t n = state->bucket->n_devices, run = algorithm == CLEAVE_ALGORITHM_RING ? 1 : n / 2;
+    int64_t most = 0;
+    for (int32_t i = 0; i < n; i += run) {
+        int64_t units = state->block[i + run] - state->block[i];
+        most = units > most ? units : most;
+    }
+    return most;
+}
+
+/* One item for the whole collective. */
+static void run_symbolic(const reduction *state) {
+    static const cleave_item_kind kinds[] = {CLEAVE_ITEM_JOIN, CLEAVE_ITEM_AWAIT};
+    lower_builder *builder = state->builder;
+    for (int k = 0; k < 2; k++)
+        for (int32_t i = 0; i < state->bucket->n_devices; i++) {
+            int32_t item = lower_item(builder, state->bucket->devices[i], state->move->lane,
+                                      kinds[k], builder->collectives.n - 1);
+            lower_touch(builder, state->buffer[i], item);
+            if (state->received[i] >= 0)
+                lower_touch(builder, state->received[i], item);
+        }
+}
+
+static void run_steps(const reduction *state, cleave_collective_algorithm algorithm) {
+    bool reduces = state->bucket->kind != CLEAVE_ALL_GATHER,
+         gathers = state->bucket->kind != CLEAVE_REDUCE_SCATTER;
+    void (*run)(const reduction *, bool) =
+        algorithm == CLEAVE_ALGORITHM_RING ? run_ring : run_halving_doubling;
+    if (reduces)
+        run(state, true);
+    if (gathers)
+        run(state, false);
+}
+
+static void run_bucket(lower_builder *builder, movement *move, const move_bucket *bucket) {
     int32_t n = bucket->n_devices;
-    reduction state = {
-        .builder = builder, .move = move, .bucket = bucket, .unit_elements = records ? 3 : 1};
+    reduction state = {.builder = builder, .move = move, .bucket = bucket};
+    state.unit_elements = move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1;
     state.unit_bytes = state.unit_elements * lower_type_bytes(builder, move->tensor);
+    state.first_unit = LOWER_ARRAY(builder, int64_t, bucket->cells.n);
+    state.block = LOWER_ARRAY(builder, int64_t, n + 1);
     state.buffer = LOWER_ARRAY(builder, int32_t, n);
     state.offset = LOWER_ARRAY(builder, int64_t, n);
     state.received = LOWER_ARRAY(builder, int32_t, n);
+    lay_out(&state);
     for (int32_t i = 0; i < n; i++)
         pack_vector(&state, i);
-    cleave_collective collective = {.kind = CLEAVE_ALL_REDUCE,
+    cleave_collective collective = {.kind = bucket->kind,
                                     .algorithm = choose_algorithm(builder, n),
                                     .n_devices = n,
                                     .devices = bucket->devices,
-                                    .bytes = bucket->units * state.unit_bytes,
+                                    .bytes = state.block[n] * state.unit_bytes,
                                     .tensor = move->tensor,
                                     .lane = (uint8_t)move->lane};
     LOWER_PUSH(builder, &builder->collectives, collective);
-    int64_t most = collective.algorithm == CLEAVE_ALGORITHM_RING ? (bucket->units + n - 1) / n
-                                                                 : (bucket->units + 1) / 2 + n;
+    int64_t received = most_received(&state, collective.algorithm) * state.unit_bytes;
     for (int32_t i = 0; i < n; i++)
-        state.received[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, bucket->devices[i],
-                                               most * state.unit_bytes);
-    if (builder->options->symbolic_collectives) {
-        static const cleave_item_kind kinds[] = {CLEAVE_ITEM_JOIN, CLEAVE_ITEM_AWAIT};
-        for (int k = 0; k < 2; k++)
-            for (int32_t i = 0; i < n; i++) {
-                int32_t item = lower_item(builder, bucket->devices[i], move->lane, kinds[k],
-                                          builder->collectives.n - 1);
-                lower_touch(builder, state.buffer[i], item);
-                lower_touch(builder, state.received[i], item);
-            }
-    } else if (collective.algorithm == CLEAVE_ALGORITHM_RING) {
-        run_ring(&state);
-    } else {
-        run_halving_doubling(&state);
-    }
+        state.received[i] =
+            bucket->kind == CLEAVE_ALL_GATHER
+                ? -1
+                : lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, bucket->devices[i], received);
+    if (builder->options->symbolic_collectives)
+        run_symbolic(&state);
+    else
+        run_steps(&state, collective.algorithm);
     for (int32_t i = 0; i < n; i++)
         unpack_vector(&state, i);
 }
 
 void move_collectives_combine(lower_builder *builder, movement *move) {
     for (int32_t b = 0; b < move->buckets.n; b++)
-        reduce_bucket(builder, move, &move->buckets.items[b]);
+        if (move->buckets.items[b].cells.n > 0)
+            run_bucket(builder, move, &move->buckets.items[b]);
 }

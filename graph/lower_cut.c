@@ -80,7 +80,7 @@ static void deliver(lower_builder *builder, movement *move, const cell *at, int3
 }
 
 /* One key: every reader takes the copy of a holder, its own where it has one. */
-static void cell_value(lower_builder *builder, movement *move, const cell *at) {
+static void deliver_value(lower_builder *builder, movement *move, const cell *at) {
     for (int32_t i = 0; i < at->n_demands; i++) {
         int32_t reader = move->demands.items[at->demands[i]].device;
         bool seen = false;
@@ -177,16 +177,14 @@ static void combine_block(lower_builder *builder, movement *move, const cell *at
 
 /* Owners of a partial cell: the sole reader; else the sole contributor; else devices that are both;
    else the smaller side. */
-static int32_t choose_owners(lower_builder *builder, const movement *move, const cell *at,
-                             const bool *reads, const bool *speaks_for_key, int32_t *owners) {
+static int32_t choose_owners(const lower_builder *builder, const bool *reads,
+                             const bool *speaks_for_key, int32_t *owners) {
     int32_t n_readers = 0, n_sources = 0, n_both = 0;
     for (int32_t d = 0; d < builder->n_devices; d++) {
         n_readers += reads[d];
         n_sources += speaks_for_key[d];
         n_both += reads[d] && speaks_for_key[d];
     }
-    (void)move;
-    (void)at;
     const bool *side = n_readers == 1           ? reads
                        : n_sources == 1         ? speaks_for_key
                        : n_both > 0             ? NULL
@@ -199,74 +197,75 @@ static int32_t choose_owners(lower_builder *builder, const movement *move, const
     return n;
 }
 
-/* Does the cell belong to a group that shares it all around?  Then it waits in the group's bucket.
- */
-static bool bucket_cell(lower_builder *builder, movement *move, const cell *at, const bool *reads,
-                        const bool *speaks_for_key) {
-    int32_t n = 0;
-    for (int32_t d = 0; d < builder->n_devices; d++) {
-        if (reads[d] != speaks_for_key[d])
-            return false;
-        n += reads[d];
-    }
-    if (!move_bucket_is_collective(builder, n))
-        return false;
-    int32_t *devices = LOWER_ARRAY(builder, int32_t, n), *rank_of = move->first_of_device;
-    for (int32_t d = 0, i = 0; d < builder->n_devices; d++)
-        if (reads[d]) {
-            rank_of[d] = i;
-            devices[i++] = d;
-        }
+/* Puts the cell into the bucket of its kind and group, to wait there.  The group is where
+ * `in_group` says. */
+static void bucket_cell(lower_builder *builder, movement *move, const cell *at,
+                        cleave_collective_kind kind, const bool *in_group, int32_t n,
+                        int32_t root) {
     move_bucket *bucket = NULL;
-    for (int32_t b = 0; b < move->buckets.n && bucket == NULL; b++)
-        if (move->buckets.items[b].n_devices == n &&
-            memcmp(move->buckets.items[b].devices, devices, (size_t)n * sizeof *devices) == 0)
-            bucket = &move->buckets.items[b];
+    for (int32_t b = 0; b < move->buckets.n && bucket == NULL; b++) {
+        bucket = &move->buckets.items[b];
+        bool same = bucket->kind == kind && bucket->n_devices == n;
+        for (int32_t i = 0; i < n && same; i++)
+            same = in_group[bucket->devices[i]];
+        if (!same)
+            bucket = NULL;
+    }
     if (bucket == NULL) {
+        int32_t *devices = LOWER_ARRAY(builder, int32_t, n);
+        for (int32_t d = 0, i = 0; d < builder->n_devices; d++)
+            if (in_group[d])
+                devices[i++] = d;
         LOWER_PUSH(builder, &move->buckets,
-                   (move_bucket){.n_devices = n, .devices = devices, .last_cell = -1});
+                   (move_bucket){.kind = kind, .n_devices = n, .devices = devices});
         bucket = &move->buckets.items[move->buckets.n - 1];
     }
-    int rank = builder->model->tensors[move->tensor].rank;
-    move_cell record = {
-        .box = *at->box, .next = bucket->last_cell, .first_source = move->cell_sources.n};
+    LOWER_PUSH(builder, &move->cells,
+               (move_cell){.box = *at->box,
+                           .root = root,
+                           .first_member = move->cell_members.n,
+                           .n_demands = at->n_demands});
     for (int32_t i = 0; i < at->n_contributions; i++) {
-        const move_contribution *mine = contribution_of(move, at, i);
-        if (!speaks(move, at, i, -1, reads))
+        if (!speaks(move, at, i, -1, move->reads))
             continue;
-        LOWER_PUSH(builder, &move->cell_sources,
-                   (move_cell_source){.rank_in_group = rank_of[mine->device],
-                                      .at = lower_region_within(rank, &mine->at, at->box)});
-        record.n_sources++;
+        LOWER_PUSH(builder, &move->cell_members, at->contributions[i]);
+        move->cells.items[move->cells.n - 1].n_contributions++;
     }
-    LOWER_PUSH(builder, &move->cells, record);
-    bucket->last_cell = move->cells.n - 1;
-    bucket->n_cells++;
-    bucket->units +=
-        cleave_box_size(rank, at->box) / (move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1);
-    return true;
+    for (int32_t i = 0; i < at->n_demands; i++)
+        LOWER_PUSH(builder, &move->cell_members, at->demands[i]);
+    LOWER_PUSH(builder, &bucket->cells, move->cells.n - 1);
 }
 
-/* Several keys: partial results. */
-static void cell_partial(lower_builder *builder, movement *move, const cell *at) {
-    if (move->combiner == CLEAVE_COMBINE_NONE)
-        lower_fail(builder, CLEAVE_FAILED, "tensor %s: an element is written twice",
-                   builder->model->tensors[move->tensor].name);
-    bool *reads = move->reads, *speaks_for_key = move->speaks;
-    memset(reads, 0, (size_t)builder->n_devices * sizeof *reads);
-    memset(speaks_for_key, 0, (size_t)builder->n_devices * sizeof *speaks_for_key);
-    for (int32_t i = 0; i < at->n_demands; i++)
-        reads[move->demands.items[at->demands[i]].device] = true;
-    for (int32_t i = 0; i < at->n_contributions; i++)
-        if (speaks(move, at, i, -1, reads))
-            speaks_for_key[contribution_of(move, at, i)->device] = true;
-    if (bucket_cell(builder, move, at, reads, speaks_for_key))
-        return;
+/* Marks and counts the devices that read the cell. */
+static int32_t mark_readers(lower_builder *builder, movement *move, const cell *at) {
+    int32_t n = 0;
+    memset(move->reads, 0, (size_t)builder->n_devices * sizeof *move->reads);
+    for (int32_t i = 0; i < at->n_demands; i++) {
+        bool *reads = &move->reads[move->demands.items[at->demands[i]].device];
+        n += !*reads;
+        *reads = true;
+    }
+    return n;
+}
+
+/* A value that one device has and a group with that device in it reads may be part of an
+ * all-gather. */
+static void cell_value(lower_builder *builder, movement *move, const cell *at) {
+    int32_t n = mark_readers(builder, move, at), source = contribution_of(move, at, 0)->device;
+    if (at->n_contributions == 1 && move->reads[source] && move_group_is_collective(builder, n))
+        bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, move->reads, n, source);
+    else
+        deliver_value(builder, move, at);
+}
+
+/* Partial results that are combined by owners, block by block. */
+static void combine_cell(lower_builder *builder, movement *move, const cell *at) {
+    bool *reads = move->reads;
     for (int32_t d = 0; d < builder->n_devices; d++)
         move->first_of_device[d] = -1;
     for (int32_t i = at->n_contributions - 1; i >= 0; i--)
         move->first_of_device[contribution_of(move, at, i)->device] = i;
-    int32_t n = choose_owners(builder, move, at, reads, speaks_for_key, move->owners);
+    int32_t n = choose_owners(builder, reads, move->speaks, move->owners);
     const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
     int longest = -1; /* outermost in memory among the longest, so that blocks are contiguous */
     for (int i = 0; i < tensor->rank; i++) {
@@ -276,22 +275,85 @@ static void cell_partial(lower_builder *builder, movement *move, const cell *at)
              at->box->hi[d] - at->box->lo[d] > at->box->hi[longest] - at->box->lo[longest]))
             longest = d;
     }
-    int32_t owners[64], *all = n <= 64 ? owners : LOWER_ARRAY(builder, int32_t, n);
-    memcpy(all, move->owners, (size_t)n * sizeof *all);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < (longest < 0 ? 1 : n); i++) {
         cleave_box block = *at->box;
-        if (longest < 0) {
-            if (i > 0)
-                break;
-        } else {
+        if (longest >= 0) {
             int64_t extent = at->box->hi[longest] - at->box->lo[longest];
             block.lo[longest] = at->box->lo[longest] + cleave_block_start(extent, n, i);
             block.hi[longest] = at->box->lo[longest] + cleave_block_start(extent, n, i + 1);
             if (block.lo[longest] >= block.hi[longest])
                 continue;
         }
-        combine_block(builder, move, at, &block, all[i], reads);
+        combine_block(builder, move, at, &block, move->owners[i], reads);
     }
+}
+
+/* Marks the devices that read the cell and those that speak for its keys; the number of the latter.
+ */
+static int32_t mark_partial(lower_builder *builder, movement *move, const cell *at,
+                            int32_t *n_readers) {
+    int32_t n = 0;
+    *n_readers = mark_readers(builder, move, at);
+    memset(move->speaks, 0, (size_t)builder->n_devices * sizeof *move->speaks);
+    for (int32_t i = 0; i < at->n_contributions; i++) {
+        bool *speaking = &move->speaks[contribution_of(move, at, i)->device];
+        if (*speaking || !speaks(move, at, i, -1, move->reads))
+            continue;
+        *speaking = true;
+        n++;
+    }
+    return n;
+}
+
+/* Several keys: partial results.  A group that contributes and reads alike makes an all-reduce; a
+   group in which one reads may be part of a reduce-scatter. */
+static void cell_partial(lower_builder *builder, movement *move, const cell *at) {
+    if (move->combiner == CLEAVE_COMBINE_NONE)
+        lower_fail(builder, CLEAVE_FAILED, "tensor %s: an element is written twice",
+                   builder->model->tensors[move->tensor].name);
+    int32_t n_readers, n = mark_partial(builder, move, at, &n_readers), reader = -1;
+    bool alike = true;
+    for (int32_t d = 0; d < builder->n_devices; d++) {
+        alike = alike && move->reads[d] == move->speaks[d];
+        reader = move->reads[d] ? d : reader;
+    }
+    if (alike && move_group_is_collective(builder, n))
+        bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, move->speaks, n, -1);
+    else if (n_readers == 1 && move->speaks[reader] && move_group_is_collective(builder, n))
+        bucket_cell(builder, move, at, CLEAVE_REDUCE_SCATTER, move->speaks, n, reader);
+    else
+        combine_cell(builder, move, at);
+}
+
+/* A reduce-scatter or an all-gather is one only when every device of the group is the root of some
+   cell; else its cells move one by one. */
+static void settle_bucket(lower_builder *builder, movement *move, move_bucket *bucket) {
+    int32_t roots = 0;
+    memset(move->reads, 0, (size_t)builder->n_devices * sizeof *move->reads);
+    for (int32_t i = 0; i < bucket->cells.n && bucket->kind != CLEAVE_ALL_REDUCE; i++) {
+        bool *root = &move->reads[move->cells.items[bucket->cells.items[i]].root];
+        roots += !*root;
+        *root = true;
+    }
+    if (bucket->kind == CLEAVE_ALL_REDUCE || roots == bucket->n_devices)
+        return;
+    for (int32_t i = 0; i < bucket->cells.n; i++) {
+        const move_cell *waiting = &move->cells.items[bucket->cells.items[i]];
+        const int32_t *members = &move->cell_members.items[waiting->first_member];
+        cell at = {.box = &waiting->box,
+                   .n_contributions = waiting->n_contributions,
+                   .n_demands = waiting->n_demands,
+                   .contributions = members,
+                   .demands = members + waiting->n_contributions};
+        if (bucket->kind == CLEAVE_ALL_GATHER) {
+            deliver_value(builder, move, &at);
+        } else {
+            int32_t n_readers;
+            mark_partial(builder, move, &at, &n_readers);
+            combine_cell(builder, move, &at);
+        }
+    }
+    bucket->cells.n = 0;
 }
 
 static void cell_done(lower_builder *builder, movement *move, const cell *at) {
@@ -393,4 +455,6 @@ void lower_cut(lower_builder *builder, movement *move, int32_t n_contributions,
                 .demands = demands};
     cleave_box box = {{0}, {0}};
     cut_dimension(builder, move, 0, &box, &all);
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        settle_bucket(builder, move, &move->buckets.items[b]);
 }

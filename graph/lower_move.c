@@ -163,7 +163,8 @@ static void follow_main_lane(lower_builder *builder, const movement *move) {
         involved[move->transfers.items[t].source] = involved[move->transfers.items[t].destination] =
             true;
     for (int32_t b = 0; b < move->buckets.n; b++)
-        for (int32_t i = 0; i < move->buckets.items[b].n_devices; i++)
+        for (int32_t i = 0;
+             i < move->buckets.items[b].n_devices && move->buckets.items[b].cells.n > 0; i++)
             involved[move->buckets.items[b].devices[i]] = true;
     for (int32_t i = 0; i < move->locals.n; i++)
         involved[move->locals.items[i].device] = true;
@@ -171,6 +172,13 @@ static void follow_main_lane(lower_builder *builder, const movement *move) {
         if (involved[d])
             lower_sync(builder, d, CLEAVE_LANE_COMMUNICATION,
                        builder->lane_tail[d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN]);
+}
+
+static bool has_collectives(const movement *move) {
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        if (move->buckets.items[b].cells.n > 0)
+            return true;
+    return false;
 }
 
 void move_begin(lower_builder *builder, movement *move) {
@@ -191,7 +199,7 @@ void move_begin(lower_builder *builder, movement *move) {
             demands[n_demands++] = i;
     lower_cut(builder, move, n_contributions, contributions, n_demands, demands);
     group_flows(builder, move);
-    if (move->transfers.n == 0 && move->buckets.n == 0)
+    if (move->transfers.n == 0 && !has_collectives(move))
         move->lane = CLEAVE_LANE_MAIN; /* nothing to overlap */
     follow_main_lane(builder, move);
     post_stage(builder, move, MOVE_VALUE);
@@ -306,7 +314,9 @@ void movement_free(movement *move) {
     CLEAVE_LIST_FREE(&move->locals);
     CLEAVE_LIST_FREE(&move->regions);
     CLEAVE_LIST_FREE(&move->targets);
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
     CLEAVE_LIST_FREE(&move->buckets);
     CLEAVE_LIST_FREE(&move->cells);
-    CLEAVE_LIST_FREE(&move->cell_sources);
+    CLEAVE_LIST_FREE(&move->cell_members);
 }

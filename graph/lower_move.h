@@ -22,6 +22,7 @@ typedef struct move_contribution {
 typedef struct move_demand {
     int32_t device;
     lower_region at;
+    int32_t operand; /* that it belongs to (lower_operand.h), or -1 */
     bool may_move; /* the whole of a buffer that nobody else refers to yet: may be laid elsewhere */
 } move_demand;
 
@@ -63,25 +64,22 @@ typedef struct move_local {
     bool fill;
 } move_local;
 
-/* Cells that the same devices share all around: see lower_collective.c. */
-typedef struct move_bucket {
-    int32_t n_devices;
-    const int32_t *devices;
-    int32_t n_cells;
-    int32_t last_cell; /* linked list through cells[].next */
-    int64_t units;     /* elements, or records of moments */
-} move_bucket;
-
+/* A cell that waits for the decision whether it is part of a collective: see lower_collective.c. */
 typedef struct move_cell {
     cleave_box box;
-    int32_t next;
-    int32_t first_source, n_sources; /* of cell_sources */
+    int32_t root; /* the device that has it (all-gather) or gets it (reduce-scatter); -1: all */
+    int32_t first_member; /* of cell_members: ids of contributions, one device for each key, then of
+                             demands */
+    int32_t n_contributions, n_demands;
 } move_cell;
 
-typedef struct move_cell_source {
-    int32_t rank_in_group; /* index into the bucket's devices */
-    lower_region at;
-} move_cell_source;
+/* Cells of one kind that the same group of devices shares. */
+typedef struct move_bucket {
+    cleave_collective_kind kind;
+    int32_t n_devices;
+    const int32_t *devices; /* ascending */
+    CLEAVE_LIST(int32_t) cells;
+} move_bucket;
 
 typedef struct movement {
     int32_t tensor;
@@ -98,7 +96,7 @@ typedef struct movement {
     CLEAVE_LIST(int32_t) targets;      /* demand ids of flows */
     CLEAVE_LIST(move_bucket) buckets;
     CLEAVE_LIST(move_cell) cells;
-    CLEAVE_LIST(move_cell_source) cell_sources;
+    CLEAVE_LIST(int32_t) cell_members;
     struct {
         int64_t *edges;
         int32_t *contributions, *demands;
@@ -127,7 +125,8 @@ void move_all(lower_builder *builder, movement *move);
 void movement_free(movement *move);
 
 /* Collectives (lower_collective.c). */
-bool move_bucket_is_collective(const lower_builder *builder, int32_t n_devices);
+bool move_group_is_collective(const lower_builder *builder, int32_t n_devices);
+
 void move_collectives_combine(lower_builder *builder, movement *move);
 
 static inline cleave_copy_mode move_mode(const movement *move) {

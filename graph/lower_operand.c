@@ -114,8 +114,10 @@ static void source_piece(lowering *state, int32_t operand, int32_t p) {
             .buffer = of.buffer, .box = piece.piece.box, .offset = piece.piece.offset};
         memcpy(region.stride, piece.piece.stride, sizeof region.stride);
         movement *move = &state->tensors[tensor].forward;
-        LOWER_PUSH(&state->base, &move->demands,
-                   (move_demand){.device = of.device, .at = region, .may_move = of.whole});
+        LOWER_PUSH(
+            &state->base, &move->demands,
+            (move_demand){
+                .device = of.device, .operand = operand, .at = region, .may_move = of.whole});
         piece.demand = move->demands.n - 1;
     }
     state->pieces.items[p] = piece;
@@ -213,8 +215,11 @@ static void arrive_from_operand(lowering *state, lower_operand *operand,
 }
 
 /* What a pad adds. */
-static void fill_uncovered(lowering *state, const lower_operand *operand) {
+static void fill_uncovered(lowering *state, lower_operand *operand) {
     lower_builder *builder = &state->base;
+    if (operand->filled)
+        return;
+    operand->filled = true;
     const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
     int64_t covered = 0;
     for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
@@ -228,6 +233,13 @@ static void fill_uncovered(lowering *state, const lower_operand *operand) {
     lower_copy_add(builder, operand->tensor, CLEAVE_COPY_FILL, &operand->box, &all, NULL,
                    cleave_view_fill(builder->model, operand->tensor));
     lower_copy_end(builder, operand->device, CLEAVE_LANE_MAIN);
+}
+
+void lower_operand_prepare(lowering *state, int32_t tensor) {
+    const movement *move = &state->tensors[tensor].forward;
+    for (int32_t i = 0; i < move->demands.n; i++)
+        if (move->demands.items[i].operand >= 0)
+            fill_uncovered(state, &state->operands.items[move->demands.items[i].operand]);
 }
 
 void lower_operand_arrive(lowering *state, int32_t id) {

@@ -12,7 +12,8 @@ typedef struct lower_operand {
     cleave_box box;
     int32_t buffer;
     int32_t first_piece, n_pieces;
-    bool whole; /* one piece that covers it and lies as in its base tensor: may be other memory */
+    bool whole;  /* one piece that covers it and lies as in its base tensor: may be other memory */
+    bool filled; /* what no piece covers has its value */
     bool arrived;
 } lower_operand;
 
@@ -66,7 +67,11 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
 /* Once all needs are known: what the devices hold of parameters, buffers and constants. */
 void lower_operand_place_holders(lowering *state);
 
-/* Makes sure the operand is filled, in the current slot. */
+/* Gives what a pad adds its value, in all operands that the forward movement of a tensor goes to;
+   before anything of the movement can arrive. */
+void lower_operand_prepare(lowering *state, int32_t tensor);
+
+/* Makes sure the operand is there, in the current slot. */
 void lower_operand_arrive(lowering *state, int32_t operand);
 
 lower_holder *lower_holder_find(lower_tensor *tensor, int32_t device);
