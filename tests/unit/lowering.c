@@ -1,0 +1,156 @@
+/* Textbook exchanges come out of the rule about boxes: which collectives, and how many bytes. */
+#include "graph/lower.h"
+#include "tests/support/models.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { P = 4 };
+
+typedef struct lowered {
+    cleave_arena arena;
+    cleave_model model;
+    cleave_layout layout;
+    cleave_program program;
+} lowered;
+
+/* Splits one axis of an operator over devices 0..P-1. */
+static void split(lowered *of, const char *name, const char *axis) {
+    cleave_error error = {""};
+    int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
+    const int32_t devices[P] = {0, 1, 2, 3};
+    cr_assert_geq(op, 0);
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        degree[a] = a < of->model.operators[op].n_axes &&
+                            strcmp(of->model.operators[op].axes[a].name, axis) == 0
+                        ? P
+                        : 1;
+    cr_assert_eq(cleave_layout_set(&of->layout, op, 1, degree, devices, &of->arena, &error),
+                 CLEAVE_OK);
+}
+
+static void begin(lowered *of) {
+    cleave_error error = {""};
+    *of = (lowered){0};
+    cr_assert(hand_model(MODEL_MLP, &of->arena, &of->model, &error), "%s", error.message);
+    cr_assert_eq(cleave_layout_create(&of->model, P, &of->arena, &of->layout, &error), CLEAVE_OK);
+}
+
+static void lower(lowered *of, bool symbolic) {
+    cleave_error error = {""};
+    cleave_lower_options options = {.training = true, .symbolic_collectives = symbolic};
+    cr_assert_eq(cleave_layout_check(&of->model, &of->layout, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+}
+
+static int count(const lowered *of, cleave_collective_kind kind, const char *tensor) {
+    int n = 0;
+    for (int32_t c = 0; c < of->program.n_collectives; c++)
+        n += of->program.collectives[c].kind == kind &&
+             (tensor == NULL ||
+              strcmp(of->model.tensors[of->program.collectives[c].tensor].name, tensor) == 0);
+    return n;
+}
+
+/* Bytes of all messages that carry a tensor. */
+static int64_t sent(const lowered *of, const char *tensor) {
+    int64_t bytes = 0;
+    for (int32_t m = 0; m < of->program.n_messages; m++)
+        if (strcmp(of->model.tensors[of->program.messages[m].tensor].name, tensor) == 0)
+            bytes += of->program.messages[m].bytes;
+    return bytes;
+}
+
+Test(lowering, a_sample_split_emits_one_all_reduce_per_parameter_and_nothing_else) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    split(&of, "g2", "n");
+    split(&of, "g3", "n");
+    split(&of, "@loss", "n");
+    lower(&of, false);
+    const char *const names[] = {"w1", "b1", "w2", "b2", "w3"};
+    const int64_t sizes[] = {10 * 9, 10, 8 * 10, 8, 11 * 8};
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, names[i]), 1, "%s", names[i]);
+        /* Every device sends and gets (P - 1)/P of the vector twice: 2 (P - 1) vectors in all. */
+        cr_assert_eq(sent(&of, names[i]), 2 * (P - 1) * sizes[i] * 4, "%s", names[i]);
+    }
+    /* The rest is the loss: three devices send their four bytes to the one that reports it. */
+    cr_assert_eq(of.program.n_collectives, 5);
+    cr_assert_eq(sent(&of, "loss"), 3 * 4);
+    cr_assert_eq(sent(&of, "g1") + sent(&of, "g2") + sent(&of, "g3"), 0);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, a_column_split_before_a_row_split_needs_no_exchange_between_them) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "k");
+    split(&of, "g2", "c");
+    lower(&of, false);
+    /* The epilogue of g1 lies where g2 reads; only the sum of g2 is exchanged. */
+    cr_assert_eq(sent(&of, "g1.z") + sent(&of, "g1"), 0);
+    cr_assert_eq(sent(&of, "w1") + sent(&of, "w2"), 0);
+    cr_assert_gt(sent(&of, "g2.z"), 0);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, two_column_splits_emit_an_all_gather_forward_and_a_reduce_scatter_backward) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "k");
+    split(&of, "g2", "k");
+    lower(&of, false);
+    cr_assert_eq(count(&of, CLEAVE_ALL_GATHER, "g1"), 1);
+    cr_assert_eq(count(&of, CLEAVE_REDUCE_SCATTER, "g1"), 1);
+    /* Each moves (P - 1)/P of the vector of 7 x 10 floats per device. */
+    cr_assert_eq(sent(&of, "g1"), 2 * (P - 1) * 7 * 10 * 4);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, the_symbolic_form_has_the_same_collectives_and_no_messages_of_theirs) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    split(&of, "g2", "n");
+    split(&of, "g3", "n");
+    split(&of, "@loss", "n");
+    lower(&of, true);
+    cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, NULL), 5);
+    cr_assert_eq(
+        sent(&of, "w1") + sent(&of, "b1") + sent(&of, "w2") + sent(&of, "b2") + sent(&of, "w3"), 0);
+    int joins = 0, awaits = 0;
+    for (int32_t i = 0; i < of.program.n_items; i++) {
+        joins += of.program.items[i].kind == CLEAVE_ITEM_JOIN;
+        awaits += of.program.items[i].kind == CLEAVE_ITEM_AWAIT;
+    }
+    cr_assert_eq(joins, 5 * P);
+    cr_assert_eq(awaits, 5 * P);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, a_sharded_update_is_a_reduce_scatter_and_an_all_gather) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    of.layout.sharded[cleave_model_find_tensor(&of.model, "w1")] = true;
+    lower(&of, false);
+    cr_assert_eq(count(&of, CLEAVE_REDUCE_SCATTER, "w1"), 1);
+    cr_assert_eq(count(&of, CLEAVE_ALL_GATHER, "w1"), 1);
+    cr_assert_eq(sent(&of, "w1"), 2 * (P - 1) * 90 * 4);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, one_device_needs_no_copy_of_an_activation) {
+    static lowered of;
+    begin(&of);
+    lower(&of, false);
+    cr_assert_eq(of.program.n_messages, 0);
+    /* The seed of backward, and the sum of the two gradients of the logits. */
+    cr_assert_eq(of.program.n_copies, 2);
+    cleave_arena_free(&of.arena);
+}
