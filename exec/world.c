@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <mpi.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,101 @@ bool cleave_world_is_launched(void) {
            getenv("PMIX_RANK") != NULL;
 }
 
-/* Passes what a person should see: our own messages and progress. */
-static void pass_messages(FILE *from, FILE *to) {
+/* One of the two streams that come from the launcher, line by line. */
+typedef struct stream {
+    int from;
+    FILE *to;
+    size_t n;
     char line[4096];
-    while (fgets(line, sizeof line, from) != NULL)
-        if (strncmp(line, "cleave", 6) == 0)
-            fputs(line, to);
+    bool noise; /* the launcher's own report of a failure has begun: nothing of ours follows */
+} stream;
+
+/* What the ranks said, and how one of them ended where the launcher says so. */
+typedef struct report {
+    bool complained;
+    char ending[128];
+} report;
+
+static bool is_rule(const char *line) {
+    size_t n = strspn(line, "=");
+    return n > 40 && (line[n] == '\n' || line[n] == '\0');
+}
+
+/* Results pass; of the messages, our own.  The launcher reports a failure after a rule of "=". */
+static void pass_line(stream *s, report *r) {
+    static const char ending[] = "EXIT STRING: ";
+    s->line[s->n] = '\0';
+    s->n = 0;
+    bool message = s->to == stderr, ours = strncmp(s->line, "cleave", 6) == 0;
+    s->noise = s->noise || is_rule(s->line);
+    const char *how = strstr(s->line, ending);
+    if (s->noise && how != NULL)
+        snprintf(r->ending, sizeof r->ending, "%.*s", (int)strcspn(how + sizeof ending - 1, "\n"),
+                 how + sizeof ending - 1);
+    if (s->noise || (message && !ours))
+        return;
+    r->complained = r->complained || (message && strncmp(s->line, "cleave ", 7) == 0);
+    fputs(s->line, s->to);
+    fflush(s->to);
+}
+
+/* False at the end of the stream. */
+static bool pass_some(stream *s, report *r) {
+    char some[4096];
+    ssize_t n = read(s->from, some, sizeof some);
+    for (ssize_t i = 0; i < n; i++) {
+        s->line[s->n++] = some[i];
+        if (some[i] == '\n' || s->n == sizeof s->line - 1)
+            pass_line(s, r);
+    }
+    if (n <= 0 && s->n > 0)
+        pass_line(s, r);
+    return n > 0 || (n < 0 && errno == EINTR);
+}
+
+static void pass_all(stream *streams, report *r) {
+    struct pollfd waiting[2] = {{.fd = streams[0].from, .events = POLLIN},
+                                {.fd = streams[1].from, .events = POLLIN}};
+    while (waiting[0].fd >= 0 || waiting[1].fd >= 0) {
+        if (poll(waiting, 2, -1) < 0 && errno != EINTR)
+            return;
+        for (int i = 0; i < 2; i++)
+            if (waiting[i].fd >= 0 && waiting[i].revents != 0 && !pass_some(&streams[i], r))
+                waiting[i].fd = -1;
+    }
+}
+
+/* Starts the command with both its streams in pipes. */
+static pid_t start(char **command, int *out, int *messages) {
+    int pipes[2][2];
+    if (pipe(pipes[0]) != 0)
+        return -1;
+    if (pipe(pipes[1]) != 0) {
+        close(pipes[0][0]);
+        close(pipes[0][1]);
+        return -1;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(pipes[0][1], STDOUT_FILENO);
+        dup2(pipes[1][1], STDERR_FILENO);
+        for (int i = 0; i < 4; i++)
+            close(pipes[i / 2][i % 2]);
+        setenv("OMP_NUM_THREADS", "1",
+               1); /* a device is a rank: threads under several ranks fight */
+        execv(command[0], command);
+        _exit(127);
+    }
+    close(pipes[0][1]);
+    close(pipes[1][1]);
+    *out = pipes[0][0];
+    *messages = pipes[1][0];
+    if (child < 0) {
+        close(*out);
+        close(*messages);
+    }
+    return child;
 }
 
 cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
@@ -38,51 +128,34 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
     while (arguments[n] != NULL)
         n++;
     char count[16], **command = calloc((size_t)n + 4, sizeof *command);
-    int out[2];
     if (command == NULL)
         return cleave_fail_memory(error, "starting ranks");
-    if (pipe(out) != 0) {
-        free(command);
-        return cleave_fail(error, CLEAVE_FAILED, "a pipe for the ranks' messages: %s",
-                           strerror(errno));
-    }
     snprintf(count, sizeof count, "%d", ranks);
     command[0] = (char *)CLEAVE_MPI_LAUNCHER;
     command[1] = (char *)"-n";
     command[2] = count;
     memcpy(command + 3, arguments, (size_t)n * sizeof *command);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(out[1], STDERR_FILENO);
-        close(out[0]);
-        close(out[1]);
-        setenv("OMP_NUM_THREADS", "1",
-               1); /* a device is a rank: threads under several ranks fight */
-        execv(command[0], command);
-        _exit(127);
-    }
-    close(out[1]);
+    stream streams[2] = {{.to = stdout}, {.to = stderr}};
+    pid_t child = start(command, &streams[0].from, &streams[1].from);
     free(command);
-    if (child < 0) {
-        close(out[0]);
+    if (child < 0)
         return cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER,
                            strerror(errno));
-    }
-    FILE *messages = fdopen(out[0], "r");
-    if (messages != NULL) {
-        pass_messages(messages, stderr);
-        fclose(messages);
-    } else {
-        close(out[0]);
-    }
+    report said = {0};
+    pass_all(streams, &said);
+    close(streams[0].from);
+    close(streams[1].from);
     int state = 0;
     while (waitpid(child, &state, 0) < 0 && errno == EINTR)
         ;
-    if (WIFEXITED(state) && WEXITSTATUS(state) == 127)
+    int code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+    if (code == 127)
         return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started",
                            CLEAVE_MPI_LAUNCHER);
-    *exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+    if (code != 0 && !said.complained)
+        return cleave_fail(error, CLEAVE_FAILED, "a rank died%s%s, so the run was ended",
+                           said.ending[0] != '\0' ? ": " : "", said.ending);
+    *exit_code = code;
     return CLEAVE_OK;
 }
 

@@ -13,9 +13,10 @@ typedef struct cleave_world cleave_world;
 bool cleave_world_is_launched(void);
 
 /* Starts `arguments` (null-terminated, [0] is the program) under the launcher that was found when
-   Cleave was configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is this
-   process's.  Of their stderr, lines that start with "cleave" or with progress pass; the launcher's
-   own noise does not.  Returns the exit code of the first rank that failed, 0 when none did. */
+   Cleave was configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is passed
+   on, and of their stderr the lines that begin with "cleave"; the launcher's own report of a
+   failure is not.  `exit_code` is that of the first rank that failed after it had said why, 0 when
+   none did.  FAILED when a rank died without a word. */
 cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
                                   cleave_error *error);
 

@@ -44,7 +44,7 @@ find_package(cleave REQUIRED)
 add_executable(use ../use.c)
 target_link_libraries(use PRIVATE cleave::cleave)
 END
-cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_COMPILER="$compiler" \
+cmake -G Ninja -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_COMPILER="$compiler" \
     -DCMAKE_C_FLAGS="$sanitize" >/dev/null
 cmake --build "$work/project/build" >/dev/null
 [ "$("$work/project/build/use" "$model")" = "$expected" ]
