@@ -166,8 +166,9 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     cleave_run_result run = {.n_devices = layout->n_devices};
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, options->steps);
-    run.loss = CLEAVE_ARENA_ARRAY(arena, double, options->steps);
-    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL)
+    if (!options->forward)
+        run.loss = CLEAVE_ARENA_ARRAY(arena, double, options->steps);
+    if (run.program == NULL || run.step_seconds == NULL || (run.loss == NULL && !options->forward))
         return cleave_fail_memory(error, "preparing a run");
     cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
     CLEAVE_TRY(cleave_kernels_create(&kernels, error));
