@@ -112,7 +112,7 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
 }
 
 /* Other layouts than the one that ran compile a few more kernels and keep a few more messages. */
-static const int64_t runtime_margin_bytes = INT64_C(8) << 20;
+static const int64_t runtime_margin_bytes = INT64_C(6) << 20;
 
 /* The runtime's constant into the machine file. */
 static cleave_status measure_runtime(const calibrate_values *values, cleave_arena *arena,

@@ -297,10 +297,16 @@ cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_
     return CLEAVE_OK;
 }
 
-/* On the safe side: as much a byte of operands as any kernel of the family takes. */
+/* On the safe side: as much as any kernel of the family takes, and more in proportion for work that
+   is larger than any known. */
 static int64_t predict_workspace(const cleave_device_kind *kind, const cleave_work *work) {
     const cleave_family_fit *fit = find_fit(kind, work->family);
-    return fit != NULL ? (int64_t)fmin(ceil(fit->workspace_per_byte * work->bytes), 0x1p62) : 0;
+    if (fit == NULL)
+        return 0;
+    double growth = work->bytes > fit->largest_bytes && fit->largest_bytes > 0
+                        ? work->bytes / fit->largest_bytes
+                        : 1;
+    return (int64_t)fmin(ceil(growth * (double)fit->workspace_bytes), 0x1p62);
 }
 
 int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cleave_nest *nest,

@@ -127,9 +127,11 @@ static cleave_status fit_family(const cleave_device_kind *kind, const measured_f
     fit->spread = spread_of(family, fit, x);
     for (int32_t k = 0; k < kind->n_kernels; k++) {
         const cleave_kernel_time *kernel = &kind->kernels[k];
-        if (strcmp(kernel->family, family->name) == 0)
-            fit->workspace_per_byte = fmax(
-                fit->workspace_per_byte, (double)kernel->workspace_bytes / fmax(kernel->bytes, 1));
+        if (strcmp(kernel->family, family->name) != 0)
+            continue;
+        fit->largest_bytes = fmax(fit->largest_bytes, kernel->bytes);
+        if (kernel->workspace_bytes > fit->workspace_bytes)
+            fit->workspace_bytes = kernel->workspace_bytes;
     }
     return CLEAVE_OK;
 }

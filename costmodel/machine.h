@@ -29,8 +29,9 @@ typedef struct cleave_kernel_time {
 typedef struct cleave_family_fit {
     const char *family;
     double launch_seconds, seconds_per_flop, seconds_per_byte;
-    double spread;             /* median of |fitted / measured - 1| */
-    double workspace_per_byte; /* the most that any kernel of the family takes, timed or not */
+    double spread;           /* median of |fitted / measured - 1| */
+    int64_t workspace_bytes; /* the most that any kernel of the family takes, timed or not, */
+    double largest_bytes;    /* and the most bytes that any of them moves */
 } cleave_family_fit;
 
 typedef struct cleave_device_kind {

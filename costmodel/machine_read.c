@@ -11,7 +11,7 @@
              "seconds", "spread", "flops", "bytes", "workspace"}, ...] in seconds and bytes, without
              "seconds" and "spread" where only the workspace is known;
              "fits": [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte",
-   "spread", "workspace_per_byte" (0 if left out)}]. NODE      "count": nodes, 1 if left out;
+   "spread", "workspace", "largest"}]. NODE      "count": nodes, 1 if left out;
    "devices": in each; "kind": NAME, or "kinds": one NAME per device; "links": [LINK, ...]. LINK
    "join": [[VERTEX, ...], ...]: groups of two or more vertices of the node.  A vertex is a device's
    number, or the name of a switch or card, which exists by being named. Without "through" every two
@@ -39,13 +39,9 @@ static const char *const kind_keys[] = {
 static const char *const efficiency_keys[] = {"product", "memory", NULL};
 static const char *const kernel_keys[] = {"key",   "family", "seconds",   "spread",
                                           "flops", "bytes",  "workspace", NULL};
-static const char *const fit_keys[] = {"family",
-                                       "launch_seconds",
-                                       "seconds_per_flop",
-                                       "seconds_per_byte",
-                                       "spread",
-                                       "workspace_per_byte",
-                                       NULL};
+static const char *const fit_keys[] = {
+    "family", "launch_seconds", "seconds_per_flop", "seconds_per_byte",
+    "spread", "workspace",      "largest",          NULL};
 static const char *const node_keys[] = {"count", "devices", "kind", "kinds", "links", NULL};
 static const char *const link_keys[] = {"join",     "through",        "bandwidth", "latency",
                                         "overhead", "copy_bandwidth", NULL};
@@ -167,9 +163,10 @@ static cleave_status read_fits(const reader *r, const cleave_json_cursor *at,
         CLEAVE_TRY(get_number(r, &element, "seconds_per_flop", false, &fit->seconds_per_flop));
         CLEAVE_TRY(get_number(r, &element, "seconds_per_byte", false, &fit->seconds_per_byte));
         CLEAVE_TRY(get_number(r, &element, "spread", false, &fit->spread));
-        if (cleave_json_find(&element, "workspace_per_byte", &member))
-            CLEAVE_TRY(
-                get_number(r, &element, "workspace_per_byte", false, &fit->workspace_per_byte));
+        if (cleave_json_find(&element, "workspace", &member))
+            CLEAVE_TRY(cleave_json_integer(&member, 0, INT64_MAX, &fit->workspace_bytes, r->error));
+        if (cleave_json_find(&element, "largest", &member))
+            CLEAVE_TRY(get_number(r, &element, "largest", false, &fit->largest_bytes));
     }
     qsort(kind->fits, (size_t)kind->n_fits, sizeof *kind->fits, compare_fits);
     for (int32_t i = 1; i < kind->n_fits; i++)

@@ -46,8 +46,10 @@ static void put_fits(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_put_number(w, fit->seconds_per_byte);
         cleave_json_key(w, "spread");
         cleave_json_put_number(w, fit->spread);
-        cleave_json_key(w, "workspace_per_byte");
-        cleave_json_put_number(w, fit->workspace_per_byte);
+        cleave_json_key(w, "workspace");
+        cleave_json_put_integer(w, fit->workspace_bytes);
+        cleave_json_key(w, "largest");
+        cleave_json_put_number(w, fit->largest_bytes);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
