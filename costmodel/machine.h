@@ -40,7 +40,7 @@ typedef struct cleave_device_kind {
     double flops_per_second, bytes_per_second;    /* peaks */
     double product_efficiency, memory_efficiency; /* of the roofline, in (0, 1] */
     double launch_seconds;                        /* per compute item */
-    int64_t runtime_bytes; /* resident memory of a rank beside its arena; 0 where not calibrated */
+    int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
     const char *kernel_version; /* libraries that the times are of; null where none are */
     int32_t n_kernels, n_fits;
     cleave_kernel_time *kernels; /* sorted by key */
@@ -128,6 +128,11 @@ cleave_status cleave_machine_build(cleave_machine *machine, int32_t n_devices, c
    a table of one node, and the network. */
 int32_t cleave_machine_route(const cleave_machine *machine, int32_t source, int32_t destination,
                              int32_t links[CLEAVE_MAX_ROUTE]);
+
+/* Resident memory of device d's rank beside its arena, for a program of `program_bytes` itself; 0
+   where its kind was not calibrated. */
+int64_t cleave_machine_runtime_bytes(const cleave_machine *machine, int32_t d,
+                                     int64_t program_bytes);
 
 /* Adds or replaces one kernel, keeping the order by key.  Strings are copied.  The array may move:
    copies of the kind made before no longer hold. */

@@ -6,7 +6,7 @@
    KIND      "memory", "flops", "memory_bandwidth": quantities ("16 GiB", "9.5 TFLOP/s", "732
    GB/s"); "efficiency": {"product": F, "memory": F}, shares of the peaks in (0, 1], 1 if left out;
              "launch": seconds of every item, 0 if left out; "source": where the figures come from.
-             After calibration also "runtime": resident bytes of a rank beside its arena;
+             After calibration also "runtime": resident bytes of a rank beside arena and program;
              "kernel_version": libraries that the times are of; "kernels": [{"key", "family",
              "seconds", "spread", "flops", "bytes", "workspace"}, ...] in seconds and bytes, without
              "seconds" and "spread" where only the workspace is known;

@@ -279,6 +279,7 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     cr_assert_eq(cleave_machine_create_node("here", &kind, 3, links, 3, &arena, &machine, &error),
                  CLEAVE_OK, "%s", error.message);
     expect_route(2, 0, "device 2 > device 0");
+    cr_expect_eq(cleave_machine_runtime_bytes(&machine, 2, 1000), 34567891 + 1000);
     cleave_machine again;
     char *text;
     write_and_read(&again, &text);
