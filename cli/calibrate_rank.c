@@ -45,6 +45,12 @@ static cleave_status agree(const calibration *c, double *value, cleave_error *er
     return CLEAVE_OK;
 }
 
+/* Has the work been timed, now or before? */
+static bool is_timed(const calibration *c, const cleave_work *work) {
+    const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(&c->kind, work->key);
+    return kernel != NULL && kernel->seconds > 0;
+}
+
 static cleave_status keep(calibration *c, const cleave_work *work, const cleave_measurement *result,
                           cleave_error *error) {
     double seconds = result->seconds;
@@ -72,7 +78,7 @@ static cleave_status measure_bytes(calibration *c, cleave_error *error) {
             cleave_work work;
             double moved = f == 2 ? cleave_work_bytes_of_update(bytes, 0) : 2 * (double)bytes;
             cleave_work_describe_bytes(families[f], moved, &work);
-            if (cleave_device_kind_find_kernel(&c->kind, work.key) != NULL) {
+            if (is_timed(c, &work)) {
                 c->n_kept++;
                 continue;
             }
@@ -121,6 +127,8 @@ static cleave_status save(calibration *c, cleave_error *error) {
     gethostname(host, sizeof host - 1);
     double best = 0;
     for (int32_t k = 0; k < c->kind.n_kernels; k++) {
+        if (!(c->kind.kernels[k].seconds > 0))
+            continue;
         double rate = c->kind.kernels[k].flops / c->kind.kernels[k].seconds;
         best = rate > best ? rate : best;
     }
@@ -142,6 +150,23 @@ static bool go_on(const calibration *c) {
     return more != 0;
 }
 
+/* Of work that is not timed the workspace is found all the same: no time can be predicted as wrong
+   as to make a plan fail, but memory can. */
+static cleave_status keep_workspace(calibration *c, const calibrate_work *work,
+                                    cleave_error *error) {
+    if (cleave_device_kind_find_kernel(&c->kind, work->work.key) != NULL)
+        return CLEAVE_OK;
+    cleave_kernel_time kernel = {
+        .key = work->work.key,
+        .family = work->work.family,
+        .flops = work->work.flops,
+        .bytes = work->work.bytes,
+        .workspace_bytes =
+            cleave_kernel_workspace(c->kernels, work->model, work->nest, work->pass, &work->part),
+    };
+    return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
+}
+
 static cleave_status measure_works(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     cleave_progress progress;
@@ -149,11 +174,12 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
                           c->values->quiet || c->rank != 0);
     for (int32_t i = 0; i < works->n; i++) {
         const calibrate_work *work = &works->items[i];
-        if (cleave_device_kind_find_kernel(&c->kind, work->work.key) != NULL) {
+        if (is_timed(c, &work->work)) {
             c->n_kept++;
             continue;
         }
         if (!go_on(c)) {
+            CLEAVE_TRY(keep_workspace(c, work, error));
             c->n_left++;
             continue;
         }

@@ -16,14 +16,15 @@ cleave_status inputs_optimizer_states(const char *optimizer, double momentum, in
     return CLEAVE_OK;
 }
 
-/* The memory of a rank is its arena and what the runtime itself takes. */
+/* The memory of a rank is its arena, the program and what the runtime itself takes. */
 static cleave_status count_peaks(const cleave_machine *machine, const cleave_program *program,
                                  cleave_arena *arena, int64_t **peak_bytes, cleave_error *error) {
     int64_t *peaks = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
     if (peaks == NULL)
         return cleave_fail_memory(error, "counting memory");
     for (int32_t d = 0; d < program->n_devices; d++)
-        peaks[d] = program->peak_bytes[d] + machine->kinds[machine->device_kind[d]].runtime_bytes;
+        peaks[d] = program->peak_bytes[d] +
+                   cleave_machine_runtime_bytes(machine, d, cleave_program_own_bytes(program));
     *peak_bytes = peaks;
     return CLEAVE_OK;
 }

@@ -139,6 +139,8 @@ static cleave_status print_json(const cleave_run_result *result, int64_t steps,
     inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
     inputs_put_per_device(&w, "peak_bytes", result->peak_bytes, result->n_devices);
     inputs_put_per_device(&w, "rss_peak_bytes", result->rss_peak_bytes, result->n_devices);
+    cleave_json_key(&w, "program_bytes");
+    cleave_json_put_integer(&w, cleave_program_own_bytes(result->program));
     cleave_json_key(&w, "kernel_seconds");
     cleave_json_put_number(&w, result->kernel_seconds);
     cleave_json_key(&w, "last_step_seconds");

@@ -21,7 +21,10 @@ static void print_kinds(const cleave_machine *machine, cleave_arena *arena) {
         table_quantity(&t, kind->flops_per_second, CLEAVE_UNIT_FLOPS);
         table_quantity(&t, kind->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
         table_quantity(&t, kind->launch_seconds, CLEAVE_UNIT_SECONDS);
-        table_format(&t, "%d kernels", kind->n_kernels);
+        int32_t n_timed = 0;
+        for (int32_t i = 0; i < kind->n_kernels; i++)
+            n_timed += kind->kernels[i].seconds > 0;
+        table_format(&t, "%d kernels", n_timed);
         table_text(&t, kind->source != NULL ? kind->source : "");
     }
     table_print(&t, stdout);

@@ -39,7 +39,7 @@ static const cleave_family_fit *find_fit(const cleave_device_kind *kind, const c
 double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
                            cleave_provenance *provenance) {
     const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work->key);
-    if (kernel != NULL) {
+    if (kernel != NULL && kernel->seconds > 0) {
         *provenance = CLEAVE_PROVENANCE_MEASURED;
         return kernel->seconds;
     }
@@ -297,6 +297,18 @@ cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_
     return CLEAVE_OK;
 }
 
+/* On the safe side: as much as any kernel of the family takes, and more in proportion for work that
+   is larger than any known. */
+static int64_t predict_workspace(const cleave_device_kind *kind, const cleave_work *work) {
+    const cleave_family_fit *fit = find_fit(kind, work->family);
+    if (fit == NULL)
+        return 0;
+    double growth = work->bytes > fit->largest_bytes && fit->largest_bytes > 0
+                        ? work->bytes / fit->largest_bytes
+                        : 1;
+    return (int64_t)fmin(ceil(growth * (double)fit->workspace_bytes), 0x1p62);
+}
+
 int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cleave_nest *nest,
                               cleave_pass pass, const cleave_part *part) {
     const cleave_machine *m = machine;
@@ -308,5 +320,5 @@ int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cl
     cleave_work work;
     cleave_work_describe(model, nest, pass, part, &work);
     const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work.key);
-    return kernel != NULL ? kernel->workspace_bytes : 0;
+    return kernel != NULL ? kernel->workspace_bytes : predict_workspace(kind, &work);
 }

@@ -65,7 +65,8 @@ cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machin
 /* Picoseconds from its last join to its end: busy + rest; 2^61 when memory is short. */
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
 
-/* A cleave_workspace_function with a cleave_machine as context: measured, else 0. */
+/* A cleave_workspace_function with a cleave_machine as context: what calibration found, else
+   predicted from the family, and 0 where nothing is known of it. */
 int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cleave_nest *nest,
                               cleave_pass pass, const cleave_part *part);
 

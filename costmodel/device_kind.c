@@ -24,6 +24,22 @@ const cleave_kernel_time *cleave_device_kind_find_kernel(const cleave_device_kin
     return found ? &kind->kernels[at] : NULL;
 }
 
+/* Room for one more kernel. */
+static bool reserve_one(cleave_device_kind *kind, cleave_arena *arena) {
+    int32_t n = kind->n_kernels;
+    if (n < kind->kernel_capacity)
+        return true;
+    int32_t capacity = n < 32 ? 64 : 2 * n;
+    cleave_kernel_time *grown = CLEAVE_ARENA_ARRAY(arena, cleave_kernel_time, capacity);
+    if (grown == NULL)
+        return false;
+    if (n > 0)
+        memcpy(grown, kind->kernels, (size_t)n * sizeof *grown);
+    kind->kernels = grown;
+    kind->kernel_capacity = capacity;
+    return true;
+}
+
 cleave_status cleave_device_kind_add_kernel(cleave_device_kind *kind,
                                             const cleave_kernel_time *kernel, cleave_arena *arena,
                                             cleave_error *error) {
@@ -32,19 +48,12 @@ cleave_status cleave_device_kind_add_kernel(cleave_device_kind *kind,
     added.family = cleave_arena_string(arena, kernel->family);
     int32_t at = lower_bound(kind, kernel->key), n = kind->n_kernels;
     bool replaces = at < n && strcmp(kind->kernels[at].key, kernel->key) == 0;
-    /* A kernel costs milliseconds to measure, so a copy of the array is nothing beside it. */
-    cleave_kernel_time *grown =
-        replaces ? kind->kernels : CLEAVE_ARENA_ARRAY(arena, cleave_kernel_time, (size_t)n + 1);
-    if (added.key == NULL || added.family == NULL || grown == NULL)
+    if (added.key == NULL || added.family == NULL || (!replaces && !reserve_one(kind, arena)))
         return cleave_fail_memory(error, "keeping a kernel's time");
     if (!replaces) {
-        if (at > 0)
-            memcpy(grown, kind->kernels, (size_t)at * sizeof *grown);
-        if (at < n)
-            memcpy(grown + at + 1, kind->kernels + at, (size_t)(n - at) * sizeof *grown);
+        memmove(kind->kernels + at + 1, kind->kernels + at, (size_t)(n - at) * sizeof added);
         kind->n_kernels = n + 1;
     }
-    grown[at] = added;
-    kind->kernels = grown;
+    kind->kernels[at] = added;
     return CLEAVE_OK;
 }

@@ -125,6 +125,14 @@ static cleave_status fit_family(const cleave_device_kind *kind, const measured_f
                                .seconds_per_flop = fmax(0, x[1] / scale[1]),
                                .seconds_per_byte = fmax(0, x[2] / scale[2])};
     fit->spread = spread_of(family, fit, x);
+    for (int32_t k = 0; k < kind->n_kernels; k++) {
+        const cleave_kernel_time *kernel = &kind->kernels[k];
+        if (strcmp(kernel->family, family->name) != 0)
+            continue;
+        fit->largest_bytes = fmax(fit->largest_bytes, kernel->bytes);
+        if (kernel->workspace_bytes > fit->workspace_bytes)
+            fit->workspace_bytes = kernel->workspace_bytes;
+    }
     return CLEAVE_OK;
 }
 
@@ -135,14 +143,15 @@ static int compare_families(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->key, y->key);
 }
 
-static cleave_status fit_all(cleave_device_kind *kind, const cleave_kernel_time **sorted,
+/* `sorted`: the n timed kernels, by family. */
+static cleave_status fit_all(cleave_device_kind *kind, const cleave_kernel_time **sorted, int32_t n,
                              cleave_arena *arena, cleave_arena *scratch, cleave_error *error) {
-    cleave_family_fit *fits = CLEAVE_ARENA_ARRAY(arena, cleave_family_fit, kind->n_kernels);
+    cleave_family_fit *fits = CLEAVE_ARENA_ARRAY(arena, cleave_family_fit, n);
     if (fits == NULL)
         return cleave_fail_memory(error, "fitting kernel times");
     int32_t n_fits = 0;
-    for (int32_t first = 0, end; first < kind->n_kernels; first = end) {
-        for (end = first + 1; end < kind->n_kernels; end++)
+    for (int32_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n; end++)
             if (strcmp(sorted[end]->family, sorted[first]->family) != 0)
                 break;
         measured_family family = {sorted[first]->family, end - first, sorted + first};
@@ -163,10 +172,13 @@ cleave_status cleave_device_kind_fit(cleave_device_kind *kind, cleave_arena *are
     if (sorted == NULL) {
         status = cleave_fail_memory(error, "fitting kernel times");
     } else {
+        int32_t n = 0;
         for (int32_t i = 0; i < kind->n_kernels; i++)
-            sorted[i] = &kind->kernels[i];
-        qsort(sorted, (size_t)kind->n_kernels, sizeof *sorted, compare_families);
-        status = fit_all(kind, sorted, arena, &scratch, error);
+            if (kind->kernels[i].seconds > 0)
+                sorted[n++] = &kind->kernels[i];
+        if (n > 1)
+            qsort(sorted, (size_t)n, sizeof *sorted, compare_families);
+        status = fit_all(kind, sorted, n, arena, &scratch, error);
     }
     cleave_arena_free(&scratch);
     return status;

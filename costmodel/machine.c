@@ -309,3 +309,9 @@ cleave_status cleave_machine_create_node(const char *name, const cleave_device_k
     *machine = made;
     return CLEAVE_OK;
 }
+
+int64_t cleave_machine_runtime_bytes(const cleave_machine *machine, int32_t d,
+                                     int64_t program_bytes) {
+    int64_t runtime_bytes = machine->kinds[machine->device_kind[d]].runtime_bytes;
+    return runtime_bytes > 0 ? runtime_bytes + program_bytes : 0;
+}

@@ -16,10 +16,10 @@ typedef enum cleave_provenance {
     CLEAVE_PROVENANCE_DATA_SHEET /* roofline */
 } cleave_provenance;
 
-/* One measured kernel: see graph/work.h for key and family. */
+/* What is known of one kernel: see graph/work.h for key and family. */
 typedef struct cleave_kernel_time {
     const char *key, *family;
-    double seconds; /* median */
+    double seconds; /* median; 0: not timed, only its workspace is known */
     double spread;  /* half the interquartile range over the median */
     double flops, bytes;
     int64_t workspace_bytes;
@@ -29,7 +29,9 @@ typedef struct cleave_kernel_time {
 typedef struct cleave_family_fit {
     const char *family;
     double launch_seconds, seconds_per_flop, seconds_per_byte;
-    double spread; /* median of |fitted / measured - 1| */
+    double spread;           /* median of |fitted / measured - 1| */
+    int64_t workspace_bytes; /* the most that any kernel of the family takes, timed or not, */
+    double largest_bytes;    /* and the most bytes that any of them moves */
 } cleave_family_fit;
 
 typedef struct cleave_device_kind {
@@ -38,10 +40,11 @@ typedef struct cleave_device_kind {
     double flops_per_second, bytes_per_second;    /* peaks */
     double product_efficiency, memory_efficiency; /* of the roofline, in (0, 1] */
     double launch_seconds;                        /* per compute item */
-    int64_t runtime_bytes; /* resident memory of a rank beside its arena; 0 where not calibrated */
+    int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
     const char *kernel_version; /* libraries that the times are of; null where none are */
     int32_t n_kernels, n_fits;
     cleave_kernel_time *kernels; /* sorted by key */
+    int32_t kernel_capacity;     /* that `kernels` has room for; 0: no more than there are */
     cleave_family_fit *fits;
 } cleave_device_kind;
 
@@ -126,12 +129,18 @@ cleave_status cleave_machine_build(cleave_machine *machine, int32_t n_devices, c
 int32_t cleave_machine_route(const cleave_machine *machine, int32_t source, int32_t destination,
                              int32_t links[CLEAVE_MAX_ROUTE]);
 
-/* Adds or replaces one measured kernel, keeping the order by key.  Strings are copied. */
+/* Resident memory of device d's rank beside its arena, for a program of `program_bytes` itself; 0
+   where its kind was not calibrated. */
+int64_t cleave_machine_runtime_bytes(const cleave_machine *machine, int32_t d,
+                                     int64_t program_bytes);
+
+/* Adds or replaces one kernel, keeping the order by key.  Strings are copied.  The array may move:
+   copies of the kind made before no longer hold. */
 cleave_status cleave_device_kind_add_kernel(cleave_device_kind *kind,
                                             const cleave_kernel_time *kernel, cleave_arena *arena,
                                             cleave_error *error);
 
-/* The measured kernel of this key, or null. */
+/* What is known of the kernel of this key, or null. */
 const cleave_kernel_time *cleave_device_kind_find_kernel(const cleave_device_kind *kind,
                                                          const char *key);
 

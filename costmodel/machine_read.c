@@ -6,21 +6,22 @@
    KIND      "memory", "flops", "memory_bandwidth": quantities ("16 GiB", "9.5 TFLOP/s", "732
    GB/s"); "efficiency": {"product": F, "memory": F}, shares of the peaks in (0, 1], 1 if left out;
              "launch": seconds of every item, 0 if left out; "source": where the figures come from.
-             After calibration also "runtime": resident bytes of a rank beside its arena;
+             After calibration also "runtime": resident bytes of a rank beside arena and program;
              "kernel_version": libraries that the times are of; "kernels": [{"key", "family",
-             "seconds", "spread", "flops", "bytes", "workspace"}, ...] in seconds and bytes;
+             "seconds", "spread", "flops", "bytes", "workspace"}, ...] in seconds and bytes, without
+             "seconds" and "spread" where only the workspace is known;
              "fits": [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte",
-   "spread"}]. NODE      "count": nodes, 1 if left out; "devices": in each; "kind": NAME, or
-   "kinds": one NAME per device; "links": [LINK, ...]. LINK      "join": [[VERTEX, ...], ...]:
-   groups of two or more vertices of the node.  A vertex is a device's number, or the name of a
-   switch or card, which exists by being named. Without "through" every two members of a group are
-   joined directly; with "through": NAME every member is joined with a switch of that name of its
-   own group: NAME where there is one group, else "NAME 0" for the first, "NAME 1" for the next.
-             "bandwidth" and "latency" hold for each direction on its own.  A message also costs its
-   two devices' processors "overhead" (seconds) plus its bytes over "copy_bandwidth" each; 0 where
-             left out.  Over several links the largest of each counts.
-   NETWORK   "join": VERTEX of every node; "through": NAME of one switch for all, else every two
-   nodes are joined directly; the rest as of a LINK. */
+   "spread", "workspace", "largest"}]. NODE      "count": nodes, 1 if left out;
+   "devices": in each; "kind": NAME, or "kinds": one NAME per device; "links": [LINK, ...]. LINK
+   "join": [[VERTEX, ...], ...]: groups of two or more vertices of the node.  A vertex is a device's
+   number, or the name of a switch or card, which exists by being named. Without "through" every two
+   members of a group are joined directly; with "through": NAME every member is joined with a switch
+   of that name of its own group: NAME where there is one group, else "NAME 0" for the first, "NAME
+   1" for the next. "bandwidth" and "latency" hold for each direction on its own.  A message also
+   costs its two devices' processors "overhead" (seconds) plus its bytes over "copy_bandwidth" each;
+   0 where left out.  Over several links the largest of each counts. NETWORK   "join": VERTEX of
+   every node; "through": NAME of one switch for all, else every two nodes are joined directly; the
+   rest as of a LINK. */
 #include "costmodel/machine.h"
 
 #include "base/json.h"
@@ -38,8 +39,9 @@ static const char *const kind_keys[] = {
 static const char *const efficiency_keys[] = {"product", "memory", NULL};
 static const char *const kernel_keys[] = {"key",   "family", "seconds",   "spread",
                                           "flops", "bytes",  "workspace", NULL};
-static const char *const fit_keys[] = {"family",           "launch_seconds", "seconds_per_flop",
-                                       "seconds_per_byte", "spread",         NULL};
+static const char *const fit_keys[] = {
+    "family", "launch_seconds", "seconds_per_flop", "seconds_per_byte",
+    "spread", "workspace",      "largest",          NULL};
 static const char *const node_keys[] = {"count", "devices", "kind", "kinds", "links", NULL};
 static const char *const link_keys[] = {"join",     "through",        "bandwidth", "latency",
                                         "overhead", "copy_bandwidth", NULL};
@@ -115,8 +117,10 @@ static cleave_status read_kernel(const reader *r, const cleave_json_cursor *at,
     CLEAVE_TRY(cleave_json_expect_keys(at, kernel_keys, r->error));
     CLEAVE_TRY(get_string(r, at, "key", &kernel->key));
     CLEAVE_TRY(get_string(r, at, "family", &kernel->family));
-    CLEAVE_TRY(get_number(r, at, "seconds", true, &kernel->seconds));
-    CLEAVE_TRY(get_number(r, at, "spread", false, &kernel->spread));
+    if (cleave_json_find(at, "seconds", &member)) {
+        CLEAVE_TRY(get_number(r, at, "seconds", true, &kernel->seconds));
+        CLEAVE_TRY(get_number(r, at, "spread", false, &kernel->spread));
+    }
     CLEAVE_TRY(get_number(r, at, "flops", false, &kernel->flops));
     CLEAVE_TRY(get_number(r, at, "bytes", false, &kernel->bytes));
     CLEAVE_TRY(cleave_json_get(at, "workspace", &member, r->error));
@@ -150,7 +154,7 @@ static cleave_status read_fits(const reader *r, const cleave_json_cursor *at,
     if (kind->fits == NULL)
         return short_of_memory(r);
     for (int32_t i = 0; i < kind->n_fits; i++) {
-        cleave_json_cursor element = cleave_json_element(at, i);
+        cleave_json_cursor element = cleave_json_element(at, i), member;
         cleave_family_fit *fit = &kind->fits[i];
         CLEAVE_TRY(cleave_json_expect_object(&element, r->error));
         CLEAVE_TRY(cleave_json_expect_keys(&element, fit_keys, r->error));
@@ -159,6 +163,10 @@ static cleave_status read_fits(const reader *r, const cleave_json_cursor *at,
         CLEAVE_TRY(get_number(r, &element, "seconds_per_flop", false, &fit->seconds_per_flop));
         CLEAVE_TRY(get_number(r, &element, "seconds_per_byte", false, &fit->seconds_per_byte));
         CLEAVE_TRY(get_number(r, &element, "spread", false, &fit->spread));
+        if (cleave_json_find(&element, "workspace", &member))
+            CLEAVE_TRY(cleave_json_integer(&member, 0, INT64_MAX, &fit->workspace_bytes, r->error));
+        if (cleave_json_find(&element, "largest", &member))
+            CLEAVE_TRY(get_number(r, &element, "largest", false, &fit->largest_bytes));
     }
     qsort(kind->fits, (size_t)kind->n_fits, sizeof *kind->fits, compare_fits);
     for (int32_t i = 1; i < kind->n_fits; i++)

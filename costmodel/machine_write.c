@@ -13,10 +13,12 @@ static void put_kernels(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_put_string(w, kernel->key);
         cleave_json_key(w, "family");
         cleave_json_put_string(w, kernel->family);
-        cleave_json_key(w, "seconds");
-        cleave_json_put_number(w, kernel->seconds);
-        cleave_json_key(w, "spread");
-        cleave_json_put_number(w, kernel->spread);
+        if (kernel->seconds > 0) {
+            cleave_json_key(w, "seconds");
+            cleave_json_put_number(w, kernel->seconds);
+            cleave_json_key(w, "spread");
+            cleave_json_put_number(w, kernel->spread);
+        }
         cleave_json_key(w, "flops");
         cleave_json_put_number(w, kernel->flops);
         cleave_json_key(w, "bytes");
@@ -44,6 +46,10 @@ static void put_fits(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_put_number(w, fit->seconds_per_byte);
         cleave_json_key(w, "spread");
         cleave_json_put_number(w, fit->spread);
+        cleave_json_key(w, "workspace");
+        cleave_json_put_integer(w, fit->workspace_bytes);
+        cleave_json_key(w, "largest");
+        cleave_json_put_number(w, fit->largest_bytes);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);

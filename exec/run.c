@@ -6,6 +6,9 @@
 #include "exec/values.h"
 #include "graph/lower.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +159,14 @@ static cleave_status run_rank(cleave_rank *rank, cleave_values *values, cleave_a
     return rank->options->save != NULL ? cleave_values_save(values, rank, error) : CLEAVE_OK;
 }
 
+/* What lowering had beside its result, before the rank takes its own memory: resident memory is to
+   be the arena and little that depends on the model. */
+static void give_memory_back(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 cleave_status cleave_run(cleave_world *world, const cleave_model *model,
                          const cleave_layout *layout, const cleave_run_options *options,
                          cleave_arena *arena, cleave_run_result *result, cleave_error *error) {
@@ -180,6 +191,7 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     cleave_status status = cleave_lower(model, layout, &lower, arena, run.program, error);
     cleave_kernels_destroy(kernels);
     CLEAVE_TRY(status);
+    give_memory_back();
     cleave_values *values = NULL;
     cleave_rank rank = {0};
     CLEAVE_TRY(cleave_values_open(model, options, &values, error));

@@ -3,6 +3,28 @@
 
 #include "base/checked.h"
 
+int64_t cleave_program_own_bytes(const cleave_program *program) {
+    enum { PER_ITEM = 2 * sizeof(int64_t) + sizeof(bool), PER_MESSAGE = sizeof(int32_t) };
+    const struct {
+        int32_t n;
+        size_t bytes;
+    } arrays[] = {{program->n_items, sizeof *program->items + PER_ITEM},
+                  {program->n_slots, sizeof *program->slots},
+                  {program->n_buffers, sizeof *program->buffers},
+                  {program->n_computes, sizeof *program->computes},
+                  {program->n_updates, sizeof *program->updates},
+                  {program->n_loads, sizeof *program->loads},
+                  {program->n_copies, sizeof *program->copies},
+                  {program->n_copy_pieces, sizeof *program->copy_pieces},
+                  {program->n_messages, sizeof *program->messages + PER_MESSAGE},
+                  {program->n_collectives, sizeof *program->collectives},
+                  {program->n_held, sizeof *program->held}};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        bytes += (int64_t)arrays[i].n * (int64_t)arrays[i].bytes;
+    return bytes;
+}
+
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error) {
     size_t n = (size_t)program->n_devices;

@@ -199,6 +199,10 @@ typedef struct cleave_program {
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error);
 
+/* Memory that the program itself takes on every rank that runs it, beside the rank's arena: its
+   arrays, and what a rank keeps for each item and message.  Grows with the number of devices. */
+int64_t cleave_program_own_bytes(const cleave_program *program);
+
 /* Every invariant written down above, in every build: subjects in range, messages posted in the
    same order at both ends of a lane, waits after posts, copies inside their buffers.  FAILED,
    naming the item. */

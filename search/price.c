@@ -24,11 +24,13 @@ void cleave_pricer_destroy(cleave_pricer *pricer) {
 }
 
 static void weigh(const cleave_pricer *pricer, const cleave_program *program, cleave_price *price) {
+    int64_t own_bytes = cleave_program_own_bytes(program);
     for (int32_t d = 0; d < program->n_devices; d++) {
         const cleave_device_kind *kind = &pricer->machine->kinds[pricer->machine->device_kind[d]];
         int64_t limit =
             pricer->memory_limit_bytes > 0 ? pricer->memory_limit_bytes : kind->memory_bytes;
-        int64_t bytes = program->peak_bytes[d] + kind->runtime_bytes;
+        int64_t bytes =
+            program->peak_bytes[d] + cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
         if (bytes > price->peak_bytes)
             price->peak_bytes = bytes;
         if (bytes - limit > price->excess_bytes)

@@ -4,43 +4,12 @@
      usage: bench_kernels [SECONDS_PER_CASE [PART_OF_A_NAME]] */
 #include "../one_nest.h"
 #include "exec/measure.h"
-
-#include "base/progress.h"
+#include "row.h"
 
 #include <stdio.h>
 
 static double seconds_per_case = 0.3;
 static const char *only = ""; /* cases whose name has this */
-
-/* Sixteen vectors of accumulators hide the latency of the multiply-adds. */
-typedef float lane __attribute__((vector_size(64)));
-enum { CHAINS = 16, ROUNDS = 4000000 };
-
-static double peak_gflops(void) {
-    double best = 0;
-    volatile float keep = 0.999f;
-    for (int repeat = 0; repeat < 5; repeat++) {
-        lane sums[CHAINS], a, b;
-        for (int i = 0; i < 16; i++) {
-            a[i] = keep;
-            b[i] = 1e-3f * keep;
-        }
-        for (int i = 0; i < CHAINS; i++)
-            sums[i] = a * (float)i;
-        double before = cleave_clock_seconds();
-        for (int r = 0; r < ROUNDS; r++)
-#pragma GCC unroll 16
-            for (int i = 0; i < CHAINS; i++)
-                sums[i] = sums[i] * a + b;
-        double seconds = cleave_clock_seconds() - before;
-        for (int i = 1; i < CHAINS; i++)
-            sums[0] += sums[i];
-        keep = 0.999f + 0 * sums[0][3];
-        double gflops = 2.0 * 16 * CHAINS * ROUNDS / seconds / 1e9;
-        best = gflops > best ? gflops : best;
-    }
-    return best;
-}
 
 static void report(cleave_kernels *kernels, const one_nest *one, const cleave_nest *nest,
                    const char *name, cleave_pass pass, double flops, double bytes, double peak,
@@ -324,7 +293,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
-    double peak = peak_gflops(), bytes_per_second = 2.0 * (25 << 20) / copy.least_seconds;
+    double peak = bench_peak_gflops(), bytes_per_second = 2.0 * (25 << 20) / copy.least_seconds;
     printf("%s\npeak of this core %.1f GFLOP/s, copy %.2f GB/s (read and written)\n",
            cleave_kernels_version(), peak, bytes_per_second / 1e9);
     bench_tapes(kernels, bytes_per_second);

@@ -1,17 +1,18 @@
-/* Proposals a second of the MCMC search, and the peak memory of searching the largest case.
-   Usage: bench_search [SECONDS per case]. */
+/* Proposals a second of the MCMC search, and the peak memory of it.  Memory is of the whole process
+   so far: for one case's own, run that case alone.
+     usage: bench_search [SECONDS_PER_CASE [MODEL [DEVICES]]] */
 #include "search/search.h"
-#include "base/progress.h"
 #include "graph/import.h"
+#include "row.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 typedef struct bench_case {
     const char *model, *machine;
     int32_t devices;
     int64_t batch;
+    const char *wanted; /* what is wanted, in words */
 } bench_case;
 
 /* Largest resident set of this process so far, MiB. */
@@ -38,15 +39,15 @@ static cleave_status run(const bench_case *of, double seconds, cleave_error *err
         status = cleave_search(&model, &machine, &options, &arena, &result, error);
     if (status == CLEAVE_OK) {
         const cleave_plan *data_parallel = &result.baselines[0];
-        printf(
-            "%-10s %3d devices %4d operators: %6lld proposals in %5.1f s (%7.1f/s), best %8.3f ms"
-            " by %s, data parallel %8.3f ms, bound %8.3f ms, peak %4.0f MiB\n",
-            of->model, machine.n_devices, model.n_operators, (long long)result.proposals,
-            result.search_seconds, (double)result.proposals / result.search_seconds,
-            result.best.step_seconds * 1e3, result.best.method,
-            data_parallel->applies ? data_parallel->step_seconds * 1e3 : 0.0,
-            result.lower_bound_seconds * 1e3, peak_mebibytes());
-        fflush(stdout);
+        char what[64];
+        snprintf(what, sizeof what, "mcmc, %s on %d", of->model, machine.n_devices);
+        bench_row(what, of->wanted, "%.1f proposals/s (%lld), peak %.0f MiB",
+                  (double)result.proposals / result.search_seconds, (long long)result.proposals,
+                  peak_mebibytes());
+        bench_row("  found, data parallel, bound", "", "%.3f, %.3f, %.3f ms",
+                  result.best.step_seconds * 1e3,
+                  data_parallel->applies ? data_parallel->step_seconds * 1e3 : 0.0,
+                  result.lower_bound_seconds * 1e3);
     }
     cleave_arena_free(&arena);
     return status;
@@ -54,15 +55,23 @@ static cleave_status run(const bench_case *of, double seconds, cleave_error *err
 
 int main(int argc, char **argv) {
     static const bench_case cases[] = {
-        {"mlp", "two-cores", 2, 256},        {"mlp", "p100-4x4", 16, 256},
-        {"mlp", "k80-16x4", 64, 256},        {"alexnet", "two-cores", 2, 32},
-        {"alexnet", "p100-4x4", 16, 1024},   {"alexnet", "k80-16x4", 64, 4096},
-        {"resnet101", "two-cores", 2, 8},    {"resnet101", "p100-4x4", 16, 1024},
-        {"resnet101", "k80-16x4", 64, 4096},
+        {"mlp", "two-cores", 2, 256, ""},
+        {"mlp", "p100-4x4", 16, 256, ""},
+        {"mlp", "k80-16x4", 64, 256, ""},
+        {"alexnet", "two-cores", 2, 32, ""},
+        {"alexnet", "p100-4x4", 16, 1024, ""},
+        {"alexnet", "k80-16x4", 64, 4096, ""},
+        {"resnet101", "two-cores", 2, 8, ""},
+        {"resnet101", "p100-4x4", 16, 1024, ""},
+        {"resnet101", "k80-16x4", 64, 4096, "peak under 1024 MiB"},
     };
     double seconds = argc > 1 ? atof(argv[1]) : 5;
+    int32_t devices = argc > 3 ? atoi(argv[3]) : 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cleave_error error = {""};
+        if ((argc > 2 && strcmp(argv[2], cases[i].model) != 0) ||
+            (devices != 0 && devices != cases[i].devices))
+            continue;
         if (run(&cases[i], seconds, &error) != CLEAVE_OK) {
             fprintf(stderr, "bench_search: %s\n", error.message);
             return 1;

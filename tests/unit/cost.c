@@ -85,6 +85,37 @@ Test(cost, a_single_measurement_gives_an_efficiency) {
     cr_expect_float_eq(kind.fits[1].seconds_per_byte, 0, 1e-30);
 }
 
+/* A kernel of which only the workspace is known takes no part in the fit, and is itself predicted.
+ */
+Test(cost, a_kernel_that_was_not_timed_has_no_part_in_times) {
+    cleave_device_kind kind = plain_kind();
+    add(&kind, "a", "f", 4e-3, 1e9, 1e6);
+    add(&kind, "b", "f", 0, 5e9, 1e6);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cr_assert_eq(kind.n_fits, 1);
+    cr_expect_float_eq(kind.fits[0].seconds_per_flop, 4e-12, 1e-20);
+    cleave_provenance provenance;
+    cleave_work untimed = work("b", "f", 5e9, 1e6);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &untimed, &provenance), 0.02, 1e-12);
+    cr_expect_eq(provenance, CLEAVE_PROVENANCE_PREDICTED);
+}
+
+/* A hundred kernels, each added in the middle of those before: the order stays. */
+Test(cost, kernels_stay_in_order_as_their_array_grows) {
+    cleave_device_kind kind = plain_kind();
+    for (int i = 0; i < 100; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%03d", i % 2 == 0 ? i : 200 - i);
+        add(&kind, key, "f", i + 1, 1, 1);
+    }
+    cr_assert_eq(kind.n_kernels, 100);
+    for (int i = 0; i < 100; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%03d", i % 2 == 0 ? i : 200 - i);
+        cr_expect_float_eq(cleave_device_kind_find_kernel(&kind, key)->seconds, i + 1, 0);
+    }
+}
+
 static cleave_machine machine_of(const char *name) {
     cleave_machine machine;
     cleave_error error = {""};

@@ -227,7 +227,9 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                       same(x->fits[i].launch_seconds, y->fits[i].launch_seconds) &&
                       same(x->fits[i].seconds_per_flop, y->fits[i].seconds_per_flop) &&
                       same(x->fits[i].seconds_per_byte, y->fits[i].seconds_per_byte) &&
-                      same(x->fits[i].spread, y->fits[i].spread));
+                      same(x->fits[i].spread, y->fits[i].spread) &&
+                      same(x->fits[i].largest_bytes, y->fits[i].largest_bytes) &&
+                      x->fits[i].workspace_bytes == y->fits[i].workspace_bytes);
     }
 }
 
@@ -262,10 +264,11 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
         {"product b", "product", 1e-3 / 3, 0.01, 1e9, 1e6, 0},
         {"product a", "product", 2e-3 / 3, 0.01, 2e9, 1e6, 4096},
         {"product b", "product", 1e-3 / 7, 0.02, 1e9, 1e6, 64},
+        {"product d", "product", 0, 0, 1e9, 1e6 / 3, 128}, /* not timed */
     };
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         cr_assert_eq(cleave_device_kind_add_kernel(&kind, &times[i], &arena, &error), CLEAVE_OK);
-    cr_expect_eq(kind.n_kernels, 2);
+    cr_expect_eq(kind.n_kernels, 3);
     cr_expect_str_eq(kind.kernels[0].key, "product a");
     cr_expect(same(cleave_device_kind_find_kernel(&kind, "product b")->seconds, 1e-3 / 7));
     cr_expect_null(cleave_device_kind_find_kernel(&kind, "product c"));
@@ -276,6 +279,7 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     cr_assert_eq(cleave_machine_create_node("here", &kind, 3, links, 3, &arena, &machine, &error),
                  CLEAVE_OK, "%s", error.message);
     expect_route(2, 0, "device 2 > device 0");
+    cr_expect_eq(cleave_machine_runtime_bytes(&machine, 2, 1000), 34567891 + 1000);
     cleave_machine again;
     char *text;
     write_and_read(&again, &text);

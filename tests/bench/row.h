@@ -1,0 +1,67 @@
+/* What benches share: a row of the one table that tests/bench/run prints, medians, and the peak of
+ * a core. */
+#ifndef CLEAVE_BENCH_ROW_H
+#define CLEAVE_BENCH_ROW_H
+
+#include "base/error.h"
+#include "base/progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* `wanted` is "" where nothing is. */
+__attribute__((format(printf, 3, 4))) static inline void
+bench_row(const char *what, const char *wanted, const char *format, ...) {
+    char found[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(found, sizeof found, format, arguments);
+    va_end(arguments);
+    printf("%-44s %-46s %s\n", what, found, wanted);
+    fflush(stdout);
+}
+
+static inline int bench_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of n values, which get sorted. */
+static inline double bench_median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, bench_compare);
+    return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Of a core, in GFLOP/s: the fastest of some loops of multiply-adds; sixteen vectors of
+   accumulators hide their latency. */
+typedef float bench_lane __attribute__((vector_size(64)));
+
+static inline double bench_peak_gflops(void) {
+    enum { CHAINS = 16, ROUNDS = 4000000 };
+    double best = 0;
+    volatile float keep = 0.999f;
+    for (int repeat = 0; repeat < 5; repeat++) {
+        bench_lane sums[CHAINS], a, b;
+        for (int i = 0; i < 16; i++) {
+            a[i] = keep;
+            b[i] = 1e-3f * keep;
+        }
+        for (int i = 0; i < CHAINS; i++)
+            sums[i] = a * (float)i;
+        double before = cleave_clock_seconds();
+        for (int r = 0; r < ROUNDS; r++)
+#pragma GCC unroll 16
+            for (int i = 0; i < CHAINS; i++)
+                sums[i] = sums[i] * a + b;
+        double seconds = cleave_clock_seconds() - before;
+        for (int i = 1; i < CHAINS; i++)
+            sums[0] += sums[i];
+        keep = 0.999f + 0 * sums[0][3];
+        double gflops = 2.0 * 16 * CHAINS * ROUNDS / seconds / 1e9;
+        best = gflops > best ? gflops : best;
+    }
+    return best;
+}
+
+#endif
