@@ -8,6 +8,9 @@
 #include "exec/measure.h"
 #include "exec/measure_link.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 #include <unistd.h>
 
@@ -261,7 +264,17 @@ static void print_text(const calibration *c, int32_t n_works) {
     printf("Machine written to %s\n", c->values->output);
 }
 
+/* Each measurement takes and frees large operands.  Pages that go back to the system in between
+   must be found again, which takes longer than most kernels. */
+static void keep_pages(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+#endif
+}
+
 static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_error *error) {
+    keep_pages();
     CLEAVE_TRY(begin_kind(c, error));
     cleave_world_barrier(c->world); /* all have read the file before it is written */
     CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));

@@ -110,13 +110,16 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
     array->data = own(of, n * cleave_type_bytes(tensor->type));
     if (array->data == NULL)
         return false;
-    for (int64_t i = 0; i < n; i++) {
-        if (tensor->type == CLEAVE_I64)
+    if (tensor->type == CLEAVE_I64) {
+        for (int64_t i = 0; i < n; i++)
             ((int64_t *)array->data)[i] = cleave_initial_id(key, i, tensor->below);
-        else
-            ((float *)array->data)[i] =
-                0.1f + (float)(cleave_hash64((uint64_t)i ^ key) >> 40) * 0x1p-24f;
+        return true;
     }
+    /* A multiplicative hash: values need only differ, and there may be a hundred million. */
+    float *values = array->data;
+    for (int64_t i = 0; i < n; i++)
+        values[i] =
+            0.1f + (float)((((uint32_t)i + (uint32_t)key) * UINT32_C(2654435761)) >> 8) * 0x1p-24f;
     return true;
 }
 
