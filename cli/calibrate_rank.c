@@ -71,8 +71,12 @@ static cleave_status keep(calibration *c, const cleave_work *work, const cleave_
     return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
 }
 
-/* Copies, loads and updates of some sizes. */
-static cleave_status measure_bytes(calibration *c, cleave_error *error) {
+/* Copies, loads and updates of some sizes, in the surroundings of the largest model. */
+static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
+                                   cleave_error *error) {
+    int64_t touched = -1;
+    for (int32_t i = 0; i < works->n; i++)
+        touched = works->items[i].touched_bytes > touched ? works->items[i].touched_bytes : touched;
     static const char *const families[] = {"copy", "load", "update"};
     cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
     for (int f = 0; f < 3; f++)
@@ -86,11 +90,11 @@ static cleave_status measure_bytes(calibration *c, cleave_error *error) {
                 continue;
             }
             cleave_world_barrier(c->world);
-            CLEAVE_TRY(
-                f == 0
-                    ? cleave_copy_measure(CLEAVE_COPY_ASSIGN, bytes, bytes_seconds, &result, error)
-                : f == 1 ? cleave_load_measure(bytes, bytes_seconds, &result, error)
-                         : cleave_update_measure(&optimizer, bytes, bytes_seconds, &result, error));
+            CLEAVE_TRY(f == 0   ? cleave_copy_measure(CLEAVE_COPY_ASSIGN, bytes, touched,
+                                                      bytes_seconds, &result, error)
+                       : f == 1 ? cleave_load_measure(bytes, touched, bytes_seconds, &result, error)
+                                : cleave_update_measure(&optimizer, bytes, touched, bytes_seconds,
+                                                        &result, error));
             CLEAVE_TRY(keep(c, &work, &result, error));
             if (f == 0) /* the largest copy stands for the memory's rate */
                 c->kind.bytes_per_second = moved / result.seconds;
@@ -189,7 +193,8 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
         cleave_measurement result = {0};
         cleave_world_barrier(c->world);
         CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
-                                         &work->part, work_seconds, &result, error));
+                                         &work->part, work->touched_bytes, work_seconds, &result,
+                                         error));
         CLEAVE_TRY(keep(c, &work->work, &result, error));
         double spent = cleave_clock_seconds() - c->started_seconds;
         double of_works = (double)(i + 1) / works->n, of_time = spent / c->values->time;
@@ -279,8 +284,8 @@ static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_
     cleave_world_barrier(c->world); /* all have read the file before it is written */
     CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));
     CLEAVE_TRY(measure_links(c, error));
-    CLEAVE_TRY(measure_bytes(c, error));
     CLEAVE_TRY(list_works(c, works, error));
+    CLEAVE_TRY(measure_bytes(c, works, error));
     CLEAVE_TRY(measure_works(c, works, error));
     if (c->rank != 0)
         return CLEAVE_OK;

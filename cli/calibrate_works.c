@@ -3,6 +3,7 @@
 
 #include "costmodel/cost.h"
 #include "graph/layout.h"
+#include "graph/lower.h"
 #include "search/candidates.h"
 #include "search/search.h"
 
@@ -14,6 +15,7 @@ typedef struct collector {
     calibrate_works *works;
     const cleave_model *model;
     const cleave_machine *machine;
+    int64_t touched_bytes;
 } collector;
 
 static cleave_status add_part(const collector *c, const cleave_nest *nest, const cleave_part *part,
@@ -21,8 +23,12 @@ static cleave_status add_part(const collector *c, const cleave_nest *nest, const
     for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
         if (pass != CLEAVE_PASS_FORWARD && cleave_nest_pass_inputs(c->model, nest, pass) == 0)
             continue;
-        calibrate_work work = {
-            .model = c->model, .nest = nest, .pass = pass, .part = *part, .baseline = baseline};
+        calibrate_work work = {.model = c->model,
+                               .nest = nest,
+                               .pass = pass,
+                               .part = *part,
+                               .touched_bytes = c->touched_bytes,
+                               .baseline = baseline};
         cleave_provenance provenance;
         cleave_work_describe(c->model, nest, pass, part, &work.work);
         work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
@@ -88,11 +94,31 @@ static cleave_status add_candidates(const collector *c, cleave_arena *arena, cle
     return status;
 }
 
+/* What a device touches in a step, from the arena of data parallelism. */
+static cleave_status find_touched_bytes(collector *c, cleave_arena *arena, cleave_error *error) {
+    cleave_layout layout;
+    cleave_program program;
+    bool applies = false;
+    const cleave_lower_options options = {.training = true};
+    CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "data-parallel", 0, arena, &layout,
+                                      &applies, error));
+    if (!applies)
+        CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "single", 0, arena, &layout,
+                                          &applies, error));
+    CLEAVE_TRY(cleave_lower(c->model, &layout, &options, arena, &program, error));
+    for (int32_t d = 0; d < program.n_devices; d++)
+        c->touched_bytes =
+            program.peak_bytes[d] > c->touched_bytes ? program.peak_bytes[d] : c->touched_bytes;
+    return CLEAVE_OK;
+}
+
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
                                   const cleave_machine *machine, cleave_error *error) {
-    collector c = {works, model, machine};
+    collector c = {works, model, machine, 0};
     cleave_arena arena = {0};
-    cleave_status status = add_baselines(&c, &arena, error);
+    cleave_status status = find_touched_bytes(&c, &arena, error);
+    if (status == CLEAVE_OK)
+        status = add_baselines(&c, &arena, error);
     if (status == CLEAVE_OK)
         status = add_candidates(&c, &arena, error);
     cleave_arena_free(&arena);

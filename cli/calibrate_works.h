@@ -15,6 +15,7 @@ typedef struct calibrate_work {
     cleave_pass pass;
     cleave_part part;
     cleave_work work;
+    int64_t touched_bytes;   /* arena of a device in a data-parallel step of the model */
     bool baseline;           /* a baseline does it */
     double expected_seconds; /* by the roofline */
 } calibrate_work;

@@ -1,5 +1,7 @@
-/* Between repeats a buffer larger than the last cache is walked, which leaves neither operands nor
-   workspace in any cache.  The walk costs milliseconds and is not timed. */
+/* What a kernel finds in the caches matters as much as what it does.  Between repeats as much
+   memory is walked as a step touches between two runs of the kernel, so that the operands are as
+   far from the processor as they will be: in no cache for a large model, in the last one for a
+   model that fits there.  The walk is not timed. */
 #include "exec/measure.h"
 
 #include "base/progress.h"
@@ -24,25 +26,36 @@ typedef struct evictor {
     size_t bytes;
 } evictor;
 
-/* Twice the last cache, where the system says how large that is. */
-static cleave_status evictor_create(evictor *made, cleave_error *error) {
+/* Memory that was written just before the kernel runs. */
+typedef struct recent_memory {
+    void *memory; /* null: none */
+    size_t bytes;
+} recent_memory;
+
+/* More than twice the last cache, where the system says how large that is, evicts no better. */
+static cleave_status evictor_create(evictor *made, int64_t touched_bytes, cleave_error *error) {
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE
     cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
-    size_t bytes = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
-    made->bytes = bytes < LEAST_EVICTION  ? (size_t)LEAST_EVICTION
-                  : bytes > MOST_EVICTION ? (size_t)MOST_EVICTION
-                                          : bytes;
-    made->memory = calloc(made->bytes, 1);
+    size_t most = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
+    most = most > MOST_EVICTION ? (size_t)MOST_EVICTION : most;
+    made->bytes = touched_bytes < 0 || (size_t)touched_bytes > most ? most : (size_t)touched_bytes;
+    made->memory = calloc(made->bytes + 1, 1);
     return made->memory != NULL ? CLEAVE_OK : cleave_fail_memory(error, "measuring kernels");
 }
 
 /* Writing to every line makes each cache give up what it has. */
-static void evict(const evictor *with) {
-    volatile char *memory = with->memory;
-    for (size_t i = 0; i < with->bytes; i += 64)
-        memory[i] = (char)(memory[i] + 1);
+static void touch(char *memory, size_t bytes) {
+    volatile char *lines = memory;
+    for (size_t i = 0; i < bytes; i += 64)
+        lines[i] = lines[i];
+}
+
+static void set_caches(const evictor *with, recent_memory recent) {
+    touch(with->memory, with->bytes);
+    if (recent.memory != NULL)
+        touch(recent.memory, recent.bytes);
 }
 
 static int compare_seconds(const void *a, const void *b) {
@@ -50,18 +63,19 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static cleave_status time_repeats(subject *run, void *context, double budget,
-                                  cleave_measurement *result, cleave_error *error) {
+static cleave_status time_repeats(subject *run, void *context, recent_memory recent,
+                                  int64_t touched_bytes, double budget, cleave_measurement *result,
+                                  cleave_error *error) {
     evictor cold;
     double seconds[MOST_REPEATS];
     int n = 0;
-    CLEAVE_TRY(evictor_create(&cold, error));
-    evict(&cold); /* the first walk finds its pages */
+    CLEAVE_TRY(evictor_create(&cold, touched_bytes, error));
+    set_caches(&cold, recent); /* the first walk finds its pages */
     cleave_status status = run(context, error);
     double started = cleave_clock_seconds(), spent = 0;
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
            (n == 0 || spent < budget || (n < FEWEST_REPEATS && spent < 2 * budget))) {
-        evict(&cold);
+        set_caches(&cold, recent);
         double before = cleave_clock_seconds();
         status = run(context, error);
         double after = cleave_clock_seconds();
@@ -101,8 +115,25 @@ static void *own(kernel_subject *of, int64_t bytes) {
     return memory;
 }
 
-/* Floats in (0.1, 1.1): no special values, no denormals, nothing that a logarithm or a square root
-   minds.  Ids name an element that exists. */
+/* Some instructions mind values below zero. */
+static bool takes_any_sign(const cleave_nest *nest) {
+    for (int i = 0; i < nest->n_instructions; i++)
+        switch (nest->tape[i].opcode) {
+        case CLEAVE_OP_DIV:
+        case CLEAVE_OP_POW:
+        case CLEAVE_OP_LOG:
+        case CLEAVE_OP_SQRT:
+        case CLEAVE_OP_RSQRT:
+        case CLEAVE_OP_RECIPROCAL:
+            return false;
+        default:
+            break;
+        }
+    return true;
+}
+
+/* Floats in (-1, 1) as in a network, where branches of the libraries depend on signs; in (0.1, 1.1)
+   where the tape minds.  No special values, no denormals.  Ids name an element that exists. */
 static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave_array *array,
                        uint64_t key) {
     const cleave_tensor *tensor = &of->call.model->tensors[operand->tensor];
@@ -115,11 +146,17 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
             ((int64_t *)array->data)[i] = cleave_initial_id(key, i, tensor->below);
         return true;
     }
-    /* A multiplicative hash: values need only differ, and there may be a hundred million. */
+    /* A short hash that vectorises: there may be a hundred million values, and their signs must not
+       make a pattern that a branch predictor learns. */
     float *values = array->data;
-    for (int64_t i = 0; i < n; i++)
-        values[i] =
-            0.1f + (float)((((uint32_t)i + (uint32_t)key) * UINT32_C(2654435761)) >> 8) * 0x1p-24f;
+    bool any_sign = takes_any_sign(of->call.nest);
+    float scale = any_sign ? 0x1p-23f : 0x1p-24f, least = any_sign ? -1.0f : 0.1f;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t x = ((uint32_t)i + (uint32_t)key) * UINT32_C(0x9e3779b1);
+        x = (x ^ (x >> 15)) * UINT32_C(0x85ebca77);
+        x = (x ^ (x >> 13)) * UINT32_C(0xc2b2ae3d);
+        values[i] = least + (float)(x >> 8) * scale;
+    }
     return true;
 }
 
@@ -149,10 +186,20 @@ static cleave_status run_kernel(void *context, cleave_error *error) {
     return cleave_kernel_run(of->kernels, &of->call, error);
 }
 
+static recent_memory just_written(const cleave_kernel_call *call) {
+    bool forward = call->pass == CLEAVE_PASS_FORWARD;
+    const cleave_array *array = forward ? &call->inputs[0] : &call->output_gradient;
+    const cleave_operand *operand = forward ? &call->nest->inputs[0] : &call->nest->output;
+    const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
+    int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
+    return (recent_memory){array->data, (size_t)bytes};
+}
+
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
                                     const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, double seconds_budget,
-                                    cleave_measurement *result, cleave_error *error) {
+                                    const cleave_part *part, int64_t touched_bytes,
+                                    double seconds_budget, cleave_measurement *result,
+                                    cleave_error *error) {
     kernel_subject of = {.kernels = kernels};
     cleave_kernel_call_describe(model, nest, pass, part, &of.call);
     int64_t workspace = cleave_kernel_workspace(kernels, model, nest, pass, part);
@@ -162,7 +209,8 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
         status = cleave_fail_memory(error, "measuring kernels");
     cleave_measurement measured = {.workspace_bytes = workspace};
     if (status == CLEAVE_OK)
-        status = time_repeats(run_kernel, &of, seconds_budget, &measured, error);
+        status = time_repeats(run_kernel, &of, just_written(&of.call), touched_bytes,
+                              seconds_budget, &measured, error);
     if (status == CLEAVE_OK)
         *result = measured;
     for (int i = 0; i < of.n_owned; i++)
@@ -196,8 +244,9 @@ static cleave_status run_update(void *context, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-static cleave_status measure_vectors(vector_subject *of, subject *run, double budget,
-                                     cleave_measurement *result, cleave_error *error) {
+static cleave_status measure_vectors(vector_subject *of, subject *run, int64_t touched_bytes,
+                                     double budget, cleave_measurement *result,
+                                     cleave_error *error) {
     size_t bytes = (4 * (size_t)of->n * sizeof(float) + 127) / 64 * 64;
     of->memory = of->n < INT64_MAX / 32 ? aligned_alloc(64, bytes) : NULL;
     if (of->memory == NULL)
@@ -205,7 +254,8 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, double bu
     for (int64_t i = 0; i < 4 * of->n; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    cleave_status status = time_repeats(run, of, budget, &measured, error);
+    cleave_status status =
+        time_repeats(run, of, (recent_memory){0}, touched_bytes, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
         *result = measured;
@@ -214,8 +264,9 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, double bu
 
 static int64_t floats_of(int64_t bytes) { return bytes > 12 ? bytes / 4 : 3; }
 
-cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, double seconds_budget,
-                                  cleave_measurement *result, cleave_error *error) {
+cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t touched_bytes,
+                                  double seconds_budget, cleave_measurement *result,
+                                  cleave_error *error) {
     int64_t n = floats_of(bytes) / 3 * 3; /* whole records of moments */
     vector_subject of = {.n = n};
     of.piece = (cleave_copy_piece){.mode = mode,
@@ -224,18 +275,18 @@ cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, double s
                                    .extent = {3, n / 3},
                                    .destination_stride = {n / 3, 1},
                                    .source_stride = {n / 3, 1}};
-    return measure_vectors(&of, run_copy, seconds_budget, result, error);
+    return measure_vectors(&of, run_copy, touched_bytes, seconds_budget, result, error);
 }
 
 cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
-                                    double seconds_budget, cleave_measurement *result,
-                                    cleave_error *error) {
+                                    int64_t touched_bytes, double seconds_budget,
+                                    cleave_measurement *result, cleave_error *error) {
     vector_subject of = {.n = floats_of(bytes), .optimizer = optimizer};
-    return measure_vectors(&of, run_update, seconds_budget, result, error);
+    return measure_vectors(&of, run_update, touched_bytes, seconds_budget, result, error);
 }
 
-cleave_status cleave_load_measure(int64_t bytes, double seconds_budget, cleave_measurement *result,
-                                  cleave_error *error) {
+cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error) {
     int64_t pixels = floats_of(bytes) / 3;
     vector_subject of = {.n = 3 * pixels};
     of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
@@ -244,5 +295,5 @@ cleave_status cleave_load_measure(int64_t bytes, double seconds_budget, cleave_m
                                    .extent = {3, pixels},
                                    .destination_stride = {1, 3},
                                    .source_stride = {pixels, 1}};
-    return measure_vectors(&of, run_copy, seconds_budget, result, error);
+    return measure_vectors(&of, run_copy, touched_bytes, seconds_budget, result, error);
 }

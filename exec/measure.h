@@ -1,5 +1,7 @@
-/* How long kernels take: the median of repeats with cold operands, as in a training step, where
-   what a kernel reads was written long before. */
+/* How long kernels take: the median of repeats with operands as far from the processor as in a
+   training step, where much else is touched between two runs of a kernel.  How much, in bytes, is
+   `touched_bytes` of all functions here: about the memory of a device's arena; negative: more than
+   any cache holds. */
 #ifndef CLEAVE_EXEC_MEASURE_H
 #define CLEAVE_EXEC_MEASURE_H
 
@@ -20,18 +22,20 @@ typedef struct cleave_measurement {
    timed.  FAILED when memory is short or the kernel fails. */
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
                                     const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, double seconds_budget,
-                                    cleave_measurement *result, cleave_error *error);
-
-/* The same for a contiguous copy of `bytes` read (and as many written) in one of its modes, */
-cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, double seconds_budget,
-                                  cleave_measurement *result, cleave_error *error);
-/* and for the update of a parameter of `bytes`. */
-cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
+                                    const cleave_part *part, int64_t touched_bytes,
                                     double seconds_budget, cleave_measurement *result,
                                     cleave_error *error);
-/* Filling `bytes` of data from a datum in memory in row-major order, into channels-last order. */
-cleave_status cleave_load_measure(int64_t bytes, double seconds_budget, cleave_measurement *result,
+
+/* The same for a contiguous copy of `bytes` read (and as many written) in one of its modes, */
+cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t touched_bytes,
+                                  double seconds_budget, cleave_measurement *result,
                                   cleave_error *error);
+/* and for the update of a parameter of `bytes`. */
+cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
+                                    int64_t touched_bytes, double seconds_budget,
+                                    cleave_measurement *result, cleave_error *error);
+/* Filling `bytes` of data from a datum in memory in row-major order, into channels-last order. */
+cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error);
 
 #endif

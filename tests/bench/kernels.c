@@ -21,7 +21,7 @@ static void report(cleave_kernels *kernels, const one_nest *one, const cleave_ne
     if (strstr(name, only) == NULL)
         return;
     cleave_kernel_call_describe(&one->model, nest, pass, &part, &call);
-    if (cleave_kernel_measure(kernels, &one->model, nest, pass, &part, seconds_per_case, &m,
+    if (cleave_kernel_measure(kernels, &one->model, nest, pass, &part, -1, seconds_per_case, &m,
                               &error) != CLEAVE_OK) {
         printf("%-34s %-16s %s\n", name, cleave_pass_names[pass], error.message);
         return;
@@ -288,8 +288,8 @@ int main(int argc, char **argv) {
     if (argc > 2)
         only = argv[2];
     if (cleave_kernels_create(&kernels, &error) != CLEAVE_OK ||
-        cleave_copy_measure(CLEAVE_COPY_ASSIGN, 25 << 20, 2 * seconds_per_case, &copy, &error) !=
-            CLEAVE_OK) {
+        cleave_copy_measure(CLEAVE_COPY_ASSIGN, 25 << 20, -1, 2 * seconds_per_case, &copy,
+                            &error) != CLEAVE_OK) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
