@@ -163,6 +163,8 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
     cleave_world *joined = calloc(1, sizeof *joined);
     if (joined == NULL)
         return cleave_fail_memory(error, "joining the MPI world");
+    /* UCX, below MPICH, logs to stdout where nothing else is said; results go there. */
+    setenv("UCX_LOG_FILE", "stderr", 0);
     if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
         free(joined);
         return cleave_fail(error, CLEAVE_FAILED, "MPI could not be initialised");
