@@ -106,6 +106,9 @@ static pid_t start(char **command, int *out, int *messages) {
         dup2(pipes[1][1], STDERR_FILENO);
         for (int i = 0; i < 4; i++)
             close(pipes[i / 2][i % 2]);
+        /* UCX, below MPICH, logs to stdout if nothing else is said; results go there.  It looks
+           when it is loaded, so this can't wait until the ranks run. */
+        setenv("UCX_LOG_FILE", "stderr", 0);
         setenv("OMP_NUM_THREADS", "1",
                1); /* a device is a rank: threads under several ranks fight */
         execv(command[0], command);
@@ -163,8 +166,6 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
     cleave_world *joined = calloc(1, sizeof *joined);
     if (joined == NULL)
         return cleave_fail_memory(error, "joining the MPI world");
-    /* UCX, below MPICH, logs to stdout where nothing else is said; results go there. */
-    setenv("UCX_LOG_FILE", "stderr", 0);
     if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
         free(joined);
         return cleave_fail(error, CLEAVE_FAILED, "MPI could not be initialised");
