@@ -34,6 +34,8 @@ void ranks_end(cleave_world *world, const char *command, cleave_status status,
         fprintf(stderr, "cleave %s: %s\n", command, error->message);
         fflush(stderr);
         error->message[0] = '\0';
+        /* The launcher carries the line; it must have done so before the world goes down. */
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     }
     fflush(stdout);
     cleave_world_end(world, (int)status);
