@@ -30,7 +30,7 @@ static void run(const cleave_model *model, const cleave_layout *layout, uint64_t
 
 static int n_layouts(void) {
     const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* more of them, by hand */
-    return text != NULL ? atoi(text) : 40;
+    return text != NULL ? atoi(text) : 200;
 }
 
 static void compare(const cleave_model *model, const interpreter_result *result,
