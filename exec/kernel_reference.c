@@ -164,6 +164,48 @@ static double evaluate(const walk *w, const cleave_instruction *at) {
         return at->p * a + at->q;
     case CLEAVE_OP_DROPOUT:
         return a * dropout_factor(w, at->p);
+    case CLEAVE_OP_LESS:
+        return a < b;
+    case CLEAVE_OP_LESS_EQUAL:
+        return a <= b;
+    case CLEAVE_OP_MASK:
+        return b != 0 ? a : 0;
+    case CLEAVE_OP_FLOOR:
+        return floor(a);
+    case CLEAVE_OP_CEIL:
+        return ceil(a);
+    case CLEAVE_OP_ROUND:
+        return rint(a);
+    case CLEAVE_OP_TRUNC:
+        return trunc(a);
+    case CLEAVE_OP_SIGN:
+        return (a > 0) - (a < 0);
+    case CLEAVE_OP_FMOD:
+        return fmod(a, b);
+    case CLEAVE_OP_LOG1P:
+        return log1p(a);
+    case CLEAVE_OP_SIN:
+        return sin(a);
+    case CLEAVE_OP_COS:
+        return cos(a);
+    case CLEAVE_OP_TAN:
+        return tan(a);
+    case CLEAVE_OP_ASIN:
+        return asin(a);
+    case CLEAVE_OP_ACOS:
+        return acos(a);
+    case CLEAVE_OP_ATAN:
+        return atan(a);
+    case CLEAVE_OP_SINH:
+        return sinh(a);
+    case CLEAVE_OP_COSH:
+        return cosh(a);
+    case CLEAVE_OP_ASINH:
+        return asinh(a);
+    case CLEAVE_OP_ACOSH:
+        return acosh(a);
+    case CLEAVE_OP_ATANH:
+        return atanh(a);
     case CLEAVE_N_OPCODES:
         break;
     }
@@ -253,7 +295,49 @@ static void derivatives(const walk *w, const cleave_instruction *at, double v, d
     case CLEAVE_OP_DROPOUT:
         *da = dropout_factor(w, at->p);
         break;
-    default: /* EQUAL, INDEX and CONSTANT have none */
+    case CLEAVE_OP_MASK:
+        *da = b != 0;
+        break;
+    case CLEAVE_OP_FMOD:
+        *da = 1;
+        break;
+    case CLEAVE_OP_LOG1P:
+        *da = 1 / (1 + a);
+        break;
+    case CLEAVE_OP_SIN:
+        *da = cos(a);
+        break;
+    case CLEAVE_OP_COS:
+        *da = -sin(a);
+        break;
+    case CLEAVE_OP_TAN:
+        *da = 1 + v * v;
+        break;
+    case CLEAVE_OP_ASIN:
+        *da = 1 / sqrt(1 - a * a);
+        break;
+    case CLEAVE_OP_ACOS:
+        *da = -1 / sqrt(1 - a * a);
+        break;
+    case CLEAVE_OP_ATAN:
+        *da = 1 / (1 + a * a);
+        break;
+    case CLEAVE_OP_SINH:
+        *da = cosh(a);
+        break;
+    case CLEAVE_OP_COSH:
+        *da = sinh(a);
+        break;
+    case CLEAVE_OP_ASINH:
+        *da = 1 / sqrt(a * a + 1);
+        break;
+    case CLEAVE_OP_ACOSH:
+        *da = 1 / sqrt(a * a - 1);
+        break;
+    case CLEAVE_OP_ATANH:
+        *da = 1 / (1 - a * a);
+        break;
+    default: /* comparisons, roundings, INDEX and CONSTANT have none */
         break;
     }
 }

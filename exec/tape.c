@@ -43,6 +43,27 @@ static const instruction_row rows[CLEAVE_N_OPCODES] = {
     [CLEAVE_OP_TANH] = {1, {NEEDS_RESULT, 0}, true},
     [CLEAVE_OP_SCALE] = {1, {0, 0}, false},
     [CLEAVE_OP_DROPOUT] = {1, {0, 0}, false},
+    [CLEAVE_OP_LESS] = {2, {0, 0}, false},
+    [CLEAVE_OP_LESS_EQUAL] = {2, {0, 0}, false},
+    [CLEAVE_OP_MASK] = {2, {NEEDS_B, 0}, false},
+    [CLEAVE_OP_FLOOR] = {1, {0, 0}, false},
+    [CLEAVE_OP_CEIL] = {1, {0, 0}, false},
+    [CLEAVE_OP_ROUND] = {1, {0, 0}, false},
+    [CLEAVE_OP_TRUNC] = {1, {0, 0}, false},
+    [CLEAVE_OP_SIGN] = {1, {0, 0}, false},
+    [CLEAVE_OP_FMOD] = {2, {0, 0}, false},
+    [CLEAVE_OP_LOG1P] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_SIN] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_COS] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_TAN] = {1, {NEEDS_RESULT, 0}, false},
+    [CLEAVE_OP_ASIN] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_ACOS] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_ATAN] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_SINH] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_COSH] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_ASINH] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_ACOSH] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_ATANH] = {1, {NEEDS_A, 0}, false},
 };
 
 int cleave_tape_operands(cleave_opcode opcode) { return rows[opcode].operands; }
@@ -82,7 +103,7 @@ static uint64_t reached_from(const cleave_nest *nest, uint32_t inputs) {
     uint64_t reached = inputs;
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
-        int operands = at->opcode == CLEAVE_OP_EQUAL ? 0 : rows[at->opcode].operands;
+        int operands = cleave_opcode_gradient_operands(at->opcode);
         if ((operands > 0 && (reached & cleave_register_bit(at->a))) ||
             (operands > 1 && (reached & cleave_register_bit(at->b))))
             reached |= cleave_register_bit(nest->n_inputs + i);
@@ -105,7 +126,7 @@ void cleave_tape_plan_backward(const cleave_nest *nest, uint32_t inputs, bool la
         int r = nest->n_inputs + i;
         if (!(plan->adjoints & cleave_register_bit(r)))
             continue;
-        int operands = at->opcode == CLEAVE_OP_EQUAL ? 0 : rows[at->opcode].operands;
+        int operands = cleave_opcode_gradient_operands(at->opcode);
         for (int side = 0; side < operands; side++) {
             int to = side == 0 ? at->a : at->b;
             if (!(reached & cleave_register_bit(to)))
@@ -199,6 +220,48 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
         dropout_mask(at, tile->dropout_key, index, n, mask);
         EACH(a[i] * mask[i]);
     }
+    case CLEAVE_OP_LESS:
+        EACH(a[i] < b[i] ? 1.0f : 0.0f);
+    case CLEAVE_OP_LESS_EQUAL:
+        EACH(a[i] <= b[i] ? 1.0f : 0.0f);
+    case CLEAVE_OP_MASK:
+        EACH(b[i] != 0.0f ? a[i] : 0.0f);
+    case CLEAVE_OP_FLOOR:
+        EACH(floorf(a[i]));
+    case CLEAVE_OP_CEIL:
+        EACH(ceilf(a[i]));
+    case CLEAVE_OP_ROUND:
+        EACH(rintf(a[i]));
+    case CLEAVE_OP_TRUNC:
+        EACH(truncf(a[i]));
+    case CLEAVE_OP_SIGN:
+        EACH((float)(a[i] > 0.0f) - (float)(a[i] < 0.0f));
+    case CLEAVE_OP_FMOD:
+        EACH(fmodf(a[i], b[i]));
+    case CLEAVE_OP_LOG1P:
+        EACH(log1pf(a[i]));
+    case CLEAVE_OP_SIN:
+        EACH(sinf(a[i]));
+    case CLEAVE_OP_COS:
+        EACH(cosf(a[i]));
+    case CLEAVE_OP_TAN:
+        EACH(tanf(a[i]));
+    case CLEAVE_OP_ASIN:
+        EACH(asinf(a[i]));
+    case CLEAVE_OP_ACOS:
+        EACH(acosf(a[i]));
+    case CLEAVE_OP_ATAN:
+        EACH(atanf(a[i]));
+    case CLEAVE_OP_SINH:
+        EACH(sinhf(a[i]));
+    case CLEAVE_OP_COSH:
+        EACH(coshf(a[i]));
+    case CLEAVE_OP_ASINH:
+        EACH(asinhf(a[i]));
+    case CLEAVE_OP_ACOSH:
+        EACH(acoshf(a[i]));
+    case CLEAVE_OP_ATANH:
+        EACH(atanhf(a[i]));
     case CLEAVE_N_OPCODES:
         break;
     }
@@ -275,6 +338,10 @@ static void differentiate_pair(const cleave_instruction *at, bool first, const l
         if (first)
             GRADIENT(g[i] * b[i] * powf(a[i], b[i] - 1.0f));
         GRADIENT(g[i] * v[i] * logf(a[i]));
+    case CLEAVE_OP_MASK:
+        GRADIENT(b[i] != 0.0f ? g[i] : 0.0f);
+    case CLEAVE_OP_FMOD:
+        GRADIENT(g[i]);
     default:
         return;
     }
@@ -323,6 +390,30 @@ static void differentiate_single(const cleave_instruction *at, const local_value
         dropout_mask(at, local->dropout_key, local->index, n, mask);
         GRADIENT(g[i] * mask[i]);
     }
+    case CLEAVE_OP_LOG1P:
+        GRADIENT(g[i] / (1.0f + a[i]));
+    case CLEAVE_OP_SIN:
+        GRADIENT(g[i] * cosf(a[i]));
+    case CLEAVE_OP_COS:
+        GRADIENT(-g[i] * sinf(a[i]));
+    case CLEAVE_OP_TAN:
+        GRADIENT(g[i] * (1.0f + v[i] * v[i]));
+    case CLEAVE_OP_ASIN:
+        GRADIENT(g[i] / sqrtf(1.0f - a[i] * a[i]));
+    case CLEAVE_OP_ACOS:
+        GRADIENT(-g[i] / sqrtf(1.0f - a[i] * a[i]));
+    case CLEAVE_OP_ATAN:
+        GRADIENT(g[i] / (1.0f + a[i] * a[i]));
+    case CLEAVE_OP_SINH:
+        GRADIENT(g[i] * coshf(a[i]));
+    case CLEAVE_OP_COSH:
+        GRADIENT(g[i] * sinhf(a[i]));
+    case CLEAVE_OP_ASINH:
+        GRADIENT(g[i] / sqrtf(a[i] * a[i] + 1.0f));
+    case CLEAVE_OP_ACOSH:
+        GRADIENT(g[i] / sqrtf(a[i] * a[i] - 1.0f));
+    case CLEAVE_OP_ATANH:
+        GRADIENT(g[i] / (1.0f - a[i] * a[i]));
     default:
         return;
     }
@@ -345,12 +436,14 @@ void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) 
                               .n = tile->n};
         local.a = operands > 0 ? tile->value[at->a] : NULL;
         local.b = operands > 1 ? tile->value[at->b] : NULL;
-        if (operands == 1 && (plan->adjoints & cleave_register_bit(at->a))) {
+        bool single = operands == 1 && cleave_opcode_gradient_operands(at->opcode) == 1;
+        if (single && (plan->adjoints & cleave_register_bit(at->a))) {
             differentiate_single(at, &local, !(written & cleave_register_bit(at->a)),
                                  tile->adjoint[at->a]);
             written |= cleave_register_bit(at->a);
         }
-        for (int side = 0; operands == 2 && side < 2; side++) {
+        int sides = operands == 2 ? cleave_opcode_gradient_operands(at->opcode) : 0;
+        for (int side = 0; side < sides; side++) {
             int to = side == 0 ? at->a : at->b;
             if (!(plan->adjoints & cleave_register_bit(to)))
                 continue;

@@ -106,10 +106,11 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
         draft->tensor.kind = CLEAVE_TENSOR_PARAMETER;
     } else {
         const cleave_onnx_value *input = value->input;
-        if (input->type != CLEAVE_ONNX_FLOAT && input->type != CLEAVE_ONNX_INT64)
-            return cleave_import_fail(im,
-                                      "graph input %s has type %s, supported are FLOAT and INT64",
-                                      value->name, cleave_onnx_type_name(input->type));
+        if (input->type != CLEAVE_ONNX_FLOAT && input->type != CLEAVE_ONNX_INT64 &&
+            input->type != CLEAVE_ONNX_INT32 && input->type != CLEAVE_ONNX_BOOL)
+            return cleave_import_fail(
+                im, "graph input %s has type %s, supported are FLOAT, INT64, INT32 and BOOL",
+                value->name, cleave_onnx_type_name(input->type));
         if (!input->has_shape)
             return cleave_import_fail(im, "graph input %s has no shape", value->name);
         int64_t shape[CLEAVE_MAX_RANK] = {0};
@@ -165,11 +166,21 @@ cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *valu
 cleave_status cleave_import_tensor(cleave_importer *im, int i, int32_t *tensor) {
     if (!cleave_import_has_input(im, i))
         return cleave_import_fail(im, "input %d is missing", i);
-    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, i), tensor));
-    if (im->tensors.items[*tensor].tensor.type != CLEAVE_F32)
-        return cleave_import_fail(im, "input %s is an integer tensor, which is not supported here",
-                                  im->node->inputs[i]);
-    return CLEAVE_OK;
+    return cleave_import_value_tensor(im, cleave_import_input(im, i), tensor);
+}
+
+int32_t cleave_import_type(const cleave_value *value) {
+    if (value->type != 0)
+        return value->type;
+    if (value->state == CLEAVE_VALUE_CONSTANT)
+        return value->constant.type;
+    if (value->initializer != NULL)
+        return value->initializer->type;
+    return value->input != NULL ? value->input->type : 0;
+}
+
+void cleave_import_set_type(cleave_importer *im, int i, int32_t type) {
+    cleave_import_output(im, i)->type = type;
 }
 
 void cleave_import_set_output(cleave_importer *im, int i, int32_t tensor, bool shared) {
@@ -177,6 +188,8 @@ void cleave_import_set_output(cleave_importer *im, int i, int32_t tensor, bool s
     value->state = CLEAVE_VALUE_TENSOR;
     value->tensor = tensor;
     value->shared = shared;
+    value->type = cleave_import_has_input(im, 0) ? cleave_import_type(cleave_import_input(im, 0))
+                                                 : (int32_t)CLEAVE_ONNX_FLOAT;
 }
 
 cleave_status cleave_import_new_view(cleave_importer *im, const char *name, cleave_view view,

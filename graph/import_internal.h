@@ -25,6 +25,7 @@ typedef struct cleave_value {
     const char *name;
     cleave_value_state state;
     int32_t tensor;
+    int32_t type;     /* element type as numbered by ONNX; 0: not known (yet) */
     bool shared;      /* its tensor may be read by others than the readers of this value */
     int32_t n_uses;   /* by live nodes, and as a graph output */
     int32_t producer; /* node, or -1 */
@@ -115,12 +116,22 @@ cleave_status cleave_import_axis(cleave_importer *im, int64_t axis, int rank, in
 
 /* ---- import_draft.c: tensors, nests and operators under construction ---- */
 
-/* Input i as a tensor of type f32, made if need be. */
+/* The ONNX type of a value's elements.  Whatever it is, activations are computed and kept in f32:
+   integers are exact to 2^24, booleans are 0 and 1. */
+int32_t cleave_import_type(const cleave_value *value);
+static inline bool cleave_onnx_type_is_integer(int32_t type) {
+    return type == CLEAVE_ONNX_INT32 || type == CLEAVE_ONNX_INT64;
+}
+
+/* Input i as a tensor, made if need be; of type f32 unless it comes from data or constants. */
 cleave_status cleave_import_tensor(cleave_importer *im, int i, int32_t *tensor);
 /* The tensor of a value, made if need be; any type. */
 cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *value, int32_t *tensor);
-/* Output i becomes this tensor, or the tensor of another value. */
+/* Output i becomes this tensor, or the tensor of another value.  Its elements are of the type of
+   input 0, unless cleave_import_set_type says another one. */
 void cleave_import_set_output(cleave_importer *im, int i, int32_t tensor, bool shared);
+
+void cleave_import_set_type(cleave_importer *im, int i, int32_t type);
 
 /* What a new f32 tensor is: named `name`, or `suffix` after operator `op` where name is null; axes
    and memory order as tensor `like` has them, if it has the same rank (-1: the usual ones). */

@@ -82,8 +82,31 @@ int cleave_opcode_operands(cleave_opcode opcode) {
     case CLEAVE_OP_MAX:
     case CLEAVE_OP_POW:
     case CLEAVE_OP_EQUAL:
+    case CLEAVE_OP_LESS:
+    case CLEAVE_OP_LESS_EQUAL:
+    case CLEAVE_OP_MASK:
+    case CLEAVE_OP_FMOD:
         return 2;
     default:
         return 1;
+    }
+}
+
+int cleave_opcode_gradient_operands(cleave_opcode opcode) {
+    switch (opcode) {
+    case CLEAVE_OP_EQUAL:
+    case CLEAVE_OP_LESS:
+    case CLEAVE_OP_LESS_EQUAL:
+    case CLEAVE_OP_FLOOR:
+    case CLEAVE_OP_CEIL:
+    case CLEAVE_OP_ROUND:
+    case CLEAVE_OP_TRUNC:
+    case CLEAVE_OP_SIGN:
+        return 0;
+    case CLEAVE_OP_MASK:
+    case CLEAVE_OP_FMOD:
+        return 1;
+    default:
+        return cleave_opcode_operands(opcode);
     }
 }

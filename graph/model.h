@@ -116,7 +116,8 @@ typedef enum cleave_nest_kind {
     CLEAVE_NEST_POOL,        /* window sum or maximum of one tensor (and constant weights) */
     CLEAVE_NEST_MOMENTS,     /* statistics */
     CLEAVE_NEST_POINTWISE,   /* any tape, no axis missing */
-    CLEAVE_NEST_REDUCE       /* any tape, plain maps, sum or maximum over the axes missing */
+    CLEAVE_NEST_REDUCE,      /* any tape, plain maps, sum or maximum over the axes missing */
+    CLEAVE_NEST_GATHER       /* look-up by data: see graph/gather.h */
 } cleave_nest_kind;
 
 /* Scalar instructions of a tape.  Registers 0..n_inputs-1 are the inputs' elements; instruction i
@@ -146,9 +147,31 @@ typedef enum cleave_opcode {
     CLEAVE_OP_CLIP,       /* to [p, q]; gradient within, ends included */
     CLEAVE_OP_SIGMOID,
     CLEAVE_OP_TANH,
-    CLEAVE_OP_SCALE,   /* p x a + q */
-    CLEAVE_OP_DROPOUT, /* p: ratio; a / (1 - p) or 0, by (seed, step, output's name, logical
-                          row-major index of the output element) */
+    CLEAVE_OP_SCALE,      /* p x a + q */
+    CLEAVE_OP_DROPOUT,    /* p: ratio; a / (1 - p) or 0, by (seed, step, output's name, logical
+                             row-major index of the output element) */
+    CLEAVE_OP_LESS,       /* 1 where a < b, else 0; no gradient */
+    CLEAVE_OP_LESS_EQUAL, /* 1 where a <= b, else 0; no gradient */
+    CLEAVE_OP_MASK,  /* a where b is not 0, else 0 (whatever a is, infinities included); gradient of
+                        a alone.  A selection is the sum of two masks. */
+    CLEAVE_OP_FLOOR, /* these five have no gradient */
+    CLEAVE_OP_CEIL,
+    CLEAVE_OP_ROUND, /* halves to even */
+    CLEAVE_OP_TRUNC,
+    CLEAVE_OP_SIGN,
+    CLEAVE_OP_FMOD, /* a - b x trunc(a / b); gradient of a alone */
+    CLEAVE_OP_LOG1P,
+    CLEAVE_OP_SIN,
+    CLEAVE_OP_COS,
+    CLEAVE_OP_TAN,
+    CLEAVE_OP_ASIN,
+    CLEAVE_OP_ACOS,
+    CLEAVE_OP_ATAN,
+    CLEAVE_OP_SINH,
+    CLEAVE_OP_COSH,
+    CLEAVE_OP_ASINH,
+    CLEAVE_OP_ACOSH,
+    CLEAVE_OP_ATANH,
     CLEAVE_N_OPCODES
 } cleave_opcode;
 
@@ -250,9 +273,11 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
 
    The rule, which kept_inputs and kept_output follow.  Backward is reverse differentiation of the
    tape towards gradient_inputs.  An instruction on the way may need the values of registers:
-     COPY ADD SUB NEG SCALE DROPOUT   none (the dropout mask is drawn again); EQUAL has no gradient
+     COPY ADD SUB NEG SCALE DROPOUT   none (the dropout mask is drawn again)
      MUL       for a's gradient b, for b's gradient a
      DIV       for a's gradient b, for b's gradient a and b
+     MASK      b
+     FMOD      none
      MIN MAX POW                      a and b
      all others                       a
    Registers are computed again from the inputs they depend on, and those inputs are kept.  But a
@@ -267,6 +292,10 @@ bool cleave_nest_backward_from_output(const cleave_nest *nest);
 
 /* Every invariant written down above; in every build.  FAILED, naming the nest or tensor. */
 cleave_status cleave_model_check(const cleave_model *model, cleave_error *error);
+
+/* Registers that an instruction reads, and how many of them (the first ones) have a gradient. */
+int cleave_opcode_operands(cleave_opcode opcode);
+int cleave_opcode_gradient_operands(cleave_opcode opcode);
 
 /* Sizes of what is trained. */
 int64_t cleave_model_parameter_count(const cleave_model *model);

@@ -3,6 +3,7 @@
    First the references (model_references.c), so that everything after may follow them; then shapes,
    views, maps, combiners and who writes what. */
 #include "base/checked.h"
+#include "graph/gather.h"
 #include "graph/model_internal.h"
 
 #include <stdlib.h>
@@ -291,6 +292,13 @@ static cleave_status check_output(const cleave_model *model, const cleave_nest *
     return CLEAVE_OK;
 }
 
+static cleave_status check_gather(const cleave_nest *nest, cleave_error *error) {
+    int v = nest->kind == CLEAVE_NEST_GATHER ? cleave_gather_axis(nest) : 0;
+    return v >= 0 ? CLEAVE_OK
+                  : cleave_fail(error, CLEAVE_FAILED, "nest %s gathers, but not by the tape for it",
+                                nest->name);
+}
+
 /* Dimension 0 of moments is the record, on an axis that nothing else has. */
 static cleave_status check_moments(const cleave_model *model, const cleave_nest *nest,
                                    cleave_error *error) {
@@ -382,6 +390,7 @@ cleave_status cleave_model_check(const cleave_model *model, cleave_error *error)
         CLEAVE_TRY(check_input_maps(model, nest, error));
         CLEAVE_TRY(check_output(model, nest, error));
         CLEAVE_TRY(check_moments(model, nest, error));
+        CLEAVE_TRY(check_gather(nest, error));
     }
     CLEAVE_TRY(check_written(model, error));
     CLEAVE_TRY(check_ends(model, error));

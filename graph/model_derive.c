@@ -26,16 +26,17 @@ static void find_support(const cleave_nest *nest, uint32_t *support) {
     }
 }
 
-/* Inputs through which a gradient can pass to each register: as support, but EQUAL stops it. */
+/* Inputs through which a gradient can pass to each register: as support, without the
+   operands that have none, such as those of a comparison. */
 static void find_differentiable(const cleave_nest *nest, uint32_t *through) {
     for (int i = 0; i < nest->n_inputs; i++)
         through[i] = UINT32_C(1) << i;
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *it = &nest->tape[i];
         uint32_t of_value = 0;
-        if (it->opcode != CLEAVE_OP_EQUAL && cleave_opcode_operands(it->opcode) >= 1)
+        if (cleave_opcode_gradient_operands(it->opcode) >= 1)
             of_value |= through[it->a];
-        if (it->opcode != CLEAVE_OP_EQUAL && cleave_opcode_operands(it->opcode) >= 2)
+        if (cleave_opcode_gradient_operands(it->opcode) >= 2)
             of_value |= through[it->b];
         through[nest->n_inputs + i] = of_value;
     }
@@ -58,8 +59,10 @@ static uint32_t derivative_needs(const cleave_instruction *it, const uint32_t *s
     case CLEAVE_OP_NEG:
     case CLEAVE_OP_SCALE:
     case CLEAVE_OP_DROPOUT: /* its mask is drawn again */
-    case CLEAVE_OP_EQUAL:
+    case CLEAVE_OP_FMOD:
         return 0;
+    case CLEAVE_OP_MASK:
+        return a_active ? support[it->b] : 0;
     case CLEAVE_OP_MUL:
         return (a_active ? support[it->b] : 0) | (b_active ? support[it->a] : 0);
     case CLEAVE_OP_DIV:
@@ -89,7 +92,7 @@ static uint32_t tape_needs(const cleave_nest *nest, uint32_t wanted, bool skip_l
     uint32_t needs = 0;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *it = &nest->tape[i];
-        int operands = it->opcode == CLEAVE_OP_EQUAL ? 0 : cleave_opcode_operands(it->opcode);
+        int operands = cleave_opcode_gradient_operands(it->opcode);
         if (!reached[nest->n_inputs + i])
             continue;
         bool a_active = operands >= 1 && (through[it->a] & wanted) != 0;

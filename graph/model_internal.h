@@ -12,6 +12,5 @@ cleave_status cleave_model_check_references(const cleave_model *model, cleave_er
 void cleave_model_hash(cleave_model *model);
 
 /* How many registers an instruction reads: `a`, then `b` (INDEX names an axis, not a register). */
-int cleave_opcode_operands(cleave_opcode opcode);
 
 #endif

@@ -11,14 +11,15 @@
 #include "graph/work.h"
 
 #include "base/random.h"
+#include "graph/gather.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[] = {"convolution", "product",   "pool",
-                                         "moments",     "pointwise", "reduce"};
+static const char *const kind_names[] = {"convolution", "product", "pool",  "moments",
+                                         "pointwise",   "reduce",  "gather"};
 static const char *const combiner_names[] = {"", " sum", " max", " moments"};
 
 /* Longer than any key of a legal nest: 9 operands of 8 dimensions and 32 instructions. */
@@ -129,9 +130,22 @@ static bool reads_input(const cleave_nest *nest, cleave_pass pass, uint32_t grad
     return is_product(nest) ? (gradients & ~bit) != 0 : (nest->kept_inputs & bit) != 0;
 }
 
+/* A look-up touches the rows of the table that it finds, as many as it writes; its backward writes
+   the whole gradient of the table and adds to those rows. */
+static double count_gather_bytes(const cleave_model *model, const cleave_nest *nest,
+                                 cleave_pass pass, const cleave_part *part) {
+    double rows = operand_bytes(model, &nest->output, part);
+    double bytes = 2 * rows + operand_bytes(model, &nest->inputs[0], part);
+    if (pass != CLEAVE_PASS_FORWARD)
+        bytes += rows + operand_bytes(model, &nest->inputs[1], part);
+    return bytes;
+}
+
 static double count_bytes(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part) {
     bool backward = pass != CLEAVE_PASS_FORWARD;
+    if (nest->kind == CLEAVE_NEST_GATHER)
+        return count_gather_bytes(model, nest, pass, part);
     uint32_t gradients = backward ? cleave_nest_pass_inputs(model, nest, pass) : 0;
     double bytes = operand_bytes(model, &nest->output, part);
     if (backward && nest->kept_output)
@@ -146,8 +160,11 @@ static double count_bytes(const cleave_model *model, const cleave_nest *nest, cl
 
 static double count_flops(const cleave_nest *nest, cleave_pass pass, const cleave_part *part) {
     double points = 1;
+    int table_axis = nest->kind == CLEAVE_NEST_GATHER ? cleave_gather_axis(nest) : -1;
     for (int a = 0; a < nest->n_axes; a++)
-        points *= (double)(part->hi[a] - part->lo[a]);
+        points *= a == table_axis ? 1 : (double)(part->hi[a] - part->lo[a]);
+    if (nest->kind == CLEAVE_NEST_GATHER)
+        return points;
     if (is_product(nest))
         return 2 * points;
     int per_point = nest->n_instructions + (nest->combiner != CLEAVE_COMBINE_NONE);

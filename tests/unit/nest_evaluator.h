@@ -122,6 +122,48 @@ static inline double instruction_value(const cleave_instruction *it, const doubl
         return 1 / (1 + exp(-a));
     case CLEAVE_OP_TANH:
         return tanh(a);
+    case CLEAVE_OP_LESS:
+        return a < b;
+    case CLEAVE_OP_LESS_EQUAL:
+        return a <= b;
+    case CLEAVE_OP_MASK:
+        return b > 0 || b < 0 ? a : 0;
+    case CLEAVE_OP_FLOOR:
+        return floor(a);
+    case CLEAVE_OP_CEIL:
+        return ceil(a);
+    case CLEAVE_OP_ROUND:
+        return nearbyint(a);
+    case CLEAVE_OP_TRUNC:
+        return trunc(a);
+    case CLEAVE_OP_SIGN:
+        return (a > 0) - (a < 0);
+    case CLEAVE_OP_FMOD:
+        return fmod(a, b);
+    case CLEAVE_OP_LOG1P:
+        return log1p(a);
+    case CLEAVE_OP_SIN:
+        return sin(a);
+    case CLEAVE_OP_COS:
+        return cos(a);
+    case CLEAVE_OP_TAN:
+        return tan(a);
+    case CLEAVE_OP_ASIN:
+        return asin(a);
+    case CLEAVE_OP_ACOS:
+        return acos(a);
+    case CLEAVE_OP_ATAN:
+        return atan(a);
+    case CLEAVE_OP_SINH:
+        return sinh(a);
+    case CLEAVE_OP_COSH:
+        return cosh(a);
+    case CLEAVE_OP_ASINH:
+        return asinh(a);
+    case CLEAVE_OP_ACOSH:
+        return acosh(a);
+    case CLEAVE_OP_ATANH:
+        return atanh(a);
     case CLEAVE_OP_SCALE:
         return it->p * a + it->q;
     default: /* COPY; dropout is not evaluated */
