@@ -59,7 +59,7 @@ void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *n
 static const cleave_kernel_row *choose(cleave_kernels *kernels, const cleave_kernel_call *call) {
     for (int i = 0; i < N_ROWS; i++)
         if ((table[i]->kinds >> call->nest->kind & 1) && (table[i]->passes >> call->pass & 1) &&
-            table[i]->fits(kernels, call))
+            (call->accumulated == 0 || table[i]->accumulates) && table[i]->fits(kernels, call))
             return table[i];
     return NULL;
 }

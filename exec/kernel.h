@@ -21,7 +21,8 @@ typedef struct cleave_kernel_call {
     cleave_array output;          /* forward: written; backward: read, where kept */
     cleave_array combined;        /* backward of moments */
     cleave_array output_gradient; /* backward: read */
-    cleave_array input_gradients[CLEAVE_MAX_INPUTS]; /* backward: overwritten */
+    cleave_array input_gradients[CLEAVE_MAX_INPUTS]; /* backward: overwritten, */
+    uint32_t accumulated; /* or, with bit i, added to: of products only */
     void *workspace;
     int64_t workspace_bytes;
     uint64_t seed; /* of dropout */

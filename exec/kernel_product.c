@@ -252,7 +252,7 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
         product.a = c.swapped ? y : x;
         product.b = c.swapped ? x : y;
         product.c = (float *)arrays[Z]->data + at[Z];
-        product.beta = 0;
+        product.beta = wanted >= 0 && (call->accumulated >> wanted & 1) ? 1 : 0;
         for (int l = n_outer; l < rest.n; l++)
             if (index[l] > 0)
                 product.beta = 1;
@@ -308,6 +308,7 @@ const cleave_kernel_row cleave_product_kernel = {
     .kinds = 1u << CLEAVE_NEST_PRODUCT | 1u << CLEAVE_NEST_CONVOLUTION,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
               1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .accumulates = true,
     .fits = fits,
     .run = run,
 };

@@ -483,6 +483,13 @@ static double seed_at(const walk *w, double value, const combined *c) {
            2 * (value - (double)record[step]) * (double)gradient[2 * gradient_step];
 }
 
+static void store_gradient(const cleave_kernel_call *call, int i, const double *sums, int64_t n) {
+    float *gradient = call->input_gradients[i].data;
+    bool adds = (call->accumulated >> i & 1) != 0;
+    for (int64_t j = 0; sums != NULL && j < n; j++)
+        gradient[j] = (float)(adds ? (double)gradient[j] + sums[j] : sums[j]);
+}
+
 static cleave_status run_backward(const cleave_kernel_call *call, cleave_error *error) {
     const cleave_nest *nest = call->nest;
     uint32_t gradients = cleave_kernel_gradients(call);
@@ -511,8 +518,7 @@ static cleave_status run_backward(const cleave_kernel_call *call, cleave_error *
                     sums[i][w.input_at[i]] += w.adjoint[i];
         }
         for (int i = 0; i < nest->n_inputs; i++)
-            for (int64_t j = 0; sums[i] != NULL && j < sizes[i]; j++)
-                ((float *)call->input_gradients[i].data)[j] = (float)sums[i][j];
+            store_gradient(call, i, sums[i], sizes[i]);
     }
     for (int i = 0; i < nest->n_inputs; i++)
         free(sums[i]);

@@ -15,6 +15,7 @@ struct cleave_kernels {
 typedef struct cleave_kernel_row {
     const char *name;
     uint32_t kinds, passes; /* bits of cleave_nest_kind and cleave_pass */
+    bool accumulates;       /* can add to gradients */
     bool (*fits)(cleave_kernels *kernels, const cleave_kernel_call *call);
     int64_t (*workspace)(cleave_kernels *kernels, const cleave_kernel_call *call); /* null: none */
     cleave_status (*run)(cleave_kernels *kernels, const cleave_kernel_call *call,

@@ -85,6 +85,7 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
                                .nest = nest,
                                .pass = compute->pass,
                                .part = compute->part,
+                               .accumulated = compute->accumulated,
                                .seed = rank->options->seed,
                                .step = rank->step};
     for (int i = 0; i < nest->n_inputs; i++) {

@@ -28,6 +28,7 @@ static void plan_operands(lowering *state) {
         rows += builder->parts[n].n;
     }
     state->operand_of = LOWER_ARRAY(builder, int32_t, (size_t)rows * (CLEAVE_MAX_INPUTS + 1));
+    state->gradient_of = LOWER_ARRAY(builder, int32_t, (size_t)rows * (CLEAVE_MAX_INPUTS + 1));
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];
         for (int32_t p = 0; p < builder->parts[n].n; p++) {
@@ -257,6 +258,7 @@ static void release(lowering *state) {
         movement_free(&state->tensors[t].forward);
         movement_free(&state->tensors[t].backward);
         CLEAVE_LIST_FREE(&state->tensors[t].holders);
+        CLEAVE_LIST_FREE(&state->tensors[t].accumulators);
     }
 }
 

@@ -144,8 +144,44 @@ static uint32_t inputs_read(const cleave_nest *nest, uint32_t gradients) {
     return read & nest->kept_inputs;
 }
 
+/* ---- accumulating: a weight that many nests read, such as the cells of a recurrence ---------- */
+
+/* Do two nests read the same pieces on the same devices, part by part?  Then what they give to the
+   gradient may be summed where it arises, replicas included. */
+static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulator like) {
+    const cleave_parts *a = &state->base.parts[n], *b = &state->base.parts[like.nest];
+    if (a->n != b->n)
+        return false;
+    for (int32_t p = 0; p < a->n; p++) {
+        const cleave_part *x = &a->items[p], *y = &b->items[p];
+        if (x->empty != y->empty || x->device != y->device || x->key != y->key ||
+            lower_operand_row(state, n, p)[i] != lower_operand_row(state, like.nest, p)[like.input])
+            return false;
+    }
+    return true;
+}
+
+/* The gradient that this pass can add to: `nest` is -1 where there is none, and from now on this
+   one is there for others.  Only products can add at no cost. */
+static lower_accumulator find_accumulator(lowering *state, int32_t n, int i, cleave_pass pass) {
+    const cleave_nest *nest = &state->base.model->nests[n];
+    lower_tensor *of = &state->tensors[nest->inputs[i].tensor];
+    if (pass != CLEAVE_PASS_WEIGHT_GRADIENT || nest->kind != CLEAVE_NEST_PRODUCT)
+        return (lower_accumulator){-1, -1};
+    for (int32_t a = 0; a < of->accumulators.n; a++)
+        if (read_alike(state, n, i, of->accumulators.items[a]))
+            return of->accumulators.items[a];
+    LOWER_PUSH(&state->base, &of->accumulators, (lower_accumulator){n, i});
+    return (lower_accumulator){-1, -1};
+}
+
+static int32_t *gradient_row(const lowering *state, int32_t n, int32_t p) {
+    return &state->gradient_of[(size_t)(state->first_part[n] + p) * (CLEAVE_MAX_INPUTS + 1)];
+}
+
 static void backward_compute(lowering *state, int32_t n, int32_t p, cleave_pass pass,
-                             uint32_t gradients, int32_t output, int32_t output_gradient) {
+                             uint32_t gradients, const lower_accumulator *accumulators,
+                             int32_t output, int32_t output_gradient) {
     lower_builder *builder = &state->base;
     const cleave_nest *nest = &builder->model->nests[n];
     const int32_t *row = lower_operand_row(state, n, p);
@@ -163,11 +199,18 @@ static void backward_compute(lowering *state, int32_t n, int32_t p, cleave_pass 
             compute.inputs[i] = operand->buffer;
         if (!(gradients & (1u << i)))
             continue;
+        if (accumulators[i].nest >= 0) {
+            compute.input_gradients[i] =
+                gradient_row(state, accumulators[i].nest, p)[accumulators[i].input];
+            compute.accumulated |= 1u << i;
+            continue;
+        }
         compute.input_gradients[i] =
             lower_buffer(builder,
                          pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
                                                              : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
                          operand->device, operand->tensor, &operand->box);
+        gradient_row(state, n, p)[i] = compute.input_gradients[i];
         contribute_gradient(state, n, p, i, compute.input_gradients[i]);
     }
     lower_add_compute(state, compute);
@@ -188,9 +231,14 @@ void lower_backward_slots(lowering *state, int32_t n, const int32_t *outputs) {
             arrive_output_gradient(state, n);
         arrived = true;
         int32_t demand = 0;
+        lower_accumulator accumulators[CLEAVE_MAX_INPUTS];
+        for (int i = 0; i < nest->n_inputs; i++)
+            if (gradients & (1u << i))
+                accumulators[i] = find_accumulator(state, n, i, pass);
         for (int32_t p = 0; p < builder->parts[n].n; p++)
             if (!builder->parts[n].items[p].empty)
-                backward_compute(state, n, p, pass, gradients, outputs[state->first_part[n] + p],
+                backward_compute(state, n, p, pass, gradients, accumulators,
+                                 outputs[state->first_part[n] + p],
                                  move->demands.items[demand++].at.buffer);
         for (int i = 0; i < nest->n_inputs; i++)
             if (gradients & (1u << i))

@@ -35,13 +35,20 @@ typedef struct lower_use {
     int32_t next;
 } lower_use;
 
-/* Everything that is known per base tensor. */
+typedef struct lower_accumulator {
+    int32_t nest, input;
+} lower_accumulator;
+
+/* Everything that is known per tensor; movements and holders of base tensors only. */
 typedef struct lower_tensor {
     movement forward, backward;
     int32_t pending;                   /* backward passes that have not contributed yet */
     CLEAVE_LIST(lower_holder) holders; /* by device of first use */
     lower_region *shards;  /* [holders] of a sharded update, else null; empty box: no shard */
     int32_t *first_demand; /* [holders] of the gradient */
+    /* Gradients of this tensor, a view perhaps, that later backward passes may add to: (nest,
+       input) of those that began one. */
+    CLEAVE_LIST(lower_accumulator) accumulators;
     int32_t *main_after; /* [n_devices] parameter gradients: last item of the communication lane, or
                             -1 */
 } lower_tensor;
@@ -54,9 +61,10 @@ typedef struct lowering {
     CLEAVE_LIST(lower_use) uses;
     int32_t *table; /* open addressing: operand id + 1 */
     int32_t table_size;
-    int32_t *operand_of; /* [sum of parts][CLEAVE_MAX_INPUTS + 1] operand of every input, then the
-                            combined output */
-    int32_t *first_part; /* [n_nests] row of the nest's first part in operand_of */
+    int32_t *operand_of;  /* [sum of parts][CLEAVE_MAX_INPUTS + 1] operand of every input, then the
+                             combined output */
+    int32_t *gradient_of; /* likewise: buffer of the gradient of every input, or -1 */
+    int32_t *first_part;  /* [n_nests] row of the nest's first part in operand_of */
     CLEAVE_LIST(int32_t)
     updated; /* parameters in the order in which their gradients are complete */
 } lowering;

@@ -89,7 +89,8 @@ typedef struct cleave_compute {
     int32_t output;                             /* forward: written; backward: read, where kept */
     int32_t combined;                           /* backward of moments: the combined output */
     int32_t output_gradient;                    /* backward: read */
-    int32_t input_gradients[CLEAVE_MAX_INPUTS]; /* backward: written (not added to) */
+    int32_t input_gradients[CLEAVE_MAX_INPUTS]; /* backward: written */
+    uint32_t accumulated;                       /* bit i: input_gradients[i] is added to instead */
     int32_t workspace;                          /* or -1 */
 } cleave_compute;
 

@@ -57,6 +57,7 @@ static cleave_status compute(machine_state *state, const cleave_compute *item) {
                                .nest = nest,
                                .pass = item->pass,
                                .part = item->part,
+                               .accumulated = item->accumulated,
                                .seed = state->options->seed,
                                .step = state->step};
     for (int i = 0; i < nest->n_inputs; i++) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const hand_model_names[N_MODELS] = {"mlp", "cnn", "tied"};
+const char *const hand_model_names[N_MODELS] = {"mlp", "cnn", "tied", "recurrent"};
 
 typedef struct draft {
     cleave_arena *arena;
@@ -428,6 +428,24 @@ static void build_tied(draft *d) {
     cross_entropy(d, dense(d, "g3", shaped, param(d, "w3", 2, 5, 12, 0, 0, 12), -1, false));
 }
 
+/* Four steps with one weight, which is two parameters one above the other: their gradients may add up
+   where they arise.  One of the steps reads the weight transposed. */
+static void build_recurrent(draft *d) {
+    int32_t x = tensor(d, CLEAVE_TENSOR_DATA, CLEAVE_F32, "x", 2, 6, 8);
+    int32_t upper = param(d, "upper", 2, 3, 8, 0, 0, 8), lower = param(d, "lower", 2, 5, 8, 0, 0, 8);
+    int32_t w = view(d, "w", CLEAVE_VIEW_CONCAT, upper, lower);
+    shape2(d, w, 8, 8);
+    int32_t transposed = view(d, "wt", CLEAVE_VIEW_TRANSPOSE, w, -1);
+    d->model->tensors[transposed].view.permutation[0] = 1;
+    d->model->tensors[transposed].view.permutation[1] = 0;
+    int32_t bias = param(d, "b", 1, 8, 0, 0, 0, 8);
+    int32_t y = dense(d, "step1", x, w, bias, true);
+    y = dense(d, "step2", y, w, bias, true);
+    y = dense(d, "step3", y, transposed, bias, true);
+    y = dense(d, "step4", y, w, bias, true);
+    cross_entropy(d, dense(d, "head", y, param(d, "wh", 2, 5, 8, 0, 0, 8), -1, false));
+}
+
 bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_error *error) {
     *model = (cleave_model){.file = hand_model_names[which],
                             .loss = -1,
@@ -440,6 +458,8 @@ bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_erro
     model->assignments = CLEAVE_ARENA_ARRAY(arena, cleave_assignment, 8);
     model->outputs = CLEAVE_ARENA_ARRAY(arena, int32_t, 4);
     draft d = {arena, model};
-    (which == MODEL_MLP ? build_mlp : which == MODEL_CNN ? build_cnn : build_tied)(&d);
+    static void (*const build[N_MODELS])(draft *) = {build_mlp, build_cnn, build_tied,
+                                                     build_recurrent};
+    build[which](&d);
     return cleave_model_finish(model, error) == CLEAVE_OK;
 }
