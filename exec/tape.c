@@ -5,6 +5,7 @@
 #include "exec/tape.h"
 
 #include "exec/initial.h"
+#include "exec/vector_math.h"
 
 #include <math.h>
 
@@ -144,6 +145,13 @@ void cleave_tape_plan_backward(const cleave_nest *nest, uint32_t inputs, bool la
     close_values(plan);
 }
 
+/* One call of exec/vector_math.h over the tile. */
+#define ALL(function)                                                                              \
+    do {                                                                                           \
+        function(n, a, y);                                                                         \
+        return;                                                                                    \
+    } while (0)
+
 #define EACH(expression)                                                                           \
     do {                                                                                           \
         _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] = (expression); }                  \
@@ -192,9 +200,9 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
     case CLEAVE_OP_ABS:
         EACH(fabsf(a[i]));
     case CLEAVE_OP_EXP:
-        EACH(expf(a[i]));
+        ALL(cleave_vector_exp);
     case CLEAVE_OP_LOG:
-        EACH(logf(a[i]));
+        ALL(cleave_vector_log);
     case CLEAVE_OP_SQRT:
         EACH(sqrtf(a[i]));
     case CLEAVE_OP_RSQRT:
@@ -202,7 +210,7 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
     case CLEAVE_OP_RECIPROCAL:
         EACH(1.0f / a[i]);
     case CLEAVE_OP_ERF:
-        EACH(erff(a[i]));
+        ALL(cleave_vector_erf);
     case CLEAVE_OP_RELU:
         EACH(a[i] > 0.0f ? a[i] : 0.0f);
     case CLEAVE_OP_LEAKY_RELU:
@@ -210,9 +218,9 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
     case CLEAVE_OP_CLIP:
         EACH(a[i] < p ? p : a[i] > q ? q : a[i]);
     case CLEAVE_OP_SIGMOID:
-        EACH(1.0f / (1.0f + expf(-a[i])));
+        ALL(cleave_vector_sigmoid);
     case CLEAVE_OP_TANH:
-        EACH(tanhf(a[i]));
+        ALL(cleave_vector_tanh);
     case CLEAVE_OP_SCALE:
         EACH(p * a[i] + q);
     case CLEAVE_OP_DROPOUT: {
@@ -239,7 +247,7 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
     case CLEAVE_OP_FMOD:
         EACH(fmodf(a[i], b[i]));
     case CLEAVE_OP_LOG1P:
-        EACH(log1pf(a[i]));
+        ALL(cleave_vector_log1p);
     case CLEAVE_OP_SIN:
         EACH(sinf(a[i]));
     case CLEAVE_OP_COS:
@@ -369,8 +377,11 @@ static void differentiate_single(const cleave_instruction *at, const local_value
         GRADIENT(-0.5f * g[i] * v[i] * v[i] * v[i]);
     case CLEAVE_OP_RECIPROCAL:
         GRADIENT(-g[i] * v[i] * v[i]);
-    case CLEAVE_OP_ERF: /* 2 / sqrt(pi) */
-        GRADIENT(g[i] * 1.1283791671f * expf(-a[i] * a[i]));
+    case CLEAVE_OP_ERF: { /* 2 / sqrt(pi) x exp(-a a) */
+        float density[CLEAVE_MAX_TILE];
+        cleave_vector_gauss(n, a, density);
+        GRADIENT(g[i] * 1.1283791671f * density[i]);
+    }
     case CLEAVE_OP_RELU:
         GRADIENT(g[i] * gate(v[i] > 0.0f));
     case CLEAVE_OP_LEAKY_RELU: {

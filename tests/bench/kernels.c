@@ -1,11 +1,14 @@
 /* What fraction of the core the kernels reach: GFLOP/s of convolutions and products of AlexNet and
-   ResNet against an FMA loop of the same run, and GB/s of tapes against a plain copy; rates are
-   of the fastest repeat, times of the median.
+   ResNet against an FMA loop of the same run, GB/s of tapes against a plain copy, and elementary
+   functions against those of the C library; rates are of the fastest repeat, times of the median.
      usage: bench_kernels [SECONDS_PER_CASE [PART_OF_A_NAME]] */
 #include "../one_nest.h"
+#include "base/progress.h"
 #include "exec/measure.h"
+#include "exec/vector_math.h"
 #include "row.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static double seconds_per_case = 0.3;
@@ -279,6 +282,62 @@ static void bench_pool(cleave_kernels *kernels, cleave_combiner combiner, double
     cleave_arena_free(&one.arena);
 }
 
+/* ---- elementary functions, on a tile of 4096 values of -4 to 4 --------------------------------
+ */
+
+enum { TILE = 4096 };
+
+#define BY_LIBRARY(name, expression)                                                               \
+    static void library_##name(int n, const float *x, float *y) {                                  \
+        for (int i = 0; i < n; i++)                                                                \
+            y[i] = expression;                                                                     \
+    }
+BY_LIBRARY(exp, expf(x[i]))
+BY_LIBRARY(log, logf(x[i]))
+BY_LIBRARY(log1p, log1pf(x[i]))
+BY_LIBRARY(tanh, tanhf(x[i]))
+BY_LIBRARY(sigmoid, 1.0f / (1.0f + expf(-x[i])))
+BY_LIBRARY(erf, erff(x[i]))
+
+typedef void array_function(int n, const float *x, float *y);
+
+/* Seconds for one element, of the fastest of some repeats. */
+static double seconds_per_element(array_function *function, const float *x, float *y) {
+    double least = 1, end = cleave_clock_seconds() + seconds_per_case / 2;
+    for (;;) {
+        double start = cleave_clock_seconds();
+        function(TILE, x, y);
+        double now = cleave_clock_seconds();
+        least = now - start < least ? now - start : least;
+        if (now > end)
+            return least / TILE;
+    }
+}
+
+static void bench_functions(void) {
+    static const struct {
+        const char *name;
+        array_function *vector, *library;
+        bool positive; /* arguments */
+    } cases[] = {{"exp", cleave_vector_exp, library_exp, false},
+                 {"log", cleave_vector_log, library_log, true},
+                 {"log1p", cleave_vector_log1p, library_log1p, true},
+                 {"tanh", cleave_vector_tanh, library_tanh, false},
+                 {"sigmoid", cleave_vector_sigmoid, library_sigmoid, false},
+                 {"erf", cleave_vector_erf, library_erf, false}};
+    static float x[TILE], y[TILE];
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        if (strstr(cases[c].name, only) == NULL)
+            continue;
+        for (int i = 0; i < TILE; i++)
+            x[i] = (float)(i * 1237 % TILE) * (8.0f / TILE) - (cases[c].positive ? -0.001f : 4.0f);
+        double vector = seconds_per_element(cases[c].vector, x, y),
+               library = seconds_per_element(cases[c].library, x, y);
+        printf("%-34s %7.3f ns an element, C library %7.3f ns, %5.1f times\n", cases[c].name,
+               vector * 1e9, library * 1e9, library / vector);
+    }
+}
+
 int main(int argc, char **argv) {
     cleave_error error = {{0}};
     cleave_kernels *kernels = NULL;
@@ -296,6 +355,7 @@ int main(int argc, char **argv) {
     double peak = bench_peak_gflops(), bytes_per_second = 2.0 * (25 << 20) / copy.least_seconds;
     printf("%s\npeak of this core %.1f GFLOP/s, copy %.2f GB/s (read and written)\n",
            cleave_kernels_version(), peak, bytes_per_second / 1e9);
+    bench_functions();
     bench_tapes(kernels, bytes_per_second);
     bench_moments(kernels, bytes_per_second);
     bench_pool(kernels, CLEAVE_COMBINE_MAX, bytes_per_second);
