@@ -31,7 +31,23 @@ static cleave_status name_output(cleave_importer *im, int32_t index, bool *taken
     return CLEAVE_OK;
 }
 
+/* A model of views alone has nothing that a device could do: its outputs are copied. */
+static cleave_status compute_outputs(cleave_importer *im) {
+    for (int32_t i = 0; i < im->graph.n_outputs; i++) {
+        const char *name = im->graph.outputs[i].name;
+        cleave_value *value = &im->values.items[cleave_name_map_find(&im->names, name)];
+        im->node = &im->graph.nodes[value->producer >= 0 ? value->producer : 0];
+        int32_t tensor;
+        CLEAVE_TRY(cleave_import_value_tensor(im, value, &tensor));
+        CLEAVE_TRY(cleave_import_copy(im, name, tensor, &value->tensor));
+        value->state = CLEAVE_VALUE_TENSOR;
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status name_outputs(cleave_importer *im, cleave_model *model) {
+    if (im->nests.n == 0)
+        CLEAVE_TRY(compute_outputs(im));
     im->node = NULL;
     model->n_outputs = im->graph.n_outputs;
     model->outputs = CLEAVE_ARENA_ARRAY(im->arena, int32_t, model->n_outputs);

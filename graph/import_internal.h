@@ -183,6 +183,11 @@ int32_t cleave_import_open_operator(const cleave_importer *im, int32_t tensor, b
 cleave_status cleave_import_tail(cleave_importer *im, int32_t op, int n_instructions, int n_inputs,
                                  int32_t *nest);
 
+/* A tensor called `name` that a new operator copies from another one, whose main node is the one
+   being imported; import_copy.c. */
+cleave_status cleave_import_copy(cleave_importer *im, const char *name, int32_t tensor,
+                                 int32_t *copy);
+
 /* Is the tensor of input i read by others than the node being imported? */
 bool cleave_import_is_shared(cleave_importer *im, int i);
 /* Says that an output is an activation of a convolutional network: channels last. */

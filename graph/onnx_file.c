@@ -405,3 +405,23 @@ cleave_status cleave_onnx_decode(const void *data, size_t bytes, const char *fil
         *graph = result;
     return status;
 }
+
+cleave_status cleave_onnx_decode_tensor(const void *data, size_t bytes, const char *file,
+                                        cleave_arena *arena, cleave_onnx_tensor *tensor,
+                                        cleave_error *error) {
+    decoder d = {file, arena, error};
+    cleave_onnx_tensor result;
+    Onnx__TensorProto *proto = NULL;
+    if (nesting_is_sound(&onnx__tensor_proto__descriptor, data, bytes, MOST_NESTING))
+        proto = onnx__tensor_proto__unpack(NULL, bytes, data);
+    if (proto == NULL)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%s: not an ONNX tensor: the %zu bytes are truncated or of another format", file,
+            bytes);
+    cleave_status status = decode_tensor(&d, proto, "the tensor", &result);
+    onnx__tensor_proto__free_unpacked(proto, NULL);
+    if (status == CLEAVE_OK)
+        *tensor = result;
+    return status;
+}

@@ -85,4 +85,9 @@ cleave_status cleave_onnx_decode(const void *data, size_t bytes, const char *fil
                                  cleave_arena *arena, cleave_onnx_graph *graph,
                                  cleave_error *error);
 
+/* The same for a file that holds a single tensor, as ONNX's own tests keep their data. */
+cleave_status cleave_onnx_decode_tensor(const void *data, size_t bytes, const char *file,
+                                        cleave_arena *arena, cleave_onnx_tensor *tensor,
+                                        cleave_error *error);
+
 #endif
