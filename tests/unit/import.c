@@ -4,11 +4,14 @@
 #include "graph/import.h"
 
 #include "base/file.h"
-#include "nest_evaluator.h"
-#include "onnx_bytes.h"
+#include "tests/support/double_evaluator.h"
+#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static cleave_arena arena;
 static cleave_model model;
@@ -88,31 +91,24 @@ static void expect_shape(const char *name, int rank, const int64_t *shape) {
 
 /* Evaluates the model on inputs of 1, 2, 3 ... and compares an output. */
 static void expect_values(const char *output, int n, const double *expected) {
-    evaluation e = begin_evaluation(&model);
+    double_evaluator e;
+    cr_assert(double_evaluator_create(&model, &arena, &e));
     for (int32_t t = 0; t < model.n_tensors; t++) {
-        if (e.values[t] != NULL || model.tensors[t].kind == CLEAVE_TENSOR_ACTIVATION)
+        const cleave_tensor *tensor = &model.tensors[t];
+        if (tensor->value != NULL || tensor->kind == CLEAVE_TENSOR_ACTIVATION)
             continue;
-        int64_t size = cleave_tensor_size(&model.tensors[t]);
-        e.values[t] = calloc((size_t)size, sizeof(double));
-        for (int64_t i = 0; i < size; i++)
-            e.values[t][i] = (double)(i + 1);
+        for (int64_t i = 0; i < cleave_tensor_size(tensor); i++)
+            double_evaluator_values(&e, t)[i] = (double)(i + 1);
     }
-    evaluate(&e);
+    double_evaluator_run(&e);
     int32_t id = cleave_model_find_tensor(&model, output);
     cr_assert_geq(id, 0);
-    const cleave_tensor *tensor = &model.tensors[id];
-    cr_assert_eq(cleave_tensor_size(tensor), n);
+    cr_assert_eq(cleave_tensor_size(&model.tensors[id]), n);
     for (int i = 0; i < n; i++) {
-        int64_t index[CLEAVE_MAX_RANK] = {0}, rest = i;
-        for (int d = tensor->rank - 1; d >= 0; d--) {
-            index[d] = rest % tensor->shape[d];
-            rest /= tensor->shape[d];
-        }
-        double value = element(&e, id, index);
+        double value = double_evaluator_element(&e, id, i);
         cr_expect(fabs(value - expected[i]) < 1e-6, "element %d of %s is %g, not %g", i, output,
                   value, expected[i]);
     }
-    end_evaluation(&e);
 }
 
 /* ---- the models that ship -------------------------------------------------------------------- */
@@ -246,26 +242,26 @@ static void compare_with_pytorch(const char *name, const char *input, int64_t ba
     cr_assert_eq(cleave_file_read(path, &arena, &expect, &n, NULL), CLEAVE_OK);
     snprintf(path, sizeof path, "tests/data/oracles/%s.onnx", name);
     read_model(path, batch, true);
-    evaluation e = begin_evaluation(&model);
-    set_floats(&e, cleave_model_find_tensor(&model, input), (const void *)tensor_data(io, input));
-    e.values[model.targets] = calloc((size_t)batch, sizeof(double));
+    double_evaluator e;
+    cr_assert(double_evaluator_create(&model, &arena, &e));
+    double_evaluator_set_floats(&e, cleave_model_find_tensor(&model, input),
+                                (const void *)tensor_data(io, input));
     for (int64_t i = 0; i < batch; i++) {
         int64_t target;
         memcpy(&target, tensor_data(io, "targets") + i * 8, sizeof target);
-        e.values[model.targets][i] = (double)target;
+        double_evaluator_values(&e, model.targets)[i] = (double)target;
     }
-    evaluate(&e);
+    double_evaluator_run(&e);
     float loss, logit;
     memcpy(&loss, tensor_data(expect, "loss"), sizeof loss);
-    cr_expect(fabs(e.values[model.loss][0] - (double)loss) < 1e-6, "%s: loss %g, not %g", name,
-              e.values[model.loss][0], (double)loss);
+    double got = double_evaluator_element(&e, model.loss, 0);
+    cr_expect(fabs(got - (double)loss) < 1e-6, "%s: loss %g, not %g", name, got, (double)loss);
     int32_t logits = cleave_model_find_tensor(&model, "logits");
     for (int64_t i = 0; i < cleave_tensor_size(&model.tensors[logits]); i++) {
         memcpy(&logit, tensor_data(expect, "logits") + i * 4, sizeof logit);
-        cr_expect(fabs(e.values[logits][i] - (double)logit) < 1e-5, "%s: logit %lld", name,
-                  (long long)i);
+        cr_expect(fabs(double_evaluator_element(&e, logits, i) - (double)logit) < 1e-5,
+                  "%s: logit %lld", name, (long long)i);
     }
-    end_evaluation(&e);
 }
 
 Test(import, logits_and_loss_of_a_perceptron_equal_pytorch) {
