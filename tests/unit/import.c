@@ -140,26 +140,26 @@ static void compare_with_pytorch(const char *name, const char *input, int64_t ba
     cr_assert_eq(cleave_file_read(path, &arena, &expect, &n, NULL), CLEAVE_OK);
     snprintf(path, sizeof path, "tests/data/oracles/%s.onnx", name);
     read_model(path, batch, true);
-    evaluation e = begin_evaluation(&model);
-    set_floats(&e, cleave_model_find_tensor(&model, input), (const void *)tensor_data(io, input));
-    e.values[model.targets] = calloc((size_t)batch, sizeof(double));
+    double_evaluator e;
+    cr_assert(double_evaluator_create(&model, &arena, &e));
+    double_evaluator_set_floats(&e, cleave_model_find_tensor(&model, input),
+                                (const void *)tensor_data(io, input));
     for (int64_t i = 0; i < batch; i++) {
         int64_t target;
         memcpy(&target, tensor_data(io, "targets") + i * 8, sizeof target);
-        e.values[model.targets][i] = (double)target;
+        double_evaluator_values(&e, model.targets)[i] = (double)target;
     }
-    evaluate(&e);
+    double_evaluator_run(&e);
     float loss, logit;
     memcpy(&loss, tensor_data(expect, "loss"), sizeof loss);
-    cr_expect(fabs(e.values[model.loss][0] - (double)loss) < 1e-6, "%s: loss %g, not %g", name,
-              e.values[model.loss][0], (double)loss);
+    double got = double_evaluator_element(&e, model.loss, 0);
+    cr_expect(fabs(got - (double)loss) < 1e-6, "%s: loss %g, not %g", name, got, (double)loss);
     int32_t logits = cleave_model_find_tensor(&model, "logits");
     for (int64_t i = 0; i < cleave_tensor_size(&model.tensors[logits]); i++) {
         memcpy(&logit, tensor_data(expect, "logits") + i * 4, sizeof logit);
-        cr_expect(fabs(e.values[logits][i] - (double)logit) < 1e-5, "%s: logit %lld", name,
-                  (long long)i);
+        cr_expect(fabs(double_evaluator_element(&e, logits, i) - (double)logit) < 1e-5,
+                  "%s: logit %lld", name, (long long)i);
     }
-    end_evaluation(&e);
 }
 
 Test(import, logits_and_loss_of_a_perceptron_equal_pytorch) {

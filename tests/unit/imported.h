@@ -4,11 +4,14 @@
 #define CLEAVE_TESTS_IMPORTED_H
 
 #include "graph/import.h"
-#include "nest_evaluator.h"
-#include "onnx_bytes.h"
+#include "tests/support/double_evaluator.h"
+#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static cleave_arena arena;
 static cleave_model model;
@@ -89,31 +92,24 @@ static inline void expect_shape(const char *name, int rank, const int64_t *shape
 
 /* Evaluates the model on inputs of 1, 2, 3 ... and compares an output. */
 static inline void expect_values(const char *output, int n, const double *expected) {
-    evaluation e = begin_evaluation(&model);
+    double_evaluator e;
+    cr_assert(double_evaluator_create(&model, &arena, &e));
     for (int32_t t = 0; t < model.n_tensors; t++) {
-        if (e.values[t] != NULL || model.tensors[t].kind == CLEAVE_TENSOR_ACTIVATION)
+        const cleave_tensor *tensor = &model.tensors[t];
+        if (tensor->value != NULL || tensor->kind == CLEAVE_TENSOR_ACTIVATION)
             continue;
-        int64_t size = cleave_tensor_size(&model.tensors[t]);
-        e.values[t] = calloc((size_t)size, sizeof(double));
-        for (int64_t i = 0; i < size; i++)
-            e.values[t][i] = (double)(i + 1);
+        for (int64_t i = 0; i < cleave_tensor_size(tensor); i++)
+            double_evaluator_values(&e, t)[i] = (double)(i + 1);
     }
-    evaluate(&e);
+    double_evaluator_run(&e);
     int32_t id = cleave_model_find_tensor(&model, output);
     cr_assert_geq(id, 0);
-    const cleave_tensor *tensor = &model.tensors[id];
-    cr_assert_eq(cleave_tensor_size(tensor), n);
+    cr_assert_eq(cleave_tensor_size(&model.tensors[id]), n);
     for (int i = 0; i < n; i++) {
-        int64_t index[CLEAVE_MAX_RANK] = {0}, rest = i;
-        for (int d = tensor->rank - 1; d >= 0; d--) {
-            index[d] = rest % tensor->shape[d];
-            rest /= tensor->shape[d];
-        }
-        double value = element(&e, id, index);
+        double value = double_evaluator_element(&e, id, i);
         cr_expect(fabs(value - expected[i]) < 1e-6, "element %d of %s is %g, not %g", i, output,
                   value, expected[i]);
     }
-    end_evaluation(&e);
 }
 
 /* A graph of one node from x to y. */
