@@ -6,6 +6,7 @@
 #include "cli/inputs.h"
 #include "cli/ranks.h"
 #include "cli/table.h"
+#include "exec/text.h"
 #include "exec/world.h"
 #include "graph/import.h"
 #include "simulator/simulate.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 typedef struct run_values {
-    const char *model, *layout, *weights, *data, *save, *optimizer, *machine, *trace;
+    const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace;
     int64_t batch, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, reference_kernels;
@@ -28,9 +29,12 @@ static const option_row rows[] = {
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
      .standard = "10", .help = "training steps"},
     {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
-     .help = "parameters and buffers to start from (default: drawn from the seed)"},
+     .help = "parameters and buffers to start from, or W.onnx with initializers (default: drawn "
+             "from the seed)"},
     {"--data", "X.safetensors", OPTION_TEXT, offsetof(run_values, data),
      .help = "inputs and targets (default: made up from the seed)"},
+    {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),
+     .help = "train to predict the next byte of this file, for models with one input of bytes"},
     {"--save", "OUT.safetensors", OPTION_TEXT, offsetof(run_values, save),
      .help = "where the parameters go; with --forward the outputs"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
@@ -80,6 +84,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
         .data = values->data,
+        .text = values->text,
         .save = values->save,
         .stall_timeout_seconds = values->stall_timeout,
         .reference_kernels = values->reference_kernels,
@@ -117,15 +122,36 @@ static cleave_status predict(const run_inputs *inputs, cleave_arena *arena, doub
     return status;
 }
 
-static cleave_status print_json(const cleave_run_result *result, int64_t steps,
-                                const double *predicted_seconds, cleave_error *error) {
+/* What is said beside the result; null: not asked for. */
+typedef struct run_extras {
+    const double *predicted_seconds, *text_entropy; /* nats per byte */
+} run_extras;
+
+/* Of the last steps: each has other samples, so one alone says little. */
+static double final_loss(const cleave_run_result *result, int64_t steps, int64_t *n) {
+    double sum = 0;
+    *n = steps < 10 ? steps : 10;
+    for (int64_t s = steps - *n; s < steps; s++)
+        sum += result->loss[s];
+    return sum / (double)*n;
+}
+
+static cleave_status print_json(const cleave_run_result *result, int64_t steps, run_extras extras,
+                                cleave_error *error) {
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
     cleave_json_key(&w, "step_seconds");
     cleave_json_put_number(&w, result->median_step_seconds);
-    if (predicted_seconds != NULL) {
+    if (extras.predicted_seconds != NULL) {
         cleave_json_key(&w, "predicted_step_seconds");
-        cleave_json_put_number(&w, *predicted_seconds);
+        cleave_json_put_number(&w, *extras.predicted_seconds);
+    }
+    if (extras.text_entropy != NULL && result->loss != NULL) {
+        int64_t n;
+        cleave_json_key(&w, "text_entropy");
+        cleave_json_put_number(&w, *extras.text_entropy);
+        cleave_json_key(&w, "final_loss");
+        cleave_json_put_number(&w, final_loss(result, steps, &n));
     }
     cleave_json_key(&w, "steps");
     cleave_json_put_integer(&w, steps);
@@ -149,8 +175,8 @@ static cleave_status print_json(const cleave_run_result *result, int64_t steps,
     return inputs_print_json(&w, error);
 }
 
-static void print_text(const cleave_run_result *result, int64_t steps,
-                       const double *predicted_seconds, cleave_arena *arena) {
+static void print_text(const cleave_run_result *result, int64_t steps, run_extras extras,
+                       cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
     int64_t arena_bytes = 0, rss_bytes = 0;
     for (int32_t d = 0; d < result->n_devices; d++) {
@@ -164,14 +190,21 @@ static void print_text(const cleave_run_result *result, int64_t steps,
         table_format(&t, "%.6g at step 1, %.6g at step %lld", result->loss[0],
                      result->loss[steps - 1], (long long)steps);
     }
+    if (extras.text_entropy != NULL && result->loss != NULL) {
+        int64_t n;
+        double loss = final_loss(result, steps, &n);
+        table_format(&t, "loss, mean of the last %lld step%s", (long long)n, n == 1 ? "" : "s");
+        table_format(&t, "%.2f, unigram entropy of the text %.2f nats per byte", loss,
+                     *extras.text_entropy);
+    }
     table_text(&t, "step, median");
     table_quantity(&t, result->median_step_seconds, CLEAVE_UNIT_SECONDS);
-    if (predicted_seconds != NULL) {
+    if (extras.predicted_seconds != NULL) {
         char text[64];
-        cleave_unit_format(*predicted_seconds, CLEAVE_UNIT_SECONDS, text, sizeof text);
+        cleave_unit_format(*extras.predicted_seconds, CLEAVE_UNIT_SECONDS, text, sizeof text);
         table_text(&t, "step, predicted");
         table_format(&t, "%s  (%+.1f %%)", text,
-                     100 * (*predicted_seconds / result->median_step_seconds - 1));
+                     100 * (*extras.predicted_seconds / result->median_step_seconds - 1));
     }
     table_text(&t, "arena of the fullest device");
     table_quantity(&t, (double)arena_bytes, CLEAVE_UNIT_BYTES);
@@ -186,16 +219,19 @@ static void print_text(const cleave_run_result *result, int64_t steps,
 static cleave_status report(const run_values *values, const run_inputs *inputs,
                             const cleave_run_result *result, cleave_arena *arena,
                             cleave_error *error) {
-    double predicted = 0;
-    const double *predicted_seconds = values->machine != NULL ? &predicted : NULL;
+    double predicted = 0, entropy = 0;
+    run_extras extras = {.predicted_seconds = values->machine != NULL ? &predicted : NULL,
+                         .text_entropy = values->text != NULL ? &entropy : NULL};
+    if (values->text != NULL)
+        CLEAVE_TRY(cleave_text_entropy(values->text, &entropy, error));
     if (values->machine != NULL)
         CLEAVE_TRY(predict(inputs, arena, &predicted, error));
     if (values->trace != NULL)
         CLEAVE_TRY(
             cleave_trace_write(values->trace, result->program, &result->measured, NULL, error));
     if (values->json)
-        return print_json(result, inputs->options.steps, predicted_seconds, error);
-    print_text(result, inputs->options.steps, predicted_seconds, arena);
+        return print_json(result, inputs->options.steps, extras, error);
+    print_text(result, inputs->options.steps, extras, arena);
     return CLEAVE_OK;
 }
 

@@ -138,7 +138,10 @@ static cleave_status run_steps(cleave_rank *rank, cleave_run_result *result, cle
             if (rank->device == 0)
                 result->loss[step] = (double)loss;
         }
-        cleave_progress_update(&progress, (double)(step + 1) / (double)options->steps, NULL);
+        char note[64] = "";
+        if (result->loss != NULL)
+            snprintf(note, sizeof note, "loss %.4g", result->loss[step]);
+        cleave_progress_update(&progress, (double)(step + 1) / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
     return CLEAVE_OK;

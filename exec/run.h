@@ -12,9 +12,11 @@ typedef struct cleave_run_options {
     bool forward;  /* forward only; saves the model's outputs under their names */
     cleave_optimizer optimizer;
     uint64_t seed;
-    const char *
-        weights; /* safetensors of parameters and buffers under their names; null: initial values */
+    /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
+       null: initial values. */
+    const char *weights;
     const char *data; /* safetensors of inputs and `targets`; null: made up from the seed */
+    const char *text; /* bytes to predict instead of data: see exec/text.h; null: none */
     const char *save; /* where parameters and buffers (forward: outputs) go; null: nowhere */
     double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
                                      never */

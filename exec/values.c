@@ -3,7 +3,8 @@
 #include "exec/values.h"
 
 #include "exec/initial.h"
-#include "exec/safetensors.h"
+#include "exec/tensor_file.h"
+#include "exec/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ struct cleave_values {
     const cleave_model *model;
     const cleave_run_options *options;
     cleave_arena arena;
-    cleave_safetensors weights, data;         /* path null: none */
+    cleave_tensor_file weights, data;         /* path null: none */
+    cleave_text text;                         /* path null: none */
     const cleave_safetensors_entry **entries; /* [n_tensors] in one of the two, or null */
 };
 
@@ -25,7 +27,7 @@ static bool has_weights(const cleave_tensor *tensor) {
 
 static void describe_shape(int rank, const int64_t *shape, char *text, size_t bytes) {
     size_t used = 0;
-    text[0] = '\0';
+    snprintf(text, bytes, "%s", rank == 0 ? "one element" : "");
     for (int d = 0; d < rank && used < bytes; d++)
         used += (size_t)snprintf(text + used, bytes - used, "%s%lld", d > 0 ? " x " : "",
                                  (long long)shape[d]);
@@ -48,19 +50,45 @@ static int file_shape(const cleave_tensor *tensor, const int64_t **shape) {
     return differs ? tensor->file_rank : tensor->rank;
 }
 
+/* One line that names all weights that the file lacks, or the first ones of many. */
+static cleave_status check_missing(const cleave_values *values, cleave_error *error) {
+    const cleave_model *model = values->model;
+    char names[600];
+    size_t used = 0;
+    int32_t n = 0, n_named = 0;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const char *name = model->tensors[t].name;
+        if (!has_weights(&model->tensors[t]) ||
+            cleave_safetensors_find(&values->weights.file, name) != NULL)
+            continue;
+        n++;
+        if (n > n_named + 1 || used + strlen(name) + 3 > sizeof names)
+            continue;
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", n > 1 ? ", " : "", name);
+        n_named++;
+    }
+    if (n == 0)
+        return CLEAVE_OK;
+    char more[64] = "";
+    if (n > n_named)
+        snprintf(more, sizeof more, " and %d more", n - n_named);
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s%s, which the model needs",
+                       values->weights.file.path, n_named > 0 ? names : "of the model", more);
+}
+
+/* Not null: check_missing has been before. */
 static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
-    const cleave_safetensors_entry *entry = cleave_safetensors_find(&values->weights, tensor->name);
-    if (entry == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model needs",
-                           values->weights.path, tensor->name);
+    const cleave_safetensors_entry *entry =
+        cleave_safetensors_find(&values->weights.file, tensor->name);
     const int64_t *shape;
     int rank = file_shape(tensor, &shape);
     bool fits = entry->type == tensor->type && entry->rank == rank;
     for (int d = 0; d < rank && fits; d++)
         fits = entry->shape[d] == shape[d];
     if (!fits)
-        return wrong_shape(values->weights.path, entry, rank, shape, "", error);
+        return wrong_shape(values->weights.file.path, entry, rank, shape, "", error);
     values->entries[t] = entry;
     return CLEAVE_OK;
 }
@@ -75,12 +103,12 @@ static cleave_status check_ids(const cleave_values *values, const cleave_safeten
     cleave_status status = CLEAVE_OK;
     for (int64_t first = 0; first < entry->n_elements && status == CLEAVE_OK; first += most) {
         int64_t n = entry->n_elements - first < most ? entry->n_elements - first : most;
-        status = cleave_safetensors_read(&values->data, entry, first, n, ids, error);
+        status = cleave_tensor_file_read(&values->data, entry, first, n, ids, error);
         for (int64_t i = 0; i < n && status == CLEAVE_OK; i++)
             if (ids[i] < 0 || ids[i] >= below)
                 status = cleave_fail(error, CLEAVE_BAD_INPUT,
                                      "%s: element %lld of %s is %lld, not in 0..%lld",
-                                     values->data.path, (long long)(first + i), entry->name,
+                                     values->data.file.path, (long long)(first + i), entry->name,
                                      (long long)ids[i], (long long)below - 1);
     }
     free(ids);
@@ -89,17 +117,18 @@ static cleave_status check_ids(const cleave_values *values, const cleave_safeten
 
 static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
-    const cleave_safetensors_entry *entry = cleave_safetensors_find(&values->data, tensor->name);
+    const cleave_safetensors_entry *entry =
+        cleave_safetensors_find(&values->data.file, tensor->name);
     if (entry == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model reads",
-                           values->data.path, tensor->name);
+                           values->data.file.path, tensor->name);
     bool fits = entry->type == tensor->type && entry->rank == tensor->rank;
     for (int d = 0; d < tensor->rank && fits; d++)
         fits = d == 0 && tensor->shape[0] > 0 && entry->shape[0] > 0
                    ? entry->shape[0] % tensor->shape[0] == 0
                    : entry->shape[d] == tensor->shape[d];
     if (!fits)
-        return wrong_shape(values->data.path, entry, tensor->rank, tensor->shape,
+        return wrong_shape(values->data.file.path, entry, tensor->rank, tensor->shape,
                            " (or a multiple in the first dimension)", error);
     values->entries[t] = entry;
     return tensor->type == CLEAVE_I64 && tensor->below > 0
@@ -109,24 +138,32 @@ static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *
 
 static cleave_status open_files(cleave_values *values, cleave_error *error) {
     const cleave_model *model = values->model;
-    if (values->options->weights != NULL)
-        CLEAVE_TRY(cleave_safetensors_open(values->options->weights, &values->arena,
-                                           &values->weights, error));
-    if (values->options->data != NULL)
+    const cleave_run_options *options = values->options;
+    if (options->data != NULL && options->text != NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "data come from %s or from the text %s, not both", options->data,
+                           options->text);
+    if (options->text != NULL)
+        CLEAVE_TRY(cleave_text_open(options->text, model, &values->text, error));
+    if (options->weights != NULL) {
         CLEAVE_TRY(
-            cleave_safetensors_open(values->options->data, &values->arena, &values->data, error));
+            cleave_tensor_file_open(options->weights, &values->arena, &values->weights, error));
+        CLEAVE_TRY(check_missing(values, error));
+    }
+    if (options->data != NULL)
+        CLEAVE_TRY(cleave_tensor_file_open(options->data, &values->arena, &values->data, error));
     values->entries =
         CLEAVE_ARENA_ARRAY(&values->arena, const cleave_safetensors_entry *, model->n_tensors);
     if (values->entries == NULL)
         return cleave_fail_memory(error, "reading weights and data");
     for (int32_t t = 0; t < model->n_tensors; t++) {
         /* Forward saves no loss: its targets may be missing. */
-        if (values->options->forward && t == model->targets && values->data.path != NULL &&
-            cleave_safetensors_find(&values->data, model->tensors[t].name) == NULL)
+        if (values->options->forward && t == model->targets && values->data.file.path != NULL &&
+            cleave_safetensors_find(&values->data.file, model->tensors[t].name) == NULL)
             continue;
-        if (values->weights.path != NULL && has_weights(&model->tensors[t]))
+        if (values->weights.file.path != NULL && has_weights(&model->tensors[t]))
             CLEAVE_TRY(find_weight(values, t, error));
-        if (values->data.path != NULL && model->tensors[t].kind == CLEAVE_TENSOR_DATA &&
+        if (values->data.file.path != NULL && model->tensors[t].kind == CLEAVE_TENSOR_DATA &&
             model->tensors[t].view.kind == CLEAVE_VIEW_NONE)
             CLEAVE_TRY(find_datum(values, t, error));
     }
@@ -152,10 +189,9 @@ cleave_status cleave_values_open(const cleave_model *model, const cleave_run_opt
 void cleave_values_close(cleave_values *values) {
     if (values == NULL)
         return;
-    if (values->weights.stream != NULL)
-        cleave_safetensors_close(&values->weights);
-    if (values->data.stream != NULL)
-        cleave_safetensors_close(&values->data);
+    cleave_tensor_file_close(&values->weights);
+    cleave_tensor_file_close(&values->data);
+    cleave_text_close(&values->text);
     cleave_arena_free(&values->arena);
     free(values);
 }
@@ -192,7 +228,7 @@ static void walk_on(box_walk *walk) {
 
 /* Reads a box of a tensor of a file, whose element 0 is element `start` of the entry, into a dense
    piece over the same box. */
-static cleave_status read_box(const cleave_safetensors *file, const cleave_safetensors_entry *entry,
+static cleave_status read_box(const cleave_tensor_file *file, const cleave_safetensors_entry *entry,
                               int64_t start, const cleave_tensor *tensor, const cleave_box *box,
                               void *data, cleave_error *error) {
     int64_t size = cleave_box_size(tensor->rank, box);
@@ -214,7 +250,7 @@ static cleave_status read_box(const cleave_safetensors *file, const cleave_safet
         int64_t rest = run - done % run, n = rest < most ? rest : most, first = 0;
         for (int d = 0; d < tensor->rank; d++)
             first = first * tensor->shape[d] + walk.index[d];
-        status = cleave_safetensors_read(file, entry, start + first, n, chunk, error);
+        status = cleave_tensor_file_read(file, entry, start + first, n, chunk, error);
         for (int64_t i = 0; i < n && status == CLEAVE_OK; i++, walk_on(&walk))
             memcpy((char *)data + (size_t)walk.at * element, chunk + (size_t)i * element, element);
         done += n;
@@ -227,7 +263,7 @@ static cleave_status read_box(const cleave_safetensors *file, const cleave_safet
 static cleave_status initial_box(const cleave_values *values, int32_t t, const cleave_box *box,
                                  void *data, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
-    if (values->weights.path != NULL && values->entries[t] != NULL && has_weights(tensor))
+    if (values->weights.file.path != NULL && values->entries[t] != NULL && has_weights(tensor))
         return read_box(&values->weights, values->entries[t], 0, tensor, box, data, error);
     cleave_initial_fill(tensor, values->options->seed, box, data);
     return CLEAVE_OK;
@@ -253,7 +289,10 @@ cleave_status cleave_values_load(void *context, const cleave_buffer *buffer, int
     const cleave_values *values = context;
     const cleave_tensor *tensor = &values->model->tensors[buffer->tensor];
     const cleave_safetensors_entry *entry = values->entries[buffer->tensor];
-    if (values->data.path == NULL || entry == NULL) {
+    if (values->text.path != NULL)
+        return cleave_text_load(&values->text, tensor, buffer->tensor == values->text.targets,
+                                &buffer->box, values->options->seed, step, data, error);
+    if (values->data.file.path == NULL || entry == NULL) {
         if (step == 0) /* made-up data are the same in every step, and their buffers persist */
             cleave_initial_fill_data(tensor, values->options->seed, 0, &buffer->box, data);
         return CLEAVE_OK;
@@ -323,7 +362,7 @@ static cleave_status collect(const cleave_values *values, const cleave_rank *ran
         cleave_tensor row_major = *tensor;
         for (int d = 0; d < tensor->rank; d++)
             row_major.order[d] = d;
-        if (values->weights.path != NULL && values->entries[t] != NULL)
+        if (values->weights.file.path != NULL && values->entries[t] != NULL)
             CLEAVE_TRY(
                 read_box(&values->weights, values->entries[t], 0, &row_major, &all, whole, error));
         else

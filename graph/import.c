@@ -221,8 +221,9 @@ static cleave_status add_loss(cleave_importer *im) {
 }
 
 static cleave_status import_graph(cleave_importer *im, const void *data, size_t bytes,
-                                  cleave_model *model) {
+                                  const char *path, cleave_model *model) {
     CLEAVE_TRY(cleave_onnx_decode(data, bytes, im->file, im->arena, &im->graph, im->error));
+    CLEAVE_TRY(cleave_onnx_read_external(&im->graph, path, im->arena, im->error));
     if (im->graph.opset < LEAST_OPSET || im->graph.opset > MOST_OPSET)
         return cleave_import_fail(im, "uses ONNX operator set %lld, supported are %d to %d",
                                   (long long)im->graph.opset, LEAST_OPSET, MOST_OPSET);
@@ -239,9 +240,15 @@ static void flatten_message(cleave_error *error) {
             *c = '?';
 }
 
-cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
-                                         int64_t batch, bool with_loss, cleave_arena *arena,
-                                         cleave_model *model, cleave_error *error) {
+/* What is to be imported: bytes, what they are called, and the file that they are of, or null. */
+typedef struct onnx_source {
+    const void *data;
+    size_t bytes;
+    const char *name, *path;
+} onnx_source;
+
+static cleave_status import_source(const onnx_source *from, int64_t batch, bool with_loss,
+                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
     cleave_importer im = {.batch = batch,
                           .with_loss = with_loss,
                           .arena = arena,
@@ -250,9 +257,10 @@ cleave_status cleave_model_import_memory(const void *data, size_t bytes, const c
                           .targets = -1};
     cleave_model result = {0};
     im.names.arena = &im.scratch;
-    im.file = cleave_arena_string(arena, name);
-    cleave_status status =
-        im.file == NULL ? cleave_import_no_memory(&im) : import_graph(&im, data, bytes, &result);
+    im.file = cleave_arena_string(arena, from->name);
+    cleave_status status = im.file == NULL
+                               ? cleave_import_no_memory(&im)
+                               : import_graph(&im, from->data, from->bytes, from->path, &result);
     CLEAVE_LIST_FREE(&im.values);
     CLEAVE_LIST_FREE(&im.tensors);
     CLEAVE_LIST_FREE(&im.nests);
@@ -266,15 +274,23 @@ cleave_status cleave_model_import_memory(const void *data, size_t bytes, const c
     return status;
 }
 
+cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
+                                         int64_t batch, bool with_loss, cleave_arena *arena,
+                                         cleave_model *model, cleave_error *error) {
+    onnx_source from = {.data = data, .bytes = bytes, .name = name};
+    return import_source(&from, batch, with_loss, arena, model, error);
+}
+
 cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
     cleave_arena scratch = {0};
     char *data;
     size_t bytes;
     cleave_status status = cleave_file_read(path, &scratch, &data, &bytes, error);
-    if (status == CLEAVE_OK)
-        status =
-            cleave_model_import_memory(data, bytes, path, batch, with_loss, arena, model, error);
+    if (status == CLEAVE_OK) {
+        onnx_source from = {.data = data, .bytes = bytes, .name = path, .path = path};
+        status = import_source(&from, batch, with_loss, arena, model, error);
+    }
     cleave_arena_free(&scratch);
     return status;
 }

@@ -5,12 +5,12 @@
 #include "graph/model.h"
 
 /* Imports `path` for a global batch (0: leave the symbolic dimension out, an error where there is
-   one). With `with_loss` the model gets its loss and needs targets; without, it ends in its
-   outputs. BAD_INPUT with file, node, type and attribute for whatever can't be used.  The model
-   lives in `arena`. */
+   one). Initializers with external data are read from files beside it. With `with_loss` the model
+   gets its loss and needs targets; without, it ends in its outputs. BAD_INPUT with file, node, type
+   and attribute for whatever can't be used.  The model lives in `arena`. */
 cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
                                   cleave_arena *arena, cleave_model *model, cleave_error *error);
-/* The same from memory; `name` stands for the file. */
+/* The same from memory; `name` stands for the file.  No file is read: external data are refused. */
 cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
                                          int64_t batch, bool with_loss, cleave_arena *arena,
                                          cleave_model *model, cleave_error *error);

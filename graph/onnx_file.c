@@ -84,7 +84,7 @@ const char *cleave_onnx_type_name(int32_t type) {
     return type >= 0 && (size_t)type < sizeof names / sizeof *names ? names[type] : "UNKNOWN";
 }
 
-static size_t element_bytes(int32_t type) {
+size_t cleave_onnx_element_bytes(int32_t type) {
     switch (type) {
     case CLEAVE_ONNX_FLOAT:
     case CLEAVE_ONNX_INT32:
@@ -117,33 +117,125 @@ static size_t typed_elements(const Onnx__TensorProto *proto) {
     }
 }
 
-static double read_float(const Onnx__TensorProto *proto, size_t i) {
-    bool wide = proto->data_type == CLEAVE_ONNX_DOUBLE;
-    double value = 0;
-    float narrow;
-    if (!proto->has_raw_data)
-        return wide ? proto->double_data[i] : (double)proto->float_data[i];
-    if (wide) {
-        memcpy(&value, proto->raw_data.data + i * sizeof value, sizeof value);
-        return value;
-    }
-    memcpy(&narrow, proto->raw_data.data + i * sizeof narrow, sizeof narrow);
-    return (double)narrow;
-}
-
-static int64_t read_integer(const Onnx__TensorProto *proto, size_t i) {
+static int64_t raw_integer(int32_t type, const uint8_t *at) {
     int64_t wide;
     int32_t narrow;
-    if (!proto->has_raw_data)
-        return proto->data_type == CLEAVE_ONNX_INT64 ? proto->int64_data[i] : proto->int32_data[i];
-    if (proto->data_type == CLEAVE_ONNX_BOOL)
-        return proto->raw_data.data[i] != 0;
-    if (proto->data_type == CLEAVE_ONNX_INT32) {
-        memcpy(&narrow, proto->raw_data.data + i * sizeof narrow, sizeof narrow);
+    if (type == CLEAVE_ONNX_BOOL)
+        return *at != 0;
+    if (type == CLEAVE_ONNX_INT32) {
+        memcpy(&narrow, at, sizeof narrow);
         return narrow;
     }
-    memcpy(&wide, proto->raw_data.data + i * sizeof wide, sizeof wide);
+    memcpy(&wide, at, sizeof wide);
     return wide;
+}
+
+static float raw_float(int32_t type, const uint8_t *at) {
+    double wide;
+    float narrow;
+    if (type == CLEAVE_ONNX_DOUBLE) {
+        memcpy(&wide, at, sizeof wide);
+        return (float)wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    return narrow;
+}
+
+/* Of `raw`, or of the typed field where that is null. */
+static float float_at(const Onnx__TensorProto *proto, int32_t type, const uint8_t *raw, size_t i) {
+    if (raw != NULL)
+        return raw_float(type, raw + i * cleave_onnx_element_bytes(type));
+    return type == CLEAVE_ONNX_DOUBLE ? (float)proto->double_data[i] : proto->float_data[i];
+}
+
+static int64_t integer_at(const Onnx__TensorProto *proto, int32_t type, const uint8_t *raw,
+                          size_t i) {
+    if (raw != NULL)
+        return raw_integer(type, raw + i * cleave_onnx_element_bytes(type));
+    return type == CLEAVE_ONNX_INT64 ? proto->int64_data[i] : proto->int32_data[i];
+}
+
+static bool fill(cleave_onnx_tensor *tensor, const Onnx__TensorProto *proto, const uint8_t *raw,
+                 cleave_arena *arena) {
+    size_t n = (size_t)tensor->n;
+    int32_t type = tensor->type;
+    bool is_float = type == CLEAVE_ONNX_FLOAT || type == CLEAVE_ONNX_DOUBLE;
+    float *floats = is_float ? CLEAVE_ARENA_ARRAY(arena, float, n) : NULL;
+    int64_t *integers = is_float ? NULL : CLEAVE_ARENA_ARRAY(arena, int64_t, n);
+    if (floats == NULL && integers == NULL)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (is_float)
+            floats[i] = float_at(proto, type, raw, i);
+        else
+            integers[i] = integer_at(proto, type, raw, i);
+    }
+    tensor->floats = floats;
+    tensor->integers = integers;
+    return true;
+}
+
+bool cleave_onnx_tensor_fill(cleave_onnx_tensor *tensor, const void *raw, cleave_arena *arena) {
+    return fill(tensor, NULL, raw, arena);
+}
+
+/* A decimal number of bytes. */
+static bool read_bytes(const char *text, int64_t *value) {
+    *value = 0;
+    if (*text == '\0')
+        return false;
+    for (; *text >= '0' && *text <= '9'; text++)
+        if (!cleave_int64_multiply(*value, 10, value) ||
+            !cleave_int64_add(*value, *text - '0', value))
+            return false;
+    return *text == '\0';
+}
+
+static cleave_status decode_external(const decoder *d, const Onnx__TensorProto *proto,
+                                     const char *place, cleave_onnx_tensor *tensor) {
+    cleave_onnx_external *external = CLEAVE_ARENA_ARRAY(d->arena, cleave_onnx_external, 1);
+    if (external == NULL)
+        return cleave_fail_memory(d->error, "reading a tensor");
+    *external = (cleave_onnx_external){.length = -1};
+    if (proto->has_raw_data || typed_elements(proto) > 0)
+        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                           "%s: %s has data both in this file and in another", d->file, place);
+    for (size_t i = 0; i < proto->n_external_data; i++) {
+        const char *key = proto->external_data[i]->key, *value = proto->external_data[i]->value;
+        key = key != NULL ? key : "";
+        value = value != NULL ? value : "";
+        bool is_location = strcmp(key, "location") == 0;
+        int64_t *number = strcmp(key, "offset") == 0   ? &external->offset
+                          : strcmp(key, "length") == 0 ? &external->length
+                                                       : NULL;
+        if (is_location && (external->location = copy_string(d, value)) == NULL)
+            return cleave_fail_memory(d->error, "reading a tensor");
+        if (is_location      ? external->location[0] == '\0'
+            : number != NULL ? !read_bytes(value, number)
+                             : strcmp(key, "checksum") != 0)
+            return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                               "%s: %s has external data with %s \"%s\"; supported are a "
+                               "location, and an offset and a length in bytes",
+                               d->file, place, key, value);
+    }
+    if (external->location == NULL)
+        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                           "%s: %s has external data without a location", d->file, place);
+    tensor->external = external;
+    return CLEAVE_OK;
+}
+
+/* Do the data in the file have as many elements as the dimensions say? */
+static cleave_status check_data(const decoder *d, const Onnx__TensorProto *proto, const char *place,
+                                const cleave_onnx_tensor *tensor) {
+    size_t element = cleave_onnx_element_bytes(proto->data_type);
+    size_t held = proto->has_raw_data ? proto->raw_data.len / element : typed_elements(proto);
+    bool whole = !proto->has_raw_data || proto->raw_data.len % element == 0;
+    if (!whole || held != (size_t)tensor->n)
+        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                           "%s: %s has %lld elements by its dimensions, but %zu in its data",
+                           d->file, place, (long long)tensor->n, held);
+    return CLEAVE_OK;
 }
 
 static cleave_status check_tensor(const decoder *d, const Onnx__TensorProto *proto,
@@ -152,17 +244,12 @@ static cleave_status check_tensor(const decoder *d, const Onnx__TensorProto *pro
         return cleave_fail(d->error, CLEAVE_BAD_INPUT,
                            "%s: %s has rank %zu, at most %d is supported", d->file, place,
                            proto->n_dims, CLEAVE_MAX_RANK);
-    if (element_bytes(proto->data_type) == 0)
+    if (cleave_onnx_element_bytes(proto->data_type) == 0)
         return cleave_fail(
             d->error, CLEAVE_BAD_INPUT,
             "%s: %s has data type %s (%d), supported are FLOAT, DOUBLE, INT32, INT64 "
             "and BOOL",
             d->file, place, cleave_onnx_type_name(proto->data_type), (int)proto->data_type);
-    if (proto->has_data_location &&
-        proto->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__DEFAULT)
-        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
-                           "%s: %s keeps its data in another file, which is not supported", d->file,
-                           place);
     *tensor = (cleave_onnx_tensor){.type = proto->data_type, .rank = (int)proto->n_dims, .n = 1};
     /* Dimensions of 0 count as 1 here, so that no product of some of them can overflow. */
     int64_t bound = 1;
@@ -177,13 +264,6 @@ static cleave_status check_tensor(const decoder *d, const Onnx__TensorProto *pro
                 place, (long long)extent);
         tensor->n *= extent;
     }
-    size_t held = proto->has_raw_data ? proto->raw_data.len / element_bytes(proto->data_type)
-                                      : typed_elements(proto);
-    bool whole = !proto->has_raw_data || proto->raw_data.len % element_bytes(proto->data_type) == 0;
-    if (!whole || held != (size_t)tensor->n)
-        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
-                           "%s: %s has %lld elements by its dimensions, but %zu in its data",
-                           d->file, place, (long long)tensor->n, held);
     return CLEAVE_OK;
 }
 
@@ -191,20 +271,14 @@ static cleave_status decode_tensor(const decoder *d, const Onnx__TensorProto *pr
                                    const char *place, cleave_onnx_tensor *tensor) {
     CLEAVE_TRY(check_tensor(d, proto, place, tensor));
     tensor->name = copy_string(d, proto->name);
-    size_t n = (size_t)tensor->n;
-    bool is_float = tensor->type == CLEAVE_ONNX_FLOAT || tensor->type == CLEAVE_ONNX_DOUBLE;
-    float *floats = is_float ? CLEAVE_ARENA_ARRAY(d->arena, float, n) : NULL;
-    int64_t *integers = is_float ? NULL : CLEAVE_ARENA_ARRAY(d->arena, int64_t, n);
-    if (tensor->name == NULL || (floats == NULL && integers == NULL))
+    if (tensor->name == NULL)
         return cleave_fail_memory(d->error, "reading a tensor");
-    for (size_t i = 0; i < n; i++) {
-        if (is_float)
-            floats[i] = (float)read_float(proto, i);
-        else
-            integers[i] = read_integer(proto, i);
-    }
-    tensor->floats = floats;
-    tensor->integers = integers;
+    if (proto->has_data_location &&
+        proto->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__DEFAULT)
+        return decode_external(d, proto, place, tensor);
+    CLEAVE_TRY(check_data(d, proto, place, tensor));
+    if (!fill(tensor, proto, proto->has_raw_data ? proto->raw_data.data : NULL, d->arena))
+        return cleave_fail_memory(d->error, "reading a tensor");
     return CLEAVE_OK;
 }
 
@@ -260,6 +334,10 @@ static cleave_status decode_attribute(const decoder *d, const Onnx__AttributePro
     if (tensor == NULL || place == NULL)
         return cleave_fail_memory(d->error, "reading an attribute");
     CLEAVE_TRY(decode_tensor(d, proto->t, place, tensor));
+    if (tensor->external != NULL)
+        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                           "%s: %s keeps its data in another file; only initializers may", d->file,
+                           place);
     attribute->tensor = tensor;
     return CLEAVE_OK;
 }

@@ -19,8 +19,15 @@ enum {
 };
 const char *cleave_onnx_type_name(int32_t type);
 
+/* Where the elements of a tensor lie that are kept outside of the model's file. */
+typedef struct cleave_onnx_external {
+    const char *location;   /* relative to the folder of the model's file */
+    int64_t offset, length; /* bytes; length -1: not said */
+} cleave_onnx_external;
+
 /* A tensor with its elements.  FLOAT and DOUBLE are kept as float, INT32, INT64 and BOOL as
-   int64_t, in row-major order; the other of the two pointers is null. */
+   int64_t, in row-major order; the other of the two pointers is null.  Both are while the elements
+   of an external tensor have not been read. */
 typedef struct cleave_onnx_tensor {
     const char *name; /* "" for the value of an attribute */
     int32_t type;
@@ -29,6 +36,7 @@ typedef struct cleave_onnx_tensor {
     int64_t n;                      /* elements */
     const float *floats;
     const int64_t *integers;
+    const cleave_onnx_external *external; /* null: the elements are in the model's file */
 } cleave_onnx_tensor;
 
 typedef enum cleave_onnx_attribute_kind {
@@ -80,7 +88,8 @@ typedef struct cleave_onnx_graph {
 
 /* Decodes a file that is in memory; `file` names it in errors.  Everything is copied into `arena`.
    BAD_INPUT when it is no ONNX model, when sizes and data do not agree, or when a tensor has a type
-   or a storage that is not supported. */
+   or a storage that is not supported.  Reads no file: external initializers are left without their
+   elements. */
 cleave_status cleave_onnx_decode(const void *data, size_t bytes, const char *file,
                                  cleave_arena *arena, cleave_onnx_graph *graph,
                                  cleave_error *error);
@@ -89,5 +98,16 @@ cleave_status cleave_onnx_decode(const void *data, size_t bytes, const char *fil
 cleave_status cleave_onnx_decode_tensor(const void *data, size_t bytes, const char *file,
                                         cleave_arena *arena, cleave_onnx_tensor *tensor,
                                         cleave_error *error);
+
+/* Reads the external initializers of a graph whose model is the file `path`; with a null path they
+   are an error.  Nothing outside of the model's folder is opened.  BAD_INPUT names model, tensor
+   and place; onnx_external.c. */
+cleave_status cleave_onnx_read_external(cleave_onnx_graph *graph, const char *path,
+                                        cleave_arena *arena, cleave_error *error);
+
+/* Bytes of an element in a file; 0 for types that are not supported. */
+size_t cleave_onnx_element_bytes(int32_t type);
+/* Gives a tensor its elements from the n x element bytes at `raw`; false: out of memory. */
+bool cleave_onnx_tensor_fill(cleave_onnx_tensor *tensor, const void *raw, cleave_arena *arena);
 
 #endif
