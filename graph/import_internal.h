@@ -160,6 +160,10 @@ cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32
    uses is stored so, others are viewed so. */
 cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
                                    const int *order, int32_t *tensor);
+/* The same of a tensor that is (or is behind) an input, `shared` if others read it too. */
+cleave_status cleave_import_refine_tensor(cleave_importer *im, int32_t source, bool shared,
+                                          int rank, const int64_t *shape, const int *order,
+                                          int32_t *tensor);
 /* Says how a parameter starts, unless that is said already; does nothing to other tensors. */
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value);
 
