@@ -51,6 +51,7 @@ typedef struct cleave_draft_nest {
 
 typedef struct cleave_draft_operator {
     const cleave_onnx_node *main; /* null for the loss */
+    const char *type;             /* null: that of main */
     bool main_is_fixed; /* a product, convolution or normalisation; else a tail becomes the main */
     int n_axes;
     cleave_axis axes[CLEAVE_MAX_AXES];
@@ -249,6 +250,8 @@ cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const in
 
 /* Runs the handler of the node being imported; import_operators.c. */
 cleave_status cleave_import_node(cleave_importer *im);
+/* Makes one operator of each attention among the drafts; import_fuse.c. */
+cleave_status cleave_import_fuse(cleave_importer *im);
 /* Drafts become the model: names, order, compaction; import_finish.c. */
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model);
 
