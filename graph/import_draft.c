@@ -126,7 +126,6 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
         draft->tensor.kind = is_float && !symbolic && !im->has_float_initializers
                                  ? CLEAVE_TENSOR_PARAMETER
                                  : CLEAVE_TENSOR_DATA;
-        draft->tensor.below = is_float ? 0 : 1; /* ids that any table has */
         draft->channels_last = draft->tensor.kind == CLEAVE_TENSOR_DATA && im->is_convolutional;
         set_order(&draft->tensor, draft->channels_last);
     }

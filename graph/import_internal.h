@@ -239,6 +239,7 @@ cleave_status cleave_import_concat(cleave_importer *im);
 cleave_status cleave_import_slice(cleave_importer *im);
 cleave_status cleave_import_pad(cleave_importer *im);
 cleave_status cleave_import_cast(cleave_importer *im);
+cleave_status cleave_import_gather(cleave_importer *im);
 cleave_status cleave_import_only_constant(cleave_importer *im);
 
 /* The target shape of Reshape, Squeeze, Unsqueeze and Flatten for an input of this shape. */

@@ -47,7 +47,7 @@ static const operator_row table[] = {
     {"Erf", 1, 1, cleave_import_unary, {0}},
     {"Exp", 1, 1, cleave_import_unary, {0}},
     {"Flatten", 1, 1, cleave_import_reshape_node, {"axis"}},
-    {"Gather", 2, 2, cleave_import_only_constant, {"axis"}},
+    {"Gather", 2, 2, cleave_import_gather, {"axis"}},
     {"Gemm", 2, 3, cleave_import_gemm, {"alpha", "beta", "transA", "transB"}},
     {"GlobalAveragePool", 1, 1, cleave_import_global_average_pool, {0}},
     {"Identity", 1, 1, cleave_import_identity, {0}},

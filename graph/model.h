@@ -77,7 +77,8 @@ typedef struct cleave_tensor {
     float initial_value; /* what fills a buffer, or a parameter with fan_in 0, without a value */
     int64_t fan_in;      /* Kaiming uniform: U(-1/sqrt(fan_in), 1/sqrt(fan_in)); 0: filled with
                             initial_value */
-    int64_t below;       /* made-up I64 data lie in 0..below-1 */
+    int64_t below; /* I64 data are ids of tables of this extent; made-up ones lie in 0..below-1.
+                      0: they are no ids; made-up ones are 0 */
 } cleave_tensor;
 
 /* index = offset + sum of stride x axis.  Where that falls outside the tensor the operand has no

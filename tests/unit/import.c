@@ -542,6 +542,105 @@ static bytes relu_graph(const char *shape) {
     return graph;
 }
 
+/* ---- look-ups ----------------------------------------------------------------------------------
+ */
+
+Test(import, an_embedding_is_n_t_k_v_and_its_ids_lie_in_the_table) {
+    /* Rows 1, 2, 3, 4 of w = 1 .. 10 as [5, 2]. */
+    bytes graph = {.n = 0};
+    float w[10] = {0};
+    value_info(&graph, 11, "ids", 7, "batch 2");
+    initializer(&graph, "w", 2, (int64_t[]){5, 2}, 1, w, sizeof w);
+    graph_output(&graph, "y");
+    node(&graph, "Gather", "op", "w ids", "y", NULL);
+    import(&graph, 13, 2, false);
+    expect_axes("op", "n=2 t=2 k=2 v=5");
+    expect_roles("op", "sample attribute parameter reduction");
+    cr_expect_eq(find_tensor("ids")->below, 5);
+    cr_expect_eq(find_tensor("w")->fan_in, 2);
+    model.tensors[cleave_model_find_tensor(&model, "w")].value = NULL; /* 1, 2, 3 ... instead */
+    expect_values("y", 8, (double[]){3, 4, 5, 6, 7, 8, 9, 10});
+}
+
+Test(import, constant_ids_are_a_slice_where_they_are_evenly_spaced) {
+    /* x = 1 .. 8 as [2, 4], along its dimension 1; ids of each case, and what is read of row 0. */
+    static const struct {
+        int rank, n;
+        int64_t ids[4];
+        bool is_slice;
+        double expected[4];
+    } cases[] = {{0, 1, {-1}, true, {4}},
+                 {1, 2, {1, -1}, true, {2, 4}},
+                 {1, 4, {0, 1, 2, 3}, true, {1, 2, 3, 4}},
+                 {2, 4, {0, 1, 2, 3}, true, {1, 2, 3, 4}},
+                 {1, 3, {3, 2, 1}, false, {4, 3, 2}},
+                 {1, 3, {1, 1, -4}, false, {2, 2, 1}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bytes graph = {.n = 0}, attributes = {.n = 0};
+        int n = cases[i].n;
+        int64_t shape[2] = {cases[i].rank == 2 ? 2 : n, n / 2};
+        double expected[8];
+        graph_input(&graph, "x", "batch 4");
+        initializer(&graph, "ids", cases[i].rank, shape, 7, cases[i].ids,
+                    (size_t)n * sizeof(int64_t));
+        graph_output(&graph, "z");
+        attribute_integer(&attributes, "axis", -1);
+        node(&graph, "Gather", "op", "x ids", "y", &attributes);
+        node(&graph, "Relu", "relu", "y", "z", NULL);
+        import(&graph, 13, 2, false);
+        cr_expect_eq(cleave_model_find_operator(&model, "op") < 0, cases[i].is_slice, "%zu", i);
+        for (int k = 0; k < n; k++) {
+            expected[k] = cases[i].expected[k];
+            expected[n + k] = cases[i].expected[k] + 4;
+        }
+        expect_values("z", 2 * n, expected);
+    }
+}
+
+Test(import, ids_are_looked_up_along_any_axis) {
+    /* x[n, 3] = 1 .. 6, ids 1 2 along its last dimension: columns 1 and 2. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 3");
+    value_info(&graph, 11, "ids", 7, "2");
+    graph_output(&graph, "y");
+    attribute_integer(&attributes, "axis", 1);
+    node(&graph, "Gather", "op", "x ids", "y", &attributes);
+    import(&graph, 13, 2, false);
+    expect_axes("op", "n=2 c=2 v=3");
+    expect_values("y", 4, (double[]){2, 3, 5, 6});
+}
+
+Test(import, ids_of_several_tables_lie_in_the_smallest_whatever_view_of_them_is_read) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    int64_t zero = 0, one = 1;
+    value_info(&graph, 11, "ids", 7, "batch 2");
+    graph_input(&graph, "unused", "batch 2");
+    initializer(&graph, "w0", 2, (int64_t[]){7, 1}, 1, (float[7]){0}, sizeof(float[7]));
+    initializer(&graph, "w1", 2, (int64_t[]){5, 1}, 1, (float[5]){0}, sizeof(float[5]));
+    initializer(&graph, "zero", 0, NULL, 7, &zero, sizeof zero);
+    initializer(&graph, "one", 0, NULL, 7, &one, sizeof one);
+    graph_output(&graph, "y");
+    attribute_integer(&attributes, "axis", 1);
+    node(&graph, "Gather", "first", "ids zero", "i0", &attributes);
+    node(&graph, "Gather", "second", "ids one", "i1", &attributes);
+    node(&graph, "Gather", "e0", "w0 i0", "y0", NULL);
+    node(&graph, "Gather", "e1", "w1 i1", "y1", NULL);
+    node(&graph, "Add", "add", "y0 y1", "y", NULL);
+    import(&graph, 13, 2, false);
+    expect_axes("e1", "n=2 k=1 v=5");
+    cr_expect_eq(find_tensor("ids")->below, 5);
+}
+
+Test(import, constant_ids_outside_of_their_table_are_refused) {
+    bytes graph = {.n = 0};
+    int64_t ids[2] = {1, -3};
+    graph_input(&graph, "x", "2 4");
+    integers(&graph, "ids", 2, ids);
+    graph_output(&graph, "y");
+    node(&graph, "Gather", "op", "x ids", "y", NULL);
+    expect_refused(&graph, 13, 0, "node op (Gather): index -3 is outside the 2 elements");
+}
+
 Test(import, empty_random_and_truncated_files_are_refused) {
     bytes graph = relu_graph("batch 3"), file = model_file(&graph, 13);
     expect_bytes_refused("", 0, 2, "hand: the file is empty");

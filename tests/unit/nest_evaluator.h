@@ -237,6 +237,11 @@ static inline evaluation begin_evaluation(const cleave_model *model) {
     evaluation e = {model, calloc((size_t)model->n_tensors, sizeof(double *))};
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const cleave_tensor *tensor = &model->tensors[t];
+        if (tensor->value != NULL && tensor->type == CLEAVE_I64) {
+            e.values[t] = calloc((size_t)cleave_tensor_size(tensor), sizeof(double));
+            for (int64_t i = 0; i < cleave_tensor_size(tensor); i++)
+                e.values[t][i] = (double)((const int64_t *)tensor->value)[i];
+        }
         if (tensor->value != NULL && tensor->type == CLEAVE_F32)
             set_floats(&e, t, tensor->value);
     }
