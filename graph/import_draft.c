@@ -253,20 +253,20 @@ static void store_refined(cleave_draft_tensor *draft, int rank, const int64_t *s
     name_axes(draft);
 }
 
-cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
-                                   const int *order, int32_t *tensor) {
-    int32_t source;
-    CLEAVE_TRY(cleave_import_tensor(im, i, &source));
+cleave_status cleave_import_refine_tensor(cleave_importer *im, int32_t source, bool shared,
+                                          int rank, const int64_t *shape, const int *order,
+                                          int32_t *tensor) {
     cleave_draft_tensor *draft = &im->tensors.items[source];
     bool same = same_shape(&draft->tensor, rank, shape);
     *tensor = source;
-    if (draft->tensor.kind == CLEAVE_TENSOR_PARAMETER && !cleave_import_is_shared(im, i)) {
+    if (draft->tensor.kind == CLEAVE_TENSOR_PARAMETER && !shared) {
         if (!same)
             store_refined(draft, rank, shape);
     } else {
         if (same)
             return CLEAVE_OK;
-        const char *name = cleave_arena_printf(im->arena, "%s.refined", im->node->inputs[i]);
+        const char *name = draft->tensor.name != NULL ? draft->tensor.name : im->node->outputs[0];
+        name = cleave_arena_printf(im->arena, "%s.refined", name);
         cleave_view view = {.kind = CLEAVE_VIEW_RESHAPE, .n_sources = 1, .sources = &source};
         if (name == NULL)
             return cleave_import_no_memory(im);
@@ -274,6 +274,14 @@ cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const i
     }
     memcpy(im->tensors.items[*tensor].tensor.order, order, (size_t)rank * sizeof *order);
     return CLEAVE_OK;
+}
+
+cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
+                                   const int *order, int32_t *tensor) {
+    int32_t source;
+    CLEAVE_TRY(cleave_import_tensor(im, i, &source));
+    return cleave_import_refine_tensor(im, source, cleave_import_is_shared(im, i), rank, shape,
+                                       order, tensor);
 }
 
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value) {

@@ -95,7 +95,9 @@ static cleave_status name_operators(cleave_importer *im, cleave_model *model) {
         cleave_operator *op = &model->operators[i];
         const char *name = draft->main != NULL ? draft->main->name : "@loss";
         CLEAVE_TRY(make_unique(im, &used, name, &op->name));
-        op->type = draft->main != NULL ? draft->main->type : "SoftmaxCrossEntropy";
+        op->type = draft->type != NULL   ? draft->type
+                   : draft->main != NULL ? draft->main->type
+                                         : "SoftmaxCrossEntropy";
         op->n_axes = draft->n_axes;
         memcpy(op->axes, draft->axes, sizeof op->axes);
     }
@@ -263,6 +265,7 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
 
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     int32_t *tensor_id;
+    CLEAVE_TRY(cleave_import_fuse(im));
     CLEAVE_TRY(name_outputs(im, model));
     model->file = im->file;
     model->batch = im->has_batch ? im->batch : 0;

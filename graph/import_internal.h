@@ -51,6 +51,7 @@ typedef struct cleave_draft_nest {
 
 typedef struct cleave_draft_operator {
     const cleave_onnx_node *main; /* null for the loss */
+    const char *type;             /* null: that of main */
     bool main_is_fixed; /* a product, convolution or normalisation; else a tail becomes the main */
     int n_axes;
     cleave_axis axes[CLEAVE_MAX_AXES];
@@ -160,6 +161,10 @@ cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32
    uses is stored so, others are viewed so. */
 cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
                                    const int *order, int32_t *tensor);
+/* The same of a tensor that is (or is behind) an input, `shared` if others read it too. */
+cleave_status cleave_import_refine_tensor(cleave_importer *im, int32_t source, bool shared,
+                                          int rank, const int64_t *shape, const int *order,
+                                          int32_t *tensor);
 /* Says how a parameter starts, unless that is said already; does nothing to other tensors. */
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value);
 
@@ -251,6 +256,8 @@ cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const in
 
 /* Runs the handler of the node being imported; import_operators.c. */
 cleave_status cleave_import_node(cleave_importer *im);
+/* Makes one operator of each attention among the drafts; import_fuse.c. */
+cleave_status cleave_import_fuse(cleave_importer *im);
 /* Drafts become the model: names, order, compaction; import_finish.c. */
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model);
 

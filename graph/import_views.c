@@ -134,6 +134,22 @@ cleave_status cleave_import_reshape_node(cleave_importer *im) {
 
 /* ---- transpose, concatenation ---------------------------------------------------------------- */
 
+/* What only a transpose reads of a product, it may lay out transposed: rows stay rows. */
+static void lay_out_transposed(cleave_importer *im, int32_t tensor, const int *permutation) {
+    int rank = im->tensors.items[tensor].tensor.rank;
+    int32_t base,
+        op = cleave_import_open_operator(im, tensor, cleave_import_is_shared(im, 0), &base);
+    if (op < 0 || base != tensor || rank < 3 || permutation[rank - 1] != rank - 1)
+        return;
+    const cleave_nest *nest = &im->nests.items[im->operators.items[op].main_nest].nest;
+    if (nest->kind != CLEAVE_NEST_PRODUCT)
+        return;
+    int32_t written[] = {tensor, nest->output.tensor};
+    for (int i = 0; i < 2; i++)
+        memcpy(im->tensors.items[written[i]].tensor.order, permutation,
+               (size_t)rank * sizeof *permutation);
+}
+
 cleave_status cleave_import_transpose(cleave_importer *im) {
     int32_t source, result;
     CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
@@ -153,6 +169,7 @@ cleave_status cleave_import_transpose(cleave_importer *im) {
     if (seen != (1u << from.rank) - 1u)
         return cleave_import_fail(im, "attribute perm is no permutation of %d dimensions",
                                   from.rank);
+    lay_out_transposed(im, source, view.permutation);
     CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
     cleave_import_set_output(im, 0, result, false);
     return CLEAVE_OK;

@@ -1,7 +1,7 @@
 /* External data of a model that is in memory: there is no place where it could lie, and no file is
    opened.  (From files: tests/integration/weights.py.) */
 #include "graph/import.h"
-#include "onnx_bytes.h"
+#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
