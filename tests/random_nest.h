@@ -93,6 +93,12 @@ static inline const cleave_nest *random_convolution(one_nest *one, cleave_random
                               .groups = chance(random, 30) ? draw(random, 2, 3) : 1,
                               .c = draw(random, 1, 6),
                               .k = draw(random, 1, 18)};
+    if (c.groups > 1 && chance(random, 60))
+        c.splits_groups = true;
+    if (c.groups > 1 && chance(random, 40)) { /* depthwise */
+        c.groups = draw(random, 2, 20);
+        c.c = c.k = 1;
+    }
     for (int s = 0; s < c.spatial; s++) {
         c.window[s] = draw(random, 1, 3);
         c.stride[s] = draw(random, 1, 3);
