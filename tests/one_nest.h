@@ -62,7 +62,7 @@ static inline void one_nest_close(one_nest *one, const cleave_nest *nest, int hi
     op->type = "Test";
     for (int a = 0; a < made->n_axes; a++) {
         made->operator_axis[a] = -1;
-        made->axes[a].whole = a == hidden;
+        made->axes[a].whole = made->axes[a].whole || a == hidden;
         if (a == hidden)
             continue;
         made->operator_axis[a] = op->n_axes;
