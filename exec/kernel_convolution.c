@@ -1,8 +1,8 @@
 /* Convolutions by oneDNN, on the local boxes of a part.
 
    The nest says what it computes by its maps: x[n, C g + c, stride h + dilation r - pad, ...] times
-   w[K g + k, c, r, ...], summed into y[n, K g + k, h, ...].  What the map reaches beyond the tensor
-   is the local padding, at each end by itself. */
+   w[K g + k, c, r, ...] or w[g, k, c, r, ...], summed into y[n, K g + k, h, ...].  What the map
+   reaches beyond the tensor is the local padding, at each end by itself. */
 #include "exec/kernel_table.h"
 
 #include <string.h>
@@ -66,13 +66,35 @@ static arrays arrays_of(const cleave_kernel_call *call) {
                     .y = forward ? &call->output : &call->output_gradient};
 }
 
+/* Do the weights have a dimension of groups? */
+static bool has_group_dimension(const cleave_kernel_call *call) {
+    const cleave_tensor *tensors = call->model->tensors;
+    return tensors[call->nest->inputs[1].tensor].rank > tensors[call->nest->output.tensor].rank;
+}
+
+/* Groups and output channels of the weights, and where they lie. */
+static bool read_weight_channels(const cleave_kernel_call *call, const arrays *a, int group,
+                                 const channels *y, cleave_convolution *c) {
+    const cleave_dimension_map *map = call->nest->inputs[1].map;
+    if (has_group_dimension(call)) {
+        c->w_stride[0] = a->w->strides[0];
+        c->w_stride[1] = a->w->strides[1];
+        return group >= 0 && single_axis(&map[0]) == group && single_axis(&map[1]) == y->channel;
+    }
+    channels w;
+    c->w_stride[0] = a->w->strides[0] * y->per_group;
+    c->w_stride[1] = a->w->strides[0];
+    return read_channels(&map[0], group, &w) && w.channel == y->channel && w.group == y->group &&
+           w.per_group == y->per_group;
+}
+
 /* One window dimension: x is stride x (axis of y) + dilation x (axis of w), less the padding. */
 static bool describe_spatial(const cleave_kernel_call *call, const arrays *a, int d,
                              cleave_convolution *c) {
     const cleave_nest *nest = call->nest;
     const cleave_dimension_map *x = &nest->inputs[0].map[d];
-    int s = d - 2, out = single_axis(&nest->output.map[d]),
-        window = single_axis(&nest->inputs[1].map[d]);
+    int s = d - 2, of_w = d + (has_group_dimension(call) ? 1 : 0),
+        out = single_axis(&nest->output.map[d]), window = single_axis(&nest->inputs[1].map[of_w]);
     if (out == -2 || window == -2 || (out >= 0 && out == window))
         return false;
     c->out[s] = extent_of(call, out);
@@ -94,7 +116,7 @@ static bool describe_spatial(const cleave_kernel_call *call, const arrays *a, in
     c->pad_hi[s] = raw.hi[d] - a->x->box.hi[d];
     c->x_stride[d] = a->x->strides[d];
     c->y_stride[d] = a->y->strides[d];
-    c->w_stride[d + 1] = a->w->strides[d];
+    c->w_stride[d + 1] = a->w->strides[of_w];
     /* A window axis that x does not have would be counted several times; one of y likewise. */
     return (c->out[s] == 1 || x->n_terms > 0) &&
            raw.hi[d] - raw.lo[d] ==
@@ -105,12 +127,12 @@ static bool describe_channels(const cleave_kernel_call *call, const arrays *a,
                               cleave_convolution *c) {
     const cleave_nest *nest = call->nest;
     int group = find_group(nest);
-    channels x, y, w;
+    int input_channels = has_group_dimension(call) ? 2 : 1;
+    channels x, y;
     if (!read_channels(&nest->inputs[0].map[1], group, &x) ||
         !read_channels(&nest->output.map[1], group, &y) ||
-        !read_channels(&nest->inputs[1].map[0], group, &w) || w.channel != y.channel ||
-        w.group != y.group || w.per_group != y.per_group ||
-        single_axis(&nest->inputs[1].map[1]) != x.channel)
+        !read_weight_channels(call, a, group, &y, c) ||
+        single_axis(&nest->inputs[1].map[input_channels]) != x.channel)
         return false;
     c->groups = extent_of(call, group);
     c->c = extent_of(call, x.channel);
@@ -120,9 +142,7 @@ static bool describe_channels(const cleave_kernel_call *call, const arrays *a,
         return false;
     c->x_stride[1] = a->x->strides[1];
     c->y_stride[1] = a->y->strides[1];
-    c->w_stride[0] = a->w->strides[0] * y.per_group;
-    c->w_stride[1] = a->w->strides[0];
-    c->w_stride[2] = a->w->strides[1];
+    c->w_stride[2] = a->w->strides[input_channels];
     return true;
 }
 
@@ -135,9 +155,9 @@ static bool describe(const cleave_kernel_call *call, cleave_convolution *c) {
         nest->tape[0].a == nest->tape[0].b)
         return false;
     int rank = model->tensors[nest->output.tensor].rank;
+    int of_w = model->tensors[nest->inputs[1].tensor].rank;
     if (rank < 3 || rank > 2 + CLEAVE_MAX_SPATIAL ||
-        model->tensors[nest->inputs[0].tensor].rank != rank ||
-        model->tensors[nest->inputs[1].tensor].rank != rank)
+        model->tensors[nest->inputs[0].tensor].rank != rank || (of_w != rank && of_w != rank + 1))
         return false;
     uint32_t gradients = call->pass == CLEAVE_PASS_FORWARD ? 0 : cleave_kernel_gradients(call);
     if (gradients == 3)

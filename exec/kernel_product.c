@@ -56,8 +56,9 @@ static void choose_roles(const cleave_kernel_call *call, int wanted,
 
 static bool has_axis(const cleave_model *model, const cleave_operand *operand, int axis) {
     for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
-        if (operand->map[d].n_terms > 0 && operand->map[d].terms[0].axis == axis)
-            return true;
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (operand->map[d].terms[t].axis == axis)
+                return true;
     return false;
 }
 
@@ -109,10 +110,6 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
     *c = (contraction){{0}, {{0, {{0, {0}}}}}, {-1, -1, -1, -1}, false};
     for (int role = 0; role < N_ROLES; role++) {
         const cleave_tensor *tensor = &call->model->tensors[operands[role]->tensor];
-        for (int d = 0; d < tensor->rank; d++)
-            if (operands[role]->map[d].n_terms > 1 || (operands[role]->map[d].n_terms == 1 &&
-                                                       operands[role]->map[d].terms[0].stride != 1))
-                return false;
         reach[role] = cleave_kernel_reach(call, operands[role], arrays[role]);
         if (!reach[role].inside || tensor->type != CLEAVE_F32)
             return false;

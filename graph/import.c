@@ -129,7 +129,9 @@ static cleave_status find_live(cleave_importer *im, const int32_t *order, bool *
 
 /* What the whole graph says about single values: running statistics, and whether it convolves. */
 static void survey(cleave_importer *im, const bool *live) {
-    static const char *const windowed[] = {"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"};
+    static const char *const windowed[] = {"Conv",          "ConvTranspose", "MaxPool",
+                                           "AveragePool",   "LpPool",        "GlobalAveragePool",
+                                           "GlobalMaxPool", "GlobalLpPool"};
     for (int32_t n = 0; n < im->graph.n_nodes; n++) {
         const cleave_onnx_node *node = &im->graph.nodes[n];
         if (!live[n])

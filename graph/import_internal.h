@@ -228,6 +228,7 @@ cleave_status cleave_import_dropout(cleave_importer *im);
 cleave_status cleave_import_binary(cleave_importer *im);
 cleave_status cleave_import_variadic(cleave_importer *im);
 cleave_status cleave_import_conv(cleave_importer *im);
+cleave_status cleave_import_conv_transpose(cleave_importer *im);
 cleave_status cleave_import_max_pool(cleave_importer *im);
 cleave_status cleave_import_average_pool(cleave_importer *im);
 cleave_status cleave_import_global_average_pool(cleave_importer *im);

@@ -62,7 +62,7 @@ static inline void one_nest_close(one_nest *one, const cleave_nest *nest, int hi
     op->type = "Test";
     for (int a = 0; a < made->n_axes; a++) {
         made->operator_axis[a] = -1;
-        made->axes[a].whole = a == hidden;
+        made->axes[a].whole = made->axes[a].whole || a == hidden;
         if (a == hidden)
             continue;
         made->operator_axis[a] = op->n_axes;
@@ -150,9 +150,11 @@ static inline const int *one_nest_channels_last(int rank) {
 }
 
 /* A convolution of `spatial` dimensions; sizes per group.  Weights are [groups k, c, window...]
-   with the window outside the channels in memory, as the kernels like them. */
+   with the window outside the channels in memory, as the kernels like them; or row-major; or, with
+   `splits_groups`, [groups, k, c, window...] in that order. */
 typedef struct one_nest_convolution {
     int spatial;
+    bool splits_groups;
     int64_t batch, groups, c, k, in[3], window[3], stride[3], dilation[3], pad_lo[3], pad_hi[3];
 } one_nest_convolution;
 
@@ -163,10 +165,16 @@ static inline const cleave_nest *one_nest_make_convolution(one_nest *one,
     one_nest_start(one, CLEAVE_NEST_CONVOLUTION, CLEAVE_COMBINE_SUM);
     int rank = 2 + c->spatial, out[3], window[3];
     int64_t x_shape[5] = {c->batch, c->groups * c->c}, y_shape[5] = {c->batch, c->groups * c->k},
-            w_shape[5] = {c->groups * c->k, c->c};
+            w_shape[6] = {c->groups * c->k, c->c};
+    if (c->splits_groups) {
+        w_shape[0] = c->groups;
+        w_shape[1] = c->k;
+        w_shape[2] = c->c;
+    }
+    int inner = c->splits_groups ? 3 : 2; /* where the window's dimensions begin */
     for (int s = 0; s < c->spatial; s++) {
         x_shape[2 + s] = c->in[s];
-        w_shape[2 + s] = c->window[s];
+        w_shape[inner + s] = c->window[s];
         y_shape[2 + s] =
             (c->in[s] + c->pad_lo[s] + c->pad_hi[s] - (c->window[s] - 1) * c->dilation[s] - 1) /
                 c->stride[s] +
@@ -181,19 +189,23 @@ static inline const cleave_nest *one_nest_make_convolution(one_nest *one,
         window[s] = one_nest_axis(one, c->window[s]);
     const int *last = one_nest_channels_last(rank);
     cleave_operand *x = one_nest_input(one, one_nest_activation(one, rank, x_shape, last));
-    cleave_operand *w =
-        one_nest_input(one, one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, rank, w_shape,
-                                            row_major_weights ? NULL : last));
+    cleave_operand *w = one_nest_input(
+        one, one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, rank + inner - 2, w_shape,
+                             row_major_weights || c->splits_groups ? NULL : last));
     cleave_operand *y = &one->nest.output;
     y->tensor = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, rank, y_shape, last);
     x->map[0] = y->map[0] = one_nest_along(n);
     x->map[1] = one_nest_window(0, g, c->c, ch, 1);
     y->map[1] = w->map[0] = one_nest_window(0, g, c->k, k, 1);
-    w->map[1] = one_nest_along(ch);
+    if (c->splits_groups) {
+        w->map[0] = g >= 0 ? one_nest_along(g) : one_nest_fixed(0);
+        w->map[1] = one_nest_along(k);
+    }
+    w->map[inner - 1] = one_nest_along(ch);
     for (int s = 0; s < c->spatial; s++) {
         x->map[2 + s] =
             one_nest_window(-c->pad_lo[s], out[s], c->stride[s], window[s], c->dilation[s]);
-        w->map[2 + s] = one_nest_along(window[s]);
+        w->map[inner + s] = one_nest_along(window[s]);
         y->map[2 + s] = one_nest_along(out[s]);
     }
     one_nest_do(one, CLEAVE_OP_MUL, 0, 1, 0, 0);

@@ -86,6 +86,33 @@ static inline const cleave_nest *random_product(one_nest *one, cleave_random *ra
     return one_nest_finish(one, error);
 }
 
+/* y[n, s h + r, k] = sum over c of x[n, h, c] w[c, r, k]: rows laid between each other. */
+static inline const cleave_nest *random_interleaved_product(one_nest *one, cleave_random *random,
+                                                            cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_PRODUCT, CLEAVE_COMBINE_SUM);
+    int64_t batch = draw(random, 1, 3), rows = draw(random, 1, 9), s = draw(random, 1, 4),
+            columns = draw(random, 1, 9), summed = draw(random, 1, 9);
+    int n = one_nest_axis(one, batch), h = one_nest_axis(one, rows), r = one_nest_axis(one, s),
+        k = one_nest_axis(one, columns), c = one_nest_axis(one, summed);
+    one->nest.axes[r].whole = true;
+    cleave_operand *x =
+        one_nest_input(one, one_nest_activation(one, 3, (int64_t[]){batch, rows, summed}, NULL));
+    cleave_operand *w =
+        one_nest_input(one, one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, 3,
+                                            (int64_t[]){summed, s, columns}, NULL));
+    cleave_operand *y = &one->nest.output;
+    y->tensor = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 3,
+                                (int64_t[]){batch, rows * s, columns}, NULL);
+    x->map[0] = y->map[0] = one_nest_along(n);
+    x->map[1] = one_nest_along(h);
+    x->map[2] = w->map[0] = one_nest_along(c);
+    w->map[1] = one_nest_along(r);
+    w->map[2] = y->map[2] = one_nest_along(k);
+    y->map[1] = one_nest_window(0, h, s, r, 1);
+    one_nest_do(one, CLEAVE_OP_MUL, 0, 1, 0, 0);
+    return one_nest_finish(one, error);
+}
+
 static inline const cleave_nest *random_convolution(one_nest *one, cleave_random *random,
                                                     cleave_error *error) {
     one_nest_convolution c = {.spatial = (int)draw(random, 1, 3),
@@ -93,6 +120,12 @@ static inline const cleave_nest *random_convolution(one_nest *one, cleave_random
                               .groups = chance(random, 30) ? draw(random, 2, 3) : 1,
                               .c = draw(random, 1, 6),
                               .k = draw(random, 1, 18)};
+    if (c.groups > 1 && chance(random, 60))
+        c.splits_groups = true;
+    if (c.groups > 1 && chance(random, 40)) { /* depthwise */
+        c.groups = draw(random, 2, 20);
+        c.c = c.k = 1;
+    }
     for (int s = 0; s < c.spatial; s++) {
         c.window[s] = draw(random, 1, 3);
         c.stride[s] = draw(random, 1, 3);

@@ -130,6 +130,11 @@ Test(kernels, products_match_the_reference) {
     EXPECT_SHARE(seen, product, 95);
 }
 
+Test(kernels, products_between_each_other_match_the_reference) {
+    tally seen = compare_many(random_interleaved_product, 80);
+    EXPECT_SHARE(seen, product, 95);
+}
+
 Test(kernels, convolutions_match_the_reference) {
     tally seen = compare_many(random_convolution, 120);
     EXPECT_SHARE(seen, convolution, 60);
