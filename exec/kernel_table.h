@@ -23,7 +23,7 @@ typedef struct cleave_kernel_row {
 } cleave_kernel_row;
 
 extern const cleave_kernel_row cleave_product_kernel, cleave_convolution_kernel, cleave_pool_kernel,
-    cleave_tile_kernel;
+    cleave_gather_kernel, cleave_tile_kernel;
 
 /* Offset, in elements of a local array, of the element that an operand has at a point of the axes:
    base + sum of stride x (axis - its lower end), wherever the map is inside the tensor. */

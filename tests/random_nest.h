@@ -3,6 +3,7 @@
 #define CLEAVE_TESTS_RANDOM_NEST_H
 
 #include "base/random.h"
+#include "graph/gather.h"
 #include "one_nest.h"
 
 typedef const cleave_nest *random_nest_maker(one_nest *one, cleave_random *random,
@@ -191,6 +192,58 @@ static inline int positive(one_nest *one, int a) {
                        0.5);
 }
 
+/* tanh(a) scaled into (-0.9, 0.9): for what has to stay away from 1. */
+static inline int bounded(one_nest *one, int a) {
+    return one_nest_do(one, CLEAVE_OP_SCALE, one_nest_do(one, CLEAVE_OP_TANH, a, 0, 0, 0), 0, 0.9,
+                       0);
+}
+
+/* A function of the circle or the hyperbola. */
+static inline int random_angle(one_nest *one, cleave_random *random, int a) {
+    static const cleave_opcode anywhere[] = {CLEAVE_OP_SIN, CLEAVE_OP_COS, CLEAVE_OP_ATAN,
+                                             CLEAVE_OP_ASINH};
+    static const cleave_opcode within[] = {CLEAVE_OP_TAN,  CLEAVE_OP_ASIN, CLEAVE_OP_ACOS,
+                                           CLEAVE_OP_SINH, CLEAVE_OP_COSH, CLEAVE_OP_ATANH};
+    switch (draw(random, 0, 3)) {
+    case 0:
+        return one_nest_do(one, CLEAVE_OP_LOG1P, positive(one, a), 0, 0, 0);
+    case 1: {
+        int above = one_nest_do(one, CLEAVE_OP_SCALE, positive(one, a), 0, 1, 1);
+        return one_nest_do(one, CLEAVE_OP_ACOSH, above, 0, 0, 0);
+    }
+    case 2:
+        return one_nest_do(one, anywhere[draw(random, 0, 3)], a, 0, 0, 0);
+    default:
+        return one_nest_do(one, within[draw(random, 0, 5)], bounded(one, a), 0, 0, 0);
+    }
+}
+
+/* a where an input is below (or not above) a bound that no input comes to: inputs lie on grids of
+   1/128 where this matters. */
+static inline int random_mask(one_nest *one, cleave_random *random, int a) {
+    int bound = one_nest_do(one, CLEAVE_OP_CONSTANT, 0, 0, 0.25 + 1.0 / 256, 0);
+    int input = (int)draw(random, 0, one->nest.n_inputs - 1);
+    bool first = chance(random, 50);
+    int mask = one_nest_do(one, chance(random, 50) ? CLEAVE_OP_LESS : CLEAVE_OP_LESS_EQUAL,
+                           first ? input : bound, first ? bound : input, 0, 0);
+    return one_nest_do(one, CLEAVE_OP_MASK, a, mask, 0, 0);
+}
+
+/* Roundings and remainders of inputs alone, so that no rounding of what came before decides. */
+static inline int random_rounding(one_nest *one, cleave_random *random, int a) {
+    static const cleave_opcode roundings[] = {CLEAVE_OP_FLOOR, CLEAVE_OP_CEIL, CLEAVE_OP_ROUND,
+                                              CLEAVE_OP_TRUNC, CLEAVE_OP_SIGN};
+    int input = (int)draw(random, 0, one->nest.n_inputs - 1), rounded;
+    if (chance(random, 25)) {
+        int by = one_nest_do(one, CLEAVE_OP_CONSTANT, 0, 0, chance(random, 50) ? 0.375 : -0.25, 0);
+        rounded = one_nest_do(one, CLEAVE_OP_FMOD, input, by, 0, 0);
+    } else {
+        int scaled = one_nest_do(one, CLEAVE_OP_SCALE, input, 0, 4, 0);
+        rounded = one_nest_do(one, roundings[draw(random, 0, 4)], scaled, 0, 0, 0);
+    }
+    return one_nest_do(one, CLEAVE_OP_ADD, a, rounded, 0, 0);
+}
+
 /* One random step of a tape, from registers a and b. */
 static inline int random_step(one_nest *one, cleave_random *random, int a, int b, bool smooth) {
     static const cleave_opcode positives[] = {CLEAVE_OP_LOG, CLEAVE_OP_SQRT, CLEAVE_OP_RSQRT,
@@ -200,7 +253,7 @@ static inline int random_step(one_nest *one, cleave_random *random, int a, int b
     static const cleave_opcode singles[] = {CLEAVE_OP_COPY, CLEAVE_OP_NEG,     CLEAVE_OP_ERF,
                                             CLEAVE_OP_TANH, CLEAVE_OP_SIGMOID, CLEAVE_OP_SCALE};
     static const cleave_opcode pairs[] = {CLEAVE_OP_ADD, CLEAVE_OP_SUB, CLEAVE_OP_MUL};
-    switch (draw(random, 0, smooth ? 6 : 9)) {
+    switch (draw(random, 0, smooth ? 8 : 12)) {
     case 0:
         return one_nest_do(one, positives[draw(random, 0, 3)], positive(one, a), 0, 0, 0);
     case 1:
@@ -221,9 +274,15 @@ static inline int random_step(one_nest *one, cleave_random *random, int a, int b
     case 6:
         return one_nest_do(one, pairs[draw(random, 0, 2)], a, b, 0, 0);
     case 7:
+        return random_angle(one, random, a);
+    case 8:
+        return random_mask(one, random, a);
+    case 9:
+        return random_rounding(one, random, a);
+    case 10:
         return one_nest_do(one, kinks[draw(random, 0, 3)], a, 0, chance(random, 50) ? -0.5 : 0.25,
                            0.5);
-    case 8:
+    case 11:
         return one_nest_do(one, chance(random, 50) ? CLEAVE_OP_MIN : CLEAVE_OP_MAX, a, b, 0, 0);
     default:
         return one_nest_do(one, CLEAVE_OP_DROPOUT, a, 0, 0.4, 0);
@@ -344,6 +403,35 @@ static inline const cleave_nest *random_moments(one_nest *one, cleave_random *ra
     return one_nest_finish(one, error);
 }
 
+/* Ids and table share some axes, and have some of their own. */
+static inline const cleave_nest *random_gather(one_nest *one, cleave_random *random,
+                                               cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_GATHER, CLEAVE_COMBINE_SUM);
+    int n = (int)draw(random, 1, 5), v = (int)draw(random, 0, n - 1);
+    bool has[3][CLEAVE_MAX_AXES] = {{false}};
+    for (int a = 0; a < n; a++) {
+        int64_t owners = draw(random, 1, 3); /* bit 0: ids, bit 1: table */
+        one_nest_axis(one, chance(random, 10) ? 1 : draw(random, 2, 12));
+        has[0][a] = a != v && (owners & 1) != 0;
+        has[1][a] = a == v || (owners & 2) != 0;
+        has[2][a] = a != v;
+    }
+    bool integer = chance(random, 60), integer_table = chance(random, 10);
+    cleave_operand ids = random_operand(
+        one, random, integer || chance(random, 50) ? CLEAVE_TENSOR_DATA : CLEAVE_TENSOR_ACTIVATION,
+        integer ? CLEAVE_I64 : CLEAVE_F32, has[0], true);
+    *one_nest_input(one, ids.tensor) = ids;
+    cleave_operand table = random_operand(one, random,
+                                          integer_table        ? CLEAVE_TENSOR_DATA
+                                          : chance(random, 50) ? CLEAVE_TENSOR_PARAMETER
+                                                               : CLEAVE_TENSOR_ACTIVATION,
+                                          integer_table ? CLEAVE_I64 : CLEAVE_F32, has[1], true);
+    *one_nest_input(one, table.tensor) = table;
+    random_output(one, random, has[2]);
+    cleave_gather_emit(&one->nest, v);
+    return one_nest_finish(one, error);
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* A part with operands for every pass. */
@@ -376,10 +464,28 @@ static inline cleave_part random_part(const cleave_model *model, const cleave_ne
     return part;
 }
 
+/* Ids of the whole table, from either end, and some of no row; as floats, some that are no id. */
+static inline void fill_ids(const cleave_kernel_call *call, cleave_array *array, int64_t bytes,
+                            cleave_random *random) {
+    int64_t extent = call->nest->axes[cleave_gather_axis(call->nest)].extent;
+    bool integer = call->model->tensors[call->nest->inputs[0].tensor].type == CLEAVE_I64;
+    for (int64_t i = 0; i < bytes / (integer ? 8 : 4); i++) {
+        int64_t id = draw(random, -extent - 1, extent);
+        if (integer)
+            ((int64_t *)array->data)[i] = id;
+        else
+            ((float *)array->data)[i] = (float)id + (chance(random, 5) ? 0.5f : 0.0f);
+    }
+}
+
 static inline void random_fill(const cleave_kernel_call *call, const cleave_operand *operand,
                                cleave_array *array, cleave_random *random) {
     int64_t bytes = one_nest_bytes(call, operand, array);
     array->data = one_nest_memory(bytes);
+    if (call->nest->kind == CLEAVE_NEST_GATHER && operand == &call->nest->inputs[0]) {
+        fill_ids(call, array, bytes, random);
+        return;
+    }
     if (call->model->tensors[operand->tensor].type == CLEAVE_I64) {
         for (int64_t i = 0; i < bytes / 8; i++)
             ((int64_t *)array->data)[i] = draw(random, 0, 3);
@@ -424,7 +530,8 @@ static inline void random_call_make(const cleave_model *model, const cleave_nest
 static inline void random_call_on_grid(random_call *made, cleave_random *random) {
     for (int i = 0; i < made->nest->n_inputs; i++) {
         cleave_array *array = &made->call.inputs[i];
-        if (made->model->tensors[made->nest->inputs[i].tensor].type == CLEAVE_I64)
+        if (made->model->tensors[made->nest->inputs[i].tensor].type == CLEAVE_I64 ||
+            (made->nest->kind == CLEAVE_NEST_GATHER && i == 0))
             continue;
         int64_t n = one_nest_bytes(&made->call, &made->nest->inputs[i], array) / 4;
         bool distinct = made->nest->combiner == CLEAVE_COMBINE_MAX;

@@ -11,7 +11,7 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, product, convolution, pool, tape, reference;
+    int calls, product, convolution, pool, gather, tape, reference;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -19,6 +19,7 @@ static void count_choice(tally *seen, const char *name) {
     seen->product += strcmp(name, "product") == 0;
     seen->convolution += strcmp(name, "convolution") == 0;
     seen->pool += strcmp(name, "pool") == 0;
+    seen->gather += strcmp(name, "gather") == 0;
     seen->tape += strcmp(name, "tape") == 0;
     seen->reference += strcmp(name, "reference") == 0;
 }
@@ -147,6 +148,11 @@ Test(kernels, pools_match_the_reference) {
     EXPECT_SHARE(seen, pool, 95);
 }
 
+Test(kernels, look_ups_match_the_reference) {
+    tally seen = compare_many(random_gather, 300);
+    EXPECT_SHARE(seen, gather, 100);
+}
+
 Test(kernels, pointwise_tapes_match_the_reference) {
     tally seen = compare_many(random_pointwise, 400);
     EXPECT_SHARE(seen, tape, 100);
@@ -164,8 +170,10 @@ Test(kernels, moments_match_the_reference) {
 
 /* ---- finite differences -------------------------------------------------------------------- */
 
-/* sum of output gradient x output, after inputs moved by `by` along the directions. */
-static double weighted_output(const random_call *made, float *const *directions, double by) {
+/* sum of output gradient x output, after inputs moved by `by` along the directions; `size` gets the
+   sum of the magnitudes, of which rounding the outputs to floats loses a part. */
+static double weighted_output(const random_call *made, float *const *directions, double by,
+                              double *size) {
     cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = made->call;
@@ -186,8 +194,12 @@ static double weighted_output(const random_call *made, float *const *directions,
     call.output.data = output;
     cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
     double sum = 0;
-    for (int64_t j = 0; j < bytes / 4; j++)
-        sum += (double)((float *)call.output_gradient.data)[j] * (double)output[j];
+    *size = 0;
+    for (int64_t j = 0; j < bytes / 4; j++) {
+        double term = (double)((float *)call.output_gradient.data)[j] * (double)output[j];
+        sum += term;
+        *size += fabs(term);
+    }
     for (int i = 0; i < nest->n_inputs; i++)
         free(moved[i]);
     free(output);
@@ -245,11 +257,11 @@ static void check_gradient(const char *what, random_nest_maker *make, uint64_t n
                 directions[i][j] = (float)(2 * cleave_random_next_uniform(&random) - 1);
         }
         random_call_finish(&made);
-        double scale, predicted = predicted_change(&made, directions, &scale);
-        double measured =
-            (weighted_output(&made, directions, h) - weighted_output(&made, directions, -h)) /
-            (2 * h);
-        cr_expect(fabs(measured - predicted) <= 2e-3 * scale + 1e-3,
+        double scale, size, predicted = predicted_change(&made, directions, &scale);
+        double above = weighted_output(&made, directions, h, &size);
+        double below = weighted_output(&made, directions, -h, &size);
+        double measured = (above - below) / (2 * h), rounding = size * 0x1p-24 / h;
+        cr_expect(fabs(measured - predicted) <= 2e-3 * scale + rounding + 1e-3,
                   "%s, seed %llu: gradient gives %g, differences %g", what,
                   (unsigned long long)seed, predicted, measured);
         for (int i = 0; i < nest->n_inputs; i++)
@@ -265,5 +277,6 @@ Test(reference, gradients_equal_finite_differences) {
     check_gradient("pool", random_pool, 40);
     check_gradient("pointwise", random_smooth_pointwise, 150);
     check_gradient("reduce", random_smooth_reduce, 80);
+    check_gradient("gather", random_gather, 80);
     check_gradient("moments", random_moments, 40);
 }
