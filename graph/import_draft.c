@@ -286,8 +286,8 @@ cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const i
 
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value) {
     cleave_tensor *root = &im->tensors.items[tensor].tensor;
-    while (root->view.kind != CLEAVE_VIEW_NONE && root->view.n_sources == 1)
-        root = &im->tensors.items[root->view.sources[0]].tensor;
+    for (int32_t i = 0; root->view.kind != CLEAVE_VIEW_NONE && i < root->view.n_sources; i++)
+        cleave_import_initialise(im, root->view.sources[i], fan_in, value);
     if (root->kind != CLEAVE_TENSOR_PARAMETER || root->fan_in != 0 || root->initial_value != 0)
         return;
     root->fan_in = fan_in;
@@ -299,6 +299,7 @@ void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_i
 cleave_status cleave_import_new_operator(cleave_importer *im, bool main_is_fixed, int32_t *op) {
     int32_t at = im->operators.n;
     cleave_draft_operator draft = {.main = im->node,
+                                   .suffix = "",
                                    .main_is_fixed = main_is_fixed,
                                    .main_nest = -1,
                                    .tail_nest = -1,

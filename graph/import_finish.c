@@ -93,7 +93,10 @@ static cleave_status name_operators(cleave_importer *im, cleave_model *model) {
     for (int32_t i = 0; i < model->n_operators; i++) {
         const cleave_draft_operator *draft = &im->operators.items[i];
         cleave_operator *op = &model->operators[i];
-        const char *name = draft->main != NULL ? draft->main->name : "@loss";
+        const char *name =
+            joined(im, draft->main != NULL ? draft->main->name : "@loss", draft->suffix);
+        if (name == NULL)
+            return cleave_import_no_memory(im);
         CLEAVE_TRY(make_unique(im, &used, name, &op->name));
         op->type = draft->type != NULL   ? draft->type
                    : draft->main != NULL ? draft->main->type
@@ -242,6 +245,15 @@ static bool maps_axis(const cleave_operand *operand, int rank, int axis) {
     return false;
 }
 
+/* Is the tensor a parameter, or a view of one? */
+static bool is_weight(const cleave_model *model, int32_t id) {
+    const cleave_tensor *tensor = &model->tensors[id];
+    for (int32_t i = 0; tensor->view.kind != CLEAVE_VIEW_NONE && i < tensor->view.n_sources; i++)
+        if (is_weight(model, tensor->view.sources[i]))
+            return true;
+    return tensor->kind == CLEAVE_TENSOR_PARAMETER;
+}
+
 /* Labels for people, from the maps of the main nest: an axis that the output lacks is a reduction;
    n and b* are samples; what else a parameter has is a parameter axis; the rest are attributes. */
 static void name_roles(const cleave_model *model, cleave_operator *op) {
@@ -252,7 +264,7 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
         int axis = i; /* main nests begin with all axes of their operator, in order */
         for (int k = 0; k < nest->n_inputs; k++) {
             const cleave_tensor *tensor = &model->tensors[nest->inputs[k].tensor];
-            parameter = parameter || (tensor->kind == CLEAVE_TENSOR_PARAMETER &&
+            parameter = parameter || (is_weight(model, nest->inputs[k].tensor) &&
                                       maps_axis(&nest->inputs[k], tensor->rank, axis));
         }
         bool reduced = !maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, axis);

@@ -51,7 +51,8 @@ typedef struct cleave_draft_nest {
 
 typedef struct cleave_draft_operator {
     const cleave_onnx_node *main; /* null for the loss */
-    const char *type;             /* null: that of main */
+    const char *type;             /* where that is not the main node's; else null */
+    const char *suffix;           /* of the main node's name; "" where it names one operator */
     bool main_is_fixed; /* a product, convolution or normalisation; else a tail becomes the main */
     int n_axes;
     cleave_axis axes[CLEAVE_MAX_AXES];
@@ -165,7 +166,8 @@ cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const i
 cleave_status cleave_import_refine_tensor(cleave_importer *im, int32_t source, bool shared,
                                           int rank, const int64_t *shape, const int *order,
                                           int32_t *tensor);
-/* Says how a parameter starts, unless that is said already; does nothing to other tensors. */
+/* Says how a parameter starts, or all those that a view is made of, unless that is said already;
+   does nothing to other tensors. */
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value);
 
 int64_t cleave_shape_size(int rank, const int64_t *shape);
@@ -236,6 +238,7 @@ cleave_status cleave_import_gemm(cleave_importer *im);
 cleave_status cleave_import_matmul(cleave_importer *im);
 cleave_status cleave_import_batch_normalization(cleave_importer *im);
 cleave_status cleave_import_layer_normalization(cleave_importer *im);
+cleave_status cleave_import_recurrent(cleave_importer *im);
 cleave_status cleave_import_softmax(cleave_importer *im);
 cleave_status cleave_import_loss(cleave_importer *im, int32_t logits);
 cleave_status cleave_import_identity(cleave_importer *im);

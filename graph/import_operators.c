@@ -53,10 +53,22 @@ static const operator_row table[] = {
     {"Erf", 1, 1, cleave_import_unary, {0}},
     {"Exp", 1, 1, cleave_import_unary, {0}},
     {"Flatten", 1, 1, cleave_import_reshape_node, {"axis"}},
+    {"GRU",
+     3,
+     6,
+     cleave_import_recurrent,
+     {"activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
+      "layout", "linear_before_reset"}},
     {"Gather", 2, 2, cleave_import_gather, {"axis"}},
     {"Gemm", 2, 3, cleave_import_gemm, {"alpha", "beta", "transA", "transB"}},
     {"GlobalAveragePool", 1, 1, cleave_import_global_average_pool, {0}},
     {"Identity", 1, 1, cleave_import_identity, {0}},
+    {"LSTM",
+     3,
+     8,
+     cleave_import_recurrent,
+     {"activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
+      "input_forget", "layout"}},
     {"LayerNormalization",
      2,
      3,
@@ -76,6 +88,12 @@ static const operator_row table[] = {
     {"Neg", 1, 1, cleave_import_unary, {0}},
     {"Pad", 1, 4, cleave_import_pad, {"mode", "pads", "value"}},
     {"Pow", 2, 2, cleave_import_binary, {0}},
+    {"RNN",
+     3,
+     6,
+     cleave_import_recurrent,
+     {"activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
+      "layout"}},
     {"Range", 3, 3, cleave_import_only_constant, {0}},
     {"Reciprocal", 1, 1, cleave_import_unary, {0}},
     {"Relu", 1, 1, cleave_import_unary, {0}},
@@ -125,7 +143,8 @@ static cleave_status check_row(cleave_importer *im, const operator_row *row) {
     for (int i = 0; i < needed; i++)
         if (!cleave_import_has_input(im, i))
             return cleave_import_fail(im, "input %d is left out", i);
-    if (node->n_outputs < 1 || node->outputs[0][0] == '\0')
+    bool may_lack_first = row->import == cleave_import_recurrent;
+    if (node->n_outputs < 1 || (node->outputs[0][0] == '\0' && !may_lack_first))
         return cleave_import_fail(im, "its first output is left out");
     for (int i = 0; i < node->n_attributes; i++) {
         bool known = false;

@@ -298,9 +298,21 @@ static cleave_onnx_attribute_kind attribute_kind(const Onnx__AttributeProto *pro
         return CLEAVE_ONNX_ATTRIBUTE_FLOATS;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
         return CLEAVE_ONNX_ATTRIBUTE_INTEGERS;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:
+        return CLEAVE_ONNX_ATTRIBUTE_STRINGS;
     default:
         return CLEAVE_ONNX_ATTRIBUTE_OTHER;
     }
+}
+
+static const char **copy_texts(const decoder *d, size_t n, const ProtobufCBinaryData *texts) {
+    const char **copies = CLEAVE_ARENA_ARRAY(d->arena, const char *, n);
+    for (size_t i = 0; copies != NULL && i < n; i++) {
+        copies[i] = cleave_arena_string_n(d->arena, (const char *)texts[i].data, texts[i].len);
+        if (copies[i] == NULL)
+            return NULL;
+    }
+    return copies;
 }
 
 static cleave_status decode_attribute(const decoder *d, const Onnx__AttributeProto *proto,
@@ -309,13 +321,15 @@ static cleave_status decode_attribute(const decoder *d, const Onnx__AttributePro
                                          .kind = attribute_kind(proto),
                                          .number = proto->f,
                                          .integer = proto->i};
-    if (proto->n_ints > INT32_MAX || proto->n_floats > INT32_MAX)
+    if (proto->n_ints > INT32_MAX || proto->n_floats > INT32_MAX || proto->n_strings > INT32_MAX)
         return cleave_fail(d->error, CLEAVE_BAD_INPUT, "%s: attribute %s of node %s is too long",
                            d->file, attribute->name, node);
     int64_t *integers = CLEAVE_ARENA_ARRAY(d->arena, int64_t, proto->n_ints);
     float *numbers = CLEAVE_ARENA_ARRAY(d->arena, float, proto->n_floats);
     attribute->string = cleave_arena_string_n(d->arena, (const char *)proto->s.data, proto->s.len);
-    if (attribute->name == NULL || integers == NULL || numbers == NULL || attribute->string == NULL)
+    attribute->strings = copy_texts(d, proto->n_strings, proto->strings);
+    if (attribute->name == NULL || integers == NULL || numbers == NULL ||
+        attribute->string == NULL || attribute->strings == NULL)
         return cleave_fail_memory(d->error, "reading an attribute");
     if (attribute->kind == CLEAVE_ONNX_ATTRIBUTE_INTEGERS && proto->n_ints > 0)
         memcpy(integers, proto->ints, proto->n_ints * sizeof *integers);
@@ -323,9 +337,10 @@ static cleave_status decode_attribute(const decoder *d, const Onnx__AttributePro
         memcpy(numbers, proto->floats, proto->n_floats * sizeof *numbers);
     attribute->integers = integers;
     attribute->numbers = numbers;
-    attribute->n = attribute->kind == CLEAVE_ONNX_ATTRIBUTE_INTEGERS ? (int32_t)proto->n_ints
-                   : attribute->kind == CLEAVE_ONNX_ATTRIBUTE_FLOATS ? (int32_t)proto->n_floats
-                                                                     : 0;
+    attribute->n = attribute->kind == CLEAVE_ONNX_ATTRIBUTE_INTEGERS  ? (int32_t)proto->n_ints
+                   : attribute->kind == CLEAVE_ONNX_ATTRIBUTE_FLOATS  ? (int32_t)proto->n_floats
+                   : attribute->kind == CLEAVE_ONNX_ATTRIBUTE_STRINGS ? (int32_t)proto->n_strings
+                                                                      : 0;
     if (attribute->kind != CLEAVE_ONNX_ATTRIBUTE_TENSOR)
         return CLEAVE_OK;
     cleave_onnx_tensor *tensor = CLEAVE_ARENA_ARRAY(d->arena, cleave_onnx_tensor, 1);
@@ -368,9 +383,9 @@ static cleave_status decode_node(const decoder *d, const Onnx__NodeProto *proto,
     if (node->name == NULL || node->type == NULL || node->domain == NULL || node->inputs == NULL ||
         node->outputs == NULL || node->attributes == NULL)
         return cleave_fail_memory(d->error, "reading a node");
-    /* From here on an unnamed node goes by its first output. */
-    if (node->name[0] == '\0' && node->n_outputs > 0)
-        node->name = node->outputs[0];
+    /* From here on an unnamed node goes by the first output that it has. */
+    for (int32_t i = 0; node->name[0] == '\0' && i < node->n_outputs; i++)
+        node->name = node->outputs[i];
     for (int32_t i = 0; i < node->n_attributes; i++)
         CLEAVE_TRY(decode_attribute(d, proto->attribute[i], node->name, &node->attributes[i]));
     return CLEAVE_OK;

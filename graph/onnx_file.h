@@ -46,6 +46,7 @@ typedef enum cleave_onnx_attribute_kind {
     CLEAVE_ONNX_ATTRIBUTE_TENSOR,
     CLEAVE_ONNX_ATTRIBUTE_FLOATS,
     CLEAVE_ONNX_ATTRIBUTE_INTEGERS,
+    CLEAVE_ONNX_ATTRIBUTE_STRINGS,
     CLEAVE_ONNX_ATTRIBUTE_OTHER /* graphs, sparse tensors ...: kept by name only */
 } cleave_onnx_attribute_kind;
 
@@ -58,6 +59,7 @@ typedef struct cleave_onnx_attribute {
     int32_t n; /* of the lists */
     const float *numbers;
     const int64_t *integers;
+    const char **strings;
     const cleave_onnx_tensor *tensor;
 } cleave_onnx_attribute;
 
