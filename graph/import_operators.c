@@ -1,7 +1,6 @@
 /* The table of ONNX operators: a row each, with what it may have and what imports it. */
 #include "graph/import_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { ANY = INT32_MAX, MOST_ATTRIBUTES = 10 };
@@ -122,15 +121,11 @@ static const operator_row *find_row(const cleave_onnx_node *node) {
 }
 
 static cleave_status fail_unsupported(cleave_importer *im) {
-    char list[640];
-    size_t used = 0;
-    for (int i = 0; i < N_ROWS && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "",
-                                 table[i].type);
     bool foreign = im->node->domain[0] != '\0';
-    return cleave_import_fail(im, "operator %s%s%.64s is not supported; supported are %s",
-                              foreign ? im->node->domain : "", foreign ? "." : "", im->node->type,
-                              list);
+    return cleave_import_fail(im,
+                              "operator %s%s%.64s is not supported; `cleave show operators` lists "
+                              "those that are",
+                              foreign ? im->node->domain : "", foreign ? "." : "", im->node->type);
 }
 
 static cleave_status check_row(cleave_importer *im, const operator_row *row) {
