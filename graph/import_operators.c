@@ -1,7 +1,6 @@
 /* The table of ONNX operators: a row each, with what it may have and what imports it. */
 #include "graph/import_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { ANY = INT32_MAX, MOST_ATTRIBUTES = 10 };
@@ -16,7 +15,16 @@ typedef struct operator_row {
 /* Sorted by type. */
 static const operator_row table[] = {
     {"Abs", 1, 1, cleave_import_unary, {0}},
+    {"Acos", 1, 1, cleave_import_unary, {0}},
+    {"Acosh", 1, 1, cleave_import_unary, {0}},
     {"Add", 2, 2, cleave_import_binary, {0}},
+    {"And", 2, 2, cleave_import_binary, {0}},
+    {"ArgMax", 1, 1, cleave_import_reduce, {"axis", "keepdims", "select_last_index"}},
+    {"ArgMin", 1, 1, cleave_import_reduce, {"axis", "keepdims", "select_last_index"}},
+    {"Asin", 1, 1, cleave_import_unary, {0}},
+    {"Asinh", 1, 1, cleave_import_unary, {0}},
+    {"Atan", 1, 1, cleave_import_unary, {0}},
+    {"Atanh", 1, 1, cleave_import_unary, {0}},
     {"AveragePool",
      1,
      1,
@@ -29,6 +37,9 @@ static const operator_row table[] = {
      cleave_import_batch_normalization,
      {"epsilon", "momentum", "training_mode", "spatial"}},
     {"Cast", 1, 1, cleave_import_cast, {"to", "saturate"}},
+    {"CastLike", 2, 2, cleave_import_cast_like, {"saturate"}},
+    {"Ceil", 1, 1, cleave_import_unary, {0}},
+    {"Celu", 1, 1, cleave_import_celu, {"alpha"}},
     {"Clip", 1, 3, cleave_import_clip, {"min", "max"}},
     {"Concat", 1, ANY, cleave_import_concat, {"axis"}},
     {"Constant",
@@ -42,16 +53,35 @@ static const operator_row table[] = {
      3,
      cleave_import_conv,
      {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}},
+    {"Cos", 1, 1, cleave_import_unary, {0}},
+    {"Cosh", 1, 1, cleave_import_unary, {0}},
+    {"CumSum", 2, 2, cleave_import_cumsum, {"exclusive", "reverse"}},
     {"Div", 2, 2, cleave_import_binary, {0}},
     {"Dropout", 1, 3, cleave_import_dropout, {"ratio", "seed"}},
+    {"Elu", 1, 1, cleave_import_elu, {"alpha"}},
+    {"Equal", 2, 2, cleave_import_binary, {0}},
     {"Erf", 1, 1, cleave_import_unary, {0}},
     {"Exp", 1, 1, cleave_import_unary, {0}},
+    {"Expand", 2, 2, cleave_import_only_constant, {0}},
+    {"EyeLike", 1, 1, cleave_import_only_constant, {"dtype", "k"}},
     {"Flatten", 1, 1, cleave_import_reshape_node, {"axis"}},
+    {"Floor", 1, 1, cleave_import_unary, {0}},
     {"Gather", 2, 2, cleave_import_only_constant, {"axis"}},
+    {"GatherElements", 2, 2, cleave_import_only_constant, {"axis"}},
+    {"GatherND", 2, 2, cleave_import_only_constant, {"batch_dims"}},
+    {"Gelu", 1, 1, cleave_import_gelu, {"approximate"}},
     {"Gemm", 2, 3, cleave_import_gemm, {"alpha", "beta", "transA", "transB"}},
     {"GlobalAveragePool", 1, 1, cleave_import_global_average_pool, {0}},
+    {"Greater", 2, 2, cleave_import_binary, {0}},
+    {"GreaterOrEqual", 2, 2, cleave_import_binary, {0}},
+    {"HardSigmoid", 1, 1, cleave_import_hard_sigmoid, {"alpha", "beta"}},
+    {"HardSwish", 1, 1, cleave_import_hard_swish, {0}},
     {"Identity", 1, 1, cleave_import_identity, {0}},
-    {"LeakyRelu", 1, 1, cleave_import_unary, {"alpha"}},
+    {"IsInf", 1, 1, cleave_import_is_inf, {"detect_negative", "detect_positive"}},
+    {"IsNaN", 1, 1, cleave_import_is_nan, {0}},
+    {"LeakyRelu", 1, 1, cleave_import_leaky_relu, {"alpha"}},
+    {"Less", 2, 2, cleave_import_binary, {0}},
+    {"LessOrEqual", 2, 2, cleave_import_binary, {0}},
     {"Log", 1, 1, cleave_import_unary, {0}},
     {"MatMul", 2, 2, cleave_import_matmul, {0}},
     {"Max", 1, ANY, cleave_import_variadic, {0}},
@@ -60,26 +90,61 @@ static const operator_row table[] = {
      1,
      cleave_import_max_pool,
      {"auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"}},
+    {"Mean", 1, ANY, cleave_import_variadic, {0}},
     {"Min", 1, ANY, cleave_import_variadic, {0}},
+    {"Mish", 1, 1, cleave_import_mish, {0}},
+    {"Mod", 2, 2, cleave_import_binary, {"fmod"}},
     {"Mul", 2, 2, cleave_import_binary, {0}},
     {"Neg", 1, 1, cleave_import_unary, {0}},
+    {"NonZero", 1, 1, cleave_import_only_constant, {0}},
+    {"Not", 1, 1, cleave_import_not, {0}},
+    {"OneHot", 3, 3, cleave_import_only_constant, {"axis"}},
+    {"Or", 2, 2, cleave_import_binary, {0}},
+    {"PRelu", 2, 2, cleave_import_prelu, {0}},
     {"Pad", 1, 4, cleave_import_pad, {"mode", "pads", "value"}},
     {"Pow", 2, 2, cleave_import_binary, {0}},
     {"Range", 3, 3, cleave_import_only_constant, {0}},
     {"Reciprocal", 1, 1, cleave_import_unary, {0}},
+    {"ReduceL1", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceL2", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceLogSum", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceLogSumExp", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceMax", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceMean", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceMin", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceProd", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceSum", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
+    {"ReduceSumSquare", 1, 2, cleave_import_reduce, {"axes", "keepdims", "noop_with_empty_axes"}},
     {"Relu", 1, 1, cleave_import_unary, {0}},
     {"Reshape", 2, 2, cleave_import_reshape_node, {"allowzero"}},
+    {"Round", 1, 1, cleave_import_unary, {0}},
+    {"ScatterND", 3, 3, cleave_import_only_constant, {"reduction"}},
+    {"Selu", 1, 1, cleave_import_selu, {"alpha", "gamma"}},
     {"Shape", 1, 1, cleave_import_only_constant, {"start", "end"}},
+    {"Shrink", 1, 1, cleave_import_shrink, {"bias", "lambd"}},
     {"Sigmoid", 1, 1, cleave_import_unary, {0}},
+    {"Sign", 1, 1, cleave_import_unary, {0}},
+    {"Sin", 1, 1, cleave_import_unary, {0}},
+    {"Sinh", 1, 1, cleave_import_unary, {0}},
+    {"Size", 1, 1, cleave_import_only_constant, {0}},
     {"Slice", 1, 5, cleave_import_slice, {"axes", "ends", "starts"}},
     {"Softmax", 1, 1, cleave_import_softmax, {"axis"}},
+    {"Softplus", 1, 1, cleave_import_softplus, {0}},
+    {"Softsign", 1, 1, cleave_import_softsign, {0}},
+    {"Split", 1, 2, cleave_import_only_constant, {"axis", "num_outputs", "split"}},
     {"Sqrt", 1, 1, cleave_import_unary, {0}},
     {"Squeeze", 1, 2, cleave_import_reshape_node, {"axes"}},
     {"Sub", 2, 2, cleave_import_binary, {0}},
     {"Sum", 1, ANY, cleave_import_variadic, {0}},
+    {"Tan", 1, 1, cleave_import_unary, {0}},
     {"Tanh", 1, 1, cleave_import_unary, {0}},
+    {"ThresholdedRelu", 1, 1, cleave_import_thresholded_relu, {"alpha"}},
+    {"Tile", 2, 2, cleave_import_only_constant, {0}},
     {"Transpose", 1, 1, cleave_import_transpose, {"perm"}},
+    {"Trilu", 1, 2, cleave_import_trilu, {"upper"}},
     {"Unsqueeze", 1, 2, cleave_import_reshape_node, {"axes"}},
+    {"Where", 3, 3, cleave_import_where, {0}},
+    {"Xor", 2, 2, cleave_import_binary, {0}},
 };
 enum { N_ROWS = sizeof table / sizeof *table };
 
@@ -93,15 +158,9 @@ static const operator_row *find_row(const cleave_onnx_node *node) {
 }
 
 static cleave_status fail_unsupported(cleave_importer *im) {
-    char list[640];
-    size_t used = 0;
-    for (int i = 0; i < N_ROWS && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "",
-                                 table[i].type);
     bool foreign = im->node->domain[0] != '\0';
-    return cleave_import_fail(im, "operator %s%s%.64s is not supported; supported are %s",
-                              foreign ? im->node->domain : "", foreign ? "." : "", im->node->type,
-                              list);
+    return cleave_import_fail(im, "operator %s%s%.64s is not supported",
+                              foreign ? im->node->domain : "", foreign ? "." : "", im->node->type);
 }
 
 static cleave_status check_row(cleave_importer *im, const operator_row *row) {
