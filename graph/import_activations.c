@@ -1,157 +1,195 @@
-/* The activations of recurrent operators: names, parameters and tapes. */
-#include "graph/import_recurrent.h"
+/* Functions of one value: a table of single instructions, and one fragment each for the rest. */
+#include "graph/import_fragment.h"
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
-typedef enum function {
-    AFFINE,
-    ELU,
-    HARD_SIGMOID,
-    LEAKY_RELU,
-    RELU,
-    SCALED_TANH,
-    SIGMOID,
-    SOFTPLUS,
-    SOFTSIGN,
-    TANH,
-    THRESHOLDED_RELU
-} function;
+enum { X = CLEAVE_ARGUMENT_0 };
 
-/* NAN: has to be given. */
-static const struct {
-    const char *name;
-    int n_parameters; /* none, alpha, or alpha and beta */
+static cleave_status apply_to_input(cleave_importer *im, const cleave_fragment *code) {
+    return cleave_import_apply(im, 1, (int[]){0}, code, cleave_import_input_type(im, 0));
+}
+
+cleave_status cleave_import_unary(cleave_importer *im) {
+    static const struct {
+        const char *type;
+        cleave_opcode opcode;
+    } table[] = {{"Abs", CLEAVE_OP_ABS},         {"Acos", CLEAVE_OP_ACOS},
+                 {"Acosh", CLEAVE_OP_ACOSH},     {"Asin", CLEAVE_OP_ASIN},
+                 {"Asinh", CLEAVE_OP_ASINH},     {"Atan", CLEAVE_OP_ATAN},
+                 {"Atanh", CLEAVE_OP_ATANH},     {"Ceil", CLEAVE_OP_CEIL},
+                 {"Cos", CLEAVE_OP_COS},         {"Cosh", CLEAVE_OP_COSH},
+                 {"Erf", CLEAVE_OP_ERF},         {"Exp", CLEAVE_OP_EXP},
+                 {"Floor", CLEAVE_OP_FLOOR},     {"Log", CLEAVE_OP_LOG},
+                 {"Neg", CLEAVE_OP_NEG},         {"Reciprocal", CLEAVE_OP_RECIPROCAL},
+                 {"Relu", CLEAVE_OP_RELU},       {"Round", CLEAVE_OP_ROUND},
+                 {"Sigmoid", CLEAVE_OP_SIGMOID}, {"Sign", CLEAVE_OP_SIGN},
+                 {"Sin", CLEAVE_OP_SIN},         {"Sinh", CLEAVE_OP_SINH},
+                 {"Sqrt", CLEAVE_OP_SQRT},       {"Tan", CLEAVE_OP_TAN},
+                 {"Tanh", CLEAVE_OP_TANH}};
+    cleave_fragment code = {0};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(im->node->type, table[i].type) == 0)
+            cleave_fragment_unary(&code, table[i].opcode, X);
+    return apply_to_input(im, &code);
+}
+
+/* ---- rectifiers -------------------------------------------------------------------------------
+ */
+
+cleave_status cleave_import_leaky_relu(cleave_importer *im) {
+    double alpha;
+    cleave_fragment code = {0};
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 0.01, &alpha));
+    int value = cleave_fragment_unary(&code, CLEAVE_OP_LEAKY_RELU, X);
+    code.code[value].p = alpha;
+    return apply_to_input(im, &code);
+}
+
+/* x > 0 ? scale x : p (exp(x / width) - 1) */
+static cleave_fragment exponential_below_zero(double scale, double p, double width) {
+    cleave_fragment code = {0};
+    int below = cleave_fragment_clip(&code, X, -INFINITY, 0);
+    if (width < 1 || width > 1)
+        below = cleave_fragment_scale(&code, below, 1 / width, 0);
+    int power = cleave_fragment_unary(&code, CLEAVE_OP_EXP, below);
+    int left = cleave_fragment_scale(&code, power, p, -p);
+    int right = cleave_fragment_unary(&code, CLEAVE_OP_RELU, X);
+    if (scale < 1 || scale > 1)
+        right = cleave_fragment_scale(&code, right, scale, 0);
+    cleave_fragment_binary(&code, CLEAVE_OP_ADD, left, right);
+    return code;
+}
+
+cleave_status cleave_import_elu(cleave_importer *im) {
+    double alpha;
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
+    cleave_fragment code = exponential_below_zero(1, alpha, 1);
+    return apply_to_input(im, &code);
+}
+
+cleave_status cleave_import_selu(cleave_importer *im) {
+    double alpha, gamma;
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 1.67326319217681884765625, &alpha));
+    CLEAVE_TRY(cleave_import_number(im, "gamma", 1.05070102214813232421875, &gamma));
+    cleave_fragment code = exponential_below_zero(gamma, gamma * alpha, 1);
+    return apply_to_input(im, &code);
+}
+
+cleave_status cleave_import_celu(cleave_importer *im) {
+    double alpha;
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
+    if (alpha == 0)
+        return cleave_import_fail(im, "attribute alpha is 0, supported is anything else");
+    cleave_fragment code = exponential_below_zero(1, alpha, alpha);
+    return apply_to_input(im, &code);
+}
+
+cleave_status cleave_import_thresholded_relu(cleave_importer *im) {
+    double alpha;
+    cleave_fragment code = {0};
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
+    int threshold = cleave_fragment_constant(&code, alpha);
+    int above = cleave_fragment_binary(&code, CLEAVE_OP_LESS, threshold, X);
+    cleave_fragment_binary(&code, CLEAVE_OP_MASK, X, above);
+    return apply_to_input(im, &code);
+}
+
+/* x < -lambda ? x + bias : x > lambda ? x - bias : 0 */
+cleave_status cleave_import_shrink(cleave_importer *im) {
+    double lambda, bias;
+    cleave_fragment code = {0};
+    CLEAVE_TRY(cleave_import_number(im, "lambd", 0.5, &lambda));
+    CLEAVE_TRY(cleave_import_number(im, "bias", 0, &bias));
+    if (!(lambda >= 0))
+        return cleave_import_fail(im, "attribute lambd is %g, supported are 0 and more", lambda);
+    int low = cleave_fragment_constant(&code, -lambda);
+    int below = cleave_fragment_binary(&code, CLEAVE_OP_LESS, X, low);
+    int raised = cleave_fragment_scale(&code, X, 1, bias);
+    int left = cleave_fragment_binary(&code, CLEAVE_OP_MASK, raised, below);
+    int high = cleave_fragment_constant(&code, lambda);
+    int above = cleave_fragment_binary(&code, CLEAVE_OP_LESS, high, X);
+    int lowered = cleave_fragment_scale(&code, X, 1, -bias);
+    int right = cleave_fragment_binary(&code, CLEAVE_OP_MASK, lowered, above);
+    cleave_fragment_binary(&code, CLEAVE_OP_ADD, left, right);
+    return apply_to_input(im, &code);
+}
+
+/* ---- gates ------------------------------------------------------------------------------------
+ */
+
+cleave_status cleave_import_hard_sigmoid(cleave_importer *im) {
     double alpha, beta;
-} table[] = {[AFFINE] = {"Affine", 2, (double)NAN, (double)NAN},
-             [ELU] = {"Elu", 1, 1, 0},
-             [HARD_SIGMOID] = {"HardSigmoid", 2, 0.2, 0.5},
-             [LEAKY_RELU] = {"LeakyRelu", 1, 0.01, 0},
-             [RELU] = {"Relu", 0, 0, 0},
-             [SCALED_TANH] = {"ScaledTanh", 2, (double)NAN, (double)NAN},
-             [SIGMOID] = {"Sigmoid", 0, 0, 0},
-             [SOFTPLUS] = {"Softplus", 0, 0, 0},
-             [SOFTSIGN] = {"Softsign", 0, 0, 0},
-             [TANH] = {"Tanh", 0, 0, 0},
-             [THRESHOLDED_RELU] = {"ThresholdedRelu", 1, 1, 0}};
-enum { N_FUNCTIONS = sizeof table / sizeof *table };
-
-/* A list of floats that the functions that want one take from, in their order. */
-typedef struct parameter_list {
-    const char *name;
-    int32_t n, taken;
-    const float *values;
-} parameter_list;
-
-static cleave_status read_parameters(cleave_importer *im, parameter_list *list) {
-    const cleave_onnx_attribute *attribute = cleave_import_attribute(im, list->name);
-    if (attribute != NULL && attribute->kind != CLEAVE_ONNX_ATTRIBUTE_FLOATS)
-        return cleave_import_fail(im, "attribute %s is not a list of floats", list->name);
-    list->n = attribute != NULL ? attribute->n : 0;
-    list->values = attribute != NULL ? attribute->numbers : NULL;
-    return CLEAVE_OK;
+    cleave_fragment code = {0};
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 0.2, &alpha));
+    CLEAVE_TRY(cleave_import_number(im, "beta", 0.5, &beta));
+    int line = cleave_fragment_scale(&code, X, alpha, beta);
+    cleave_fragment_clip(&code, line, 0, 1);
+    return apply_to_input(im, &code);
 }
 
-static cleave_status take(cleave_importer *im, parameter_list *list, const char *function_name,
-                          double otherwise, double *value) {
-    *value = list->taken < list->n ? (double)list->values[list->taken++] : otherwise;
-    if (isnan(*value))
-        return cleave_import_fail(im, "activation %s needs a value in attribute %s", function_name,
-                                  list->name);
-    return CLEAVE_OK;
+cleave_status cleave_import_hard_swish(cleave_importer *im) {
+    cleave_fragment code = {0};
+    int line = cleave_fragment_scale(&code, X, 1.0 / 6, 0.5);
+    int gate = cleave_fragment_clip(&code, line, 0, 1);
+    cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, gate);
+    return apply_to_input(im, &code);
 }
 
-static cleave_status find_function(cleave_importer *im, const char *name, int32_t *row) {
-    for (*row = 0; *row < N_FUNCTIONS; (*row)++)
-        if (strcasecmp(table[*row].name, name) == 0)
-            return CLEAVE_OK;
-    return cleave_import_fail(im,
-                              "activation %.64s is not supported; supported are Affine, Elu, "
-                              "HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, "
-                              "Softsign, Tanh and ThresholdedRelu",
-                              name);
+/* log(1 + exp(x)), which above `linear` is x in f32: the exponential stays finite, and unlike the
+   form with an absolute value this one is smooth at 0. */
+static int add_softplus(cleave_fragment *code) {
+    const double linear = 20;
+    int low = cleave_fragment_clip(code, X, -INFINITY, linear);
+    int power = cleave_fragment_unary(code, CLEAVE_OP_EXP, low);
+    int curve = cleave_fragment_unary(code, CLEAVE_OP_LOG1P, power);
+    int over = cleave_fragment_scale(code, X, 1, -linear);
+    int line = cleave_fragment_unary(code, CLEAVE_OP_RELU, over);
+    return cleave_fragment_binary(code, CLEAVE_OP_ADD, curve, line);
 }
 
-cleave_status cleave_import_activations(cleave_importer *im, cleave_recurrence *r,
-                                        const char *const *defaults) {
-    const cleave_onnx_attribute *names = cleave_import_attribute(im, "activations");
-    parameter_list alpha = {.name = "activation_alpha"}, beta = {.name = "activation_beta"};
-    int n = r->n_activations * (int)r->n_directions;
-    if (names != NULL && (names->kind != CLEAVE_ONNX_ATTRIBUTE_STRINGS || names->n != n))
-        return cleave_import_fail(im, "attribute activations is not a list of %d strings", n);
-    CLEAVE_TRY(read_parameters(im, &alpha));
-    CLEAVE_TRY(read_parameters(im, &beta));
-    for (int i = 0; i < n; i++) {
-        cleave_activation *to = &r->activations[i];
-        const char *name = names != NULL ? names->strings[i] : defaults[i % r->n_activations];
-        CLEAVE_TRY(find_function(im, name, &to->row));
-        if (table[to->row].n_parameters >= 1)
-            CLEAVE_TRY(take(im, &alpha, table[to->row].name, table[to->row].alpha, &to->alpha));
-        if (table[to->row].n_parameters >= 2)
-            CLEAVE_TRY(take(im, &beta, table[to->row].name, table[to->row].beta, &to->beta));
+cleave_status cleave_import_softplus(cleave_importer *im) {
+    cleave_fragment code = {0};
+    add_softplus(&code);
+    return apply_to_input(im, &code);
+}
+
+cleave_status cleave_import_mish(cleave_importer *im) {
+    cleave_fragment code = {0};
+    int gate = cleave_fragment_unary(&code, CLEAVE_OP_TANH, add_softplus(&code));
+    cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, gate);
+    return apply_to_input(im, &code);
+}
+
+cleave_status cleave_import_softsign(cleave_importer *im) {
+    cleave_fragment code = {0};
+    int size = cleave_fragment_unary(&code, CLEAVE_OP_ABS, X);
+    int divisor = cleave_fragment_scale(&code, size, 1, 1);
+    cleave_fragment_binary(&code, CLEAVE_OP_DIV, X, divisor);
+    return apply_to_input(im, &code);
+}
+
+/* x (1 + erf(x / sqrt 2)) / 2, or x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
+cleave_status cleave_import_gelu(cleave_importer *im) {
+    const char *approximate;
+    cleave_fragment code = {0};
+    int bent;
+    CLEAVE_TRY(cleave_import_string(im, "approximate", "none", &approximate));
+    bool tanh = strcmp(approximate, "tanh") == 0;
+    if (!tanh && strcmp(approximate, "none") != 0)
+        return cleave_import_fail(im, "attribute approximate is %s, supported are none and tanh",
+                                  approximate);
+    if (tanh) {
+        int square = cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, X);
+        int factor =
+            cleave_fragment_scale(&code, square, sqrt(2 / M_PI) * 0.044715, sqrt(2 / M_PI));
+        int inner = cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, factor);
+        bent = cleave_fragment_unary(&code, CLEAVE_OP_TANH, inner);
+    } else {
+        int inner = cleave_fragment_scale(&code, X, sqrt(0.5), 0);
+        bent = cleave_fragment_unary(&code, CLEAVE_OP_ERF, inner);
     }
-    const parameter_list *left = alpha.taken < alpha.n ? &alpha : &beta;
-    if (left->taken < left->n)
-        return cleave_import_fail(im, "attribute %s has %d values, its activations take %d",
-                                  left->name, (int)left->n, (int)left->taken);
-    return CLEAVE_OK;
-}
-
-/* x where x > 0, else alpha (exp(x) - 1): the one that does not apply is 0. */
-static int emit_elu(cleave_nest *nest, double alpha, int x) {
-    int above = cleave_nest_emit(nest, CLEAVE_OP_RELU, x, 0, 0, 0);
-    int negated = cleave_nest_emit(nest, CLEAVE_OP_NEG, x, 0, 0, 0);
-    int below = cleave_nest_emit(nest, CLEAVE_OP_RELU, negated, 0, 0, 0);
-    int minimum = cleave_nest_emit(nest, CLEAVE_OP_NEG, below, 0, 0, 0);
-    int power = cleave_nest_emit(nest, CLEAVE_OP_EXP, minimum, 0, 0, 0);
-    int scaled = cleave_nest_emit(nest, CLEAVE_OP_SCALE, power, 0, alpha, -alpha);
-    return cleave_nest_emit(nest, CLEAVE_OP_ADD, above, scaled, 0, 0);
-}
-
-/* log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|)), which overflows nowhere. */
-static int emit_softplus(cleave_nest *nest, int x) {
-    int above = cleave_nest_emit(nest, CLEAVE_OP_RELU, x, 0, 0, 0);
-    int size = cleave_nest_emit(nest, CLEAVE_OP_ABS, x, 0, 0, 0);
-    int negated = cleave_nest_emit(nest, CLEAVE_OP_NEG, size, 0, 0, 0);
-    int power = cleave_nest_emit(nest, CLEAVE_OP_EXP, negated, 0, 0, 0);
-    int rest = cleave_nest_emit(nest, CLEAVE_OP_LOG1P, power, 0, 0, 0);
-    return cleave_nest_emit(nest, CLEAVE_OP_ADD, above, rest, 0, 0);
-}
-
-int cleave_nest_activate(cleave_nest *nest, const cleave_activation *activation, int value) {
-    double alpha = activation->alpha, beta = activation->beta;
-    int a, b;
-    switch ((function)activation->row) {
-    case AFFINE:
-        return cleave_nest_emit(nest, CLEAVE_OP_SCALE, value, 0, alpha, beta);
-    case ELU:
-        return emit_elu(nest, alpha, value);
-    case HARD_SIGMOID:
-        a = cleave_nest_emit(nest, CLEAVE_OP_SCALE, value, 0, alpha, beta);
-        return cleave_nest_emit(nest, CLEAVE_OP_CLIP, a, 0, 0, 1);
-    case LEAKY_RELU:
-        return cleave_nest_emit(nest, CLEAVE_OP_LEAKY_RELU, value, 0, alpha, 0);
-    case RELU:
-        return cleave_nest_emit(nest, CLEAVE_OP_RELU, value, 0, 0, 0);
-    case SCALED_TANH:
-        a = cleave_nest_emit(nest, CLEAVE_OP_SCALE, value, 0, beta, 0);
-        b = cleave_nest_emit(nest, CLEAVE_OP_TANH, a, 0, 0, 0);
-        return cleave_nest_emit(nest, CLEAVE_OP_SCALE, b, 0, alpha, 0);
-    case SIGMOID:
-        return cleave_nest_emit(nest, CLEAVE_OP_SIGMOID, value, 0, 0, 0);
-    case SOFTPLUS:
-        return emit_softplus(nest, value);
-    case SOFTSIGN:
-        a = cleave_nest_emit(nest, CLEAVE_OP_ABS, value, 0, 0, 0);
-        b = cleave_nest_emit(nest, CLEAVE_OP_SCALE, a, 0, 1, 1);
-        return cleave_nest_emit(nest, CLEAVE_OP_DIV, value, b, 0, 0);
-    case TANH:
-        break;
-    case THRESHOLDED_RELU:
-        a = cleave_nest_emit(nest, CLEAVE_OP_CONSTANT, 0, 0, alpha, 0);
-        b = cleave_nest_emit(nest, CLEAVE_OP_LESS, a, value, 0, 0);
-        return cleave_nest_emit(nest, CLEAVE_OP_MASK, value, b, 0, 0);
-    }
-    return cleave_nest_emit(nest, CLEAVE_OP_TANH, value, 0, 0, 0);
+    int gate = cleave_fragment_scale(&code, bent, 0.5, 0.5);
+    cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, gate);
+    return apply_to_input(im, &code);
 }

@@ -316,20 +316,6 @@ cleave_status cleave_import_pad(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-cleave_status cleave_import_cast(cleave_importer *im) {
-    int64_t to;
-    int32_t tensor;
-    CLEAVE_TRY(cleave_import_integer(im, "to", 0, &to));
-    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &tensor));
-    bool is_float = im->tensors.items[tensor].tensor.type == CLEAVE_F32;
-    if (to != (is_float ? CLEAVE_ONNX_FLOAT : CLEAVE_ONNX_INT64))
-        return cleave_import_fail(im, "casts %s to %s, which is supported for constants only",
-                                  is_float ? "FLOAT" : "INT64",
-                                  to < INT32_MAX && to > 0 ? cleave_onnx_type_name((int32_t)to)
-                                                           : "UNKNOWN");
-    return cleave_import_identity(im);
-}
-
 cleave_status cleave_import_only_constant(cleave_importer *im) {
     return cleave_import_fail(im, "its inputs are not constants; supported for constants only");
 }
