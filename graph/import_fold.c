@@ -67,11 +67,17 @@ void cleave_fold_strides(int rank, const int64_t *shape, int64_t *stride) {
 
 void cleave_fold_gather(cleave_folded *out, const cleave_onnx_tensor *from, int64_t base,
                         const int64_t *stride) {
-    int rank = out->tensor.rank;
-    int64_t index[CLEAVE_MAX_RANK] = {0}, at = base;
-    for (int64_t i = 0; i < out->tensor.n; i++) {
-        cleave_fold_copy(out, i, from, at);
-        for (int d = rank - 1; d >= 0; d--) {
+    int64_t index[CLEAVE_MAX_RANK] = {0}, at = base, run = 1;
+    int outer = out->tensor.rank;
+    /* Dimensions that lie densely in `from` are copied at once. */
+    while (outer > 0 && stride[outer - 1] == run)
+        run *= out->tensor.shape[--outer];
+    for (int64_t i = 0; i < out->tensor.n; i += run) {
+        if (out->floats != NULL)
+            memcpy(out->floats + i, from->floats + at, (size_t)run * sizeof *out->floats);
+        else
+            memcpy(out->integers + i, from->integers + at, (size_t)run * sizeof *out->integers);
+        for (int d = outer - 1; d >= 0; d--) {
             at += stride[d];
             if (++index[d] < out->tensor.shape[d])
                 break;

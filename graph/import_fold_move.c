@@ -81,15 +81,13 @@ cleave_status cleave_fold_slice(cleave_importer *im) {
     CLEAVE_TRY(cleave_import_slice_ranges(im, data->rank, data->shape, begin, step, shape));
     cleave_folded out;
     CLEAVE_TRY(cleave_fold_new(im, data->type, data->rank, shape, &out));
-    for (int64_t i = 0; i < out.tensor.n; i++) {
-        int64_t rest = i, at = 0, stride = 1;
-        for (int d = data->rank - 1; d >= 0; d--) {
-            at += (begin[d] + rest % shape[d] * step[d]) * stride;
-            rest /= shape[d];
-            stride *= data->shape[d];
-        }
-        cleave_fold_copy(&out, i, data, at);
+    int64_t dense[CLEAVE_MAX_RANK], stride[CLEAVE_MAX_RANK], first = 0;
+    cleave_fold_strides(data->rank, data->shape, dense);
+    for (int d = 0; d < data->rank; d++) {
+        first += begin[d] * dense[d];
+        stride[d] = step[d] * dense[d];
     }
+    cleave_fold_gather(&out, data, first, stride);
     return cleave_fold_deliver(im, 0, &out.tensor);
 }
 

@@ -133,6 +133,7 @@ void lower_touch(lower_builder *builder, int32_t buffer, int32_t item) {
 }
 
 void lower_copy_begin(lower_builder *builder) {
+    builder->last_piece_repeats = false;
     LOWER_PUSH(builder, &builder->copies, (cleave_copy){.first_piece = builder->copy_pieces.n});
 }
 
@@ -154,6 +155,53 @@ static void simplify_piece(cleave_copy_piece *piece) {
         piece->source_stride[to] = piece->source_stride[d];
     }
     piece->rank = rank;
+}
+
+static bool same_block(const cleave_copy_piece *a, int from, const cleave_copy_piece *b) {
+    bool same = a->rank - from == b->rank;
+    for (int d = 0; same && d < b->rank; d++)
+        same = a->extent[from + d] == b->extent[d] &&
+               a->destination_stride[from + d] == b->destination_stride[d] &&
+               a->source_stride[from + d] == b->source_stride[d];
+    return same;
+}
+
+/* Cells of a collective, and rows of views, come as many equal pieces at equal distances: they
+   become one piece with an outer dimension more.  False where `piece` does not continue the last
+   one of the copy under construction. */
+static bool repeat_last_piece(lower_builder *builder, const cleave_copy_piece *piece) {
+    if (builder->copies.items[builder->copies.n - 1].n_pieces == 0)
+        return false;
+    cleave_copy_piece *last = &builder->copy_pieces.items[builder->copy_pieces.n - 1];
+    bool fills = piece->mode == CLEAVE_COPY_FILL;
+    int outer = builder->last_piece_repeats ? 1 : 0;
+    if (piece->mode == CLEAVE_COPY_MOMENTS || last->mode != piece->mode ||
+        last->destination != piece->destination || last->source != piece->source ||
+        (fills && memcmp(&last->fill, &piece->fill, sizeof last->fill) != 0) ||
+        last->rank + 1 - outer > CLEAVE_MAX_RANK || !same_block(last, outer, piece))
+        return false;
+    int64_t to = piece->destination_offset - last->destination_offset,
+            from = piece->source_offset - last->source_offset;
+    if (outer > 0) {
+        if (to != last->extent[0] * last->destination_stride[0] ||
+            from != last->extent[0] * last->source_stride[0])
+            return false;
+        last->extent[0]++;
+        return true;
+    }
+    if (to <= 0 || from < 0)
+        return false;
+    for (int d = last->rank; d > 0; d--) {
+        last->extent[d] = last->extent[d - 1];
+        last->destination_stride[d] = last->destination_stride[d - 1];
+        last->source_stride[d] = last->source_stride[d - 1];
+    }
+    last->rank++;
+    last->extent[0] = 2;
+    last->destination_stride[0] = to;
+    last->source_stride[0] = from;
+    builder->last_piece_repeats = true;
+    return true;
 }
 
 void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
@@ -183,8 +231,11 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     simplify_piece(&piece);
     int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
     int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
-    builder->copies.items[builder->copies.n - 1].n_pieces++;
     builder->copies.items[builder->copies.n - 1].bytes += bytes * passes;
+    if (repeat_last_piece(builder, &piece))
+        return;
+    builder->copies.items[builder->copies.n - 1].n_pieces++;
+    builder->last_piece_repeats = false;
     LOWER_PUSH(builder, &builder->copy_pieces, piece);
 }
 

@@ -43,6 +43,7 @@ typedef struct lower_builder {
     CLEAVE_LIST(cleave_update) updates;
     CLEAVE_LIST(cleave_load) loads;
     CLEAVE_LIST(cleave_copy) copies;
+    bool last_piece_repeats; /* the outer dimension of the last copy piece is a repetition */
     CLEAVE_LIST(cleave_copy_piece) copy_pieces;
     CLEAVE_LIST(cleave_message) messages;
     CLEAVE_LIST(cleave_collective) collectives;

@@ -42,7 +42,16 @@ typedef struct reduction {
     int32_t *buffer;
     int64_t *offset;   /* bytes */
     int32_t *received; /* buffer for what comes in and is added */
+    /* What the cells have on every device, in the order of the cells: contributions and demands of
+       device i are [first[i], first[i + 1]) of these. */
+    int32_t *first_source, *first_target;
+    struct reduction_member *sources, *targets;
 } reduction;
+
+typedef struct reduction_member {
+    int32_t cell; /* of the bucket */
+    int32_t id;   /* of the contribution or demand */
+} reduction_member;
 
 static const move_cell *cell_of(const reduction *state, int32_t c) {
     return &state->move->cells.items[state->bucket->cells.items[c]];
@@ -127,28 +136,64 @@ static lower_region cell_region(const reduction *state, int32_t i, int32_t c) {
     return region;
 }
 
-/* Sums what a device has itself of one cell into its vector. */
-static void pack_cell(const reduction *state, int32_t i, int32_t c) {
+static int32_t device_of_member(const movement *move, int32_t id, bool demand) {
+    return demand ? move->demands.items[id].device : move->contributions.items[id].device;
+}
+
+/* Sorts the members of all cells by device: counts them, then lays them out. */
+static void sort_members(reduction *state, bool demands, int32_t **first,
+                         reduction_member **members) {
     lower_builder *builder = state->builder;
     const movement *move = state->move;
-    const move_cell *cell = cell_of(state, c);
+    const move_bucket *bucket = state->bucket;
+    int32_t *in_group = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    memset(in_group, -1, (size_t)builder->n_devices * sizeof *in_group);
+    for (int32_t i = 0; i < bucket->n_devices; i++)
+        in_group[bucket->devices[i]] = i;
+    int32_t *next = LOWER_ARRAY(builder, int32_t, bucket->n_devices + 1);
+    *first = LOWER_ARRAY(builder, int32_t, bucket->n_devices + 1);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t c = 0; c < bucket->cells.n; c++) {
+            const move_cell *cell = cell_of(state, c);
+            int32_t from = cell->first_member + (demands ? cell->n_contributions : 0);
+            int32_t n = demands ? cell->n_demands : cell->n_contributions;
+            for (int32_t m = from; m < from + n; m++) {
+                int32_t id = move->cell_members.items[m];
+                int32_t i = in_group[device_of_member(move, id, demands)];
+                if (i >= 0 && pass == 0)
+                    (*first)[i + 1]++;
+                else if (i >= 0)
+                    (*members)[next[i]++] = (reduction_member){c, id};
+            }
+        }
+        for (int32_t i = 0; i < bucket->n_devices && pass == 0; i++) {
+            (*first)[i + 1] += (*first)[i];
+            next[i] = (*first)[i];
+        }
+        if (pass == 0)
+            *members = LOWER_ARRAY(builder, reduction_member, (*first)[bucket->n_devices]);
+    }
+}
+
+/* Sums what a device has itself of one cell, sources [from, end), into its vector. */
+static void pack_cell(const reduction *state, int32_t i, int32_t from, int32_t end) {
+    lower_builder *builder = state->builder;
+    const movement *move = state->move;
+    const move_cell *cell = cell_of(state, state->sources[from].cell);
     int rank = builder->model->tensors[move->tensor].rank;
-    lower_region to = cell_region(state, i, c);
+    lower_region to = cell_region(state, i, state->sources[from].cell);
     bool started = false;
     for (int pass = 0; pass < 2; pass++) /* what lies there already comes first */
-        for (int32_t s = 0; s < cell->n_contributions; s++) {
-            const move_contribution *source =
-                &move->contributions.items[move->cell_members.items[cell->first_member + s]];
-            if (source->device != state->bucket->devices[i])
-                continue;
-            lower_region from = lower_region_within(rank, &source->at, &cell->box);
-            bool same = lower_region_same_place(rank, &from, &to);
+        for (int32_t s = from; s < end; s++) {
+            const move_contribution *source = &move->contributions.items[state->sources[s].id];
+            lower_region at = lower_region_within(rank, &source->at, &cell->box);
+            bool same = lower_region_same_place(rank, &at, &to);
             if (same != (pass == 0))
                 continue;
             if (!same)
                 lower_copy_add(builder, move->tensor,
-                               started ? move_mode(move) : CLEAVE_COPY_ASSIGN, &cell->box, &to,
-                               &from, 0);
+                               started ? move_mode(move) : CLEAVE_COPY_ASSIGN, &cell->box, &to, &at,
+                               0);
             started = true;
         }
 }
@@ -166,8 +211,12 @@ static void pack_vector(const reduction *state, int32_t i) {
         state->buffer[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, bytes);
     }
     lower_copy_begin(builder);
-    for (int32_t c = 0; c < state->bucket->cells.n; c++)
-        pack_cell(state, i, c);
+    int32_t end = state->first_source[i + 1];
+    for (int32_t from = state->first_source[i], next; from < end; from = next) {
+        for (next = from + 1; next < end && state->sources[next].cell == state->sources[from].cell;)
+            next++;
+        pack_cell(state, i, from, next);
+    }
     lower_copy_end(builder, device, state->move->lane);
 }
 
@@ -177,17 +226,10 @@ static void unpack_vector(const reduction *state, int32_t i) {
     const movement *move = state->move;
     int32_t device = state->bucket->devices[i];
     lower_copy_begin(builder);
-    for (int32_t c = 0; c < state->bucket->cells.n; c++) {
-        const move_cell *cell = cell_of(state, c);
-        lower_region from = cell_region(state, i, c);
-        for (int32_t d = 0; d < cell->n_demands; d++) {
-            const move_demand *demand =
-                &move->demands.items[move->cell_members
-                                         .items[cell->first_member + cell->n_contributions + d]];
-            if (demand->device == device)
-                lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &cell->box, &demand->at,
-                               &from, 0);
-        }
+    for (int32_t t = state->first_target[i]; t < state->first_target[i + 1]; t++) {
+        lower_region from = cell_region(state, i, state->targets[t].cell);
+        lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &from.box,
+                       &move->demands.items[state->targets[t].id].at, &from, 0);
     }
     lower_copy_end(builder, device, move->lane);
 }
@@ -333,6 +375,8 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     state.offset = LOWER_ARRAY(builder, int64_t, n);
     state.received = LOWER_ARRAY(builder, int32_t, n);
     lay_out(&state);
+    sort_members(&state, false, &state.first_source, &state.sources);
+    sort_members(&state, true, &state.first_target, &state.targets);
     for (int32_t i = 0; i < n; i++)
         pack_vector(&state, i);
     cleave_collective collective = {.kind = bucket->kind,
