@@ -54,10 +54,10 @@ def normalize(g, name, x, width):
 
 
 def gelu(g, name, x):
-    scaled = g.node("Mul", name + "/Mul", x, g.constant(name + "/scale", math.sqrt(0.5), "float32"))
+    scaled = g.node("Div", name + "/Div", x, g.constant(name + "/root", math.sqrt(2), "float32"))
     plus = g.node("Add", name + "/Add", g.node("Erf", name + "/Erf", scaled), g.constant(name + "/one", 1, "float32"))
-    half = g.node("Mul", name + "/Mul_1", x, g.constant(name + "/half", 0.5, "float32"))
-    return g.node("Mul", name + "/Mul_2", half, plus)
+    twice = g.node("Mul", name + "/Mul", x, plus)
+    return g.node("Mul", name + "/Mul_1", twice, g.constant(name + "/half", 0.5, "float32"))
 
 
 def attention(g, name, x, width, heads, mask):

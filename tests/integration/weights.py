@@ -249,6 +249,33 @@ def check_oracle(oracle):
     expect_same(f"{oracle}, onnx", {n: of_file[n] for n in trained if n in of_file}, {n: other[n] for n in trained})
 
 
+# ---- PyTorch, where it is installed -----------------------------------------------------------------
+
+
+def check_pytorch():
+    """What was saved, as parameters of a PyTorch module, gives the outputs of --forward."""
+    try:
+        import torch
+    except ImportError:
+        print("skipped: the comparison with PyTorch, which is not installed for", sys.executable)
+        return
+    data = os.path.join(oracles, "tiny_mlp.io.safetensors")
+    size = ["--batch", 8, "--data", data]
+    saved = train("tiny_mlp", model_of("tiny_mlp"), *size, "--steps", 2, "--lr", 0.1)
+    weights = at_work("trained.safetensors")
+    write_safetensors(weights, saved)
+    outputs = train("tiny_mlp", model_of("tiny_mlp"), *size, "--forward", "--weights", weights)
+    tensor = lambda entry: torch.frombuffer(bytearray(entry[2]), dtype=torch.float32).reshape(entry[1])
+    layers = [torch.nn.Linear(n, k) for n, k in [(16, 32), (32, 24), (24, 5)]]
+    module = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.Tanh(), layers[2])
+    names = {f"{2 * i}.{part}": f"fc{i + 1}.{part}" for i in range(3) for part in ["weight", "bias"]}
+    module.load_state_dict({key: tensor(saved[name]) for key, name in names.items()})
+    with torch.no_grad():
+        expected = module(tensor(read_safetensors(data)["x"]))
+    if not torch.allclose(tensor(outputs["logits"]), expected, rtol=1e-4, atol=1e-6):
+        fail(f"PyTorch computes {expected} from the saved weights, not {tensor(outputs['logits'])}")
+
+
 # ---- external data -------------------------------------------------------------------------------------
 
 
@@ -341,6 +368,7 @@ def check_errors():
 
 for name in ["tiny_mlp", "tiny_cnn"]:
     check_oracle(name)
+check_pytorch()
 check_external()
 check_errors()
 sys.exit(failures > 0)
