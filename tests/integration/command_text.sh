@@ -18,9 +18,9 @@ expect_learned() { # WHAT: in the results of $work/out
 }
 lstm=(--model "$models/byte_lstm.onnx" --batch 4)
 expect_ok search "${lstm[@]}" --machine "$machine" --method random --seed 2 --optimizer adam -o "$work/lstm.layout.json"
-expect_ok run "${lstm[@]}" --layout "$work/lstm.layout.json" "${training[@]}" --lr 1e-2 --steps 90 --json
+expect_ok run "${lstm[@]}" --layout "$work/lstm.layout.json" "${training[@]}" --lr 1e-2 --steps 60 --json
 expect_learned lstm
-expect_ok run "${gpt[@]}" --layout "$work/data-parallel.layout.json" "${training[@]}" --lr 3e-3 --steps 50 --json
+expect_ok run "${gpt[@]}" --layout "$work/data-parallel.layout.json" "${training[@]}" --lr 3e-3 --steps 40 --json
 expect_learned transformer
 cp "$work/out" "$work/first"
 
