@@ -54,27 +54,28 @@ def normalize(g, name, x, width):
 
 
 def gelu(g, name, x):
-    scaled = g.node("Mul", name + "/Mul", x, g.constant(name + "/scale", math.sqrt(0.5), "float32"))
+    scaled = g.node("Div", name + "/Div", x, g.constant(name + "/root", math.sqrt(2), "float32"))
     plus = g.node("Add", name + "/Add", g.node("Erf", name + "/Erf", scaled), g.constant(name + "/one", 1, "float32"))
-    half = g.node("Mul", name + "/Mul_1", x, g.constant(name + "/half", 0.5, "float32"))
-    return g.node("Mul", name + "/Mul_2", half, plus)
+    twice = g.node("Mul", name + "/Mul", x, plus)
+    return g.node("Mul", name + "/Mul_1", twice, g.constant(name + "/half", 0.5, "float32"))
 
 
 def attention(g, name, x, width, heads, mask):
     def split(part, permutation):
         projected = linear(g, f"{name}.{part}", x, width, width)
         shape = g.constant(f"{name}/{part}/shape", [0, 0, heads, width // heads], "int64")
-        return g.node("Transpose", f"{name}/{part}/Transpose", g.node("Reshape", f"{name}/{part}/Reshape", projected, shape),
-                      perm=permutation)
+        by_head = g.node("Reshape", f"{name}/{part}/Reshape", projected, shape)
+        return g.node("Transpose", f"{name}/{part}/Transpose", by_head, perm=permutation)
 
     query, key, value = split("query", [0, 2, 1, 3]), split("key", [0, 2, 3, 1]), split("value", [0, 2, 1, 3])
     scores = g.node("MatMul", name + "/scores/MatMul", query, key)
     scale = g.constant(name + "/scale", 1 / math.sqrt(width // heads), "float32")
     masked = g.node("Add", name + "/masked/Add", g.node("Mul", name + "/scaled/Mul", scores, scale), mask)
     weights = g.node("Softmax", name + "/Softmax", masked, axis=-1)
-    mixed = g.node("Transpose", name + "/Transpose", g.node("MatMul", name + "/mixed/MatMul", weights, value), perm=[0, 2, 1, 3])
+    mixed = g.node("MatMul", name + "/mixed/MatMul", weights, value)
+    by_place = g.node("Transpose", name + "/Transpose", mixed, perm=[0, 2, 1, 3])
     shape = g.constant(name + "/shape", [0, 0, width], "int64")
-    return linear(g, name + ".out", g.node("Reshape", name + "/Reshape", mixed, shape), width, width)
+    return linear(g, name + ".out", g.node("Reshape", name + "/Reshape", by_place, shape), width, width)
 
 
 def byte_gpt(layers=2, width=128, heads=4):
@@ -88,7 +89,8 @@ def byte_gpt(layers=2, width=128, heads=4):
         mixed = attention(g, block + ".attention", normalize(g, block + ".norm_1", x, width), width, heads, mask)
         x = g.node("Add", block + "/residual_1/Add", x, mixed)
         wide = linear(g, block + ".up", normalize(g, block + ".norm_2", x, width), width, 4 * width)
-        x = g.node("Add", block + "/residual_2/Add", x, linear(g, block + ".down", gelu(g, block + "/gelu", wide), 4 * width, width))
+        narrow = linear(g, block + ".down", gelu(g, block + "/gelu", wide), 4 * width, width)
+        x = g.node("Add", block + "/residual_2/Add", x, narrow)
     g.save("byte_gpt", linear(g, "head", normalize(g, "norm", x, width), width, VOCABULARY))
 
 
@@ -97,8 +99,9 @@ def byte_lstm(width=64, hidden=128):
     g = Graph()
     embedded = g.node("Gather", "byte/Gather", g.parameter("byte.weight", VOCABULARY, width), "tokens", axis=0)
     by_time = g.node("Transpose", "by_time/Transpose", embedded, perm=[1, 0, 2])
-    states = g.node("LSTM", "lstm/LSTM", by_time, g.parameter("lstm.W", 1, 4 * hidden, width),
-                    g.parameter("lstm.R", 1, 4 * hidden, hidden), g.parameter("lstm.B", 1, 8 * hidden), hidden_size=hidden)
+    parameters = [g.parameter("lstm.W", 1, 4 * hidden, width), g.parameter("lstm.R", 1, 4 * hidden, hidden),
+                  g.parameter("lstm.B", 1, 8 * hidden)]
+    states = g.node("LSTM", "lstm/LSTM", by_time, *parameters, hidden_size=hidden)
     flat = g.node("Squeeze", "states/Squeeze", states, g.constant("direction", [1], "int64"))
     by_sample = g.node("Transpose", "by_sample/Transpose", flat, perm=[1, 0, 2])
     g.save("byte_lstm", linear(g, "head", by_sample, hidden, VOCABULARY))

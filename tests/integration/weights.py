@@ -165,7 +165,8 @@ def train(oracle, model, *words):
     saved = at_work("saved.safetensors")
     if os.path.exists(saved):
         os.remove(saved)
-    done = run("run", "--model", model, "--layout", at_work(oracle + ".layout.json"), "--save", saved, "--quiet", *words)
+    layout = at_work(oracle + ".layout.json")
+    done = run("run", "--model", model, "--layout", layout, "--save", saved, "--quiet", *words)
     if done.returncode != 0:
         fail(f"cleave run {model}: exit {done.returncode}: {done.stderr}")
         return {}
@@ -217,13 +218,14 @@ def check_oracle(oracle):
         return fail(f"{oracle}: {done.stderr}")
     weights = initializers(model)
     trained = {name: weights[name] for name in about["trainable"]}
+    of = lambda tensors: {name: tensors[name] for name in trained if name in tensors}
     size = ["--batch", batch]
 
     # What the model starts from is what is saved.  (Running statistics move at any learning rate.)
     saved = train(oracle, model, *size, *still)
     if sorted(saved) != sorted(weights):
         fail(f"{oracle}: saved {sorted(saved)}, not {sorted(weights)}")
-    expect_same(f"{oracle}, initial", {name: saved[name] for name in trained if name in saved}, trained)
+    expect_same(f"{oracle}, initial", of(saved), trained)
 
     # After three steps on the oracle's data: another program's weights.
     data = os.path.join(oracles, oracle + ".io.safetensors")
@@ -233,11 +235,12 @@ def check_oracle(oracle):
                 {name[7:]: value for name, value in expected.items() if name.startswith("after3/")})
 
     # --weights, from either format, goes before what the model has.
-    other = {name: (d, s, struct.pack(f"<{len(r) // 4}f", *(x + 1 for x in floats(r)))) for name, (d, s, r) in weights.items()}
+    other = {name: (dtype, shape, struct.pack(f"<{len(raw) // 4}f", *(x + 1 for x in floats(raw))))
+             for name, (dtype, shape, raw) in weights.items()}
     path = at_work("other.safetensors")
     write_safetensors(path, dict(reversed(list(other.items())), unused=("F32", [2], b"12345678")))
     of_file = train(oracle, model, *size, *still, "--weights", path)
-    expect_same(f"{oracle}, safetensors", {n: of_file[n] for n in trained if n in of_file}, {n: other[n] for n in trained})
+    expect_same(f"{oracle}, safetensors", of(of_file), of(other))
 
     def put_other(data):
         name, data_type, _, raw = read_tensor(data)
@@ -246,7 +249,34 @@ def check_oracle(oracle):
     path = at_work("other.onnx")
     rewrite(model, path, put_other)
     of_file = train(oracle, model, *size, *still, "--weights", path)
-    expect_same(f"{oracle}, onnx", {n: of_file[n] for n in trained if n in of_file}, {n: other[n] for n in trained})
+    expect_same(f"{oracle}, onnx", of(of_file), of(other))
+
+
+# ---- PyTorch, where it is installed -----------------------------------------------------------------
+
+
+def check_pytorch():
+    """What was saved, as parameters of a PyTorch module, gives the outputs of --forward."""
+    try:
+        import torch
+    except ImportError:
+        print("skipped: the comparison with PyTorch, which is not installed for", sys.executable)
+        return
+    data = os.path.join(oracles, "tiny_mlp.io.safetensors")
+    size = ["--batch", 8, "--data", data]
+    saved = train("tiny_mlp", model_of("tiny_mlp"), *size, "--steps", 2, "--lr", 0.1)
+    weights = at_work("trained.safetensors")
+    write_safetensors(weights, saved)
+    outputs = train("tiny_mlp", model_of("tiny_mlp"), *size, "--forward", "--weights", weights)
+    tensor = lambda entry: torch.frombuffer(bytearray(entry[2]), dtype=torch.float32).reshape(entry[1])
+    layers = [torch.nn.Linear(n, k) for n, k in [(16, 32), (32, 24), (24, 5)]]
+    module = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.Tanh(), layers[2])
+    names = {f"{2 * i}.{part}": f"fc{i + 1}.{part}" for i in range(3) for part in ["weight", "bias"]}
+    module.load_state_dict({key: tensor(saved[name]) for key, name in names.items()})
+    with torch.no_grad():
+        expected = module(tensor(read_safetensors(data)["x"]))
+    if not torch.allclose(tensor(outputs["logits"]), expected, rtol=1e-4, atol=1e-6):
+        fail(f"PyTorch computes {expected} from the saved weights, not {tensor(outputs['logits'])}")
 
 
 # ---- external data -------------------------------------------------------------------------------------
@@ -341,6 +371,7 @@ def check_errors():
 
 for name in ["tiny_mlp", "tiny_cnn"]:
     check_oracle(name)
+check_pytorch()
 check_external()
 check_errors()
 sys.exit(failures > 0)
