@@ -261,6 +261,7 @@ cleave_status cleave_import_matmul(cleave_importer *im);
 cleave_status cleave_import_batch_normalization(cleave_importer *im);
 cleave_status cleave_import_layer_normalization(cleave_importer *im);
 cleave_status cleave_import_recurrent(cleave_importer *im);
+cleave_status cleave_import_resize(cleave_importer *im);
 cleave_status cleave_import_softmax(cleave_importer *im);
 cleave_status cleave_import_loss(cleave_importer *im, int32_t logits);
 cleave_status cleave_import_identity(cleave_importer *im);
