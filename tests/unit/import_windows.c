@@ -171,3 +171,39 @@ Test(import_windows, upsample_takes_its_scales_from_an_input) {
     import(&graph, 9, 1, false);
     expect_values("y", 6, (double[]){1, 1, 1, 2, 2, 2});
 }
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+Test(import_windows, power_pools_take_the_root_of_sums_of_powers) {
+    for (int p = 1; p <= 3; p++) {
+        bytes attributes = {.n = 0};
+        attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){2});
+        attribute_integer(&attributes, "p", p);
+        one_node("LpPool", "batch 1 3", &attributes, 13);
+        double first = 1 + pow(2, p), second = pow(2, p) + pow(3, p);
+        expect_values("y", 2, (double[]){pow(first, 1. / p), pow(second, 1. / p)});
+        expect_axes("op", "n=1 c=1 w=2");
+    }
+}
+
+Test(import_windows, global_pools_go_over_all_positions_of_any_rank) {
+    one_node("GlobalMaxPool", "batch 2 2 1 1", NULL, 13);
+    expect_values("y", 2, (double[]){2, 4});
+    expect_axes("op", "n=1 c=2");
+    expect_shape("y", 5, (int64_t[]){1, 2, 1, 1, 1});
+    one_node("GlobalLpPool", "batch 2 2", NULL, 13);
+    expect_values("y", 2, (double[]){sqrt(5), 5});
+    expect_axes("op", "n=1 c=2 w=2");
+    one_node("GlobalAveragePool", "batch 2 2", NULL, 13);
+    expect_values("y", 2, (double[]){1.5, 3.5});
+}
+
+Test(import_windows, averages_count_what_a_dilated_window_reaches) {
+    /* 0 1 2 3 0, windows of two that are two apart: (0 + 2) / 1, (1 + 3) / 2, (2 + 0) / 1 */
+    bytes attributes = {.n = 0};
+    attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "dilations", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "pads", 2, (int64_t[]){1, 1});
+    one_node("AveragePool", "batch 1 3", &attributes, 19);
+    expect_values("y", 3, (double[]){2, 2, 2});
+}
