@@ -107,9 +107,15 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
     const cleave_array *arrays[N_ROLES];
     cleave_reach reach[N_ROLES];
     choose_roles(call, wanted, operands, arrays);
+    /* Windows are better off elsewhere; what a product has are rows between each other. */
+    bool windows = call->nest->kind != CLEAVE_NEST_PRODUCT;
     *c = (contraction){{0}, {{0, {{0, {0}}}}}, {-1, -1, -1, -1}, false};
     for (int role = 0; role < N_ROLES; role++) {
         const cleave_tensor *tensor = &call->model->tensors[operands[role]->tensor];
+        for (int d = 0; d < tensor->rank && windows; d++)
+            if (operands[role]->map[d].n_terms > 1 || (operands[role]->map[d].n_terms == 1 &&
+                                                       operands[role]->map[d].terms[0].stride != 1))
+                return false;
         reach[role] = cleave_kernel_reach(call, operands[role], arrays[role]);
         if (!reach[role].inside || tensor->type != CLEAVE_F32)
             return false;

@@ -246,6 +246,18 @@ static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
     }
 }
 
+/* Do different points of a map's axes have different indices?  Those of s h + p do, with p below s.
+ */
+static bool keeps_apart(const cleave_kernel_call *call, const cleave_dimension_map *map) {
+    int64_t span = 1;
+    for (int t = map->n_terms - 1; t >= 0; t--) {
+        if (map->terms[t].stride < span)
+            return false;
+        span += map->terms[t].stride * (extent_of(call, map->terms[t].axis) - 1);
+    }
+    return true;
+}
+
 /* Is every element of the array written exactly once? */
 static bool written_once(const cleave_kernel_call *call, const cleave_operand *operand,
                          const cleave_array *array, const cleave_reach *reach) {
@@ -259,7 +271,7 @@ static bool written_once(const cleave_kernel_call *call, const cleave_operand *o
         points *= extent;
     }
     for (int d = 0; d < tensor->rank; d++)
-        if (operand->map[d].n_terms > 1)
+        if (!keeps_apart(call, &operand->map[d]))
             return false;
     return points == cleave_kernel_array_size(call, operand, array);
 }

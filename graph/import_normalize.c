@@ -1,5 +1,5 @@
-/* Normalisations by the statistics of the samples themselves: layer, instance and group
-   normalisation, and those without parameters. */
+/* Normalisations by statistics of the samples themselves: layer, instance and group normalisation,
+   and those without parameters. */
 #include "graph/import_statistics.h"
 
 /* Adds scale or bias, broadcast to the last of the nest's first `rank` axes. */
@@ -67,5 +67,181 @@ cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     if (cleave_import_has_input(im, 2))
         CLEAVE_TRY(add_broadcast(im, &nest, 2, rank, 0, &bias));
     emit_affine(&nest, emit_normal(im, &statistics, epsilon, &nest), scale, bias);
+    return cleave_normalized_end(im, &nest);
+}
+
+/* ---- instances and groups -------------------------------------------------------------------- */
+
+/* The axes n, g, c and positions of a tensor [n, g c, positions...], and an operand with them.  A
+   part of the channels of every group would not be one box, so c is whole. */
+static cleave_status open_over_groups(cleave_importer *im, int32_t tensor, int64_t groups,
+                                      cleave_statistics *statistics) {
+    const cleave_draft_tensor from = im->tensors.items[tensor];
+    int64_t per_group = from.tensor.shape[1] / groups;
+    cleave_operand *input = &statistics->input;
+    CLEAVE_TRY(cleave_import_new_operator(im, true, &statistics->op));
+    input->tensor = tensor;
+    for (int d = 0; d < from.tensor.rank; d++) {
+        int axis;
+        if (d == 1) {
+            int g = cleave_import_add_axis(im, statistics->op, "g", groups, false);
+            axis = cleave_import_add_axis(im, statistics->op, "c", per_group, true);
+            cleave_map_term(input, d, g, per_group);
+        } else {
+            axis = cleave_import_add_axis(im, statistics->op, from.axes[d], from.tensor.shape[d],
+                                          false);
+        }
+        if (axis < 0)
+            return cleave_import_no_memory(im);
+        cleave_map_term(input, d, axis, 1);
+        if (d > 0)
+            statistics->reduced |= 1u << axis;
+    }
+    return CLEAVE_OK;
+}
+
+/* Adds scale or bias, of `n` elements, mapped by `map`. */
+static cleave_status add_vector(cleave_importer *im, cleave_nest *nest, int i, int64_t n,
+                                cleave_dimension_map map, float initial, int *input) {
+    int32_t tensor;
+    CLEAVE_TRY(cleave_import_tensor(im, i, &tensor));
+    const cleave_tensor *parameter = &im->tensors.items[tensor].tensor;
+    if (parameter->rank != 1 || parameter->shape[0] != n)
+        return cleave_import_fail(im, "input %s is not of %lld elements", im->node->inputs[i],
+                                  (long long)n);
+    cleave_import_initialise(im, tensor, 0, initial);
+    *input = cleave_nest_add_input(nest, tensor);
+    nest->inputs[*input].map[0] = map;
+    return CLEAVE_OK;
+}
+
+/* Moments, then the affine normalisation, with scale and bias by `map`. */
+static cleave_status add_affine(cleave_importer *im, cleave_statistics *statistics, int64_t n,
+                                cleave_dimension_map map, double epsilon) {
+    cleave_nest nest;
+    int scale, bias;
+    CLEAVE_TRY(cleave_statistics_add(im, statistics));
+    CLEAVE_TRY(cleave_normalized_begin(im, statistics->op, &statistics->input, &nest));
+    CLEAVE_TRY(add_vector(im, &nest, 1, n, map, 1, &scale));
+    CLEAVE_TRY(add_vector(im, &nest, 2, n, map, 0, &bias));
+    emit_affine(&nest, emit_normal(im, statistics, epsilon, &nest), scale, bias);
+    return cleave_normalized_end(im, &nest);
+}
+
+static cleave_status read_instances(cleave_importer *im, int32_t *input, double *epsilon) {
+    CLEAVE_TRY(cleave_import_number(im, "epsilon", 1e-5, epsilon));
+    CLEAVE_TRY(cleave_import_tensor(im, 0, input));
+    int rank = im->tensors.items[*input].tensor.rank;
+    return rank >= 3 ? CLEAVE_OK
+                     : cleave_import_fail(im, "input %s has rank %d, at least 3 is needed",
+                                          im->node->inputs[0], rank);
+}
+
+cleave_status cleave_import_instance_normalization(cleave_importer *im) {
+    cleave_statistics statistics = {0};
+    double epsilon;
+    int32_t input;
+    CLEAVE_TRY(read_instances(im, &input, &epsilon));
+    cleave_tensor from = im->tensors.items[input].tensor;
+    statistics.input = cleave_whole_operand(input, from.rank);
+    statistics.reduced = ((1u << from.rank) - 1u) & ~3u;
+    CLEAVE_TRY(cleave_import_open_over(im, input, true, &statistics.op));
+    return add_affine(im, &statistics, from.shape[1], statistics.input.map[1], epsilon);
+}
+
+cleave_status cleave_import_group_normalization(cleave_importer *im) {
+    cleave_statistics statistics = {0};
+    double epsilon;
+    int64_t groups, stash;
+    int32_t input;
+    CLEAVE_TRY(read_instances(im, &input, &epsilon));
+    CLEAVE_TRY(cleave_import_integer(im, "num_groups", 0, &groups));
+    CLEAVE_TRY(cleave_import_integer(im, "stash_type", 1, &stash));
+    int64_t channels = im->tensors.items[input].tensor.shape[1];
+    if (groups < 1 || channels % groups != 0)
+        return cleave_import_fail(im, "%lld channels cannot be cut into %lld groups",
+                                  (long long)channels, (long long)groups);
+    if (stash != CLEAVE_ONNX_FLOAT)
+        return cleave_import_fail(im, "attribute stash_type is %lld, supported is 1",
+                                  (long long)stash);
+    CLEAVE_TRY(open_over_groups(im, input, groups, &statistics));
+    statistics.reduced &= ~2u;
+    /* Before operator set 21 scale and bias were of the groups. */
+    bool by_group = im->graph.opset < 21;
+    cleave_operand parameter = statistics.input;
+    if (by_group)
+        cleave_map_axis(&parameter, 1, 1);
+    return add_affine(im, &statistics, by_group ? groups : channels, parameter.map[1], epsilon);
+}
+
+/* ---- without parameters ---------------------------------------------------------------------- */
+
+/* (x - mean) / (standard deviation + 1e-9) */
+cleave_status cleave_import_mean_variance_normalization(cleave_importer *im) {
+    cleave_statistics statistics = {0};
+    int64_t axes[2 * CLEAVE_MAX_RANK];
+    int n;
+    int32_t input;
+    cleave_nest nest;
+    CLEAVE_TRY(cleave_import_list(im, "axes", im->node->n_inputs, &n, axes));
+    CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
+    int rank = im->tensors.items[input].tensor.rank;
+    if (n < 0) {
+        n = 3;
+        axes[0] = 0;
+        axes[1] = 2;
+        axes[2] = 3;
+    }
+    for (int i = 0; i < n; i++) {
+        int axis;
+        CLEAVE_TRY(cleave_import_axis(im, axes[i], rank, &axis));
+        statistics.reduced |= 1u << axis;
+    }
+    statistics.input = cleave_whole_operand(input, rank);
+    CLEAVE_TRY(cleave_import_open_over(im, input, true, &statistics.op));
+    CLEAVE_TRY(cleave_statistics_add(im, &statistics));
+    CLEAVE_TRY(cleave_normalized_begin(im, statistics.op, &statistics.input, &nest));
+    int mean = cleave_statistics_input(im, &statistics, &nest, CLEAVE_STATISTIC_MEAN);
+    int m2 = cleave_statistics_input(im, &statistics, &nest, CLEAVE_STATISTIC_M2);
+    int centred = cleave_nest_emit(&nest, CLEAVE_OP_SUB, 0, mean, 0, 0);
+    int variance = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, m2, 0, 1 / (double)statistics.count, 0);
+    int deviation = cleave_nest_emit(&nest, CLEAVE_OP_SQRT, variance, 0, 0, 0);
+    int divisor = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, deviation, 0, 1, 1e-9);
+    cleave_nest_emit(&nest, CLEAVE_OP_DIV, centred, divisor, 0, 0);
+    return cleave_normalized_end(im, &nest);
+}
+
+/* x divided by the sum of |x|, or by the root of that of x x, along an axis. */
+cleave_status cleave_import_lp_normalization(cleave_importer *im) {
+    int64_t wanted, p;
+    int axis;
+    int32_t input, op, sum;
+    cleave_nest nest;
+    CLEAVE_TRY(cleave_import_integer(im, "axis", -1, &wanted));
+    CLEAVE_TRY(cleave_import_integer(im, "p", 2, &p));
+    if (p != 1 && p != 2)
+        return cleave_import_fail(im, "attribute p is %lld, supported are 1 and 2", (long long)p);
+    CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
+    cleave_tensor from = im->tensors.items[input].tensor;
+    CLEAVE_TRY(cleave_import_axis(im, wanted, from.rank, &axis));
+    CLEAVE_TRY(cleave_import_open_over(im, input, true, &op));
+    cleave_operand operand = cleave_whole_operand(input, from.rank), row = operand;
+    cleave_map_offset(&row, axis, 0);
+    from.shape[axis] = 1;
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){NULL, op, ".sum", from.rank, from.shape, input}, &sum));
+    row.tensor = sum;
+    cleave_nest reduce = {
+        .kind = CLEAVE_NEST_REDUCE, .op = op, .combiner = CLEAVE_COMBINE_SUM, .output = row};
+    cleave_nest_take_axes(&reduce, &im->operators.items[op]);
+    cleave_nest_add_whole_input(&reduce, input, from.rank);
+    cleave_nest_emit(&reduce, p == 1 ? CLEAVE_OP_ABS : CLEAVE_OP_MUL, 0, 0, 0, 0);
+    CLEAVE_TRY(cleave_import_add_nest(im, &reduce, ".sum", NULL));
+    CLEAVE_TRY(cleave_normalized_begin(im, op, &operand, &nest));
+    int norm = cleave_nest_add_input(&nest, sum);
+    nest.inputs[norm] = row;
+    if (p == 2)
+        norm = cleave_nest_emit(&nest, CLEAVE_OP_SQRT, norm, 0, 0, 0);
+    cleave_nest_emit(&nest, CLEAVE_OP_DIV, 0, norm, 0, 0);
     return cleave_normalized_end(im, &nest);
 }

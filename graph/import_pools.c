@@ -1,4 +1,4 @@
-/* Pools: maxima and averages over windows, and averages over everything. */
+/* Pools: maxima, averages and sums of powers, over windows and over all positions. */
 #include "graph/import_windows.h"
 
 #include <string.h>
@@ -131,7 +131,7 @@ static cleave_status add_divisors(cleave_importer *im, const cleave_windows *win
     for (int d = 0; d < win->n; d++) {
         size *= win->out[d]; /* both factors are at most 2^20 */
         if (size > MOST_POSITIONS)
-            return cleave_import_fail(im, "averages over more than %d different cleave_windows",
+            return cleave_import_fail(im, "averages over more than %d different windows",
                                       MOST_POSITIONS);
     }
     float *values = CLEAVE_ARENA_ARRAY(im->arena, float, size);
@@ -185,38 +185,130 @@ cleave_status cleave_import_average_pool(cleave_importer *im) {
     return close_pool(im, op, &nest);
 }
 
-cleave_status cleave_import_global_average_pool(cleave_importer *im) {
-    int32_t input, output, op;
-    int64_t shape[CLEAVE_MAX_RANK] = {0}, count = 1;
+/* ---- sums of powers -------------------------------------------------------------------------- */
+
+/* |x| ^ p */
+static void emit_power(cleave_nest *nest, int64_t p) {
+    if (p == 2) {
+        cleave_nest_emit(nest, CLEAVE_OP_MUL, 0, 0, 0, 0);
+        return;
+    }
+    int size = cleave_nest_emit(nest, CLEAVE_OP_ABS, 0, 0, 0, 0);
+    if (p == 1)
+        return;
+    int exponent = cleave_nest_emit(nest, CLEAVE_OP_CONSTANT, 0, 0, (double)p, 0);
+    cleave_nest_emit(nest, CLEAVE_OP_POW, size, exponent, 0, 0);
+}
+
+/* The p-th root of the operator's sums, in its tail. */
+static cleave_status add_root(cleave_importer *im, int32_t op, int64_t p) {
+    int32_t tail;
+    if (p == 1)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_import_tail(im, op, 2, 0, &tail));
+    cleave_nest *nest = &im->nests.items[tail].nest;
+    if (p == 2) {
+        cleave_nest_emit(nest, CLEAVE_OP_SQRT, 0, 0, 0, 0);
+    } else {
+        int exponent = cleave_nest_emit(nest, CLEAVE_OP_CONSTANT, 0, 0, 1 / (double)p, 0);
+        cleave_nest_emit(nest, CLEAVE_OP_POW, 0, exponent, 0, 0);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status read_power(cleave_importer *im, int64_t *p) {
+    CLEAVE_TRY(cleave_import_integer(im, "p", 2, p));
+    return *p >= 1 && *p <= 64
+               ? CLEAVE_OK
+               : cleave_import_fail(im, "attribute p is %lld, supported are 1 to 64",
+                                    (long long)*p);
+}
+
+cleave_status cleave_import_lp_pool(cleave_importer *im) {
+    cleave_windows win = {0};
+    int32_t input, op;
+    int64_t p;
+    cleave_nest nest;
+    CLEAVE_TRY(read_power(im, &p));
+    CLEAVE_TRY(read_pool(im, &win, &input));
+    CLEAVE_TRY(open_pool(im, &win, input, CLEAVE_COMBINE_SUM, &op, &nest));
+    emit_power(&nest, p);
+    CLEAVE_TRY(close_pool(im, op, &nest));
+    return add_root(im, op, p);
+}
+
+/* ---- over all positions ---------------------------------------------------------------------- */
+
+/* Opens an operator that writes [n, c, 1 ...] from a tensor [n, c, positions...].  Its axes are n,
+   c and, where `splits`, the positions; else those are axes of the nest alone, whole. */
+static cleave_status open_global(cleave_importer *im, bool splits, int64_t *count, int32_t *op,
+                                 cleave_nest *nest) {
+    int32_t input, output;
+    int64_t shape[CLEAVE_MAX_RANK] = {0};
     CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
     cleave_tensor from = im->tensors.items[input].tensor;
     if (from.rank < 3)
         return cleave_import_fail(im, "input %s has rank %d, at least 3 is needed",
                                   im->node->inputs[0], from.rank);
-    for (int d = 0; d < from.rank; d++) {
-        shape[d] = d < 2 ? from.shape[d] : 1;
-        count *= d < 2 ? 1 : from.shape[d];
-    }
-    CLEAVE_TRY(cleave_import_new_operator(im, false, &op));
-    CLEAVE_TRY(cleave_import_new_tensor(
-        im, (cleave_new_tensor){im->node->outputs[0], op, "", from.rank, shape, -1}, &output));
-    cleave_import_channels_last(im, output);
-    im->operators.items[op].output = output;
+    *count = cleave_shape_size(from.rank - 2, from.shape + 2);
     for (int d = 0; d < from.rank; d++)
-        if (cleave_import_add_axis(im, op, cleave_import_axis_name(from.rank, d), from.shape[d],
-                                   false) < 0)
-            return cleave_import_no_memory(im);
-    cleave_nest nest = {.kind = CLEAVE_NEST_REDUCE, .op = op, .combiner = CLEAVE_COMBINE_SUM};
-    nest.output.tensor = output;
-    cleave_nest_take_axes(&nest, &im->operators.items[op]);
-    cleave_nest_add_input(&nest, input);
+        shape[d] = d < 2 ? from.shape[d] : 1;
+    CLEAVE_TRY(cleave_import_new_operator(im, false, op));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){im->node->outputs[0], *op, "", from.rank, shape, -1}, &output));
+    cleave_import_channels_last(im, output);
+    im->operators.items[*op].output = output;
+    *nest = (cleave_nest){.op = *op};
+    nest->output.tensor = output;
+    cleave_nest_add_input(nest, input);
     for (int d = 0; d < from.rank; d++) {
-        cleave_map_axis(&nest.inputs[0], d, d);
+        const char *name = cleave_import_axis_name(from.rank, d);
+        bool of_operator = d < 2 || splits;
+        int axis = of_operator ? cleave_import_add_axis(im, *op, name, from.shape[d], false) : -1;
+        if (of_operator && axis < 0)
+            return cleave_import_no_memory(im);
+        axis = cleave_nest_add_axis(nest, name, from.shape[d], !of_operator, axis);
+        cleave_map_axis(&nest->inputs[0], d, axis);
         if (d < 2)
-            cleave_map_axis(&nest.output, d, d);
+            cleave_map_axis(&nest->output, d, axis);
         else
-            cleave_map_offset(&nest.output, d, 0);
+            cleave_map_offset(&nest->output, d, 0);
     }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_global_average_pool(cleave_importer *im) {
+    int32_t op;
+    int64_t count;
+    cleave_nest nest;
+    CLEAVE_TRY(open_global(im, true, &count, &op, &nest));
+    nest.kind = CLEAVE_NEST_REDUCE;
+    nest.combiner = CLEAVE_COMBINE_SUM;
     cleave_nest_emit(&nest, CLEAVE_OP_SCALE, 0, 0, 1 / (double)count, 0);
+    return close_pool(im, op, &nest);
+}
+
+cleave_status cleave_import_global_lp_pool(cleave_importer *im) {
+    int32_t op;
+    int64_t count, p;
+    cleave_nest nest;
+    CLEAVE_TRY(read_power(im, &p));
+    CLEAVE_TRY(open_global(im, true, &count, &op, &nest));
+    nest.kind = CLEAVE_NEST_REDUCE;
+    nest.combiner = CLEAVE_COMBINE_SUM;
+    emit_power(&nest, p);
+    CLEAVE_TRY(close_pool(im, op, &nest));
+    return add_root(im, op, p);
+}
+
+/* A maximum has a gradient as a window that is never split. */
+cleave_status cleave_import_global_max_pool(cleave_importer *im) {
+    int32_t op;
+    int64_t count;
+    cleave_nest nest;
+    CLEAVE_TRY(open_global(im, false, &count, &op, &nest));
+    nest.kind = CLEAVE_NEST_POOL;
+    nest.combiner = CLEAVE_COMBINE_MAX;
+    cleave_nest_emit(&nest, CLEAVE_OP_COPY, 0, 0, 0, 0);
     return close_pool(im, op, &nest);
 }

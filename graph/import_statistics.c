@@ -99,7 +99,9 @@ cleave_status cleave_normalized_end(cleave_importer *im, const cleave_nest *nest
     int32_t id;
     CLEAVE_TRY(cleave_import_add_nest(im, nest, "", &id));
     cleave_draft_operator *op = &im->operators.items[nest->op];
-    op->main_nest = op->tail_nest = id;
+    bool plain = nest->n_axes == im->tensors.items[nest->output.tensor].tensor.rank;
+    op->main_nest = id;
+    op->tail_nest = plain ? id : -1;
     op->output = nest->output.tensor;
     cleave_import_set_output(im, 0, nest->output.tensor, false);
     return CLEAVE_OK;

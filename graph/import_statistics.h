@@ -38,7 +38,8 @@ int cleave_statistics_emit(cleave_nest *nest, int x, int mean, int variance, dou
    reads `input` as input 0: both by that operand's map. */
 cleave_status cleave_normalized_begin(cleave_importer *im, int32_t op, const cleave_operand *input,
                                       cleave_nest *nest);
-/* Adds that nest as the operator's main one, which takes a tail. */
+/* Adds that nest as the operator's main one.  A tail joins it where its axes are the dimensions of
+   its output, else it becomes a nest of its own. */
 cleave_status cleave_normalized_end(cleave_importer *im, const cleave_nest *nest);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading cleave_windows from attributes.  A Pad of zeros before a convolution or an average pool
+/* Reading windows from attributes.  A Pad of zeros before a convolution or an average pool
    becomes part of their padding. */
 #include "graph/import_windows.h"
 

@@ -372,6 +372,34 @@ static inline const cleave_nest *random_smooth_reduce(one_nest *one, cleave_rand
     return random_elementwise(one, random, true, true, error);
 }
 
+/* y[n, s h + p, k] = tanh(x w[k]) of x[n, h, k], x[n, h, p, k] or x[n, s h + p, k]. */
+static inline const cleave_nest *random_interleaving(one_nest *one, cleave_random *random,
+                                                     cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_POINTWISE, CLEAVE_COMBINE_NONE);
+    int64_t batch = draw(random, 1, 3), rows = draw(random, 1, 9), s = draw(random, 1, 4),
+            columns = draw(random, 1, 20), way = draw(random, 0, 2);
+    int n = one_nest_axis(one, batch), h = one_nest_axis(one, rows), p = one_nest_axis(one, s),
+        k = one_nest_axis(one, columns);
+    one->nest.axes[p].whole = true;
+    int64_t x_shape[] = {batch, way == 2 ? rows * s : rows, way == 1 ? s : columns, columns};
+    int x_rank = way == 1 ? 4 : 3;
+    cleave_operand *x = one_nest_input(one, one_nest_activation(one, x_rank, x_shape, NULL));
+    cleave_operand *w = one_nest_input(
+        one, one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, 1, &columns, NULL));
+    cleave_operand *y = &one->nest.output;
+    y->tensor = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 3,
+                                (int64_t[]){batch, rows * s, columns}, NULL);
+    x->map[0] = y->map[0] = one_nest_along(n);
+    y->map[1] = one_nest_window(0, h, s, p, 1);
+    x->map[1] = way == 2 ? y->map[1] : one_nest_along(h);
+    if (way == 1)
+        x->map[2] = one_nest_along(p);
+    x->map[x_rank - 1] = w->map[0] = y->map[2] = one_nest_along(k);
+    int scaled = one_nest_do(one, CLEAVE_OP_MUL, 0, 1, 0, 0);
+    one_nest_do(one, CLEAVE_OP_TANH, scaled, 0, 0, 0);
+    return one_nest_finish(one, error);
+}
+
 static inline const cleave_nest *random_moments(one_nest *one, cleave_random *random,
                                                 cleave_error *error) {
     one_nest_start(one, CLEAVE_NEST_MOMENTS, CLEAVE_COMBINE_MOMENTS);

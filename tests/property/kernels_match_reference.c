@@ -158,6 +158,11 @@ Test(kernels, pointwise_tapes_match_the_reference) {
     EXPECT_SHARE(seen, tape, 100);
 }
 
+Test(kernels, tapes_between_each_other_match_the_reference) {
+    tally seen = compare_many(random_interleaving, 120);
+    EXPECT_SHARE(seen, tape, 100);
+}
+
 Test(kernels, reductions_match_the_reference) {
     tally seen = compare_many(random_reduce, 300);
     EXPECT_SHARE(seen, tape, 100);
@@ -279,4 +284,6 @@ Test(reference, gradients_equal_finite_differences) {
     check_gradient("reduce", random_smooth_reduce, 80);
     check_gradient("gather", random_gather, 80);
     check_gradient("moments", random_moments, 40);
+    check_gradient("interleaved product", random_interleaved_product, 20);
+    check_gradient("interleaving", random_interleaving, 40);
 }

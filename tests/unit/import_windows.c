@@ -78,3 +78,135 @@ Test(import_windows, a_transposed_convolution_that_does_not_fit_is_refused) {
     node(&graph, "ConvTranspose", "up", "x w", "y", &attributes);
     expect_refused(&graph, 13, 1, "3 channels in 1 groups do not fit a weight of 2 x 1");
 }
+
+/* ---- resizing -------------------------------------------------------------------------------- */
+
+/* y = Resize(x) of the last of three dimensions, by a scale or, where that is 0, to a size. */
+static bytes resize_graph(const char *x, float scale, int64_t size, const bytes *attributes) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", x);
+    graph_output(&graph, "y");
+    initializer(&graph, "scales", 1, (int64_t[]){3}, 1, (float[]){1, 1, scale}, 12);
+    integers(&graph, "sizes", 3, (int64_t[]){1, 1, size});
+    node(&graph, "Resize", "resize", scale > 0 ? "x - scales" : "x - - sizes", "y", attributes);
+    return graph;
+}
+
+Test(import_windows, nearest_upscaling_repeats) {
+    bytes graph = resize_graph("batch 1 3", 2, 0, NULL);
+    import(&graph, 13, 1, false);
+    expect_values("y", 6, (double[]){1, 1, 2, 2, 3, 3});
+    expect_axes("resize", "n=1 c=1 w=3");
+    cr_expect_eq(model.nests[0].kind, CLEAVE_NEST_POINTWISE);
+}
+
+Test(import_windows, nearest_downscaling_by_a_whole_number_is_a_slice) {
+    /* (o + 1/2) 2 - 1/2 = 1/2, 5/2: halves go down, to elements 0 and 2 */
+    bytes graph = resize_graph("batch 1 4", 0.5f, 0, NULL);
+    import(&graph, 13, 1, false);
+    expect_values("y", 2, (double[]){1, 3});
+    /* What is left is the copy that makes a view of the input an output. */
+    cr_assert_eq(model.n_nests, 1);
+    cr_expect_eq(model.nests[0].combiner, CLEAVE_COMBINE_NONE);
+    cr_expect_eq(model.tensors[model.nests[0].inputs[0].tensor].view.kind, CLEAVE_VIEW_SLICE);
+}
+
+Test(import_windows, nearest_resizing_rounds_as_it_is_told) {
+    /* elements at 0, 0.6, 1.2, 1.8, 2.4 */
+    bytes attributes = {.n = 0};
+    attribute_text(&attributes, "coordinate_transformation_mode", "asymmetric");
+    bytes rounded = resize_graph("batch 1 3", 0, 5, &attributes);
+    import(&rounded, 13, 1, false);
+    expect_values("y", 5, (double[]){1, 2, 2, 3, 3});
+    attribute_text(&attributes, "nearest_mode", "floor");
+    bytes down = resize_graph("batch 1 3", 0, 5, &attributes);
+    import(&down, 13, 1, false);
+    expect_values("y", 5, (double[]){1, 1, 2, 2, 3});
+}
+
+Test(import_windows, linear_resizing_weighs_neighbours) {
+    /* half pixels: -1/4, 1/4, 3/4, 5/4, 7/4, 9/4; beyond the ends they are repeated */
+    bytes attributes = {.n = 0};
+    attribute_text(&attributes, "mode", "linear");
+    bytes graph = resize_graph("batch 1 3", 2, 0, &attributes);
+    import(&graph, 13, 1, false);
+    expect_values("y", 6, (double[]){1, 1.25, 1.75, 2.25, 2.75, 3});
+    attribute_text(&attributes, "coordinate_transformation_mode", "align_corners");
+    bytes corners = resize_graph("batch 1 3", 0, 5, &attributes);
+    import(&corners, 13, 1, false);
+    expect_values("y", 5, (double[]){1, 1.5, 2, 2.5, 3});
+}
+
+Test(import_windows, cubic_resizing_has_four_weights) {
+    /* At 1/2 between elements 1 and 2 of 4, with a = -3/4: (1 + 4) (-3/32) + (2 + 3) (19/32);
+       asymmetric, so that positions are 0, 1/2, ... */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    attribute_text(&attributes, "mode", "cubic");
+    attribute_text(&attributes, "coordinate_transformation_mode", "asymmetric");
+    graph = resize_graph("batch 1 4", 2, 0, &attributes);
+    import(&graph, 13, 1, false);
+    const cleave_tensor *y = find_tensor("y");
+    cr_expect_eq(y->shape[2], 8);
+    /* Ends are repeated: at 1/2, 1 1 2 3; at 5/2, 2 3 4 4; at 7/2, 3 4 4 4. */
+    double outer = -3. / 32, inner = 19. / 32;
+    expect_values(
+        "y", 8,
+        (double[]){1, outer * (1 + 3) + inner * (1 + 2), 2, outer * (1 + 4) + inner * (2 + 3), 3,
+                   outer * (2 + 4) + inner * (3 + 4), 4, outer * (3 + 4) + inner * (4 + 4)});
+}
+
+Test(import_windows, resizing_by_a_region_or_with_a_filter_is_refused) {
+    bytes crop = {.n = 0}, filter = {.n = 0};
+    attribute_text(&crop, "coordinate_transformation_mode", "tf_crop_and_resize");
+    bytes graph = resize_graph("batch 1 4", 2, 0, &crop);
+    expect_refused(&graph, 13, 1, "tf_crop_and_resize, which is not supported");
+    attribute_integer(&filter, "antialias", 1);
+    graph = resize_graph("batch 1 4", 2, 0, &filter);
+    expect_refused(&graph, 18, 1, "attribute antialias is 1, supported is 0");
+}
+
+Test(import_windows, upsample_takes_its_scales_from_an_input) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 1 2");
+    graph_output(&graph, "y");
+    initializer(&graph, "scales", 1, (int64_t[]){3}, 1, (float[]){1, 1, 3}, 12);
+    node(&graph, "Upsample", "up", "x scales", "y", NULL);
+    import(&graph, 9, 1, false);
+    expect_values("y", 6, (double[]){1, 1, 1, 2, 2, 2});
+}
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+Test(import_windows, power_pools_take_the_root_of_sums_of_powers) {
+    for (int p = 1; p <= 3; p++) {
+        bytes attributes = {.n = 0};
+        attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){2});
+        attribute_integer(&attributes, "p", p);
+        one_node("LpPool", "batch 1 3", &attributes, 13);
+        double first = 1 + pow(2, p), second = pow(2, p) + pow(3, p);
+        expect_values("y", 2, (double[]){pow(first, 1. / p), pow(second, 1. / p)});
+        expect_axes("op", "n=1 c=1 w=2");
+    }
+}
+
+Test(import_windows, global_pools_go_over_all_positions_of_any_rank) {
+    one_node("GlobalMaxPool", "batch 2 2 1 1", NULL, 13);
+    expect_values("y", 2, (double[]){2, 4});
+    expect_axes("op", "n=1 c=2");
+    expect_shape("y", 5, (int64_t[]){1, 2, 1, 1, 1});
+    one_node("GlobalLpPool", "batch 2 2", NULL, 13);
+    expect_values("y", 2, (double[]){sqrt(5), 5});
+    expect_axes("op", "n=1 c=2 w=2");
+    one_node("GlobalAveragePool", "batch 2 2", NULL, 13);
+    expect_values("y", 2, (double[]){1.5, 3.5});
+}
+
+Test(import_windows, averages_count_what_a_dilated_window_reaches) {
+    /* 0 1 2 3 0, windows of two that are two apart: (0 + 2) / 1, (1 + 3) / 2, (2 + 0) / 1 */
+    bytes attributes = {.n = 0};
+    attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "dilations", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "pads", 2, (int64_t[]){1, 1});
+    one_node("AveragePool", "batch 1 3", &attributes, 19);
+    expect_values("y", 3, (double[]){2, 2, 2});
+}
