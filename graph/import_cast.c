@@ -54,7 +54,7 @@ static cleave_status cast(cleave_importer *im, int64_t to) {
         int is_zero = cleave_fragment_binary(&code, CLEAVE_OP_EQUAL, X, zero);
         cleave_fragment_scale(&code, is_zero, -1, 1);
     } else {
-        bool truncates = from == CLEAVE_ONNX_FLOAT && to != CLEAVE_ONNX_FLOAT;
+        bool truncates = cleave_onnx_type_is_integer((int32_t)to);
         cleave_fragment_unary(&code, truncates ? CLEAVE_OP_TRUNC : CLEAVE_OP_COPY, X);
     }
     return apply_to_input(im, &code, (int32_t)to);

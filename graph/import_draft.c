@@ -139,7 +139,7 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
 cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *value,
                                          int32_t *tensor) {
     cleave_draft_tensor draft;
-    if (value->state == CLEAVE_VALUE_TENSOR) {
+    if (value->state == CLEAVE_VALUE_TENSOR || value->has_tensor) {
         *tensor = value->tensor;
         return CLEAVE_OK;
     }
@@ -154,6 +154,7 @@ cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *valu
     }
     CLEAVE_TRY(push_tensor(im, &draft, tensor));
     /* A constant stays one, so that it can be folded elsewhere too. */
+    value->has_tensor = value->state == CLEAVE_VALUE_CONSTANT;
     if (value->state == CLEAVE_VALUE_SOURCE) {
         value->state = CLEAVE_VALUE_TENSOR;
         value->shared = false;

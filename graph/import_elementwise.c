@@ -156,11 +156,12 @@ static cleave_status finish_integers(cleave_importer *im, const binary_row *row,
                                      cleave_fragment *code) {
     int64_t fmod = 0;
     int value = code->n - 1;
-    bool integer = cleave_onnx_type_is_integer(cleave_import_input_type(im, 0));
+    int32_t type = cleave_import_input_type(im, 0);
+    bool integer = cleave_onnx_type_is_integer(type);
     bool by_integer = cleave_onnx_type_is_integer(cleave_import_input_type(im, 1));
     if (is_type(im, "Mod"))
         CLEAVE_TRY(cleave_import_integer(im, "fmod", 0, &fmod));
-    if (is_type(im, "Mod") && fmod == 0 && !integer)
+    if (is_type(im, "Mod") && fmod == 0 && type == CLEAVE_ONNX_FLOAT)
         return cleave_import_fail(im, "attribute fmod is 0, which is for integers");
     if (is_type(im, "Mod") && fmod == 0) { /* the divisor's sign */
         int shifted = cleave_fragment_binary(code, CLEAVE_OP_ADD, value, B);

@@ -30,6 +30,7 @@ typedef struct cleave_value {
     int32_t n_uses;   /* by live nodes, and as a graph output */
     int32_t producer; /* node, or -1 */
     cleave_onnx_tensor constant;
+    bool has_tensor;                       /* of a constant: `tensor` has its elements */
     const cleave_onnx_tensor *initializer; /* of a source, else null */
     const cleave_onnx_value *input;        /* of a source, else null */
     bool running; /* a source that is the running mean or variance of a normalisation */
