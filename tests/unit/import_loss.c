@@ -96,6 +96,7 @@ Test(import_loss, what_does_not_fit_is_refused) {
 enum { ROWS = 6, FEATURES = 2, CLASSES = 3, N_DEVICES = 5, N_LAYOUTS = 60 };
 static const float class_weights[CLASSES] = {1, 5, 3};
 static const float features[ROWS][FEATURES] = {{1, 2}, {-1, 0.5f}, {3, 1}, {0, 1}, {2, -2}, {1, 1}};
+static const float truths[ROWS] = {1, 0, 0, 1, 1, 0}; /* [ROWS, 1] */
 static const int64_t labels[ROWS] = {2, 0, -100, 1, 1, -100};
 
 /* x w under a weighted loss of which rows are ignored; w starts at zero. */
@@ -115,7 +116,9 @@ static void import_classifier(void) {
 
 static const void *datum(void *context, const char *name) {
     (void)context;
-    return strcmp(name, "x") == 0 ? (const void *)features : labels;
+    return strcmp(name, "x") == 0       ? (const void *)features
+           : strcmp(name, "truth") == 0 ? (const void *)truths
+                                        : labels;
 }
 
 static interpreter_result train(const cleave_layout *layout, uint64_t timing,
@@ -176,4 +179,61 @@ Test(import_loss, own_loss_trains_the_same_under_any_layout) {
         expect_first_step(&result);
         cleave_arena_free(&scratch);
     }
+}
+
+/* ---- losses of plain nodes ------------------------------------------------------------------- */
+
+/* Ends in the mean of `loss`, which nodes between give from z = x w, [ROWS, 1], and the truth. */
+static void import_regression(const char *(*nodes)[3], int n) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 2");
+    graph_input(&graph, "truth", "batch 1");
+    graph_output(&graph, "objective");
+    initializer(&graph, "w", 2, (int64_t[]){2, 1}, 1, (float[2]){0}, 8);
+    initializer(&graph, "one", 0, NULL, 1, (float[]){1}, 4);
+    node(&graph, "MatMul", "product", "x w", "z", NULL);
+    for (int i = 0; i < n; i++)
+        node(&graph, nodes[i][0], nodes[i][2], nodes[i][1], nodes[i][2], NULL);
+    attribute_integer(&attributes, "keepdims", 0);
+    node(&graph, "ReduceMean", "criterion", "loss", "objective", &attributes);
+    import(&graph, 13, ROWS, true);
+}
+
+/* With w = 0: the loss, and the gradient of w where the one of z is `scale` x (truth - shift) /
+ * ROWS. */
+static void expect_regression(double loss, double scale, double shift) {
+    double want[FEATURES] = {0};
+    for (int n = 0; n < ROWS; n++)
+        for (int f = 0; f < FEATURES; f++)
+            want[f] -= (double)features[n][f] * scale * ((double)truths[n] - shift) / ROWS;
+    for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
+        cleave_error error = {""};
+        cleave_arena scratch = {0};
+        cleave_layout layout;
+        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error),
+                     CLEAVE_OK, "%s", error.message);
+        interpreter_result result = train(&layout, seed, &scratch);
+        const float *got = result.values[cleave_model_find_tensor(&model, "w")];
+        cr_assert_float_eq(result.loss[0], loss, 1e-6, "loss %g", result.loss[0]);
+        for (int f = 0; f < FEATURES; f++)
+            cr_assert_float_eq((double)got[f], want[f], 1e-6, "w[%d] is %g", f, (double)got[f]);
+        cleave_arena_free(&scratch);
+    }
+}
+
+/* Half of the truths are 1. */
+Test(import_loss, mean_squared_error_of_plain_nodes_is_trained) {
+    const char *nodes[][3] = {{"Sub", "z truth", "error"}, {"Mul", "error error", "loss"}};
+    import_regression(nodes, 2);
+    expect_regression(0.5, -2, 0);
+}
+
+/* -(t log p + (1 - t) log(1 - p)) with p = 1/2: the gradient of z is p - t. */
+Test(import_loss, binary_cross_entropy_of_plain_nodes_is_trained) {
+    const char *nodes[][3] = {
+        {"Sigmoid", "z", "p"},       {"Sub", "one p", "q"},         {"Log", "p", "log_p"},
+        {"Log", "q", "log_q"},       {"Sub", "one truth", "false"}, {"Mul", "truth log_p", "a"},
+        {"Mul", "false log_q", "b"}, {"Add", "a b", "likelihood"},  {"Neg", "likelihood", "loss"}};
+    import_regression(nodes, 9);
+    expect_regression(log(2), -1, 0.5);
 }
