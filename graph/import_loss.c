@@ -145,12 +145,12 @@ static cleave_status add_weighted_mean(cleave_importer *im, const class_loss *lo
 }
 
 /* The nests up to the main one. */
-static cleave_status add_rows(cleave_importer *im, class_loss *loss) {
+static cleave_status add_rows(cleave_importer *im, class_loss *loss, cleave_opcode select) {
     if (loss->of_logits) {
         CLEAVE_TRY(cleave_rows_add_sum(im, &loss->rows, "", &loss->main_nest));
-        CLEAVE_TRY(add_target(im, loss, CLEAVE_OP_MUL, ".target", NULL));
-    } else { /* the logarithm of 0 is infinite, and is not multiplied */
-        CLEAVE_TRY(add_target(im, loss, CLEAVE_OP_MASK, "", &loss->main_nest));
+        CLEAVE_TRY(add_target(im, loss, select, ".target", NULL));
+    } else {
+        CLEAVE_TRY(add_target(im, loss, select, "", &loss->main_nest));
     }
     im->operators.items[loss->rows.op].main_nest = loss->main_nest;
     return CLEAVE_OK;
@@ -206,7 +206,7 @@ static cleave_status import_default_loss(cleave_importer *im, int32_t logits) {
     CLEAVE_TRY(open_loss(im, &loss, from.rank == 3 ? "t" : NULL));
     CLEAVE_TRY(add_targets(im, &loss));
     loss.labels = im->targets;
-    CLEAVE_TRY(add_rows(im, &loss));
+    CLEAVE_TRY(add_rows(im, &loss, CLEAVE_OP_MUL));
     bool named = cleave_name_map_find(&im->names, "loss") < 0;
     return add_plain_mean(im, &loss, named ? "loss" : NULL, &im->loss);
 }
@@ -340,7 +340,8 @@ cleave_status cleave_import_class_loss(cleave_importer *im) {
     CLEAVE_TRY(read_labels(im, &loss));
     CLEAVE_TRY(open_loss(im, &loss, NULL));
     limit_labels(im, &loss);
-    CLEAVE_TRY(add_rows(im, &loss));
+    /* A class that can't be has an infinite logit, which must not be multiplied. */
+    CLEAVE_TRY(add_rows(im, &loss, CLEAVE_OP_MASK));
     CLEAVE_TRY(read_weights(im, &loss));
     CLEAVE_TRY(add_reduction(im, &loss));
     return cleave_import_uses_output(im, 1) ? add_log_probabilities(im, &loss) : CLEAVE_OK;

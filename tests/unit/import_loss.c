@@ -74,6 +74,16 @@ Test(import_loss, cross_entropy_gives_the_logarithms_of_probabilities_too) {
     expect_values("loss", 1, (double[]){-low});
 }
 
+Test(import_loss, classes_that_can_not_be_have_no_part_in_it) {
+    bytes graph = {.n = 0};
+    graph_output(&graph, "y");
+    integers(&graph, "labels", 1, (int64_t[]){1});
+    initializer(&graph, "mask", 2, (int64_t[]){1, 2}, 1, (float[]){-INFINITY, 0}, 8);
+    node(&graph, "SoftmaxCrossEntropyLoss", "op", "mask labels", "y", NULL);
+    import(&graph, 13, 1, false);
+    expect_values("y", 1, (double[]){0});
+}
+
 Test(import_loss, what_does_not_fit_is_refused) {
     bytes graph = {.n = 0}, attributes = {.n = 0};
     graph_input(&graph, "x", "2 3");
