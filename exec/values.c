@@ -93,9 +93,9 @@ static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error 
     return CLEAVE_OK;
 }
 
-/* Ids must lie in their tables. */
+/* Ids must lie in their tables; targets may be ignored. */
 static cleave_status check_ids(const cleave_values *values, const cleave_safetensors_entry *entry,
-                               int64_t below, cleave_error *error) {
+                               const cleave_tensor *tensor, cleave_error *error) {
     int64_t *ids = malloc(CHUNK_BYTES);
     if (ids == NULL)
         return cleave_fail_memory(error, "checking data");
@@ -105,11 +105,12 @@ static cleave_status check_ids(const cleave_values *values, const cleave_safeten
         int64_t n = entry->n_elements - first < most ? entry->n_elements - first : most;
         status = cleave_tensor_file_read(&values->data, entry, first, n, ids, error);
         for (int64_t i = 0; i < n && status == CLEAVE_OK; i++)
-            if (ids[i] < 0 || ids[i] >= below)
+            if ((ids[i] < 0 || ids[i] >= tensor->below) &&
+                (tensor->also == 0 || ids[i] != tensor->also))
                 status = cleave_fail(error, CLEAVE_BAD_INPUT,
                                      "%s: element %lld of %s is %lld, not in 0..%lld",
                                      values->data.file.path, (long long)(first + i), entry->name,
-                                     (long long)ids[i], (long long)below - 1);
+                                     (long long)ids[i], (long long)tensor->below - 1);
     }
     free(ids);
     return status;
@@ -131,9 +132,8 @@ static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *
         return wrong_shape(values->data.file.path, entry, tensor->rank, tensor->shape,
                            " (or a multiple in the first dimension)", error);
     values->entries[t] = entry;
-    return tensor->type == CLEAVE_I64 && tensor->below > 0
-               ? check_ids(values, entry, tensor->below, error)
-               : CLEAVE_OK;
+    return tensor->type == CLEAVE_I64 && tensor->below > 0 ? check_ids(values, entry, tensor, error)
+                                                           : CLEAVE_OK;
 }
 
 static cleave_status open_files(cleave_values *values, cleave_error *error) {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LEAST_OPSET = 7, MOST_OPSET = 21 };
+enum { LEAST_OPSET = 1, MOST_OPSET = 21 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -127,24 +127,32 @@ static cleave_status find_live(cleave_importer *im, const int32_t *order, bool *
     return CLEAVE_OK;
 }
 
-/* What the whole graph says about single values: running statistics, and whether it convolves. */
+/* What the whole graph says about single values: what is not trained, and whether it convolves. */
 static void survey(cleave_importer *im, const bool *live) {
     static const char *const windowed[] = {"Conv",          "ConvTranspose", "MaxPool",
                                            "AveragePool",   "LpPool",        "GlobalAveragePool",
                                            "GlobalMaxPool", "GlobalLpPool"};
+    static const struct {
+        const char *type;
+        int input;
+        bool starts_at_one;
+    } kept[] = {{"BatchNormalization", 3, false},
+                {"BatchNormalization", 4, true},
+                {"NegativeLogLikelihoodLoss", 2, true},
+                {"SoftmaxCrossEntropyLoss", 2, true}};
     for (int32_t n = 0; n < im->graph.n_nodes; n++) {
         const cleave_onnx_node *node = &im->graph.nodes[n];
         if (!live[n])
             continue;
         for (size_t i = 0; i < sizeof windowed / sizeof *windowed; i++)
             im->is_convolutional = im->is_convolutional || strcmp(node->type, windowed[i]) == 0;
-        bool normalizes = strcmp(node->type, "BatchNormalization") == 0;
-        for (int32_t i = 3; normalizes && i < 5 && i < node->n_inputs; i++) {
-            int32_t id = cleave_name_map_find(&im->names, node->inputs[i]);
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+            bool has = strcmp(node->type, kept[i].type) == 0 && kept[i].input < node->n_inputs;
+            int32_t id = has ? cleave_name_map_find(&im->names, node->inputs[kept[i].input]) : -1;
             if (id < 0)
                 continue;
             im->values.items[id].running = true;
-            im->values.items[id].is_variance = i == 4;
+            im->values.items[id].starts_at_one = kept[i].starts_at_one;
         }
     }
 }
@@ -219,7 +227,7 @@ static cleave_status add_loss(cleave_importer *im) {
     if (value->state != CLEAVE_VALUE_TENSOR)
         return cleave_import_fail(im, "output %s is computed from nothing: it can't be trained",
                                   name);
-    return cleave_import_loss(im, value->tensor);
+    return cleave_import_loss(im, value);
 }
 
 static cleave_status import_graph(cleave_importer *im, const void *data, size_t bytes,

@@ -131,7 +131,7 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
     }
     if (value->running) {
         draft->tensor.kind = CLEAVE_TENSOR_BUFFER;
-        draft->tensor.initial_value = value->is_variance ? 1.0f : 0.0f;
+        draft->tensor.initial_value = value->starts_at_one ? 1.0f : 0.0f;
     }
     return CLEAVE_OK;
 }

@@ -33,8 +33,8 @@ typedef struct cleave_value {
     bool has_tensor;                       /* of a constant: `tensor` has its elements */
     const cleave_onnx_tensor *initializer; /* of a source, else null */
     const cleave_onnx_value *input;        /* of a source, else null */
-    bool running; /* a source that is the running mean or variance of a normalisation */
-    bool is_variance;
+    bool running; /* a source that is kept, not trained: running statistics, weights of classes */
+    bool starts_at_one; /* such a source; else at 0 */
 } cleave_value;
 
 typedef struct cleave_draft_tensor {
@@ -272,7 +272,8 @@ cleave_status cleave_import_lp_normalization(cleave_importer *im);
 cleave_status cleave_import_local_response(cleave_importer *im);
 cleave_status cleave_import_resize(cleave_importer *im);
 cleave_status cleave_import_softmax(cleave_importer *im);
-cleave_status cleave_import_loss(cleave_importer *im, int32_t logits);
+cleave_status cleave_import_hardmax(cleave_importer *im);
+cleave_status cleave_import_class_loss(cleave_importer *im);
 cleave_status cleave_import_identity(cleave_importer *im);
 cleave_status cleave_import_reshape_node(cleave_importer *im);
 cleave_status cleave_import_transpose(cleave_importer *im);
@@ -281,6 +282,10 @@ cleave_status cleave_import_slice(cleave_importer *im);
 cleave_status cleave_import_pad(cleave_importer *im);
 cleave_status cleave_import_gather(cleave_importer *im);
 cleave_status cleave_import_only_constant(cleave_importer *im);
+
+/* The loss of a model whose first output this is: a scalar is trained as it is, logits get a mean
+   softmax cross-entropy; import_loss.c. */
+cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
 
 /* The target shape of Reshape, Squeeze, Unsqueeze and Flatten for an input of this shape. */
 cleave_status cleave_import_target_shape(cleave_importer *im, int rank, const int64_t *shape,

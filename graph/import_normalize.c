@@ -37,6 +37,39 @@ static void emit_affine(cleave_nest *nest, int normal, int scale, int bias) {
         cleave_nest_emit(nest, CLEAVE_OP_ADD, scaled, bias, 0, 0);
 }
 
+/* Outputs 1 and 2 of a layer normalisation: the mean of every row, and 1 over its deviation. */
+static cleave_status add_row_statistic(cleave_importer *im, const cleave_statistics *statistics,
+                                       int output, int axis, double epsilon) {
+    if (!cleave_import_uses_output(im, output))
+        return CLEAVE_OK;
+    cleave_nest nest = {.kind = CLEAVE_NEST_POINTWISE, .op = statistics->op};
+    cleave_tensor shape = im->tensors.items[statistics->input.tensor].tensor;
+    for (int d = axis; d < shape.rank; d++)
+        shape.shape[d] = 1;
+    cleave_new_tensor what = {
+        im->node->outputs[output], statistics->op, "", shape.rank, shape.shape, -1};
+    CLEAVE_TRY(cleave_import_new_tensor(im, what, &nest.output.tensor));
+    int input = cleave_nest_add_input(&nest, statistics->record);
+    cleave_map_offset(&nest.inputs[input], 0,
+                      output == 1 ? CLEAVE_STATISTIC_MEAN : CLEAVE_STATISTIC_M2);
+    for (int d = 0; d < axis; d++) {
+        cleave_nest_add_axis(&nest, im->operators.items[statistics->op].axes[d].name,
+                             shape.shape[d], false, d);
+        cleave_map_axis(&nest.inputs[input], d + 1, d);
+        cleave_map_axis(&nest.output, d, d);
+    }
+    if (output == 1) {
+        cleave_nest_emit(&nest, CLEAVE_OP_COPY, input, 0, 0, 0);
+    } else {
+        int shifted = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, input, 0,
+                                       1 / (double)statistics->count, epsilon);
+        cleave_nest_emit(&nest, CLEAVE_OP_RSQRT, shifted, 0, 0, 0);
+    }
+    CLEAVE_TRY(cleave_import_add_nest(im, &nest, output == 1 ? ".mean" : ".inverse", NULL));
+    cleave_import_set_output(im, output, nest.output.tensor, false);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     cleave_statistics statistics = {0};
     int64_t wanted, stash;
@@ -50,10 +83,6 @@ cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     if (stash != CLEAVE_ONNX_FLOAT)
         return cleave_import_fail(im, "attribute stash_type is %lld, supported is 1",
                                   (long long)stash);
-    for (int i = 1; i < im->node->n_outputs; i++)
-        if (cleave_import_uses_output(im, i))
-            return cleave_import_fail(im, "its output %s is used, which is not supported",
-                                      im->node->outputs[i]);
     CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
     int rank = im->tensors.items[input].tensor.rank;
     CLEAVE_TRY(cleave_import_axis(im, wanted, rank, &axis));
@@ -62,6 +91,8 @@ cleave_status cleave_import_layer_normalization(cleave_importer *im) {
         statistics.reduced |= 1u << d;
     CLEAVE_TRY(cleave_import_open_over(im, input, true, &statistics.op));
     CLEAVE_TRY(cleave_statistics_add(im, &statistics));
+    for (int output = 1; output <= 2; output++)
+        CLEAVE_TRY(add_row_statistic(im, &statistics, output, axis, epsilon));
     CLEAVE_TRY(cleave_normalized_begin(im, statistics.op, &statistics.input, &nest));
     CLEAVE_TRY(add_broadcast(im, &nest, 1, rank, 1, &scale));
     if (cleave_import_has_input(im, 2))

@@ -95,6 +95,7 @@ static const operator_row table[] = {
      {"epsilon", "num_groups", "stash_type"}},
     {"HardSigmoid", 1, 1, cleave_import_hard_sigmoid, {"alpha", "beta"}},
     {"HardSwish", 1, 1, cleave_import_hard_swish, {0}},
+    {"Hardmax", 1, 1, cleave_import_hardmax, {"axis"}},
     {"Identity", 1, 1, cleave_import_identity, {0}},
     {"InstanceNormalization", 3, 3, cleave_import_instance_normalization, {"epsilon"}},
     {"IsInf", 1, 1, cleave_import_is_inf, {"detect_negative", "detect_positive"}},
@@ -115,6 +116,7 @@ static const operator_row table[] = {
     {"Less", 2, 2, cleave_import_binary, {0}},
     {"LessOrEqual", 2, 2, cleave_import_binary, {0}},
     {"Log", 1, 1, cleave_import_unary, {0}},
+    {"LogSoftmax", 1, 1, cleave_import_softmax, {"axis"}},
     {"LpNormalization", 1, 1, cleave_import_lp_normalization, {"axis", "p"}},
     {"LpPool",
      1,
@@ -135,6 +137,7 @@ static const operator_row table[] = {
     {"Mod", 2, 2, cleave_import_binary, {"fmod"}},
     {"Mul", 2, 2, cleave_import_binary, {0}},
     {"Neg", 1, 1, cleave_import_unary, {0}},
+    {"NegativeLogLikelihoodLoss", 2, 3, cleave_import_class_loss, {"ignore_index", "reduction"}},
     {"NonZero", 1, 1, cleave_import_only_constant, {0}},
     {"Not", 1, 1, cleave_import_not, {0}},
     {"OneHot", 3, 3, cleave_import_only_constant, {"axis"}},
@@ -180,6 +183,7 @@ static const operator_row table[] = {
     {"Size", 1, 1, cleave_import_only_constant, {0}},
     {"Slice", 1, 5, cleave_import_slice, {"axes", "ends", "starts"}},
     {"Softmax", 1, 1, cleave_import_softmax, {"axis"}},
+    {"SoftmaxCrossEntropyLoss", 2, 3, cleave_import_class_loss, {"ignore_index", "reduction"}},
     {"Softplus", 1, 1, cleave_import_softplus, {0}},
     {"Softsign", 1, 1, cleave_import_softsign, {0}},
     {"Split", 1, 2, cleave_import_only_constant, {"axis", "num_outputs", "split"}},
@@ -217,6 +221,28 @@ static cleave_status fail_unsupported(cleave_importer *im) {
                               foreign ? im->node->domain : "", foreign ? "." : "", im->node->type);
 }
 
+/* Operators that meant something else in old operator sets, which no attribute tells.  (Others had
+   attributes then, such as `broadcast`, that are not in the table.) */
+static cleave_status check_age(cleave_importer *im) {
+    static const struct {
+        const char *type;
+        int64_t least_opset;
+    } changed[] = {{"BatchNormalization", 7},
+                   {"Concat", 4},
+                   {"GRU", 7},
+                   {"LSTM", 7},
+                   {"PRelu", 7},
+                   {"RNN", 7},
+                   {"Upsample", 7}};
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++)
+        if (im->graph.opset < changed[i].least_opset &&
+            strcmp(im->node->type, changed[i].type) == 0)
+            return cleave_import_fail(
+                im, "is of operator set %lld, supported is this operator from %lld on",
+                (long long)im->graph.opset, (long long)changed[i].least_opset);
+    return CLEAVE_OK;
+}
+
 static cleave_status check_row(cleave_importer *im, const operator_row *row) {
     const cleave_onnx_node *node = im->node;
     if (node->n_inputs < row->least_inputs || node->n_inputs > row->most_inputs)
@@ -231,7 +257,9 @@ static cleave_status check_row(cleave_importer *im, const operator_row *row) {
     if (node->n_outputs < 1 || (node->outputs[0][0] == '\0' && !may_lack_first))
         return cleave_import_fail(im, "its first output is left out");
     for (int i = 0; i < node->n_attributes; i++) {
-        bool known = false;
+        /* A hint about memory in operator sets before 6. */
+        bool known =
+            im->graph.opset < 6 && strcmp(node->attributes[i].name, "consumed_inputs") == 0;
         for (int k = 0; k < MOST_ATTRIBUTES && row->attributes[k] != NULL; k++)
             known = known || strcmp(node->attributes[i].name, row->attributes[k]) == 0;
         if (!known)
@@ -246,6 +274,7 @@ cleave_status cleave_import_node(cleave_importer *im) {
     bool folded;
     if (row == NULL)
         return fail_unsupported(im);
+    CLEAVE_TRY(check_age(im));
     CLEAVE_TRY(check_row(im, row));
     CLEAVE_TRY(cleave_import_fold(im, &folded));
     return folded ? CLEAVE_OK : row->import(im);

@@ -79,6 +79,7 @@ typedef struct cleave_tensor {
                             initial_value */
     int64_t below; /* I64 data are ids of tables of this extent; made-up ones lie in 0..below-1.
                       0: they are no ids; made-up ones are 0 */
+    int64_t also;  /* given data may have this value besides (ignored targets); 0: none */
 } cleave_tensor;
 
 /* index = offset + sum of stride x axis.  Where that falls outside the tensor the operand has no

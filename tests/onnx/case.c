@@ -7,13 +7,14 @@
 #include "graph/import.h"
 #include "graph/lower.h"
 #include "graph/onnx_file.h"
+#include "tests/support/interpreter.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_TENSORS = 64, MOST_DATA_SETS = 16 };
+enum { MOST_TENSORS = 64, MOST_DATA_SETS = 16, N_DEVICES = 4, N_LAYOUTS = 3 };
 
 typedef struct blob {
     char *data;
@@ -29,7 +30,7 @@ typedef struct onnx_case {
     const cleave_onnx_graph *graph;
     int n_inputs; /* graph inputs that no initializer gives */
     const cleave_onnx_value *values[MOST_TENSORS];
-    blob inputs[MOST_TENSORS];
+    blob inputs[MOST_TENSORS], outputs[MOST_TENSORS];
 } onnx_case;
 
 /* Which inputs are given as constants: ever more, until the model is taken. */
@@ -156,34 +157,59 @@ static bool close_enough(double got, double want, bool exact) {
     return fabs(got - want) <= 1e-7 + 1e-3 * fabs(want);
 }
 
-static cleave_status compare(const onnx_case *test, const cleave_rank *rank, int32_t o,
-                             const cleave_onnx_tensor *want) {
-    const cleave_program *program = rank->program;
-    const cleave_tensor *tensor = &program->model->tensors[program->model->outputs[o]];
-    const void *data = cleave_rank_buffer(rank, program->output_buffers[o]);
-    cleave_box box = cleave_box_of_shape(tensor->rank, tensor->shape);
-    int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0};
+/* One output, row-major. */
+static cleave_status compare(const onnx_case *test, const cleave_tensor *tensor, int32_t o,
+                             const double *got, const cleave_onnx_tensor *want) {
     if (!same_shape(tensor, want))
         return cleave_fail(test->error, CLEAVE_FAILED, "output %d has another shape", (int)o);
-    cleave_tensor_strides(tensor, &box, strides);
     for (int64_t i = 0; i < want->n; i++) {
-        int64_t at = 0;
-        for (int d = 0; d < tensor->rank; d++)
-            at += index[d] * strides[d];
-        double got = tensor->type == CLEAVE_I64 ? (double)((const int64_t *)data)[at]
-                                                : (double)((const float *)data)[at];
         double wanted = want->floats != NULL ? (double)want->floats[i] : (double)want->integers[i];
-        if (!close_enough(got, wanted, want->integers != NULL))
+        if (!close_enough(got[i], wanted, want->integers != NULL))
             return cleave_fail(test->error, CLEAVE_FAILED,
                                "element %lld of output %d is %.9g, it has to be %.9g", (long long)i,
-                               (int)o, got, wanted);
-        for (int d = tensor->rank - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
-            index[d] = 0;
+                               (int)o, got[i], wanted);
     }
     return CLEAVE_OK;
 }
 
-static cleave_status run_rank(onnx_case *test, cleave_rank *rank, const char *data_set) {
+static cleave_status read_outputs(onnx_case *test, const cleave_model *model,
+                                  const char *data_set) {
+    for (int32_t o = 0; o < model->n_outputs; o++) {
+        char path[1024];
+        if (o == MOST_TENSORS)
+            return cleave_fail(test->error, CLEAVE_BAD_INPUT, "more than %d outputs", MOST_TENSORS);
+        snprintf(path, sizeof path, "%s/output_%d.pb", data_set, (int)o);
+        CLEAVE_TRY(read_tensor(test, path, &test->outputs[o]));
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- on one rank, as the command does ----------------------------------------------------------
+ */
+
+static cleave_status compare_output(const onnx_case *test, const cleave_rank *rank, int32_t o) {
+    const cleave_program *program = rank->program;
+    const cleave_tensor *tensor = &program->model->tensors[program->model->outputs[o]];
+    const void *data = cleave_rank_buffer(rank, program->output_buffers[o]);
+    cleave_box box = cleave_box_of_shape(tensor->rank, tensor->shape);
+    int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0}, n = cleave_tensor_size(tensor);
+    double *got = CLEAVE_ARENA_ARRAY(test->arena, double, n);
+    if (got == NULL)
+        return cleave_fail_memory(test->error, "comparing an output");
+    cleave_tensor_strides(tensor, &box, strides);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0;
+        for (int d = 0; d < tensor->rank; d++)
+            at += index[d] * strides[d];
+        got[i] = tensor->type == CLEAVE_I64 ? (double)((const int64_t *)data)[at]
+                                            : (double)((const float *)data)[at];
+        for (int d = tensor->rank - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
+            index[d] = 0;
+    }
+    return compare(test, tensor, o, got, &test->outputs[o].tensor);
+}
+
+static cleave_status step_rank(const onnx_case *test, cleave_rank *rank) {
     const cleave_program *program = rank->program;
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
@@ -195,38 +221,82 @@ static cleave_status run_rank(onnx_case *test, cleave_rank *rank, const char *da
     rank->load = load;
     rank->load_context = (void *)program->model;
     CLEAVE_TRY(cleave_rank_step(rank, 0, test->error));
-    for (int32_t o = 0; o < program->n_outputs; o++) {
-        char path[1024];
-        blob want;
-        snprintf(path, sizeof path, "%s/output_%d.pb", data_set, (int)o);
-        CLEAVE_TRY(read_tensor(test, path, &want));
-        CLEAVE_TRY(compare(test, rank, o, &want.tensor));
+    for (int32_t o = 0; o < program->n_outputs; o++)
+        CLEAVE_TRY(compare_output(test, rank, o));
+    return CLEAVE_OK;
+}
+
+static cleave_status lower(const onnx_case *test, const cleave_model *model,
+                           const cleave_layout *layout, cleave_kernels *kernels,
+                           cleave_program *program) {
+    cleave_lower_options options = {.workspace = cleave_kernel_workspace,
+                                    .workspace_context = kernels};
+    CLEAVE_TRY(cleave_lower(model, layout, &options, test->arena, program, test->error));
+    return cleave_program_check(program, test->error);
+}
+
+static cleave_status run_rank(const onnx_case *test, const cleave_model *model,
+                              cleave_kernels *kernels) {
+    cleave_run_options options = {.steps = 1, .forward = true, .quiet = true};
+    cleave_layout layout;
+    cleave_program program;
+    cleave_rank rank = {0};
+    CLEAVE_TRY(cleave_layout_create(model, 1, test->arena, &layout, test->error));
+    CLEAVE_TRY(lower(test, model, &layout, kernels, &program));
+    cleave_status status =
+        cleave_rank_create(&rank, test->world, &program, &options, test->arena, test->error);
+    if (status == CLEAVE_OK)
+        status = step_rank(test, &rank);
+    cleave_rank_destroy(&rank);
+    return status;
+}
+
+/* ---- under random layouts ----------------------------------------------------------------------
+ */
+
+static cleave_status run_layout(const onnx_case *test, const cleave_model *model, uint64_t seed,
+                                cleave_kernels *kernels) {
+    interpreter_options options = {.timing_seed = seed, .steps = 1, .kernels = kernels};
+    interpreter_result result;
+    cleave_layout layout;
+    cleave_program program;
+    CLEAVE_TRY(cleave_layout_random(model, N_DEVICES, seed, test->arena, &layout, test->error));
+    CLEAVE_TRY(lower(test, model, &layout, kernels, &program));
+    CLEAVE_TRY(interpreter_run(&program, &options, test->arena, &result, test->error));
+    for (int32_t o = 0; o < model->n_outputs; o++) {
+        const cleave_tensor *tensor = &model->tensors[model->outputs[o]];
+        int64_t n = cleave_tensor_size(tensor);
+        double *got = CLEAVE_ARENA_ARRAY(test->arena, double, n);
+        if (got == NULL)
+            return cleave_fail_memory(test->error, "comparing an output");
+        for (int64_t i = 0; i < n; i++)
+            got[i] = (double)result.outputs[o][i];
+        if (tensor->type == CLEAVE_F32) /* the interpreter gives no others */
+            CLEAVE_TRY(compare(test, tensor, o, got, &test->outputs[o].tensor));
     }
     return CLEAVE_OK;
 }
 
+static cleave_status run_layouts(const onnx_case *test, const cleave_model *model,
+                                 cleave_kernels *kernels) {
+    for (uint64_t seed = 0; seed < N_LAYOUTS; seed++)
+        if (run_layout(test, model, seed, kernels) != CLEAVE_OK) {
+            cleave_error_prefix(test->error, "layout %d", (int)seed);
+            return CLEAVE_FAILED;
+        }
+    return CLEAVE_OK;
+}
+
+/* A model that was taken has to run. */
 static cleave_status run_model(onnx_case *test, const cleave_model *model, const char *data_set) {
-    cleave_run_options options = {.steps = 1, .forward = true, .quiet = true};
-    cleave_layout layout;
-    cleave_program program;
     cleave_kernels *kernels;
-    cleave_rank rank = {0};
     CLEAVE_TRY(give_values(test, model));
-    CLEAVE_TRY(cleave_layout_create(model, 1, test->arena, &layout, test->error));
+    CLEAVE_TRY(read_outputs(test, model, data_set));
     CLEAVE_TRY(cleave_kernels_create(&kernels, test->error));
-    cleave_lower_options lower = {.workspace = cleave_kernel_workspace,
-                                  .workspace_context = kernels};
-    cleave_status status = cleave_lower(model, &layout, &lower, test->arena, &program, test->error);
+    cleave_status status = run_rank(test, model, kernels);
+    if (status == CLEAVE_OK)
+        status = run_layouts(test, model, kernels);
     cleave_kernels_destroy(kernels);
-    if (status == CLEAVE_OK)
-        status = cleave_program_check(&program, test->error);
-    if (status == CLEAVE_OK)
-        status =
-            cleave_rank_create(&rank, test->world, &program, &options, test->arena, test->error);
-    if (status == CLEAVE_OK)
-        status = run_rank(test, &rank, data_set);
-    cleave_rank_destroy(&rank);
-    /* A model that was taken has to run. */
     return status == CLEAVE_OK ? CLEAVE_OK : CLEAVE_FAILED;
 }
 

@@ -19,7 +19,7 @@ typedef struct onnx_result {
 } onnx_result;
 
 /* Runs the test in `folder` (model.onnx and test_data_set_*) on one device, by the code of
-   `cleave run --forward`.
+   `cleave run --forward`, and under some random layouts.
 
    ONNX hands everything to a model as a graph input, even what shapes depend on, such as the target
    of a Reshape.  Where such a model is refused, it is tried again with more and more of its inputs

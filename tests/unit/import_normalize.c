@@ -31,14 +31,21 @@ Test(import_normalize, layer_normalisation_begins_at_its_axis) {
     expect_values("y", 4, (double[]){-1.5 * s, -0.5 * s, 0.5 * s, 3 * s});
 }
 
-Test(import_normalize, statistics_that_layer_normalisation_gives_away_are_refused) {
-    bytes graph = {.n = 0};
+/* Rows 1 2 3 and 4 5 6 again: means 2 and 5; with epsilon 10/3 the variance 2/3 becomes 4. */
+Test(import_normalize, layer_normalisation_gives_its_statistics) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
     graph_input(&graph, "x", "batch 3");
     graph_output(&graph, "y");
     graph_output(&graph, "mean");
-    initializer(&graph, "scale", 1, (int64_t[]){3}, 1, (float[]){1, 2, 3}, 12);
-    node(&graph, "LayerNormalization", "norm", "x scale", "y mean", NULL);
-    expect_refused(&graph, 17, 1, "output mean is used");
+    graph_output(&graph, "inverse");
+    initializer(&graph, "scale", 1, (int64_t[]){3}, 1, (float[]){1, 1, 2}, 12);
+    attribute_float(&attributes, "epsilon", 10.0f / 3);
+    node(&graph, "LayerNormalization", "norm", "x scale", "y mean inverse", &attributes);
+    import(&graph, 17, 2, false);
+    expect_shape("mean", 2, (int64_t[]){2, 1});
+    expect_values("mean", 2, (double[]){2, 5});
+    expect_values("inverse", 2, (double[]){0.5, 0.5});
+    expect_values("y", 6, (double[]){-0.5, 0, 1, -0.5, 0, 1});
 }
 
 /* y = type(x, scale, bias), with scale 1 2 3 ... and bias 10 20 30 ... of n elements. */
