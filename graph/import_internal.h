@@ -281,6 +281,9 @@ cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const in
 
 /* Runs the handler of the node being imported; import_operators.c. */
 cleave_status cleave_import_node(cleave_importer *im);
+/* Replaces nodes that spell out an operator by one of that operator; order, live: [n_nodes];
+   import_rewrite.c. */
+cleave_status cleave_import_rewrite(cleave_importer *im, const int32_t *order, bool *live);
 /* Makes one operator of each attention among the drafts; import_fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
 /* Drafts become the model: names, order, compaction; import_finish.c. */
