@@ -233,6 +233,7 @@ cleave_status cleave_import_thresholded_relu(cleave_importer *im);
 cleave_status cleave_import_shrink(cleave_importer *im);
 cleave_status cleave_import_hard_sigmoid(cleave_importer *im);
 cleave_status cleave_import_hard_swish(cleave_importer *im);
+cleave_status cleave_import_swish(cleave_importer *im);
 cleave_status cleave_import_softplus(cleave_importer *im);
 cleave_status cleave_import_mish(cleave_importer *im);
 cleave_status cleave_import_softsign(cleave_importer *im);

@@ -165,6 +165,7 @@ static const operator_row table[] = {
     {"Squeeze", 1, 2, cleave_import_reshape_node, {"axes"}},
     {"Sub", 2, 2, cleave_import_binary, {0}},
     {"Sum", 1, ANY, cleave_import_variadic, {0}},
+    {"Swish", 1, 1, cleave_import_swish, {"alpha"}},
     {"Tan", 1, 1, cleave_import_unary, {0}},
     {"Tanh", 1, 1, cleave_import_unary, {0}},
     {"ThresholdedRelu", 1, 1, cleave_import_thresholded_relu, {"alpha"}},
