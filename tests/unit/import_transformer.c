@@ -279,3 +279,36 @@ Test(import_transformer, attention_whose_weights_are_an_output_is_not_fused) {
     cr_expect_gt(model.n_operators, 2);
     expect_attention(false);
 }
+
+/* ---- whole models ---------------------------------------------------------------------------- */
+
+/* A block: query, key, value, attention, output, sum, norm, two dense layers, sum, norm.  Around
+   them the embedding with positions, its norm, two dense layers, a norm and the loss. */
+Test(import_transformer, a_block_of_bert_is_eleven_operators) {
+    read_model("configs/models/bert_base.onnx", 2, true);
+    cr_expect_eq(model.n_operators, 12 * 11 + 6);
+    expect_axes("/layer.3/attention/MatMul_1", "n=2 h=12 q=128");
+    expect_axes("/layer.3/attention/output/MatMul", "b0=2 m=128 k=768 h=12 d=64");
+}
+
+/* Queries, keys, values and the result of attention lie where they are read: by no view but a
+   reshape of their own. */
+Test(import_transformer, attention_of_bert_copies_nothing) {
+    read_model("configs/models/bert_base.onnx", 2, true);
+    const cleave_operator *op = find_operator("/layer.3/attention/MatMul_1");
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        const cleave_nest *nest = &model.nests[op->nests[i]];
+        for (int k = 0; k < nest->n_inputs; k++) {
+            const cleave_view *view = &model.tensors[nest->inputs[k].tensor].view;
+            cr_expect(view->kind == CLEAVE_VIEW_NONE || view->kind == CLEAVE_VIEW_RESHAPE);
+            if (view->kind == CLEAVE_VIEW_RESHAPE)
+                cr_expect_eq(model.tensors[view->sources[0]].view.kind, CLEAVE_VIEW_NONE);
+        }
+    }
+    const cleave_nest *out =
+        &model.nests[find_operator("/layer.3/attention/output/MatMul")->main_nest];
+    const cleave_tensor *result = &model.tensors[out->inputs[0].tensor];
+    cr_expect_eq(result->view.kind, CLEAVE_VIEW_NONE);
+    for (int d = 0; d < 4; d++)
+        cr_expect_eq(result->order[d], ((int[]){0, 2, 1, 3})[d]);
+}
