@@ -259,6 +259,7 @@ cleave_status cleave_import_average_pool(cleave_importer *im);
 cleave_status cleave_import_global_average_pool(cleave_importer *im);
 cleave_status cleave_import_gemm(cleave_importer *im);
 cleave_status cleave_import_matmul(cleave_importer *im);
+cleave_status cleave_import_einsum(cleave_importer *im);
 cleave_status cleave_import_batch_normalization(cleave_importer *im);
 cleave_status cleave_import_layer_normalization(cleave_importer *im);
 cleave_status cleave_import_recurrent(cleave_importer *im);

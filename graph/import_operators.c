@@ -64,6 +64,7 @@ static const operator_row table[] = {
     {"CumSum", 2, 2, cleave_import_cumsum, {"exclusive", "reverse"}},
     {"Div", 2, 2, cleave_import_binary, {0}},
     {"Dropout", 1, 3, cleave_import_dropout, {"ratio", "seed"}},
+    {"Einsum", 1, 3, cleave_import_einsum, {"equation"}},
     {"Elu", 1, 1, cleave_import_elu, {"alpha"}},
     {"Equal", 2, 2, cleave_import_binary, {0}},
     {"Erf", 1, 1, cleave_import_unary, {0}},

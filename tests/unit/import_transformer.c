@@ -280,6 +280,61 @@ Test(import_transformer, attention_whose_weights_are_an_output_is_not_fused) {
     expect_attention(false);
 }
 
+/* ---- Einsum ---------------------------------------------------------------------------------- */
+
+static bytes einsum(const char *equation, const char *inputs) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "2 2");
+    graph_input(&graph, "v", "2");
+    graph_input(&graph, "u", "3 2 2");
+    graph_output(&graph, "y");
+    attribute_text(&attributes, "equation", equation);
+    node(&graph, "Einsum", "e", inputs, "y", &attributes);
+    return graph;
+}
+
+/* x is 1 2 / 3 4, v is 1 2, u counts from 1 to 12. */
+Test(import_transformer, einsum_is_any_product_and_sum) {
+    static const struct {
+        const char *equation, *inputs;
+        int n;
+        double y[12];
+    } rows[] = {{"ij->ji", "x", 4, {1, 3, 2, 4}},
+                {"ij -> i", "x", 2, {3, 7}},
+                {"ii->i", "x", 2, {1, 4}},
+                {"ii", "x", 1, {5}},
+                {"ba", "x", 4, {1, 3, 2, 4}},
+                {"ij,j->i", "x v", 2, {5, 11}},
+                {"i,j->ij", "v v", 4, {1, 2, 2, 4}},
+                {"ij,jk", "x x", 4, {7, 10, 15, 22}},
+                {"i,ij,j->", "v x v", 1, {27}},
+                {"...i,i->...", "u v", 6, {5, 11, 17, 23, 29, 35}},
+                {"...ij,...jk->...ik", "u x", 12, {7, 10, 15, 22, 23, 34, 31, 46, 39, 58, 47, 70}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bytes graph = einsum(rows[i].equation, rows[i].inputs);
+        import(&graph, 13, 0, false);
+        cr_log_info("%s", rows[i].equation);
+        expect_values("y", rows[i].n, rows[i].y);
+    }
+}
+
+Test(import_transformer, equations_that_do_not_fit_are_refused) {
+    bytes graph = einsum("ij,jk->ik", "x");
+    expect_refused(&graph, 13, 0, "more terms than it has inputs");
+    graph = einsum("ijk->i", "x");
+    expect_refused(&graph, 13, 0, "input x has rank 2, its term 3 letters");
+    graph = einsum("ij->ik", "x");
+    expect_refused(&graph, 13, 0, "a letter that no input has");
+    graph = einsum("ij->ii", "x");
+    expect_refused(&graph, 13, 0, "a letter twice");
+    graph = einsum("i1->i", "x");
+    expect_refused(&graph, 13, 0, "where a letter should be");
+    graph = einsum("ij,i->j", "x u");
+    expect_refused(&graph, 13, 0, "input u has rank 3");
+    graph = einsum("ijk,k->i", "u u");
+    expect_refused(&graph, 13, 0, "input u has rank 3, its term 1 letters");
+}
+
 /* ---- whole models ---------------------------------------------------------------------------- */
 
 /* A block: query, key, value, attention, output, sum, norm, two dense layers, sum, norm.  Around
