@@ -211,6 +211,7 @@ static cleave_status import_nodes(cleave_importer *im) {
     CLEAVE_TRY(define_values(im));
     CLEAVE_TRY(find_order(im, order));
     CLEAVE_TRY(find_live(im, order, live));
+    CLEAVE_TRY(cleave_import_rewrite(im, order, live));
     survey(im, live);
     CLEAVE_TRY(check_batch(im));
     for (int32_t i = 0; i < im->graph.n_nodes; i++) {

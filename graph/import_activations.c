@@ -128,6 +128,16 @@ cleave_status cleave_import_hard_sigmoid(cleave_importer *im) {
     return apply_to_input(im, &code);
 }
 
+cleave_status cleave_import_swish(cleave_importer *im) {
+    double alpha;
+    cleave_fragment code = {0};
+    CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
+    int line = alpha < 1 || alpha > 1 ? cleave_fragment_scale(&code, X, alpha, 0) : X;
+    int gate = cleave_fragment_unary(&code, CLEAVE_OP_SIGMOID, line);
+    cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, gate);
+    return apply_to_input(im, &code);
+}
+
 cleave_status cleave_import_hard_swish(cleave_importer *im) {
     cleave_fragment code = {0};
     int line = cleave_fragment_scale(&code, X, 1.0 / 6, 0.5);

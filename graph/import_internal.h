@@ -234,6 +234,7 @@ cleave_status cleave_import_thresholded_relu(cleave_importer *im);
 cleave_status cleave_import_shrink(cleave_importer *im);
 cleave_status cleave_import_hard_sigmoid(cleave_importer *im);
 cleave_status cleave_import_hard_swish(cleave_importer *im);
+cleave_status cleave_import_swish(cleave_importer *im);
 cleave_status cleave_import_softplus(cleave_importer *im);
 cleave_status cleave_import_mish(cleave_importer *im);
 cleave_status cleave_import_softsign(cleave_importer *im);
@@ -262,6 +263,7 @@ cleave_status cleave_import_global_lp_pool(cleave_importer *im);
 cleave_status cleave_import_global_max_pool(cleave_importer *im);
 cleave_status cleave_import_gemm(cleave_importer *im);
 cleave_status cleave_import_matmul(cleave_importer *im);
+cleave_status cleave_import_einsum(cleave_importer *im);
 cleave_status cleave_import_batch_normalization(cleave_importer *im);
 cleave_status cleave_import_layer_normalization(cleave_importer *im);
 cleave_status cleave_import_recurrent(cleave_importer *im);
@@ -296,6 +298,9 @@ cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const in
 
 /* Runs the handler of the node being imported; import_operators.c. */
 cleave_status cleave_import_node(cleave_importer *im);
+/* Replaces nodes that spell out an operator by one of that operator; order, live: [n_nodes];
+   import_rewrite.c. */
+cleave_status cleave_import_rewrite(cleave_importer *im, const int32_t *order, bool *live);
 /* Makes one operator of each attention among the drafts; import_fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
 /* Drafts become the model: names, order, compaction; import_finish.c. */

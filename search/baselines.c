@@ -180,7 +180,7 @@ static cleave_status one_weird_trick(const builder *b, bool *applies, cleave_err
 
 /* Shoeybi et al., "Megatron-LM", 2019: of two dense layers in a row the first is split by columns
    and the second by rows, so that only the second needs an all-reduce; what lies between, attention
-   included, is split like the columns (by head, the second batch axis of its products), and what
+   included, is split like the columns (by head; of products apart, their second batch axis), and what
    follows a row-split layer is whole on every device.  Applies where there is attention. */
 static cleave_status megatron(const builder *b, bool *applies, cleave_error *error) {
     const cleave_model *model = b->model;
@@ -194,7 +194,8 @@ static cleave_status megatron(const builder *b, bool *applies, cleave_error *err
             !(is_dense(model, before) &&
               strcmp(model->operators[before].roles[b->axis_of[before]], "reduction") == 0);
         if (is_attention_product(model, op)) {
-            axis = axis_named(of, "b1");
+            axis = axis_named(of, "h");
+            axis = axis >= 0 ? axis : axis_named(of, "b1");
             *applies = *applies || axis >= 0;
         } else if (is_dense(model, op)) {
             axis = axis_with_role(of, in_columns ? "reduction" : "parameter");
