@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "exec/copy.h"
 #include "exec/initial.h"
+#include "graph/gather.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +133,28 @@ static bool takes_any_sign(const cleave_nest *nest) {
     return true;
 }
 
+/* Ids of a look-up lie anywhere in the whole table, as in a run; other integers below what their
+   tensor says. */
+static bool fill_ids(kernel_subject *of, const cleave_operand *operand, cleave_array *array,
+                     int64_t n, uint64_t key) {
+    const cleave_nest *nest = of->call.nest;
+    const cleave_tensor *tensor = &of->call.model->tensors[operand->tensor];
+    bool looks_up = nest->kind == CLEAVE_NEST_GATHER && operand == &nest->inputs[0];
+    if (!looks_up && tensor->type != CLEAVE_I64)
+        return false;
+    int64_t below = looks_up ? nest->axes[cleave_gather_axis(nest)].extent : tensor->below;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t id = cleave_initial_id(key, i, below);
+        if (tensor->type == CLEAVE_I64)
+            ((int64_t *)array->data)[i] = id;
+        else
+            ((float *)array->data)[i] = (float)id;
+    }
+    return true;
+}
+
 /* Floats in (-1, 1) as in a network, where branches of the libraries depend on signs; in (0.1, 1.1)
-   where the tape minds.  No special values, no denormals.  Ids name an element that exists. */
+   where the tape minds.  No special values, no denormals. */
 static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave_array *array,
                        uint64_t key) {
     const cleave_tensor *tensor = &of->call.model->tensors[operand->tensor];
@@ -141,11 +162,8 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
     array->data = own(of, n * cleave_type_bytes(tensor->type));
     if (array->data == NULL)
         return false;
-    if (tensor->type == CLEAVE_I64) {
-        for (int64_t i = 0; i < n; i++)
-            ((int64_t *)array->data)[i] = cleave_initial_id(key, i, tensor->below);
+    if (fill_ids(of, operand, array, n, key))
         return true;
-    }
     /* A short hash that vectorises: there may be a hundred million values, and their signs must not
        make a pattern that a branch predictor learns. */
     float *values = array->data;

@@ -2,6 +2,7 @@
    there; memory holds boxes of them in the tensor's memory order. */
 #include "exec/values.h"
 
+#include "exec/id_range.h"
 #include "exec/initial.h"
 #include "exec/tensor_file.h"
 #include "exec/text.h"
@@ -94,8 +95,13 @@ static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error 
 }
 
 /* Ids must lie in their tables; targets may be ignored. */
-static cleave_status check_ids(const cleave_values *values, const cleave_safetensors_entry *entry,
-                               const cleave_tensor *tensor, cleave_error *error) {
+static cleave_status check_ids(cleave_values *values, int32_t t,
+                               const cleave_safetensors_entry *entry, cleave_error *error) {
+    cleave_id_range range;
+    CLEAVE_TRY(cleave_id_range_find(values->model, t, &values->arena, &range, error));
+    if (range.above == NULL)
+        return CLEAVE_OK;
+    int64_t also = values->model->tensors[t].also;
     int64_t *ids = malloc(CHUNK_BYTES);
     if (ids == NULL)
         return cleave_fail_memory(error, "checking data");
@@ -104,13 +110,15 @@ static cleave_status check_ids(const cleave_values *values, const cleave_safeten
     for (int64_t first = 0; first < entry->n_elements && status == CLEAVE_OK; first += most) {
         int64_t n = entry->n_elements - first < most ? entry->n_elements - first : most;
         status = cleave_tensor_file_read(&values->data, entry, first, n, ids, error);
-        for (int64_t i = 0; i < n && status == CLEAVE_OK; i++)
-            if ((ids[i] < 0 || ids[i] >= tensor->below) &&
-                (tensor->also == 0 || ids[i] != tensor->also))
+        for (int64_t i = 0; i < n && status == CLEAVE_OK; i++) {
+            int64_t above = range.above[(first + i) % range.n];
+            int64_t least = range.from_end ? -above : 0;
+            if ((ids[i] < least || ids[i] >= above) && (also == 0 || ids[i] != also))
                 status = cleave_fail(error, CLEAVE_BAD_INPUT,
-                                     "%s: element %lld of %s is %lld, not in 0..%lld",
+                                     "%s: element %lld of %s is %lld, not in %lld..%lld",
                                      values->data.file.path, (long long)(first + i), entry->name,
-                                     (long long)ids[i], (long long)tensor->below - 1);
+                                     (long long)ids[i], (long long)least, (long long)above - 1);
+        }
     }
     free(ids);
     return status;
@@ -132,8 +140,7 @@ static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *
         return wrong_shape(values->data.file.path, entry, tensor->rank, tensor->shape,
                            " (or a multiple in the first dimension)", error);
     values->entries[t] = entry;
-    return tensor->type == CLEAVE_I64 && tensor->below > 0 ? check_ids(values, entry, tensor, error)
-                                                           : CLEAVE_OK;
+    return tensor->type == CLEAVE_I64 ? check_ids(values, t, entry, error) : CLEAVE_OK;
 }
 
 static cleave_status open_files(cleave_values *values, cleave_error *error) {

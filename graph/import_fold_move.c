@@ -166,36 +166,11 @@ cleave_status cleave_fold_tile(cleave_importer *im) {
     return cleave_fold_deliver(im, 0, &out.tensor);
 }
 
-/* Lengths of the parts of a Split: as said, or equal ones, the last one shorter. */
-static cleave_status split_lengths(cleave_importer *im, int64_t extent, int64_t *lengths) {
-    int64_t list[2 * CLEAVE_MAX_RANK], total = 0;
-    int n, n_parts = im->node->n_outputs;
-    CLEAVE_TRY(cleave_import_list(im, "split", 1, &n, list));
-    int64_t each = (extent + n_parts - 1) / n_parts;
-    if (n >= 0 && n != n_parts)
-        return cleave_import_fail(im, "has %d lengths for %d outputs", n, n_parts);
-    for (int i = 0; i < n_parts; i++) {
-        lengths[i] = n >= 0 ? list[i] : extent - total < each ? extent - total : each;
-        if (lengths[i] < 0 || lengths[i] > extent - total)
-            return cleave_import_fail(im, "its parts are longer than the %lld elements",
-                                      (long long)extent);
-        total += lengths[i];
-    }
-    return total == extent ? CLEAVE_OK
-                           : cleave_import_fail(im, "its parts have %lld elements, not %lld",
-                                                (long long)total, (long long)extent);
-}
-
 cleave_status cleave_fold_split(cleave_importer *im) {
     const cleave_onnx_tensor *data = cleave_import_constant(im, 0);
-    int64_t wanted, shape[CLEAVE_MAX_RANK], stride[CLEAVE_MAX_RANK], begin = 0;
+    int64_t shape[CLEAVE_MAX_RANK], stride[CLEAVE_MAX_RANK], begin = 0, *lengths;
     int axis;
-    CLEAVE_TRY(cleave_import_integer(im, "axis", 0, &wanted));
-    CLEAVE_TRY(cleave_import_axis(im, wanted, data->rank, &axis));
-    int64_t *lengths = CLEAVE_ARENA_ARRAY(&im->scratch, int64_t, im->node->n_outputs);
-    if (lengths == NULL)
-        return cleave_import_no_memory(im);
-    CLEAVE_TRY(split_lengths(im, data->shape[axis], lengths));
+    CLEAVE_TRY(cleave_import_split_sizes(im, data->rank, data->shape, &axis, &lengths));
     memcpy(shape, data->shape, sizeof shape);
     cleave_fold_strides(data->rank, data->shape, stride);
     for (int i = 0; i < im->node->n_outputs; i++) {

@@ -283,6 +283,18 @@ cleave_status cleave_import_concat(cleave_importer *im);
 cleave_status cleave_import_slice(cleave_importer *im);
 cleave_status cleave_import_pad(cleave_importer *im);
 cleave_status cleave_import_gather(cleave_importer *im);
+cleave_status cleave_import_gather_elements(cleave_importer *im);
+cleave_status cleave_import_gather_nd(cleave_importer *im);
+cleave_status cleave_import_split(cleave_importer *im);
+cleave_status cleave_import_compress(cleave_importer *im);
+cleave_status cleave_import_expand(cleave_importer *im);
+cleave_status cleave_import_tile(cleave_importer *im);
+cleave_status cleave_import_depth_to_space(cleave_importer *im);
+cleave_status cleave_import_space_to_depth(cleave_importer *im);
+cleave_status cleave_import_reverse_sequence(cleave_importer *im);
+cleave_status cleave_import_one_hot(cleave_importer *im);
+cleave_status cleave_import_scatter_elements(cleave_importer *im);
+cleave_status cleave_import_scatter_nd(cleave_importer *im);
 cleave_status cleave_import_only_constant(cleave_importer *im);
 
 /* The loss of a model whose first output this is: a scalar is trained as it is, logits get a mean
@@ -295,6 +307,10 @@ cleave_status cleave_import_target_shape(cleave_importer *im, int rank, const in
 /* begin, step and shape of a Slice. */
 cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const int64_t *shape,
                                          int64_t *begin, int64_t *step, int64_t *result);
+
+/* The axis of a Split and the sizes of its parts: [n outputs]. */
+cleave_status cleave_import_split_sizes(cleave_importer *im, int rank, const int64_t *shape,
+                                        int *axis, int64_t **sizes);
 
 /* Runs the handler of the node being imported; import_operators.c. */
 cleave_status cleave_import_node(cleave_importer *im);

@@ -1,6 +1,6 @@
 /* Operators that only say where elements are: they become views, or nothing. */
 #include "base/checked.h"
-#include "graph/import_internal.h"
+#include "graph/import_movement.h"
 
 #include <string.h>
 
@@ -175,143 +175,41 @@ cleave_status cleave_import_transpose(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
+/* Is there nothing in it?  Files join lists of shapes that may be empty. */
+static bool is_empty(cleave_importer *im, int i) {
+    const cleave_onnx_tensor *constant = cleave_import_constant(im, i);
+    return constant != NULL && constant->n == 0;
+}
+
 cleave_status cleave_import_concat(cleave_importer *im) {
-    int n = im->node->n_inputs, axis;
-    int64_t wanted, shape[CLEAVE_MAX_RANK] = {0};
-    if (n == 1)
+    int n = 0, axis;
+    int64_t wanted;
+    if (im->node->n_inputs == 1)
         return cleave_import_identity(im);
     if (cleave_import_attribute(im, "axis") == NULL)
         return cleave_import_fail(im, "attribute axis is missing");
     CLEAVE_TRY(cleave_import_integer(im, "axis", 0, &wanted));
-    int32_t result, *sources = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, n);
+    int32_t result, *sources = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->node->n_inputs);
     if (sources == NULL)
         return cleave_import_no_memory(im);
-    for (int i = 0; i < n; i++)
-        CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, i), &sources[i]));
+    for (int i = 0; i < im->node->n_inputs; i++)
+        if (!is_empty(im, i))
+            CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, i), &sources[n++]));
     cleave_tensor first = im->tensors.items[sources[0]].tensor;
+    int64_t along = 0;
     CLEAVE_TRY(cleave_import_axis(im, wanted, first.rank, &axis));
-    memcpy(shape, first.shape, sizeof shape);
-    for (int i = 1; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const cleave_tensor *other = &im->tensors.items[sources[i]].tensor;
-        bool fits = other->rank == first.rank && other->type == first.type;
+        bool fits = other->rank == first.rank;
         for (int d = 0; fits && d < first.rank; d++)
             fits = d == axis || other->shape[d] == first.shape[d];
         if (!fits)
             return cleave_import_fail(im, "input %s differs from input %s beside axis %d",
-                                      im->node->inputs[i], im->node->inputs[0], axis);
-        if (!cleave_int64_add(shape[axis], other->shape[axis], &shape[axis]))
+                                      other->name, first.name, axis);
+        if (!cleave_int64_add(along, other->shape[axis], &along))
             return cleave_import_fail(im, "axis %d is too long", axis);
     }
-    cleave_view view = {
-        .kind = CLEAVE_VIEW_CONCAT, .n_sources = n, .sources = sources, .axis = axis};
-    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, first.rank, shape, &result));
-    cleave_import_set_output(im, 0, result, false);
-    return CLEAVE_OK;
-}
-
-/* ---- slice, pad ------------------------------------------------------------------------------ */
-
-static int64_t clamp_index(int64_t index, int64_t extent) {
-    if (index < 0)
-        index += extent;
-    return index < 0 ? 0 : index > extent ? extent : index;
-}
-
-cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const int64_t *shape,
-                                         int64_t *begin, int64_t *step, int64_t *result) {
-    int64_t starts[2 * CLEAVE_MAX_RANK], ends[2 * CLEAVE_MAX_RANK], axes[2 * CLEAVE_MAX_RANK],
-        steps[2 * CLEAVE_MAX_RANK];
-    int n, n_ends, n_axes, n_steps;
-    CLEAVE_TRY(cleave_import_list(im, "starts", 1, &n, starts));
-    CLEAVE_TRY(cleave_import_list(im, "ends", 2, &n_ends, ends));
-    CLEAVE_TRY(cleave_import_list(im, "axes", 3, &n_axes, axes));
-    CLEAVE_TRY(cleave_import_list(im, "steps", 4, &n_steps, steps));
-    if (n < 0 || n_ends != n || (n_axes >= 0 && n_axes != n) || (n_steps >= 0 && n_steps != n))
-        return cleave_import_fail(im, "%d starts, %d ends, %d axes and %d steps do not match", n,
-                                  n_ends, n_axes, n_steps);
-    for (int d = 0; d < rank; d++) {
-        begin[d] = 0;
-        step[d] = 1;
-        result[d] = shape[d];
-    }
-    for (int i = 0; i < n; i++) {
-        int axis;
-        CLEAVE_TRY(cleave_import_axis(im, n_axes >= 0 ? axes[i] : i, rank, &axis));
-        int64_t by = n_steps >= 0 ? steps[i] : 1;
-        if (by < 1)
-            return cleave_import_fail(im, "step %lld is not supported, only 1 or more",
-                                      (long long)by);
-        begin[axis] = clamp_index(starts[i], shape[axis]);
-        int64_t end = clamp_index(ends[i], shape[axis]);
-        step[axis] = by;
-        result[axis] = end > begin[axis] ? (end - begin[axis] - 1) / by + 1 : 0;
-    }
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_import_slice(cleave_importer *im) {
-    int32_t source, result;
-    int64_t shape[CLEAVE_MAX_RANK] = {0};
-    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
-    cleave_tensor from = im->tensors.items[source].tensor;
-    cleave_view view = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = &source};
-    CLEAVE_TRY(cleave_import_slice_ranges(im, from.rank, from.shape, view.begin, view.step, shape));
-    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
-    cleave_import_set_output(im, 0, result, false);
-    return CLEAVE_OK;
-}
-
-/* Amounts before ([0, rank)) and after ([rank, 2 rank)) every dimension. */
-static cleave_status pad_amounts(cleave_importer *im, int rank, int64_t *pads) {
-    int64_t list[2 * CLEAVE_MAX_RANK], axes[2 * CLEAVE_MAX_RANK];
-    int n, n_axes = -1;
-    CLEAVE_TRY(cleave_import_list(im, "pads", 1, &n, list));
-    if (cleave_import_has_input(im, 3))
-        CLEAVE_TRY(cleave_import_list(im, "axes", 3, &n_axes, axes));
-    int along = n_axes >= 0 ? n_axes : rank;
-    if (n != 2 * along)
-        return cleave_import_fail(im, "attribute pads has %d values, %d are needed", n, 2 * along);
-    for (int i = 0; i < 2 * rank; i++)
-        pads[i] = 0;
-    for (int i = 0; i < along; i++) {
-        int axis = i;
-        if (n_axes >= 0)
-            CLEAVE_TRY(cleave_import_axis(im, axes[i], rank, &axis));
-        if (list[i] < 0 || list[along + i] < 0 || list[i] > INT64_C(1) << 40 ||
-            list[along + i] > INT64_C(1) << 40)
-            return cleave_import_fail(im, "pads %lld and %lld: only 0 or more are supported",
-                                      (long long)list[i], (long long)list[along + i]);
-        pads[axis] = list[i];
-        pads[rank + axis] = list[along + i];
-    }
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_import_pad(cleave_importer *im) {
-    const char *mode;
-    double fill;
-    int32_t source, result;
-    int64_t pads[2 * CLEAVE_MAX_RANK], shape[CLEAVE_MAX_RANK] = {0};
-    CLEAVE_TRY(cleave_import_string(im, "mode", "constant", &mode));
-    if (strcmp(mode, "constant") != 0)
-        return cleave_import_fail(im, "attribute mode is %s, supported is constant", mode);
-    CLEAVE_TRY(cleave_import_number(im, "value", 0, &fill));
-    CLEAVE_TRY(cleave_import_scalar(im, 2, fill, &fill));
-    CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
-    cleave_tensor from = im->tensors.items[source].tensor;
-    CLEAVE_TRY(pad_amounts(im, from.rank, pads));
-    cleave_view view = {
-        .kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source, .fill = (float)fill};
-    bool pads_any = false;
-    for (int d = 0; d < from.rank; d++) {
-        view.begin[d] = pads[d];
-        view.step[d] = 1;
-        shape[d] = pads[d] + from.shape[d] + pads[from.rank + d];
-        pads_any = pads_any || shape[d] != from.shape[d];
-    }
-    if (!pads_any)
-        return cleave_import_identity(im);
-    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
+    CLEAVE_TRY(cleave_import_join(im, im->node->outputs[0], n, sources, axis, &result));
     cleave_import_set_output(im, 0, result, false);
     return CLEAVE_OK;
 }

@@ -97,3 +97,4 @@ Test(lowering, any_layout_of_a_multi_layer_perceptron_learns_the_same) { check_m
 Test(lowering, any_layout_of_a_convolutional_network_learns_the_same) { check_model(MODEL_CNN); }
 Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) { check_model(MODEL_TIED); }
 Test(lowering, any_layout_of_a_recurrence_learns_the_same) { check_model(MODEL_RECURRENT); }
+Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) { check_model(MODEL_EMBEDDING); }

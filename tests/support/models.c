@@ -1,11 +1,13 @@
 /* Small models built by hand. */
 #include "tests/support/models.h"
 
+#include "graph/gather.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *const hand_model_names[N_MODELS] = {"mlp", "cnn", "tied", "recurrent"};
+const char *const hand_model_names[N_MODELS] = {"mlp", "cnn", "tied", "recurrent", "embedding"};
 
 typedef struct draft {
     cleave_arena *arena;
@@ -428,11 +430,12 @@ static void build_tied(draft *d) {
     cross_entropy(d, dense(d, "g3", shaped, param(d, "w3", 2, 5, 12, 0, 0, 12), -1, false));
 }
 
-/* Four steps with one weight, which is two parameters one above the other: their gradients may add up
-   where they arise.  One of the steps reads the weight transposed. */
+/* Four steps with one weight, which is two parameters one above the other: their gradients may add
+   up where they arise.  One of the steps reads the weight transposed. */
 static void build_recurrent(draft *d) {
     int32_t x = tensor(d, CLEAVE_TENSOR_DATA, CLEAVE_F32, "x", 2, 6, 8);
-    int32_t upper = param(d, "upper", 2, 3, 8, 0, 0, 8), lower = param(d, "lower", 2, 5, 8, 0, 0, 8);
+    int32_t upper = param(d, "upper", 2, 3, 8, 0, 0, 8),
+            lower = param(d, "lower", 2, 5, 8, 0, 0, 8);
     int32_t w = view(d, "w", CLEAVE_VIEW_CONCAT, upper, lower);
     shape2(d, w, 8, 8);
     int32_t transposed = view(d, "wt", CLEAVE_VIEW_TRANSPOSE, w, -1);
@@ -444,6 +447,48 @@ static void build_recurrent(draft *d) {
     y = dense(d, "step3", y, transposed, bias, true);
     y = dense(d, "step4", y, w, bias, true);
     cross_entropy(d, dense(d, "head", y, param(d, "wh", 2, 5, 8, 0, 0, 8), -1, false));
+}
+
+static int32_t look_up(draft *d, const char *name, int32_t ids, const char *ids_map, int32_t table,
+                       const char *table_map, int v) {
+    int32_t op = add_operator(d, name, "Gather");
+    int32_t y = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, name, 3, 6, 4, 8);
+    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_GATHER, "ntkv", 6, 4, 8, v);
+    input(nest, ids, ids_map);
+    input(nest, table, table_map);
+    output(nest, y, "n t k", CLEAVE_COMBINE_SUM);
+    cleave_gather_emit(nest, 3);
+    d->model->operators[op].main_nest = d->model->n_nests - 1;
+    return y;
+}
+
+/* z[n, t, k] = sum over c of x[n, t, c] w[k, c]. */
+static int32_t dense_steps(draft *d, const char *name, int32_t x, int32_t w, bool relu) {
+    int k = extent(d, w, 0);
+    int32_t op = add_operator(d, name, "Gemm"), main_nest = d->model->n_nests;
+    int32_t z = tensor(d, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, join(d, name, ".z"), 3, 6, 4, k);
+    cleave_nest *nest = add_nest(d, op, name, CLEAVE_NEST_PRODUCT, "ntkc", 6, 4, k, 8);
+    input(nest, x, "n t c");
+    input(nest, w, "k c");
+    output(nest, z, "n t k", CLEAVE_COMBINE_SUM);
+    step(nest, CLEAVE_OP_MUL, 0, 1, 0, 0);
+    d->model->operators[op].main_nest = main_nest;
+    return relu ? epilogue(d, op, name, main_nest, z, "ntk", -1) : z;
+}
+
+/* An embedding whose table is the head's weight too, steps taken in another order by constant ids,
+   and one of them twice. */
+static void build_embedding(draft *d) {
+    static const int64_t order[4] = {3, 1, -3, 0};
+    int32_t ids = tensor(d, CLEAVE_TENSOR_DATA, CLEAVE_I64, "ids", 2, 6, 4);
+    d->model->tensors[ids].below = 11;
+    int32_t constant = tensor(d, CLEAVE_TENSOR_CONSTANT, CLEAVE_I64, "order", 1, 4);
+    d->model->tensors[constant].value = order;
+    int32_t table = param(d, "table", 2, 11, 8, 0, 0, 8);
+    int32_t y = look_up(d, "embedding", ids, "n t", table, "v k", 11);
+    y = dense_steps(d, "g1", y, param(d, "w1", 2, 8, 8, 0, 0, 8), true);
+    y = look_up(d, "reorder", constant, "t", y, "n v k", 4);
+    cross_entropy(d, dense_steps(d, "head", y, table, false));
 }
 
 bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_error *error) {
@@ -459,7 +504,7 @@ bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_erro
     model->outputs = CLEAVE_ARENA_ARRAY(arena, int32_t, 4);
     draft d = {arena, model};
     static void (*const build[N_MODELS])(draft *) = {build_mlp, build_cnn, build_tied,
-                                                     build_recurrent};
+                                                     build_recurrent, build_embedding};
     build[which](&d);
     return cleave_model_finish(model, error) == CLEAVE_OK;
 }

@@ -1,0 +1,53 @@
+/* What the operators that move elements share. */
+#ifndef CLEAVE_GRAPH_IMPORT_MOVEMENT_H
+#define CLEAVE_GRAPH_IMPORT_MOVEMENT_H
+
+#include "graph/import_internal.h"
+
+/* A look-up over the output's dimensions: which of them the dimensions of ids and table are. */
+typedef struct cleave_look_up {
+    const char *name;
+    int32_t ids, table;
+    int axis; /* of the table: summed */
+    int rank;
+    int64_t shape[CLEAVE_MAX_RANK];
+    const char *axes[CLEAVE_MAX_RANK];
+    int ids_map[CLEAVE_MAX_RANK], table_map[CLEAVE_MAX_RANK];
+} cleave_look_up;
+
+/* An operator that looks up; import_gather.c. */
+cleave_status cleave_import_look_up(cleave_importer *im, const cleave_look_up *of, int32_t *output);
+/* The usual one: the dimensions of the ids stand where `axis` of the table was. */
+cleave_status cleave_import_look_up_axis(cleave_importer *im, const char *name, int32_t ids,
+                                         int32_t table, int axis, int32_t *output);
+/* Refuses constant ids in input i outside of -extent .. extent - 1. */
+cleave_status cleave_import_check_ids(cleave_importer *im, int i, int64_t extent);
+
+/* A constant of integers; `ids` has to stay. */
+cleave_status cleave_import_constant_ids(cleave_importer *im, const char *name, int rank,
+                                         const int64_t *shape, const int64_t *ids, int32_t *tensor);
+
+/* Indices ids[0..n-1] (0 or more) along an axis: the tensor itself, a slice, a few slices one after
+   the other, or a look-up; import_take.c. */
+cleave_status cleave_import_take(cleave_importer *im, int32_t source, int axis, int64_t n,
+                                 const int64_t *ids, int32_t *result);
+/* The part of one dimension that starts at `begin`. */
+cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
+                                  int64_t begin, int64_t extent, int32_t *result);
+/* Sources one after the other; see import_take.c. */
+cleave_status cleave_import_join(cleave_importer *im, const char *name, int n, int32_t *sources,
+                                 int axis, int32_t *result);
+/* The tensor, or a copy of it if some of it is padded with something else than `fill`: a view has
+   one value for all that is padding (cleave_view_fill), whatever it joins. */
+cleave_status cleave_import_settle_padding(cleave_importer *im, int32_t *tensor, float fill);
+/* Makes this shape of a tensor output 0, and names it so; `from` is what input 0 is. */
+cleave_status cleave_import_deliver(cleave_importer *im, int32_t tensor, int rank,
+                                    const int64_t *shape, int32_t from);
+
+/* A pointwise operator over all dimensions of its output, which is called and laid out like `like`;
+   inputs and tape come between. */
+cleave_status cleave_import_begin_pointwise(cleave_importer *im, const char *name, int rank,
+                                            const int64_t *shape, int32_t like, cleave_nest *nest);
+cleave_status cleave_import_end_pointwise(cleave_importer *im, const cleave_nest *nest);
+
+#endif

@@ -1,0 +1,194 @@
+/* Elements of an axis in another order, some of them perhaps never, some more than once.
+
+   What comes in a few ascending runs is slices one after the other, and costs nothing; what jumps
+   about is looked up by constant ids. */
+#include "graph/import_movement.h"
+
+#include <string.h>
+
+enum { MOST_RUNS = 16 };
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static cleave_status slice_axis(cleave_importer *im, const char *name, int32_t source, int axis,
+                                int64_t begin, int64_t step, int64_t extent, int32_t *result) {
+    cleave_tensor from = im->tensors.items[source].tensor;
+    cleave_view view = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = &source};
+    if (begin == 0 && step == 1 && extent == from.shape[axis]) {
+        *result = source;
+        return CLEAVE_OK;
+    }
+    for (int d = 0; d < from.rank; d++)
+        view.step[d] = 1;
+    view.begin[axis] = begin;
+    view.step[axis] = step;
+    from.shape[axis] = extent;
+    return cleave_import_new_view(im, name, view, from.rank, from.shape, result);
+}
+
+cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
+                                  int64_t begin, int64_t extent, int32_t *result) {
+    return slice_axis(im, name, source, axis, begin, 1, extent, result);
+}
+
+static bool has_other_padding(const cleave_importer *im, int32_t tensor, float fill) {
+    const cleave_view *view = &im->tensors.items[tensor].tensor.view;
+    if (view->kind == CLEAVE_VIEW_NONE)
+        return false;
+    if (view->kind == CLEAVE_VIEW_PAD && (view->fill < fill || view->fill > fill))
+        return true;
+    for (int32_t i = 0; i < view->n_sources; i++)
+        if (has_other_padding(im, view->sources[i], fill))
+            return true;
+    return false;
+}
+
+cleave_status cleave_import_settle_padding(cleave_importer *im, int32_t *tensor, float fill) {
+    if (!has_other_padding(im, *tensor, fill))
+        return CLEAVE_OK;
+    return cleave_import_copy(im, NULL, *tensor, tensor);
+}
+
+/* Sources of different types all become floats, which computed integers are anyway. */
+cleave_status cleave_import_join(cleave_importer *im, const char *name, int n, int32_t *sources,
+                                 int axis, int32_t *result) {
+    bool floats = false;
+    for (int i = 0; i < n; i++)
+        floats = floats || im->tensors.items[sources[i]].tensor.type == CLEAVE_F32;
+    for (int i = 0; i < n && n > 1; i++) {
+        CLEAVE_TRY(cleave_import_settle_padding(im, &sources[i], 0));
+        if (floats && im->tensors.items[sources[i]].tensor.type != CLEAVE_F32)
+            CLEAVE_TRY(cleave_import_copy(im, NULL, sources[i], &sources[i]));
+    }
+    if (n == 1) {
+        *result = sources[0];
+        return CLEAVE_OK;
+    }
+    cleave_tensor whole = im->tensors.items[sources[0]].tensor;
+    for (int i = 1; i < n; i++)
+        whole.shape[axis] += im->tensors.items[sources[i]].tensor.shape[axis];
+    cleave_view view = {
+        .kind = CLEAVE_VIEW_CONCAT, .n_sources = n, .sources = sources, .axis = axis};
+    return cleave_import_new_view(im, name, view, whole.rank, whole.shape, result);
+}
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* Length and step of the ascending run that starts at ids[0]. */
+static int64_t run_of(int64_t n, const int64_t *ids, int64_t *step) {
+    int64_t length = 1;
+    *step = n > 1 && ids[1] > ids[0] ? ids[1] - ids[0] : 1;
+    while (length < n && ids[length] == ids[0] + length * *step)
+        length++;
+    return length;
+}
+
+static int64_t count_runs(int64_t n, const int64_t *ids) {
+    int64_t runs = 0, step;
+    for (int64_t at = 0; at < n; at += run_of(n - at, ids + at, &step))
+        runs++;
+    return runs;
+}
+
+static cleave_status take_runs(cleave_importer *im, int32_t source, int axis, int64_t n,
+                               const int64_t *ids, int32_t *result) {
+    int32_t parts[MOST_RUNS];
+    int n_parts = 0;
+    for (int64_t at = 0, length; at < n; at += length) {
+        int64_t step;
+        length = run_of(n - at, ids + at, &step);
+        const char *name =
+            cleave_arena_printf(im->arena, "%s.part%d", im->node->outputs[0], n_parts);
+        if (name == NULL)
+            return cleave_import_no_memory(im);
+        CLEAVE_TRY(slice_axis(im, name, source, axis, ids[at], step, length, &parts[n_parts++]));
+    }
+    const char *name = cleave_arena_printf(im->arena, "%s.taken", im->node->outputs[0]);
+    if (name == NULL)
+        return cleave_import_no_memory(im);
+    return cleave_import_join(im, name, n_parts, parts, axis, result);
+}
+
+static cleave_status ids_tensor(cleave_importer *im, int64_t n, const int64_t *ids,
+                                int32_t *tensor) {
+    const char *name = cleave_arena_printf(im->arena, "%s.ids", im->node->outputs[0]);
+    int64_t *kept = CLEAVE_ARENA_ARRAY(im->arena, int64_t, n);
+    if (name == NULL || kept == NULL)
+        return cleave_import_no_memory(im);
+    memcpy(kept, ids, (size_t)n * sizeof *kept);
+    return cleave_import_constant_ids(im, name, 1, &n, kept, tensor);
+}
+
+cleave_status cleave_import_constant_ids(cleave_importer *im, const char *name, int rank,
+                                         const int64_t *shape, const int64_t *ids,
+                                         int32_t *tensor) {
+    CLEAVE_TRY(
+        cleave_import_new_tensor(im, (cleave_new_tensor){name, -1, "", rank, shape, -1}, tensor));
+    cleave_tensor *made = &im->tensors.items[*tensor].tensor;
+    made->kind = CLEAVE_TENSOR_CONSTANT;
+    made->type = CLEAVE_I64;
+    made->value = ids;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_take(cleave_importer *im, int32_t source, int axis, int64_t n,
+                                 const int64_t *ids, int32_t *result) {
+    int32_t tensor;
+    if (n == 0)
+        return cleave_import_fail(im, "selects no element, which is not supported");
+    if (count_runs(n, ids) <= MOST_RUNS)
+        return take_runs(im, source, axis, n, ids, result);
+    CLEAVE_TRY(ids_tensor(im, n, ids, &tensor));
+    return cleave_import_look_up_axis(im, NULL, tensor, source, axis, result);
+}
+
+cleave_status cleave_import_check_ids(cleave_importer *im, int i, int64_t extent) {
+    const cleave_onnx_tensor *ids = cleave_import_constant(im, i);
+    for (int64_t k = 0; ids != NULL && ids->integers != NULL && k < ids->n; k++)
+        if (ids->integers[k] < -extent || ids->integers[k] >= extent)
+            return cleave_import_fail(im, "index %lld is outside the %lld elements of its axis",
+                                      (long long)ids->integers[k], (long long)extent);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_deliver(cleave_importer *im, int32_t tensor, int rank,
+                                    const int64_t *shape, int32_t from) {
+    int32_t result;
+    const char *name = im->node->outputs[0];
+    bool shared = cleave_import_is_shared(im, 0);
+    CLEAVE_TRY(cleave_import_reshape(im, name, tensor, rank, shape, &result));
+    const cleave_draft_tensor *made = &im->tensors.items[tensor];
+    bool is_new = made->op >= 0 ? im->operators.items[made->op].main == im->node
+                                : made->tensor.view.kind != CLEAVE_VIEW_NONE;
+    if (result == tensor && tensor != from && is_new)
+        im->tensors.items[tensor].tensor.name = name;
+    cleave_import_set_output(im, 0, result, shared);
+    return CLEAVE_OK;
+}
+
+/* ---- pointwise operators --------------------------------------------------------------------- */
+
+cleave_status cleave_import_begin_pointwise(cleave_importer *im, const char *name, int rank,
+                                            const int64_t *shape, int32_t like, cleave_nest *nest) {
+    *nest = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE};
+    CLEAVE_TRY(cleave_import_new_operator(im, false, &nest->op));
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){name, nest->op, "", rank, shape, like}, &nest->output.tensor));
+    for (int d = 0; d < rank; d++) {
+        const char *axis = im->tensors.items[nest->output.tensor].axes[d];
+        if (cleave_import_add_axis(im, nest->op, axis, shape[d], false) < 0)
+            return cleave_import_fail(im, "has more than %d axes", CLEAVE_MAX_AXES);
+        cleave_map_axis(&nest->output, d, d);
+    }
+    cleave_nest_take_axes(nest, &im->operators.items[nest->op]);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_end_pointwise(cleave_importer *im, const cleave_nest *nest) {
+    int32_t id;
+    CLEAVE_TRY(cleave_import_add_nest(im, nest, "", &id));
+    cleave_draft_operator *op = &im->operators.items[nest->op];
+    op->main_nest = op->tail_nest = id;
+    op->output = nest->output.tensor;
+    return CLEAVE_OK;
+}
