@@ -210,7 +210,11 @@ int main(int n_arguments, char **arguments) {
     static const struct {
         const char *name;
         int batch;
-    } models[] = {{"tiny_mlp", 8}, {"tiny_cnn", 6}, {"tiny_resnet", 4}, {"tiny_lstm_lm", 4}};
+    } models[] = {{"tiny_mlp", 8},
+                  {"tiny_cnn", 6},
+                  {"tiny_resnet", 4},
+                  {"tiny_lstm_lm", 4},
+                  {"tiny_recurrent", 4}};
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (n_arguments < 5 || strcmp(arguments[4], models[i].name) == 0)
