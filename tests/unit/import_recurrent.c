@@ -102,3 +102,14 @@ Test(import_recurrent, weights_of_other_shapes_are_refused) {
     graph = lstm_graph("x w r r", NULL, 1);
     expect_refused(&graph, 14, 0, "input r is not f32 of shape 1 x 32");
 }
+
+/* An operator for each step, and views of all of them: not without end. */
+Test(import_recurrent, sequences_of_very_many_steps_are_refused) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "5000 2 5");
+    graph_output(&graph, "y");
+    initializer(&graph, "w", 3, (int64_t[]){1, 1, 5}, 1, (float[5]){0}, 20);
+    initializer(&graph, "r", 3, (int64_t[]){1, 1, 1}, 1, (float[1]){0}, 4);
+    node(&graph, "RNN", "rnn", "x w r", "y", NULL);
+    expect_refused(&graph, 14, 0, "has 5000 steps, at most 4096 are supported");
+}
