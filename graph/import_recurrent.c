@@ -148,6 +148,10 @@ static cleave_status read_node(cleave_importer *im, const recurrent_row *row, cl
     r->steps = x->shape[r->batch_first ? 1 : 0];
     r->batch = x->shape[r->batch_first ? 0 : 1];
     r->features = x->shape[2];
+    if (r->steps > CLEAVE_MAX_VIEW_LEAVES / r->n_directions)
+        return cleave_import_fail(im, "has %lld steps, at most %lld are supported",
+                                  (long long)r->steps,
+                                  (long long)(CLEAVE_MAX_VIEW_LEAVES / r->n_directions));
     CLEAVE_TRY(cleave_import_integer(im, "hidden_size", weights->shape[2], &hidden));
     if (hidden != weights->shape[2])
         return cleave_import_fail(im, "attribute hidden_size is %lld, but input %s has %lld",
@@ -286,7 +290,7 @@ static cleave_status join(cleave_importer *im, const char *name, int32_t n, cons
 static cleave_status make_sequence(cleave_importer *im, const cleave_recurrence *r,
                                    const recurrent_states *states) {
     int32_t sides[2], result;
-    const char *name = im->node->outputs[0];
+    const char *name = im->node->outputs[0], *side_name = name;
     int64_t shape[4] = {1, 1, r->batch, r->hidden};
     int time = 0, side = 1;
     if (r->batch_first) {
@@ -295,8 +299,12 @@ static cleave_status make_sequence(cleave_importer *im, const cleave_recurrence 
         time = 1;
         side = 2;
     }
+    if (r->n_directions > 1)
+        side_name = cleave_arena_printf(im->arena, "%s.direction", name);
+    if (side_name == NULL)
+        return cleave_import_no_memory(im);
     for (int i = 0; i < r->n_directions; i++)
-        CLEAVE_TRY(join(im, name, (int32_t)r->steps, states->h[i], 4, shape, time, &sides[i]));
+        CLEAVE_TRY(join(im, side_name, (int32_t)r->steps, states->h[i], 4, shape, time, &sides[i]));
     shape[time] = r->steps;
     CLEAVE_TRY(join(im, name, (int32_t)r->n_directions, sides, 4, shape, side, &result));
     cleave_import_set_output(im, 0, result, false);

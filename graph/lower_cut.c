@@ -140,9 +140,11 @@ static void combine_block(lower_builder *builder, movement *move, const cell *at
          pass++) /* a contribution that lies in the sum's place comes first */
         for (int32_t i = 0; i < at->n_contributions; i++) {
             const move_contribution *mine = contribution_of(move, at, i);
+            if (mine->device != owner)
+                continue;
             lower_region from = lower_region_within(rank, &mine->at, block);
             bool in_place = lower_region_same_place(rank, &from, &sum);
-            if (mine->device != owner || in_place != (pass == 0))
+            if (in_place != (pass == 0))
                 continue;
             if (!in_place)
                 add_local(builder, move, owner, -1, started ? move_mode(move) : CLEAVE_COPY_ASSIGN,

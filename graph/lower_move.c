@@ -77,18 +77,40 @@ static void group_flows(lower_builder *builder, movement *move) {
             last = &move->transfers.items[move->transfers.n - 1];
         }
         last->n_flows++;
+        move->flows.items[f].packed = last->bytes / element;
         last->bytes += cleave_box_size(rank, &flow->box) * element;
     }
 }
 
-/* Where flow `f` of a transfer lies in its packed message. */
-static lower_region packed_region(const lower_builder *builder, const movement *move,
-                                  const move_transfer *transfer, int32_t f, int32_t buffer) {
-    int rank = rank_of(builder, move);
-    int64_t offset = 0;
-    for (int32_t g = transfer->first_flow; g < f; g++)
-        offset += cleave_box_size(rank, &move->flows.items[g].box);
-    lower_region region = {.buffer = buffer, .box = move->flows.items[f].box, .offset = offset};
+/* Lists what arrives by device, and local copies by demand, so that a demand finds its own. */
+static void index_arrivals(lower_builder *builder, movement *move) {
+    move->first_transfer = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    move->first_local = LOWER_ARRAY(builder, int32_t, move->demands.n);
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        move->first_transfer[d] = -1;
+    for (int32_t i = 0; i < move->demands.n; i++)
+        move->first_local[i] = -1;
+    for (int32_t t = move->transfers.n - 1; t >= 0; t--) {
+        move_transfer *transfer = &move->transfers.items[t];
+        if (transfer->stage == MOVE_PARTIAL)
+            continue;
+        transfer->next = move->first_transfer[transfer->destination];
+        move->first_transfer[transfer->destination] = t;
+    }
+    for (int32_t i = move->locals.n - 1; i >= 0; i--) {
+        move_local *local = &move->locals.items[i];
+        if (local->demand < 0)
+            continue;
+        local->next = move->first_local[local->demand];
+        move->first_local[local->demand] = i;
+    }
+}
+
+/* Where a flow of a transfer lies in its packed message. */
+static lower_region packed_region(const lower_builder *builder, const movement *move, int32_t f,
+                                  int32_t buffer) {
+    const move_flow *flow = &move->flows.items[f];
+    lower_region region = {.buffer = buffer, .box = flow->box, .offset = flow->packed};
     cleave_tensor_strides(&builder->model->tensors[move->tensor], &region.box, region.stride);
     return region;
 }
@@ -119,7 +141,7 @@ static void pack(lower_builder *builder, movement *move, move_transfer *transfer
     lower_copy_begin(builder);
     for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
         const move_flow *flow = &move->flows.items[f];
-        lower_region to = packed_region(builder, move, transfer, f, transfer->send_buffer);
+        lower_region to = packed_region(builder, move, f, transfer->send_buffer);
         for (int32_t s = 0; s < flow->n_sources; s++)
             lower_copy_add(builder, move->tensor, s == 0 ? CLEAVE_COPY_ASSIGN : move_mode(move),
                            &flow->box, &to, &move->regions.items[flow->first_source + s], 0);
@@ -199,6 +221,7 @@ void move_begin(lower_builder *builder, movement *move) {
             demands[n_demands++] = i;
     lower_cut(builder, move, n_contributions, contributions, n_demands, demands);
     group_flows(builder, move);
+    index_arrivals(builder, move);
     if (move->transfers.n == 0 && !has_collectives(move))
         move->lane = CLEAVE_LANE_MAIN; /* nothing to overlap */
     follow_main_lane(builder, move);
@@ -227,7 +250,7 @@ static void combine_transfer(lower_builder *builder, movement *move,
     lower_copy_begin(builder);
     for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
         const move_flow *flow = &move->flows.items[f];
-        lower_region from = packed_region(builder, move, transfer, f, transfer->receive_buffer);
+        lower_region from = packed_region(builder, move, f, transfer->receive_buffer);
         const lower_region *sum = &move->regions.items[flow->first_source + flow->n_sources];
         lower_copy_add(builder, move->tensor,
                        flow->first_target ? move_mode(move) : CLEAVE_COPY_ASSIGN, &flow->box, sum,
@@ -272,7 +295,7 @@ static void arrive_transfer(lower_builder *builder, movement *move, move_transfe
     lower_copy_begin(builder);
     for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
         const move_flow *flow = &move->flows.items[f];
-        lower_region from = packed_region(builder, move, transfer, f, transfer->receive_buffer);
+        lower_region from = packed_region(builder, move, f, transfer->receive_buffer);
         for (int32_t i = 0; i < flow->n_targets; i++)
             if (move->targets.items[flow->first_target + i] == demand)
                 lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &flow->box,
@@ -284,17 +307,13 @@ static void arrive_transfer(lower_builder *builder, movement *move, move_transfe
 void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
     move_combine(builder, move);
     int32_t device = move->demands.items[demand].device;
-    for (int32_t t = 0; t < move->transfers.n; t++) {
-        move_transfer *transfer = &move->transfers.items[t];
-        if (transfer->stage != MOVE_PARTIAL && transfer->destination == device)
-            arrive_transfer(builder, move, transfer, demand);
-    }
+    for (int32_t t = move->first_transfer[device]; t >= 0; t = move->transfers.items[t].next)
+        arrive_transfer(builder, move, &move->transfers.items[t], demand);
     lower_copy_begin(builder);
-    for (int32_t i = 0; i < move->locals.n; i++) {
+    for (int32_t i = move->first_local[demand]; i >= 0; i = move->locals.items[i].next) {
         const move_local *local = &move->locals.items[i];
-        if (local->demand == demand)
-            lower_copy_add(builder, move->tensor, local->mode, &local->box, &local->to,
-                           local->fill ? NULL : &local->from, 0);
+        lower_copy_add(builder, move->tensor, local->mode, &local->box, &local->to,
+                       local->fill ? NULL : &local->from, 0);
     }
     lower_copy_end(builder, device, move->lane);
 }

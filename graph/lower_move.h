@@ -38,6 +38,7 @@ typedef struct move_flow {
     int32_t source, destination;
     int32_t order; /* among flows, for a stable sort */
     cleave_box box;
+    int64_t packed;                  /* elements before it in its message */
     int32_t first_source, n_sources; /* of regions: combined while packing */
     int32_t first_target, n_targets; /* of demand ids; partial: of one owner region */
 } move_flow;
@@ -49,6 +50,7 @@ typedef struct move_transfer {
     int32_t first_flow, n_flows; /* sorted flows */
     int64_t bytes;
     lower_run run;
+    int32_t next; /* with the same destination, or -1 */
     int32_t send_buffer,
         receive_buffer; /* packed, or -1 where the message is sent or received in place */
     bool arrived;
@@ -62,6 +64,7 @@ typedef struct move_local {
     cleave_box box;
     lower_region to, from;
     bool fill;
+    int32_t next; /* towards the same demand, or -1 */
 } move_local;
 
 /* A cell that waits for the decision whether it is part of a collective: see lower_collective.c. */
@@ -102,6 +105,8 @@ typedef struct movement {
         int32_t *contributions, *demands;
         int32_t capacity;
     } level[CLEAVE_MAX_RANK + 1];
+    int32_t *first_transfer; /* [n_devices] that arrives there, partial ones left out; or -1 */
+    int32_t *first_local;    /* [demands] or -1 */
     /* Scratch of the cutting, [n_devices]: */
     int32_t *first_of_device, *owners;
     bool *reads, *speaks;

@@ -11,8 +11,9 @@ static bool same_axes(int n, const cleave_axis *a, const cleave_axis *b) {
     return true;
 }
 
+/* Which index of a dimension without terms is read, such as the step of a cell, costs nothing. */
 static bool same_map(const cleave_dimension_map *a, const cleave_dimension_map *b) {
-    if (a->offset != b->offset || a->n_terms != b->n_terms)
+    if (a->n_terms != b->n_terms || (a->n_terms > 0 && a->offset != b->offset))
         return false;
     for (int t = 0; t < a->n_terms; t++)
         if (a->terms[t].axis != b->terms[t].axis || a->terms[t].stride != b->terms[t].stride)

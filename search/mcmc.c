@@ -184,11 +184,25 @@ cleave_status cleave_mcmc_random_start(cleave_mcmc *mcmc, cleave_arena *arena,
     int32_t n_devices = mcmc->pricer->machine->n_devices;
     cleave_layout result;
     CLEAVE_TRY(cleave_layout_create(model, n_devices, arena, &result, error));
+    const cleave_split **of_list =
+        CLEAVE_ARENA_ARRAY(arena, const cleave_split *, mcmc->candidates->n_lists);
+    if (of_list == NULL)
+        return cleave_fail_memory(error, "searching");
     for (int32_t op = 0; op < model->n_operators; op++) {
-        result.splits[op].devices = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
-        if (result.splits[op].devices == NULL)
+        const cleave_split **alike = &of_list[mcmc->candidates->list_of[op]];
+        cleave_split *split = &result.splits[op];
+        split->devices = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
+        if (split->devices == NULL)
             return cleave_fail_memory(error, "searching");
-        draw(mcmc, op, &result.splits[op]);
+        if (*alike == NULL) {
+            draw(mcmc, op, split);
+            *alike = split;
+            continue;
+        }
+        int32_t *devices = split->devices;
+        *split = **alike;
+        split->devices = devices;
+        memcpy(devices, (*alike)->devices, (size_t)split->n_parts * sizeof *devices);
     }
     *layout = result;
     return CLEAVE_OK;

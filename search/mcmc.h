@@ -36,7 +36,8 @@ cleave_status cleave_mcmc_walk(cleave_mcmc *mcmc, const cleave_layout *start,
                                cleave_mcmc_budget budget, cleave_arena *arena, cleave_layout *best,
                                cleave_price *best_price, cleave_error *error);
 
-/* Every operator gets any candidate. */
+/* Every operator gets any candidate, and operators that are alike the same one: a recurrence that
+   is split differently at each step does nothing but move data. */
 cleave_status cleave_mcmc_random_start(cleave_mcmc *mcmc, cleave_arena *arena,
                                        cleave_layout *layout, cleave_error *error);
 

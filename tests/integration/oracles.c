@@ -214,7 +214,8 @@ int main(int n_arguments, char **arguments) {
         {"tiny_mlp", 8},     {"tiny_cnn", 6},         {"tiny_resnet", 4},
         {"tiny_lstm_lm", 4}, {"tiny_dlrm", 8},        {"tiny_experts", 8},
         {"tiny_unet", 4},    {"tiny_transformer", 4}, {"tiny_transformer_op13", 4},
-        {"tiny_mobile", 6},  {"tiny_recurrent", 4},
+        {"tiny_mobile", 6},  {"tiny_recurrent", 4},   {"tiny_vit", 4},
+        {"tiny_llama", 4},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

@@ -21,7 +21,12 @@ Test(import, parameter_counts_are_those_of_the_models_authors) {
                     {"configs/models/resnet50.onnx", 25557032},
                     {"configs/models/resnet101.onnx", 44549160},
                     {"configs/models/inception_v3.onnx", 23834568},
-                    {"configs/models/bert_base.onnx", 109512762}};
+                    {"configs/models/bert_base.onnx", 109512762},
+                     {"configs/models/gpt2_small.onnx", 124439808},
+                     {"configs/models/dlrm.onnx", 515020866},
+                    {"configs/models/rnnlm.onnx", 108111632},
+                    {"configs/models/rnntc.onnx", 64309250},
+                    {"configs/models/nmt.onnx", 135069952}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         read_model(expected[i].path, 8, true);
         cr_expect_eq(cleave_model_parameter_count(&model), expected[i].count, "%s",
