@@ -211,13 +211,33 @@ static void add_tile(const tile_run *run, int stream, const float *x, double *su
     }
 }
 
+/* Sixteen running maxima, so that it vectorises. */
+static float max_row(const float *x, int n, float best) {
+    float lane[16];
+    int i = 0;
+    for (int l = 0; l < 16; l++)
+        lane[l] = best;
+    for (; i + 16 <= n; i += 16)
+        for (int l = 0; l < 16; l++)
+            lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (int l = 0; l < 16; l++)
+        best = lane[l] > best ? lane[l] : best;
+    for (; i < n; i++)
+        best = x[i] > best ? x[i] : best;
+    return best;
+}
+
 static void max_tile(const tile_run *run, int stream, const float *x, float *best) {
     int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    for (int r = 0; r < run->rows; r++)
-        for (int c = 0; c < run->columns; c++, x++) {
-            float *to = best + r * row + c * column;
-            *to = *x > *to ? *x : *to;
-        }
+    int columns = run->columns;
+    for (int r = 0; r < run->rows; r++, x += columns) {
+        float *to = best + r * row;
+        if (column == 0)
+            to[0] = max_row(x, columns, to[0]);
+        else
+            for (int c = 0; c < columns; c++)
+                to[c * column] = x[c] > to[c * column] ? x[c] : to[c * column];
+    }
 }
 
 /* Sums of x - shift and of its square, where shift is the first value of each element: near enough
