@@ -192,7 +192,7 @@ cleave_status cleave_import_evaluate(cleave_importer *im, int n, const int *inpu
                                      const cleave_fragment *code, int32_t type) {
     operand operands[CLEAVE_MOST_ARGUMENTS];
     int rank;
-    int64_t shape[CLEAVE_MAX_RANK], base[CLEAVE_MOST_ARGUMENTS];
+    int64_t shape[CLEAVE_MAX_RANK] = {0}, base[CLEAVE_MOST_ARGUMENTS] = {0};
     cleave_folded out;
     for (int i = 0; i < n; i++)
         operands[i] = (operand){.tensor = &cleave_import_input(im, inputs[i])->constant};

@@ -47,7 +47,7 @@ static int output_shape(const cleave_tensor *table, int axis, int ids_rank,
 static cleave_status gather_constant(cleave_importer *im, int32_t table, int axis,
                                      const cleave_onnx_tensor *ids) {
     cleave_tensor of = im->tensors.items[table].tensor;
-    int64_t shape[2 * CLEAVE_MAX_RANK], *read;
+    int64_t shape[2 * CLEAVE_MAX_RANK] = {0}, *read = NULL;
     int32_t taken;
     int rank = output_shape(&of, axis, ids->rank, ids->shape, shape);
     if (rank > CLEAVE_MAX_RANK)
@@ -120,7 +120,7 @@ cleave_status cleave_import_look_up(cleave_importer *im, const cleave_look_up *o
 cleave_status cleave_import_look_up_axis(cleave_importer *im, const char *name, int32_t ids,
                                          int32_t table, int axis, int32_t *output) {
     cleave_tensor from = im->tensors.items[table].tensor, by = im->tensors.items[ids].tensor;
-    int64_t shape[2 * CLEAVE_MAX_RANK];
+    int64_t shape[2 * CLEAVE_MAX_RANK] = {0};
     cleave_look_up of = {.name = name, .ids = ids, .table = table, .axis = axis};
     of.rank = output_shape(&from, axis, by.rank, by.shape, shape);
     if (of.rank > CLEAVE_MAX_RANK)

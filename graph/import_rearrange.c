@@ -146,8 +146,9 @@ cleave_status cleave_import_one_hot(cleave_importer *im) {
     CLEAVE_TRY(cleave_import_axis(im, wanted, by.rank + 1, &axis));
     if (!(depth >= 1 && depth < 0x1p40) || pair->rank != 1 || pair->shape[0] != 2)
         return cleave_import_fail(im, "a depth of %g, or values that are not two", depth);
-    for (int d = 0; d <= by.rank; d++)
-        shape[d] = d < axis ? by.shape[d] : d == axis ? (int64_t)depth : by.shape[d - 1];
+    memcpy(shape, by.shape, (size_t)axis * sizeof *shape);
+    shape[axis] = (int64_t)depth;
+    memcpy(shape + axis + 1, by.shape + axis, (size_t)(by.rank - axis) * sizeof *shape);
     CLEAVE_TRY(
         cleave_import_begin_pointwise(im, im->node->outputs[0], by.rank + 1, shape, -1, &nest));
     int id = cleave_nest_add_input(&nest, ids);

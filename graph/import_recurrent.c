@@ -330,7 +330,7 @@ static cleave_status make_last(cleave_importer *im, const cleave_recurrence *r, 
 cleave_status cleave_import_recurrent(cleave_importer *im) {
     cleave_recurrence r = {0};
     recurrent_states states = {{0}, {0}, {0}};
-    direction which;
+    direction which = {0};
     const recurrent_row *row = rows;
     while (strcmp(row->type, im->node->type) != 0)
         row++;
