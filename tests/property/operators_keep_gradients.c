@@ -262,7 +262,7 @@ static void check_gradient(drawn_case *c, const interpreter_result *result, int3
     }
     char what[128];
     snprintf(what, sizeof what, "gradient of %s", c->model.tensors[t].name);
-    expect_close(c, what, i, gradient(c, result, t, i), difference[1], 5e-4, 2e-6);
+    expect_close(c, what, i, gradient(c, result, t, i), difference[1], 5e-4, 5e-6);
 }
 
 static void check_gradients(drawn_case *c, const interpreter_result *result) {
@@ -303,7 +303,7 @@ static void compare(drawn_case *c, const interpreter_result *result,
             expect_close(c, tensor->name, i,
                          trained ? gradient(c, result, t, i) : (double)result->values[t][i],
                          trained ? gradient(c, expected, t, i) : (double)expected->values[t][i],
-                         2e-4, 2e-6);
+                         2e-4, 5e-6);
     }
 }
 
