@@ -101,6 +101,24 @@ static void merge(loops *list) {
     list->n = n;
 }
 
+/* Do the axes that Z has go through its elements, each once?  Its strides are then 1 and products
+   of the extents below.  Sums of two axes, as a window's, meet elements twice and may leave out
+   others. */
+static bool covers(const contraction *c, int64_t size) {
+    static const int classes[] = {BATCH, ROWS, COLUMNS};
+    int64_t covered = 1;
+    for (bool found = true; found;) {
+        found = false;
+        for (int k = 0; k < 3 && !found; k++)
+            for (int i = 0; i < c->classes[classes[k]].n && !found; i++) {
+                const loop *item = &c->classes[classes[k]].items[i];
+                found = item->stride[Z] == covered;
+                covered *= found ? item->extent : 1;
+            }
+    }
+    return covered == size;
+}
+
 /* Sorts the axes into classes; false where the kernel does not fit. */
 static bool classify(const cleave_kernel_call *call, int wanted, contraction *c) {
     const cleave_operand *operands[N_ROLES];
@@ -121,7 +139,6 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
             return false;
         c->base[role] = reach[role].base;
     }
-    int64_t covered = 1;
     for (int a = 0; a < call->nest->n_axes; a++) {
         bool in[N_ROLES];
         loop item = {.extent = call->part.hi[a] - call->part.lo[a]};
@@ -131,7 +148,6 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
         }
         if (item.extent == 1)
             continue;
-        covered *= in[Z] ? item.extent : 1;
         if (in[X] && in[Y] && in[Z])
             insert(&c->classes[BATCH], item, Z);
         else if (in[X] && in[Z])
@@ -143,9 +159,10 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
         else
             return false;
     }
+    bool covered = covers(c, cleave_kernel_array_size(call, operands[Z], arrays[Z]));
     for (int class = 0; class < N_CLASSES; class ++)
         merge(&c->classes[class]);
-    return covered == cleave_kernel_array_size(call, operands[Z], arrays[Z]);
+    return covered;
 }
 
 static loop taken_loop(const contraction *c, int class, int i) {

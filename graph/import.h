@@ -15,4 +15,8 @@ cleave_status cleave_model_import_memory(const void *data, size_t bytes, const c
                                          int64_t batch, bool with_loss, cleave_arena *arena,
                                          cleave_model *model, cleave_error *error);
 
+/* The ONNX operators that can be imported, sorted by type; null behind the last one.  Sets whether
+   an operator is supported only where it can be computed while importing. */
+const char *cleave_import_operator_type(int i, bool *constant_only);
+
 #endif

@@ -151,7 +151,30 @@ static bool with_scalar(cleave_opcode opcode, double s, bool scalar_first, cleav
     }
 }
 
-/* What integers need beside the instruction itself. */
+/* May input i depend on a parameter? */
+static cleave_status may_be_trained(cleave_importer *im, int i, bool *trained) {
+    int32_t tensor;
+    CLEAVE_TRY(cleave_import_tensor(im, i, &tensor));
+    cleave_tensor_kind kind = im->tensors.items[tensor].tensor.kind;
+    *trained = kind != CLEAVE_TENSOR_DATA && kind != CLEAVE_TENSOR_CONSTANT;
+    return CLEAVE_OK;
+}
+
+/* The remainder by a divisor that needs a gradient, which FMOD has not. */
+static cleave_status spell_remainder(cleave_importer *im, cleave_fragment *code) {
+    bool trained;
+    CLEAVE_TRY(may_be_trained(im, 1, &trained));
+    if (!trained)
+        return CLEAVE_OK;
+    code->n = 0;
+    int ratio = cleave_fragment_binary(code, CLEAVE_OP_DIV, A, B);
+    int times = cleave_fragment_unary(code, CLEAVE_OP_TRUNC, ratio);
+    int whole = cleave_fragment_binary(code, CLEAVE_OP_MUL, times, B);
+    cleave_fragment_binary(code, CLEAVE_OP_SUB, A, whole);
+    return CLEAVE_OK;
+}
+
+/* What integers and remainders need beside the instruction itself. */
 static cleave_status finish_integers(cleave_importer *im, const binary_row *row,
                                      cleave_fragment *code) {
     int64_t fmod = 0;
@@ -166,6 +189,8 @@ static cleave_status finish_integers(cleave_importer *im, const binary_row *row,
     if (is_type(im, "Mod") && fmod == 0) { /* the divisor's sign */
         int shifted = cleave_fragment_binary(code, CLEAVE_OP_ADD, value, B);
         cleave_fragment_binary(code, CLEAVE_OP_FMOD, shifted, B);
+    } else if (is_type(im, "Mod") && !integer) {
+        return spell_remainder(im, code);
     } else if (integer && row->opcode == CLEAVE_OP_DIV) {
         cleave_fragment_unary(code, CLEAVE_OP_TRUNC, value);
     } else if (integer && row->opcode == CLEAVE_OP_POW) {

@@ -1,4 +1,5 @@
 /* The table of ONNX operators: a row each, with what it may have and what imports it. */
+#include "graph/import.h"
 #include "graph/import_internal.h"
 
 #include <string.h>
@@ -286,4 +287,11 @@ cleave_status cleave_import_node(cleave_importer *im) {
     CLEAVE_TRY(check_row(im, row));
     CLEAVE_TRY(cleave_import_fold(im, &folded));
     return folded ? CLEAVE_OK : row->import(im);
+}
+
+const char *cleave_import_operator_type(int i, bool *constant_only) {
+    if (i < 0 || i >= N_ROWS)
+        return NULL;
+    *constant_only = table[i].import == cleave_import_only_constant;
+    return table[i].type;
 }

@@ -85,8 +85,8 @@ static void unmerge(cleave_importer *im, product *p) {
         return;
     for (int d = 0; d < p->a.rank; d++) {
         bool summed = p->a.role[d] >= ROLE_C, several = first[d + 1] - first[d] > 1;
-        bool rows = p->a.role[d] == ROLE_M;
-        if (several && !summed && (!rows || p->keeps_rows))
+        bool rows = p->a.role[d] == ROLE_M, none = first[d + 1] == first[d];
+        if (none || (several && !summed && (!rows || p->keeps_rows)))
             return;
     }
     dimensions summed = {.size = p->summed.size}, row_dimensions = {.size = p->rows.size};

@@ -310,7 +310,9 @@ static cleave_status add_level(cleave_importer *im, work *w, int d, int64_t leng
         nest.output.tensor = w->output;
         map_output(w, axes, &nest.output);
         CLEAVE_TRY(close_reduction(im, w, &nest));
-        im->operators.items[w->op].tail_nest = im->operators.items[w->op].main_nest;
+        /* A tail has an axis for every dimension of the output; one that is kept as 1 has none. */
+        if (nest.n_axes == w->r.out_rank)
+            im->operators.items[w->op].tail_nest = im->operators.items[w->op].main_nest;
         return CLEAVE_OK;
     }
     CLEAVE_TRY(cleave_import_new_tensor(

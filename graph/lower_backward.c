@@ -21,7 +21,7 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
                    (move_contribution){.key = key,
                                        .device = part->device,
                                        .at = region,
-                                       .may_take = operand->n_pieces == 1});
+                                       .may_take = operand->whole});
     }
 }
 

@@ -179,19 +179,26 @@ static cleave_status reshape_view_dimensions(const reshape *state, int run, int 
     int end = state->runs[run].from_end;
     if (d == end) /* a run of ones, or a single position */
         return reshape_range(state, run, state->runs[run].to, position, position + 1, 1, next);
-    /* Can the rest of the run be walked with one stride? */
-    int64_t inner = 1;
+    /* Can the rest of the run be walked with one stride?  That of a dimension of 1 means nothing.
+     */
+    int64_t inner = 1, unit = 0, expected = 0;
     bool even = true;
-    for (int e = end - 1; e > d; e--) {
-        even = even && piece->box.lo[e] == 0 && piece->box.hi[e] == state->view_shape[e] &&
-               (state->view_shape[e - 1] == 1 ||
-                piece->stride[e - 1] == piece->stride[e] * state->view_shape[e]);
-        inner *= state->view_shape[e];
+    for (int e = end - 1; e >= d; e--) {
+        even =
+            even && (e == d || (piece->box.lo[e] == 0 && piece->box.hi[e] == state->view_shape[e]));
+        inner *= e > d ? state->view_shape[e] : 1;
+        if (state->view_shape[e] == 1)
+            continue;
+        if (unit == 0)
+            unit = expected = piece->stride[e];
+        even = even && piece->stride[e] == expected;
+        expected *= state->view_shape[e];
     }
+    unit = unit == 0 ? 1 : unit;
     int64_t lo = piece->box.lo[d], hi = piece->box.hi[d];
     if (even)
         return reshape_range(state, run, state->runs[run].to, (position + lo) * inner,
-                             (position + hi) * inner, piece->stride[end - 1], next);
+                             (position + hi) * inner, unit, next);
     for (int64_t i = lo; i < hi; i++) {
         cleave_piece part = next;
         part.offset += (i - lo) * piece->stride[d];

@@ -38,7 +38,6 @@ static void compare(const cleave_model *model, const interpreter_result *result,
     for (int32_t t = 0; t < model->n_tensors; t++) {
         if (expected->values[t] == NULL)
             continue;
-        cr_assert_not_null(result->values[t], "%s: %s is held nowhere", what, model->tensors[t].name);
         for (int64_t i = 0; i < cleave_tensor_size(&model->tensors[t]); i++) {
             double got = (double)result->values[t][i], want = (double)expected->values[t][i];
             cr_assert(fabs(got - want) <= 1e-5 + 1e-4 * fabs(want), "%s: %s[%lld] is %g, not %g", what,

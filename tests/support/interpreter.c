@@ -5,7 +5,6 @@
 #include "exec/copy.h"
 #include "exec/initial.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,19 +240,34 @@ static cleave_status prepare(machine_state *state, cleave_arena *arena) {
     return CLEAVE_OK;
 }
 
-/* Everything that is held, checked to agree where several devices hold it. */
+/* A tensor as it starts, row-major. */
+static float *initial_values(const machine_state *state, const cleave_tensor *tensor,
+                             cleave_arena *arena) {
+    cleave_tensor row_major = *tensor;
+    cleave_box all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    float *values = CLEAVE_ARENA_ARRAY(arena, float, cleave_tensor_size(tensor));
+    for (int d = 0; d < tensor->rank; d++)
+        row_major.order[d] = d;
+    cleave_initial_fill(&row_major, state->options->seed, &all, values);
+    return values;
+}
+
+/* Everything that is held, checked to agree where several devices hold it; what no device uses is
+   as it was. */
 static cleave_status collect(machine_state *state, cleave_arena *arena, float **values) {
     const cleave_program *program = state->program;
+    bool **seen = CLEAVE_ARENA_ARRAY(arena, bool *, program->model->n_tensors);
+    for (int32_t t = 0; t < program->model->n_tensors; t++) {
+        const cleave_tensor *tensor = &program->model->tensors[t];
+        if (tensor->kind != CLEAVE_TENSOR_PARAMETER && tensor->kind != CLEAVE_TENSOR_BUFFER)
+            continue;
+        values[t] = initial_values(state, tensor, arena);
+        seen[t] = CLEAVE_ARENA_ARRAY(arena, bool, cleave_tensor_size(tensor));
+    }
     for (int32_t h = 0; h < program->n_held; h++) {
         const cleave_held *held = &program->held[h];
         const cleave_tensor *tensor = &program->model->tensors[held->tensor];
         const cleave_buffer *buffer = &program->buffers[held->buffer];
-        if (values[held->tensor] == NULL) {
-            int64_t size = cleave_tensor_size(tensor);
-            values[held->tensor] = CLEAVE_ARENA_ARRAY(arena, float, size);
-            for (int64_t i = 0; i < size; i++)
-                values[held->tensor][i] = NAN;
-        }
         int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK];
         cleave_tensor_strides(tensor, &buffer->box, strides);
         int64_t n = cleave_box_size(tensor->rank, &held->box);
@@ -266,10 +280,11 @@ static cleave_status collect(machine_state *state, cleave_arena *arena, float **
             }
             float value = ((const float *)buffer_data(state, held->buffer))[from];
             float *at = &values[held->tensor][to];
-            if (!isnan(*at) && memcmp(at, &value, sizeof value) != 0)
+            if (seen[held->tensor][to] && memcmp(at, &value, sizeof value) != 0)
                 return cleave_fail(state->error, CLEAVE_FAILED, "copies of %s differ: %g and %g",
                                    tensor->name, (double)*at, (double)value);
             *at = value;
+            seen[held->tensor][to] = true;
             for (int d = tensor->rank - 1; d >= 0 && ++index[d] == held->box.hi[d]; d--)
                 index[d] = held->box.lo[d];
         }

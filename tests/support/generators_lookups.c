@@ -1,0 +1,121 @@
+/* Look-ups by ids. */
+#include "tests/support/generators.h"
+
+static void gather(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3), ids = draw_shape(m, 1, 2);
+    int axis = (int)draw_between(m, 0, shape.rank - 1);
+    shape.extent[axis] = draw_between(m, 2, 6);
+    for (int d = 0; d < ids.rank; d++)
+        ids.extent[d] = draw_between(m, 1, 3);
+    const char *table = draw_operand(m, shape, DRAWN_ANY);
+    int64_t least = m->opset >= 11 ? -shape.extent[axis] : 0;
+    const char *index = draw_chance(m, 0.15)
+                            ? put_integer_scalar(m, draw_between(m, least, shape.extent[axis] - 1))
+                            : draw_ids(m, ids, least, shape.extent[axis] - 1);
+    if (axis > 0 || draw_chance(m, 0.5))
+        set_integer(m, "axis", draw_sign_of_axis(m, axis, shape.rank));
+    put_output(m, put_node(m, type, "%s %s", table, index));
+}
+
+static void gather_elements(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3), ids = shape;
+    int axis = (int)draw_between(m, 0, shape.rank - 1);
+    for (int d = 0; d < ids.rank; d++)
+        ids.extent[d] = d == axis ? draw_between(m, 1, 4) : draw_between(m, 1, shape.extent[d]);
+    const char *table = draw_operand(m, shape, DRAWN_ANY);
+    const char *index = draw_ids(m, ids, -shape.extent[axis], shape.extent[axis] - 1);
+    set_integer(m, "axis", draw_sign_of_axis(m, axis, shape.rank));
+    put_output(m, put_node(m, type, "%s %s", table, index));
+}
+
+static void gather_nd(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 2, 3);
+    int64_t n = draw_between(m, 1, 3), least = shape.extent[0];
+    /* One id, or two that fit every dimension they name. */
+    int64_t depth = draw_between(m, 1, 2);
+    if (depth == 2 && shape.extent[1] < least)
+        least = shape.extent[1];
+    const char *table = draw_operand(m, shape, DRAWN_ANY);
+    const char *index = draw_ids(m, shape_of(2, (int64_t[]){n, depth}), 0, least - 1);
+    put_output(m, put_node(m, type, "%s %s", table, index));
+}
+
+static void one_hot(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 2);
+    int64_t depth = draw_between(m, 2, 5);
+    const char *ids = draw_ids(m, shape, 0, depth - 1);
+    const char *size = put_integer_scalar(m, depth);
+    const char *values = put_floats(m, 2, (float[]){-0.5f, 1.5f});
+    set_integer(m, "axis", draw_sign_of_axis(m, draw_between(m, 0, shape.rank), shape.rank + 1));
+    put_output(m, put_node(m, type, "%s %s %s", ids, size, values));
+}
+
+/* Different constant places for all updates. */
+static void scatter_elements(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 1);
+    int64_t extent = shape.extent[0], n = draw_between(m, 1, extent), ids[CLEAVE_MAX_RANK],
+            first = draw_between(m, 0, extent - 1);
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = (first + i) % extent;
+    const char *table = draw_operand(m, shape, DRAWN_ANY);
+    const char *updates = draw_operand(m, shape_of(1, &n), DRAWN_ANY);
+    const char *index = put_list(m, (int)n, ids);
+    if (draw_chance(m, 0.5))
+        set_integer(m, "axis", 0);
+    put_output(m, put_node(m, type, "%s %s %s", table, index, updates));
+}
+
+static void compress(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3);
+    int axis = (int)draw_between(m, 0, shape.rank - 1);
+    int64_t extent = shape.extent[axis];
+    bool kept[8] = {false};
+    kept[draw_between(m, 0, extent - 1)] = true;
+    for (int64_t i = 0; i < extent; i++)
+        kept[i] = kept[i] || draw_chance(m, 0.5);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    bytes attributes;
+    attributes.n = 0;
+    attribute_tensor(&attributes, "value", 1, &extent, 9, kept, (size_t)extent);
+    const char *name = cleave_arena_printf(m->arena, "kept%d", ++m->n_names);
+    node(&m->graph, "Constant", name, "", name, &attributes);
+    set_integer(m, "axis", axis);
+    put_output(m, put_node(m, type, "%s %s", x, name));
+}
+
+static void reverse_sequence(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 2, 3);
+    int64_t lengths[8];
+    bool batch_first = draw_chance(m, 0.5);
+    for (int64_t i = 0; i < shape.extent[batch_first ? 0 : 1]; i++)
+        lengths[i] = draw_between(m, 1, shape.extent[batch_first ? 1 : 0]);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    const char *list = put_list(m, (int)shape.extent[batch_first ? 0 : 1], lengths);
+    set_integer(m, "batch_axis", batch_first ? 0 : 1);
+    set_integer(m, "time_axis", batch_first ? 1 : 0);
+    put_output(m, put_node(m, type, "%s %s", x, list));
+}
+
+static void scatter_nd(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3), rows = shape;
+    int64_t extent = shape.extent[0], n = draw_between(m, 1, extent), ids[8],
+            first = draw_between(m, 0, extent - 1);
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = (first + i) % extent;
+    rows.extent[0] = n;
+    const char *table = draw_operand(m, shape, DRAWN_ANY);
+    const char *updates = draw_operand(m, rows, DRAWN_ANY);
+    const char *index = put_reshape(m, put_list(m, (int)n, ids), shape_of(2, (int64_t[]){n, 1}));
+    put_output(m, put_node(m, type, "%s %s %s", table, index, updates));
+}
+
+const generator lookup_generators[] = {{"Compress", 9, compress, true},
+                                       {"Gather", 7, gather, true},
+                                       {"GatherElements", 11, gather_elements, true},
+                                       {"GatherND", 12, gather_nd, true},
+                                       {"OneHot", 11, one_hot, false},
+                                       {"ReverseSequence", 10, reverse_sequence, true},
+                                       {"Scatter", 9, scatter_elements, true},
+                                       {"ScatterElements", 11, scatter_elements, true},
+                                       {"ScatterND", 11, scatter_nd, true},
+                                       {0}};

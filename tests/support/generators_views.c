@@ -1,0 +1,248 @@
+/* Operators that move elements. */
+#include "tests/support/generators.h"
+
+static void identity(drawn_model *m, const char *type) {
+    put_output(m, put_node(m, type, "%s", draw_operand(m, draw_shape(m, 1, 4), DRAWN_ANY)));
+}
+
+static void reshape(drawn_model *m, const char *type) {
+    drawn_shape from = draw_shape(m, 1, 4), to = {.rank = 0};
+    const char *x = draw_operand(m, from, DRAWN_ANY);
+    /* Merge and cut at random: a factor at a time. */
+    int64_t rest = shape_size(from);
+    while (to.rank < 4 && rest > 1) {
+        int64_t factor = draw_between(m, 1, rest);
+        if (rest % factor == 0)
+            to.extent[to.rank++] = factor;
+        rest /= rest % factor == 0 ? factor : 1;
+    }
+    to.extent[to.rank++] = rest;
+    if (draw_chance(m, 0.4))
+        to.extent[draw_between(m, 0, to.rank - 1)] = -1;
+    if (from.rank > 1 && to.extent[0] == from.extent[0] && draw_chance(m, 0.5))
+        to.extent[0] = 0;
+    put_output(m, put_node(m, type, "%s %s", x, put_list(m, to.rank, to.extent)));
+}
+
+static void transpose(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    int64_t permutation[CLEAVE_MAX_RANK];
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    for (int d = 0; d < shape.rank; d++)
+        permutation[d] = d;
+    for (int d = shape.rank - 1; d > 0; d--) {
+        int64_t k = draw_between(m, 0, d), swapped = permutation[d];
+        permutation[d] = permutation[k];
+        permutation[k] = swapped;
+    }
+    if (draw_chance(m, 0.8))
+        set_integers(m, "perm", shape.rank, permutation);
+    put_output(m, put_node(m, type, "%s", x));
+}
+
+static void flatten(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    if (draw_chance(m, 0.7))
+        set_integer(m, "axis", draw_between(m, m->opset >= 11 ? -shape.rank : 0, shape.rank));
+    put_output(m, put_node(m, type, "%s", x));
+}
+
+/* Axes as an attribute, or as an input from operator set 13 on. */
+static const char *with_axes(drawn_model *m, const char *type, const char *x, int n,
+                             const int64_t *axes) {
+    if (m->opset >= 13)
+        return put_node(m, type, "%s %s", x, put_list(m, n, axes));
+    set_integers(m, "axes", n, axes);
+    return put_node(m, type, "%s", x);
+}
+
+static void squeeze(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 2, 4);
+    int64_t axes[CLEAVE_MAX_RANK];
+    int n = 0;
+    for (int d = 0; d < shape.rank; d++)
+        if (draw_chance(m, 0.5)) {
+            shape.extent[d] = 1;
+            axes[n++] = m->opset >= 11 ? draw_sign_of_axis(m, d, shape.rank) : d;
+        }
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    put_output(m, n > 0 ? with_axes(m, type, x, n, axes) : put_node(m, type, "%s", x));
+}
+
+static void unsqueeze(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    int rank = shape.rank + (int)draw_between(m, 1, 2), n = 0;
+    int64_t axes[CLEAVE_MAX_RANK];
+    for (int d = 0; d < rank && n < rank - shape.rank; d++)
+        if (draw_chance(m, 0.5) || rank - d <= rank - shape.rank - n)
+            axes[n++] = m->opset >= 11 ? draw_sign_of_axis(m, d, rank) : d;
+    put_output(m, with_axes(m, type, x, n, axes));
+}
+
+static void concat(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    int axis = (int)draw_between(m, 0, shape.rank - 1);
+    const char *words = draw_operand(m, shape, DRAWN_ANY);
+    for (int64_t n = draw_between(m, 0, 3); n > 0; n--) {
+        shape.extent[axis] = draw_between(m, 1, 3);
+        words = cleave_arena_printf(m->arena, "%s %s", words, draw_operand(m, shape, DRAWN_ANY));
+    }
+    set_integer(m, "axis", m->opset >= 11 ? draw_sign_of_axis(m, axis, shape.rank) : axis);
+    put_output(m, put_node(m, type, "%s", words));
+}
+
+static void slice(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    int64_t axes[CLEAVE_MAX_RANK], starts[CLEAVE_MAX_RANK], ends[CLEAVE_MAX_RANK],
+        steps[CLEAVE_MAX_RANK];
+    int n = 0;
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        if (draw_chance(m, 0.3))
+            continue;
+        int64_t extent = shape.extent[d], from = draw_between(m, 0, extent - 1);
+        axes[n] = m->opset >= 10 ? draw_sign_of_axis(m, d, shape.rank) : d;
+        starts[n] = draw_chance(m, 0.4) ? from - extent : from;
+        ends[n] = draw_chance(m, 0.3) ? INT64_MAX : draw_between(m, from + 1, extent);
+        steps[n++] = draw_between(m, 1, 2);
+    }
+    if (m->opset < 10) {
+        set_integers(m, "axes", n, axes);
+        set_integers(m, "starts", n, starts);
+        set_integers(m, "ends", n, ends);
+        put_output(m, put_node(m, type, "%s", x));
+        return;
+    }
+    const char *from = put_list(m, n, starts), *to = put_list(m, n, ends);
+    const char *along = put_list(m, n, axes), *by = put_list(m, n, steps);
+    put_output(m, put_node(m, type, "%s %s %s %s %s", x, from, to, along, by));
+}
+
+static void split(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    int axis = (int)draw_between(m, 0, shape.rank - 1), n = (int)draw_between(m, 2, 3);
+    int64_t parts[3], total = 0;
+    bool equal = draw_chance(m, 0.4);
+    for (int i = 0; i < n; i++)
+        total += parts[i] = equal && i > 0 ? parts[0] : draw_between(m, 1, 3);
+    shape.extent[axis] = total;
+    const char *x = draw_operand(m, shape, DRAWN_ANY), *outputs[3] = {NULL};
+    for (int i = 0; i < n; i++)
+        outputs[i] = cleave_arena_printf(m->arena, "y%d", ++m->n_names);
+    set_integer(m, "axis", m->opset >= 11 ? draw_sign_of_axis(m, axis, shape.rank) : axis);
+    if (equal && m->opset < 18) {
+        put_node_outputs(m, type, x, n, outputs);
+    } else if (equal) {
+        set_integer(m, "num_outputs", n);
+        put_node_outputs(m, type, x, n, outputs);
+    } else if (m->opset < 13) {
+        set_integers(m, "split", n, parts);
+        put_node_outputs(m, type, x, n, outputs);
+    } else {
+        const char *list = put_list(m, n, parts);
+        put_node_outputs(m, type, cleave_arena_printf(m->arena, "%s %s", x, list), n, outputs);
+    }
+    int first = (int)draw_between(m, 0, n - 1); /* that one in any case */
+    for (int i = 0; i < n; i++)
+        if (i == first || draw_chance(m, 0.7))
+            put_output(m, outputs[i]);
+}
+
+static void pad(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    int64_t pads[2 * CLEAVE_MAX_RANK];
+    for (int i = 0; i < 2 * shape.rank; i++)
+        pads[i] = draw_between(m, 0, 2);
+    if (draw_chance(m, 0.5))
+        set_text(m, "mode", "constant");
+    double fill = 0;
+    if (m->opset < 11) {
+        set_integers(m, "pads", 2 * shape.rank, pads);
+        if (draw_chance(m, 0.5))
+            set_number(m, "value", fill);
+        put_output(m, put_node(m, type, "%s", x));
+        return;
+    }
+    const char *list = put_list(m, 2 * shape.rank, pads);
+    put_output(m, draw_chance(m, 0.6) ? put_node(m, type, "%s %s %s", x, list, put_scalar(m, fill))
+                                      : put_node(m, type, "%s %s", x, list));
+}
+
+static void expand(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4), small = draw_broadcast(m, shape);
+    const char *x = draw_operand(m, small, DRAWN_ANY);
+    /* A target may be smaller where the operand is not. */
+    for (int d = 0; d < small.rank; d++)
+        if (small.extent[d] > 1 && draw_chance(m, 0.2))
+            shape.extent[shape.rank - small.rank + d] = 1;
+    put_output(m, put_node(m, type, "%s %s", x, put_list(m, shape.rank, shape.extent)));
+}
+
+static void tile(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    int64_t repeats[CLEAVE_MAX_RANK];
+    for (int d = 0; d < shape.rank; d++)
+        repeats[d] = draw_chance(m, 0.5) ? 1 : draw_between(m, 2, 3);
+    put_output(m, put_node(m, type, "%s %s", x, put_list(m, shape.rank, repeats)));
+}
+
+static void depth_to_space(drawn_model *m, const char *type) {
+    int64_t block = 2, n = draw_between(m, 1, 2), c = draw_between(m, 1, 2),
+            h = draw_between(m, 1, 3), w = draw_between(m, 1, 3);
+    bool to_space = type[0] == 'D';
+    drawn_shape shape = shape_of(4, to_space ? (int64_t[]){n, c * block * block, h, w}
+                                             : (int64_t[]){n, c, h * block, w * block});
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    set_integer(m, "blocksize", block);
+    if (to_space && m->opset >= 11 && draw_chance(m, 0.6))
+        set_text(m, "mode", draw_chance(m, 0.5) ? "CRD" : "DCR");
+    put_output(m, put_node(m, type, "%s", x));
+}
+
+static void trilu(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 2, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    if (draw_chance(m, 0.7))
+        set_integer(m, "upper", draw_between(m, 0, 1));
+    if (draw_chance(m, 0.6))
+        put_output(m, put_node(m, type, "%s %s", x, put_integer_scalar(m, draw_between(m, -2, 2))));
+    else
+        put_output(m, put_node(m, type, "%s", x));
+}
+
+/* Its values are integers: they meet the model through a cast. */
+static void shape_node(drawn_model *m, const char *type) {
+    const char *x = draw_operand(m, draw_shape(m, 1, 4), DRAWN_ANY);
+    put_discrete_output(m, put_node(m, type, "%s", x));
+}
+
+static void eye_like(drawn_model *m, const char *type) {
+    const char *x = draw_operand(m, draw_shape(m, 2, 2), DRAWN_ANY);
+    set_integer(m, "dtype", 1);
+    set_integer(m, "k", draw_between(m, -1, 1));
+    put_output(m, put_node(m, type, "%s", x));
+}
+
+const generator view_generators[] = {{"Concat", 7, concat, true},
+                                     {"DepthToSpace", 7, depth_to_space, true},
+                                     {"Expand", 8, expand, true},
+                                     {"EyeLike", 9, eye_like, false},
+                                     {"Flatten", 7, flatten, true},
+                                     {"Identity", 7, identity, true},
+                                     {"Pad", 7, pad, true},
+                                     {"Reshape", 7, reshape, true},
+                                     {"Shape", 7, shape_node, false},
+                                     {"Size", 7, shape_node, false},
+                                     {"Slice", 7, slice, true},
+                                     {"SpaceToDepth", 7, depth_to_space, true},
+                                     {"Split", 7, split, true},
+                                     {"Squeeze", 7, squeeze, true},
+                                     {"Tile", 7, tile, true},
+                                     {"Transpose", 7, transpose, true},
+                                     {"Trilu", 14, trilu, true},
+                                     {"Unsqueeze", 7, unsqueeze, true},
+                                     {0}};
