@@ -72,7 +72,7 @@ static cleave_status read_how(cleave_importer *im, cleave_interpolation *how) {
                                      {"ceil", CLEAVE_ROUND_CEIL},
                                      {NULL, 0}};
     bool early = im->graph.opset < 11; /* no choice of coordinates and rounding */
-    int mode, from, rounding;
+    int mode = 0, from = 0, rounding = 0;
     int64_t exclude;
     CLEAVE_TRY(read_word(im, "mode", "nearest", modes, &mode));
     CLEAVE_TRY(read_word(im, "coordinate_transformation_mode", early ? "asymmetric" : "half_pixel",
@@ -138,7 +138,7 @@ static cleave_status read_sizes(cleave_importer *im, int i, int n, const int *ax
     static const word policies[] = {
         {"stretch", 0}, {"not_larger", 1}, {"not_smaller", 2}, {NULL, 0}};
     int64_t sizes[2 * CLEAVE_MAX_RANK];
-    int length, policy;
+    int length, policy = 0;
     double common = 0;
     CLEAVE_TRY(read_word(im, "keep_aspect_ratio_policy", "stretch", policies, &policy));
     CLEAVE_TRY(cleave_import_list(im, "sizes", i, &length, sizes));

@@ -1,6 +1,8 @@
 /* Operators that move elements. */
 #include "tests/support/generators.h"
 
+#include <string.h>
+
 static void identity(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s", draw_operand(m, draw_shape(m, 1, 4), DRAWN_ANY)));
 }
@@ -115,6 +117,13 @@ static void slice(drawn_model *m, const char *type) {
         put_output(m, put_node(m, type, "%s", x));
         return;
     }
+    /* Backwards, too: from the last one to the first. */
+    for (int i = 0; i < n; i++)
+        if (draw_chance(m, 0.2)) {
+            starts[i] = -1;
+            ends[i] = INT64_MIN;
+            steps[i] = -draw_between(m, 1, 2);
+        }
     const char *from = put_list(m, n, starts), *to = put_list(m, n, ends);
     const char *along = put_list(m, n, axes), *by = put_list(m, n, steps);
     put_output(m, put_node(m, type, "%s %s %s %s %s", x, from, to, along, by));
@@ -151,24 +160,30 @@ static void split(drawn_model *m, const char *type) {
 }
 
 static void pad(drawn_model *m, const char *type) {
+    static const char *const modes[] = {"constant", "reflect", "edge"};
     drawn_shape shape = draw_shape(m, 1, 4);
     const char *x = draw_operand(m, shape, DRAWN_ANY);
+    const char *mode = modes[draw_chance(m, 0.6) ? 0 : draw_between(m, 1, 2)];
     int64_t pads[2 * CLEAVE_MAX_RANK];
-    for (int i = 0; i < 2 * shape.rank; i++)
-        pads[i] = draw_between(m, 0, 2);
-    if (draw_chance(m, 0.5))
-        set_text(m, "mode", "constant");
-    double fill = 0;
+    for (int i = 0; i < 2 * shape.rank; i++) {
+        int64_t most = strcmp(mode, "reflect") == 0 ? shape.extent[i % shape.rank] - 1 : 2;
+        pads[i] = draw_between(m, 0, most < 2 ? most : 2);
+    }
+    if (strcmp(mode, "constant") != 0 || draw_chance(m, 0.5))
+        set_text(m, "mode", mode);
+    double fill = draw_number(m, -1, 1);
     if (m->opset < 11) {
         set_integers(m, "pads", 2 * shape.rank, pads);
-        if (draw_chance(m, 0.5))
+        if (strcmp(mode, "constant") == 0 && draw_chance(m, 0.5))
             set_number(m, "value", fill);
         put_output(m, put_node(m, type, "%s", x));
         return;
     }
     const char *list = put_list(m, 2 * shape.rank, pads);
-    put_output(m, draw_chance(m, 0.6) ? put_node(m, type, "%s %s %s", x, list, put_scalar(m, fill))
-                                      : put_node(m, type, "%s %s", x, list));
+    if (strcmp(mode, "constant") == 0 && draw_chance(m, 0.6))
+        put_output(m, put_node(m, type, "%s %s %s", x, list, put_scalar(m, fill)));
+    else
+        put_output(m, put_node(m, type, "%s %s", x, list));
 }
 
 static void expand(drawn_model *m, const char *type) {
