@@ -180,8 +180,8 @@ static cleave_status one_weird_trick(const builder *b, bool *applies, cleave_err
 
 /* Shoeybi et al., "Megatron-LM", 2019: of two dense layers in a row the first is split by columns
    and the second by rows, so that only the second needs an all-reduce; what lies between, attention
-   included, is split like the columns (by head; of products apart, their second batch axis), and what
-   follows a row-split layer is whole on every device.  Applies where there is attention. */
+   included, is split like the columns (by head; of products apart, their second batch axis), and
+   what follows a row-split layer is whole on every device.  Applies where there is attention. */
 static cleave_status megatron(const builder *b, bool *applies, cleave_error *error) {
     const cleave_model *model = b->model;
     *applies = false;

@@ -1,5 +1,5 @@
-/* Markov chain Monte Carlo over the candidates, as in FlexFlow (Jia, Zaharia, Aiken, MLSys 2019).
- */
+/* Markov chain Monte Carlo over the candidates, as in FlexFlow (Jia, Zaharia, Aiken, MLSys 2019),
+   with moves of groups if asked for. */
 #ifndef CLEAVE_SEARCH_MCMC_H
 #define CLEAVE_SEARCH_MCMC_H
 
@@ -13,6 +13,8 @@ typedef struct cleave_mcmc {
     cleave_pricer *pricer;
     const cleave_candidates *candidates;
     const volatile sig_atomic_t *interrupted; /* may be null */
+    bool moves_groups; /* every second proposal changes all operators that are alike and split
+                          alike, which single changes reach over worse layouts only */
     cleave_random random;
     cleave_progress *progress;
     double started_seconds;      /* clock at the start of the search, for progress */

@@ -168,7 +168,8 @@ static cleave_status walk(search *s, cleave_error *error) {
                         .progress = &s->progress,
                         .started_seconds = s->started_seconds,
                         .time_seconds = s->options->time_seconds,
-                        .most_proposals = s->options->proposals};
+                        .most_proposals = s->options->proposals,
+                        .moves_groups = strcmp(s->options->method, "auto") == 0};
     mcmc.random.key = cleave_hash_join(s->options->seed, cleave_hash_string("mcmc"));
     if (mcmc.time_seconds <= 0 && mcmc.most_proposals <= 0)
         mcmc.most_proposals = (int64_t)PROPOSALS_PER_OPERATOR * s->model->n_operators;
