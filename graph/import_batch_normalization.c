@@ -1,5 +1,6 @@
 /* Batch normalisation: by the statistics of the batch, with running ones kept beside, or by those.
  */
+#include "graph/import_pointwise.h"
 #include "graph/import_statistics.h"
 
 typedef struct normalization {
@@ -55,7 +56,7 @@ static int add_by_channel(cleave_nest *nest, int32_t tensor) {
 /* (x - mean) / sqrt(variance + epsilon) x scale + bias */
 static cleave_status add_normalize(cleave_importer *im, normalization *norm, bool training) {
     cleave_nest nest;
-    CLEAVE_TRY(cleave_normalized_begin(im, norm->batch.op, &norm->batch.input, &nest));
+    CLEAVE_TRY(cleave_import_begin_result(im, norm->batch.op, &norm->batch.input, &nest));
     cleave_import_channels_last(im, nest.output.tensor);
     int mean = training ? cleave_statistics_input(im, &norm->batch, &nest, CLEAVE_STATISTIC_MEAN)
                         : add_by_channel(&nest, norm->mean);
@@ -66,7 +67,7 @@ static cleave_status add_normalize(cleave_importer *im, normalization *norm, boo
         &nest, 0, mean, variance, training ? 1 / (double)norm->batch.count : 1, norm->epsilon);
     int scaled = cleave_nest_emit(&nest, CLEAVE_OP_MUL, normal, scale, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_ADD, scaled, bias, 0, 0);
-    return cleave_normalized_end(im, &nest);
+    return cleave_import_end_result(im, &nest);
 }
 
 /* running x momentum + (statistic of the batch) x (1 - momentum), assigned at the end of a step;

@@ -1,5 +1,6 @@
 /* From drafts to the model: outputs, names, the order of nests, and dropping what nothing reads. */
 #include "graph/import_internal.h"
+#include "graph/import_pointwise.h"
 
 #include <string.h>
 

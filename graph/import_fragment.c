@@ -7,6 +7,7 @@
    constants, data, and views of them.  A node over two activations is always an operator of its
    own, since its other input may be computed later than the operator that it could join. */
 #include "graph/import_fragment.h"
+#include "graph/import_pointwise.h"
 
 #include <string.h>
 
@@ -123,33 +124,6 @@ static cleave_status rename_output(cleave_importer *im, int32_t op, int32_t tens
     return CLEAVE_OK;
 }
 
-cleave_status cleave_import_open_pointwise(cleave_importer *im, int32_t like, int rank,
-                                           const int64_t *shape, int32_t *op, cleave_nest *nest) {
-    CLEAVE_TRY(cleave_import_new_operator(im, false, op));
-    int32_t output;
-    CLEAVE_TRY(cleave_import_new_tensor(
-        im, (cleave_new_tensor){im->node->outputs[0], *op, "", rank, shape, like}, &output));
-    im->operators.items[*op].output = output;
-    *nest = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE, .op = *op};
-    nest->output.tensor = output;
-    for (int d = 0; d < rank; d++) {
-        if (cleave_import_add_axis(im, *op, im->tensors.items[output].axes[d], shape[d], false) < 0)
-            return cleave_import_no_memory(im);
-        cleave_map_axis(&nest->output, d, d);
-    }
-    cleave_nest_take_axes(nest, &im->operators.items[*op]);
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_import_close_pointwise(cleave_importer *im, int32_t op,
-                                            const cleave_nest *nest) {
-    int32_t id;
-    CLEAVE_TRY(cleave_import_add_nest(im, nest, "", &id));
-    im->operators.items[op].main_nest = id;
-    im->operators.items[op].tail_nest = id;
-    return CLEAVE_OK;
-}
-
 /* Argument `active` alone varies. */
 static cleave_status apply_to_one(cleave_importer *im, const arguments *args, int active,
                                   const cleave_fragment *code) {
@@ -168,17 +142,16 @@ static cleave_status apply_to_one(cleave_importer *im, const arguments *args, in
     }
     cleave_tensor from = im->tensors.items[base].tensor, seen = im->tensors.items[tensor].tensor;
     cleave_nest nest;
-    CLEAVE_TRY(cleave_import_open_pointwise(im, base, from.rank, from.shape, &op, &nest));
-    registers[active] = cleave_nest_add_input(&nest, base);
-    for (int d = 0; d < from.rank; d++)
-        cleave_map_axis(&nest.inputs[0], d, d);
+    CLEAVE_TRY(cleave_import_begin_pointwise(im, im->node->outputs[0], from.rank, from.shape, base,
+                                             &nest));
+    registers[active] = cleave_nest_add_whole_input(&nest, base, from.rank);
     append(&nest, code, args, registers);
-    CLEAVE_TRY(cleave_import_close_pointwise(im, op, &nest));
+    CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     int32_t result = nest.output.tensor;
     if (base != tensor) {
         CLEAVE_TRY(cleave_import_reshape(im, im->node->outputs[0], result, seen.rank, seen.shape,
                                          &result));
-        CLEAVE_TRY(rename_output(im, op, result));
+        CLEAVE_TRY(rename_output(im, nest.op, result));
     }
     cleave_import_set_output(im, 0, result, false);
     return CLEAVE_OK;
@@ -295,11 +268,11 @@ static cleave_status combine(cleave_importer *im, const arguments *args,
                              const cleave_fragment *code) {
     int rank, registers[CLEAVE_MOST_ARGUMENTS];
     int64_t shape[CLEAVE_MAX_RANK];
-    int32_t op;
     cleave_nest nest;
     CLEAVE_TRY(broadcast_shape(im, args, &rank, shape));
     int largest = find_largest(im, args, rank, shape);
-    CLEAVE_TRY(cleave_import_open_pointwise(im, args->tensor[largest], rank, shape, &op, &nest));
+    CLEAVE_TRY(cleave_import_begin_pointwise(im, im->node->outputs[0], rank, shape,
+                                             args->tensor[largest], &nest));
     for (int k = 0; k < args->n; k++) {
         int i = k == 0 ? largest : k <= largest ? k - 1 : k;
         if (args->is_scalar[i])
@@ -316,7 +289,7 @@ static cleave_status combine(cleave_importer *im, const arguments *args,
         cleave_import_initialise(im, args->tensor[i], 0, code->initial);
     }
     append(&nest, code, args, registers);
-    CLEAVE_TRY(cleave_import_close_pointwise(im, op, &nest));
+    CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     cleave_import_set_output(im, 0, nest.output.tensor, false);
     return CLEAVE_OK;
 }

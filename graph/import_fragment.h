@@ -42,11 +42,4 @@ int32_t cleave_import_input_type(cleave_importer *im, int i);
 /* The rank of a value that is known; -1 of others. */
 int cleave_import_value_rank(const cleave_importer *im, const cleave_value *value);
 
-/* Opens an operator over a shape, its output laid out and its axes called as those of tensor
-   `like`, and the pointwise nest that writes it; inputs and tape are still to be written. */
-cleave_status cleave_import_open_pointwise(cleave_importer *im, int32_t like, int rank,
-                                           const int64_t *shape, int32_t *op, cleave_nest *nest);
-cleave_status cleave_import_close_pointwise(cleave_importer *im, int32_t op,
-                                            const cleave_nest *nest);
-
 #endif

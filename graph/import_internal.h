@@ -191,11 +191,6 @@ int32_t cleave_import_open_operator(const cleave_importer *im, int32_t tensor, b
 cleave_status cleave_import_tail(cleave_importer *im, int32_t op, int n_instructions, int n_inputs,
                                  int32_t *nest);
 
-/* A tensor called `name` that a new operator copies from another one, whose main node is the one
-   being imported; import_copy.c. */
-cleave_status cleave_import_copy(cleave_importer *im, const char *name, int32_t tensor,
-                                 int32_t *copy);
-
 /* Is the tensor of input i read by others than the node being imported? */
 bool cleave_import_is_shared(cleave_importer *im, int i);
 /* Says that an output is an activation of a convolutional network: channels last. */
@@ -211,6 +206,9 @@ void cleave_nest_take_axes(cleave_nest *nest, const cleave_draft_operator *op);
 /* Adds an input, moving the registers of a tape that is there already; returns its register. */
 int cleave_nest_add_input(cleave_nest *nest, int32_t tensor);
 void cleave_map_axis(cleave_operand *operand, int dimension, int axis);
+/* An operand whose dimensions are the nest's first axes, and such an input. */
+cleave_operand cleave_whole_operand(int32_t tensor, int rank);
+int cleave_nest_add_whole_input(cleave_nest *nest, int32_t tensor, int rank);
 /* All dimensions of an operand, aligned at the last ones, to axes 0..rank-1 of extents `shape`. */
 void cleave_map_broadcast(cleave_operand *operand, const cleave_tensor *tensor, int rank,
                           const int64_t *shape);

@@ -2,7 +2,7 @@
 
    y[c] = x[c] / (bias + alpha / size x sum of squares of the channels around c) ^ beta.  The sum is
    a product with a constant matrix of ones about its diagonal. */
-#include "graph/import_statistics.h"
+#include "graph/import_pointwise.h"
 
 enum { MOST_CHANNELS = 8192 };
 
@@ -75,11 +75,11 @@ cleave_status cleave_import_local_response(cleave_importer *im) {
     CLEAVE_TRY(add_squares(im, &r));
     CLEAVE_TRY(add_sums(im, &r));
     cleave_operand operand = cleave_whole_operand(r.input, r.from.rank);
-    CLEAVE_TRY(cleave_normalized_begin(im, r.op, &operand, &nest));
+    CLEAVE_TRY(cleave_import_begin_result(im, r.op, &operand, &nest));
     int sum = cleave_nest_add_whole_input(&nest, r.sums, r.from.rank);
     int base = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, sum, 0, r.alpha / (double)r.size, r.bias);
     int exponent = cleave_nest_emit(&nest, CLEAVE_OP_CONSTANT, 0, 0, -r.beta, 0);
     int factor = cleave_nest_emit(&nest, CLEAVE_OP_POW, base, exponent, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_MUL, 0, factor, 0, 0);
-    return cleave_normalized_end(im, &nest);
+    return cleave_import_end_result(im, &nest);
 }

@@ -4,8 +4,8 @@
 
    The classes may be split: a part then knows the maximum, the sum and the target of its classes
    alone, and these are combined as any other partial result. */
+#include "graph/import_pointwise.h"
 #include "graph/import_rows.h"
-#include "graph/import_statistics.h"
 
 #include <string.h>
 

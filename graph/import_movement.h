@@ -3,6 +3,7 @@
 #define CLEAVE_GRAPH_IMPORT_MOVEMENT_H
 
 #include "graph/import_internal.h"
+#include "graph/import_pointwise.h"
 
 /* A look-up over the output's dimensions: which of them the dimensions of ids and table are. */
 typedef struct cleave_look_up {
@@ -43,11 +44,5 @@ cleave_status cleave_import_settle_padding(cleave_importer *im, int32_t *tensor,
 /* Makes this shape of a tensor output 0, and names it so; `from` is what input 0 is. */
 cleave_status cleave_import_deliver(cleave_importer *im, int32_t tensor, int rank,
                                     const int64_t *shape, int32_t from);
-
-/* A pointwise operator over all dimensions of its output, which is called and laid out like `like`;
-   inputs and tape come between. */
-cleave_status cleave_import_begin_pointwise(cleave_importer *im, const char *name, int rank,
-                                            const int64_t *shape, int32_t like, cleave_nest *nest);
-cleave_status cleave_import_end_pointwise(cleave_importer *im, const cleave_nest *nest);
 
 #endif

@@ -28,6 +28,19 @@ void cleave_map_axis(cleave_operand *operand, int dimension, int axis) {
     cleave_map_term(operand, dimension, axis, 1);
 }
 
+cleave_operand cleave_whole_operand(int32_t tensor, int rank) {
+    cleave_operand operand = {.tensor = tensor};
+    for (int d = 0; d < rank; d++)
+        cleave_map_axis(&operand, d, d);
+    return operand;
+}
+
+int cleave_nest_add_whole_input(cleave_nest *nest, int32_t tensor, int rank) {
+    int input = cleave_nest_add_input(nest, tensor);
+    nest->inputs[input] = cleave_whole_operand(tensor, rank);
+    return input;
+}
+
 void cleave_map_broadcast(cleave_operand *operand, const cleave_tensor *tensor, int rank,
                           const int64_t *shape) {
     for (int d = 0; d < tensor->rank; d++) {

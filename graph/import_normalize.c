@@ -1,5 +1,6 @@
 /* Normalisations by statistics of the samples themselves: layer, instance and group normalisation,
    and those without parameters. */
+#include "graph/import_pointwise.h"
 #include "graph/import_statistics.h"
 
 /* Adds scale or bias, broadcast to the last of the nest's first `rank` axes. */
@@ -93,12 +94,12 @@ cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     CLEAVE_TRY(cleave_statistics_add(im, &statistics));
     for (int output = 1; output <= 2; output++)
         CLEAVE_TRY(add_row_statistic(im, &statistics, output, axis, epsilon));
-    CLEAVE_TRY(cleave_normalized_begin(im, statistics.op, &statistics.input, &nest));
+    CLEAVE_TRY(cleave_import_begin_result(im, statistics.op, &statistics.input, &nest));
     CLEAVE_TRY(add_broadcast(im, &nest, 1, rank, 1, &scale));
     if (cleave_import_has_input(im, 2))
         CLEAVE_TRY(add_broadcast(im, &nest, 2, rank, 0, &bias));
     emit_affine(&nest, emit_normal(im, &statistics, epsilon, &nest), scale, bias);
-    return cleave_normalized_end(im, &nest);
+    return cleave_import_end_result(im, &nest);
 }
 
 /* ---- instances and groups -------------------------------------------------------------------- */
@@ -152,11 +153,11 @@ static cleave_status add_affine(cleave_importer *im, cleave_statistics *statisti
     cleave_nest nest;
     int scale, bias;
     CLEAVE_TRY(cleave_statistics_add(im, statistics));
-    CLEAVE_TRY(cleave_normalized_begin(im, statistics->op, &statistics->input, &nest));
+    CLEAVE_TRY(cleave_import_begin_result(im, statistics->op, &statistics->input, &nest));
     CLEAVE_TRY(add_vector(im, &nest, 1, n, map, 1, &scale));
     CLEAVE_TRY(add_vector(im, &nest, 2, n, map, 0, &bias));
     emit_affine(&nest, emit_normal(im, statistics, epsilon, &nest), scale, bias);
-    return cleave_normalized_end(im, &nest);
+    return cleave_import_end_result(im, &nest);
 }
 
 static cleave_status read_instances(cleave_importer *im, int32_t *input, double *epsilon) {
@@ -231,7 +232,7 @@ cleave_status cleave_import_mean_variance_normalization(cleave_importer *im) {
     statistics.input = cleave_whole_operand(input, rank);
     CLEAVE_TRY(cleave_import_open_over(im, input, true, &statistics.op));
     CLEAVE_TRY(cleave_statistics_add(im, &statistics));
-    CLEAVE_TRY(cleave_normalized_begin(im, statistics.op, &statistics.input, &nest));
+    CLEAVE_TRY(cleave_import_begin_result(im, statistics.op, &statistics.input, &nest));
     int mean = cleave_statistics_input(im, &statistics, &nest, CLEAVE_STATISTIC_MEAN);
     int m2 = cleave_statistics_input(im, &statistics, &nest, CLEAVE_STATISTIC_M2);
     int centred = cleave_nest_emit(&nest, CLEAVE_OP_SUB, 0, mean, 0, 0);
@@ -239,7 +240,7 @@ cleave_status cleave_import_mean_variance_normalization(cleave_importer *im) {
     int deviation = cleave_nest_emit(&nest, CLEAVE_OP_SQRT, variance, 0, 0, 0);
     int divisor = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, deviation, 0, 1, 1e-9);
     cleave_nest_emit(&nest, CLEAVE_OP_DIV, centred, divisor, 0, 0);
-    return cleave_normalized_end(im, &nest);
+    return cleave_import_end_result(im, &nest);
 }
 
 /* x divided by the sum of |x|, or by the root of that of x x, along an axis. */
@@ -268,11 +269,11 @@ cleave_status cleave_import_lp_normalization(cleave_importer *im) {
     cleave_nest_add_whole_input(&reduce, input, from.rank);
     cleave_nest_emit(&reduce, p == 1 ? CLEAVE_OP_ABS : CLEAVE_OP_MUL, 0, 0, 0, 0);
     CLEAVE_TRY(cleave_import_add_nest(im, &reduce, ".sum", NULL));
-    CLEAVE_TRY(cleave_normalized_begin(im, op, &operand, &nest));
+    CLEAVE_TRY(cleave_import_begin_result(im, op, &operand, &nest));
     int norm = cleave_nest_add_input(&nest, sum);
     nest.inputs[norm] = row;
     if (p == 2)
         norm = cleave_nest_emit(&nest, CLEAVE_OP_SQRT, norm, 0, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_DIV, 0, norm, 0, 0);
-    return cleave_normalized_end(im, &nest);
+    return cleave_import_end_result(im, &nest);
 }

@@ -3,8 +3,8 @@
    Where the elements taken lie a whole step apart it is a slice.  Where each is repeated a whole
    number of times it is a copy into [.., h, s, w, s], which is the output.  Everything else is a
    product with a constant matrix [out, in] of weights. */
+#include "graph/import_internal.h"
 #include "graph/import_interpolation.h"
-#include "graph/import_statistics.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* Rows: maximum and sum, as nests of one operator that share its split. */
 #include "graph/import_rows.h"
 
-#include "graph/import_statistics.h"
-
 #include <string.h>
 
 void cleave_rows_map(const cleave_rows *rows, cleave_operand *operand) {

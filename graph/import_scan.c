@@ -1,5 +1,5 @@
 /* Operators that look at positions: cumulative sums and triangles. */
-#include "graph/import_fragment.h"
+#include "graph/import_pointwise.h"
 
 /* ---- cumulative sums ---------------------------------------------------------------------------
  */
@@ -53,7 +53,7 @@ cleave_status cleave_import_cumsum(cleave_importer *im) {
 
 /* Keeps what is on or above diagonal k (column - row >= k), or on or below it. */
 cleave_status cleave_import_trilu(cleave_importer *im) {
-    int32_t input, op;
+    int32_t input;
     int64_t upper;
     double k;
     cleave_nest nest;
@@ -63,17 +63,16 @@ cleave_status cleave_import_trilu(cleave_importer *im) {
     CLEAVE_TRY(cleave_import_scalar(im, 1, 0, &k));
     if (from.rank < 2)
         return cleave_import_fail(im, "its input has rank %d, at least 2 is needed", from.rank);
-    CLEAVE_TRY(cleave_import_open_pointwise(im, input, from.rank, from.shape, &op, &nest));
-    cleave_nest_add_input(&nest, input);
-    for (int d = 0; d < from.rank; d++)
-        cleave_map_axis(&nest.inputs[0], d, d);
+    CLEAVE_TRY(cleave_import_begin_pointwise(im, im->node->outputs[0], from.rank, from.shape, input,
+                                             &nest));
+    cleave_nest_add_whole_input(&nest, input, from.rank);
     int row = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, from.rank - 2, 0, 0, 0);
     int column = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, from.rank - 1, 0, 0, 0);
     int diagonal = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, row, 0, 1, k);
     int kept = cleave_nest_emit(&nest, CLEAVE_OP_LESS_EQUAL, upper != 0 ? diagonal : column,
                                 upper != 0 ? column : diagonal, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_MASK, 0, kept, 0, 0);
-    CLEAVE_TRY(cleave_import_close_pointwise(im, op, &nest));
+    CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     cleave_import_set_output(im, 0, nest.output.tensor, false);
     return CLEAVE_OK;
 }

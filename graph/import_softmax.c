@@ -1,7 +1,7 @@
 /* What compares a row with its maximum and its sum: softmax and its kin.  Each is one operator of
    several nests that share one split. */
+#include "graph/import_pointwise.h"
 #include "graph/import_rows.h"
-#include "graph/import_statistics.h"
 
 /* The rows of the node's input. */
 static cleave_status open_rows(cleave_importer *im, cleave_rows *rows) {
@@ -18,29 +18,10 @@ static cleave_status open_rows(cleave_importer *im, cleave_rows *rows) {
     return cleave_import_open_over(im, rows->input, false, &rows->op);
 }
 
-/* A nest from the input, its register 0, to the node's output. */
+/* The nest from the rows to the node's output. */
 static cleave_status begin_result(cleave_importer *im, const cleave_rows *rows, cleave_nest *nest) {
-    const cleave_tensor from = im->tensors.items[rows->input].tensor;
-    *nest = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE, .op = rows->op};
-    cleave_new_tensor what = {im->node->outputs[0], rows->op,   "", from.rank,
-                              from.shape,           rows->input};
-    CLEAVE_TRY(cleave_import_new_tensor(im, what, &nest->output.tensor));
-    cleave_nest_take_axes(nest, &im->operators.items[rows->op]);
-    for (int d = 0; d < from.rank; d++)
-        cleave_map_axis(&nest->output, d, d);
-    cleave_nest_add_whole_input(nest, rows->input, from.rank);
-    return CLEAVE_OK;
-}
-
-static cleave_status end_result(cleave_importer *im, const cleave_rows *rows,
-                                const cleave_nest *nest) {
-    int32_t id;
-    CLEAVE_TRY(cleave_import_add_nest(im, nest, "", &id));
-    cleave_draft_operator *op = &im->operators.items[rows->op];
-    op->main_nest = op->tail_nest = id;
-    op->output = nest->output.tensor;
-    cleave_import_set_output(im, 0, op->output, false);
-    return CLEAVE_OK;
+    cleave_operand input = cleave_whole_operand(rows->input, rows->rank);
+    return cleave_import_begin_result(im, rows->op, &input, nest);
 }
 
 cleave_status cleave_import_softmax(cleave_importer *im) {
@@ -59,7 +40,7 @@ cleave_status cleave_import_softmax(cleave_importer *im) {
         int power = cleave_nest_emit(&nest, CLEAVE_OP_EXP, shifted, 0, 0, 0);
         cleave_nest_emit(&nest, CLEAVE_OP_DIV, power, sum, 0, 0);
     }
-    return end_result(im, &rows, &nest);
+    return cleave_import_end_result(im, &nest);
 }
 
 /* Emits how many elements of the row there are from this one on: the place, counted from the end.
@@ -104,5 +85,5 @@ cleave_status cleave_import_hardmax(cleave_importer *im) {
     int wanted = cleave_rows_add_input(&rows, &nest, first);
     place = emit_place(im, &rows, &nest);
     cleave_nest_emit(&nest, CLEAVE_OP_EQUAL, place, wanted, 0, 0);
-    return end_result(im, &rows, &nest);
+    return cleave_import_end_result(im, &nest);
 }

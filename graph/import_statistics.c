@@ -1,29 +1,6 @@
 /* Mean and variance as a nest. */
 #include "graph/import_statistics.h"
 
-cleave_status cleave_import_open_over(cleave_importer *im, int32_t tensor, bool main_is_fixed,
-                                      int32_t *op) {
-    CLEAVE_TRY(cleave_import_new_operator(im, main_is_fixed, op));
-    for (int d = 0; d < im->tensors.items[tensor].tensor.rank; d++)
-        if (cleave_import_add_axis(im, *op, im->tensors.items[tensor].axes[d],
-                                   im->tensors.items[tensor].tensor.shape[d], false) < 0)
-            return cleave_import_no_memory(im);
-    return CLEAVE_OK;
-}
-
-cleave_operand cleave_whole_operand(int32_t tensor, int rank) {
-    cleave_operand operand = {.tensor = tensor};
-    for (int d = 0; d < rank; d++)
-        cleave_map_axis(&operand, d, d);
-    return operand;
-}
-
-int cleave_nest_add_whole_input(cleave_nest *nest, int32_t tensor, int rank) {
-    int input = cleave_nest_add_input(nest, tensor);
-    nest->inputs[input] = cleave_whole_operand(tensor, rank);
-    return input;
-}
-
 /* Maps dimensions 1, 2 ... of a record to the axes that are kept. */
 static void map_kept(const cleave_statistics *statistics, int n_axes, cleave_operand *record) {
     int dimension = 1;
@@ -79,30 +56,4 @@ int cleave_statistics_emit(cleave_nest *nest, int x, int mean, int variance, dou
     int shifted = cleave_nest_emit(nest, CLEAVE_OP_SCALE, variance, 0, p, epsilon);
     int inverse = cleave_nest_emit(nest, CLEAVE_OP_RSQRT, shifted, 0, 0, 0);
     return cleave_nest_emit(nest, CLEAVE_OP_MUL, centred, inverse, 0, 0);
-}
-
-cleave_status cleave_normalized_begin(cleave_importer *im, int32_t op, const cleave_operand *input,
-                                      cleave_nest *nest) {
-    cleave_tensor from = im->tensors.items[input->tensor].tensor;
-    *nest = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE, .op = op};
-    nest->output = *input;
-    CLEAVE_TRY(cleave_import_new_tensor(
-        im, (cleave_new_tensor){im->node->outputs[0], op, "", from.rank, from.shape, input->tensor},
-        &nest->output.tensor));
-    cleave_nest_take_axes(nest, &im->operators.items[op]);
-    cleave_nest_add_input(nest, input->tensor);
-    nest->inputs[0] = *input;
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_normalized_end(cleave_importer *im, const cleave_nest *nest) {
-    int32_t id;
-    CLEAVE_TRY(cleave_import_add_nest(im, nest, "", &id));
-    cleave_draft_operator *op = &im->operators.items[nest->op];
-    bool plain = nest->n_axes == im->tensors.items[nest->output.tensor].tensor.rank;
-    op->main_nest = id;
-    op->tail_nest = plain ? id : -1;
-    op->output = nest->output.tensor;
-    cleave_import_set_output(im, 0, nest->output.tensor, false);
-    return CLEAVE_OK;
 }

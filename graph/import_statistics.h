@@ -18,14 +18,6 @@ typedef struct cleave_statistics {
 
 enum { CLEAVE_STATISTIC_MEAN = 1, CLEAVE_STATISTIC_M2 = 2 };
 
-/* Opens an operator over all dimensions of a tensor, with their names. */
-cleave_status cleave_import_open_over(cleave_importer *im, int32_t tensor, bool main_is_fixed,
-                                      int32_t *op);
-/* Adds an input whose dimensions are the nest's first axes. */
-int cleave_nest_add_whole_input(cleave_nest *nest, int32_t tensor, int rank);
-/* An operand whose dimensions are the first axes. */
-cleave_operand cleave_whole_operand(int32_t tensor, int rank);
-
 /* Adds the nest of moments; op, input and reduced are set, the rest is filled in. */
 cleave_status cleave_statistics_add(cleave_importer *im, cleave_statistics *statistics);
 /* Adds a row of the record as an input of a nest that has all axes of the operator. */
@@ -34,12 +26,4 @@ int cleave_statistics_input(const cleave_importer *im, const cleave_statistics *
 /* Emits (x - mean) / sqrt(p x variance + epsilon), of registers; returns the register. */
 int cleave_statistics_emit(cleave_nest *nest, int x, int mean, int variance, double p,
                            double epsilon);
-/* A pointwise nest with all axes of the operator that writes output 0, of input 0's shape, and
-   reads `input` as input 0: both by that operand's map. */
-cleave_status cleave_normalized_begin(cleave_importer *im, int32_t op, const cleave_operand *input,
-                                      cleave_nest *nest);
-/* Adds that nest as the operator's main one.  A tail joins it where its axes are the dimensions of
-   its output, else it becomes a nest of its own. */
-cleave_status cleave_normalized_end(cleave_importer *im, const cleave_nest *nest);
-
 #endif

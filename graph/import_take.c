@@ -165,30 +165,3 @@ cleave_status cleave_import_deliver(cleave_importer *im, int32_t tensor, int ran
     cleave_import_set_output(im, 0, result, shared);
     return CLEAVE_OK;
 }
-
-/* ---- pointwise operators --------------------------------------------------------------------- */
-
-cleave_status cleave_import_begin_pointwise(cleave_importer *im, const char *name, int rank,
-                                            const int64_t *shape, int32_t like, cleave_nest *nest) {
-    *nest = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE};
-    CLEAVE_TRY(cleave_import_new_operator(im, false, &nest->op));
-    CLEAVE_TRY(cleave_import_new_tensor(
-        im, (cleave_new_tensor){name, nest->op, "", rank, shape, like}, &nest->output.tensor));
-    for (int d = 0; d < rank; d++) {
-        const char *axis = im->tensors.items[nest->output.tensor].axes[d];
-        if (cleave_import_add_axis(im, nest->op, axis, shape[d], false) < 0)
-            return cleave_import_fail(im, "has more than %d axes", CLEAVE_MAX_AXES);
-        cleave_map_axis(&nest->output, d, d);
-    }
-    cleave_nest_take_axes(nest, &im->operators.items[nest->op]);
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_import_end_pointwise(cleave_importer *im, const cleave_nest *nest) {
-    int32_t id;
-    CLEAVE_TRY(cleave_import_add_nest(im, nest, "", &id));
-    cleave_draft_operator *op = &im->operators.items[nest->op];
-    op->main_nest = op->tail_nest = id;
-    op->output = nest->output.tensor;
-    return CLEAVE_OK;
-}
