@@ -1,5 +1,5 @@
 /* Functions of one value: a table of single instructions, and one fragment each for the rest. */
-#include "graph/import_fragment.h"
+#include "graph/import_functions.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,47 +41,34 @@ cleave_status cleave_import_leaky_relu(cleave_importer *im) {
     double alpha;
     cleave_fragment code = {0};
     CLEAVE_TRY(cleave_import_number(im, "alpha", 0.01, &alpha));
-    int value = cleave_fragment_unary(&code, CLEAVE_OP_LEAKY_RELU, X);
-    code.code[value].p = alpha;
+    cleave_fragment_leaky_relu(&code, X, alpha);
     return apply_to_input(im, &code);
-}
-
-/* x > 0 ? scale x : p (exp(x / width) - 1) */
-static cleave_fragment exponential_below_zero(double scale, double p, double width) {
-    cleave_fragment code = {0};
-    int below = cleave_fragment_clip(&code, X, -INFINITY, 0);
-    if (width < 1 || width > 1)
-        below = cleave_fragment_scale(&code, below, 1 / width, 0);
-    int power = cleave_fragment_unary(&code, CLEAVE_OP_EXP, below);
-    int left = cleave_fragment_scale(&code, power, p, -p);
-    int right = cleave_fragment_unary(&code, CLEAVE_OP_RELU, X);
-    if (scale < 1 || scale > 1)
-        right = cleave_fragment_scale(&code, right, scale, 0);
-    cleave_fragment_binary(&code, CLEAVE_OP_ADD, left, right);
-    return code;
 }
 
 cleave_status cleave_import_elu(cleave_importer *im) {
     double alpha;
+    cleave_fragment code = {0};
     CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
-    cleave_fragment code = exponential_below_zero(1, alpha, 1);
+    cleave_fragment_exponential(&code, X, 1, alpha, 1);
     return apply_to_input(im, &code);
 }
 
 cleave_status cleave_import_selu(cleave_importer *im) {
     double alpha, gamma;
+    cleave_fragment code = {0};
     CLEAVE_TRY(cleave_import_number(im, "alpha", 1.67326319217681884765625, &alpha));
     CLEAVE_TRY(cleave_import_number(im, "gamma", 1.05070102214813232421875, &gamma));
-    cleave_fragment code = exponential_below_zero(gamma, gamma * alpha, 1);
+    cleave_fragment_exponential(&code, X, gamma, gamma * alpha, 1);
     return apply_to_input(im, &code);
 }
 
 cleave_status cleave_import_celu(cleave_importer *im) {
     double alpha;
+    cleave_fragment code = {0};
     CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
     if (alpha == 0)
         return cleave_import_fail(im, "attribute alpha is 0, supported is anything else");
-    cleave_fragment code = exponential_below_zero(1, alpha, alpha);
+    cleave_fragment_exponential(&code, X, 1, alpha, alpha);
     return apply_to_input(im, &code);
 }
 
@@ -89,9 +76,7 @@ cleave_status cleave_import_thresholded_relu(cleave_importer *im) {
     double alpha;
     cleave_fragment code = {0};
     CLEAVE_TRY(cleave_import_number(im, "alpha", 1, &alpha));
-    int threshold = cleave_fragment_constant(&code, alpha);
-    int above = cleave_fragment_binary(&code, CLEAVE_OP_LESS, threshold, X);
-    cleave_fragment_binary(&code, CLEAVE_OP_MASK, X, above);
+    cleave_fragment_threshold(&code, X, alpha);
     return apply_to_input(im, &code);
 }
 
@@ -123,8 +108,7 @@ cleave_status cleave_import_hard_sigmoid(cleave_importer *im) {
     cleave_fragment code = {0};
     CLEAVE_TRY(cleave_import_number(im, "alpha", 0.2, &alpha));
     CLEAVE_TRY(cleave_import_number(im, "beta", 0.5, &beta));
-    int line = cleave_fragment_scale(&code, X, alpha, beta);
-    cleave_fragment_clip(&code, line, 0, 1);
+    cleave_fragment_hard_sigmoid(&code, X, alpha, beta);
     return apply_to_input(im, &code);
 }
 
@@ -140,42 +124,27 @@ cleave_status cleave_import_swish(cleave_importer *im) {
 
 cleave_status cleave_import_hard_swish(cleave_importer *im) {
     cleave_fragment code = {0};
-    int line = cleave_fragment_scale(&code, X, 1.0 / 6, 0.5);
-    int gate = cleave_fragment_clip(&code, line, 0, 1);
+    int gate = cleave_fragment_hard_sigmoid(&code, X, 1.0 / 6, 0.5);
     cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, gate);
     return apply_to_input(im, &code);
 }
 
-/* log(1 + exp(x)), which above `linear` is x in f32: the exponential stays finite, and unlike the
-   form with an absolute value this one is smooth at 0. */
-static int add_softplus(cleave_fragment *code) {
-    const double linear = 20;
-    int low = cleave_fragment_clip(code, X, -INFINITY, linear);
-    int power = cleave_fragment_unary(code, CLEAVE_OP_EXP, low);
-    int curve = cleave_fragment_unary(code, CLEAVE_OP_LOG1P, power);
-    int over = cleave_fragment_scale(code, X, 1, -linear);
-    int line = cleave_fragment_unary(code, CLEAVE_OP_RELU, over);
-    return cleave_fragment_binary(code, CLEAVE_OP_ADD, curve, line);
-}
-
 cleave_status cleave_import_softplus(cleave_importer *im) {
     cleave_fragment code = {0};
-    add_softplus(&code);
+    cleave_fragment_softplus(&code, X);
     return apply_to_input(im, &code);
 }
 
 cleave_status cleave_import_mish(cleave_importer *im) {
     cleave_fragment code = {0};
-    int gate = cleave_fragment_unary(&code, CLEAVE_OP_TANH, add_softplus(&code));
+    int gate = cleave_fragment_unary(&code, CLEAVE_OP_TANH, cleave_fragment_softplus(&code, X));
     cleave_fragment_binary(&code, CLEAVE_OP_MUL, X, gate);
     return apply_to_input(im, &code);
 }
 
 cleave_status cleave_import_softsign(cleave_importer *im) {
     cleave_fragment code = {0};
-    int size = cleave_fragment_unary(&code, CLEAVE_OP_ABS, X);
-    int divisor = cleave_fragment_scale(&code, size, 1, 1);
-    cleave_fragment_binary(&code, CLEAVE_OP_DIV, X, divisor);
+    cleave_fragment_softsign(&code, X);
     return apply_to_input(im, &code);
 }
 

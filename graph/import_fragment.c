@@ -41,6 +41,17 @@ int cleave_fragment_constant(cleave_fragment *code, double p) {
                                            .p = p});
 }
 
+int cleave_fragment_append(const cleave_fragment *code, const int *registers, cleave_nest *nest) {
+    int first = nest->n_inputs + nest->n_instructions, value = -1;
+    for (int i = 0; i < code->n; i++) {
+        const cleave_instruction *it = &code->code[i];
+        value =
+            cleave_nest_emit(nest, it->opcode, it->a < 0 ? registers[-1 - it->a] : first + it->a,
+                             it->b < 0 ? registers[-1 - it->b] : first + it->b, it->p, it->q);
+    }
+    return value;
+}
+
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 /* What a fragment is applied to: constants of one element go into the tape. */
@@ -97,12 +108,7 @@ static void append(cleave_nest *nest, const cleave_fragment *code, const argumen
     for (int i = 0; i < args->n; i++)
         if (args->is_scalar[i])
             registers[i] = cleave_nest_emit(nest, CLEAVE_OP_CONSTANT, 0, 0, args->scalar[i], 0);
-    int first = nest->n_inputs + nest->n_instructions;
-    for (int i = 0; i < code->n; i++) {
-        const cleave_instruction *it = &code->code[i];
-        cleave_nest_emit(nest, it->opcode, it->a < 0 ? registers[-1 - it->a] : first + it->a,
-                         it->b < 0 ? registers[-1 - it->b] : first + it->b, it->p, it->q);
-    }
+    cleave_fragment_append(code, registers, nest);
 }
 
 /* ---- operators ------------------------------------------------------------------------------- */

@@ -27,6 +27,10 @@ int cleave_fragment_scale(cleave_fragment *code, int a, double p, double q); /* 
 int cleave_fragment_clip(cleave_fragment *code, int a, double p, double q);
 int cleave_fragment_constant(cleave_fragment *code, double p);
 
+/* Appends the fragment to a nest's tape and returns the register of its value; registers: those of
+   the nest that its arguments are. */
+int cleave_fragment_append(const cleave_fragment *code, const int *registers, cleave_nest *nest);
+
 /* Applies a fragment to inputs[0..n) of the node being imported, broadcast against each other, and
    makes the result, of ONNX type `type`, its output 0. */
 cleave_status cleave_import_apply(cleave_importer *im, int n, const int *inputs,

@@ -1,6 +1,6 @@
 /* What the files of LSTM, GRU and RNN share: import_recurrent.c reads the node and makes the
-   product of all inputs, import_cells.c a cell for each step, import_activations.c the scalar
-   functions. */
+   product of all inputs, import_cells.c a cell for each step, import_recurrent_activations.c
+   the scalar functions. */
 #ifndef CLEAVE_GRAPH_IMPORT_RECURRENT_H
 #define CLEAVE_GRAPH_IMPORT_RECURRENT_H
 
@@ -50,7 +50,7 @@ cleave_status cleave_import_rnn_cell(cleave_importer *im, cleave_cells *cells);
 /* Reads activations, activation_alpha and activation_beta; `defaults`: [n_activations] names. */
 cleave_status cleave_import_activations(cleave_importer *im, cleave_recurrence *r,
                                         const char *const *defaults);
-/* Appends an activation to a tape and returns its register; at most 7 instructions. */
+/* Appends an activation to a tape and returns its register; at most 6 instructions. */
 int cleave_nest_activate(cleave_nest *nest, const cleave_activation *activation, int value);
 
 #endif

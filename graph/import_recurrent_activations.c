@@ -1,4 +1,5 @@
 /* The activations of recurrent operators: names, parameters and tapes. */
+#include "graph/import_functions.h"
 #include "graph/import_recurrent.h"
 
 #include <math.h>
@@ -98,60 +99,51 @@ cleave_status cleave_import_activations(cleave_importer *im, cleave_recurrence *
     return CLEAVE_OK;
 }
 
-/* x where x > 0, else alpha (exp(x) - 1): the one that does not apply is 0. */
-static int emit_elu(cleave_nest *nest, double alpha, int x) {
-    int above = cleave_nest_emit(nest, CLEAVE_OP_RELU, x, 0, 0, 0);
-    int negated = cleave_nest_emit(nest, CLEAVE_OP_NEG, x, 0, 0, 0);
-    int below = cleave_nest_emit(nest, CLEAVE_OP_RELU, negated, 0, 0, 0);
-    int minimum = cleave_nest_emit(nest, CLEAVE_OP_NEG, below, 0, 0, 0);
-    int power = cleave_nest_emit(nest, CLEAVE_OP_EXP, minimum, 0, 0, 0);
-    int scaled = cleave_nest_emit(nest, CLEAVE_OP_SCALE, power, 0, alpha, -alpha);
-    return cleave_nest_emit(nest, CLEAVE_OP_ADD, above, scaled, 0, 0);
-}
-
-/* log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|)), which overflows nowhere. */
-static int emit_softplus(cleave_nest *nest, int x) {
-    int above = cleave_nest_emit(nest, CLEAVE_OP_RELU, x, 0, 0, 0);
-    int size = cleave_nest_emit(nest, CLEAVE_OP_ABS, x, 0, 0, 0);
-    int negated = cleave_nest_emit(nest, CLEAVE_OP_NEG, size, 0, 0, 0);
-    int power = cleave_nest_emit(nest, CLEAVE_OP_EXP, negated, 0, 0, 0);
-    int rest = cleave_nest_emit(nest, CLEAVE_OP_LOG1P, power, 0, 0, 0);
-    return cleave_nest_emit(nest, CLEAVE_OP_ADD, above, rest, 0, 0);
+static void add_function(cleave_fragment *code, const cleave_activation *activation) {
+    enum { X = CLEAVE_ARGUMENT_0 };
+    double alpha = activation->alpha, beta = activation->beta;
+    int value;
+    switch ((function)activation->row) {
+    case AFFINE:
+        cleave_fragment_scale(code, X, alpha, beta);
+        break;
+    case ELU:
+        cleave_fragment_exponential(code, X, 1, alpha, 1);
+        break;
+    case HARD_SIGMOID:
+        cleave_fragment_hard_sigmoid(code, X, alpha, beta);
+        break;
+    case LEAKY_RELU:
+        cleave_fragment_leaky_relu(code, X, alpha);
+        break;
+    case RELU:
+        cleave_fragment_unary(code, CLEAVE_OP_RELU, X);
+        break;
+    case SCALED_TANH:
+        value = cleave_fragment_scale(code, X, beta, 0);
+        value = cleave_fragment_unary(code, CLEAVE_OP_TANH, value);
+        cleave_fragment_scale(code, value, alpha, 0);
+        break;
+    case SIGMOID:
+        cleave_fragment_unary(code, CLEAVE_OP_SIGMOID, X);
+        break;
+    case SOFTPLUS:
+        cleave_fragment_softplus(code, X);
+        break;
+    case SOFTSIGN:
+        cleave_fragment_softsign(code, X);
+        break;
+    case TANH:
+        cleave_fragment_unary(code, CLEAVE_OP_TANH, X);
+        break;
+    case THRESHOLDED_RELU:
+        cleave_fragment_threshold(code, X, alpha);
+        break;
+    }
 }
 
 int cleave_nest_activate(cleave_nest *nest, const cleave_activation *activation, int value) {
-    double alpha = activation->alpha, beta = activation->beta;
-    int a, b;
-    switch ((function)activation->row) {
-    case AFFINE:
-        return cleave_nest_emit(nest, CLEAVE_OP_SCALE, value, 0, alpha, beta);
-    case ELU:
-        return emit_elu(nest, alpha, value);
-    case HARD_SIGMOID:
-        a = cleave_nest_emit(nest, CLEAVE_OP_SCALE, value, 0, alpha, beta);
-        return cleave_nest_emit(nest, CLEAVE_OP_CLIP, a, 0, 0, 1);
-    case LEAKY_RELU:
-        return cleave_nest_emit(nest, CLEAVE_OP_LEAKY_RELU, value, 0, alpha, 0);
-    case RELU:
-        return cleave_nest_emit(nest, CLEAVE_OP_RELU, value, 0, 0, 0);
-    case SCALED_TANH:
-        a = cleave_nest_emit(nest, CLEAVE_OP_SCALE, value, 0, beta, 0);
-        b = cleave_nest_emit(nest, CLEAVE_OP_TANH, a, 0, 0, 0);
-        return cleave_nest_emit(nest, CLEAVE_OP_SCALE, b, 0, alpha, 0);
-    case SIGMOID:
-        return cleave_nest_emit(nest, CLEAVE_OP_SIGMOID, value, 0, 0, 0);
-    case SOFTPLUS:
-        return emit_softplus(nest, value);
-    case SOFTSIGN:
-        a = cleave_nest_emit(nest, CLEAVE_OP_ABS, value, 0, 0, 0);
-        b = cleave_nest_emit(nest, CLEAVE_OP_SCALE, a, 0, 1, 1);
-        return cleave_nest_emit(nest, CLEAVE_OP_DIV, value, b, 0, 0);
-    case TANH:
-        break;
-    case THRESHOLDED_RELU:
-        a = cleave_nest_emit(nest, CLEAVE_OP_CONSTANT, 0, 0, alpha, 0);
-        b = cleave_nest_emit(nest, CLEAVE_OP_LESS, a, value, 0, 0);
-        return cleave_nest_emit(nest, CLEAVE_OP_MASK, value, b, 0, 0);
-    }
-    return cleave_nest_emit(nest, CLEAVE_OP_TANH, value, 0, 0, 0);
+    cleave_fragment code = {0};
+    add_function(&code, activation);
+    return cleave_fragment_append(&code, &value, nest);
 }
