@@ -13,6 +13,8 @@
 #include "graph/name_map.h"
 #include "graph/onnx_file.h"
 
+enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 21 };
+
 typedef enum cleave_value_state {
     CLEAVE_VALUE_UNKNOWN,  /* not computed (yet) */
     CLEAVE_VALUE_CONSTANT, /* `constant` */
