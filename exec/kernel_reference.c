@@ -375,7 +375,10 @@ static void adjoints_at(walk *w, double seed) {
         int r = nest->n_inputs + i;
         double da, db;
         derivatives(w, at, w->value[r], &da, &db);
-        /* Zero times an infinite derivative of what nobody reads must stay zero. */
+        /* Zero wins: what nobody reads passes nothing on, however steep it is there; and nothing
+           passes where the result does not depend on the operand. */
+        if (w->adjoint[r] == 0.0)
+            continue;
         if (da != 0.0)
             w->adjoint[at->a] += w->adjoint[r] * da;
         if (db != 0.0)

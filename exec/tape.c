@@ -7,6 +7,7 @@
 #include "exec/initial.h"
 #include "exec/vector_math.h"
 
+#include <float.h>
 #include <math.h>
 
 enum { NEEDS_A = 1, NEEDS_B = 2, NEEDS_RESULT = 4 };
@@ -314,6 +315,23 @@ typedef struct local_values {
    what makes its mask, and would halve the speed. */
 static inline float gate(bool open) { return open ? 1.0f : 0.0f; }
 
+/* Adjoint times derivative, where zero wins over whatever the other is: an element that nobody
+   reads passes nothing on, and nothing passes where the result does not depend on the operand.  (As
+   in the reference kernels; written so that both are always loaded.) */
+static inline float pass(float g, float d) {
+    return (int)(g == 0.0f) | (int)(d == 0.0f) ? 0.0f : g * d;
+}
+
+/* The same for a derivative of 1 / b, rounded once. */
+static inline float pass_quotient(float g, float b) {
+    return (int)(g == 0.0f) | (int)(fabsf(b) > FLT_MAX) ? 0.0f : g / b;
+}
+
+/* And of -a / b^2. */
+static inline float pass_divisor(float g, float a, float b) {
+    return (int)(g == 0.0f) | (int)(a == 0.0f) ? 0.0f : -g * a / (b * b);
+}
+
 /* y (+)= g x d(result)/d(a), of two operands. */
 static void differentiate_pair(const cleave_instruction *at, bool first, const local_values *local,
                                bool fresh, float *y) {
@@ -328,24 +346,24 @@ static void differentiate_pair(const cleave_instruction *at, bool first, const l
         GRADIENT(-g[i]);
     case CLEAVE_OP_MUL:
         if (first)
-            GRADIENT(g[i] * b[i]);
-        GRADIENT(g[i] * a[i]);
+            GRADIENT(pass(g[i], b[i]));
+        GRADIENT(pass(g[i], a[i]));
     case CLEAVE_OP_DIV:
         if (first)
-            GRADIENT(g[i] / b[i]);
-        GRADIENT(-g[i] * a[i] / (b[i] * b[i]));
+            GRADIENT(pass_quotient(g[i], b[i]));
+        GRADIENT(pass_divisor(g[i], a[i], b[i]));
     case CLEAVE_OP_MIN: /* of equals, the first gets it */
         if (first)
-            GRADIENT(g[i] * gate(a[i] <= b[i]));
-        GRADIENT(g[i] * gate(!(a[i] <= b[i])));
+            GRADIENT(pass(g[i], gate(a[i] <= b[i])));
+        GRADIENT(pass(g[i], gate(!(a[i] <= b[i]))));
     case CLEAVE_OP_MAX:
         if (first)
-            GRADIENT(g[i] * gate(a[i] >= b[i]));
-        GRADIENT(g[i] * gate(!(a[i] >= b[i])));
+            GRADIENT(pass(g[i], gate(a[i] >= b[i])));
+        GRADIENT(pass(g[i], gate(!(a[i] >= b[i]))));
     case CLEAVE_OP_POW:
         if (first)
-            GRADIENT(g[i] * b[i] * powf(a[i], b[i] - 1.0f));
-        GRADIENT(g[i] * v[i] * logf(a[i]));
+            GRADIENT(pass(g[i], b[i] * powf(a[i], b[i] - 1.0f)));
+        GRADIENT(pass(g[i], v[i] * logf(a[i])));
     case CLEAVE_OP_MASK:
         GRADIENT(b[i] != 0.0f ? g[i] : 0.0f);
     case CLEAVE_OP_FMOD:
@@ -366,65 +384,65 @@ static void differentiate_single(const cleave_instruction *at, const local_value
     case CLEAVE_OP_NEG:
         GRADIENT(-g[i]);
     case CLEAVE_OP_ABS:
-        GRADIENT(g[i] * gate(a[i] > 0.0f) - g[i] * gate(a[i] < 0.0f));
+        GRADIENT(pass(g[i], gate(a[i] > 0.0f) - gate(a[i] < 0.0f)));
     case CLEAVE_OP_EXP:
-        GRADIENT(g[i] * v[i]);
+        GRADIENT(pass(g[i], v[i]));
     case CLEAVE_OP_LOG:
-        GRADIENT(g[i] / a[i]);
+        GRADIENT(pass_quotient(g[i], a[i]));
     case CLEAVE_OP_SQRT:
-        GRADIENT(g[i] * 0.5f / v[i]);
+        GRADIENT(0.5f * pass_quotient(g[i], v[i]));
     case CLEAVE_OP_RSQRT:
-        GRADIENT(-0.5f * g[i] * v[i] * v[i] * v[i]);
+        GRADIENT(pass(g[i], -0.5f * v[i] * v[i] * v[i]));
     case CLEAVE_OP_RECIPROCAL:
-        GRADIENT(-g[i] * v[i] * v[i]);
+        GRADIENT(pass(g[i], -v[i] * v[i]));
     case CLEAVE_OP_ERF: { /* 2 / sqrt(pi) x exp(-a a) */
         float density[CLEAVE_MAX_TILE];
         cleave_vector_gauss(n, a, density);
-        GRADIENT(g[i] * 1.1283791671f * density[i]);
+        GRADIENT(pass(g[i], 1.1283791671f * density[i]));
     }
     case CLEAVE_OP_RELU:
-        GRADIENT(g[i] * gate(v[i] > 0.0f));
+        GRADIENT(pass(g[i], gate(v[i] > 0.0f)));
     case CLEAVE_OP_LEAKY_RELU: {
         const float *sign = at->p <= 0 ? a : v;
-        GRADIENT(g[i] * (sign[i] > 0.0f ? 1.0f : p));
+        GRADIENT(pass(g[i], sign[i] > 0.0f ? 1.0f : p));
     }
     case CLEAVE_OP_CLIP:
-        GRADIENT(g[i] * gate((a[i] >= p) & (a[i] <= q)));
+        GRADIENT(pass(g[i], gate((a[i] >= p) & (a[i] <= q))));
     case CLEAVE_OP_SIGMOID:
-        GRADIENT(g[i] * v[i] * (1.0f - v[i]));
+        GRADIENT(pass(g[i], v[i] * (1.0f - v[i])));
     case CLEAVE_OP_TANH:
-        GRADIENT(g[i] * (1.0f - v[i] * v[i]));
+        GRADIENT(pass(g[i], 1.0f - v[i] * v[i]));
     case CLEAVE_OP_SCALE:
-        GRADIENT(p * g[i]);
+        GRADIENT(pass(g[i], p));
     case CLEAVE_OP_DROPOUT: {
         float mask[CLEAVE_MAX_TILE];
         dropout_mask(at, local->dropout_key, local->index, n, mask);
-        GRADIENT(g[i] * mask[i]);
+        GRADIENT(pass(g[i], mask[i]));
     }
     case CLEAVE_OP_LOG1P:
-        GRADIENT(g[i] / (1.0f + a[i]));
+        GRADIENT(pass_quotient(g[i], 1.0f + a[i]));
     case CLEAVE_OP_SIN:
-        GRADIENT(g[i] * cosf(a[i]));
+        GRADIENT(pass(g[i], cosf(a[i])));
     case CLEAVE_OP_COS:
-        GRADIENT(-g[i] * sinf(a[i]));
+        GRADIENT(pass(g[i], -sinf(a[i])));
     case CLEAVE_OP_TAN:
-        GRADIENT(g[i] * (1.0f + v[i] * v[i]));
+        GRADIENT(pass(g[i], 1.0f + v[i] * v[i]));
     case CLEAVE_OP_ASIN:
-        GRADIENT(g[i] / sqrtf(1.0f - a[i] * a[i]));
+        GRADIENT(pass_quotient(g[i], sqrtf(1.0f - a[i] * a[i])));
     case CLEAVE_OP_ACOS:
-        GRADIENT(-g[i] / sqrtf(1.0f - a[i] * a[i]));
+        GRADIENT(-pass_quotient(g[i], sqrtf(1.0f - a[i] * a[i])));
     case CLEAVE_OP_ATAN:
-        GRADIENT(g[i] / (1.0f + a[i] * a[i]));
+        GRADIENT(pass_quotient(g[i], 1.0f + a[i] * a[i]));
     case CLEAVE_OP_SINH:
-        GRADIENT(g[i] * coshf(a[i]));
+        GRADIENT(pass(g[i], coshf(a[i])));
     case CLEAVE_OP_COSH:
-        GRADIENT(g[i] * sinhf(a[i]));
+        GRADIENT(pass(g[i], sinhf(a[i])));
     case CLEAVE_OP_ASINH:
-        GRADIENT(g[i] / sqrtf(a[i] * a[i] + 1.0f));
+        GRADIENT(pass_quotient(g[i], sqrtf(a[i] * a[i] + 1.0f)));
     case CLEAVE_OP_ACOSH:
-        GRADIENT(g[i] / sqrtf(a[i] * a[i] - 1.0f));
+        GRADIENT(pass_quotient(g[i], sqrtf(a[i] * a[i] - 1.0f)));
     case CLEAVE_OP_ATANH:
-        GRADIENT(g[i] / (1.0f - a[i] * a[i]));
+        GRADIENT(pass_quotient(g[i], 1.0f - a[i] * a[i]));
     default:
         return;
     }

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { LEAST_OPSET = 1, MOST_OPSET = 21 };
-
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static cleave_status define(cleave_importer *im, cleave_value value) {
@@ -235,9 +233,10 @@ static cleave_status import_graph(cleave_importer *im, const void *data, size_t 
                                   const char *path, cleave_model *model) {
     CLEAVE_TRY(cleave_onnx_decode(data, bytes, im->file, im->arena, &im->graph, im->error));
     CLEAVE_TRY(cleave_onnx_read_external(&im->graph, path, im->arena, im->error));
-    if (im->graph.opset < LEAST_OPSET || im->graph.opset > MOST_OPSET)
+    if (im->graph.opset < CLEAVE_LEAST_OPERATOR_SET || im->graph.opset > CLEAVE_MOST_OPERATOR_SET)
         return cleave_import_fail(im, "uses ONNX operator set %lld, supported are %d to %d",
-                                  (long long)im->graph.opset, LEAST_OPSET, MOST_OPSET);
+                                  (long long)im->graph.opset, CLEAVE_LEAST_OPERATOR_SET,
+                                  CLEAVE_MOST_OPERATOR_SET);
     CLEAVE_TRY(import_nodes(im));
     if (im->with_loss)
         CLEAVE_TRY(add_loss(im));

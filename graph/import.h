@@ -18,5 +18,9 @@ cleave_status cleave_model_import_memory(const void *data, size_t bytes, const c
 /* The ONNX operators that can be imported, sorted by type; null behind the last one.  Sets whether
    an operator is supported only where it can be computed while importing. */
 const char *cleave_import_operator_type(int i, bool *constant_only);
+/* The k-th attribute that this operator may have; null behind the last one. */
+const char *cleave_import_operator_attribute(int i, int k);
+/* The operator sets that files may use, and from which one on this operator is supported. */
+void cleave_import_operator_sets(int i, int *least, int *most);
 
 #endif

@@ -233,6 +233,7 @@ static cleave_status name_piece(cleave_importer *im, const char *what, int64_t p
 static cleave_status reverse_taps(cleave_importer *im, const taps *along, int dimension,
                                   int64_t phase, int32_t *weight) {
     cleave_tensor from = im->tensors.items[*weight].tensor;
+    CLEAVE_TRY(cleave_import_spend(im, along->n, 1));
     int32_t *pieces = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, along->n);
     const char *name;
     if (pieces == NULL)
@@ -415,8 +416,9 @@ static cleave_status add_interleaving(cleave_importer *im, const transposed *t, 
 
 static cleave_status add_phases(cleave_importer *im, const transposed *t, int32_t output) {
     int64_t n = cleave_shape_size(t->n, t->stride), shape[CLEAVE_MAX_RANK] = {t->batch};
-    int32_t *phases = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, n);
     const char *name;
+    CLEAVE_TRY(cleave_import_spend(im, n, 1));
+    int32_t *phases = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, n);
     if (phases == NULL)
         return cleave_import_no_memory(im);
     shape[1] = t->groups * t->k;

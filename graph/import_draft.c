@@ -41,10 +41,37 @@ static void set_order(cleave_tensor *tensor, bool channels_last) {
         tensor->order[i] = !last || i == 0 ? i : i == tensor->rank - 1 ? 1 : i + 1;
 }
 
-static cleave_status push_tensor(cleave_importer *im, const cleave_draft_tensor *draft,
-                                 int32_t *id) {
+static cleave_status check_room(cleave_importer *im, int32_t n, const char *what) {
+    if (n >= CLEAVE_MOST_DRAFTS)
+        return cleave_import_fail(im, "up to here the model has more than %d %s",
+                                  CLEAVE_MOST_DRAFTS, what);
+    return CLEAVE_OK;
+}
+
+/* Walks through views cost what they have in depth and in pieces. */
+static cleave_status measure_views(cleave_importer *im, cleave_draft_tensor *draft) {
+    const cleave_view *view = &draft->tensor.view;
+    draft->depth = 0;
+    draft->leaves = view->kind == CLEAVE_VIEW_NONE ? 1 : 0;
+    for (int32_t i = 0; view->kind != CLEAVE_VIEW_NONE && i < view->n_sources; i++) {
+        const cleave_draft_tensor *source = &im->tensors.items[view->sources[i]];
+        draft->depth = source->depth >= draft->depth ? source->depth + 1 : draft->depth;
+        draft->leaves += source->leaves;
+    }
+    if (draft->depth > CLEAVE_MAX_VIEW_DEPTH || draft->leaves > CLEAVE_MAX_VIEW_LEAVES)
+        return cleave_import_fail(im,
+                                  "makes a view that is stacked %d deep over %lld pieces, "
+                                  "supported are %d and %d",
+                                  (int)draft->depth, (long long)draft->leaves,
+                                  CLEAVE_MAX_VIEW_DEPTH, CLEAVE_MAX_VIEW_LEAVES);
+    return CLEAVE_OK;
+}
+
+static cleave_status push_tensor(cleave_importer *im, cleave_draft_tensor *draft, int32_t *id) {
     const char *name = draft->tensor.name != NULL ? draft->tensor.name : draft->suffix;
     CLEAVE_TRY(check_shape(im, name, draft->tensor.rank, draft->tensor.shape));
+    CLEAVE_TRY(check_room(im, im->tensors.n, "tensors"));
+    CLEAVE_TRY(measure_views(im, draft));
     int32_t at = im->tensors.n;
     if (!CLEAVE_LIST_PUSH(&im->tensors, *draft))
         return cleave_import_no_memory(im);
@@ -333,6 +360,7 @@ int cleave_import_add_axis(cleave_importer *im, int32_t op, const char *name, in
 cleave_status cleave_import_add_nest(cleave_importer *im, const cleave_nest *nest,
                                      const char *suffix, int32_t *id) {
     int32_t at = im->nests.n;
+    CLEAVE_TRY(check_room(im, at, "nests"));
     if (!CLEAVE_LIST_PUSH(&im->nests, (cleave_draft_nest){.nest = *nest, .suffix = suffix}))
         return cleave_import_no_memory(im);
     if (id != NULL)

@@ -15,6 +15,7 @@ static cleave_status keep_all(cleave_importer *im) {
                                           .rank = like->rank,
                                           .n = cleave_tensor_size(like)};
     memcpy(mask->constant.shape, like->shape, sizeof mask->constant.shape);
+    CLEAVE_TRY(cleave_import_spend(im, mask->constant.n, 1));
     int64_t *ones = CLEAVE_ARENA_ARRAY(im->arena, int64_t, mask->constant.n);
     if (ones == NULL)
         return cleave_import_no_memory(im);

@@ -27,6 +27,7 @@ cleave_status cleave_fold_new(cleave_importer *im, int32_t type, int rank, const
         out->tensor.shape[d] = shape[d];
         out->tensor.n *= shape[d];
     }
+    CLEAVE_TRY(cleave_import_spend(im, out->tensor.n, 1));
     if (is_float_type(type))
         out->floats = CLEAVE_ARENA_ARRAY(im->arena, float, out->tensor.n);
     else
@@ -292,6 +293,9 @@ cleave_status cleave_import_fold(cleave_importer *im, bool *folded) {
     for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         if (strcmp(im->node->type, table[k].type) == 0 && (constant || table[k].always)) {
             *folded = true;
+            for (int i = 0; constant && i < im->node->n_inputs; i++)
+                if (cleave_import_has_input(im, i))
+                    CLEAVE_TRY(cleave_import_spend(im, cleave_import_constant(im, i)->n, 1));
             return table[k].fold(im);
         }
     return CLEAVE_OK;

@@ -19,6 +19,7 @@ static cleave_status read_constant_ids(cleave_importer *im, const cleave_onnx_te
     if (ids->integers == NULL || ids->n == 0)
         return cleave_import_fail(im, "its ids, %s, are %s", im->node->inputs[1],
                                   ids->n == 0 ? "empty" : "not integers");
+    CLEAVE_TRY(cleave_import_spend(im, ids->n, 1));
     int64_t *read = CLEAVE_ARENA_ARRAY(&im->scratch, int64_t, ids->n);
     if (read == NULL)
         return cleave_import_no_memory(im);

@@ -13,6 +13,18 @@
 #include "graph/name_map.h"
 #include "graph/onnx_file.h"
 
+enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 21 };
+
+/* What one import may make, so that a small file can't take all memory, or hours: elements of
+   constants that are made or read while folding, and tensors, nests. */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+#define CLEAVE_MOST_SPENT (INT64_C(1) << 22)
+enum { CLEAVE_MOST_DRAFTS = 1 << 12 };
+#else
+#define CLEAVE_MOST_SPENT (INT64_C(1) << 30)
+enum { CLEAVE_MOST_DRAFTS = 1 << 17 };
+#endif
+
 typedef enum cleave_value_state {
     CLEAVE_VALUE_UNKNOWN,  /* not computed (yet) */
     CLEAVE_VALUE_CONSTANT, /* `constant` */
@@ -43,6 +55,8 @@ typedef struct cleave_draft_tensor {
     const char *suffix;                /* of the operator's name, where name is null */
     const char *axes[CLEAVE_MAX_RANK]; /* what its dimensions are called */
     bool channels_last;                /* of a convolutional network, from rank 4 on */
+    int32_t depth;                     /* of the views that it stands on */
+    int64_t leaves;                    /* base pieces below it */
 } cleave_draft_tensor;
 
 typedef struct cleave_draft_nest {
@@ -81,12 +95,16 @@ typedef struct cleave_importer {
     CLEAVE_LIST(cleave_draft_operator) operators;
     CLEAVE_LIST(cleave_assignment) assignments;
     int32_t loss, targets;
+    int64_t spent; /* elements: see CLEAVE_MOST_SPENT */
 } cleave_importer;
 
 /* BAD_INPUT at the node being imported: "FILE: node NAME (TYPE): ...". */
 cleave_status cleave_import_fail(cleave_importer *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 cleave_status cleave_import_no_memory(cleave_importer *im);
+/* Before rows x columns elements are made or read: BAD_INPUT where the import then has gone through
+   more than CLEAVE_MOST_SPENT. */
+cleave_status cleave_import_spend(cleave_importer *im, int64_t rows, int64_t columns);
 
 /* ---- import_node.c: attributes, inputs and outputs of the node being imported ---- */
 

@@ -27,6 +27,7 @@ static cleave_status add_squares(cleave_importer *im, response *r) {
 
 static cleave_status add_neighbours(cleave_importer *im, const response *r, int32_t *tensor) {
     int64_t n = r->from.shape[1], shape[] = {n, n};
+    CLEAVE_TRY(cleave_import_spend(im, n, n));
     float *ones = CLEAVE_ARENA_ARRAY(im->arena, float, n *n);
     if (ones == NULL)
         return cleave_import_no_memory(im);

@@ -1,4 +1,5 @@
 /* Attributes, inputs and outputs of the node being imported, with errors that name it. */
+#include "base/checked.h"
 #include "graph/import_internal.h"
 
 #include <stdarg.h>
@@ -19,6 +20,16 @@ cleave_status cleave_import_fail(cleave_importer *im, const char *format, ...) {
 
 cleave_status cleave_import_no_memory(cleave_importer *im) {
     return cleave_fail_memory(im->error, "importing a model");
+}
+
+cleave_status cleave_import_spend(cleave_importer *im, int64_t rows, int64_t columns) {
+    int64_t n;
+    if (!cleave_int64_multiply(rows, columns, &n) || n > CLEAVE_MOST_SPENT - im->spent)
+        return cleave_import_fail(
+            im, "constants of more than %lld elements would have to be computed up to here",
+            (long long)CLEAVE_MOST_SPENT);
+    im->spent += n;
+    return CLEAVE_OK;
 }
 
 const cleave_onnx_attribute *cleave_import_attribute(const cleave_importer *im, const char *name) {

@@ -232,10 +232,10 @@ static cleave_status fail_unsupported(cleave_importer *im) {
 
 /* Operators that meant something else in old operator sets, which no attribute tells.  (Others had
    attributes then, such as `broadcast`, that are not in the table.) */
-static cleave_status check_age(cleave_importer *im) {
+static int least_set(const char *type) {
     static const struct {
         const char *type;
-        int64_t least_opset;
+        int least_set;
     } changed[] = {{"BatchNormalization", 7},
                    {"Concat", 4},
                    {"GRU", 7},
@@ -244,11 +244,17 @@ static cleave_status check_age(cleave_importer *im) {
                    {"RNN", 7},
                    {"Upsample", 7}};
     for (size_t i = 0; i < sizeof changed / sizeof *changed; i++)
-        if (im->graph.opset < changed[i].least_opset &&
-            strcmp(im->node->type, changed[i].type) == 0)
-            return cleave_import_fail(
-                im, "is of operator set %lld, supported is this operator from %lld on",
-                (long long)im->graph.opset, (long long)changed[i].least_opset);
+        if (strcmp(type, changed[i].type) == 0)
+            return changed[i].least_set;
+    return CLEAVE_LEAST_OPERATOR_SET;
+}
+
+static cleave_status check_age(cleave_importer *im) {
+    int least = least_set(im->node->type);
+    if (im->graph.opset < least)
+        return cleave_import_fail(im,
+                                  "is of operator set %lld, supported is this operator from %d on",
+                                  (long long)im->graph.opset, least);
     return CLEAVE_OK;
 }
 
@@ -294,4 +300,13 @@ const char *cleave_import_operator_type(int i, bool *constant_only) {
         return NULL;
     *constant_only = table[i].import == cleave_import_only_constant;
     return table[i].type;
+}
+
+const char *cleave_import_operator_attribute(int i, int k) {
+    return k >= 0 && k < MOST_ATTRIBUTES ? table[i].attributes[k] : NULL;
+}
+
+void cleave_import_operator_sets(int i, int *least, int *most) {
+    *least = least_set(table[i].type);
+    *most = CLEAVE_MOST_OPERATOR_SET;
 }

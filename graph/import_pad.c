@@ -101,6 +101,7 @@ static cleave_status pad_repeating(cleave_importer *im, mode how, int32_t source
         int64_t n = extent + pads[d] + pads[rank + d];
         if (pads[d] == 0 && pads[rank + d] == 0)
             continue;
+        CLEAVE_TRY(cleave_import_spend(im, n, 1));
         int64_t *ids = n <= INT64_C(1) << 24 ? CLEAVE_ARENA_ARRAY(&im->scratch, int64_t, n) : NULL;
         if (ids == NULL)
             return cleave_import_fail(im, "dimension %d becomes too long, %lld", d, (long long)n);

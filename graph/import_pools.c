@@ -134,6 +134,7 @@ static cleave_status add_divisors(cleave_importer *im, const cleave_windows *win
             return cleave_import_fail(im, "averages over more than %d different windows",
                                       MOST_POSITIONS);
     }
+    CLEAVE_TRY(cleave_import_spend(im, size, 1));
     float *values = CLEAVE_ARENA_ARRAY(im->arena, float, size);
     if (values == NULL)
         return cleave_import_no_memory(im);

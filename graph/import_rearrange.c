@@ -221,6 +221,7 @@ static cleave_status begin_scatter(cleave_importer *im, const cleave_tensor **da
     if (size > INT64_C(1) << 24)
         return cleave_import_fail(im, "scatters into %lld elements, at most 2^24 are supported",
                                   (long long)size);
+    CLEAVE_TRY(cleave_import_spend(im, size, 1));
     *ids = CLEAVE_ARENA_ARRAY(im->arena, int64_t, size);
     if (*ids == NULL)
         return cleave_import_no_memory(im);

@@ -61,6 +61,7 @@ cleave_status cleave_import_tile(cleave_importer *im) {
         int64_t length = shape[d] = extent * repeats[d];
         if (repeats[d] == 1 || extent == 1)
             continue;
+        CLEAVE_TRY(cleave_import_spend(im, length, 1));
         int64_t *ids = CLEAVE_ARENA_ARRAY(&im->scratch, int64_t, length);
         if (ids == NULL)
             return cleave_import_no_memory(im);

@@ -272,6 +272,7 @@ static cleave_status new_result(cleave_importer *im, const resizing *r, const in
 
 static cleave_status add_weights(cleave_importer *im, const resizing *r, int d, int32_t *tensor) {
     const cleave_resampling *along = &r->along[d];
+    CLEAVE_TRY(cleave_import_spend(im, along->out, along->in));
     float *weights = CLEAVE_ARENA_ARRAY(im->arena, float, along->out * along->in);
     const char *suffix = cleave_arena_printf(im->arena, ".weights%d", d);
     if (weights == NULL || suffix == NULL)

@@ -46,8 +46,12 @@ static const cleave_onnx_node *maker(const match *m, const char *name) {
     return standard && node->n_outputs > 0 && strcmp(node->outputs[0], name) == 0 ? node : NULL;
 }
 
+/* Is it of that type, and has it its first n inputs? */
 static bool is_type(const cleave_onnx_node *node, const char *type, int n_inputs) {
-    return node != NULL && strcmp(node->type, type) == 0 && node->n_inputs >= n_inputs;
+    bool is = node != NULL && strcmp(node->type, type) == 0 && node->n_inputs >= n_inputs;
+    for (int i = 0; is && i < n_inputs; i++)
+        is = node->inputs[i][0] != '\0';
+    return is;
 }
 
 /* Makes a node part of the match. */

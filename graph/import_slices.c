@@ -59,6 +59,7 @@ cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const in
 /* Index begin, begin + step ... along an axis. */
 static cleave_status take_steps(cleave_importer *im, int32_t source, int axis, int64_t begin,
                                 int64_t step, int64_t n, int32_t *result) {
+    CLEAVE_TRY(cleave_import_spend(im, n, 1));
     int64_t *ids = CLEAVE_ARENA_ARRAY(&im->scratch, int64_t, n);
     if (ids == NULL)
         return cleave_import_no_memory(im);
@@ -189,6 +190,7 @@ cleave_status cleave_import_compress(cleave_importer *im) {
         CLEAVE_TRY(cleave_import_integer(im, "axis", 0, &wanted));
         CLEAVE_TRY(cleave_import_axis(im, wanted, from.rank, &axis));
     }
+    CLEAVE_TRY(cleave_import_spend(im, condition->n, 1));
     int64_t *ids = CLEAVE_ARENA_ARRAY(&im->scratch, int64_t, condition->n);
     if (ids == NULL)
         return cleave_import_no_memory(im);

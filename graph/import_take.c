@@ -112,6 +112,7 @@ static cleave_status take_runs(cleave_importer *im, int32_t source, int axis, in
 static cleave_status ids_tensor(cleave_importer *im, int64_t n, const int64_t *ids,
                                 int32_t *tensor) {
     const char *name = cleave_arena_printf(im->arena, "%s.ids", im->node->outputs[0]);
+    CLEAVE_TRY(cleave_import_spend(im, n, 1));
     int64_t *kept = CLEAVE_ARENA_ARRAY(im->arena, int64_t, n);
     if (name == NULL || kept == NULL)
         return cleave_import_no_memory(im);

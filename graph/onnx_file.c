@@ -367,6 +367,21 @@ static const char **copy_strings(const decoder *d, size_t n, char **strings) {
     return copies;
 }
 
+static cleave_status check_attribute_names(const decoder *d, const cleave_onnx_node *node) {
+    enum { MOST = 256 };
+    if (node->n_attributes > MOST)
+        return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                           "%s: node %s (%s) has %d attributes, at most %d are supported", d->file,
+                           node->name, node->type, (int)node->n_attributes, MOST);
+    for (int32_t i = 1; i < node->n_attributes; i++)
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(node->attributes[i].name, node->attributes[k].name) == 0)
+                return cleave_fail(d->error, CLEAVE_BAD_INPUT,
+                                   "%s: node %s (%s) has attribute %s twice", d->file, node->name,
+                                   node->type, node->attributes[i].name);
+    return CLEAVE_OK;
+}
+
 static cleave_status decode_node(const decoder *d, const Onnx__NodeProto *proto,
                                  cleave_onnx_node *node) {
     if (proto->n_input > INT32_MAX || proto->n_output > INT32_MAX || proto->n_attribute > INT32_MAX)
@@ -388,7 +403,7 @@ static cleave_status decode_node(const decoder *d, const Onnx__NodeProto *proto,
         node->name = node->outputs[i];
     for (int32_t i = 0; i < node->n_attributes; i++)
         CLEAVE_TRY(decode_attribute(d, proto->attribute[i], node->name, &node->attributes[i]));
-    return CLEAVE_OK;
+    return check_attribute_names(d, node);
 }
 
 /* ---- the graph --------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_raw(bytes *b, const void *data, size_t n) {
+void put_raw(bytes *b, const void *data, size_t n) {
     if (n > sizeof b->data - b->n)
         abort();
     if (n > 0)

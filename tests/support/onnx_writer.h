@@ -13,6 +13,7 @@ typedef struct bytes {
     uint8_t data[65536 - sizeof(size_t)];
 } bytes;
 
+void put_raw(bytes *b, const void *data, size_t n);
 void put_varint(bytes *b, uint64_t value);
 void put_integer(bytes *b, unsigned field, int64_t value);
 void put_data(bytes *b, unsigned field, const void *data, size_t n);
