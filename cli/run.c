@@ -24,8 +24,8 @@ typedef struct run_values {
 static const option_row rows[] = {
     ROW_MODEL(run_values),
     ROW_BATCH(run_values),
-    {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout), .required = true,
-     .help = "the layout to run"},
+    {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
+     .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
      .standard = "10", .help = "training steps"},
     {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
@@ -38,7 +38,7 @@ static const option_row rows[] = {
     {"--save", "OUT.safetensors", OPTION_TEXT, offsetof(run_values, save),
      .help = "where the parameters go; with --forward the outputs"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
-     .help = "run forward only, once"},
+     .help = "run forward only, once; without --layout the model needs no loss and no targets"},
     ROW_OPTIMIZER(run_values),
     {"--lr", "R", OPTION_NUMBER, offsetof(run_values, learning_rate), .least = 1e-30, .most = 1e30,
      .help = "learning rate (default 0.01 of sgd, 0.001 of adam)"},
@@ -94,13 +94,27 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
     return CLEAVE_OK;
 }
 
+/* Forward needs no loss; but a layout that was found for training is of the model with its loss. */
+static cleave_status load_model(const run_values *values, cleave_arena *arena, run_inputs *inputs,
+                                cleave_error *error) {
+    cleave_error ignored;
+    CLEAVE_TRY(cleave_model_import(values->model, values->batch, !values->forward, arena,
+                                   &inputs->model, error));
+    if (values->layout == NULL)
+        return cleave_layout_create(&inputs->model, 1, arena, &inputs->layout, error);
+    cleave_status status =
+        cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
+    if (values->forward && status == CLEAVE_BAD_INPUT &&
+        cleave_model_import(values->model, values->batch, true, arena, &inputs->model, &ignored) ==
+            CLEAVE_OK)
+        status = cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
+    return status;
+}
+
 static cleave_status load(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                           cleave_error *error) {
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
-    /* With its loss in forward, too: the layout is of the whole model. */
-    CLEAVE_TRY(
-        cleave_model_import(values->model, values->batch, true, arena, &inputs->model, error));
-    CLEAVE_TRY(cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error));
+    CLEAVE_TRY(load_model(values, arena, inputs, error));
     if (values->machine != NULL)
         CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,
                                        &inputs->machine, error));
@@ -280,7 +294,7 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
 
 const command command_run = {
     .name = "run",
-    .summary = "run a layout for real, on as many ranks as it has devices",
+    .summary = "run a model for real, on as many ranks as its layout has devices",
     .details =
         "Trains for some steps over MPI and prints loss, step time, memory and traffic.  Started\n"
         "under mpirun or a batch system it uses the ranks that are there.",

@@ -46,11 +46,25 @@ header='{"input":{"dtype":"F32","shape":[16,1,28,28],"data_offsets":[0,50176]}}'
 expect_ok run "${lenet[@]}" --layout "$layout" --forward --data "$work/input.safetensors"
 expect_error 2 targets run "${lenet[@]}" --layout "$layout" --data "$work/input.safetensors"
 
+# Without a layout all runs on one device, and forward gives what it gives under any layout.
+expect_ok run "${lenet[@]}" --steps 1
+expect_ok run "${lenet[@]}" --forward --weights "$work/weights1.safetensors" --save "$work/alone.safetensors" --json
+[ "$(wc -c <"$work/alone.safetensors")" = "$(wc -c <"$work/forward.safetensors")" ] || fail "other outputs on one device"
+[ "$(grep -c '"peak_bytes": \[[0-9]*\]' "$work/out")" = 1 ] || fail "not one device: $(cat "$work/out")"
+
+# A model without anything to train runs forward.  (y = relu(x), three elements each.)
+value='\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x03'
+printf '%b' "\\x08\\x07\\x3a\\x33\\x0a\\x0c\\x0a\\x01x\\x12\\x01y\\x22\\x04Relu\\x12\\x01g" \
+    "\\x5a\\x0f\\x0a\\x01x$value\\x62\\x0f\\x0a\\x01y$value\\x42\\x04\\x0a\\x00\\x10\\x0d" >"$work/relu.onnx"
+expect_ok run --model "$work/relu.onnx" --forward --save "$work/y.safetensors"
+grep -q '"y"' "$work/y.safetensors" || fail "y was not saved"
+expect_error 2 "rank 1" run --model "$work/relu.onnx"
+expect_error 2 plan.layout.json run --model "$work/relu.onnx" --forward --layout "$layout"
+
 # Bad input.
 head -c 100 "$work/weights1.safetensors" >"$work/cut.safetensors"
 expect_error 2 cut.safetensors run "${lenet[@]}" --layout "$layout" --weights "$work/cut.safetensors"
 expect_error 2 nowhere run "${lenet[@]}" --layout "$layout" --data "$work/nowhere"
-expect_error 2 layout run "${lenet[@]}"
 expect_error 2 --momentum run "${lenet[@]}" --layout "$layout" --momentum 2
 expect_error 2 --steps run "${lenet[@]}" --layout "$layout" --steps 0
 
