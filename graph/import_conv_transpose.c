@@ -8,6 +8,7 @@
 
    Where windows neither overlap nor leave gaps (kernel = stride, no padding) every output has one
    tap, y[s q + p] = x[q] w[p]: a product that writes its output in place. */
+#include "graph/import_draft_views.h"
 #include "graph/import_windows.h"
 
 #include <string.h>
@@ -232,34 +233,20 @@ static cleave_status name_piece(cleave_importer *im, const char *what, int64_t p
 /* The taps of a phase along one dimension of the weight, the last one first. */
 static cleave_status reverse_taps(cleave_importer *im, const taps *along, int dimension,
                                   int64_t phase, int32_t *weight) {
-    cleave_tensor from = im->tensors.items[*weight].tensor;
     CLEAVE_TRY(cleave_import_spend(im, along->n, 1));
     int32_t *pieces = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, along->n);
     const char *name;
     if (pieces == NULL)
         return cleave_import_no_memory(im);
-    if (from.shape[dimension] == 1)
+    if (im->tensors.items[*weight].tensor.shape[dimension] == 1)
         return CLEAVE_OK;
     for (int64_t m = 0; m < along->n; m++) {
-        cleave_view slice = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = weight};
-        cleave_tensor shape = from;
-        for (int d = 0; d < from.rank; d++)
-            slice.step[d] = 1;
-        slice.begin[dimension] = along->first + along->step * (along->n - 1 - m);
-        shape.shape[dimension] = 1;
+        int64_t tap = along->first + along->step * (along->n - 1 - m);
         CLEAVE_TRY(name_piece(im, "tap", phase * 8 + dimension, (int)m, &name));
-        CLEAVE_TRY(cleave_import_new_view(im, name, slice, from.rank, shape.shape, &pieces[m]));
+        CLEAVE_TRY(cleave_import_range(im, name, *weight, dimension, tap, 1, &pieces[m]));
     }
-    *weight = pieces[0];
-    if (along->n == 1)
-        return CLEAVE_OK;
-    cleave_view concat = {.kind = CLEAVE_VIEW_CONCAT,
-                          .n_sources = (int32_t)along->n,
-                          .sources = pieces,
-                          .axis = dimension};
-    from.shape[dimension] = along->n;
     CLEAVE_TRY(name_piece(im, "taps", phase * 8 + dimension, -1, &name));
-    return cleave_import_new_view(im, name, concat, from.rank, from.shape, weight);
+    return cleave_import_join(im, name, (int)along->n, pieces, dimension, weight);
 }
 
 /* [g,] k c and the phase's taps. */
@@ -270,15 +257,11 @@ static cleave_status view_weight(cleave_importer *im, const transposed *t, const
     *weight = t->weight;
     for (int d = 0; d < t->n; d++)
         CLEAVE_TRY(reverse_taps(im, &along[d], first + 2 + d, phase, weight));
-    cleave_tensor from = im->tensors.items[*weight].tensor;
-    cleave_view view = {.kind = CLEAVE_VIEW_TRANSPOSE, .n_sources = 1, .sources = weight};
-    int64_t shape[CLEAVE_MAX_RANK];
-    for (int d = 0; d < from.rank; d++) {
-        view.permutation[d] = d == first ? d + 1 : d == first + 1 ? d - 1 : d;
-        shape[d] = from.shape[view.permutation[d]];
-    }
+    int permutation[CLEAVE_MAX_RANK];
+    for (int d = 0; d < im->tensors.items[*weight].tensor.rank; d++)
+        permutation[d] = d == first ? d + 1 : d == first + 1 ? d - 1 : d;
     CLEAVE_TRY(name_piece(im, "weight", phase, -1, &name));
-    return cleave_import_new_view(im, name, view, from.rank, shape, weight);
+    return cleave_import_permute(im, name, *weight, permutation, weight);
 }
 
 static cleave_status add_convolution(cleave_importer *im, const transposed *t, const taps *along,
@@ -370,14 +353,9 @@ static cleave_status join_phases(cleave_importer *im, const transposed *t, int64
         int64_t stride = t->stride[d];
         n /= stride;
         for (int64_t i = 0; i < n && stride > 1; i++) {
-            cleave_tensor from = im->tensors.items[phases[i * stride]].tensor;
-            cleave_view view = {.kind = CLEAVE_VIEW_CONCAT,
-                                .n_sources = (int32_t)stride,
-                                .sources = &phases[i * stride],
-                                .axis = 3 + 2 * d};
-            from.shape[3 + 2 * d] = stride;
             CLEAVE_TRY(name_piece(im, "joined", i, d, &name));
-            CLEAVE_TRY(cleave_import_new_view(im, name, view, from.rank, from.shape, &phases[i]));
+            CLEAVE_TRY(cleave_import_join(im, name, (int)stride, &phases[i * stride], 3 + 2 * d,
+                                          &phases[i]));
             /* As the phases lie: channels innermost. */
             cleave_tensor *made = &im->tensors.items[phases[i]].tensor;
             for (int j = 0; j < made->rank; j++)

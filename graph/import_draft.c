@@ -242,24 +242,11 @@ cleave_status cleave_import_new_view(cleave_importer *im, const char *name, clea
     return push_tensor(im, &draft, tensor);
 }
 
-static bool same_shape(const cleave_tensor *tensor, int rank, const int64_t *shape) {
+bool cleave_has_shape(const cleave_tensor *tensor, int rank, const int64_t *shape) {
     bool same = tensor->rank == rank;
     for (int d = 0; same && d < rank; d++)
         same = tensor->shape[d] == shape[d];
     return same;
-}
-
-cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32_t source, int rank,
-                                    const int64_t *shape, int32_t *tensor) {
-    const cleave_tensor *from = &im->tensors.items[source].tensor;
-    if (same_shape(from, rank, shape)) {
-        *tensor = source;
-        return CLEAVE_OK;
-    }
-    if (from->view.kind == CLEAVE_VIEW_RESHAPE)
-        return cleave_import_reshape(im, name, from->view.sources[0], rank, shape, tensor);
-    cleave_view view = {.kind = CLEAVE_VIEW_RESHAPE, .n_sources = 1, .sources = &source};
-    return cleave_import_new_view(im, name, view, rank, shape, tensor);
 }
 
 bool cleave_import_is_shared(cleave_importer *im, int i) {
@@ -285,7 +272,7 @@ cleave_status cleave_import_refine_tensor(cleave_importer *im, int32_t source, b
                                           int rank, const int64_t *shape, const int *order,
                                           int32_t *tensor) {
     cleave_draft_tensor *draft = &im->tensors.items[source];
-    bool same = same_shape(&draft->tensor, rank, shape);
+    bool same = cleave_has_shape(&draft->tensor, rank, shape);
     *tensor = source;
     if (draft->tensor.kind == CLEAVE_TENSOR_PARAMETER && !shared) {
         if (!same)

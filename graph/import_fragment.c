@@ -7,6 +7,7 @@
    constants, data, and views of them.  A node over two activations is always an operator of its
    own, since its other input may be computed later than the operator that it could join. */
 #include "graph/import_fragment.h"
+#include "graph/import_draft_views.h"
 #include "graph/import_pointwise.h"
 
 #include <string.h>

@@ -144,7 +144,8 @@ static inline bool cleave_onnx_type_is_integer(int32_t type) {
     return type == CLEAVE_ONNX_INT32 || type == CLEAVE_ONNX_INT64;
 }
 
-/* Input i as a tensor, made if need be; of type f32 unless it comes from data or constants. */
+/* Input i as a tensor, made if need be: integers where it is data or a constant of integers, else
+   f32. */
 cleave_status cleave_import_tensor(cleave_importer *im, int i, int32_t *tensor);
 /* The tensor of a value, made if need be; any type. */
 cleave_status cleave_import_value_tensor(cleave_importer *im, cleave_value *value, int32_t *tensor);
@@ -173,10 +174,6 @@ cleave_status cleave_import_constant_tensor(cleave_importer *im, cleave_new_tens
 /* A view; takes sources, axis and so on from `view` (whose sources are copied). */
 cleave_status cleave_import_new_view(cleave_importer *im, const char *name, cleave_view view,
                                      int rank, const int64_t *shape, int32_t *tensor);
-/* The same elements under another shape, through as few views as possible: the tensor itself where
-   it has that shape already. */
-cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32_t source, int rank,
-                                    const int64_t *shape, int32_t *tensor);
 /* The shape and order in memory that input i, a weight, is read in: a parameter that nothing else
    uses is stored so, others are viewed so. */
 cleave_status cleave_import_refine(cleave_importer *im, int i, int rank, const int64_t *shape,
@@ -190,6 +187,7 @@ cleave_status cleave_import_refine_tensor(cleave_importer *im, int32_t source, b
 void cleave_import_initialise(cleave_importer *im, int32_t tensor, int64_t fan_in, float value);
 
 int64_t cleave_shape_size(int rank, const int64_t *shape);
+bool cleave_has_shape(const cleave_tensor *tensor, int rank, const int64_t *shape);
 const char *cleave_import_axis_name(int rank, int dimension);
 
 /* Opens an operator whose main node is the one being imported; its axes come next. */

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_GRAPH_IMPORT_MOVEMENT_H
 #define CLEAVE_GRAPH_IMPORT_MOVEMENT_H
 
-#include "graph/import_internal.h"
+#include "graph/import_draft_views.h"
 #include "graph/import_pointwise.h"
 
 /* A look-up over the output's dimensions: which of them the dimensions of ids and table are. */
@@ -32,15 +32,6 @@ cleave_status cleave_import_constant_ids(cleave_importer *im, const char *name, 
    the other, or a look-up; import_take.c. */
 cleave_status cleave_import_take(cleave_importer *im, int32_t source, int axis, int64_t n,
                                  const int64_t *ids, int32_t *result);
-/* The part of one dimension that starts at `begin`. */
-cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
-                                  int64_t begin, int64_t extent, int32_t *result);
-/* Sources one after the other; see import_take.c. */
-cleave_status cleave_import_join(cleave_importer *im, const char *name, int n, int32_t *sources,
-                                 int axis, int32_t *result);
-/* The tensor, or a copy of it if some of it is padded with something else than `fill`: a view has
-   one value for all that is padding (cleave_view_fill), whatever it joins. */
-cleave_status cleave_import_settle_padding(cleave_importer *im, int32_t *tensor, float fill);
 /* Makes this shape of a tensor output 0, and names it so; `from` is what input 0 is. */
 cleave_status cleave_import_deliver(cleave_importer *im, int32_t tensor, int rank,
                                     const int64_t *shape, int32_t from);

@@ -7,6 +7,7 @@
    such as c h w; the second operand is refined alike, and a parameter is stored so, its summed
    dimensions in the memory order of the activations.  Dimensions merged into rows become several
    row axes, and the output is that of ONNX before merging. */
+#include "graph/import_draft_views.h"
 #include "graph/import_internal.h"
 
 #include <string.h>

@@ -10,19 +10,13 @@
 static cleave_status shuffle(cleave_importer *im, const int64_t *inner, const int *permutation,
                              const int64_t *outer) {
     int32_t tensor;
-    int64_t shape[CLEAVE_MAX_RANK];
-    cleave_view view = {.kind = CLEAVE_VIEW_TRANSPOSE, .n_sources = 1, .sources = &tensor};
     const char *split = cleave_arena_printf(im->arena, "%s.split", im->node->outputs[0]);
     const char *moved = cleave_arena_printf(im->arena, "%s.moved", im->node->outputs[0]);
     if (split == NULL || moved == NULL)
         return cleave_import_no_memory(im);
     CLEAVE_TRY(cleave_import_tensor(im, 0, &tensor));
     CLEAVE_TRY(cleave_import_reshape(im, split, tensor, 6, inner, &tensor));
-    for (int d = 0; d < 6; d++) {
-        view.permutation[d] = permutation[d];
-        shape[d] = inner[permutation[d]];
-    }
-    CLEAVE_TRY(cleave_import_new_view(im, moved, view, 6, shape, &tensor));
+    CLEAVE_TRY(cleave_import_permute(im, moved, tensor, permutation, &tensor));
     CLEAVE_TRY(cleave_import_reshape(im, im->node->outputs[0], tensor, 4, outer, &tensor));
     cleave_import_set_output(im, 0, tensor, false);
     return CLEAVE_OK;

@@ -5,6 +5,7 @@
    gates as a dimension of their own, so that a split of the hidden units k takes its share of every
    gate.  The outputs are views of the cells' states. */
 #include "graph/import_recurrent.h"
+#include "graph/import_draft_views.h"
 
 #include <string.h>
 
@@ -270,20 +271,13 @@ static cleave_status run_direction(cleave_importer *im, const recurrent_row *row
 /* States [n, h], each reshaped to `shape`, one after the other along `axis`. */
 static cleave_status join(cleave_importer *im, const char *name, int32_t n, const int32_t *states,
                           int rank, const int64_t *shape, int axis, int32_t *result) {
-    int64_t joined[CLEAVE_MAX_RANK] = {0};
     int32_t *parts = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, n);
     const char *part_name = cleave_arena_printf(im->arena, "%s.part", name);
     if (parts == NULL || part_name == NULL)
         return cleave_import_no_memory(im);
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(cleave_import_reshape(im, part_name, states[i], rank, shape, &parts[i]));
-    memcpy(joined, shape, (size_t)rank * sizeof *shape);
-    joined[axis] *= n;
-    *result = parts[0];
-    if (n == 1)
-        return CLEAVE_OK;
-    cleave_view view = {.kind = CLEAVE_VIEW_CONCAT, .n_sources = n, .sources = parts, .axis = axis};
-    return cleave_import_new_view(im, name, view, rank, joined, result);
+    return cleave_import_join(im, name, n, parts, axis, result);
 }
 
 /* Y [t, d, n, h]; [n, t, d, h] where the batch comes first. */

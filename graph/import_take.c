@@ -8,72 +8,6 @@
 
 enum { MOST_RUNS = 16 };
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
-
-static cleave_status slice_axis(cleave_importer *im, const char *name, int32_t source, int axis,
-                                int64_t begin, int64_t step, int64_t extent, int32_t *result) {
-    cleave_tensor from = im->tensors.items[source].tensor;
-    cleave_view view = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = &source};
-    if (begin == 0 && step == 1 && extent == from.shape[axis]) {
-        *result = source;
-        return CLEAVE_OK;
-    }
-    for (int d = 0; d < from.rank; d++)
-        view.step[d] = 1;
-    view.begin[axis] = begin;
-    view.step[axis] = step;
-    from.shape[axis] = extent;
-    return cleave_import_new_view(im, name, view, from.rank, from.shape, result);
-}
-
-cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
-                                  int64_t begin, int64_t extent, int32_t *result) {
-    return slice_axis(im, name, source, axis, begin, 1, extent, result);
-}
-
-static bool has_other_padding(const cleave_importer *im, int32_t tensor, float fill) {
-    const cleave_view *view = &im->tensors.items[tensor].tensor.view;
-    if (view->kind == CLEAVE_VIEW_NONE)
-        return false;
-    if (view->kind == CLEAVE_VIEW_PAD && (view->fill < fill || view->fill > fill))
-        return true;
-    for (int32_t i = 0; i < view->n_sources; i++)
-        if (has_other_padding(im, view->sources[i], fill))
-            return true;
-    return false;
-}
-
-cleave_status cleave_import_settle_padding(cleave_importer *im, int32_t *tensor, float fill) {
-    if (!has_other_padding(im, *tensor, fill))
-        return CLEAVE_OK;
-    return cleave_import_copy(im, NULL, *tensor, tensor);
-}
-
-/* Sources of different types all become floats, which computed integers are anyway. */
-cleave_status cleave_import_join(cleave_importer *im, const char *name, int n, int32_t *sources,
-                                 int axis, int32_t *result) {
-    bool floats = false;
-    for (int i = 0; i < n; i++)
-        floats = floats || im->tensors.items[sources[i]].tensor.type == CLEAVE_F32;
-    for (int i = 0; i < n && n > 1; i++) {
-        CLEAVE_TRY(cleave_import_settle_padding(im, &sources[i], 0));
-        if (floats && im->tensors.items[sources[i]].tensor.type != CLEAVE_F32)
-            CLEAVE_TRY(cleave_import_copy(im, NULL, sources[i], &sources[i]));
-    }
-    if (n == 1) {
-        *result = sources[0];
-        return CLEAVE_OK;
-    }
-    cleave_tensor whole = im->tensors.items[sources[0]].tensor;
-    for (int i = 1; i < n; i++)
-        whole.shape[axis] += im->tensors.items[sources[i]].tensor.shape[axis];
-    cleave_view view = {
-        .kind = CLEAVE_VIEW_CONCAT, .n_sources = n, .sources = sources, .axis = axis};
-    return cleave_import_new_view(im, name, view, whole.rank, whole.shape, result);
-}
-
-/* ---- taking ---------------------------------------------------------------------------------- */
-
 /* Length and step of the ascending run that starts at ids[0]. */
 static int64_t run_of(int64_t n, const int64_t *ids, int64_t *step) {
     int64_t length = 1;
@@ -101,7 +35,8 @@ static cleave_status take_runs(cleave_importer *im, int32_t source, int axis, in
             cleave_arena_printf(im->arena, "%s.part%d", im->node->outputs[0], n_parts);
         if (name == NULL)
             return cleave_import_no_memory(im);
-        CLEAVE_TRY(slice_axis(im, name, source, axis, ids[at], step, length, &parts[n_parts++]));
+        CLEAVE_TRY(cleave_import_slice_axis(im, name, source, axis, ids[at], step, length,
+                                            &parts[n_parts++]));
     }
     const char *name = cleave_arena_printf(im->arena, "%s.taken", im->node->outputs[0]);
     if (name == NULL)

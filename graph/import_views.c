@@ -154,23 +154,22 @@ cleave_status cleave_import_transpose(cleave_importer *im) {
     int32_t source, result;
     CLEAVE_TRY(cleave_import_value_tensor(im, cleave_import_input(im, 0), &source));
     cleave_tensor from = im->tensors.items[source].tensor;
-    cleave_view view = {.kind = CLEAVE_VIEW_TRANSPOSE, .n_sources = 1, .sources = &source};
-    int64_t list[CLEAVE_MAX_RANK], shape[CLEAVE_MAX_RANK] = {0};
+    int64_t list[CLEAVE_MAX_RANK];
+    int permutation[CLEAVE_MAX_RANK] = {0};
     for (int d = 0; d < from.rank; d++)
         list[d] = from.rank - 1 - d;
     if (cleave_import_attribute(im, "perm") != NULL)
         CLEAVE_TRY(cleave_import_integers(im, "perm", from.rank, 0, from.rank - 1, 0, list));
     unsigned seen = 0;
     for (int d = 0; d < from.rank; d++) {
-        view.permutation[d] = (int)list[d];
-        shape[d] = from.shape[list[d]];
+        permutation[d] = (int)list[d];
         seen |= 1u << list[d];
     }
     if (seen != (1u << from.rank) - 1u)
         return cleave_import_fail(im, "attribute perm is no permutation of %d dimensions",
                                   from.rank);
-    lay_out_transposed(im, source, view.permutation);
-    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, from.rank, shape, &result));
+    lay_out_transposed(im, source, permutation);
+    CLEAVE_TRY(cleave_import_permute(im, im->node->outputs[0], source, permutation, &result));
     cleave_import_set_output(im, 0, result, false);
     return CLEAVE_OK;
 }
@@ -215,5 +214,5 @@ cleave_status cleave_import_concat(cleave_importer *im) {
 }
 
 cleave_status cleave_import_only_constant(cleave_importer *im) {
-    return cleave_import_fail(im, "its inputs are not constants; supported for constants only");
+    return cleave_import_fail(im, "its inputs are not constants, which they have to be");
 }
