@@ -59,8 +59,7 @@ static bool is_fixed(const onnx_case *test, fixing how, int i) {
     }
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Appends a varint; the message has room. */
 static void put_varint(blob *message, size_t value) {
@@ -112,8 +111,7 @@ static cleave_status read_inputs(onnx_case *test, const char *data_set) {
     return CLEAVE_OK;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Every source starts with its value, whatever the importer took it for. */
 static cleave_status give_values(const onnx_case *test, const cleave_model *model) {
@@ -184,8 +182,7 @@ static cleave_status read_outputs(onnx_case *test, const cleave_model *model,
     return CLEAVE_OK;
 }
 
-/* ---- on one rank, as the command does ----------------------------------------------------------
- */
+/* ---- on one rank, as the command does -------------------------------------------------------- */
 
 static cleave_status compare_output(const onnx_case *test, const cleave_rank *rank, int32_t o) {
     const cleave_program *program = rank->program;
@@ -251,8 +248,7 @@ static cleave_status run_rank(const onnx_case *test, const cleave_model *model,
     return status;
 }
 
-/* ---- under random layouts ----------------------------------------------------------------------
- */
+/* ---- under random layouts -------------------------------------------------------------------- */
 
 static cleave_status run_layout(const onnx_case *test, const cleave_model *model, uint64_t seed,
                                 cleave_kernels *kernels) {
@@ -330,8 +326,7 @@ static cleave_status run_data_set(onnx_case *test, const char *data_set, int *n_
     return status;
 }
 
-/* ---- one case ---------------------------------------------------------------------------------
- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static bool is_initializer(const cleave_onnx_graph *graph, const char *name) {
     for (int32_t i = 0; i < graph->n_initializers; i++)

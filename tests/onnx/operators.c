@@ -21,7 +21,7 @@ typedef struct onnx_suite {
 } onnx_suite;
 
 static const onnx_suite suites[] = {
-    {"node", 639}, {"simple", 3}, {"pytorch-operator", 23}, {"pytorch-converted", 65}};
+    {"node", 731}, {"simple", 7}, {"pytorch-operator", 28}, {"pytorch-converted", 69}};
 
 /* Tests of random numbers that come from numpy's generator. */
 static const char *const random_tests[] = {"test_training_dropout",
@@ -35,8 +35,7 @@ typedef struct named_result {
 
 typedef CLEAVE_LIST(named_result) result_list;
 
-/* ---- one test, in a process of its own --------------------------------------------------------
- */
+/* ---- one test, in a process of its own ------------------------------------------------------- */
 
 static void ended_badly(int outcome, onnx_result *result) {
     result->outcome = ONNX_FAILED;
@@ -103,8 +102,7 @@ static bool list_tests(const char *folder, const char *part, result_list *list) 
     return true;
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* The operator; of a test that writes a function out as other operators, that function. */
 static void name_group(const result_list *list, named_result *test) {
@@ -204,8 +202,7 @@ static void print_test(const named_result *test) {
     printf("\n");
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* How many things are wrong with the suite. */
 static int run_suite(cleave_world *world, const char *data, const onnx_suite *suite,
