@@ -59,8 +59,7 @@ static cleave_status define_values(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-/* ---- order and liveness ------------------------------------------------------------------------
- */
+/* ---- order and liveness ---------------------------------------------------------------------- */
 
 typedef CLEAVE_LIST(int32_t) id_list;
 
@@ -155,8 +154,7 @@ static void survey(cleave_importer *im, const bool *live) {
     }
 }
 
-/* ---- the batch ---------------------------------------------------------------------------------
- */
+/* ---- the batch ------------------------------------------------------------------------------- */
 
 static cleave_status check_batch(cleave_importer *im) {
     const char *symbol = NULL;
@@ -198,8 +196,7 @@ static cleave_status check_fixed_batch(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static cleave_status import_nodes(cleave_importer *im) {
     int32_t *order = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->graph.n_nodes);

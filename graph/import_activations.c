@@ -34,8 +34,7 @@ cleave_status cleave_import_unary(cleave_importer *im) {
     return apply_to_input(im, &code);
 }
 
-/* ---- rectifiers -------------------------------------------------------------------------------
- */
+/* ---- rectifiers ------------------------------------------------------------------------------ */
 
 cleave_status cleave_import_leaky_relu(cleave_importer *im) {
     double alpha;
@@ -100,8 +99,7 @@ cleave_status cleave_import_shrink(cleave_importer *im) {
     return apply_to_input(im, &code);
 }
 
-/* ---- gates ------------------------------------------------------------------------------------
- */
+/* ---- gates ----------------------------------------------------------------------------------- */
 
 cleave_status cleave_import_hard_sigmoid(cleave_importer *im) {
     double alpha, beta;

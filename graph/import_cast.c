@@ -11,8 +11,7 @@ static cleave_status apply_to_input(cleave_importer *im, const cleave_fragment *
     return cleave_import_apply(im, 1, (int[]){0}, code, type);
 }
 
-/* ---- casts -------------------------------------------------------------------------------------
- */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
 static bool is_known_type(int64_t type, bool constant) {
     return type == CLEAVE_ONNX_FLOAT || type == CLEAVE_ONNX_INT32 || type == CLEAVE_ONNX_INT64 ||
@@ -70,8 +69,7 @@ cleave_status cleave_import_cast_like(cleave_importer *im) {
     return cast(im, cleave_import_input_type(im, 1));
 }
 
-/* ---- booleans -----------------------------------------------------------------------------------
- */
+/* ---- booleans -------------------------------------------------------------------------------- */
 
 cleave_status cleave_import_not(cleave_importer *im) {
     cleave_fragment code = {0};

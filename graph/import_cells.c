@@ -61,8 +61,7 @@ static cleave_status add_product(cleave_importer *im, const cleave_cells *cells,
     return add_nest(im, cells, &nest, suffix);
 }
 
-/* ---- pointwise nests ---------------------------------------------------------------------------
- */
+/* ---- pointwise nests ------------------------------------------------------------------------- */
 
 /* Over n and k, into a new tensor [n, k]; its tape is still to be written. */
 static cleave_status begin_pointwise(cleave_importer *im, const cleave_cells *cells,
@@ -158,8 +157,7 @@ static int emit(cleave_nest *nest, cleave_opcode opcode, int a, int b) {
     return cleave_nest_emit(nest, opcode, a, b, 0, 0);
 }
 
-/* ---- LSTM --------------------------------------------------------------------------------------
- */
+/* ---- LSTM ------------------------------------------------------------------------------------ */
 
 /* A peephole looks at a cell state from a gate. */
 static int add_peephole(cleave_nest *nest, const cleave_cells *cells, int gate) {
@@ -230,8 +228,7 @@ cleave_status cleave_import_lstm_cell(cleave_importer *im, cleave_cells *cells) 
     return CLEAVE_OK;
 }
 
-/* ---- GRU ---------------------------------------------------------------------------------------
- */
+/* ---- GRU ------------------------------------------------------------------------------------- */
 
 /* h = (1 - z) candidate + z h_before */
 static void emit_update(cleave_nest *nest, int update, int candidate, int before) {
@@ -344,8 +341,7 @@ cleave_status cleave_import_gru_cell(cleave_importer *im, cleave_cells *cells) {
     return CLEAVE_OK;
 }
 
-/* ---- RNN ---------------------------------------------------------------------------------------
- */
+/* ---- RNN ------------------------------------------------------------------------------------- */
 
 cleave_status cleave_import_rnn_cell(cleave_importer *im, cleave_cells *cells) {
     cleave_nest nest;

@@ -11,8 +11,7 @@ static bool is_type(const cleave_importer *im, const char *type) {
     return strcmp(im->node->type, type) == 0;
 }
 
-/* ---- limits, dropout --------------------------------------------------------------------------
- */
+/* ---- limits, dropout ------------------------------------------------------------------------- */
 
 /* A limit that is a constant, or, where it varies, the position of its input. */
 static cleave_status read_limit(cleave_importer *im, int i, double *limit, bool *varies) {
@@ -53,8 +52,7 @@ cleave_status cleave_import_clip(cleave_importer *im) {
     return cleave_import_apply(im, n, inputs, &code, type);
 }
 
-/* ---- two inputs -------------------------------------------------------------------------------
- */
+/* ---- two inputs ------------------------------------------------------------------------------ */
 
 typedef enum rule {
     PLAIN,
@@ -225,8 +223,7 @@ cleave_status cleave_import_binary(cleave_importer *im) {
                                row->gives_bool ? (int32_t)CLEAVE_ONNX_BOOL : type);
 }
 
-/* ---- any number of inputs ----------------------------------------------------------------------
- */
+/* ---- any number of inputs -------------------------------------------------------------------- */
 
 /* Folded from the left. */
 cleave_status cleave_import_variadic(cleave_importer *im) {
@@ -251,8 +248,7 @@ cleave_status cleave_import_variadic(cleave_importer *im) {
     return cleave_import_apply(im, n, inputs, &code, cleave_import_input_type(im, 0));
 }
 
-/* ---- selections --------------------------------------------------------------------------------
- */
+/* ---- selections ------------------------------------------------------------------------------ */
 
 /* What is not selected does not count, whatever it is: -inf x 0 would. */
 cleave_status cleave_import_where(cleave_importer *im) {

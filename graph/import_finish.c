@@ -127,8 +127,7 @@ static cleave_status name_tensors(cleave_importer *im, const cleave_model *model
     return CLEAVE_OK;
 }
 
-/* ---- what is read ------------------------------------------------------------------------------
- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static cleave_status number_tensors(cleave_importer *im, const cleave_model *model,
                                     int32_t **new_id, int32_t *n) {
@@ -180,8 +179,7 @@ static cleave_status place_tensors(cleave_importer *im, cleave_model *model,
     return CLEAVE_OK;
 }
 
-/* ---- nests -------------------------------------------------------------------------------------
- */
+/* ---- nests ----------------------------------------------------------------------------------- */
 
 /* Nests in the order of their operators, which is topological: an operator reads only what was
    there when it was opened, and its tail in addition only parameters and constants. */
@@ -235,8 +233,7 @@ static cleave_status place_nests(cleave_importer *im, cleave_model *model,
     return CLEAVE_OK;
 }
 
-/* ---- roles -------------------------------------------------------------------------------------
- */
+/* ---- roles ----------------------------------------------------------------------------------- */
 
 static bool maps_axis(const cleave_operand *operand, int rank, int axis) {
     for (int d = 0; d < rank; d++)

@@ -156,8 +156,7 @@ cleave_status cleave_import_gather(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-/* ---- GatherElements, GatherND ------------------------------------------------------------------
- */
+/* ---- GatherElements, GatherND ---------------------------------------------------------------- */
 
 cleave_status cleave_import_gather_elements(cleave_importer *im) {
     int64_t wanted;

@@ -174,8 +174,7 @@ static cleave_status open_loss(cleave_importer *im, class_loss *loss, const char
     return CLEAVE_OK;
 }
 
-/* ---- @loss ------------------------------------------------------------------------------------
- */
+/* ---- @loss ----------------------------------------------------------------------------------- */
 
 /* Integers below the number of classes, one per row. */
 static cleave_status add_targets(cleave_importer *im, const class_loss *loss) {
@@ -230,8 +229,7 @@ cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output) {
     return import_default_loss(im, output->tensor);
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Made-up labels are classes, given ones may be what is ignored, too. */
 static void limit_labels(cleave_importer *im, const class_loss *loss) {

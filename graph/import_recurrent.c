@@ -21,8 +21,7 @@ static const recurrent_row rows[] = {
     {"GRU", "GRU cell", 3, 2, {"Sigmoid", "Tanh"}, cleave_import_gru_cell},
     {"RNN", "RNN cell", 1, 1, {"Tanh"}, cleave_import_rnn_cell}};
 
-/* ---- attributes and inputs ---------------------------------------------------------------------
- */
+/* ---- attributes and inputs ------------------------------------------------------------------- */
 
 typedef enum direction { FORWARD, REVERSE, BIDIRECTIONAL } direction;
 
@@ -168,8 +167,7 @@ static cleave_status read_node(cleave_importer *im, const recurrent_row *row, cl
     return cleave_import_activations(im, r, row->activations);
 }
 
-/* ---- the product of all inputs -----------------------------------------------------------------
- */
+/* ---- the product of all inputs --------------------------------------------------------------- */
 
 /* Adds the biases, which lie beside each other; those of the hidden state only where they add to
    the same sum. */
@@ -230,8 +228,7 @@ static cleave_status add_inputs(cleave_importer *im, cleave_cells *cells, const 
     return CLEAVE_OK;
 }
 
-/* ---- steps and outputs -------------------------------------------------------------------------
- */
+/* ---- steps and outputs ----------------------------------------------------------------------- */
 
 /* The states of both directions that the outputs are made of. */
 typedef struct recurrent_states {

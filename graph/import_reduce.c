@@ -10,8 +10,7 @@
 #include <float.h>
 #include <string.h>
 
-/* ---- the node ---------------------------------------------------------------------------------
- */
+/* ---- the node -------------------------------------------------------------------------------- */
 
 static cleave_reduction_kind find_kind(const char *type) {
     static const char *const names[] = {
@@ -67,8 +66,7 @@ cleave_status cleave_reduction_read(cleave_importer *im, int rank, const int64_t
     return CLEAVE_OK;
 }
 
-/* ---- nests -------------------------------------------------------------------------------------
- */
+/* ---- nests ----------------------------------------------------------------------------------- */
 
 /* A reduction that is being built. */
 typedef struct work {
@@ -161,8 +159,7 @@ static cleave_status finish_with(cleave_importer *im, const work *w, cleave_opco
     return CLEAVE_OK;
 }
 
-/* ---- sums and maxima
- * ------------------------------------------------------------------------------ */
+/* ---- sums and maxima ------------------------------------------------------------------------- */
 
 static cleave_status add_sum(cleave_importer *im, work *w) {
     int axes[CLEAVE_MAX_RANK];
@@ -263,8 +260,7 @@ static cleave_status add_arg(cleave_importer *im, work *w) {
     return CLEAVE_OK;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* Pads dimension d with ones up to an extent. */
 static cleave_status pad_with_ones(cleave_importer *im, int d, int64_t extent, int32_t *tensor) {
@@ -347,8 +343,7 @@ static cleave_status add_product(cleave_importer *im, work *w) {
     return CLEAVE_OK;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 cleave_status cleave_import_reduce(cleave_importer *im) {
     work w = {0};

@@ -1,8 +1,7 @@
 /* Operators that look at positions: cumulative sums and triangles. */
 #include "graph/import_pointwise.h"
 
-/* ---- cumulative sums ---------------------------------------------------------------------------
- */
+/* ---- cumulative sums ------------------------------------------------------------------------- */
 
 /* y[j] = sum over i of x[i] where i <= j (i < j if exclusive, the other way round if reverse). */
 cleave_status cleave_import_cumsum(cleave_importer *im) {
@@ -48,8 +47,7 @@ cleave_status cleave_import_cumsum(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-/* ---- triangles
- * ----------------------------------------------------------------------------------- */
+/* ---- triangles ------------------------------------------------------------------------------- */
 
 /* Keeps what is on or above diagonal k (column - row >= k), or on or below it. */
 cleave_status cleave_import_trilu(cleave_importer *im) {

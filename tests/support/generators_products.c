@@ -75,8 +75,7 @@ static void einsum(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s", words));
 }
 
-/* ---- recurrences: inputs X W R B sequence_lens initial_h initial_c P
- * ----------------------------- */
+/* ---- recurrences: inputs X W R B sequence_lens initial_h initial_c P ------------------------- */
 
 static void recurrence(drawn_model *m, const char *type) {
     static const char *const directions[] = {"forward", "reverse", "bidirectional"};

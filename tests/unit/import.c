@@ -22,8 +22,8 @@ Test(import, parameter_counts_are_those_of_the_models_authors) {
                     {"configs/models/resnet101.onnx", 44549160},
                     {"configs/models/inception_v3.onnx", 23834568},
                     {"configs/models/bert_base.onnx", 109512762},
-                     {"configs/models/gpt2_small.onnx", 124439808},
-                     {"configs/models/dlrm.onnx", 515020866},
+                    {"configs/models/gpt2_small.onnx", 124439808},
+                    {"configs/models/dlrm.onnx", 515020866},
                     {"configs/models/rnnlm.onnx", 108111632},
                     {"configs/models/rnntc.onnx", 64309250},
                     {"configs/models/nmt.onnx", 135069952}};
@@ -121,8 +121,7 @@ Test(import, a_hash_covers_the_graph_and_the_batch_but_not_the_name) {
     cr_expect_str_neq(model.hash, hash);
 }
 
-/* ---- against PyTorch --------------------------------------------------------------------------
- */
+/* ---- against PyTorch ------------------------------------------------------------------------- */
 
 /* Bytes of a tensor in a safetensors file: 8 bytes of header length, a JSON header, data. */
 static const char *tensor_data(const char *file, const char *name) {
@@ -537,8 +536,7 @@ Test(import, nodes_need_not_be_in_order_and_dead_ones_are_left_out) {
                              tanh(exp(6))});
 }
 
-/* ---- what is refused --------------------------------------------------------------------------
- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static bytes relu_graph(const char *shape) {
     bytes graph = {.n = 0};

@@ -92,8 +92,7 @@ static void check(const char *type, const bytes *attributes, int n_varying, int 
     }
 }
 
-/* ---- element-wise ------------------------------------------------------------------------------
- */
+/* ---- element-wise ---------------------------------------------------------------------------- */
 
 Test(import_elementwise, mod_of_integers_has_the_sign_of_the_divisor) {
     operand in[] = {{INT64, "6", {7, -7, 7, -7, -6, 6}}, {INT64, "6", {3, 3, -3, -3, 3, -3}}};
@@ -181,8 +180,7 @@ Test(import_elementwise, powers_by_products_are_powers) {
     }
 }
 
-/* ---- casts -------------------------------------------------------------------------------------
- */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
 static void check_cast(int from, int to, const double *values, const double *expected) {
     bytes attributes = {.n = 0};
@@ -222,8 +220,7 @@ Test(import_elementwise, casts_to_other_types_are_refused) {
                    "INT64 and BOOL");
 }
 
-/* ---- joining -----------------------------------------------------------------------------------
- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 Test(import_elementwise, activations_masks_and_slopes_join_the_product_before_them) {
     /* x [1, 2] times w [2, 2] of 1 2 3 4, less 20, twice where c; y = silu of it. */
@@ -266,8 +263,7 @@ Test(import_elementwise, a_tail_that_is_full_is_followed_by_an_operator) {
     expect_values("y", 3, expected);
 }
 
-/* ---- reductions --------------------------------------------------------------------------------
- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 static const operand cube = {FLOAT, "2 2 3", {1, -2, 3, -4, 5, -6, 7, 8, 9, 1, 0, 2}};
 
@@ -352,8 +348,7 @@ Test(import_elementwise, of_equal_extremes_the_first_or_the_last_is_named) {
     check("ArgMin", &last, 1, 1, in, 2, (double[]){3, 2});
 }
 
-/* ---- positions ---------------------------------------------------------------------------------
- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 Test(import_elementwise, cumulative_sums_both_ways) {
     for (int flags = 0; flags < 4; flags++) {
@@ -377,8 +372,7 @@ Test(import_elementwise, triangles_of_any_diagonal) {
     check("Trilu", &lower, 1, 2, in, 6, (double[]){0, 0, 0, 4, 0, 0});
 }
 
-/* ---- folding -----------------------------------------------------------------------------------
- */
+/* ---- folding --------------------------------------------------------------------------------- */
 
 Test(import_elementwise, integers_of_64_bits_fold_exactly) {
     int64_t most = INT64_MAX;

@@ -5,8 +5,7 @@
 
 TestSuite(import_movement, .fini = tear_down);
 
-/* ---- look-ups ----------------------------------------------------------------------------------
- */
+/* ---- look-ups -------------------------------------------------------------------------------- */
 
 Test(import_movement, an_embedding_is_n_t_k_v_and_its_ids_lie_in_the_table) {
     /* Rows 1, 2, 3, 4 of w = 1 .. 10 as [5, 2]. */
