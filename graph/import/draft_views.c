@@ -1,0 +1,91 @@
+/* Views under construction: other shapes, parts and sequences of tensors. */
+#include "graph/import/draft_views.h"
+#include "graph/import/pointwise.h"
+
+cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32_t source, int rank,
+                                    const int64_t *shape, int32_t *tensor) {
+    const cleave_tensor *from = &im->tensors.items[source].tensor;
+    if (cleave_has_shape(from, rank, shape)) {
+        *tensor = source;
+        return CLEAVE_OK;
+    }
+    if (from->view.kind == CLEAVE_VIEW_RESHAPE)
+        return cleave_import_reshape(im, name, from->view.sources[0], rank, shape, tensor);
+    cleave_view view = {.kind = CLEAVE_VIEW_RESHAPE, .n_sources = 1, .sources = &source};
+    return cleave_import_new_view(im, name, view, rank, shape, tensor);
+}
+
+cleave_status cleave_import_permute(cleave_importer *im, const char *name, int32_t source,
+                                    const int *permutation, int32_t *tensor) {
+    const cleave_tensor from = im->tensors.items[source].tensor;
+    cleave_view view = {.kind = CLEAVE_VIEW_TRANSPOSE, .n_sources = 1, .sources = &source};
+    int64_t shape[CLEAVE_MAX_RANK] = {0};
+    for (int d = 0; d < from.rank; d++) {
+        view.permutation[d] = permutation[d];
+        shape[d] = from.shape[permutation[d]];
+    }
+    return cleave_import_new_view(im, name, view, from.rank, shape, tensor);
+}
+
+cleave_status cleave_import_slice_axis(cleave_importer *im, const char *name, int32_t source,
+                                       int axis, int64_t begin, int64_t step, int64_t extent,
+                                       int32_t *result) {
+    cleave_tensor from = im->tensors.items[source].tensor;
+    cleave_view view = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = &source};
+    if (begin == 0 && step == 1 && extent == from.shape[axis]) {
+        *result = source;
+        return CLEAVE_OK;
+    }
+    for (int d = 0; d < from.rank; d++)
+        view.step[d] = 1;
+    view.begin[axis] = begin;
+    view.step[axis] = step;
+    from.shape[axis] = extent;
+    return cleave_import_new_view(im, name, view, from.rank, from.shape, result);
+}
+
+cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
+                                  int64_t begin, int64_t extent, int32_t *result) {
+    return cleave_import_slice_axis(im, name, source, axis, begin, 1, extent, result);
+}
+
+static bool has_other_padding(const cleave_importer *im, int32_t tensor, float fill) {
+    const cleave_view *view = &im->tensors.items[tensor].tensor.view;
+    if (view->kind == CLEAVE_VIEW_NONE)
+        return false;
+    if (view->kind == CLEAVE_VIEW_PAD && (view->fill < fill || view->fill > fill))
+        return true;
+    for (int32_t i = 0; i < view->n_sources; i++)
+        if (has_other_padding(im, view->sources[i], fill))
+            return true;
+    return false;
+}
+
+cleave_status cleave_import_settle_padding(cleave_importer *im, int32_t *tensor, float fill) {
+    if (!has_other_padding(im, *tensor, fill))
+        return CLEAVE_OK;
+    return cleave_import_copy(im, NULL, *tensor, tensor);
+}
+
+/* Sources of different types all become floats, which computed integers are anyway. */
+cleave_status cleave_import_join(cleave_importer *im, const char *name, int n, int32_t *sources,
+                                 int axis, int32_t *result) {
+    bool floats = false;
+    for (int i = 0; i < n; i++)
+        floats = floats || im->tensors.items[sources[i]].tensor.type == CLEAVE_F32;
+    for (int i = 0; i < n && n > 1; i++) {
+        CLEAVE_TRY(cleave_import_settle_padding(im, &sources[i], 0));
+        if (floats && im->tensors.items[sources[i]].tensor.type != CLEAVE_F32)
+            CLEAVE_TRY(cleave_import_copy(im, NULL, sources[i], &sources[i]));
+    }
+    if (n == 1) {
+        *result = sources[0];
+        return CLEAVE_OK;
+    }
+    cleave_tensor whole = im->tensors.items[sources[0]].tensor;
+    for (int i = 1; i < n; i++)
+        whole.shape[axis] += im->tensors.items[sources[i]].tensor.shape[axis];
+    cleave_view view = {
+        .kind = CLEAVE_VIEW_CONCAT, .n_sources = n, .sources = sources, .axis = axis};
+    return cleave_import_new_view(im, name, view, whole.rank, whole.shape, result);
+}

@@ -1,0 +1,431 @@
+/* Attention as one operator.
+
+   A softmax over scores that a product made, and whose result only a product reads, which sums over
+   the softmax's dimension, are one operator: scores, mask, softmax and sum of values share a split
+   over what is left of the scores' dimensions, n h q.  Keys and head widths are whole, so nothing
+   that is summed is split, and what was derived from the owners of a sum follows the operator.
+
+   Done on the drafts when all of them are there, since only then is known what reads what. */
+#include "graph/import/internal.h"
+
+#include <string.h>
+
+enum { MOST_BETWEEN = 4, NOBODY = -1, SEVERAL = -2 };
+
+/* The dimensions that a group's operators share are those of the scores. */
+typedef struct attention {
+    int32_t scores, softmax, values; /* operators: product, softmax, product */
+    int32_t between[MOST_BETWEEN];   /* pointwise ones: masks, scales */
+    int n_between;
+    int rank, keys;                       /* of the scores; the softmax's dimension */
+    int axis_of[CLEAVE_MAX_RANK];         /* of the fused operator, by dimension; -1: keys */
+    int value_dimension[CLEAVE_MAX_AXES]; /* by axis of the product with the values; -1 */
+} attention;
+
+typedef struct fusing {
+    cleave_importer *im;
+    int32_t *writer; /* [n_tensors] nest, or NOBODY */
+    int32_t *reader; /* [n_tensors] the one operator that reads it, NOBODY or SEVERAL */
+} fusing;
+
+static cleave_nest *nest_at(const fusing *f, int32_t nest) {
+    return &f->im->nests.items[nest].nest;
+}
+
+static void note_reader(fusing *f, int32_t tensor, int32_t op) {
+    int32_t *reader = &f->reader[tensor];
+    *reader = *reader == NOBODY || *reader == op ? op : SEVERAL;
+}
+
+static cleave_status find_readers(fusing *f) {
+    cleave_importer *im = f->im;
+    f->writer = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->tensors.n);
+    f->reader = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->tensors.n);
+    if (f->writer == NULL || f->reader == NULL)
+        return cleave_import_no_memory(im);
+    for (int32_t t = 0; t < im->tensors.n; t++)
+        f->writer[t] = f->reader[t] = NOBODY;
+    for (int32_t i = 0; i < im->nests.n; i++) {
+        const cleave_nest *nest = nest_at(f, i);
+        f->writer[nest->output.tensor] = i;
+        for (int k = 0; k < nest->n_inputs; k++)
+            note_reader(f, nest->inputs[k].tensor, nest->op);
+    }
+    /* A view that nothing reads is no use: products read through views. */
+    for (int32_t t = im->tensors.n - 1; t >= 0; t--) {
+        const cleave_view *view = &im->tensors.items[t].tensor.view;
+        for (int k = 0; view->kind != CLEAVE_VIEW_NONE && k < view->n_sources; k++)
+            if (f->reader[t] != NOBODY)
+                note_reader(f, view->sources[k], SEVERAL);
+    }
+    for (int32_t i = 0; i < im->graph.n_outputs; i++) {
+        int32_t id = cleave_name_map_find(&im->names, im->graph.outputs[i].name);
+        if (im->values.items[id].state != CLEAVE_VALUE_TENSOR)
+            continue;
+        for (int32_t t = im->values.items[id].tensor; t != NOBODY;) {
+            const cleave_view *view = &im->tensors.items[t].tensor.view;
+            f->reader[t] = SEVERAL;
+            t = view->kind != CLEAVE_VIEW_NONE && view->n_sources == 1 ? view->sources[0] : NOBODY;
+        }
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- the pattern ----------------------------------------------------------------------------- */
+
+static bool is_identity(const cleave_dimension_map *map, int axis) {
+    return map->offset == 0 && map->n_terms == 1 && map->terms[0].axis == axis &&
+           map->terms[0].stride == 1;
+}
+
+static bool is_whole_operand(const fusing *f, const cleave_operand *operand, int rank) {
+    bool whole = f->im->tensors.items[operand->tensor].tensor.rank == rank;
+    for (int d = 0; whole && d < rank; d++)
+        whole = is_identity(&operand->map[d], d);
+    return whole;
+}
+
+/* A nest whose axes are those of its operator, in order. */
+static bool follows_operator(const fusing *f, const cleave_nest *nest) {
+    bool follows = nest->derivation == CLEAVE_DERIVE_OPERATOR &&
+                   nest->n_axes == f->im->operators.items[nest->op].n_axes;
+    for (int i = 0; follows && i < nest->n_axes; i++)
+        follows = nest->operator_axis[i] == i;
+    return follows;
+}
+
+static const cleave_nest *main_nest(const fusing *f, int32_t op) {
+    return nest_at(f, f->im->operators.items[op].main_nest);
+}
+
+/* A product, perhaps with a tail, whose first axes are the dimensions of its output. */
+static bool is_product(const fusing *f, int32_t op) {
+    const cleave_nest *product = main_nest(f, op);
+    int32_t output = product->output.tensor;
+    return product->kind == CLEAVE_NEST_PRODUCT && product->combiner == CLEAVE_COMBINE_SUM &&
+           product->n_inputs == 2 && follows_operator(f, product) &&
+           is_whole_operand(f, &product->output, f->im->tensors.items[output].tensor.rank);
+}
+
+/* Follows a tensor of scores back to the product that made them, through pointwise operators. */
+static bool find_scores(const fusing *f, int32_t tensor, int32_t reader, attention *a) {
+    int32_t writer = f->writer[tensor];
+    if (writer == NOBODY || f->reader[tensor] != reader)
+        return false;
+    int32_t op = nest_at(f, writer)->op;
+    if (f->im->operators.items[op].output != tensor)
+        return false;
+    if (is_product(f, op)) {
+        a->scores = op;
+        return true;
+    }
+    const cleave_nest *nest = main_nest(f, op);
+    if (a->n_between == MOST_BETWEEN || nest->kind != CLEAVE_NEST_POINTWISE ||
+        f->im->operators.items[op].main_nest != writer || !follows_operator(f, nest) ||
+        !is_whole_operand(f, &nest->output, a->rank))
+        return false;
+    a->between[a->n_between++] = op;
+    for (int k = 0; k < nest->n_inputs; k++)
+        if (is_whole_operand(f, &nest->inputs[k], a->rank) &&
+            find_scores(f, nest->inputs[k].tensor, op, a))
+            return true;
+    a->n_between--;
+    return false;
+}
+
+/* Dimensions that a nest over the scores reduces. */
+static unsigned reduced_dimensions(const fusing *f, const cleave_nest *nest) {
+    unsigned left = (1u << nest->n_axes) - 1u;
+    for (int d = 0; d < f->im->tensors.items[nest->output.tensor].tensor.rank; d++)
+        for (int t = 0; t < nest->output.map[d].n_terms; t++)
+            left &= ~(1u << nest->output.map[d].terms[t].axis);
+    return left;
+}
+
+/* An operator that compares scores with their maximum and sum along one dimension. */
+static bool is_softmax(const fusing *f, int32_t op, attention *a) {
+    const cleave_importer *im = f->im;
+    const cleave_nest *last = main_nest(f, op);
+    unsigned reduced = 0;
+    int n_reducing = 0;
+    a->rank = im->operators.items[op].n_axes;
+    if (last->kind != CLEAVE_NEST_POINTWISE || last->n_inputs < 1 ||
+        !is_whole_operand(f, &last->output, a->rank))
+        return false;
+    int32_t scores = last->inputs[0].tensor;
+    for (int32_t i = 0; i < im->nests.n; i++) {
+        const cleave_nest *nest = nest_at(f, i);
+        if (nest->op != op)
+            continue;
+        if (!follows_operator(f, nest) || nest->inputs[0].tensor != scores ||
+            !is_whole_operand(f, &nest->inputs[0], a->rank))
+            return false;
+        if (nest->kind == CLEAVE_NEST_REDUCE)
+            n_reducing++;
+        else if (nest != last)
+            return false;
+        reduced |= reduced_dimensions(f, nest);
+    }
+    a->keys = 0;
+    while (a->keys < a->rank && (reduced >> a->keys & 1u) == 0)
+        a->keys++;
+    a->softmax = op;
+    return n_reducing == 2 && reduced == 1u << a->keys && find_scores(f, scores, op, a);
+}
+
+/* Does the product with the values sum over the keys, and only over them?  All its other axes are
+   dimensions of the scores, the first ones, but one: the width of the values. */
+static bool sums_over_keys(const fusing *f, const cleave_operand *weights, attention *a) {
+    const cleave_nest *values = main_nest(f, a->values);
+    int n_shared = 0;
+    for (int i = 0; i < values->n_axes; i++)
+        a->value_dimension[i] = -1;
+    for (int d = 0; d < a->rank; d++) {
+        const cleave_dimension_map *map = &weights->map[d];
+        if (map->n_terms == 1 && is_identity(map, map->terms[0].axis))
+            a->value_dimension[map->terms[0].axis] = d;
+        else if (map->n_terms > 0 || d == a->keys)
+            return false;
+    }
+    for (int i = 0; i < values->n_axes; i++) {
+        int d = a->value_dimension[i];
+        bool missing = (reduced_dimensions(f, values) >> i & 1u) != 0;
+        if (missing != (d == a->keys))
+            return false;
+        if (d >= 0 && d != a->keys && n_shared++ != i)
+            return false;
+    }
+    return values->n_axes - n_shared <= 2;
+}
+
+static bool find_attention(const fusing *f, int32_t op, attention *a) {
+    if (!is_product(f, op))
+        return false;
+    const cleave_nest *product = main_nest(f, op);
+    for (int k = 0; k < 2; k++) {
+        int32_t weights = product->inputs[k].tensor, writer = f->writer[weights];
+        *a = (attention){.values = op};
+        if (writer != NOBODY && f->reader[weights] == op &&
+            product->inputs[1 - k].tensor != weights && nest_at(f, writer)->op != op &&
+            is_softmax(f, nest_at(f, writer)->op, a) &&
+            f->im->operators.items[a->softmax].output == weights &&
+            sums_over_keys(f, &product->inputs[k], a))
+            return true;
+    }
+    return false;
+}
+
+/* ---- fusing ---------------------------------------------------------------------------------- */
+
+static const char *axis_name(int dimension, int n) {
+    static const char *const between[] = {"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"};
+    return dimension == n - 1   ? "q"
+           : dimension == 0     ? "n"
+           : dimension == n - 2 ? "h"
+                                : between[dimension];
+}
+
+/* The fused operator's axes: dimensions of the scores but the keys, as the product with the values
+   has them. */
+static void set_axes(const fusing *f, attention *a) {
+    cleave_draft_operator *op = &f->im->operators.items[a->values];
+    const cleave_tensor *scores =
+        &f->im->tensors.items[f->im->operators.items[a->scores].output].tensor;
+    int order[CLEAVE_MAX_RANK], n = 0;
+    for (int d = 0; d < a->rank; d++)
+        a->axis_of[d] = -1;
+    for (int i = 0; i < main_nest(f, a->values)->n_axes; i++) {
+        int d = a->value_dimension[i];
+        if (d < 0 || d == a->keys)
+            continue;
+        a->axis_of[d] = n;
+        order[n++] = d;
+    }
+    /* Dimensions of 1 that it does without. */
+    for (int d = 0; d < a->rank; d++) {
+        if (a->axis_of[d] >= 0 || d == a->keys)
+            continue;
+        a->axis_of[d] = n;
+        order[n++] = d;
+    }
+    op->n_axes = n;
+    for (int i = 0; i < n; i++) {
+        int d = order[i];
+        op->axes[i] = (cleave_axis){.name = axis_name(d < a->keys ? d : d - 1, n),
+                                    .extent = scores->shape[d]};
+    }
+}
+
+/* The dimension of the scores that axis i of a nest of the group is, or -1. */
+static int dimension_of(const attention *a, const cleave_nest *nest, int i) {
+    int axis = nest->derivation == CLEAVE_DERIVE_OWNERS ? i : nest->operator_axis[i];
+    if (axis < 0)
+        return -1;
+    if (nest->op == a->values)
+        return a->value_dimension[axis];
+    return axis < a->rank ? axis : -1;
+}
+
+static void move_nest(const attention *a, cleave_nest *nest) {
+    for (int i = 0; i < nest->n_axes; i++) {
+        int d = dimension_of(a, nest, i);
+        nest->operator_axis[i] = d >= 0 ? a->axis_of[d] : -1;
+        nest->axes[i].whole = nest->operator_axis[i] < 0;
+    }
+    nest->derivation = CLEAVE_DERIVE_OPERATOR;
+    nest->owners_of = 0;
+    nest->op = a->values;
+}
+
+/* A tail that only scales the scores is done by the product; its nest belongs to no operator then.
+ */
+static void fold_scale(const fusing *f, int32_t op) {
+    cleave_draft_operator *draft = &f->im->operators.items[op];
+    if (draft->tail_nest < 0 || draft->tail_nest == draft->main_nest)
+        return;
+    cleave_nest *product = nest_at(f, draft->main_nest), *tail = nest_at(f, draft->tail_nest);
+    const cleave_instruction *it = &tail->tape[0];
+    if (tail->n_inputs != 1 || tail->n_instructions != 1 || it->opcode != CLEAVE_OP_SCALE ||
+        it->q < 0 || it->q > 0)
+        return;
+    cleave_nest_emit(product, CLEAVE_OP_SCALE, cleave_nest_value(product), 0, it->p, 0);
+    product->output.tensor = tail->output.tensor;
+    tail->op = -1;
+}
+
+/* Which operators' nests and tensors go into the fused one. */
+static bool is_member(const attention *a, int32_t op) {
+    bool member = op == a->scores || op == a->softmax || op == a->values;
+    for (int i = 0; i < a->n_between; i++)
+        member = member || op == a->between[i];
+    return member;
+}
+
+static const char *suffix_of(const attention *a, int32_t op, const char *suffix) {
+    bool tail = suffix[0] != '\0';
+    if (op == a->scores)
+        return tail ? ".scores.epilogue" : ".scores";
+    if (op == a->values || tail)
+        return suffix;
+    return op == a->softmax ? ".weights" : ".mask";
+}
+
+/* Calls an axis of an operator by another name, unless one of its axes is called so. */
+static void rename_axis(const fusing *f, int32_t op, int axis, const char *name) {
+    cleave_draft_operator *draft = &f->im->operators.items[op];
+    if (axis < 0)
+        return;
+    for (int i = 0; i < draft->n_axes; i++)
+        if (strcmp(draft->axes[i].name, name) == 0)
+            return;
+    draft->axes[axis].name = name;
+    for (int32_t i = 0; i < f->im->nests.n; i++) {
+        cleave_nest *nest = nest_at(f, i);
+        for (int k = 0;
+             nest->op == op && nest->derivation == CLEAVE_DERIVE_OPERATOR && k < nest->n_axes; k++)
+            if (nest->operator_axis[k] == axis)
+                nest->axes[k].name = name;
+    }
+}
+
+/* What a product sums over is called as the dimensions of the operand that it reads are. */
+static void name_summed(const fusing *f, const cleave_nest *nest, const cleave_operand *operand) {
+    const cleave_draft_tensor *tensor = &f->im->tensors.items[operand->tensor];
+    unsigned reduced = reduced_dimensions(f, nest);
+    for (int d = 0; d < tensor->tensor.rank; d++) {
+        const cleave_dimension_map *map = &operand->map[d];
+        if (map->n_terms == 1 && (reduced >> map->terms[0].axis & 1u) != 0)
+            rename_axis(f, nest->op, nest->operator_axis[map->terms[0].axis], tensor->axes[d]);
+    }
+}
+
+/* Dimensions of the output are called n h q d, and so are axes that later sum over them. */
+static void name_dimensions(const fusing *f, const attention *a) {
+    cleave_importer *im = f->im;
+    const cleave_draft_operator *fused = &im->operators.items[a->values];
+    cleave_draft_tensor *output = &im->tensors.items[fused->output];
+    for (int d = 0; d < output->tensor.rank; d++) {
+        int dimension = a->value_dimension[d];
+        output->axes[d] = dimension >= 0 ? fused->axes[a->axis_of[dimension]].name : "d";
+    }
+    for (int32_t i = 0; i < im->nests.n; i++) {
+        const cleave_nest *nest = nest_at(f, i);
+        if (nest->op < 0 || nest->kind != CLEAVE_NEST_PRODUCT)
+            continue;
+        for (int k = 0; k < nest->n_inputs; k++)
+            if (nest->inputs[k].tensor == fused->output)
+                name_summed(f, nest, &nest->inputs[k]);
+    }
+}
+
+static void fuse(const fusing *f, attention *a) {
+    cleave_importer *im = f->im;
+    fold_scale(f, a->scores);
+    set_axes(f, a);
+    for (int32_t t = 0; t < im->tensors.n; t++)
+        if (is_member(a, im->tensors.items[t].op))
+            im->tensors.items[t].op = a->values;
+    for (int32_t i = 0; i < im->nests.n; i++) {
+        cleave_draft_nest *draft = &im->nests.items[i];
+        if (!is_member(a, draft->nest.op))
+            continue;
+        draft->suffix = suffix_of(a, draft->nest.op, draft->suffix);
+        move_nest(a, &draft->nest);
+    }
+    im->operators.items[a->values].type = "Attention";
+    name_dimensions(f, a);
+}
+
+/* ---- compaction ------------------------------------------------------------------------------ */
+
+/* Drops nests without an operator, and operators without a nest. */
+static cleave_status compact(cleave_importer *im) {
+    int32_t *nest_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->nests.n);
+    int32_t *op_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->operators.n), n = 0;
+    if (nest_id == NULL || op_id == NULL)
+        return cleave_import_no_memory(im);
+    for (int32_t i = 0; i < im->operators.n; i++)
+        op_id[i] = -1;
+    for (int32_t i = 0; i < im->nests.n; i++) {
+        nest_id[i] = im->nests.items[i].nest.op >= 0 ? n++ : -1;
+        if (nest_id[i] < 0)
+            continue;
+        op_id[im->nests.items[i].nest.op] = 0;
+        im->nests.items[nest_id[i]] = im->nests.items[i];
+    }
+    im->nests.n = n;
+    n = 0;
+    for (int32_t i = 0; i < im->operators.n; i++) {
+        if (op_id[i] < 0)
+            continue;
+        op_id[i] = n++;
+        cleave_draft_operator *op = &im->operators.items[op_id[i]];
+        *op = im->operators.items[i];
+        op->main_nest = nest_id[op->main_nest];
+    }
+    im->operators.n = n;
+    for (int32_t i = 0; i < im->nests.n; i++) {
+        cleave_nest *nest = &im->nests.items[i].nest;
+        nest->op = op_id[nest->op];
+        if (nest->derivation == CLEAVE_DERIVE_OWNERS)
+            nest->owners_of = nest_id[nest->owners_of];
+    }
+    for (int32_t t = 0; t < im->tensors.n; t++)
+        if (im->tensors.items[t].op >= 0)
+            im->tensors.items[t].op = op_id[im->tensors.items[t].op];
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_import_fuse(cleave_importer *im) {
+    fusing f = {.im = im};
+    bool any = false;
+    CLEAVE_TRY(find_readers(&f));
+    for (int32_t op = 0; op < im->operators.n; op++) {
+        attention a;
+        if (im->operators.items[op].main_nest < 0 || !find_attention(&f, op, &a))
+            continue;
+        fuse(&f, &a);
+        any = true;
+    }
+    return any ? compact(im) : CLEAVE_OK;
+}

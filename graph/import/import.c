@@ -1,0 +1,303 @@
+/* The importer's driver: names, order and liveness of the ONNX graph, then node by node. */
+#include "graph/import.h"
+
+#include "base/file.h"
+#include "graph/digraph.h"
+#include "graph/import/internal.h"
+
+#include <string.h>
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static cleave_status define(cleave_importer *im, cleave_value value) {
+    if (cleave_name_map_find(&im->names, value.name) >= 0)
+        return cleave_import_fail(im, "%s is defined twice", value.name);
+    int32_t id = im->values.n;
+    if (!CLEAVE_LIST_PUSH(&im->values, value) || !cleave_name_map_set(&im->names, value.name, id))
+        return cleave_import_no_memory(im);
+    return CLEAVE_OK;
+}
+
+static cleave_value initializer_value(const cleave_onnx_tensor *tensor) {
+    cleave_value value = {.name = tensor->name, .producer = -1};
+    /* What is trained are floats of some extent; scalars and integers are constants. */
+    if (tensor->floats != NULL && tensor->rank > 0) {
+        value.state = CLEAVE_VALUE_SOURCE;
+        value.initializer = tensor;
+    } else {
+        value.state = CLEAVE_VALUE_CONSTANT;
+        value.constant = *tensor;
+    }
+    return value;
+}
+
+static cleave_status define_values(cleave_importer *im) {
+    const cleave_onnx_graph *graph = &im->graph;
+    for (int32_t i = 0; i < graph->n_initializers; i++) {
+        const cleave_onnx_tensor *tensor = &graph->initializers[i];
+        CLEAVE_TRY(define(im, initializer_value(tensor)));
+        if (tensor->floats != NULL && tensor->rank > 0)
+            im->has_float_initializers = true;
+    }
+    for (int32_t i = 0; i < graph->n_inputs; i++) {
+        /* Old files list initializers as inputs too. */
+        int32_t known = cleave_name_map_find(&im->names, graph->inputs[i].name);
+        if (known >= 0 && known < graph->n_initializers)
+            continue;
+        CLEAVE_TRY(define(im, (cleave_value){.name = graph->inputs[i].name,
+                                             .state = CLEAVE_VALUE_SOURCE,
+                                             .producer = -1,
+                                             .input = &graph->inputs[i]}));
+    }
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        im->node = &graph->nodes[n];
+        for (int32_t i = 0; i < im->node->n_outputs; i++)
+            if (im->node->outputs[i][0] != '\0')
+                CLEAVE_TRY(define(im, (cleave_value){.name = im->node->outputs[i], .producer = n}));
+    }
+    im->node = NULL;
+    return CLEAVE_OK;
+}
+
+/* ---- order and liveness ---------------------------------------------------------------------- */
+
+typedef CLEAVE_LIST(int32_t) id_list;
+
+static cleave_status collect_edges(cleave_importer *im, id_list *from, id_list *to) {
+    for (int32_t n = 0; n < im->graph.n_nodes; n++) {
+        im->node = &im->graph.nodes[n];
+        for (int32_t i = 0; i < im->node->n_inputs; i++) {
+            if (im->node->inputs[i][0] == '\0')
+                continue;
+            int32_t id = cleave_name_map_find(&im->names, im->node->inputs[i]);
+            if (id < 0)
+                return cleave_import_fail(im, "input %s is not defined", im->node->inputs[i]);
+            int32_t producer = im->values.items[id].producer;
+            if (producer >= 0 && (!CLEAVE_LIST_PUSH(from, producer) || !CLEAVE_LIST_PUSH(to, n)))
+                return cleave_import_no_memory(im);
+        }
+    }
+    im->node = NULL;
+    return CLEAVE_OK;
+}
+
+static cleave_status find_order(cleave_importer *im, int32_t *order) {
+    id_list from = {0}, to = {0};
+    int32_t on_cycle = -1;
+    cleave_status status = collect_edges(im, &from, &to);
+    if (status == CLEAVE_OK)
+        status = cleave_digraph_order(im->graph.n_nodes, from.n, from.items, to.items, order,
+                                      &on_cycle, im->error);
+    CLEAVE_LIST_FREE(&from);
+    CLEAVE_LIST_FREE(&to);
+    if (status == CLEAVE_OK && on_cycle >= 0) {
+        im->node = &im->graph.nodes[on_cycle];
+        status = cleave_import_fail(im, "lies on a cycle");
+    }
+    return status;
+}
+
+/* Counts what is used, from the outputs back; live: [n_nodes]. */
+static cleave_status find_live(cleave_importer *im, const int32_t *order, bool *live) {
+    if (im->graph.n_outputs == 0)
+        return cleave_import_fail(im, "the graph has no outputs");
+    for (int32_t i = 0; i < im->graph.n_outputs; i++) {
+        int32_t id = cleave_name_map_find(&im->names, im->graph.outputs[i].name);
+        if (id < 0)
+            return cleave_import_fail(im, "graph output %s is not defined",
+                                      im->graph.outputs[i].name);
+        im->values.items[id].n_uses++;
+    }
+    for (int32_t k = im->graph.n_nodes - 1; k >= 0; k--) {
+        const cleave_onnx_node *node = &im->graph.nodes[order[k]];
+        for (int32_t i = 0; i < node->n_outputs; i++) {
+            int32_t id = cleave_name_map_find(&im->names, node->outputs[i]);
+            if (id >= 0 && im->values.items[id].n_uses > 0)
+                live[order[k]] = true;
+        }
+        for (int32_t i = 0; live[order[k]] && i < node->n_inputs; i++) {
+            int32_t id = cleave_name_map_find(&im->names, node->inputs[i]);
+            if (id >= 0)
+                im->values.items[id].n_uses++;
+        }
+    }
+    return CLEAVE_OK;
+}
+
+/* What the whole graph says about single values: what is not trained, and whether it convolves. */
+static void survey(cleave_importer *im, const bool *live) {
+    static const char *const windowed[] = {"Conv",          "ConvTranspose", "MaxPool",
+                                           "AveragePool",   "LpPool",        "GlobalAveragePool",
+                                           "GlobalMaxPool", "GlobalLpPool"};
+    static const struct {
+        const char *type;
+        int input;
+        bool starts_at_one;
+    } kept[] = {{"BatchNormalization", 3, false},
+                {"BatchNormalization", 4, true},
+                {"NegativeLogLikelihoodLoss", 2, true},
+                {"SoftmaxCrossEntropyLoss", 2, true}};
+    for (int32_t n = 0; n < im->graph.n_nodes; n++) {
+        const cleave_onnx_node *node = &im->graph.nodes[n];
+        if (!live[n])
+            continue;
+        for (size_t i = 0; i < sizeof windowed / sizeof *windowed; i++)
+            im->is_convolutional = im->is_convolutional || strcmp(node->type, windowed[i]) == 0;
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+            bool has = strcmp(node->type, kept[i].type) == 0 && kept[i].input < node->n_inputs;
+            int32_t id = has ? cleave_name_map_find(&im->names, node->inputs[kept[i].input]) : -1;
+            if (id < 0)
+                continue;
+            im->values.items[id].running = true;
+            im->values.items[id].starts_at_one = kept[i].starts_at_one;
+        }
+    }
+}
+
+/* ---- the batch ------------------------------------------------------------------------------- */
+
+static cleave_status check_batch(cleave_importer *im) {
+    const char *symbol = NULL;
+    for (int32_t i = 0; i < im->values.n; i++) {
+        const cleave_value *value = &im->values.items[i];
+        if (value->input == NULL || value->n_uses == 0)
+            continue;
+        for (int d = 0; d < value->input->rank; d++) {
+            const char *name = value->input->symbols[d];
+            if (name == NULL)
+                continue;
+            if (d != 0 || (symbol != NULL && strcmp(symbol, name) != 0))
+                return cleave_import_fail(im,
+                                          "dimension %d of graph input %s is symbolic (%s); only "
+                                          "the batch, dimension 0, may be",
+                                          d, value->name, name[0] != '\0' ? name : "not said");
+            symbol = name;
+        }
+    }
+    im->has_batch = symbol != NULL;
+    if (im->batch < 0 || im->batch > INT64_C(1) << 40)
+        return cleave_import_fail(im, "a batch of %lld is not possible", (long long)im->batch);
+    if (im->has_batch && im->batch == 0)
+        return cleave_import_fail(im,
+                                  "the batch dimension (%s) is symbolic: a batch size is needed",
+                                  symbol[0] != '\0' ? symbol : "not said");
+    return CLEAVE_OK;
+}
+
+/* A batch that is asked for of a model with a fixed one has to be that one. */
+static cleave_status check_fixed_batch(cleave_importer *im) {
+    im->node = NULL;
+    for (int32_t i = 0; !im->has_batch && im->batch > 0 && i < im->tensors.n; i++) {
+        const cleave_tensor *tensor = &im->tensors.items[i].tensor;
+        if (tensor->kind == CLEAVE_TENSOR_DATA && tensor->rank > 0 && tensor->shape[0] != im->batch)
+            return cleave_import_fail(im, "%s has a fixed batch of %lld, not %lld", tensor->name,
+                                      (long long)tensor->shape[0], (long long)im->batch);
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static cleave_status import_nodes(cleave_importer *im) {
+    int32_t *order = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->graph.n_nodes);
+    bool *live = CLEAVE_ARENA_ARRAY(&im->scratch, bool, im->graph.n_nodes);
+    if (order == NULL || live == NULL)
+        return cleave_import_no_memory(im);
+    CLEAVE_TRY(define_values(im));
+    CLEAVE_TRY(find_order(im, order));
+    CLEAVE_TRY(find_live(im, order, live));
+    CLEAVE_TRY(cleave_import_rewrite(im, order, live));
+    survey(im, live);
+    CLEAVE_TRY(check_batch(im));
+    for (int32_t i = 0; i < im->graph.n_nodes; i++) {
+        im->node = &im->graph.nodes[order[i]];
+        if (live[order[i]])
+            CLEAVE_TRY(cleave_import_node(im));
+    }
+    return check_fixed_batch(im);
+}
+
+static cleave_status add_loss(cleave_importer *im) {
+    const char *name = im->graph.outputs[0].name;
+    cleave_value *value = &im->values.items[cleave_name_map_find(&im->names, name)];
+    if (value->state != CLEAVE_VALUE_TENSOR)
+        return cleave_import_fail(im, "output %s is computed from nothing: it can't be trained",
+                                  name);
+    return cleave_import_loss(im, value);
+}
+
+static cleave_status import_graph(cleave_importer *im, const void *data, size_t bytes,
+                                  const char *path, cleave_model *model) {
+    CLEAVE_TRY(cleave_onnx_decode(data, bytes, im->file, im->arena, &im->graph, im->error));
+    CLEAVE_TRY(cleave_onnx_read_external(&im->graph, path, im->arena, im->error));
+    if (im->graph.opset < CLEAVE_LEAST_OPERATOR_SET || im->graph.opset > CLEAVE_MOST_OPERATOR_SET)
+        return cleave_import_fail(im, "uses ONNX operator set %lld, supported are %d to %d",
+                                  (long long)im->graph.opset, CLEAVE_LEAST_OPERATOR_SET,
+                                  CLEAVE_MOST_OPERATOR_SET);
+    CLEAVE_TRY(import_nodes(im));
+    if (im->with_loss)
+        CLEAVE_TRY(add_loss(im));
+    return cleave_import_finish(im, model);
+}
+
+/* Names come from the file and may hold anything; a message is one line. */
+static void flatten_message(cleave_error *error) {
+    for (char *c = error != NULL ? error->message : NULL; c != NULL && *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+}
+
+/* What is to be imported: bytes, what they are called, and the file that they are of, or null. */
+typedef struct onnx_source {
+    const void *data;
+    size_t bytes;
+    const char *name, *path;
+} onnx_source;
+
+static cleave_status import_source(const onnx_source *from, int64_t batch, bool with_loss,
+                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
+    cleave_importer im = {.batch = batch,
+                          .with_loss = with_loss,
+                          .arena = arena,
+                          .error = error,
+                          .loss = -1,
+                          .targets = -1};
+    cleave_model result = {0};
+    im.names.arena = &im.scratch;
+    im.file = cleave_arena_string(arena, from->name);
+    cleave_status status = im.file == NULL
+                               ? cleave_import_no_memory(&im)
+                               : import_graph(&im, from->data, from->bytes, from->path, &result);
+    CLEAVE_LIST_FREE(&im.values);
+    CLEAVE_LIST_FREE(&im.tensors);
+    CLEAVE_LIST_FREE(&im.nests);
+    CLEAVE_LIST_FREE(&im.operators);
+    CLEAVE_LIST_FREE(&im.assignments);
+    cleave_arena_free(&im.scratch);
+    if (status == CLEAVE_OK)
+        *model = result;
+    else
+        flatten_message(error);
+    return status;
+}
+
+cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
+                                         int64_t batch, bool with_loss, cleave_arena *arena,
+                                         cleave_model *model, cleave_error *error) {
+    onnx_source from = {.data = data, .bytes = bytes, .name = name};
+    return import_source(&from, batch, with_loss, arena, model, error);
+}
+
+cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
+                                  cleave_arena *arena, cleave_model *model, cleave_error *error) {
+    cleave_arena scratch = {0};
+    char *data;
+    size_t bytes;
+    cleave_status status = cleave_file_read(path, &scratch, &data, &bytes, error);
+    if (status == CLEAVE_OK) {
+        onnx_source from = {.data = data, .bytes = bytes, .name = path, .path = path};
+        status = import_source(&from, batch, with_loss, arena, model, error);
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}

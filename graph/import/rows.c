@@ -1,0 +1,76 @@
+/* Rows: maximum and sum, as nests of one operator that share its split. */
+#include "graph/import/rows.h"
+
+#include <string.h>
+
+void cleave_rows_map(const cleave_rows *rows, cleave_operand *operand) {
+    int at = 0;
+    for (int d = 0; d < rows->rank; d++)
+        if ((rows->reduced >> d & 1u) == 0)
+            cleave_map_axis(operand, at++, d);
+}
+
+int cleave_rows_add_input(const cleave_rows *rows, cleave_nest *nest, int32_t tensor) {
+    int input = cleave_nest_add_input(nest, tensor);
+    cleave_rows_map(rows, &nest->inputs[input]);
+    return input;
+}
+
+cleave_status cleave_rows_new_tensor(cleave_importer *im, const cleave_rows *rows,
+                                     const char *suffix, int32_t *tensor) {
+    int64_t shape[CLEAVE_MAX_RANK] = {0};
+    int rank = 0;
+    const char *names[CLEAVE_MAX_RANK] = {NULL};
+    for (int d = 0; d < rows->rank; d++)
+        if ((rows->reduced >> d & 1u) == 0) {
+            names[rank] = im->operators.items[rows->op].axes[d].name;
+            shape[rank++] = im->tensors.items[rows->input].tensor.shape[d];
+        }
+    CLEAVE_TRY(cleave_import_new_tensor(
+        im, (cleave_new_tensor){NULL, rows->op, suffix, rank, shape, -1}, tensor));
+    memcpy(im->tensors.items[*tensor].axes, names, sizeof names);
+    return CLEAVE_OK;
+}
+
+cleave_nest cleave_rows_reduce(const cleave_importer *im, const cleave_rows *rows,
+                               cleave_combiner combiner, int32_t output) {
+    cleave_nest nest = {.kind = CLEAVE_NEST_REDUCE, .op = rows->op, .combiner = combiner};
+    cleave_nest_take_axes(&nest, &im->operators.items[rows->op]);
+    nest.output.tensor = output;
+    cleave_rows_map(rows, &nest.output);
+    cleave_nest_add_whole_input(&nest, rows->input, rows->rank);
+    return nest;
+}
+
+cleave_status cleave_rows_add_maximum(cleave_importer *im, cleave_rows *rows) {
+    CLEAVE_TRY(cleave_rows_new_tensor(im, rows, ".max", &rows->maximum));
+    cleave_nest max = cleave_rows_reduce(im, rows, CLEAVE_COMBINE_MAX, rows->maximum);
+    cleave_nest_emit(&max, CLEAVE_OP_COPY, 0, 0, 0, 0);
+    return cleave_import_add_nest(im, &max, ".max", NULL);
+}
+
+cleave_status cleave_rows_add_sum(cleave_importer *im, cleave_rows *rows, const char *suffix,
+                                  int32_t *nest) {
+    CLEAVE_TRY(cleave_rows_add_maximum(im, rows));
+    CLEAVE_TRY(cleave_rows_new_tensor(im, rows, ".sum", &rows->sum));
+    cleave_nest sum = cleave_rows_reduce(im, rows, CLEAVE_COMBINE_SUM, rows->sum);
+    int maximum = cleave_rows_add_input(rows, &sum, rows->maximum);
+    int shifted = cleave_nest_emit(&sum, CLEAVE_OP_SUB, 0, maximum, 0, 0);
+    cleave_nest_emit(&sum, CLEAVE_OP_EXP, shifted, 0, 0, 0);
+    return cleave_import_add_nest(im, &sum, suffix, nest);
+}
+
+cleave_nest cleave_rows_on_owners(const cleave_importer *im, const cleave_rows *rows,
+                                  int32_t owners_of, cleave_combiner combiner) {
+    cleave_nest nest = {.kind = combiner == CLEAVE_COMBINE_NONE ? CLEAVE_NEST_POINTWISE
+                                                                : CLEAVE_NEST_REDUCE,
+                        .op = rows->op,
+                        .derivation = CLEAVE_DERIVE_OWNERS,
+                        .owners_of = owners_of,
+                        .combiner = combiner};
+    for (int d = 0; d < rows->rank; d++)
+        if ((rows->reduced >> d & 1u) == 0)
+            cleave_nest_add_axis(&nest, im->operators.items[rows->op].axes[d].name,
+                                 im->operators.items[rows->op].axes[d].extent, false, -1);
+    return nest;
+}

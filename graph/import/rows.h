@@ -1,0 +1,34 @@
+/* Rows of a tensor, which run over some of its dimensions, and what is known of each: its maximum
+   and the sum of exp(x - maximum).  Shared by softmax and the losses. */
+#ifndef CLEAVE_GRAPH_IMPORT_ROWS_H
+#define CLEAVE_GRAPH_IMPORT_ROWS_H
+
+#include "graph/import/internal.h"
+
+typedef struct cleave_rows {
+    int32_t op, input, maximum, sum; /* tensors beside op, whose axes are those of input */
+    int rank;
+    unsigned reduced; /* bits of the dimensions of a row */
+} cleave_rows;
+
+/* Maps the dimensions of a tensor of one value per row to a nest that has all axes of op. */
+void cleave_rows_map(const cleave_rows *rows, cleave_operand *operand);
+/* Adds such a tensor as an input of such a nest; returns its register. */
+int cleave_rows_add_input(const cleave_rows *rows, cleave_nest *nest, int32_t tensor);
+/* Makes a tensor of one value per row, called `suffix` after op. */
+cleave_status cleave_rows_new_tensor(cleave_importer *im, const cleave_rows *rows,
+                                     const char *suffix, int32_t *tensor);
+/* A nest over all axes that reduces the input, its register 0, to rows; without a tape. */
+cleave_nest cleave_rows_reduce(const cleave_importer *im, const cleave_rows *rows,
+                               cleave_combiner combiner, int32_t output);
+/* Adds the nest of the maximum. */
+cleave_status cleave_rows_add_maximum(cleave_importer *im, cleave_rows *rows);
+/* Adds the nests of the maximum and of the sum, the latter called `suffix`. */
+cleave_status cleave_rows_add_sum(cleave_importer *im, cleave_rows *rows, const char *suffix,
+                                  int32_t *nest);
+/* A nest over the rows alone, on those that own the output of an earlier nest that has one value
+   per row; without inputs, output and tape. */
+cleave_nest cleave_rows_on_owners(const cleave_importer *im, const cleave_rows *rows,
+                                  int32_t owners_of, cleave_combiner combiner);
+
+#endif
