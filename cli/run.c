@@ -44,7 +44,8 @@ static const option_row rows[] = {
      .help = "learning rate (default 0.01 of sgd, 0.001 of adam)"},
     ROW_MOMENTUM(run_values),
     {"--weight-decay", "W", OPTION_NUMBER, offsetof(run_values, weight_decay), .standard = "0",
-     .help = "added to gradients, times the parameters"},
+     .help = "added to gradients, times the parameters; on elements that no operator reads it acts "
+             "or not, by layout"},
     ROW_SEED(run_values),
     {"--stall-timeout", "SECONDS", OPTION_SECONDS, offsetof(run_values, stall_timeout),
      .standard = "60", .help = "a transfer that takes longer ends the run; 0: never"},

@@ -13,7 +13,7 @@ typedef struct show_values {
 
 static const option_row rows[] = {
     {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
-     .help = "a model, machine, layout or trace"},
+     .help = "a model, machine, layout or trace; or the word operators"},
     ROW_BATCH(show_values),
 };
 
@@ -43,6 +43,10 @@ static cleave_status show_json(const char *path, const cleave_json *document, cl
 static cleave_status show(const show_values *values, cleave_arena *arena, cleave_error *error) {
     char *data;
     size_t bytes;
+    if (strcmp(values->file, "operators") == 0) {
+        show_operators(arena);
+        return CLEAVE_OK;
+    }
     CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
     if (!looks_like_json(data, bytes))
         return show_model(values->file, values->batch, arena, error);
@@ -64,8 +68,11 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_show = {
     .name = "show",
     .summary = "print a model, machine, layout or trace for a person",
-    .details = "Recognises the file by its content.",
-    .examples = "  cleave show configs/models/alexnet.onnx --batch 32\n",
+    .details = "Recognises the file by its content.  For the word operators it lists the ONNX\n"
+               "operators that models may have, with their operator sets and attributes; a file\n"
+               "of that name is ./operators.",
+    .examples = "  cleave show configs/models/alexnet.onnx --batch 32\n"
+                "  cleave show operators\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(show_values),
     .run = run,

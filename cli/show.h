@@ -7,6 +7,8 @@
 #include "base/json.h"
 
 cleave_status show_model(const char *path, int64_t batch, cleave_arena *arena, cleave_error *error);
+/* The ONNX operators that a model may have. */
+void show_operators(cleave_arena *arena);
 cleave_status show_machine(const char *path, cleave_arena *arena, cleave_error *error);
 /* Layouts and traces are shown from their text, without the model that they belong to. */
 cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena, cleave_error *error);

@@ -26,6 +26,10 @@ typedef struct fusing {
     cleave_importer *im;
     int32_t *writer; /* [n_tensors] nest, or NOBODY */
     int32_t *reader; /* [n_tensors] the one operator that reads it, NOBODY or SEVERAL */
+    /* Lists, so that a fusing costs what is fused: the first one, and behind each the next one. */
+    int32_t *nests_of, *next_nest;     /* [n_operators], [n_nests] */
+    int32_t *tensors_of, *next_tensor; /* [n_operators], [n_tensors] that it names or writes */
+    int32_t *reads_of, *next_read;     /* [n_tensors], [n_nests x CLEAVE_MAX_INPUTS] */
 } fusing;
 
 static cleave_nest *nest_at(const fusing *f, int32_t nest) {
@@ -35,6 +39,44 @@ static cleave_nest *nest_at(const fusing *f, int32_t nest) {
 static void note_reader(fusing *f, int32_t tensor, int32_t op) {
     int32_t *reader = &f->reader[tensor];
     *reader = *reader == NOBODY || *reader == op ? op : SEVERAL;
+}
+
+static int32_t *new_list(cleave_importer *im, int32_t n) {
+    int32_t *list = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, n);
+    for (int32_t i = 0; list != NULL && i < n; i++)
+        list[i] = NOBODY;
+    return list;
+}
+
+static void push_front(int32_t *first, int32_t *next, int32_t of, int32_t item) {
+    next[item] = first[of];
+    first[of] = item;
+}
+
+static cleave_status make_lists(fusing *f) {
+    cleave_importer *im = f->im;
+    if (im->nests.n > INT32_MAX / CLEAVE_MAX_INPUTS)
+        return cleave_import_no_memory(im);
+    f->nests_of = new_list(im, im->operators.n);
+    f->next_nest = new_list(im, im->nests.n);
+    f->tensors_of = new_list(im, im->operators.n);
+    f->next_tensor = new_list(im, im->tensors.n);
+    f->reads_of = new_list(im, im->tensors.n);
+    f->next_read = new_list(im, im->nests.n * CLEAVE_MAX_INPUTS);
+    if (f->nests_of == NULL || f->next_nest == NULL || f->tensors_of == NULL ||
+        f->next_tensor == NULL || f->reads_of == NULL || f->next_read == NULL)
+        return cleave_import_no_memory(im);
+    for (int32_t i = im->nests.n - 1; i >= 0; i--) {
+        const cleave_nest *nest = nest_at(f, i);
+        push_front(f->nests_of, f->next_nest, nest->op, i);
+        for (int k = nest->n_inputs - 1; k >= 0; k--)
+            push_front(f->reads_of, f->next_read, nest->inputs[k].tensor,
+                       i * CLEAVE_MAX_INPUTS + k);
+    }
+    for (int32_t t = im->tensors.n - 1; t >= 0; t--)
+        if (im->tensors.items[t].op >= 0)
+            push_front(f->tensors_of, f->next_tensor, im->tensors.items[t].op, t);
+    return CLEAVE_OK;
 }
 
 static cleave_status find_readers(fusing *f) {
@@ -153,7 +195,7 @@ static bool is_softmax(const fusing *f, int32_t op, attention *a) {
         !is_whole_operand(f, &last->output, a->rank))
         return false;
     int32_t scores = last->inputs[0].tensor;
-    for (int32_t i = 0; i < im->nests.n; i++) {
+    for (int32_t i = f->nests_of[op]; i != NOBODY; i = f->next_nest[i]) {
         const cleave_nest *nest = nest_at(f, i);
         if (nest->op != op)
             continue;
@@ -293,14 +335,6 @@ static void fold_scale(const fusing *f, int32_t op) {
     tail->op = -1;
 }
 
-/* Which operators' nests and tensors go into the fused one. */
-static bool is_member(const attention *a, int32_t op) {
-    bool member = op == a->scores || op == a->softmax || op == a->values;
-    for (int i = 0; i < a->n_between; i++)
-        member = member || op == a->between[i];
-    return member;
-}
-
 static const char *suffix_of(const attention *a, int32_t op, const char *suffix) {
     bool tail = suffix[0] != '\0';
     if (op == a->scores)
@@ -319,7 +353,7 @@ static void rename_axis(const fusing *f, int32_t op, int axis, const char *name)
         if (strcmp(draft->axes[i].name, name) == 0)
             return;
     draft->axes[axis].name = name;
-    for (int32_t i = 0; i < f->im->nests.n; i++) {
+    for (int32_t i = f->nests_of[op]; i != NOBODY; i = f->next_nest[i]) {
         cleave_nest *nest = nest_at(f, i);
         for (int k = 0;
              nest->op == op && nest->derivation == CLEAVE_DERIVE_OPERATOR && k < nest->n_axes; k++)
@@ -348,31 +382,53 @@ static void name_dimensions(const fusing *f, const attention *a) {
         int dimension = a->value_dimension[d];
         output->axes[d] = dimension >= 0 ? fused->axes[a->axis_of[dimension]].name : "d";
     }
-    for (int32_t i = 0; i < im->nests.n; i++) {
-        const cleave_nest *nest = nest_at(f, i);
-        if (nest->op < 0 || nest->kind != CLEAVE_NEST_PRODUCT)
-            continue;
-        for (int k = 0; k < nest->n_inputs; k++)
-            if (nest->inputs[k].tensor == fused->output)
-                name_summed(f, nest, &nest->inputs[k]);
+    for (int32_t r = f->reads_of[fused->output]; r != NOBODY; r = f->next_read[r]) {
+        const cleave_nest *nest = nest_at(f, r / CLEAVE_MAX_INPUTS);
+        if (nest->op >= 0 && nest->kind == CLEAVE_NEST_PRODUCT)
+            name_summed(f, nest, &nest->inputs[r % CLEAVE_MAX_INPUTS]);
     }
 }
 
-static void fuse(const fusing *f, attention *a) {
+/* Nests and tensors of a member go into the fused operator. */
+static void move_member(const fusing *f, const attention *a, int32_t op) {
     cleave_importer *im = f->im;
-    fold_scale(f, a->scores);
-    set_axes(f, a);
-    for (int32_t t = 0; t < im->tensors.n; t++)
-        if (is_member(a, im->tensors.items[t].op))
-            im->tensors.items[t].op = a->values;
-    for (int32_t i = 0; i < im->nests.n; i++) {
+    for (int32_t t = f->tensors_of[op]; t != NOBODY; t = f->next_tensor[t])
+        im->tensors.items[t].op = a->values;
+    for (int32_t i = f->nests_of[op]; i != NOBODY; i = f->next_nest[i]) {
         cleave_draft_nest *draft = &im->nests.items[i];
-        if (!is_member(a, draft->nest.op))
+        if (draft->nest.op != op)
             continue;
-        draft->suffix = suffix_of(a, draft->nest.op, draft->suffix);
+        draft->suffix = suffix_of(a, op, draft->suffix);
         move_nest(a, &draft->nest);
     }
-    im->operators.items[a->values].type = "Attention";
+}
+
+/* Hangs a list behind another one. */
+static void append(int32_t *first, int32_t *next, int32_t to, int32_t from) {
+    int32_t *end = &first[to];
+    while (*end != NOBODY)
+        end = &next[*end];
+    *end = first[from];
+    first[from] = NOBODY;
+}
+
+static void fuse(const fusing *f, attention *a) {
+    int32_t members[MOST_BETWEEN + 2];
+    int n = 0;
+    members[n++] = a->scores;
+    for (int i = 0; i < a->n_between; i++)
+        members[n++] = a->between[i];
+    members[n++] = a->softmax;
+    fold_scale(f, a->scores);
+    set_axes(f, a);
+    for (int i = 0; i < n; i++)
+        move_member(f, a, members[i]);
+    move_member(f, a, a->values);
+    for (int i = 0; i < n; i++) {
+        append(f->nests_of, f->next_nest, a->values, members[i]);
+        append(f->tensors_of, f->next_tensor, a->values, members[i]);
+    }
+    f->im->operators.items[a->values].type = "Attention";
     name_dimensions(f, a);
 }
 
@@ -420,6 +476,7 @@ cleave_status cleave_import_fuse(cleave_importer *im) {
     fusing f = {.im = im};
     bool any = false;
     CLEAVE_TRY(find_readers(&f));
+    CLEAVE_TRY(make_lists(&f));
     for (int32_t op = 0; op < im->operators.n; op++) {
         attention a;
         if (im->operators.items[op].main_nest < 0 || !find_attention(&f, op, &a))

@@ -28,6 +28,81 @@ node() { printf '\x0a\x0c\x0a\x01%s\x12\x01%s\x22\x04Relu' "$1" "$2"; }
 # shellcheck disable=SC2046
 expect_error 2 cycle $(search_model "$work/cycle.onnx")
 
+# Models of one node, X -> Y, with one thing that can't be used.  A field is a tag and a length before
+# what it holds; tags are in hexadecimal.
+varint() { # NUMBER
+    local rest=$1
+    while [ "$rest" -ge 128 ]; do
+        printf "\\x$(printf %02x $((rest % 128 + 128)))"
+        rest=$((rest / 128))
+    done
+    printf "\\x$(printf %02x "$rest")"
+}
+field() { # TAG
+    local held
+    held=$(mktemp "$work/field.XXXXXX")
+    cat >"$held"
+    printf "\\x$1"
+    varint "$(wc -c <"$held")"
+    cat "$held"
+    rm "$held"
+}
+text() { printf %s "$2" | field "$1"; } # TAG TEXT
+attribute() { # NAME: an integer, 1
+    { text 0a "$1" && printf '\x18\x01\xa0\x01\x02'; } | field 2a
+}
+dimension() { # NUMBER or NAME
+    case $1 in
+    [0-9]*) printf '\x08' && varint "$1" ;;
+    *) text 12 "$1" ;;
+    esac | field 0a
+}
+one_node() { # TYPE ELEMENT-TYPE DIMENSION... -- [ATTRIBUTE...]
+    local type=$1 element=$2
+    shift 2
+    printf '\x08\x08'
+    {
+        {
+            text 0a X && text 12 Y && text 1a the_node && text 22 "$type"
+            seen=
+            for word in "$@"; do
+                if [ -n "$seen" ]; then attribute "$word"; fi
+                if [ "$word" = -- ]; then seen=1; fi
+            done
+        } | field 0a
+        {
+            text 0a X
+            {
+                printf '\x08' && varint "$element"
+                for word in "$@"; do
+                    if [ "$word" = -- ]; then break; fi
+                    dimension "$word"
+                done | field 12
+            } | field 0a | field 12
+        } | field 5a
+        text 0a Y | field 62
+    } | field 3a
+    { printf '\x10' && varint "${opset:-13}"; } | field 42
+}
+bad_node() { # PATTERN ARGUMENTS of one_node
+    local pattern=$1
+    shift
+    one_node "$@" >"$work/node.onnx"
+    expect_error 2 "$pattern" show "$work/node.onnx"
+    expect_error 2 "node.onnx: " show "$work/node.onnx"
+    # shellcheck disable=SC2046
+    expect_error 2 "$pattern" $(search_model "$work/node.onnx")
+}
+one_node Relu 1 2 3 -- >"$work/node.onnx"
+expect_ok show "$work/node.onnx"
+bad_node "node the_node (Foo): operator Foo is not supported; \`cleave show operators\` lists" Foo 1 2 3 --
+bad_node "node the_node (Relu): attribute slope is not supported" Relu 1 2 3 -- slope
+bad_node "node the_node (Softmax) has attribute axis twice" Softmax 1 2 3 -- axis axis
+bad_node "node the_node (Relu): graph input X has type STRING" Relu 8 2 3 --
+bad_node "graph input X is symbolic (side)" Relu 1 2 side --
+opset=99 bad_node "operator set 99, supported are 1 to 21" Relu 1 2 3 --
+expect_error 2 "external.onnx: " show "$tree/tests/fuzz/corpus/model/external.onnx"
+
 # --- Machines
 search_machine() { # MACHINE
     echo search --model "$models/lenet5.onnx" --batch 8 --machine "$1" --time 1 -o "$work/output"

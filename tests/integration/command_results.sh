@@ -47,7 +47,9 @@ expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layou
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method single --json
 [ "$(json_value "$work/out" bytes_sent)" = 0 ] || fail "a single device sends"
 
-# show knows every sort of file.
+# show knows every sort of file, and the operators.
+expect_ok show operators
+grep -q '^BatchNormalization  *7-21  *any  *epsilon momentum' "$work/out" || fail "show operators lists no BatchNormalization"
 for file in "$models"/*.onnx "$tree"/configs/machines/*.json "$work/plan.layout.json"; do
     expect_ok show "$file"
     [ "$(wc -l <"$work/out")" -gt 3 ] || fail "show $file prints hardly anything"
