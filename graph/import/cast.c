@@ -30,6 +30,15 @@ static cleave_status changes(cleave_importer *im, int32_t from, int64_t to, bool
     return CLEAVE_OK;
 }
 
+/* What ONNX leaves open becomes the nearest float that has an integer: models take logarithms of
+   distances, 0 among them, for all and select afterwards. */
+static void saturate(cleave_fragment *code, int value) {
+    int least = cleave_fragment_constant(code, -0x1p63);
+    int most = cleave_fragment_constant(code, 0x1.fffffep62);
+    value = cleave_fragment_binary(code, CLEAVE_OP_MAX, value, least);
+    cleave_fragment_binary(code, CLEAVE_OP_MIN, value, most);
+}
+
 static cleave_status cast(cleave_importer *im, int64_t to) {
     cleave_fragment code = {0};
     int32_t from = cleave_import_input_type(im, 0);
@@ -54,7 +63,9 @@ static cleave_status cast(cleave_importer *im, int64_t to) {
         cleave_fragment_scale(&code, is_zero, -1, 1);
     } else {
         bool truncates = cleave_onnx_type_is_integer((int32_t)to);
-        cleave_fragment_unary(&code, truncates ? CLEAVE_OP_TRUNC : CLEAVE_OP_COPY, X);
+        int value = cleave_fragment_unary(&code, truncates ? CLEAVE_OP_TRUNC : CLEAVE_OP_COPY, X);
+        if (truncates && constant && !cleave_onnx_type_is_integer(from))
+            saturate(&code, value);
     }
     return apply_to_input(im, &code, (int32_t)to);
 }

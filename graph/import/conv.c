@@ -146,6 +146,9 @@ cleave_status cleave_import_conv(cleave_importer *im) {
     memcpy(shape + 2, conv.win.out, (size_t)conv.win.n * sizeof *shape);
     int64_t summed = conv.c * cleave_shape_size(conv.win.n, conv.win.kernel);
     CLEAVE_TRY(refine_weight(im, &conv));
+    /* A view is copied into the order that the kernels are fast in, if it does not lie so. */
+    if (im->tensors.items[conv.input].tensor.view.kind != CLEAVE_VIEW_NONE)
+        cleave_import_channels_last(im, conv.input);
     cleave_import_initialise(im, conv.weight, summed, 0);
     CLEAVE_TRY(cleave_import_new_operator(im, true, &op));
     CLEAVE_TRY(cleave_import_new_tensor(

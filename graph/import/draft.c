@@ -219,6 +219,15 @@ void cleave_import_set_output(cleave_importer *im, int i, int32_t tensor, bool s
                                                  : (int32_t)CLEAVE_ONNX_FLOAT;
 }
 
+/* n h w c seen as n c h w lies as a convolution likes it, without being moved. */
+static bool brings_channels_forward(const cleave_tensor *source, const cleave_view *view) {
+    bool plain = source->rank >= 4;
+    for (int d = 0; d < source->rank; d++)
+        plain = plain && source->order[d] == d &&
+                view->permutation[d] == (d < 2 ? d * (source->rank - 1) : d - 1);
+    return plain;
+}
+
 cleave_status cleave_import_new_view(cleave_importer *im, const char *name, cleave_view view,
                                      int rank, const int64_t *shape, int32_t *tensor) {
     const cleave_draft_tensor *source = &im->tensors.items[view.sources[0]];
@@ -228,6 +237,9 @@ cleave_status cleave_import_new_view(cleave_importer *im, const char *name, clea
     if (view.kind == CLEAVE_VIEW_TRANSPOSE) {
         for (int d = 0; d < rank; d++)
             draft.axes[d] = source->axes[view.permutation[d]];
+        draft.channels_last =
+            im->is_convolutional && brings_channels_forward(&source->tensor, &view);
+        set_order(&draft.tensor, draft.channels_last);
     } else if (view.kind != CLEAVE_VIEW_RESHAPE) {
         memcpy(draft.axes, source->axes, sizeof draft.axes);
         draft.channels_last = source->channels_last;

@@ -391,6 +391,22 @@ Test(import_elementwise, integers_of_64_bits_fold_exactly) {
                    "node more (Add): its result 1.84467e+19 does not fit an integer");
 }
 
+Test(import_elementwise, constants_beyond_the_integers_saturate) {
+    static const float from[] = {-INFINITY, -1e30f, 1e30f, INFINITY, -2.5f};
+    static const int64_t expected[] = {INT64_MIN, INT64_MIN, 0x7fffff8000000000, 0x7fffff8000000000,
+                                       -2};
+    for (int i = 0; i < 5; i++) {
+        bytes graph = {.n = 0}, attributes = {.n = 0};
+        initializer(&graph, "a", 0, NULL, FLOAT, &from[i], 4);
+        graph_output(&graph, "y");
+        attribute_integer(&attributes, "to", INT64);
+        node(&graph, "Cast", "cast", "a", "y", &attributes);
+        import(&graph, 13, 0, false);
+        const cleave_tensor *y = &model.tensors[model.nests[0].inputs[0].tensor]; /* copied */
+        cr_expect_eq(((const int64_t *)y->value)[0], expected[i], "case %d", i);
+    }
+}
+
 Test(import_elementwise, a_mask_is_one_constant_for_all_its_readers) {
     /* Range, two Unsqueezes and a comparison; both selections read the same 16 booleans. */
     bytes graph = {.n = 0};

@@ -210,3 +210,41 @@ Test(import_windows, averages_count_what_a_dilated_window_reaches) {
     one_node("AveragePool", "batch 1 3", &attributes, 19);
     expect_values("y", 3, (double[]){2, 2, 2});
 }
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+static void expect_channels_last(const char *name) {
+    const cleave_tensor *tensor = find_tensor(name);
+    for (int d = 0; d < 4; d++)
+        cr_expect_eq(tensor->order[d], ((int[]){0, 2, 3, 1})[d], "%s, place %d", name, d);
+}
+
+Test(import_windows, a_view_that_is_convolved_lies_with_channels_last) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 72");
+    initializer(&graph, "shape", 1, (int64_t[]){4}, 7, (int64_t[]){0, 2, 6, 6}, 32);
+    initializer(&graph, "w", 4, (int64_t[]){3, 2, 1, 1}, 1, (float[6]){0}, 24);
+    graph_output(&graph, "y");
+    node(&graph, "Reshape", "view", "x shape", "image", NULL);
+    node(&graph, "Conv", "conv", "image w", "y", NULL);
+    import(&graph, 13, 2, false);
+    expect_channels_last("image");
+}
+
+Test(import_windows, channels_that_are_brought_forward_stay_where_they_lie) {
+    /* A point-wise operator between, which takes the order of its input. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 72");
+    initializer(&graph, "shape", 1, (int64_t[]){4}, 7, (int64_t[]){0, 6, 6, 2}, 32);
+    initializer(&graph, "w", 4, (int64_t[]){3, 2, 1, 1}, 1, (float[6]){0}, 24);
+    graph_output(&graph, "y");
+    node(&graph, "Reshape", "view", "x shape", "rows", NULL);
+    attribute_integers(&attributes, "perm", 4, (int64_t[]){0, 3, 1, 2});
+    node(&graph, "Transpose", "forward", "rows", "image", &attributes);
+    node(&graph, "Relu", "relu", "image", "positive", NULL);
+    node(&graph, "Conv", "conv", "positive w", "y", NULL);
+    import(&graph, 13, 2, false);
+    expect_channels_last("image");
+    expect_channels_last("positive");
+}
