@@ -13,19 +13,22 @@ void cleave_blas_multiply(const cleave_blas_product *product) {
                 product->c, (blasint)product->c_row);
 }
 
+bool cleave_blas_has_wide_vectors(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f");
+#else
+    return false;
+#endif
+}
+
 bool cleave_blas_knows_processor(void) {
     static const char *const wide[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
-#if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx512f"))
+    if (!cleave_blas_has_wide_vectors())
         return true;
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
         if (strcasecmp(openblas_get_corename(), wide[i]) == 0)
             return true;
     return false;
-#else
-    (void)wide;
-    return true;
-#endif
 }
 
 /* The library's own text has a blank at both ends. */

@@ -23,6 +23,9 @@ void cleave_blas_multiply(const cleave_blas_product *product);
    speed. */
 bool cleave_blas_knows_processor(void);
 
+/* Has the processor AVX-512?  oneDNN is then the faster one. */
+bool cleave_blas_has_wide_vectors(void);
+
 /* "OpenBLAS 0.3.21 and oneDNN 2.6.3": what was compiled against; of static storage. */
 const char *cleave_blas_version(void);
 

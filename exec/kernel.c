@@ -24,7 +24,8 @@ cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *erro
         free(made);
         return status;
     }
-    made->products_by_blas = cleave_blas_knows_processor();
+    made->small_products_by_blas = cleave_blas_knows_processor();
+    made->large_products_by_blas = !cleave_blas_has_wide_vectors();
 #ifdef __SSE__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero, denormals are zero */
 #endif

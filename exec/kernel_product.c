@@ -7,9 +7,10 @@
    of its operands merge.  Of what remains, the best choice of one row, one column and one summed
    axis makes a matrix product; the others are looped over.
 
-   OpenBLAS does the matrix products, or oneDNN where the OpenBLAS at hand is older than the
-   processor: half as fast there as it could be. */
-#include "exec/blas.h"
+   oneDNN does the matrix products where vectors are wide, but for small ones, whose call costs it
+   more than OpenBLAS; OpenBLAS does the others, unless it is older than the processor and half as
+   fast as it could be.  Those with few rows and much to read are done here: exec/few_rows.h. */
+#include "exec/few_rows.h"
 #include "exec/kernel_table.h"
 
 #include <string.h>
@@ -253,6 +254,20 @@ static loops remaining_loops(const contraction *c, int *n_outer) {
     return rest;
 }
 
+static cleave_status multiply(const cleave_kernels *kernels, const cleave_blas_product *product,
+                              cleave_error *error) {
+    enum { SMALL = 1 << 18 }; /* multiply-adds */
+    if (cleave_few_rows_fits(product)) {
+        cleave_few_rows_multiply(product);
+        return CLEAVE_OK;
+    }
+    bool small = (double)product->m * (double)product->n * (double)product->k < SMALL;
+    if (small ? !kernels->small_products_by_blas : !kernels->large_products_by_blas)
+        return cleave_onednn_multiply(product, error);
+    cleave_blas_multiply(product);
+    return CLEAVE_OK;
+}
+
 static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel_call *call,
                               int wanted, double alpha, cleave_error *error) {
     contraction c;
@@ -276,10 +291,7 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
         for (int l = n_outer; l < rest.n; l++)
             if (index[l] > 0)
                 product.beta = 1;
-        if (kernels->products_by_blas)
-            cleave_blas_multiply(&product);
-        else
-            CLEAVE_TRY(cleave_onednn_multiply(&product, error));
+        CLEAVE_TRY(multiply(kernels, &product, error));
         int l = rest.n - 1;
         for (; l >= 0; l--) {
             for (int role = 0; role < N_ROLES; role++)

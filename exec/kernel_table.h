@@ -8,7 +8,7 @@
 
 struct cleave_kernels {
     cleave_onednn *onednn;
-    bool products_by_blas; /* by OpenBLAS, else by oneDNN */
+    bool small_products_by_blas, large_products_by_blas; /* by OpenBLAS, else by oneDNN */
 };
 
 /* A fast kernel.  `fits` and `workspace` look at maps and boxes only, never at data. */

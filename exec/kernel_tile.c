@@ -90,12 +90,19 @@ static bool lies_contiguously(const tile_run *run, int stream) {
            (run->rows == 1 || row_stride(run, stream) == run->columns);
 }
 
+static void spread(float value, int n, float *to) {
+    for (int i = 0; i < n; i++)
+        to[i] = value;
+}
+
 static void gather_floats(const tile_run *run, int stream, const float *from, float *to) {
     int64_t row = row_stride(run, stream), column = column_stride(run, stream);
     for (int r = 0; r < run->rows; r++, to += run->columns) {
         const float *at = from + r * row;
         if (column == 1)
             memcpy(to, at, (size_t)run->columns * sizeof *to);
+        else if (column == 0)
+            spread(*at, run->columns, to);
         else
             for (int c = 0; c < run->columns; c++)
                 to[c] = at[c * column];
@@ -240,6 +247,28 @@ static void max_tile(const tile_run *run, int stream, const float *x, float *bes
     }
 }
 
+/* The sums of x - shift and of its square along a row, in sixteen lanes, so that it vectorises. */
+static void moments_row(const float *x, int n, double shift, double *total, double *square) {
+    enum { LANES = 16 };
+    double sums[LANES] = {0}, squares[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) {
+            double d = (double)x[i + l] - shift;
+            sums[l] += d;
+            squares[l] += d * d;
+        }
+    for (; i < n; i++) {
+        double d = (double)x[i] - shift;
+        sums[0] += d;
+        squares[0] += d * d;
+    }
+    for (int l = 0; l < LANES; l++) {
+        *total += sums[l];
+        *square += squares[l];
+    }
+}
+
 /* Sums of x - shift and of its square, where shift is the first value of each element: near enough
    to the mean for the difference of the two to be exact in double. */
 static void moments_tile(const tile_run *run, int stream, const float *x) {
@@ -260,9 +289,15 @@ static void moments_tile(const tile_run *run, int stream, const float *x) {
             }
             continue;
         }
+        if (column == 0) {
+            if (first && run->column == 0)
+                shift[0] = x[0];
+            moments_row(x, columns, (double)shift[0], total, square);
+            continue;
+        }
         for (int c = 0; c < columns; c++) {
             int64_t to = c * column;
-            if (first && (column != 0 || run->column + c == 0))
+            if (first)
                 shift[to] = x[c];
             double d = (double)x[c] - (double)shift[to];
             total[to] += d;
@@ -299,6 +334,12 @@ static void forward_tile(tile_run *run) {
     }
 }
 
+static void seed_row(int n, const float *x, float mean_gradient, float mean, float factor,
+                     float *seed) {
+    _Pragma("GCC ivdep") for (int i = 0; i < n; i++) seed[i] =
+        mean_gradient + (x[i] - mean) * factor;
+}
+
 /* Adjoint of a value under MOMENTS: d mean / count + 2 (x - mean) d M2, of the combined record. */
 static void seed_moments(tile_run *run, int last) {
     const cleave_kernel_call *call = run->call;
@@ -309,8 +350,15 @@ static void seed_moments(tile_run *run, int last) {
                          r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
     const float *x = run->tile.value[last];
     float *seed = run->adjoint[last];
-    for (int i = 0; i < run->tile.n; i++)
-        seed[i] = record[2][i] / record[0][i] + 2.0f * (x[i] - record[1][i]) * record[3][i];
+    if (column_stride(run, run->plan->record[0]) == 0)
+        for (int r = 0, n = run->columns; r < run->rows; r++) {
+            int at = r * n;
+            seed_row(n, x + at, record[2][at] / record[0][at], record[1][at], 2.0f * record[3][at],
+                     seed + at);
+        }
+    else
+        for (int i = 0; i < run->tile.n; i++)
+            seed[i] = record[2][i] / record[0][i] + 2.0f * (x[i] - record[1][i]) * record[3][i];
     run->tile.adjoint[last] = seed;
 }
 

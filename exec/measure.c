@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "exec/copy.h"
 #include "exec/initial.h"
+#include "exec/memory.h"
 #include "graph/gather.h"
 
 #include <stdlib.h>
@@ -108,7 +109,7 @@ typedef struct kernel_subject {
 
 static void *own(kernel_subject *of, int64_t bytes) {
     size_t rounded = ((size_t)bytes + 127) / 64 * 64;
-    void *memory = aligned_alloc(64, rounded);
+    void *memory = cleave_memory_allocate(rounded);
     if (memory != NULL) {
         memset(memory, 0, rounded);
         of->owned[of->n_owned++] = memory;
@@ -266,7 +267,7 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, int64_t t
                                      double budget, cleave_measurement *result,
                                      cleave_error *error) {
     size_t bytes = (4 * (size_t)of->n * sizeof(float) + 127) / 64 * 64;
-    of->memory = of->n < INT64_MAX / 32 ? aligned_alloc(64, bytes) : NULL;
+    of->memory = of->n < INT64_MAX / 32 ? cleave_memory_allocate(bytes) : NULL;
     if (of->memory == NULL)
         return cleave_fail_memory(error, "measuring copies");
     for (int64_t i = 0; i < 4 * of->n; i++)

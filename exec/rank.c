@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "exec/copy.h"
+#include "exec/memory.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
     }
     CLEAVE_TRY(cleave_world_reserve(world, n_requests, error));
     int64_t bytes = program->peak_bytes[rank->device];
-    rank->memory = aligned_alloc(4096, ((size_t)bytes + 4095) / 4096 * 4096 + 4096);
+    rank->memory = cleave_memory_allocate((size_t)bytes);
     if (rank->memory == NULL)
         return cleave_fail(error, CLEAVE_FAILED, "rank %d: out of memory for its %lld bytes",
                            rank->device, (long long)bytes);

@@ -158,7 +158,16 @@ static double count_bytes(const cleave_model *model, const cleave_nest *nest, cl
     return bytes;
 }
 
-static double count_flops(const cleave_nest *nest, cleave_pass pass, const cleave_part *part) {
+/* A product's gradient of each input takes as much as its forward. */
+static int count_gradients(const cleave_model *model, const cleave_nest *nest, cleave_pass pass) {
+    int n = 0;
+    for (uint32_t bits = cleave_nest_pass_inputs(model, nest, pass); bits != 0; bits &= bits - 1)
+        n++;
+    return n;
+}
+
+static double count_flops(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                          const cleave_part *part) {
     double points = 1;
     int table_axis = nest->kind == CLEAVE_NEST_GATHER ? cleave_gather_axis(nest) : -1;
     for (int a = 0; a < nest->n_axes; a++)
@@ -166,14 +175,14 @@ static double count_flops(const cleave_nest *nest, cleave_pass pass, const cleav
     if (nest->kind == CLEAVE_NEST_GATHER)
         return points;
     if (is_product(nest))
-        return 2 * points;
+        return 2 * points * (pass == CLEAVE_PASS_FORWARD ? 1 : count_gradients(model, nest, pass));
     int per_point = nest->n_instructions + (nest->combiner != CLEAVE_COMBINE_NONE);
     return points * per_point * (pass == CLEAVE_PASS_FORWARD ? 1 : 2);
 }
 
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work) {
-    *work = (cleave_work){.flops = count_flops(nest, pass, part),
+    *work = (cleave_work){.flops = count_flops(model, nest, pass, part),
                           .bytes = count_bytes(model, nest, pass, part)};
     snprintf(work->family, sizeof work->family, "%s%s%s %s", is_grouped(nest) ? "grouped " : "",
              kind_names[nest->kind], is_product(nest) ? "" : combiner_names[nest->combiner],

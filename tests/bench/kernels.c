@@ -117,6 +117,8 @@ static void bench_products(cleave_kernels *kernels, double peak) {
     } cases[] = {{"alexnet fc6 n32 256x6x6>4096", 32, 4096, 256, 6, 6},
                  {"alexnet fc7 n32 4096>4096", 32, 4096, 4096, 1, 1},
                  {"mlp n256 1024>1024", 256, 1024, 1024, 1, 1},
+                 {"bert n128 768>3072", 128, 3072, 768, 1, 1},
+                 {"lstm cell n8 2048>4x2048", 8, 8192, 2048, 1, 1},
                  {"square 2048", 2048, 2048, 2048, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         one_nest one;

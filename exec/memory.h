@@ -1,0 +1,12 @@
+/* Memory of ranks and of measurements. */
+#ifndef CLEAVE_EXEC_MEMORY_H
+#define CLEAVE_EXEC_MEMORY_H
+
+#include <stddef.h>
+
+/* At least `bytes`, aligned to 64 and, where they are many, of large pages if the system has them:
+   rows of matrices lie so far apart that small pages cost products up to half of their speed.  To
+   be freed; null: none. */
+void *cleave_memory_allocate(size_t bytes);
+
+#endif
