@@ -9,6 +9,7 @@
 #define CLEAVE_GRAPH_IMPORT_INTERNAL_H
 
 #include "base/list.h"
+#include "graph/import/handlers.h"
 #include "graph/model.h"
 #include "graph/name_map.h"
 #include "graph/onnx_file.h"
@@ -76,7 +77,7 @@ typedef struct cleave_draft_operator {
     int64_t fan_in;               /* of a product or convolution: what its bias is drawn by */
 } cleave_draft_operator;
 
-typedef struct cleave_importer {
+struct cleave_importer {
     const char *file;
     int64_t batch;
     bool with_loss;
@@ -96,7 +97,7 @@ typedef struct cleave_importer {
     CLEAVE_LIST(cleave_assignment) assignments;
     int32_t loss, targets;
     int64_t spent; /* elements: see CLEAVE_MOST_SPENT */
-} cleave_importer;
+};
 
 /* BAD_INPUT at the node being imported: "FILE: node NAME (TYPE): ...". */
 cleave_status cleave_import_fail(cleave_importer *im, const char *format, ...)
@@ -235,85 +236,7 @@ int cleave_nest_emit(cleave_nest *nest, cleave_opcode opcode, int a, int b, doub
 /* The register of the tape's value; register 0 where the tape is empty. */
 int cleave_nest_value(const cleave_nest *nest);
 
-/* ---- one function per operator of the table in operators.c ---- */
-
-cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
-
-cleave_status cleave_import_unary(cleave_importer *im);
-cleave_status cleave_import_leaky_relu(cleave_importer *im);
-cleave_status cleave_import_elu(cleave_importer *im);
-cleave_status cleave_import_selu(cleave_importer *im);
-cleave_status cleave_import_celu(cleave_importer *im);
-cleave_status cleave_import_thresholded_relu(cleave_importer *im);
-cleave_status cleave_import_shrink(cleave_importer *im);
-cleave_status cleave_import_hard_sigmoid(cleave_importer *im);
-cleave_status cleave_import_hard_swish(cleave_importer *im);
-cleave_status cleave_import_swish(cleave_importer *im);
-cleave_status cleave_import_softplus(cleave_importer *im);
-cleave_status cleave_import_mish(cleave_importer *im);
-cleave_status cleave_import_softsign(cleave_importer *im);
-cleave_status cleave_import_gelu(cleave_importer *im);
-cleave_status cleave_import_clip(cleave_importer *im);
-cleave_status cleave_import_dropout(cleave_importer *im);
-cleave_status cleave_import_binary(cleave_importer *im);
-cleave_status cleave_import_variadic(cleave_importer *im);
-cleave_status cleave_import_where(cleave_importer *im);
-cleave_status cleave_import_prelu(cleave_importer *im);
-cleave_status cleave_import_cast(cleave_importer *im);
-cleave_status cleave_import_cast_like(cleave_importer *im);
-cleave_status cleave_import_not(cleave_importer *im);
-cleave_status cleave_import_is_nan(cleave_importer *im);
-cleave_status cleave_import_is_inf(cleave_importer *im);
-cleave_status cleave_import_reduce(cleave_importer *im);
-cleave_status cleave_import_cumsum(cleave_importer *im);
-cleave_status cleave_import_trilu(cleave_importer *im);
-cleave_status cleave_import_conv(cleave_importer *im);
-cleave_status cleave_import_conv_transpose(cleave_importer *im);
-cleave_status cleave_import_max_pool(cleave_importer *im);
-cleave_status cleave_import_average_pool(cleave_importer *im);
-cleave_status cleave_import_lp_pool(cleave_importer *im);
-cleave_status cleave_import_global_average_pool(cleave_importer *im);
-cleave_status cleave_import_global_lp_pool(cleave_importer *im);
-cleave_status cleave_import_global_max_pool(cleave_importer *im);
-cleave_status cleave_import_gemm(cleave_importer *im);
-cleave_status cleave_import_matmul(cleave_importer *im);
-cleave_status cleave_import_einsum(cleave_importer *im);
-cleave_status cleave_import_batch_normalization(cleave_importer *im);
-cleave_status cleave_import_layer_normalization(cleave_importer *im);
-cleave_status cleave_import_recurrent(cleave_importer *im);
-cleave_status cleave_import_instance_normalization(cleave_importer *im);
-cleave_status cleave_import_group_normalization(cleave_importer *im);
-cleave_status cleave_import_mean_variance_normalization(cleave_importer *im);
-cleave_status cleave_import_lp_normalization(cleave_importer *im);
-cleave_status cleave_import_local_response(cleave_importer *im);
-cleave_status cleave_import_resize(cleave_importer *im);
-cleave_status cleave_import_softmax(cleave_importer *im);
-cleave_status cleave_import_hardmax(cleave_importer *im);
-cleave_status cleave_import_class_loss(cleave_importer *im);
-cleave_status cleave_import_identity(cleave_importer *im);
-cleave_status cleave_import_reshape_node(cleave_importer *im);
-cleave_status cleave_import_transpose(cleave_importer *im);
-cleave_status cleave_import_concat(cleave_importer *im);
-cleave_status cleave_import_slice(cleave_importer *im);
-cleave_status cleave_import_pad(cleave_importer *im);
-cleave_status cleave_import_gather(cleave_importer *im);
-cleave_status cleave_import_gather_elements(cleave_importer *im);
-cleave_status cleave_import_gather_nd(cleave_importer *im);
-cleave_status cleave_import_split(cleave_importer *im);
-cleave_status cleave_import_compress(cleave_importer *im);
-cleave_status cleave_import_expand(cleave_importer *im);
-cleave_status cleave_import_tile(cleave_importer *im);
-cleave_status cleave_import_depth_to_space(cleave_importer *im);
-cleave_status cleave_import_space_to_depth(cleave_importer *im);
-cleave_status cleave_import_reverse_sequence(cleave_importer *im);
-cleave_status cleave_import_one_hot(cleave_importer *im);
-cleave_status cleave_import_scatter_elements(cleave_importer *im);
-cleave_status cleave_import_scatter_nd(cleave_importer *im);
-cleave_status cleave_import_only_constant(cleave_importer *im);
-
-/* The loss of a model whose first output this is: a scalar is trained as it is, logits get a mean
-   softmax cross-entropy; loss.c. */
-cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
+/* ---- what handlers and folding read of a node alike: views.c, slices.c ---- */
 
 /* The target shape of Reshape, Squeeze, Unsqueeze and Flatten for an input of this shape. */
 cleave_status cleave_import_target_shape(cleave_importer *im, int rank, const int64_t *shape,
@@ -321,16 +244,22 @@ cleave_status cleave_import_target_shape(cleave_importer *im, int rank, const in
 /* begin, step and shape of a Slice. */
 cleave_status cleave_import_slice_ranges(cleave_importer *im, int rank, const int64_t *shape,
                                          int64_t *begin, int64_t *step, int64_t *result);
-
 /* The axis of a Split and the sizes of its parts: [n outputs]. */
 cleave_status cleave_import_split_sizes(cleave_importer *im, int rank, const int64_t *shape,
                                         int *axis, int64_t **sizes);
 
-/* Runs the handler of the node being imported; operators.c. */
-cleave_status cleave_import_node(cleave_importer *im);
+/* ---- steps of the import, in their order ---- */
+
 /* Replaces nodes that spell out an operator by one of that operator; order, live: [n_nodes];
    rewrite.c. */
 cleave_status cleave_import_rewrite(cleave_importer *im, const int32_t *order, bool *live);
+/* Runs the handler of the node being imported, unless it can be folded; operators.c. */
+cleave_status cleave_import_node(cleave_importer *im);
+/* Computes the outputs of that node where it has constants alone; fold.c. */
+cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
+/* The loss of a model whose first output this is: a scalar is trained as it is, logits get a mean
+   softmax cross-entropy; loss.c. */
+cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
 /* Makes one operator of each attention among the drafts; fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
 /* Drafts become the model: names, order, compaction; finish.c. */
