@@ -13,6 +13,9 @@
 
 enum { LANES = 16, MOST_ROWS = 16, LEAST_ELEMENTS = 1 << 18 };
 
+/* Vectors are passed between functions of this file only, so how a processor without registers of
+   their size would pass them does not matter. */
+#pragma GCC diagnostic ignored "-Wpsabi"
 typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
 
 static inline vector load(const float *at) {
