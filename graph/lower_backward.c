@@ -1,6 +1,6 @@
-/* Backward slots, in reverse order of the nests.  A part that read a box of a tensor contributes to
-   the gradient over that box; a part that wrote one reads the gradient over it. */
-#include "graph/lower_slots.h"
+/* Backward, in reverse order of the nests.  A part that read a box of a tensor contributes to the
+   gradient over that box; a part that wrote one reads the gradient over it. */
+#include "graph/lower_events.h"
 
 #include <string.h>
 
@@ -8,7 +8,8 @@
  * movements. */
 static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, int32_t buffer) {
     lower_builder *builder = &state->base;
-    const lower_operand *operand = &state->operands.items[lower_operand_row(state, n, p)[i]];
+    const lower_operand *operand =
+        &state->operands.items[lower_row(state, state->schedule->read[n][i])[p]];
     const cleave_part *part = &builder->parts[n].items[p];
     for (int32_t q = 0; q < operand->n_pieces; q++) {
         const cleave_piece *piece = &state->pieces.items[operand->first_piece + q].piece;
@@ -34,8 +35,6 @@ static void each_base(lowering *state, int32_t tensor, void (*visit)(lowering *,
     for (int32_t s = 0; s < of->view.n_sources; s++)
         each_base(state, of->view.sources[s], visit);
 }
-
-static void count_pending(lowering *state, int32_t tensor) { state->tensors[tensor].pending++; }
 
 /* The demands of a parameter's gradient: what each device holds, or its shard. */
 static void demand_parameter_gradient(lowering *state, int32_t tensor) {
@@ -100,10 +99,12 @@ static void begin_gradient(lowering *state, int32_t tensor) {
     demand_parameter_gradient(state, tensor);
     of->backward.lane = CLEAVE_LANE_COMMUNICATION;
     move_all(builder, &of->backward);
-    of->main_after = LOWER_ARRAY(builder, int32_t, builder->n_devices);
-    for (int32_t d = 0; d < builder->n_devices; d++)
-        of->main_after[d] = builder->lane_tail[d * CLEAVE_N_LANES + CLEAVE_LANE_COMMUNICATION];
-    LOWER_PUSH(builder, &state->updated, tensor);
+    of->main_after = LOWER_ARRAY(builder, int32_t, of->holders.n);
+    for (int32_t h = 0; h < of->holders.n; h++) {
+        int32_t device = of->holders.items[h].device;
+        bool waits = of->backward.involved != NULL && of->backward.involved[device];
+        of->main_after[h] = waits ? lower_mark(builder, device, CLEAVE_LANE_COMMUNICATION) : -1;
+    }
 }
 
 static void one_pass_less(lowering *state, int32_t tensor) {
@@ -111,29 +112,33 @@ static void one_pass_less(lowering *state, int32_t tensor) {
         begin_gradient(state, tensor);
 }
 
-/* The gradient of the nest's output, on every part. */
-static void arrive_output_gradient(lowering *state, int32_t n) {
+void lower_read_gradient(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
-    int32_t tensor = builder->model->nests[n].output.tensor;
-    movement *move = &state->tensors[tensor].backward;
-    if (tensor == builder->model->loss) { /* the seed of backward */
-        demand_activation_gradient(state, tensor);
+    movement *move = &state->tensors[event->tensor].backward;
+    const cleave_parts *parts = &builder->parts[event->nest];
+    int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
+    if (event->tensor == builder->model->loss) { /* the seed of backward */
+        demand_activation_gradient(state, event->tensor);
         for (int32_t i = 0; i < move->demands.n; i++) {
             lower_copy_begin(builder);
-            lower_copy_add(builder, tensor, CLEAVE_COPY_FILL, &move->demands.items[i].at.box,
+            lower_copy_add(builder, event->tensor, CLEAVE_COPY_FILL, &move->demands.items[i].at.box,
                            &move->demands.items[i].at, NULL, 1);
             lower_copy_end(builder, move->demands.items[i].device, CLEAVE_LANE_MAIN);
         }
-        return;
+    } else {
+        if (!move->begun)
+            begin_gradient(state, event->tensor); /* nobody reads it: zero */
+        for (int32_t i = 0; i < move->demands.n; i++)
+            move_arrive(builder, move, i);
     }
-    if (!move->begun)
-        begin_gradient(state, tensor); /* nobody reads it: zero */
-    for (int32_t i = 0; i < move->demands.n; i++)
-        move_arrive(builder, move, i);
+    int32_t demand = 0;
+    for (int32_t p = 0; p < parts->n; p++)
+        if (!parts->items[p].empty)
+            binding[p] = move->demands.items[demand++].at.buffer;
 }
 
 /* Inputs that a pass reads: a product needs, for each gradient, the other factors. */
-static uint32_t inputs_read(const cleave_nest *nest, uint32_t gradients) {
+uint32_t lower_inputs_read(const cleave_nest *nest, uint32_t gradients) {
     if (nest->kind != CLEAVE_NEST_PRODUCT && nest->kind != CLEAVE_NEST_CONVOLUTION)
         return nest->kept_inputs;
     uint32_t read = 0;
@@ -154,7 +159,8 @@ static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulato
     for (int32_t p = 0; p < a->n; p++) {
         const cleave_part *x = &a->items[p], *y = &b->items[p];
         if (x->empty != y->empty || x->device != y->device || x->key != y->key ||
-            lower_operand_row(state, n, p)[i] != lower_operand_row(state, like.nest, p)[like.input])
+            lower_row(state, state->schedule->read[n][i])[p] !=
+                lower_row(state, state->schedule->read[like.nest][like.input])[p])
             return false;
     }
     return true;
@@ -174,86 +180,30 @@ static lower_accumulator find_accumulator(lowering *state, int32_t n, int i, cle
     return (lower_accumulator){-1, -1};
 }
 
-static int32_t *gradient_row(const lowering *state, int32_t n, int32_t p) {
-    return &state->gradient_of[(size_t)(state->first_part[n] + p) * (CLEAVE_MAX_INPUTS + 1)];
-}
-
-static void backward_compute(lowering *state, int32_t n, int32_t p, cleave_pass pass,
-                             uint32_t gradients, const lower_accumulator *accumulators,
-                             int32_t output, int32_t output_gradient) {
+/* Nest by nest: what the parts give for one input, and the movement once all have given theirs. */
+void lower_write_gradient(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
-    const cleave_nest *nest = &builder->model->nests[n];
-    const int32_t *row = lower_operand_row(state, n, p);
-    cleave_compute compute = lower_new_compute(state, n, p, pass);
-    compute.output = nest->kept_output ? output : -1;
-    compute.output_gradient = output_gradient;
-    if (nest->kept_combined) {
-        lower_operand_arrive(state, row[CLEAVE_MAX_INPUTS]);
-        compute.combined = state->operands.items[row[CLEAVE_MAX_INPUTS]].buffer;
-    }
-    uint32_t read = inputs_read(nest, gradients);
-    for (int i = 0; i < nest->n_inputs; i++) {
-        const lower_operand *operand = &state->operands.items[row[i]];
-        if (read & (1u << i))
-            compute.inputs[i] = operand->buffer;
-        if (!(gradients & (1u << i)))
+    int32_t n = event->nest, i = event->input;
+    cleave_pass pass = state->schedule->slots[event->slot].pass;
+    lower_accumulator first = find_accumulator(state, n, i, pass);
+    for (int32_t p = 0; p < builder->parts[n].n; p++) {
+        int32_t id = lower_row(state, state->schedule->read[n][i])[p];
+        if (id < 0)
             continue;
-        if (accumulators[i].nest >= 0) {
-            compute.input_gradients[i] =
-                gradient_row(state, accumulators[i].nest, p)[accumulators[i].input];
-            compute.accumulated |= 1u << i;
+        int32_t *binding = &lower_binding(state, state->schedule->write_gradient[n][i])[p];
+        if (first.nest >= 0) {
+            *binding =
+                lower_binding(state, state->schedule->write_gradient[first.nest][first.input])[p];
+            lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_ADDS;
             continue;
         }
-        compute.input_gradients[i] =
+        const lower_operand *operand = &state->operands.items[id];
+        *binding =
             lower_buffer(builder,
                          pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
                                                              : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
                          operand->device, operand->tensor, &operand->box);
-        gradient_row(state, n, p)[i] = compute.input_gradients[i];
-        contribute_gradient(state, n, p, i, compute.input_gradients[i]);
+        contribute_gradient(state, n, p, i, *binding);
     }
-    lower_add_compute(state, compute);
-}
-
-void lower_backward_slots(lowering *state, int32_t n, const int32_t *outputs) {
-    lower_builder *builder = &state->base;
-    const cleave_nest *nest = &builder->model->nests[n];
-    movement *move = &state->tensors[nest->output.tensor].backward;
-    bool arrived = false;
-    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
-         pass++) {
-        uint32_t gradients = cleave_nest_pass_inputs(builder->model, nest, pass);
-        if (gradients == 0)
-            continue;
-        lower_begin_slot(state, n, -1, pass);
-        if (!arrived)
-            arrive_output_gradient(state, n);
-        arrived = true;
-        int32_t demand = 0;
-        lower_accumulator accumulators[CLEAVE_MAX_INPUTS];
-        for (int i = 0; i < nest->n_inputs; i++)
-            if (gradients & (1u << i))
-                accumulators[i] = find_accumulator(state, n, i, pass);
-        for (int32_t p = 0; p < builder->parts[n].n; p++)
-            if (!builder->parts[n].items[p].empty)
-                backward_compute(state, n, p, pass, gradients, accumulators,
-                                 outputs[state->first_part[n] + p],
-                                 move->demands.items[demand++].at.buffer);
-        for (int i = 0; i < nest->n_inputs; i++)
-            if (gradients & (1u << i))
-                each_base(state, nest->inputs[i].tensor, one_pass_less);
-    }
-}
-
-void lower_count_backward_passes(lowering *state) {
-    const cleave_model *model = state->base.model;
-    for (int32_t n = 0; n < model->n_nests; n++)
-        for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT;
-             lower_runs_backward(state, &model->nests[n]) && pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
-             pass++) {
-            uint32_t gradients = cleave_nest_pass_inputs(model, &model->nests[n], pass);
-            for (int i = 0; i < model->nests[n].n_inputs; i++)
-                if (gradients & (1u << i))
-                    each_base(state, model->nests[n].inputs[i].tensor, count_pending);
-        }
+    each_base(state, event->tensor, one_pass_less);
 }

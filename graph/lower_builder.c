@@ -107,29 +107,71 @@ bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *regi
     return true;
 }
 
+void lower_begin_chunk(lower_builder *builder, int32_t slot, int32_t rank) {
+    lower_chunk chunk = {
+        .slot = slot, .rank = rank, .first_item = builder->items.n, .first_mark = builder->marks.n};
+    if (builder->chunks.n > 0) {
+        const lower_chunk *last = &builder->chunks.items[builder->chunks.n - 1];
+        if (last->n_items == 0 && last->n_marks == 0)
+            builder->chunks.n--;
+    }
+    LOWER_PUSH(builder, &builder->chunks, chunk);
+}
+
 int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
                    int32_t subject) {
+    lower_chunk *chunk = &builder->chunks.items[builder->chunks.n - 1];
     LOWER_PUSH(builder, &builder->items,
                (cleave_item){.kind = (uint8_t)kind,
                              .lane = (uint8_t)lane,
                              .device = device,
-                             .slot = builder->slot,
+                             .slot = chunk->slot,
                              .subject = subject});
-    int32_t id = builder->items.n - 1;
-    builder->lane_tail[device * CLEAVE_N_LANES + (int32_t)lane] = id;
-    return id;
+    chunk->n_items++;
+    return builder->items.n - 1;
 }
 
-void lower_sync(lower_builder *builder, int32_t device, cleave_lane lane, int32_t item) {
-    int32_t *seen = &builder->lane_seen[device * CLEAVE_N_LANES + (int32_t)lane];
-    if (item <= *seen)
-        return;
-    lower_item(builder, device, lane, CLEAVE_ITEM_SYNC, item);
-    *seen = item;
+int32_t lower_mark(lower_builder *builder, int32_t device, cleave_lane lane) {
+    LOWER_PUSH(builder, &builder->marks,
+               (lower_lane_mark){.before = builder->items.n, .device = device, .lane = lane});
+    builder->chunks.items[builder->chunks.n - 1].n_marks++;
+    return builder->marks.n - 1;
+}
+
+void lower_sync(lower_builder *builder, int32_t mark) {
+    const lower_lane_mark *at = &builder->marks.items[mark];
+    cleave_lane other = at->lane == CLEAVE_LANE_MAIN ? CLEAVE_LANE_COMMUNICATION : CLEAVE_LANE_MAIN;
+    lower_item(builder, at->device, other, CLEAVE_ITEM_SYNC, mark);
 }
 
 void lower_touch(lower_builder *builder, int32_t buffer, int32_t item) {
     LOWER_PUSH(builder, &builder->touches, (lower_touch_mark){.buffer = buffer, .item = item});
+}
+
+void lower_builder_clear(lower_builder *builder) {
+    if (builder->buffers.n > 0)
+        memset(builder->sent, 0, (size_t)builder->buffers.n * sizeof *builder->sent);
+    builder->chunks.n = builder->marks.n = builder->items.n = builder->buffers.n =
+        builder->updates.n = builder->loads.n = builder->copies.n = builder->copy_pieces.n =
+            builder->messages.n = builder->collectives.n = builder->held.n = builder->touches.n = 0;
+}
+
+void lower_builder_free(lower_builder *builder) {
+    CLEAVE_LIST_FREE(&builder->chunks);
+    CLEAVE_LIST_FREE(&builder->marks);
+    CLEAVE_LIST_FREE(&builder->items);
+    CLEAVE_LIST_FREE(&builder->buffers);
+    CLEAVE_LIST_FREE(&builder->updates);
+    CLEAVE_LIST_FREE(&builder->loads);
+    CLEAVE_LIST_FREE(&builder->copies);
+    CLEAVE_LIST_FREE(&builder->copy_pieces);
+    CLEAVE_LIST_FREE(&builder->messages);
+    CLEAVE_LIST_FREE(&builder->collectives);
+    CLEAVE_LIST_FREE(&builder->held);
+    CLEAVE_LIST_FREE(&builder->touches);
+    free(builder->sent);
+    builder->sent = NULL;
+    builder->sent_capacity = 0;
 }
 
 void lower_copy_begin(lower_builder *builder) {

@@ -1,5 +1,6 @@
-/* What the files of the lowering share: the program under construction and how items are put into
-   it.
+/* What the files of the lowering share: the fragment under construction and how items are put into
+   it.  A fragment is what one family of tensors does (lower_schedule.h), in chunks, one for each
+   event that gives items; all ids are the fragment's own.
 
    Failures inside the lowering (memory, a broken model) unwind to cleave_lower, which releases all
    lists; so the functions here return plain values. */
@@ -25,6 +26,20 @@ typedef struct lower_touch_mark {
     int32_t buffer, item;
 } lower_touch_mark;
 
+/* The items of one event. */
+typedef struct lower_chunk {
+    int32_t slot, rank;
+    int32_t first_item, n_items;
+    int32_t first_mark, n_marks;
+} lower_chunk;
+
+/* A place in a lane that a SYNC item of the other lane refers to: the last item of the lane that
+   stands, in the global order, before item `before` of the mark's chunk (or before its end). */
+typedef struct lower_lane_mark {
+    int32_t before, device;
+    cleave_lane lane;
+} lower_lane_mark;
+
 typedef struct lower_builder {
     const cleave_model *model;
     const cleave_layout *layout;
@@ -33,13 +48,12 @@ typedef struct lower_builder {
     cleave_error *error;
     cleave_status status;
     jmp_buf unwind;
-    cleave_parts *parts; /* [n_nests] */
+    const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;
-    int32_t slot; /* current */
+    CLEAVE_LIST(lower_chunk) chunks; /* ascending by (slot, rank); the last is under construction */
+    CLEAVE_LIST(lower_lane_mark) marks; /* subjects of SYNC items */
     CLEAVE_LIST(cleave_item) items;
-    CLEAVE_LIST(cleave_slot) slots;
     CLEAVE_LIST(cleave_buffer) buffers;
-    CLEAVE_LIST(cleave_compute) computes;
     CLEAVE_LIST(cleave_update) updates;
     CLEAVE_LIST(cleave_load) loads;
     CLEAVE_LIST(cleave_copy) copies;
@@ -49,10 +63,7 @@ typedef struct lower_builder {
     CLEAVE_LIST(cleave_collective) collectives;
     CLEAVE_LIST(cleave_held) held;
     CLEAVE_LIST(lower_touch_mark) touches;
-    int32_t *lane_tail; /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
-    int32_t *lane_seen; /* [n_devices][CLEAVE_N_LANES] last item of the other lane that the lane has
-                           waited for */
-    bool *sent;         /* grows with buffers: a message was sent straight from it */
+    bool *sent; /* grows with buffers: a message was sent straight from it */
     int32_t sent_capacity;
 } lower_builder;
 
@@ -85,14 +96,21 @@ bool lower_region_same_place(int rank, const lower_region *a, const lower_region
 /* Do the elements of the region lie one after the other, in the tensor's memory order? */
 bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region);
 
-/* Puts an item at the end of the global order and returns its id. */
+/* Puts an item at the end of the fragment and returns its id. */
 int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
                    int32_t subject);
-/* Makes a lane wait until the other lane of the device has ended `item`; nothing if it has already.
- */
-void lower_sync(lower_builder *builder, int32_t device, cleave_lane lane, int32_t item);
+/* Items that follow belong to an event of this slot and rank. */
+void lower_begin_chunk(lower_builder *builder, int32_t slot, int32_t rank);
+/* Remembers how far a lane has come, and makes the other lane of that device wait until it has come
+   so far. */
+int32_t lower_mark(lower_builder *builder, int32_t device, cleave_lane lane);
+void lower_sync(lower_builder *builder, int32_t mark);
 
 void lower_touch(lower_builder *builder, int32_t buffer, int32_t item);
+
+/* Empties the fragment but keeps the memory of its lists; and gives that back. */
+void lower_builder_clear(lower_builder *builder);
+void lower_builder_free(lower_builder *builder);
 
 /* Copies are collected piece by piece and become one item. */
 void lower_copy_begin(lower_builder *builder);

@@ -177,7 +177,7 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
 }
 
 /* In the communication lane the work of a device starts when its main lane has come this far. */
-static void follow_main_lane(lower_builder *builder, const movement *move) {
+static void follow_main_lane(lower_builder *builder, movement *move) {
     if (move->lane != CLEAVE_LANE_COMMUNICATION)
         return;
     bool *involved = LOWER_ARRAY(builder, bool, builder->n_devices);
@@ -192,8 +192,8 @@ static void follow_main_lane(lower_builder *builder, const movement *move) {
         involved[move->locals.items[i].device] = true;
     for (int32_t d = 0; d < builder->n_devices; d++)
         if (involved[d])
-            lower_sync(builder, d, CLEAVE_LANE_COMMUNICATION,
-                       builder->lane_tail[d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN]);
+            lower_sync(builder, lower_mark(builder, d, CLEAVE_LANE_MAIN));
+    move->involved = involved;
 }
 
 static bool has_collectives(const movement *move) {
@@ -323,6 +323,17 @@ void move_all(lower_builder *builder, movement *move) {
     move_combine(builder, move);
     for (int32_t i = 0; i < move->demands.n; i++)
         move_arrive(builder, move, i);
+}
+
+void movement_clear(movement *move) {
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
+    move->contributions.n = move->demands.n = move->flows.n = move->transfers.n = move->locals.n =
+        move->regions.n = move->targets.n = move->buckets.n = move->cells.n = move->cell_members.n =
+            0;
+    memset(move->level, 0, sizeof move->level);
+    move->involved = NULL;
+    move->begun = move->combined = false;
 }
 
 void movement_free(movement *move) {

@@ -110,6 +110,7 @@ typedef struct movement {
     /* Scratch of the cutting, [n_devices]: */
     int32_t *first_of_device, *owners;
     bool *reads, *speaks;
+    bool *involved; /* [n_devices] has items in the communication lane; null: nobody has */
     bool begun, combined;
 } movement;
 
@@ -127,6 +128,8 @@ void move_arrive(lower_builder *builder, movement *move, int32_t demand);
 /* All three for all demands, in the movement's lane. */
 void move_all(lower_builder *builder, movement *move);
 
+/* Empties a movement but keeps the memory of its lists; and gives that back. */
+void movement_clear(movement *move);
 void movement_free(movement *move);
 
 /* Collectives (lower_collective.c). */

@@ -30,7 +30,7 @@ static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const
 static void grow_table(lowering *state) {
     if (state->table_size > 2 * (state->operands.n + 1))
         return;
-    state->table_size = state->table_size == 0 ? 1024 : 2 * state->table_size;
+    state->table_size = state->table_size == 0 ? 256 : 2 * state->table_size;
     state->table = LOWER_ARRAY(&state->base, int32_t, state->table_size);
     for (int32_t i = 0; i < state->operands.n; i++) {
         const lower_operand *operand = &state->operands.items[i];
@@ -164,7 +164,10 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
 
 void lower_operand_place_holders(lowering *state) {
     lower_builder *builder = &state->base;
-    for (int32_t t = 0; t < builder->model->n_tensors; t++) {
+    const lower_schedule *schedule = state->schedule;
+    for (int32_t m = schedule->first_member[state->family];
+         m < schedule->first_member[state->family + 1]; m++) {
+        int32_t t = schedule->members[m];
         const cleave_tensor *tensor = &builder->model->tensors[t];
         for (int32_t i = 0; i < state->tensors[t].holders.n; i++) {
             lower_holder *holder = &state->tensors[t].holders.items[i];

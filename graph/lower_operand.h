@@ -6,6 +6,7 @@
 #define CLEAVE_GRAPH_LOWER_OPERAND_H
 
 #include "graph/lower_move.h"
+#include "graph/lower_schedule.h"
 
 typedef struct lower_operand {
     int32_t tensor, device;
@@ -49,25 +50,40 @@ typedef struct lower_tensor {
     /* Gradients of this tensor, a view perhaps, that later backward passes may add to: (nest,
        input) of those that began one. */
     CLEAVE_LIST(lower_accumulator) accumulators;
-    int32_t *main_after; /* [n_devices] parameter gradients: last item of the communication lane, or
-                            -1 */
+    int32_t *main_after; /* [holders] mark in the communication lane that the update waits for; -1:
+                            none */
 } lower_tensor;
 
+/* One family under way. */
 typedef struct lowering {
     lower_builder base;
-    lower_tensor *tensors; /* [n_tensors] */
+    const lower_schedule *schedule;
+    int32_t family;
+    lower_tensor *tensors; /* [n_tensors] base tensors of the family are in use */
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
     int32_t *table; /* open addressing: operand id + 1 */
     int32_t table_size;
-    int32_t *operand_of;  /* [sum of parts][CLEAVE_MAX_INPUTS + 1] operand of every input, then the
-                             combined output */
-    int32_t *gradient_of; /* likewise: buffer of the gradient of every input, or -1 */
-    int32_t *first_part;  /* [n_nests] row of the nest's first part in operand_of */
-    CLEAVE_LIST(int32_t)
-    updated; /* parameters in the order in which their gradients are complete */
+    int32_t *first_row; /* [events of the family] of rows */
+    /* Per event and part (of an assignment: per holder of its target): the operand that is read, -1
+       where there is none, LOWER_ADDS where a gradient is added to; and the buffer that is read or
+       written. */
+    CLEAVE_LIST(int32_t) rows;
+    CLEAVE_LIST(int32_t) bindings;
 } lowering;
+
+enum { LOWER_ADDS = -2 };
+
+/* Row of an event of this family. */
+static inline int32_t *lower_row(const lowering *state, int32_t event) {
+    int32_t first = state->schedule->first_event[state->family];
+    return state->rows.items + state->first_row[event - first];
+}
+static inline int32_t *lower_binding(const lowering *state, int32_t event) {
+    int32_t first = state->schedule->first_event[state->family];
+    return state->bindings.items + state->first_row[event - first];
+}
 
 /* Finds or makes the operand. */
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box);

@@ -1,10 +1,10 @@
 /* The end of a step: updates of parameters, by their holders or by shards, and assignments to
  * buffers. */
-#include "graph/lower_slots.h"
+#include "graph/lower_events.h"
 
 /* Sharded update: the holders cut the parameter into balanced blocks along its outermost long
  * dimension. */
-void lower_plan_shards(lowering *state, int32_t tensor) {
+static void plan_shards(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     const cleave_tensor *parameter = &builder->model->tensors[tensor];
     lower_tensor *of = &state->tensors[tensor];
@@ -30,6 +30,14 @@ void lower_plan_shards(lowering *state, int32_t tensor) {
     }
 }
 
+void lower_plan_shards(lowering *state) {
+    const lower_schedule *schedule = state->schedule;
+    for (int32_t m = schedule->first_member[state->family];
+         m < schedule->first_member[state->family + 1]; m++)
+        if (state->base.model->tensors[schedule->members[m]].kind == CLEAVE_TENSOR_PARAMETER)
+            plan_shards(state, schedule->members[m]);
+}
+
 /* After a sharded update every holder gets what it uses. */
 static void gather_shards(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
@@ -52,17 +60,18 @@ static void gather_shards(lowering *state, int32_t tensor) {
     move_all(builder, &of->forward);
 }
 
-void lower_update_slot(lowering *state, int32_t tensor) {
+void lower_update(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
+    int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
     int rank = builder->model->tensors[tensor].rank;
-    lower_begin_slot(state, -1, tensor, CLEAVE_PASS_UPDATE);
     for (int32_t h = 0; h < of->holders.n; h++) {
         const lower_holder *holder = &of->holders.items[h];
         const cleave_box box = of->shards != NULL ? of->shards[h].box : holder->box;
         if (cleave_box_is_empty(rank, &box))
             continue;
-        lower_sync(builder, holder->device, CLEAVE_LANE_MAIN, of->main_after[holder->device]);
+        if (of->main_after[h] >= 0)
+            lower_sync(builder, of->main_after[h]);
         cleave_update update = {
             .tensor = tensor,
             .parameter = of->shards != NULL ? of->shards[h].buffer : holder->buffer,
@@ -81,32 +90,33 @@ void lower_update_slot(lowering *state, int32_t tensor) {
         gather_shards(state, tensor);
 }
 
-void lower_assign_buffers(lowering *state, const lower_final_needs *needs) {
+void lower_assign(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     const cleave_model *model = builder->model;
-    for (int32_t a = 0; a < model->n_assignments; a++)
-        for (int32_t d = 0; d < builder->n_devices; d++) {
-            int32_t id = needs->assignment_operands[a * builder->n_devices + d];
-            if (id < 0)
-                continue;
-            lower_operand_arrive(state, id);
-            const lower_operand *operand = &state->operands.items[id];
-            int32_t target = model->assignments[a].target;
-            const lower_holder *holder = lower_holder_find(&state->tensors[target], d);
-            lower_region to = lower_region_of(builder, holder->buffer), from = to;
-            from.buffer = operand->buffer;
-            cleave_tensor_strides(&model->tensors[operand->tensor], &operand->box, from.stride);
-            lower_copy_begin(builder);
-            lower_copy_add(builder, target, CLEAVE_COPY_ASSIGN, &holder->box, &to, &from, 0);
-            lower_copy_end(builder, d, CLEAVE_LANE_MAIN);
-        }
+    int32_t target = model->assignments[event->input].target;
+    const lower_tensor *of = &state->tensors[target];
+    for (int32_t h = 0; h < of->holders.n; h++) {
+        const lower_holder *holder = &of->holders.items[h];
+        int32_t id = lower_row(state, (int32_t)(event - state->schedule->events))[h];
+        lower_operand_arrive(state, id);
+        const lower_operand *operand = &state->operands.items[id];
+        lower_region to = lower_region_of(builder, holder->buffer), from = to;
+        from.buffer = operand->buffer;
+        cleave_tensor_strides(&model->tensors[operand->tensor], &operand->box, from.stride);
+        lower_copy_begin(builder);
+        lower_copy_add(builder, target, CLEAVE_COPY_ASSIGN, &holder->box, &to, &from, 0);
+        lower_copy_end(builder, holder->device, CLEAVE_LANE_MAIN);
+    }
 }
 
 /* What each device keeps right of parameters and buffers: shards where there are some, else what it
  * uses. */
 void lower_list_held(lowering *state) {
     lower_builder *builder = &state->base;
-    for (int32_t t = 0; t < builder->model->n_tensors; t++) {
+    const lower_schedule *schedule = state->schedule;
+    for (int32_t m = schedule->first_member[state->family];
+         m < schedule->first_member[state->family + 1]; m++) {
+        int32_t t = schedule->members[m];
         const lower_tensor *of = &state->tensors[t];
         for (int32_t h = 0; h < of->holders.n; h++) {
             const lower_holder *holder = &of->holders.items[h];

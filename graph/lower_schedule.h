@@ -1,0 +1,60 @@
+/* When what is lowered: the slots of a model, and the families of its tensors.
+
+   A slot is one (nest, pass), or the update of one parameter; their order depends on the model
+   alone.
+
+   A family is a set of base tensors that views join: what a layout does to them can't be told
+   apart. (Most have one member.  A concatenation joins its sources, an assignment joins its two
+   ends.) Everything that happens to the tensors of a family follows from the splits of the
+   operators that read or write them, so families are lowered one by one, each on its own, and a
+   change of one split concerns the families of its operator only.
+
+   An event is what a family does in a slot, in order.  A slot is: what its nest reads, its
+   computes, what it writes; `rank` tells the three apart and orders the events of one slot. */
+#ifndef CLEAVE_GRAPH_LOWER_SCHEDULE_H
+#define CLEAVE_GRAPH_LOWER_SCHEDULE_H
+
+#include "graph/program.h"
+
+typedef enum lower_event_kind {
+    LOWER_READ,           /* forward: the nest reads an input */
+    LOWER_WRITE,          /* forward: the nest writes its output */
+    LOWER_READ_LOSS,      /* the whole loss, on all devices that computed some of it */
+    LOWER_READ_OUTPUT,    /* forward programs: a whole output of the model, `input` of them */
+    LOWER_READ_GRADIENT,  /* backward: the gradient of the nest's output */
+    LOWER_READ_COMBINED,  /* backward: the combined output */
+    LOWER_WRITE_GRADIENT, /* backward: the nest gives the gradient of an input */
+    LOWER_UPDATE,         /* of parameter `tensor` */
+    LOWER_ASSIGN          /* assignment `input` */
+} lower_event_kind;
+
+typedef struct lower_event {
+    lower_event_kind kind;
+    int32_t slot, rank;
+    int32_t nest, input; /* -1 where there is none */
+    int32_t tensor;      /* that is read, written or updated: a view, perhaps */
+} lower_event;
+
+enum { LOWER_RANK_COMPUTE = CLEAVE_MAX_INPUTS + 2 };
+
+typedef struct lower_schedule {
+    int32_t n_slots, n_families, n_events;
+    cleave_slot *slots;              /* [n_slots] forward, backward, updates */
+    int32_t *family_of;              /* [n_tensors] */
+    int32_t *first_member, *members; /* [n_families + 1]; base tensors of each family, ascending */
+    int32_t *first_event;            /* [n_families + 1] */
+    lower_event *events;             /* [n_events] by family, then in order */
+    /* Where to find the events of a nest, -1: none.  [n_nests][CLEAVE_MAX_INPUTS] or [n_nests]. */
+    int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
+    int32_t *write, *read_gradient, *read_combined;
+    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]. */
+    int32_t *n_contributing;
+    /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */
+    int32_t *first_touched, *touched;
+} lower_schedule;
+
+/* Of a finished model.  FAILED when memory is short. */
+cleave_status lower_schedule_create(const cleave_model *model, bool training, cleave_arena *arena,
+                                    lower_schedule *schedule, cleave_error *error);
+
+#endif
