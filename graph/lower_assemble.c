@@ -82,13 +82,13 @@ static void add_items(lower_assembly *to, const lower_builder *from, int32_t fam
         [CLEAVE_ITEM_AWAIT] = to->collectives.n - from->collectives.n,
     };
     for (int32_t c = 0; c < from->chunks.n; c++) {
-        lower_chunk chunk = from->chunks.items[c];
+        cleave_fragment_chunk chunk = from->chunks.items[c];
         chunk.first_item += to->unplaced.n;
         chunk.first_mark += to->marks.n;
         PUSH(to, chunks, (lower_placed_chunk){.chunk = chunk, .place = family});
     }
     for (int32_t m = 0; m < from->marks.n; m++) {
-        lower_lane_mark mark = from->marks.items[m];
+        cleave_lane_mark mark = from->marks.items[m];
         mark.before += to->unplaced.n;
         PUSH(to, marks, mark);
     }
@@ -262,13 +262,13 @@ static int32_t place_item(const order *o, cleave_item item) {
     return id;
 }
 
-static void place_chunk(const order *o, const lower_chunk *chunk) {
+static void place_chunk(const order *o, const cleave_fragment_chunk *chunk) {
     const lower_assembly *assembly = o->assembly;
     int32_t mark = chunk->first_mark;
     for (int32_t i = chunk->first_item; i <= chunk->first_item + chunk->n_items; i++) {
         for (; mark < chunk->first_mark + chunk->n_marks && assembly->marks.items[mark].before == i;
              mark++) {
-            const lower_lane_mark *at = &assembly->marks.items[mark];
+            const cleave_lane_mark *at = &assembly->marks.items[mark];
             o->marked[mark] = o->lane_tail[at->device * CLEAVE_N_LANES + (int32_t)at->lane];
         }
         if (i < chunk->first_item + chunk->n_items)
@@ -311,7 +311,7 @@ static void place_everything(lower_assembly *assembly) {
     for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++) {
         const lower_placed_chunk *chunks = assembly->chunks.items;
         for (; c < assembly->chunks.n && chunks[c].chunk.slot == slot &&
-               chunks[c].chunk.rank < LOWER_RANK_COMPUTE;
+               chunks[c].chunk.rank < CLEAVE_RANK_COMPUTE;
              c++)
             place_chunk(&o, &chunks[c].chunk);
         place_computes(&o, slot, readers);

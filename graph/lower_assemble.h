@@ -7,15 +7,15 @@
 #include "graph/memory_plan.h"
 
 typedef struct lower_placed_chunk {
-    lower_chunk chunk; /* of the assembly's items and marks */
-    int32_t place;     /* among chunks of one slot and rank: the family */
+    cleave_fragment_chunk chunk; /* of the assembly's items and marks */
+    int32_t place;               /* among chunks of one slot and rank: the family */
 } lower_placed_chunk;
 
 typedef struct lower_assembly {
     lower_builder *builder; /* for its arena, and to unwind to */
     const lower_schedule *schedule;
     CLEAVE_LIST(lower_placed_chunk) chunks;
-    CLEAVE_LIST(lower_lane_mark) marks;
+    CLEAVE_LIST(cleave_lane_mark) marks;
     CLEAVE_LIST(cleave_item) unplaced; /* by fragment */
     CLEAVE_LIST(cleave_item) items;    /* in the global order */
     CLEAVE_LIST(cleave_buffer) buffers;

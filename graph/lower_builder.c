@@ -108,10 +108,10 @@ bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *regi
 }
 
 void lower_begin_chunk(lower_builder *builder, int32_t slot, int32_t rank) {
-    lower_chunk chunk = {
+    cleave_fragment_chunk chunk = {
         .slot = slot, .rank = rank, .first_item = builder->items.n, .first_mark = builder->marks.n};
     if (builder->chunks.n > 0) {
-        const lower_chunk *last = &builder->chunks.items[builder->chunks.n - 1];
+        const cleave_fragment_chunk *last = &builder->chunks.items[builder->chunks.n - 1];
         if (last->n_items == 0 && last->n_marks == 0)
             builder->chunks.n--;
     }
@@ -120,7 +120,7 @@ void lower_begin_chunk(lower_builder *builder, int32_t slot, int32_t rank) {
 
 int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
                    int32_t subject) {
-    lower_chunk *chunk = &builder->chunks.items[builder->chunks.n - 1];
+    cleave_fragment_chunk *chunk = &builder->chunks.items[builder->chunks.n - 1];
     LOWER_PUSH(builder, &builder->items,
                (cleave_item){.kind = (uint8_t)kind,
                              .lane = (uint8_t)lane,
@@ -133,13 +133,13 @@ int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cle
 
 int32_t lower_mark(lower_builder *builder, int32_t device, cleave_lane lane) {
     LOWER_PUSH(builder, &builder->marks,
-               (lower_lane_mark){.before = builder->items.n, .device = device, .lane = lane});
+               (cleave_lane_mark){.before = builder->items.n, .device = device, .lane = lane});
     builder->chunks.items[builder->chunks.n - 1].n_marks++;
     return builder->marks.n - 1;
 }
 
 void lower_sync(lower_builder *builder, int32_t mark) {
-    const lower_lane_mark *at = &builder->marks.items[mark];
+    const cleave_lane_mark *at = &builder->marks.items[mark];
     cleave_lane other = at->lane == CLEAVE_LANE_MAIN ? CLEAVE_LANE_COMMUNICATION : CLEAVE_LANE_MAIN;
     lower_item(builder, at->device, other, CLEAVE_ITEM_SYNC, mark);
 }

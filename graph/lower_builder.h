@@ -8,7 +8,7 @@
 #define CLEAVE_GRAPH_LOWER_BUILDER_H
 
 #include "base/list.h"
-#include "graph/lower.h"
+#include "graph/fragment.h"
 #include "graph/view.h"
 
 #include <setjmp.h>
@@ -26,20 +26,6 @@ typedef struct lower_touch_mark {
     int32_t buffer, item;
 } lower_touch_mark;
 
-/* The items of one event. */
-typedef struct lower_chunk {
-    int32_t slot, rank;
-    int32_t first_item, n_items;
-    int32_t first_mark, n_marks;
-} lower_chunk;
-
-/* A place in a lane that a SYNC item of the other lane refers to: the last item of the lane that
-   stands, in the global order, before item `before` of the mark's chunk (or before its end). */
-typedef struct lower_lane_mark {
-    int32_t before, device;
-    cleave_lane lane;
-} lower_lane_mark;
-
 typedef struct lower_builder {
     const cleave_model *model;
     const cleave_layout *layout;
@@ -50,8 +36,9 @@ typedef struct lower_builder {
     jmp_buf unwind;
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;
-    CLEAVE_LIST(lower_chunk) chunks; /* ascending by (slot, rank); the last is under construction */
-    CLEAVE_LIST(lower_lane_mark) marks; /* subjects of SYNC items */
+    CLEAVE_LIST(cleave_fragment_chunk)
+    chunks; /* ascending by (slot, rank); the last is under construction */
+    CLEAVE_LIST(cleave_lane_mark) marks; /* subjects of SYNC items */
     CLEAVE_LIST(cleave_item) items;
     CLEAVE_LIST(cleave_buffer) buffers;
     CLEAVE_LIST(cleave_update) updates;

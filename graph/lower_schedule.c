@@ -88,10 +88,10 @@ static void forward(planner *p) {
         begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
         for (int i = 0; i < nest->n_inputs; i++)
             add_event(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
-        add_event(p, LOWER_WRITE, LOWER_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+        add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
     }
     for (int32_t o = 0; o < model->n_outputs && !p->training; o++)
-        add_event(p, LOWER_READ_OUTPUT, LOWER_RANK_COMPUTE + 2, -1, o, model->outputs[o]);
+        add_event(p, LOWER_READ_OUTPUT, CLEAVE_RANK_COMPUTE + 2, -1, o, model->outputs[o]);
 }
 
 /* Calls `visit` for every base tensor under a tensor that needs a gradient. */
@@ -140,7 +140,7 @@ static void backward_of_nest(planner *p, int32_t n) {
         first = false;
         for (int i = 0; i < nest->n_inputs; i++)
             if (gradients & (1u << i))
-                add_event(p, LOWER_WRITE_GRADIENT, LOWER_RANK_COMPUTE + 1 + i, n, i,
+                add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i, n, i,
                           nest->inputs[i].tensor);
     }
 }
@@ -177,6 +177,15 @@ static void sort_by_family(const planner *p, int32_t *next) {
         int32_t f = s->family_of[p->events.items[e].tensor];
         s->events[s->first_event[f] + next[f]++] = p->events.items[e];
     }
+}
+
+static void find_slots_of_nests(lower_schedule *s, int32_t n_nests) {
+    for (int32_t n = 0; n < n_nests; n++)
+        for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
+            s->slot_of[n][pass] = -1;
+    for (int32_t slot = 0; slot < s->n_slots; slot++)
+        if (s->slots[slot].nest >= 0)
+            s->slot_of[s->slots[slot].nest][s->slots[slot].pass] = slot;
 }
 
 static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
@@ -241,6 +250,7 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->first_event = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families + 1);
     s->read = cleave_arena_alloc(arena, n_nests, sizeof *s->read);
     s->write_gradient = cleave_arena_alloc(arena, n_nests, sizeof *s->write_gradient);
+    s->slot_of = cleave_arena_alloc(arena, n_nests, sizeof *s->slot_of);
     s->write = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_gradient = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_combined = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
@@ -249,13 +259,14 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
     bool *touched = CLEAVE_ARENA_ARRAY(arena, bool, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
-        s->write_gradient == NULL || s->write == NULL || s->read_gradient == NULL ||
-        s->read_combined == NULL || s->first_touched == NULL || s->touched == NULL ||
-        next == NULL || touched == NULL)
+        s->write_gradient == NULL || s->slot_of == NULL || s->write == NULL ||
+        s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
+        s->touched == NULL || next == NULL || touched == NULL)
         return false;
     if (s->n_slots > 0)
         memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);
     sort_by_family(p, next);
+    find_slots_of_nests(s, model->n_nests);
     find_events_of_nests(s, model->n_nests);
     for (int32_t op = 0; op < model->n_operators; op++)
         touch_families(model, s, op, touched);

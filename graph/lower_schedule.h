@@ -14,7 +14,7 @@
 #ifndef CLEAVE_GRAPH_LOWER_SCHEDULE_H
 #define CLEAVE_GRAPH_LOWER_SCHEDULE_H
 
-#include "graph/program.h"
+#include "graph/fragment.h"
 
 typedef enum lower_event_kind {
     LOWER_READ,           /* forward: the nest reads an input */
@@ -35,8 +35,6 @@ typedef struct lower_event {
     int32_t tensor;      /* that is read, written or updated: a view, perhaps */
 } lower_event;
 
-enum { LOWER_RANK_COMPUTE = CLEAVE_MAX_INPUTS + 2 };
-
 typedef struct lower_schedule {
     int32_t n_slots, n_families, n_events;
     cleave_slot *slots;              /* [n_slots] forward, backward, updates */
@@ -47,6 +45,7 @@ typedef struct lower_schedule {
     /* Where to find the events of a nest, -1: none.  [n_nests][CLEAVE_MAX_INPUTS] or [n_nests]. */
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
     int32_t *write, *read_gradient, *read_combined;
+    int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] slot, -1: none */
     /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]. */
     int32_t *n_contributing;
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */

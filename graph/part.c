@@ -140,20 +140,28 @@ static cleave_status derive_from_owners(const cleave_model *model, const cleave_
     return CLEAVE_OK;
 }
 
+cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
+                                           const cleave_split *split, cleave_arena *arena,
+                                           cleave_parts *all, cleave_error *error) {
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        int32_t n = model->operators[op].nests[k];
+        const cleave_nest *nest = &model->nests[n];
+        if (nest->derivation == CLEAVE_DERIVE_OPERATOR)
+            CLEAVE_TRY(derive_from_operator(model, nest, split, arena, &all[n], error));
+        else
+            CLEAVE_TRY(
+                derive_from_owners(model, nest, &all[nest->owners_of], arena, &all[n], error));
+    }
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
                                   cleave_arena *arena, cleave_parts **parts, cleave_error *error) {
     cleave_parts *all = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
     if (all == NULL)
         return cleave_fail_memory(error, "cutting operators into parts");
-    for (int32_t i = 0; i < model->n_nests; i++) {
-        const cleave_nest *nest = &model->nests[i];
-        if (nest->derivation == CLEAVE_DERIVE_OPERATOR)
-            CLEAVE_TRY(derive_from_operator(model, nest, &layout->splits[nest->op], arena, &all[i],
-                                            error));
-        else
-            CLEAVE_TRY(
-                derive_from_owners(model, nest, &all[nest->owners_of], arena, &all[i], error));
-    }
+    for (int32_t op = 0; op < model->n_operators; op++)
+        CLEAVE_TRY(cleave_parts_derive_operator(model, op, &layout->splits[op], arena, all, error));
     *parts = all;
     return CLEAVE_OK;
 }

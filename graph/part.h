@@ -22,6 +22,11 @@ typedef struct cleave_parts {
 cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
                                   cleave_arena *arena, cleave_parts **parts, cleave_error *error);
 
+/* Those of the nests of one operator under a split: into all[nest]. */
+cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
+                                           const cleave_split *split, cleave_arena *arena,
+                                           cleave_parts *all, cleave_error *error);
+
 /* Box of an operand under a part's ranges; raw: as the map gives it, may stick out of the tensor;
    clipped: within the tensor, both ends clamped. */
 void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,

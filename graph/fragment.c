@@ -1,0 +1,149 @@
+#include "graph/fragment.h"
+
+#include "graph/lower_family.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cleave_lowerer {
+    const cleave_model *model;
+    cleave_lower_options options;
+    cleave_layout layout; /* splits are not looked at: parts hold what they say */
+    lower_schedule schedule;
+    lowering state;
+    cleave_parts *parts;  /* [n_nests] */
+    cleave_arena *arenas; /* [n_operators] of the parts */
+    cleave_arena arena;   /* of what lives as long as the lowerer */
+    cleave_arena scratch; /* of one family */
+};
+
+static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layout,
+                             cleave_error *error) {
+    const cleave_model *model = lowerer->model;
+    cleave_arena *arena = &lowerer->arena;
+    CLEAVE_TRY(
+        lower_schedule_create(model, lowerer->options.training, arena, &lowerer->schedule, error));
+    lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
+    lowerer->layout = *layout;
+    lowerer->layout.splits = NULL;
+    lowerer->layout.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    if (lowerer->parts == NULL || lowerer->layout.sharded == NULL)
+        return cleave_fail_memory(error, "lowering");
+    memcpy(lowerer->layout.sharded, layout->sharded,
+           (size_t)model->n_tensors * sizeof *layout->sharded);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        CLEAVE_TRY(cleave_lowerer_set_split(lowerer, op, &layout->splits[op], error));
+    lowerer->state.base = (lower_builder){.model = model,
+                                          .layout = &lowerer->layout,
+                                          .options = &lowerer->options,
+                                          .arena = arena,
+                                          .error = error,
+                                          .parts = lowerer->parts,
+                                          .n_devices = layout->n_devices};
+    if (setjmp(lowerer->state.base.unwind) != 0)
+        return lowerer->state.base.status;
+    lowering_begin(&lowerer->state, &lowerer->schedule);
+    lowerer->state.base.arena = &lowerer->scratch;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layout *layout,
+                                    const cleave_lower_options *options, cleave_lowerer **lowerer,
+                                    cleave_error *error) {
+    if (options->training && model->loss < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: the model has no loss, so it can't be trained", model->file);
+    cleave_lowerer *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "lowering");
+    made->model = model;
+    made->options = *options;
+    made->arenas = calloc((size_t)model->n_operators + 1, sizeof *made->arenas);
+    cleave_status status =
+        made->arenas == NULL ? cleave_fail_memory(error, "lowering") : prepare(made, layout, error);
+    if (status != CLEAVE_OK) {
+        cleave_lowerer_destroy(made);
+        return status;
+    }
+    *lowerer = made;
+    return CLEAVE_OK;
+}
+
+void cleave_lowerer_destroy(cleave_lowerer *lowerer) {
+    if (lowerer == NULL)
+        return;
+    lowering_free(&lowerer->state);
+    for (int32_t op = 0; lowerer->arenas != NULL && op < lowerer->model->n_operators; op++)
+        cleave_arena_free(&lowerer->arenas[op]);
+    free(lowerer->arenas);
+    cleave_arena_free(&lowerer->scratch);
+    cleave_arena_free(&lowerer->arena);
+    free(lowerer);
+}
+
+int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer) {
+    return lowerer->schedule.n_families;
+}
+
+int32_t cleave_lowerer_n_slots(const cleave_lowerer *lowerer) { return lowerer->schedule.n_slots; }
+
+const int32_t *cleave_lowerer_families_of(const cleave_lowerer *lowerer, int32_t op, int32_t *n) {
+    const lower_schedule *schedule = &lowerer->schedule;
+    *n = schedule->first_touched[op + 1] - schedule->first_touched[op];
+    return schedule->touched + schedule->first_touched[op];
+}
+
+int32_t cleave_lowerer_slot(const cleave_lowerer *lowerer, int32_t nest, cleave_pass pass) {
+    return lowerer->schedule.slot_of[nest][pass];
+}
+
+cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
+                                       const cleave_split *split, cleave_error *error) {
+    cleave_arena_reset(&lowerer->arenas[op]);
+    return cleave_parts_derive_operator(lowerer->model, op, split, &lowerer->arenas[op],
+                                        lowerer->parts, error);
+}
+
+const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest) {
+    return &lowerer->parts[nest];
+}
+
+cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
+                                    cleave_fragment *fragment, cleave_error *error) {
+    lower_builder *builder = &lowerer->state.base;
+    builder->error = error;
+    cleave_arena_reset(&lowerer->scratch);
+    if (setjmp(builder->unwind) != 0)
+        return builder->status;
+    lower_family(&lowerer->state, family);
+    *fragment = (cleave_fragment){.program = {.model = lowerer->model,
+                                              .parts = lowerer->parts,
+                                              .n_devices = builder->n_devices,
+                                              .training = lowerer->options.training,
+                                              .n_items = builder->items.n,
+                                              .items = builder->items.items,
+                                              .n_slots = lowerer->schedule.n_slots,
+                                              .slots = lowerer->schedule.slots,
+                                              .n_buffers = builder->buffers.n,
+                                              .buffers = builder->buffers.items,
+                                              .n_updates = builder->updates.n,
+                                              .updates = builder->updates.items,
+                                              .n_loads = builder->loads.n,
+                                              .loads = builder->loads.items,
+                                              .n_copies = builder->copies.n,
+                                              .copies = builder->copies.items,
+                                              .n_copy_pieces = builder->copy_pieces.n,
+                                              .copy_pieces = builder->copy_pieces.items,
+                                              .n_messages = builder->messages.n,
+                                              .messages = builder->messages.items,
+                                              .n_collectives = builder->collectives.n,
+                                              .collectives = builder->collectives.items,
+                                              .n_held = builder->held.n,
+                                              .held = builder->held.items,
+                                              .loss_buffer = -1},
+                                  .n_chunks = builder->chunks.n,
+                                  .n_marks = builder->marks.n,
+                                  .chunks = builder->chunks.items,
+                                  .marks = builder->marks.items};
+    return CLEAVE_OK;
+}

@@ -1,0 +1,62 @@
+/* Fragments: a program in pieces, each of which follows from the splits of a few operators.
+
+   A program is put together from the fragments of its tensor families (graph/lower_schedule.h) and
+   the computes of its nests.  cleave_lower does that; who tries one layout after the other lowers
+   what a change of a split concerns, and no more. */
+#ifndef CLEAVE_GRAPH_FRAGMENT_H
+#define CLEAVE_GRAPH_FRAGMENT_H
+
+#include "graph/lower.h"
+
+/* The items of one event.  A slot runs its chunks by rank, those of one rank by family; the
+   computes of its nest stand at CLEAVE_RANK_COMPUTE. */
+typedef struct cleave_fragment_chunk {
+    int32_t slot, rank;
+    int32_t first_item, n_items;
+    int32_t first_mark, n_marks;
+} cleave_fragment_chunk;
+
+enum { CLEAVE_RANK_COMPUTE = CLEAVE_MAX_INPUTS + 2 };
+
+/* A place in a lane that a SYNC item of the other lane refers to: the last item of the lane that
+   stands, in the global order, before item `before` of the mark's chunk (or before its end). */
+typedef struct cleave_lane_mark {
+    int32_t before, device;
+    cleave_lane lane;
+} cleave_lane_mark;
+
+typedef struct cleave_fragment {
+    cleave_program program; /* of the family alone: no computes, ids of its own; the subject of a
+                               SYNC is a mark */
+    int32_t n_chunks, n_marks;
+    const cleave_fragment_chunk *chunks; /* [n_chunks] ascending by (slot, rank) */
+    const cleave_lane_mark *marks;       /* [n_marks] */
+} cleave_fragment;
+
+/* Lowers fragments of one model on some devices.  Holds a copy of a layout's splits. */
+typedef struct cleave_lowerer cleave_lowerer;
+
+/* FAILED when memory is short; BAD_INPUT when the model is to be trained and has no loss.  Model
+   and options must outlive it.  The layout must be legal, and so must be the splits set later. */
+cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layout *layout,
+                                    const cleave_lower_options *options, cleave_lowerer **lowerer,
+                                    cleave_error *error);
+void cleave_lowerer_destroy(cleave_lowerer *lowerer); /* null: nothing */
+
+int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer);
+int32_t cleave_lowerer_n_slots(const cleave_lowerer *lowerer);
+/* The families that a split of this operator concerns, ascending. */
+const int32_t *cleave_lowerer_families_of(const cleave_lowerer *lowerer, int32_t op, int32_t *n);
+/* Slot of a pass of a nest; -1: it has none. */
+int32_t cleave_lowerer_slot(const cleave_lowerer *lowerer, int32_t nest, cleave_pass pass);
+
+/* Gives an operator another split; its devices are copied. */
+cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
+                                       const cleave_split *split, cleave_error *error);
+const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest);
+
+/* Lowers a family as the splits now are.  The fragment holds until the next call. */
+cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
+                                    cleave_fragment *fragment, cleave_error *error);
+
+#endif
