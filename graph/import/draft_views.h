@@ -12,6 +12,9 @@ cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32
 /* Dimension d of the result is dimension permutation[d] of the source: always a view. */
 cleave_status cleave_import_permute(cleave_importer *im, const char *name, int32_t source,
                                     const int *permutation, int32_t *tensor);
+/* What is behind the transposes of a tensor: the first one that is no transpose, and for each of
+   its dimensions what `of` says of the same one of the tensor. */
+void cleave_import_untranspose(const cleave_importer *im, int32_t *tensor, int *of);
 /* Elements begin, begin + step, ... of one dimension; `extent` of them, step 1 or more. */
 cleave_status cleave_import_slice_axis(cleave_importer *im, const char *name, int32_t source,
                                        int axis, int64_t begin, int64_t step, int64_t extent,
