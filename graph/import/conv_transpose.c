@@ -281,6 +281,7 @@ static cleave_status add_only_phase(cleave_importer *im, const transposed *t, in
 static cleave_status view_zeros(cleave_importer *im, int64_t phase, int rank, const int64_t *shape,
                                 int32_t *tensor) {
     static const float zero = 0;
+    static const int64_t begin[CLEAVE_MAX_RANK];
     const char *name;
     int64_t one[CLEAVE_MAX_RANK];
     int32_t source;
@@ -289,9 +290,8 @@ static cleave_status view_zeros(cleave_importer *im, int64_t phase, int rank, co
     CLEAVE_TRY(name_piece(im, "zero", phase, -1, &name));
     CLEAVE_TRY(cleave_import_constant_tensor(im, (cleave_new_tensor){name, -1, "", rank, one, -1},
                                              &zero, &source));
-    cleave_view view = {.kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source};
     CLEAVE_TRY(name_piece(im, "zeros", phase, -1, &name));
-    return cleave_import_new_view(im, name, view, rank, shape, tensor);
+    return cleave_import_pad_to(im, name, source, begin, shape, 0, tensor);
 }
 
 /* Output of one phase: [n, channels, positions...]. */

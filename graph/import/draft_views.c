@@ -61,6 +61,18 @@ cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t
     return cleave_import_slice_axis(im, name, source, axis, begin, 1, extent, result);
 }
 
+cleave_status cleave_import_pad_to(cleave_importer *im, const char *name, int32_t source,
+                                   const int64_t *begin, const int64_t *shape, float fill,
+                                   int32_t *result) {
+    int rank = im->tensors.items[source].tensor.rank;
+    cleave_view view = {.kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source, .fill = fill};
+    for (int d = 0; d < rank; d++) {
+        view.begin[d] = begin[d];
+        view.step[d] = 1;
+    }
+    return cleave_import_new_view(im, name, view, rank, shape, result);
+}
+
 static bool has_other_padding(const cleave_importer *im, int32_t tensor, float fill) {
     const cleave_view *view = &im->tensors.items[tensor].tensor.view;
     if (view->kind == CLEAVE_VIEW_NONE)

@@ -22,6 +22,11 @@ cleave_status cleave_import_slice_axis(cleave_importer *im, const char *name, in
 /* The part of one dimension that starts at `begin`. */
 cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
                                   int64_t begin, int64_t extent, int32_t *result);
+/* The source with `fill` around it: element i of dimension d is its element i - begin[d]; shape:
+   [its rank] of the result.  Always a view. */
+cleave_status cleave_import_pad_to(cleave_importer *im, const char *name, int32_t source,
+                                   const int64_t *begin, const int64_t *shape, float fill,
+                                   int32_t *result);
 /* Sources one after the other; the source itself where there is one.  Sources of different types,
    or with padding that is not zero, are replaced by copies. */
 cleave_status cleave_import_join(cleave_importer *im, const char *name, int n, int32_t *sources,

@@ -6,6 +6,7 @@
    of a maximum is a maximum of indices, where the element equals the maximum.  Products are a tree
    of element-wise products of slices. */
 #include "graph/import/reduce.h"
+#include "graph/import/draft_views.h"
 
 #include <float.h>
 #include <string.h>
@@ -264,17 +265,13 @@ static cleave_status add_arg(cleave_importer *im, work *w) {
 
 /* Pads dimension d with ones up to an extent. */
 static cleave_status pad_with_ones(cleave_importer *im, int d, int64_t extent, int32_t *tensor) {
+    static const int64_t begin[CLEAVE_MAX_RANK];
     cleave_tensor from = im->tensors.items[*tensor].tensor;
-    cleave_view view = {.kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = tensor, .fill = 1};
     const char *name = cleave_arena_printf(im->arena, "%s.padded", im->node->outputs[0]);
-    int32_t source = *tensor;
     if (name == NULL)
         return cleave_import_no_memory(im);
-    view.sources = &source;
-    for (int i = 0; i < from.rank; i++)
-        view.step[i] = 1;
     from.shape[d] = extent;
-    return cleave_import_new_view(im, name, view, from.rank, from.shape, tensor);
+    return cleave_import_pad_to(im, name, *tensor, begin, from.shape, 1, tensor);
 }
 
 /* Multiplies slices of `*tensor` along dimension d, which becomes `length` long. */
