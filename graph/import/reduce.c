@@ -7,6 +7,7 @@
    of element-wise products of slices. */
 #include "graph/import/reduce.h"
 #include "graph/import/draft_views.h"
+#include "graph/import/rows.h"
 
 #include <float.h>
 #include <string.h>
@@ -233,26 +234,22 @@ static cleave_status add_log_sum_exp(cleave_importer *im, work *w) {
     return CLEAVE_OK;
 }
 
-/* The first index is extent - (maximum of extent - i), the last one (maximum of i + 1) - 1, over
-   all i where the element is the maximum. */
+/* The first index is extent - (maximum of places from the end), the last one (maximum of places) -
+   1, of the elements that are the maximum. */
 static cleave_status add_arg(cleave_importer *im, work *w) {
-    int axes[CLEAVE_MAX_RANK], d = 0;
+    int axes[CLEAVE_MAX_RANK];
     int32_t maximum;
     bool negated = w->r.kind == CLEAVE_REDUCTION_ARG_MIN, last = w->r.last;
     double extent = (double)w->r.count;
-    while (!cleave_reduces(&w->r, d))
-        d++;
     CLEAVE_TRY(open_reduction(im, w, true));
+    cleave_rows rows = {.op = w->op, .input = w->input, .rank = w->r.rank, .reduced = w->r.reduced};
+    CLEAVE_TRY(cleave_rows_check_places(im, &rows));
     CLEAVE_TRY(add_side_maximum(im, w, negated, &maximum));
     cleave_nest nest = reduce_nest(im, w, CLEAVE_NEST_REDUCE, CLEAVE_COMBINE_MAX, w->output, axes);
     int m = cleave_nest_add_input(&nest, maximum);
     map_output(w, axes, &nest.inputs[m]);
     int x = negated ? cleave_nest_emit(&nest, CLEAVE_OP_NEG, 0, 0, 0, 0) : 0;
-    int hit = cleave_nest_emit(&nest, CLEAVE_OP_EQUAL, x, m, 0, 0);
-    int index = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, axes[d], 0, 0, 0);
-    int place =
-        cleave_nest_emit(&nest, CLEAVE_OP_SCALE, index, 0, last ? 1 : -1, last ? 1 : extent);
-    cleave_nest_emit(&nest, CLEAVE_OP_MASK, place, hit, 0, 0);
+    cleave_rows_emit_place_of_equal(im, &rows, &nest, x, m, !last);
     CLEAVE_TRY(close_reduction(im, w, &nest));
     cleave_nest *tail;
     CLEAVE_TRY(add_epilogue(im, w, &tail));

@@ -71,6 +71,24 @@ Test(integers, powers_of_floats_are_no_integers) {
     expect_imported(&graph);
 }
 
+Test(integers, indices_beyond_f32_are_refused) {
+    static const char *const types[] = {"ArgMax", "ArgMin", "Hardmax"};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int64_t extent = most; extent <= most + 1; extent++) {
+            bytes graph = {.n = 0}, attributes = {.n = 0};
+            char shape[32];
+            snprintf(shape, sizeof shape, "2 %lld", (long long)extent);
+            graph_input(&graph, "x", shape);
+            graph_output(&graph, "y");
+            attribute_integer(&attributes, "axis", 1);
+            node(&graph, types[t], "op", "x", "y", &attributes);
+            if (extent == most)
+                expect_imported(&graph);
+            else
+                expect_refused(&graph, 13, 0, "): its rows have 16777217 elements");
+        }
+}
+
 /* (2^40 + 1) - 2^40 = 1, which f32 would not give; then y = x + 1. */
 Test(integers, constants_alone_are_computed_in_64_bits) {
     bytes graph = {.n = 0};
