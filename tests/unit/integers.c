@@ -4,7 +4,7 @@
 #include "exec/run.h"
 #include "exec/safetensors.h"
 #include "exec/values.h"
-#include "tests/unit/imported.h"
+#include "imported.h"
 
 #include <unistd.h>
 
