@@ -66,8 +66,24 @@ cleave_status cleave_id_range_find(const cleave_model *model, int32_t tensor, cl
         cleave_box box = whole_box(of);
         bound_box(of, &box, of->below, above);
     }
-    if (result.from_end || of->below > 0)
-        result.above = above;
+    result.above = above;
     *range = result;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_id_range_check(const cleave_id_range *range, int64_t also, const char *path,
+                                    const char *name, int64_t first, int64_t n,
+                                    const int64_t *values, cleave_error *error) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t above = range->above[(first + i) % range->n];
+        bool is_id = above < INT64_MAX;
+        int64_t most = is_id ? above - 1 : CLEAVE_MOST_EXACT_INTEGER;
+        int64_t least = !is_id ? -CLEAVE_MOST_EXACT_INTEGER : range->from_end ? -above : 0;
+        if ((values[i] < least || values[i] > most) && (also == 0 || values[i] != also))
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%s: element %lld of %s is %lld, not in %lld..%lld%s", path,
+                               (long long)(first + i), name, (long long)values[i], (long long)least,
+                               (long long)most, is_id ? "" : ", where f32 holds every integer");
+    }
     return CLEAVE_OK;
 }

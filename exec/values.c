@@ -94,33 +94,25 @@ static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error 
     return CLEAVE_OK;
 }
 
-/* Ids must lie in their tables; targets may be ignored. */
-static cleave_status check_ids(cleave_values *values, int32_t t,
-                               const cleave_safetensors_entry *entry, cleave_error *error) {
+/* Ids must lie in their tables, other integers where f32 is exact; targets may be ignored. */
+static cleave_status check_integers(cleave_values *values, int32_t t,
+                                    const cleave_safetensors_entry *entry, cleave_error *error) {
     cleave_id_range range;
     CLEAVE_TRY(cleave_id_range_find(values->model, t, &values->arena, &range, error));
-    if (range.above == NULL)
-        return CLEAVE_OK;
-    int64_t also = values->model->tensors[t].also;
-    int64_t *ids = malloc(CHUNK_BYTES);
-    if (ids == NULL)
+    int64_t *chunk = malloc(CHUNK_BYTES);
+    if (chunk == NULL)
         return cleave_fail_memory(error, "checking data");
-    const int64_t most = CHUNK_BYTES / (int64_t)sizeof *ids;
+    const int64_t most = CHUNK_BYTES / (int64_t)sizeof *chunk;
     cleave_status status = CLEAVE_OK;
     for (int64_t first = 0; first < entry->n_elements && status == CLEAVE_OK; first += most) {
         int64_t n = entry->n_elements - first < most ? entry->n_elements - first : most;
-        status = cleave_tensor_file_read(&values->data, entry, first, n, ids, error);
-        for (int64_t i = 0; i < n && status == CLEAVE_OK; i++) {
-            int64_t above = range.above[(first + i) % range.n];
-            int64_t least = range.from_end ? -above : 0;
-            if ((ids[i] < least || ids[i] >= above) && (also == 0 || ids[i] != also))
-                status = cleave_fail(error, CLEAVE_BAD_INPUT,
-                                     "%s: element %lld of %s is %lld, not in %lld..%lld",
-                                     values->data.file.path, (long long)(first + i), entry->name,
-                                     (long long)ids[i], (long long)least, (long long)above - 1);
-        }
+        status = cleave_tensor_file_read(&values->data, entry, first, n, chunk, error);
+        if (status == CLEAVE_OK)
+            status =
+                cleave_id_range_check(&range, values->model->tensors[t].also,
+                                      values->data.file.path, entry->name, first, n, chunk, error);
     }
-    free(ids);
+    free(chunk);
     return status;
 }
 
@@ -140,7 +132,7 @@ static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *
         return wrong_shape(values->data.file.path, entry, tensor->rank, tensor->shape,
                            " (or a multiple in the first dimension)", error);
     values->entries[t] = entry;
-    return tensor->type == CLEAVE_I64 ? check_ids(values, t, entry, error) : CLEAVE_OK;
+    return tensor->type == CLEAVE_I64 ? check_integers(values, t, entry, error) : CLEAVE_OK;
 }
 
 static cleave_status open_files(cleave_values *values, cleave_error *error) {

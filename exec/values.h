@@ -9,7 +9,7 @@ typedef struct cleave_values cleave_values;
 
 /* Opens the weights and data that the options name and checks them against the model: every tensor
    known, its type and shape right, the batch a divisor of the data's first dimension, ids within
-   their tables.  BAD_INPUT. */
+   their tables, other integers within +-CLEAVE_MOST_EXACT_INTEGER.  BAD_INPUT. */
 cleave_status cleave_values_open(const cleave_model *model, const cleave_run_options *options,
                                  cleave_values **values, cleave_error *error);
 void cleave_values_close(cleave_values *values);

@@ -42,20 +42,6 @@ static inline bool cleave_box_contains(int rank, const cleave_box *outer, const 
     return true;
 }
 
-/* The intersection, and whether it has any element. */
-static inline bool cleave_box_intersect(int rank, const cleave_box *a, const cleave_box *b,
-                                        cleave_box *common) {
-    bool any = true;
-    for (int d = 0; d < rank; d++) {
-        int64_t lo = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
-        int64_t hi = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
-        common->lo[d] = lo;
-        common->hi[d] = hi;
-        any = any && lo < hi;
-    }
-    return any;
-}
-
 static inline cleave_box cleave_box_of_shape(int rank, const int64_t *shape) {
     cleave_box box = {{0}, {0}};
     for (int d = 0; d < rank; d++)

@@ -24,6 +24,8 @@
 enum { CLEAVE_MAX_AXES = 12, CLEAVE_MAX_INPUTS = 8, CLEAVE_MAX_TAPE = 32, CLEAVE_MAX_TERMS = 2 };
 
 typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64 } cleave_type;
+/* Activations are f32, which holds every integer from minus this to this, and not the next one. */
+#define CLEAVE_MOST_EXACT_INTEGER (INT64_C(1) << 24)
 static inline int64_t cleave_type_bytes(cleave_type type) { return type == CLEAVE_I64 ? 8 : 4; }
 
 typedef enum cleave_tensor_kind {

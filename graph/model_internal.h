@@ -11,6 +11,4 @@ cleave_status cleave_model_check_references(const cleave_model *model, cleave_er
    file's name. */
 void cleave_model_hash(cleave_model *model);
 
-/* How many registers an instruction reads: `a`, then `b` (INDEX names an axis, not a register). */
-
 #endif

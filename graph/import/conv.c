@@ -1,4 +1,5 @@
 /* Convolutions. */
+#include "graph/import/convolution.h"
 #include "graph/import/windows.h"
 
 #include <string.h>
@@ -34,36 +35,10 @@ static cleave_status read_convolution(cleave_importer *im, convolution *conv) {
             return cleave_import_fail(im, "a window of %lld is too long",
                                       (long long)win->kernel[d]);
     }
-    if (cleave_import_attribute(im, "kernel_shape") != NULL) {
-        int64_t said[CLEAVE_MOST_SPATIAL];
-        CLEAVE_TRY(
-            cleave_import_integers(im, "kernel_shape", win->n, 1, CLEAVE_MOST_WINDOW, 1, said));
-        for (int d = 0; d < win->n; d++)
-            if (said[d] != win->kernel[d])
-                return cleave_import_fail(im, "attribute kernel_shape has %lld, its weight %lld",
-                                          (long long)said[d], (long long)win->kernel[d]);
-    }
+    CLEAVE_TRY(cleave_convolution_check_kernel(im, win->n, win->kernel));
     CLEAVE_TRY(cleave_windows_read(im, &input, false, win));
     cleave_windows_take_padding(im, win, &conv->input);
     return CLEAVE_OK;
-}
-
-/* In memory k r s c, with g outermost: what is summed lies together, channels innermost as in the
-   activations.  Convolutions of one dimension have row-major activations and weights. */
-static cleave_status refine_weight(cleave_importer *im, convolution *conv) {
-    bool grouped = conv->groups > 1;
-    int rank = 0, order[CLEAVE_MAX_RANK] = {0};
-    int64_t shape[CLEAVE_MAX_RANK] = {0};
-    if (grouped)
-        shape[rank++] = conv->groups;
-    shape[rank++] = conv->k;
-    shape[rank++] = conv->c;
-    for (int d = 0; d < conv->win.n; d++)
-        shape[rank++] = conv->win.kernel[d];
-    int c = grouped ? 2 : 1;
-    for (int i = 0; i < rank; i++)
-        order[i] = conv->win.n == 1 || i < c ? i : i == rank - 1 ? c : i + 1;
-    return cleave_import_refine(im, 1, rank, shape, order, &conv->weight);
 }
 
 /* Axes n g k h w c r s, and where each stands. */
@@ -92,48 +67,24 @@ static cleave_status add_convolution_axes(cleave_importer *im, const convolution
     return CLEAVE_OK;
 }
 
-static void map_channels(cleave_operand *operand, int g, int inner, int64_t per_group) {
-    cleave_map_offset(operand, 1, 0);
-    if (g >= 0)
-        cleave_map_term(operand, 1, g, per_group);
-    cleave_map_term(operand, 1, inner, 1);
-}
-
 static void map_convolution(const convolution *conv, const convolution_axes *at,
                             cleave_nest *nest) {
     int input = cleave_nest_add_input(nest, conv->input);
     int weight = cleave_nest_add_input(nest, conv->weight), dimension = 0;
     cleave_map_axis(&nest->inputs[input], 0, at->n);
-    map_channels(&nest->inputs[input], at->g, at->c, conv->c);
+    cleave_convolution_map_channels(&nest->inputs[input], at->g, at->c, conv->c);
     if (at->g >= 0)
         cleave_map_axis(&nest->inputs[weight], dimension++, at->g);
     cleave_map_axis(&nest->inputs[weight], dimension++, at->k);
     cleave_map_axis(&nest->inputs[weight], dimension++, at->c);
     cleave_map_axis(&nest->output, 0, at->n);
-    map_channels(&nest->output, at->g, at->k, conv->k);
+    cleave_convolution_map_channels(&nest->output, at->g, at->k, conv->k);
     for (int d = 0; d < conv->win.n; d++) {
         cleave_windows_map(&nest->inputs[input], &conv->win, d, at->position[d], at->place[d]);
         cleave_map_axis(&nest->inputs[weight], dimension++, at->place[d]);
         cleave_map_axis(&nest->output, 2 + d, at->position[d]);
     }
     cleave_nest_emit(nest, CLEAVE_OP_MUL, input, weight, 0, 0);
-}
-
-static cleave_status add_bias(cleave_importer *im, int32_t op, int64_t channels) {
-    int32_t bias, tail;
-    if (!cleave_import_has_input(im, 2))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_import_tensor(im, 2, &bias));
-    const cleave_tensor *tensor = &im->tensors.items[bias].tensor;
-    if (tensor->rank != 1 || tensor->shape[0] != channels)
-        return cleave_import_fail(im, "its bias is not of %lld elements", (long long)channels);
-    cleave_import_initialise(im, bias, im->operators.items[op].fan_in, 0);
-    CLEAVE_TRY(cleave_import_tail(im, op, 1, 1, &tail));
-    cleave_nest *nest = &im->nests.items[tail].nest;
-    int input = cleave_nest_add_input(nest, bias);
-    cleave_map_axis(&nest->inputs[input], 0, 1);
-    cleave_nest_emit(nest, CLEAVE_OP_ADD, 0, input, 0, 0);
-    return CLEAVE_OK;
 }
 
 cleave_status cleave_import_conv(cleave_importer *im) {
@@ -145,7 +96,11 @@ cleave_status cleave_import_conv(cleave_importer *im) {
                                       conv.groups * conv.k};
     memcpy(shape + 2, conv.win.out, (size_t)conv.win.n * sizeof *shape);
     int64_t summed = conv.c * cleave_shape_size(conv.win.n, conv.win.kernel);
-    CLEAVE_TRY(refine_weight(im, &conv));
+    /* In memory k r s c, so that what is summed lies together.  Convolutions of one dimension have
+       row-major activations and weights. */
+    CLEAVE_TRY(cleave_convolution_refine_weight(im, (int64_t[]){conv.groups, conv.k, conv.c},
+                                                conv.win.n, conv.win.kernel, conv.win.n == 1,
+                                                &conv.weight));
     /* A view is copied into the order that the kernels are fast in, if it does not lie so. */
     if (im->tensors.items[conv.input].tensor.view.kind != CLEAVE_VIEW_NONE)
         cleave_import_channels_last(im, conv.input);
@@ -162,7 +117,7 @@ cleave_status cleave_import_conv(cleave_importer *im) {
     CLEAVE_TRY(cleave_import_add_nest(im, &nest, "", &im->operators.items[op].main_nest));
     im->operators.items[op].output = output;
     im->operators.items[op].fan_in = summed;
-    CLEAVE_TRY(add_bias(im, op, shape[1]));
+    CLEAVE_TRY(cleave_convolution_add_bias(im, op, shape[1]));
     cleave_import_set_output(im, 0, output, false);
     return CLEAVE_OK;
 }

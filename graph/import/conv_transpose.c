@@ -8,6 +8,7 @@
 
    Where windows neither overlap nor leave gaps (kernel = stride, no padding) every output has one
    tap, y[s q + p] = x[q] w[p]: a product that writes its output in place. */
+#include "graph/import/convolution.h"
 #include "graph/import/draft_views.h"
 #include "graph/import/windows.h"
 
@@ -70,7 +71,6 @@ static cleave_status read_output_extents(cleave_importer *im, transposed *t) {
 
 static cleave_status read_windows(cleave_importer *im, const cleave_tensor *input,
                                   const cleave_tensor *weight, transposed *t) {
-    int64_t said[CLEAVE_MOST_SPATIAL];
     CLEAVE_TRY(cleave_import_integers(im, "strides", t->n, 1, CLEAVE_MOST_WINDOW, 1, t->stride));
     CLEAVE_TRY(
         cleave_import_integers(im, "dilations", t->n, 1, CLEAVE_MOST_WINDOW, 1, t->dilation));
@@ -82,14 +82,7 @@ static cleave_status read_windows(cleave_importer *im, const cleave_tensor *inpu
             return cleave_import_fail(im, "a window of %lld over %lld positions is too long",
                                       (long long)t->kernel[d], (long long)t->in[d]);
     }
-    if (cleave_import_attribute(im, "kernel_shape") != NULL) {
-        CLEAVE_TRY(
-            cleave_import_integers(im, "kernel_shape", t->n, 1, CLEAVE_MOST_WINDOW, 1, said));
-        for (int d = 0; d < t->n; d++)
-            if (said[d] != t->kernel[d])
-                return cleave_import_fail(im, "attribute kernel_shape has %lld, its weight %lld",
-                                          (long long)said[d], (long long)t->kernel[d]);
-    }
+    CLEAVE_TRY(cleave_convolution_check_kernel(im, t->n, t->kernel));
     return read_output_extents(im, t);
 }
 
@@ -116,19 +109,7 @@ static cleave_status read_transposed(cleave_importer *im, transposed *t) {
     return read_windows(im, &input, &weight, t);
 }
 
-/* ---- axes, weights --------------------------------------------------------------------------- */
-
-/* The weight as [g,] c k r s; in memory with k innermost, as products like it. */
-static cleave_status refine_weight(cleave_importer *im, transposed *t) {
-    int first = t->groups > 1 ? 1 : 0, rank = first + 2 + t->n, order[CLEAVE_MAX_RANK] = {0};
-    int64_t shape[CLEAVE_MAX_RANK] = {t->groups};
-    shape[first] = t->c;
-    shape[first + 1] = t->k;
-    memcpy(shape + first + 2, t->kernel, (size_t)t->n * sizeof *shape);
-    for (int i = 0; i < rank; i++)
-        order[i] = i <= first ? i : i == rank - 1 ? first + 1 : i + 1;
-    return cleave_import_refine(im, 1, rank, shape, order, &t->weight);
-}
+/* ---- axes ------------------------------------------------------------------------------------ */
 
 static cleave_status add_axes(cleave_importer *im, transposed *t) {
     bool grouped = t->groups > 1;
@@ -141,13 +122,6 @@ static cleave_status add_axes(cleave_importer *im, transposed *t) {
                                                 t->positions[d], false);
     t->axis_c = cleave_import_add_axis(im, t->op, "c", t->c, grouped);
     return t->axis_c < 0 ? cleave_import_no_memory(im) : CLEAVE_OK;
-}
-
-static void map_channels(cleave_operand *operand, int g, int inner, int64_t per_group) {
-    cleave_map_offset(operand, 1, 0);
-    if (g >= 0)
-        cleave_map_term(operand, 1, g, per_group);
-    cleave_map_term(operand, 1, inner, 1);
 }
 
 /* ---- windows that touch: one product --------------------------------------------------------- */
@@ -170,13 +144,13 @@ static cleave_status add_product(cleave_importer *im, const transposed *t, int32
     cleave_nest_take_axes(&nest, &im->operators.items[t->op]);
     int x = cleave_nest_add_input(&nest, t->input), w = cleave_nest_add_input(&nest, t->weight);
     cleave_map_axis(&nest.inputs[x], 0, t->axis_n);
-    map_channels(&nest.inputs[x], t->axis_g, t->axis_c, t->c);
+    cleave_convolution_map_channels(&nest.inputs[x], t->axis_g, t->axis_c, t->c);
     if (t->axis_g >= 0)
         cleave_map_axis(&nest.inputs[w], dimension++, t->axis_g);
     cleave_map_axis(&nest.inputs[w], dimension++, t->axis_c);
     cleave_map_axis(&nest.inputs[w], dimension++, t->axis_k);
     cleave_map_axis(&nest.output, 0, t->axis_n);
-    map_channels(&nest.output, t->axis_g, t->axis_k, t->k);
+    cleave_convolution_map_channels(&nest.output, t->axis_g, t->axis_k, t->k);
     for (int d = 0; d < t->n; d++) {
         int place =
             cleave_nest_add_axis(&nest, cleave_window_names[t->n - 1][d], t->kernel[d], true, -1);
@@ -273,13 +247,13 @@ static cleave_status add_convolution(cleave_importer *im, const transposed *t, c
     cleave_nest_take_axes(&nest, &im->operators.items[t->op]);
     int x = cleave_nest_add_input(&nest, t->input), w = cleave_nest_add_input(&nest, weight);
     cleave_map_axis(&nest.inputs[x], 0, t->axis_n);
-    map_channels(&nest.inputs[x], t->axis_g, t->axis_c, t->c);
+    cleave_convolution_map_channels(&nest.inputs[x], t->axis_g, t->axis_c, t->c);
     if (t->axis_g >= 0)
         cleave_map_axis(&nest.inputs[w], dimension++, t->axis_g);
     cleave_map_axis(&nest.inputs[w], dimension++, t->axis_k);
     cleave_map_axis(&nest.inputs[w], dimension++, t->axis_c);
     cleave_map_axis(&nest.output, 0, t->axis_n);
-    map_channels(&nest.output, t->axis_g, t->axis_k, t->k);
+    cleave_convolution_map_channels(&nest.output, t->axis_g, t->axis_k, t->k);
     for (int d = 0; d < t->n; d++) {
         int place =
             cleave_nest_add_axis(&nest, cleave_window_names[t->n - 1][d], along[d].n, true, -1);
@@ -307,6 +281,7 @@ static cleave_status add_only_phase(cleave_importer *im, const transposed *t, in
 static cleave_status view_zeros(cleave_importer *im, int64_t phase, int rank, const int64_t *shape,
                                 int32_t *tensor) {
     static const float zero = 0;
+    static const int64_t begin[CLEAVE_MAX_RANK];
     const char *name;
     int64_t one[CLEAVE_MAX_RANK];
     int32_t source;
@@ -315,9 +290,8 @@ static cleave_status view_zeros(cleave_importer *im, int64_t phase, int rank, co
     CLEAVE_TRY(name_piece(im, "zero", phase, -1, &name));
     CLEAVE_TRY(cleave_import_constant_tensor(im, (cleave_new_tensor){name, -1, "", rank, one, -1},
                                              &zero, &source));
-    cleave_view view = {.kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source};
     CLEAVE_TRY(name_piece(im, "zeros", phase, -1, &name));
-    return cleave_import_new_view(im, name, view, rank, shape, tensor);
+    return cleave_import_pad_to(im, name, source, begin, shape, 0, tensor);
 }
 
 /* Output of one phase: [n, channels, positions...]. */
@@ -376,8 +350,8 @@ static cleave_status add_interleaving(cleave_importer *im, const transposed *t, 
     cleave_nest_add_input(&nest, joined);
     cleave_map_axis(&nest.inputs[0], 0, 0);
     cleave_map_axis(&nest.output, 0, 0);
-    map_channels(&nest.inputs[0], g, k, t->k);
-    map_channels(&nest.output, g, k, t->k);
+    cleave_convolution_map_channels(&nest.inputs[0], g, k, t->k);
+    cleave_convolution_map_channels(&nest.output, g, k, t->k);
     for (int d = 0; d < t->n; d++) {
         int q = cleave_nest_add_axis(&nest, cleave_spatial_names[t->n - 1][d], t->positions[d],
                                      false, t->position[d]);
@@ -415,24 +389,6 @@ static cleave_status add_phases(cleave_importer *im, const transposed *t, int32_
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-static cleave_status add_bias(cleave_importer *im, const transposed *t) {
-    int32_t bias, tail;
-    if (!cleave_import_has_input(im, 2))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_import_tensor(im, 2, &bias));
-    const cleave_tensor *tensor = &im->tensors.items[bias].tensor;
-    if (tensor->rank != 1 || tensor->shape[0] != t->groups * t->k)
-        return cleave_import_fail(im, "its bias is not of %lld elements",
-                                  (long long)(t->groups * t->k));
-    cleave_import_initialise(im, bias, im->operators.items[t->op].fan_in, 0);
-    CLEAVE_TRY(cleave_import_tail(im, t->op, 1, 1, &tail));
-    cleave_nest *nest = &im->nests.items[tail].nest;
-    int input = cleave_nest_add_input(nest, bias);
-    cleave_map_axis(&nest->inputs[input], 0, 1);
-    cleave_nest_emit(nest, CLEAVE_OP_ADD, 0, input, 0, 0);
-    return CLEAVE_OK;
-}
-
 /* The node's output, where the phases together are longer than it is. */
 static cleave_status crop(cleave_importer *im, const transposed *t, int32_t *output) {
     cleave_tensor from = im->tensors.items[*output].tensor;
@@ -457,7 +413,9 @@ cleave_status cleave_import_conv_transpose(cleave_importer *im) {
     }
     /* As PyTorch draws it. */
     int64_t fan_in = t.k * cleave_shape_size(t.n, t.kernel);
-    CLEAVE_TRY(refine_weight(im, &t));
+    /* In memory with k innermost, as products like it. */
+    CLEAVE_TRY(cleave_convolution_refine_weight(im, (int64_t[]){t.groups, t.c, t.k}, t.n, t.kernel,
+                                                false, &t.weight));
     cleave_import_initialise(im, t.weight, fan_in, 0);
     CLEAVE_TRY(cleave_import_new_operator(im, true, &t.op));
     CLEAVE_TRY(add_axes(im, &t));
@@ -472,7 +430,7 @@ cleave_status cleave_import_conv_transpose(cleave_importer *im) {
     CLEAVE_TRY(windows_touch(&t) ? add_product(im, &t, output)
                : single          ? add_only_phase(im, &t, output)
                                  : add_phases(im, &t, output));
-    CLEAVE_TRY(add_bias(im, &t));
+    CLEAVE_TRY(cleave_convolution_add_bias(im, t.op, t.groups * t.k));
     if (crops)
         CLEAVE_TRY(crop(im, &t, &output));
     cleave_import_set_output(im, 0, output, false);

@@ -27,6 +27,18 @@ cleave_status cleave_import_permute(cleave_importer *im, const char *name, int32
     return cleave_import_new_view(im, name, view, from.rank, shape, tensor);
 }
 
+void cleave_import_untranspose(const cleave_importer *im, int32_t *tensor, int *of) {
+    for (const cleave_tensor *at = &im->tensors.items[*tensor].tensor;
+         at->view.kind == CLEAVE_VIEW_TRANSPOSE; at = &im->tensors.items[*tensor].tensor) {
+        int seen[CLEAVE_MAX_RANK];
+        for (int d = 0; d < at->rank; d++)
+            seen[d] = of[d];
+        for (int d = 0; d < at->rank; d++)
+            of[at->view.permutation[d]] = seen[d];
+        *tensor = at->view.sources[0];
+    }
+}
+
 cleave_status cleave_import_slice_axis(cleave_importer *im, const char *name, int32_t source,
                                        int axis, int64_t begin, int64_t step, int64_t extent,
                                        int32_t *result) {
@@ -47,6 +59,18 @@ cleave_status cleave_import_slice_axis(cleave_importer *im, const char *name, in
 cleave_status cleave_import_range(cleave_importer *im, const char *name, int32_t source, int axis,
                                   int64_t begin, int64_t extent, int32_t *result) {
     return cleave_import_slice_axis(im, name, source, axis, begin, 1, extent, result);
+}
+
+cleave_status cleave_import_pad_to(cleave_importer *im, const char *name, int32_t source,
+                                   const int64_t *begin, const int64_t *shape, float fill,
+                                   int32_t *result) {
+    int rank = im->tensors.items[source].tensor.rank;
+    cleave_view view = {.kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source, .fill = fill};
+    for (int d = 0; d < rank; d++) {
+        view.begin[d] = begin[d];
+        view.step[d] = 1;
+    }
+    return cleave_import_new_view(im, name, view, rank, shape, result);
 }
 
 static bool has_other_padding(const cleave_importer *im, int32_t tensor, float fill) {

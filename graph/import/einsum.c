@@ -3,7 +3,7 @@
    Every label of the equation is an axis of the nest, so transpositions, diagonals (a label twice
    in one operand), sums, outer products and contractions are the same thing.  Dimensions of an
    ellipsis are labels too, aligned at the last one. */
-#include "graph/import/internal.h"
+#include "graph/import/draft_views.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -163,18 +163,6 @@ static cleave_status order_labels(cleave_importer *im, einsum *e) {
 
 /* ---- the nest -------------------------------------------------------------------------------- */
 
-/* What is behind a transpose is read as it is. */
-static void untranspose(const cleave_importer *im, einsum *e, int k) {
-    for (const cleave_tensor *tensor = &im->tensors.items[e->tensors[k]].tensor;
-         tensor->view.kind == CLEAVE_VIEW_TRANSPOSE;
-         tensor = &im->tensors.items[e->tensors[k]].tensor) {
-        term seen = e->operands[k];
-        for (int d = 0; d < seen.n; d++)
-            e->operands[k].labels[tensor->view.permutation[d]] = seen.labels[d];
-        e->tensors[k] = tensor->view.sources[0];
-    }
-}
-
 static cleave_status add_axes(cleave_importer *im, const einsum *e, int32_t op) {
     static const char *const of_ellipsis[] = {"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"};
     for (int i = 0; i < e->n_labels; i++) {
@@ -230,7 +218,7 @@ static cleave_status add_einsum(cleave_importer *im, einsum *e) {
     for (int d = 0; d < e->output.n; d++)
         cleave_map_axis(&nest.output, d, d);
     for (int k = 0; k < e->n_operands; k++) {
-        untranspose(im, e, k);
+        cleave_import_untranspose(im, &e->tensors[k], e->operands[k].labels);
         add_operand(im, e, k, &nest);
         cleave_import_initialise(im, e->tensors[k], summed, 0);
     }

@@ -301,6 +301,40 @@ static cleave_status combine(cleave_importer *im, const arguments *args,
     return CLEAVE_OK;
 }
 
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* Does arithmetic of the fragment read argument i itself?  In comparisons, limits and selections
+   integers of any size are common, to say that there is no limit, and being near is enough. */
+static bool computes_with(const cleave_fragment *code, int i) {
+    for (int k = 0; k < code->n; k++) {
+        const cleave_instruction *it = &code->code[k];
+        bool arithmetic = it->opcode == CLEAVE_OP_ADD || it->opcode == CLEAVE_OP_SUB ||
+                          it->opcode == CLEAVE_OP_MUL || it->opcode == CLEAVE_OP_DIV ||
+                          it->opcode == CLEAVE_OP_FMOD || it->opcode == CLEAVE_OP_POW;
+        if (arithmetic && (it->a == cleave_argument(i) || it->b == cleave_argument(i)))
+            return true;
+    }
+    return false;
+}
+
+/* An integer result must not be computed with constants that f32 rounds. */
+static cleave_status check_integers(cleave_importer *im, int n, const int *inputs,
+                                    const cleave_fragment *code) {
+    for (int i = 0; i < n; i++) {
+        const cleave_onnx_tensor *constant = cleave_import_constant(im, inputs[i]);
+        if (constant == NULL || constant->integers == NULL || !computes_with(code, i))
+            continue;
+        for (int64_t k = 0; k < constant->n; k++)
+            if (constant->integers[k] < -CLEAVE_MOST_EXACT_INTEGER ||
+                constant->integers[k] > CLEAVE_MOST_EXACT_INTEGER)
+                return cleave_import_fail(
+                    im, "computes integers with %lld (in %s), but they are f32, exact up to %lld",
+                    (long long)constant->integers[k], im->node->inputs[inputs[i]],
+                    (long long)CLEAVE_MOST_EXACT_INTEGER);
+    }
+    return CLEAVE_OK;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static bool is_random(const cleave_fragment *code) {
@@ -331,6 +365,8 @@ cleave_status cleave_import_apply(cleave_importer *im, int n, const int *inputs,
         constant = constant && cleave_import_input(im, inputs[i])->state == CLEAVE_VALUE_CONSTANT;
     if (constant)
         return cleave_import_evaluate(im, n, inputs, code, type);
+    if (cleave_onnx_type_is_integer(type))
+        CLEAVE_TRY(check_integers(im, n, inputs, code));
     arguments args;
     CLEAVE_TRY(read_arguments(im, n, inputs, &args));
     CLEAVE_TRY(apply_to_tensors(im, &args, code));

@@ -32,7 +32,8 @@ int cleave_fragment_constant(cleave_fragment *code, double p);
 int cleave_fragment_append(const cleave_fragment *code, const int *registers, cleave_nest *nest);
 
 /* Applies a fragment to inputs[0..n) of the node being imported, broadcast against each other, and
-   makes the result, of ONNX type `type`, its output 0. */
+   makes the result, of ONNX type `type`, its output 0.  BAD_INPUT where an integer result would be
+   computed with a constant beyond CLEAVE_MOST_EXACT_INTEGER and something that is none. */
 cleave_status cleave_import_apply(cleave_importer *im, int n, const int *inputs,
                                   const cleave_fragment *code, int32_t type);
 

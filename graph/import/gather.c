@@ -235,7 +235,7 @@ cleave_status cleave_import_gather_nd(cleave_importer *im) {
                                   (long long)batch, (long long)tuple, from.rank);
     int b = (int)batch, n = (int)tuple, rank = 0;
     int64_t extent = cleave_shape_size(n, from.shape + b);
-    if (extent > INT64_C(1) << 24)
+    if (extent > CLEAVE_MOST_EXACT_INTEGER)
         return cleave_import_fail(im, "indexes %lld elements, at most 2^24 are supported",
                                   (long long)extent);
     for (int d = 0; d < b; d++) {

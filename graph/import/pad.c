@@ -63,14 +63,10 @@ static cleave_status pad_constant(cleave_importer *im, int32_t source, int64_t *
     CLEAVE_TRY(cut(im, rank, pads, &source));
     CLEAVE_TRY(cleave_import_settle_padding(im, &source, (float)fill));
     cleave_tensor from = im->tensors.items[source].tensor;
-    cleave_view view = {
-        .kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = &source, .fill = (float)fill};
-    for (int d = 0; d < rank; d++) {
-        view.begin[d] = pads[d];
-        view.step[d] = 1;
+    for (int d = 0; d < rank; d++)
         from.shape[d] += pads[d] + pads[rank + d];
-    }
-    CLEAVE_TRY(cleave_import_new_view(im, im->node->outputs[0], view, rank, from.shape, &result));
+    CLEAVE_TRY(cleave_import_pad_to(im, im->node->outputs[0], source, pads, from.shape, (float)fill,
+                                    &result));
     cleave_import_set_output(im, 0, result, false);
     return CLEAVE_OK;
 }

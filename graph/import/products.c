@@ -10,8 +10,6 @@
 #include "graph/import/draft_views.h"
 #include "graph/import/internal.h"
 
-#include <string.h>
-
 /* ROLE_M, ROLE_C and up: row or summed dimension 0, 1 ... */
 enum { ROLE_M = 100, ROLE_K = 110, ROLE_C = 120, ROLE_NONE = -1 };
 
@@ -42,18 +40,6 @@ static const cleave_tensor *tensor_of(const cleave_importer *im, const side *s) 
 }
 
 /* ---- refinement ------------------------------------------------------------------------------ */
-
-/* What is behind a transpose is read as it is. */
-static void untranspose(const cleave_importer *im, side *s) {
-    for (const cleave_tensor *tensor = tensor_of(im, s); tensor->view.kind == CLEAVE_VIEW_TRANSPOSE;
-         tensor = tensor_of(im, s)) {
-        int role[CLEAVE_MAX_RANK];
-        memcpy(role, s->role, sizeof role);
-        for (int d = 0; d < s->rank; d++)
-            s->role[tensor->view.permutation[d]] = role[d];
-        s->tensor = tensor->view.sources[0];
-    }
-}
 
 /* Which dimensions of a source each dimension of its reshape merges: those from first[d] up to
    first[d + 1].  False where some are divided, or made from nothing. */
@@ -161,10 +147,10 @@ static cleave_status refine_second(cleave_importer *im, product *p) {
 
 /* Both operands as they are best read. */
 static cleave_status refine(cleave_importer *im, product *p) {
-    untranspose(im, &p->a);
-    untranspose(im, &p->b);
+    cleave_import_untranspose(im, &p->a.tensor, p->a.role);
+    cleave_import_untranspose(im, &p->b.tensor, p->b.role);
     unmerge(im, p);
-    untranspose(im, &p->a);
+    cleave_import_untranspose(im, &p->a.tensor, p->a.role);
     if (p->summed.n == 1)
         p->summed.name[0] = "c";
     find_summed_order(im, p);

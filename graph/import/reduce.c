@@ -6,6 +6,8 @@
    of a maximum is a maximum of indices, where the element equals the maximum.  Products are a tree
    of element-wise products of slices. */
 #include "graph/import/reduce.h"
+#include "graph/import/draft_views.h"
+#include "graph/import/rows.h"
 
 #include <float.h>
 #include <string.h>
@@ -232,26 +234,22 @@ static cleave_status add_log_sum_exp(cleave_importer *im, work *w) {
     return CLEAVE_OK;
 }
 
-/* The first index is extent - (maximum of extent - i), the last one (maximum of i + 1) - 1, over
-   all i where the element is the maximum. */
+/* The first index is extent - (maximum of places from the end), the last one (maximum of places) -
+   1, of the elements that are the maximum. */
 static cleave_status add_arg(cleave_importer *im, work *w) {
-    int axes[CLEAVE_MAX_RANK], d = 0;
+    int axes[CLEAVE_MAX_RANK];
     int32_t maximum;
     bool negated = w->r.kind == CLEAVE_REDUCTION_ARG_MIN, last = w->r.last;
     double extent = (double)w->r.count;
-    while (!cleave_reduces(&w->r, d))
-        d++;
     CLEAVE_TRY(open_reduction(im, w, true));
+    cleave_rows rows = {.op = w->op, .input = w->input, .rank = w->r.rank, .reduced = w->r.reduced};
+    CLEAVE_TRY(cleave_rows_check_places(im, &rows));
     CLEAVE_TRY(add_side_maximum(im, w, negated, &maximum));
     cleave_nest nest = reduce_nest(im, w, CLEAVE_NEST_REDUCE, CLEAVE_COMBINE_MAX, w->output, axes);
     int m = cleave_nest_add_input(&nest, maximum);
     map_output(w, axes, &nest.inputs[m]);
     int x = negated ? cleave_nest_emit(&nest, CLEAVE_OP_NEG, 0, 0, 0, 0) : 0;
-    int hit = cleave_nest_emit(&nest, CLEAVE_OP_EQUAL, x, m, 0, 0);
-    int index = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, axes[d], 0, 0, 0);
-    int place =
-        cleave_nest_emit(&nest, CLEAVE_OP_SCALE, index, 0, last ? 1 : -1, last ? 1 : extent);
-    cleave_nest_emit(&nest, CLEAVE_OP_MASK, place, hit, 0, 0);
+    cleave_rows_emit_place_of_equal(im, &rows, &nest, x, m, !last);
     CLEAVE_TRY(close_reduction(im, w, &nest));
     cleave_nest *tail;
     CLEAVE_TRY(add_epilogue(im, w, &tail));
@@ -264,17 +262,13 @@ static cleave_status add_arg(cleave_importer *im, work *w) {
 
 /* Pads dimension d with ones up to an extent. */
 static cleave_status pad_with_ones(cleave_importer *im, int d, int64_t extent, int32_t *tensor) {
+    static const int64_t begin[CLEAVE_MAX_RANK];
     cleave_tensor from = im->tensors.items[*tensor].tensor;
-    cleave_view view = {.kind = CLEAVE_VIEW_PAD, .n_sources = 1, .sources = tensor, .fill = 1};
     const char *name = cleave_arena_printf(im->arena, "%s.padded", im->node->outputs[0]);
-    int32_t source = *tensor;
     if (name == NULL)
         return cleave_import_no_memory(im);
-    view.sources = &source;
-    for (int i = 0; i < from.rank; i++)
-        view.step[i] = 1;
     from.shape[d] = extent;
-    return cleave_import_new_view(im, name, view, from.rank, from.shape, tensor);
+    return cleave_import_pad_to(im, name, *tensor, begin, from.shape, 1, tensor);
 }
 
 /* Multiplies slices of `*tensor` along dimension d, which becomes `length` long. */

@@ -1,4 +1,4 @@
-/* Rows: maximum and sum, as nests of one operator that share its split. */
+/* Rows: maximum, its place, and sum, as nests of one operator that share its split. */
 #include "graph/import/rows.h"
 
 #include <string.h>
@@ -58,6 +58,42 @@ cleave_status cleave_rows_add_sum(cleave_importer *im, cleave_rows *rows, const 
     int shifted = cleave_nest_emit(&sum, CLEAVE_OP_SUB, 0, maximum, 0, 0);
     cleave_nest_emit(&sum, CLEAVE_OP_EXP, shifted, 0, 0, 0);
     return cleave_import_add_nest(im, &sum, suffix, nest);
+}
+
+cleave_status cleave_rows_check_places(cleave_importer *im, const cleave_rows *rows) {
+    int64_t length = 1;
+    for (int d = 0; d < rows->rank; d++)
+        if ((rows->reduced >> d & 1u) != 0)
+            length *= im->tensors.items[rows->input].tensor.shape[d];
+    if (length > CLEAVE_MOST_EXACT_INTEGER)
+        return cleave_import_fail(im, "its rows have %lld elements, at most 2^24 are supported",
+                                  (long long)length);
+    return CLEAVE_OK;
+}
+
+int cleave_rows_emit_place(const cleave_importer *im, const cleave_rows *rows, cleave_nest *nest,
+                           bool from_end) {
+    int64_t stride = 1;
+    int place = -1;
+    for (int d = rows->rank - 1; d >= 0; d--) {
+        if ((rows->reduced >> d & 1u) == 0)
+            continue;
+        int64_t extent = im->tensors.items[rows->input].tensor.shape[d];
+        int64_t offset = (from_end ? stride * (extent - 1) : 0) + (place < 0 ? 1 : 0);
+        int index = cleave_nest_emit(nest, CLEAVE_OP_INDEX, d, 0, 0, 0);
+        int there = cleave_nest_emit(nest, CLEAVE_OP_SCALE, index, 0,
+                                     (double)(from_end ? -stride : stride), (double)offset);
+        place = place < 0 ? there : cleave_nest_emit(nest, CLEAVE_OP_ADD, place, there, 0, 0);
+        stride *= extent;
+    }
+    return place;
+}
+
+int cleave_rows_emit_place_of_equal(const cleave_importer *im, const cleave_rows *rows,
+                                    cleave_nest *nest, int a, int b, bool from_end) {
+    int hit = cleave_nest_emit(nest, CLEAVE_OP_EQUAL, a, b, 0, 0);
+    int place = cleave_rows_emit_place(im, rows, nest, from_end);
+    return cleave_nest_emit(nest, CLEAVE_OP_MASK, place, hit, 0, 0);
 }
 
 cleave_nest cleave_rows_on_owners(const cleave_importer *im, const cleave_rows *rows,

@@ -43,47 +43,22 @@ cleave_status cleave_import_softmax(cleave_importer *im) {
     return cleave_import_end_result(im, &nest);
 }
 
-/* Emits how many elements of the row there are from this one on: the place, counted from the end.
- */
-static int emit_place(const cleave_importer *im, const cleave_rows *rows, cleave_nest *nest) {
-    int64_t stride = 1;
-    int place = -1;
-    for (int d = rows->rank - 1; d >= 0; d--) {
-        if ((rows->reduced >> d & 1u) == 0)
-            continue;
-        int64_t extent = im->tensors.items[rows->input].tensor.shape[d];
-        int index = cleave_nest_emit(nest, CLEAVE_OP_INDEX, d, 0, 0, 0);
-        int there = cleave_nest_emit(nest, CLEAVE_OP_SCALE, index, 0, -(double)stride,
-                                     (double)(stride * (extent - 1)) + (place < 0 ? 1 : 0));
-        place = place < 0 ? there : cleave_nest_emit(nest, CLEAVE_OP_ADD, place, there, 0, 0);
-        stride *= extent;
-    }
-    return place;
-}
-
 /* 1 at the first maximum of the row: where the place is the largest among those of the maxima. */
 cleave_status cleave_import_hardmax(cleave_importer *im) {
     cleave_rows rows = {0};
     int32_t first;
     cleave_nest nest;
     CLEAVE_TRY(open_rows(im, &rows));
-    int64_t length = 1;
-    for (int d = 0; d < rows.rank; d++)
-        length *= (rows.reduced >> d & 1u) != 0 ? im->tensors.items[rows.input].tensor.shape[d] : 1;
-    if (length > INT64_C(1) << 24)
-        return cleave_import_fail(im, "its rows have %lld elements, at most 2^24 are supported",
-                                  (long long)length);
+    CLEAVE_TRY(cleave_rows_check_places(im, &rows));
     CLEAVE_TRY(cleave_rows_add_maximum(im, &rows));
     CLEAVE_TRY(cleave_rows_new_tensor(im, &rows, ".first", &first));
     nest = cleave_rows_reduce(im, &rows, CLEAVE_COMBINE_MAX, first);
     int maximum = cleave_rows_add_input(&rows, &nest, rows.maximum);
-    int place = emit_place(im, &rows, &nest);
-    int equal = cleave_nest_emit(&nest, CLEAVE_OP_EQUAL, 0, maximum, 0, 0);
-    cleave_nest_emit(&nest, CLEAVE_OP_MUL, place, equal, 0, 0);
+    cleave_rows_emit_place_of_equal(im, &rows, &nest, 0, maximum, true);
     CLEAVE_TRY(cleave_import_add_nest(im, &nest, ".first", NULL));
     CLEAVE_TRY(begin_result(im, &rows, &nest));
     int wanted = cleave_rows_add_input(&rows, &nest, first);
-    place = emit_place(im, &rows, &nest);
+    int place = cleave_rows_emit_place(im, &rows, &nest, true);
     cleave_nest_emit(&nest, CLEAVE_OP_EQUAL, place, wanted, 0, 0);
     return cleave_import_end_result(im, &nest);
 }

@@ -48,8 +48,8 @@ field() { # TAG
     rm "$held"
 }
 text() { printf %s "$2" | field "$1"; } # TAG TEXT
-attribute() { # NAME: an integer, 1
-    { text 0a "$1" && printf '\x18\x01\xa0\x01\x02'; } | field 2a
+attribute() { # NAME [NUMBER]: an integer, 1 if left out
+    { text 0a "$1" && printf '\x18' && varint "${2:-1}" && printf '\xa0\x01\x02'; } | field 2a
 }
 dimension() { # NUMBER or NAME
     case $1 in
@@ -57,13 +57,18 @@ dimension() { # NUMBER or NAME
     *) text 12 "$1" ;;
     esac | field 0a
 }
-one_node() { # TYPE ELEMENT-TYPE DIMENSION... -- [ATTRIBUTE...]
+one_node() { # TYPE ELEMENT-TYPE DIMENSION... -- [ATTRIBUTE...]; $constant: an integer, the second input
     local type=$1 element=$2
     shift 2
     printf '\x08\x08'
     {
+        if [ -n "${constant:-}" ]; then
+            { text 12 C && text 22 Constant && attribute value_int "$constant"; } | field 0a
+        fi
         {
-            text 0a X && text 12 Y && text 1a the_node && text 22 "$type"
+            text 0a X
+            if [ -n "${constant:-}" ]; then text 0a C; fi
+            text 12 Y && text 1a the_node && text 22 "$type"
             seen=
             for word in "$@"; do
                 if [ -n "$seen" ]; then attribute "$word"; fi
@@ -101,6 +106,26 @@ bad_node "node the_node (Softmax) has attribute axis twice" Softmax 1 2 3 -- axi
 bad_node "node the_node (Relu): graph input X has type STRING" Relu 8 2 3 --
 bad_node "graph input X is symbolic (side)" Relu 1 2 side --
 opset=99 bad_node "operator set 99, supported are 1 to 21" Relu 1 2 3 --
+
+# Integers that f32 does not hold: of a constant, and of data (2^24 + 1; each file: eight bytes of header
+# length, the header, the data).
+for type in Add Sub Mul Div Mod Pow; do
+    constant=16777216 one_node $type 7 2 -- >"$work/node.onnx"
+    expect_ok show "$work/node.onnx"
+    constant=16777217 bad_node "node the_node ($type): computes integers with 16777217 (in C)" $type 7 2 --
+done
+constant=16777217 one_node Less 7 2 -- >"$work/node.onnx"
+expect_ok show "$work/node.onnx"
+two_integers() { # BYTES of the second one; the first is 0
+    local header='{"X":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}}'
+    printf '%b\0\0\0\0\0\0\0%s\0\0\0\0\0\0\0\0%b' "\\x$(printf %x ${#header})" "$header" "$1"
+}
+one_node Cast 7 2 -- to >"$work/node.onnx"
+two_integers '\0\0\0\01\0\0\0\0' >"$work/integers.safetensors"
+expect_ok run --model "$work/node.onnx" --forward --data "$work/integers.safetensors"
+two_integers '\01\0\0\01\0\0\0\0' >"$work/integers.safetensors"
+expect_error 2 "integers.safetensors: element 1 of X is 16777217, not in -16777216..16777216" \
+    run --model "$work/node.onnx" --forward --data "$work/integers.safetensors" --save "$work/output"
 expect_error 2 "external.onnx: " show "$tree/tests/fuzz/corpus/model/external.onnx"
 
 # --- Machines

@@ -3,6 +3,7 @@
 
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
+#include "../random_call.h"
 #include "../random_nest.h"
 
 #include <criterion/criterion.h>

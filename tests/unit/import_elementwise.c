@@ -220,49 +220,6 @@ Test(import_elementwise, casts_to_other_types_are_refused) {
                    "INT64 and BOOL");
 }
 
-/* ---- joining --------------------------------------------------------------------------------- */
-
-Test(import_elementwise, activations_masks_and_slopes_join_the_product_before_them) {
-    /* x [1, 2] times w [2, 2] of 1 2 3 4, less 20, twice where c; y = silu of it. */
-    bytes graph = {.n = 0};
-    graph_input(&graph, "x", "batch 2");
-    value_info(&graph, 11, "c", BOOL, "batch 2");
-    initializer(&graph, "w", 2, (int64_t[]){2, 2}, 1, (float[]){1, 2, 3, 4}, 16);
-    initializer(&graph, "slope", 1, (int64_t[]){2}, 1, (float[]){1, 0.5f}, 8);
-    initializer(&graph, "twenty", 0, NULL, 1, (float[]){20}, 4);
-    initializer(&graph, "two", 0, NULL, 1, (float[]){2}, 4);
-    graph_output(&graph, "y");
-    node(&graph, "MatMul", "product", "x w", "h", NULL);
-    node(&graph, "Sub", "less", "h twenty", "k", NULL);
-    node(&graph, "PRelu", "slopes", "k slope", "l", NULL);
-    node(&graph, "Where", "choose", "c l two", "m", NULL);
-    node(&graph, "HardSwish", "gate", "m", "y", NULL);
-    import(&graph, 14, 1, false);
-    cr_expect_eq(model.n_operators, 1);
-    /* 7 - 20 and 10 - 20, the second halved; both chosen by c = 1 2; far below -3. */
-    expect_values("y", 2, (double[]){0, 0});
-}
-
-Test(import_elementwise, a_tail_that_is_full_is_followed_by_an_operator) {
-    bytes graph = {.n = 0};
-    graph_input(&graph, "x", "batch 3");
-    graph_output(&graph, "y");
-    node(&graph, "Mish", "m0", "x", "a", NULL);
-    node(&graph, "Mish", "m1", "a", "b", NULL);
-    node(&graph, "Mish", "m2", "b", "c", NULL);
-    node(&graph, "Mish", "m3", "c", "d", NULL);
-    node(&graph, "Mish", "m4", "d", "y", NULL);
-    import(&graph, 18, 1, false);
-    cr_expect_eq(model.n_operators, 2);
-    double expected[3];
-    for (int i = 0; i < 3; i++) {
-        expected[i] = i + 1;
-        for (int k = 0; k < 5; k++)
-            expected[i] *= tanh(log1p(exp(expected[i])));
-    }
-    expect_values("y", 3, expected);
-}
-
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 static const operand cube = {FLOAT, "2 2 3", {1, -2, 3, -4, 5, -6, 7, 8, 9, 1, 0, 2}};

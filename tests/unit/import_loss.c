@@ -103,6 +103,24 @@ Test(import_loss, what_does_not_fit_is_refused) {
 
 /* ---- training -------------------------------------------------------------------------------- */
 
+Test(import_loss, the_loss_goes_over_the_last_axis_at_rank_3_and_over_axis_1_else) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 5 7");
+    graph_output(&graph, "y");
+    node(&graph, "Relu", "relu", "x", "y", NULL);
+    import(&graph, 13, 3, true);
+    expect_axes("@loss", "n=3 t=5 v=7");
+    expect_shape("targets", 2, (int64_t[]){3, 5});
+    cr_expect_eq(find_tensor("targets")->below, 7);
+    graph = (bytes){.n = 0};
+    graph_input(&graph, "x", "batch 5 7 2");
+    graph_output(&graph, "y");
+    node(&graph, "Relu", "relu", "x", "y", NULL);
+    import(&graph, 13, 3, true);
+    expect_axes("@loss", "n=3 v=5 h=7 w=2");
+    expect_shape("targets", 3, (int64_t[]){3, 7, 2});
+}
+
 enum { ROWS = 6, FEATURES = 2, CLASSES = 3, N_DEVICES = 5, N_LAYOUTS = 60 };
 static const float class_weights[CLASSES] = {1, 5, 3};
 static const float features[ROWS][FEATURES] = {{1, 2}, {-1, 0.5f}, {3, 1}, {0, 1}, {2, -2}, {1, 1}};

@@ -353,3 +353,26 @@ Test(import_movement, ids_may_be_what_the_table_of_their_slice_has) {
     cr_assert(range.from_end && range.n == 6);
     cr_expect_arr_eq(range.above, expected, sizeof expected);
 }
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+Test(import_movement, transposes_slices_and_concatenations_are_views) {
+    /* x = [[1 2 3], [4 5 6]]; its transpose [[1 4], [2 5], [3 6]]; rows 0 and 2 of that; behind
+       them 2 and 5; negated by the one operator. */
+    bytes graph = {.n = 0}, axis = {.n = 0};
+    graph_input(&graph, "x", "batch 3");
+    graph_output(&graph, "y");
+    integers(&graph, "zero", 1, (int64_t[]){0});
+    integers(&graph, "one", 1, (int64_t[]){1});
+    integers(&graph, "two", 1, (int64_t[]){2});
+    integers(&graph, "many", 1, (int64_t[]){INT64_MAX});
+    node(&graph, "Transpose", "t", "x", "xt", NULL);
+    node(&graph, "Slice", "s", "xt zero many zero two", "even", NULL);
+    node(&graph, "Slice", "u", "xt one two zero", "odd", NULL);
+    attribute_integer(&axis, "axis", 0);
+    node(&graph, "Concat", "c", "even odd", "all", &axis);
+    node(&graph, "Neg", "neg", "all", "y", NULL);
+    import(&graph, 13, 2, false);
+    cr_expect_eq(model.n_operators, 1);
+    expect_values("y", 6, (double[]){-1, -4, -3, -6, -2, -5});
+}

@@ -1,4 +1,4 @@
-/* Normalisations: what the importer makes of them, by hand. */
+/* Normalisations, softmax among them: what the importer makes of them, by hand. */
 #include "imported.h"
 
 TestSuite(import_normalize, .fini = tear_down);
@@ -138,4 +138,56 @@ Test(import_normalize, local_responses_are_summed_over_a_window_of_channels) {
         else
             expect_values("y", 3, (double[]){1. / 16, 2. / 40, 3. / 28});
     }
+}
+
+Test(import_normalize, inference_normalisation_uses_the_running_statistics) {
+    /* (x - mean) / sqrt(variance + epsilon) x scale + bias; mean 0, variance 1, epsilon 3. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 1 2");
+    graph_output(&graph, "y");
+    const char *const names[] = {"scale", "bias", "mean", "variance"};
+    for (int i = 0; i < 4; i++)
+        initializer(&graph, names[i], 1, (int64_t[]){1}, 1, (float[]){(float[]){4, 1, 0, 1}[i]}, 4);
+    attribute_float(&attributes, "epsilon", 3);
+    node(&graph, "BatchNormalization", "op", "x scale bias mean variance", "y", &attributes);
+    import(&graph, 15, 1, false);
+    cr_expect_eq(find_operator("op")->n_nests, 1);
+    expect_values("y", 2, (double[]){3, 5});
+}
+
+Test(import_normalize, training_normalisation_updates_by_the_population_variance) {
+    /* x = 1 2 3 4: mean 2.5, variance 1.25; running mean 0 and variance 1, momentum 0.5. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 1 2");
+    graph_output(&graph, "y");
+    const char *const names[] = {"scale", "bias", "mean", "variance"};
+    for (int i = 0; i < 4; i++)
+        initializer(&graph, names[i], 1, (int64_t[]){1}, 1, (float[]){(float[]){1, 0, 0, 1}[i]}, 4);
+    attribute_float(&attributes, "momentum", 0.5f);
+    attribute_float(&attributes, "epsilon", 0);
+    attribute_integer(&attributes, "training_mode", 1);
+    node(&graph, "BatchNormalization", "op", "x scale bias mean variance", "y m v", &attributes);
+    import(&graph, 15, 2, false);
+    double s = sqrt(1.25);
+    expect_values("y", 4, (double[]){-1.5 / s, -0.5 / s, 0.5 / s, 1.5 / s});
+    expect_values("m", 1, (double[]){0.5 * 2.5});
+    expect_values("v", 1, (double[]){0.5 * 1 + 0.5 * 1.25});
+    cr_expect_eq(model.n_assignments, 2);
+}
+
+Test(import_normalize, softmax_reduces_one_axis_or_everything_behind_it_by_operator_set) {
+    /* x = 1 .. 4 as [1, 2, 2].  From set 13 on, over the last axis: 1 / (1 + e), e / (1 + e).
+       Before, axis 1 began a row of all four. */
+    double e = exp(1), row = 1 + e + e * e + e * e * e;
+    bytes attributes = {.n = 0};
+    one_node("Softmax", "batch 2 2", NULL, 13);
+    expect_values("y", 4, (double[]){1 / (1 + e), e / (1 + e), 1 / (1 + e), e / (1 + e)});
+    one_node("Softmax", "batch 2 2", NULL, 12);
+    expect_values("y", 4, (double[]){1 / row, e / row, e * e / row, e * e * e / row});
+    attribute_integer(&attributes, "axis", 1);
+    one_node("Softmax", "batch 2 2", &attributes, 13);
+    double f = 1 + e * e;
+    expect_values("y", 4, (double[]){1 / f, 1 / f, e * e / f, e * e / f});
+    cr_expect_eq(find_operator("op")->n_nests, 3);
+    cr_expect_not(find_operator("op")->axes[1].whole);
 }

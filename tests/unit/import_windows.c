@@ -1,7 +1,57 @@
-/* Transposed convolutions, resizing and pools: what the importer makes of them, by hand. */
+/* Convolutions, resizing and pools: what the importer makes of them, by hand. */
 #include "imported.h"
 
 TestSuite(import_windows, .fini = tear_down);
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+Test(import_windows, a_grouped_convolution_has_an_axis_of_groups) {
+    /* 4 channels in 2 groups of 2, 2 outputs a group, windows of 1 x 1, weights 1 .. 8:
+       output g k = weight[2g + k] . x[2g .. 2g + 1], x = 1 2 3 4. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 4 1 1");
+    graph_input(&graph, "w", "4 2 1 1");
+    graph_output(&graph, "y");
+    attribute_integer(&attributes, "group", 2);
+    node(&graph, "Conv", "op", "x w", "y", &attributes);
+    import(&graph, 13, 1, false);
+    expect_axes("op", "n=1 g=2 k=2! h=1 w=1 c=2! r=1! s=1!");
+    expect_shape("w", 5, (int64_t[]){2, 2, 2, 1, 1});
+    cr_expect_eq(find_tensor("w")->fan_in, 2);
+    expect_values("y", 4, (double[]){1 * 1 + 2 * 2, 3 * 1 + 4 * 2, 5 * 3 + 6 * 4, 7 * 3 + 8 * 4});
+}
+
+Test(import_windows, a_convolution_strides_dilates_and_pads) {
+    /* x = 1 .. 5, weight 1 2, stride 2, dilation 2, one zero in front: positions -1 and 1, 1 and 3
+       of x (counted from 0): 0 + 2 * 2, 2 + 2 * 4. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 1 5");
+    graph_input(&graph, "w", "1 1 2");
+    graph_output(&graph, "y");
+    attribute_integers(&attributes, "strides", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "dilations", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "pads", 2, (int64_t[]){1, 0});
+    node(&graph, "Conv", "op", "x w", "y", &attributes);
+    import(&graph, 13, 1, false);
+    expect_axes("op", "n=1 k=1 w=2 c=1 s=2!");
+    expect_values("y", 2, (double[]){4, 10});
+}
+
+Test(import_windows, same_padding_puts_the_odd_element_behind_or_in_front) {
+    /* x = 1 2 3, weight 1 2: SAME_UPPER pads behind, SAME_LOWER in front. */
+    for (int lower = 0; lower < 2; lower++) {
+        bytes graph = {.n = 0}, attributes = {.n = 0};
+        graph_input(&graph, "x", "batch 1 3");
+        graph_input(&graph, "w", "1 1 2");
+        graph_output(&graph, "y");
+        attribute_text(&attributes, "auto_pad", lower ? "SAME_LOWER" : "SAME_UPPER");
+        node(&graph, "Conv", "op", "x w", "y", &attributes);
+        import(&graph, 13, 1, false);
+        expect_values("y", 3, lower ? (double[]){2, 5, 8} : (double[]){5, 8, 3});
+    }
+}
+
+/* ---- transposed convolutions ----------------------------------------------------------------- */
 
 /* y = ConvTranspose(x, 1 2 3 ...) of one dimension, with a batch of 1. */
 static void transpose_convolution(const char *x, const int64_t *weight, const bytes *attributes) {
@@ -177,6 +227,68 @@ Test(import_windows, upsample_takes_its_scales_from_an_input) {
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
+Test(import_windows, an_average_leaves_padding_out_unless_told) {
+    /* 1 2 3 4 padded by one on both sides, windows of 3. */
+    bytes attributes = {.n = 0};
+    attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){3});
+    attribute_integers(&attributes, "pads", 2, (int64_t[]){1, 1});
+    one_node("AveragePool", "batch 1 4", &attributes, 13);
+    expect_values("y", 4, (double[]){1.5, 2, 3, 3.5});
+    attribute_integer(&attributes, "count_include_pad", 1);
+    one_node("AveragePool", "batch 1 4", &attributes, 13);
+    expect_values("y", 4, (double[]){1, 2, 3, 7. / 3});
+}
+
+Test(import_windows, ceil_mode_adds_a_window_of_what_is_left) {
+    /* 1 2 | 3 4 | 5 */
+    bytes attributes = {.n = 0};
+    attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "strides", 1, (int64_t[]){2});
+    one_node("AveragePool", "batch 1 5", &attributes, 13);
+    expect_values("y", 2, (double[]){1.5, 3.5});
+    attribute_integer(&attributes, "ceil_mode", 1);
+    one_node("AveragePool", "batch 1 5", &attributes, 13);
+    expect_values("y", 3, (double[]){1.5, 3.5, 5});
+    one_node("MaxPool", "batch 1 5", &attributes, 13);
+    expect_values("y", 3, (double[]){2, 4, 5});
+}
+
+Test(import_windows, a_pad_of_zeros_becomes_padding_of_the_average_and_counts) {
+    /* 0 1 2 3 4 0, windows of 2, stride 2: (0 + 1) / 2, (2 + 3) / 2, (4 + 0) / 2 */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 1 4");
+    graph_output(&graph, "y");
+    integers(&graph, "pads", 6, (int64_t[]){0, 0, 1, 0, 0, 1});
+    node(&graph, "Pad", "pad", "x pads", "p", NULL);
+    attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){2});
+    attribute_integers(&attributes, "strides", 1, (int64_t[]){2});
+    node(&graph, "AveragePool", "pool", "p", "y", &attributes);
+    import(&graph, 13, 1, false);
+    cr_expect_eq(cleave_model_find_tensor(&model, "p"), -1, "the pad is no tensor any more");
+    expect_values("y", 3, (double[]){0.5, 2.5, 2});
+}
+
+Test(import_windows, a_pad_before_a_maximum_stays_a_view) {
+    /* 0 1 2 3 4 -> windows of 3: 2, 3, 4, and with negative inputs the 0 would win. */
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 1 4");
+    graph_output(&graph, "y");
+    integers(&graph, "pads", 6, (int64_t[]){0, 0, 1, 0, 0, 0});
+    node(&graph, "Neg", "neg", "x", "m", NULL);
+    node(&graph, "Pad", "pad", "m pads", "p", NULL);
+    attribute_integers(&attributes, "kernel_shape", 1, (int64_t[]){3});
+    node(&graph, "MaxPool", "pool", "p", "y", &attributes);
+    import(&graph, 13, 1, false);
+    cr_expect_eq(find_tensor("p")->view.kind, CLEAVE_VIEW_PAD);
+    expect_values("y", 3, (double[]){0, -1, -2});
+}
+
+Test(import_windows, a_global_average_can_be_split_along_its_sums) {
+    one_node("GlobalAveragePool", "batch 2 2 2", NULL, 13);
+    expect_axes("op", "n=1 c=2 h=2 w=2");
+    expect_values("y", 2, (double[]){2.5, 6.5});
+}
+
 Test(import_windows, power_pools_take_the_root_of_sums_of_powers) {
     for (int p = 1; p <= 3; p++) {
         bytes attributes = {.n = 0};
@@ -211,8 +323,7 @@ Test(import_windows, averages_count_what_a_dilated_window_reaches) {
     expect_values("y", 3, (double[]){2, 2, 2});
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void expect_channels_last(const char *name) {
     const cleave_tensor *tensor = find_tensor(name);

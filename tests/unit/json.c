@@ -153,11 +153,11 @@ Test(json, containers_on_one_line_stay_on_it) {
     cleave_json_end_array(&writer);
     cleave_json_end_object(&writer);
     cleave_json_key(&writer, "b");
-    cleave_json_put_boolean(&writer, true);
+    cleave_json_put_integer(&writer, 2);
     cleave_json_end_object(&writer);
     cr_expect_str_eq(writer.text, "{\n"
                                   "  \"a\": {\"split\": {}, \"devices\": [0, 1]},\n"
-                                  "  \"b\": true\n"
+                                  "  \"b\": 2\n"
                                   "}\n");
     cleave_json_writer_free(&writer);
 }
