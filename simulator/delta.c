@@ -1,0 +1,514 @@
+/* The step as fragments side by side, and the passes over it.
+
+   The idea.  The rule of time is made of sums and comparisons only (scan_rule.h, link.h).  So if
+   all that a slot reads - the state of its lanes and links, the times it waits for - is what it was
+   at the last accepted run, the base, with one amount added, then all that it writes is what it was
+   with that amount added.  A run starts at the first changed slot with the state that the base had
+   there, simulates slot by slot, and whenever a slot that is not changed reads nothing but times
+   moved by one amount, notes that amount as the slot's shift instead of simulating it.
+
+   What is kept.  For each slot a record: the state before the slot of the resources that the slot
+   uses (main lanes, communication lanes, links), and one shift to be added to it; for each fragment
+   the times that its waits ask for, with the shift of the slot that gave them.  A resource that
+   a slot does not use is not in its record, so whatever state it carries past the slot is neither
+   kept nor wrong there: before slot s its state is what stands in the next record from s on that
+   has it, and the record of slot n_slots, the end, has all.
+
+   Lazy state.  Of a resource that has not been touched since the start, or since it was jumped
+   over, only the amount is known that its state differs by from the base.  It is looked up when a
+   slot uses it; also when a changed slot used it in the base, since that is where base and run
+   part.
+
+   When a slot follows the base (delta_jump.c) is decided on what it can read:
+   - Main lane: its clock and the end of its last item are moved; nothing is pending, or the same
+     work, with both its ends moved after each was brought up to the clock.  (An end before the
+   clock is not told from the clock itself: the next main item that takes time starts no earlier
+   than the clock, so it ends after the begin, and what is left over is none.)
+   - busy_from is moved, or was never set, or the communication lane has passed it in both runs and
+     has itself moved: it is only compared with starts of that lane, which are later then.  A wait
+     sets it anew, and the clocks only grow.
+   - Communication lane: its clock is moved; or the lane's first item in the slot is a wait whose
+   time is moved and is no earlier, in both runs, than the clock: after it the clock is moved. A
+   slot that uses this lane counts as using the main lane too, which it charges.
+   - Main lane, likewise: the device's first item in the slot is a main wait for a moved time that
+     is later than the clock in both runs, and nothing is pending in either: it sets all there is.
+   - Link: the time it is free is moved; or it is free, in both runs, before the first transfer of
+   the slot reaches it, so that it makes nobody wait.  That transfer's head is in the record. It is
+   itself moved, by induction over the transfers of the slot.
+   - Waits for a time of a slot before the jump: that time is moved; or it is over, in both runs,
+     before the slot starts on that lane.  Times of slots within the jump are moved with them.
+   Messages and collectives begin and end within a chunk, so they carry nothing else from slot to
+   slot.  What differs without effect is written into the record where it was met (an exception),
+   when the run is accepted: the record is then true of the whole resource, for runs to come that
+   put something else there.
+
+   Accepting swaps the records of simulated slots and adds to the shifts of the others; rejecting
+   only takes back what was put. */
+#include "simulator/delta_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Passes ------------------------------------------------------------------------------------
+ */
+
+/* What a chunk is run with: `links` is null in a pass that keeps no records. */
+typedef struct pass {
+    const cleave_delta *delta;
+    delta_state state;
+    const delta_view *view; /* null: every time is in the row of the pass */
+    delta_link *links;      /* of the record of this slot */
+} pass;
+
+static inline void meet_link(const pass *p, int32_t link, int64_t head) {
+    if (p->links != NULL && p->links[link].first_head < 0)
+        p->links[link].first_head = head;
+}
+
+static inline void cross_links(const pass *p, const delta_placed *placed, int32_t message,
+                               int64_t head, int64_t *times) {
+    const int32_t *start = placed->fragment->hop_start + message;
+    const delta_hop *first = placed->hops + start[0], *end = placed->hops + start[1];
+    int64_t tail = 0, release = 0;
+    for (const delta_hop *hop = first; hop < end; hop++) {
+        meet_link(p, hop->link, head);
+        int64_t begin = cleave_link_serve(hop->serialization, p->delta->link_latency[hop->link],
+                                          &p->state.link_free[hop->link], &head, &tail);
+        if (hop == first)
+            release = begin + hop->serialization;
+    }
+    times[2 * message] = tail;
+    times[2 * message + 1] = release;
+}
+
+static inline void complete(const pass *p, const delta_placed *placed, int32_t collective,
+                            int64_t ready, int64_t *time) {
+    const cleave_priced_fragment *fragment = placed->fragment;
+    const int32_t *start = fragment->collective_link_start + collective;
+    const int32_t *links = fragment->collective_links + start[0];
+    int32_t n_links = start[1] - start[0];
+    for (int32_t l = 0; l < n_links; l++)
+        meet_link(p, links[l], ready);
+    *time = cleave_scan_collective(ready, fragment->collective_busy[collective], links, n_links,
+                                   p->state.link_free) +
+            fragment->collective_rest[collective];
+}
+
+static inline void join(const pass *p, const delta_placed *placed, const delta_item *item,
+                        delta_kind kind, int64_t now, int64_t *times) {
+    int64_t *ready = &times[2 * placed->fragment->n_messages + item->subject];
+    if (kind == DELTA_JOIN_NEXT || kind == DELTA_JOIN_LAST)
+        now = cleave_later(*ready, now);
+    *ready = now;
+    if (kind == DELTA_JOIN_LAST || kind == DELTA_JOIN_ONLY)
+        complete(p, placed, item->subject, now, ready);
+}
+
+/* Runs a chunk; the times that it gives go to the row `times` of its fragment. */
+static inline __attribute__((always_inline)) void
+run_chunk(const pass *p, const delta_placed *placed, const delta_chunk *chunk, int64_t *times) {
+    const delta_item *end = placed->items + chunk->first_item + chunk->n_items;
+    for (const delta_item *item = placed->items + chunk->first_item; item < end; item++) {
+        cleave_scan_device *device = &p->state.devices[delta_device(item)];
+        int32_t lane = delta_lane(item), subject = item->subject;
+        delta_kind kind = (delta_kind)(item->packed & 15);
+        int64_t now;
+        switch (kind) {
+        case DELTA_WORK:
+            cleave_scan_work(device, lane, item->amount);
+            break;
+        case DELTA_WAIT:
+            now = p->view == NULL ? times[subject]
+                                  : placed->times[p->view[item->amount].row][subject] +
+                                        p->view[item->amount].shift;
+            cleave_scan_wait(device, lane, now);
+            break;
+        case DELTA_POST_FIRST:
+            times[2 * subject] = cleave_scan_work(device, lane, item->amount);
+            break;
+        case DELTA_POST_SECOND:
+            now = cleave_scan_work(device, lane, item->amount);
+            cross_links(p, placed, subject, cleave_later(times[2 * subject], now), times);
+            break;
+        case DELTA_MARK:
+            times[subject] = lane == 0 ? device->main_end : device->clock[1];
+            break;
+        default:
+            now = cleave_scan_work(device, lane, item->amount);
+            join(p, placed, item, kind, now, times);
+        }
+    }
+}
+
+static int64_t latest_clock(const cleave_delta *delta, const cleave_scan_device *devices) {
+    int64_t step = 0;
+    for (int32_t d = 0; d < delta->n_devices; d++)
+        step = cleave_later(step, cleave_later(devices[d].clock[0], devices[d].clock[1]));
+    return step;
+}
+
+static void reset_state(const cleave_delta *delta, const delta_state *state) {
+    memset(state->devices, 0, (size_t)delta->n_devices * sizeof *state->devices);
+    memset(state->link_free, 0, (size_t)delta->n_links * sizeof *state->link_free);
+}
+
+cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error) {
+    (void)error; /* what could be wrong was refused when it was put */
+    pass p = {.delta = delta, .state = delta->full_state};
+    reset_state(delta, &p.state);
+    for (int32_t s = 0; s < delta->n_slots; s++)
+        for (int32_t e = 0; e < delta->slots[s].n_entries; e++) {
+            const delta_entry *entry = &delta->slots[s].entries[e];
+            run_chunk(&p, entry->placed, &entry->placed->chunks[entry->chunk],
+                      entry->placed->full_times);
+        }
+    *step = latest_clock(delta, p.state.devices);
+    return CLEAVE_OK;
+}
+
+/* Records the state before a slot of what it uses. */
+static void keep_record(cleave_delta *delta, int32_t slot) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    delta_record *record = &delta->next[slot];
+    for (int32_t w = 0; w < delta->n_device_words; w++)
+        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
+            int32_t d = 64 * w + __builtin_ctzll(left);
+            record->devices[d] = delta->state.devices[d];
+        }
+    for (int32_t w = 2 * delta->n_device_words; w < delta->n_words; w++)
+        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
+            int32_t l = 64 * (w - 2 * delta->n_device_words) + __builtin_ctzll(left);
+            record->links[l] = (delta_link){delta->state.link_free[l], -1};
+        }
+}
+
+static void run_slot(cleave_delta *delta, int32_t slot) {
+    const delta_slot *of = &delta->slots[slot];
+    int32_t row = !delta->base_view[slot].row;
+    pass p = {.delta = delta,
+              .state = delta->state,
+              .view = delta->view,
+              .links = delta->next[slot].links};
+    delta_load(delta, slot);
+    keep_record(delta, slot);
+    delta->view[slot] = (delta_view){.shift = 0, .row = row, .ran = true};
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_entry *entry = &of->entries[e];
+        const delta_chunk *chunk = &entry->placed->chunks[entry->chunk];
+        run_chunk(&p, entry->placed, chunk, entry->placed->times[row]);
+        delta->counts.items += chunk->n_items;
+    }
+    delta->counts.slots++;
+}
+
+/* What a slot uses and reaches back to, from its chunks. */
+static void derive_slot(cleave_delta *delta, int32_t slot) {
+    uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    delta_slot *of = &delta->slots[slot];
+    memset(uses, 0, (size_t)delta->n_words * sizeof *uses);
+    of->reaches_back = slot;
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_placed *placed = of->entries[e].placed;
+        const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
+        const uint64_t *more = delta_uses(delta, placed->uses, of->entries[e].chunk);
+        for (int32_t w = 0; w < delta->n_words; w++)
+            uses[w] |= more[w];
+        if (chunk->n_reaches > 0 && placed->reaches[chunk->first_reach].slot < of->reaches_back)
+            of->reaches_back = placed->reaches[chunk->first_reach].slot;
+    }
+}
+
+static void run_changes(cleave_delta *delta) {
+    int32_t slot = 0;
+    while (slot < delta->n_slots && !delta->slot_changed[slot])
+        slot++;
+    delta->first_run = slot;
+    for (int32_t s = slot; s < delta->n_slots; s++)
+        if (delta->slot_changed[s])
+            derive_slot(delta, s);
+    memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
+    memset(delta->lazy, 0xff, (size_t)delta->n_words * sizeof *delta->lazy);
+    memset(delta->lazy_by, 0, 64 * (size_t)delta->n_words * sizeof *delta->lazy_by);
+    delta->n_exceptions = 0;
+    while (slot < delta->n_slots) {
+        int32_t then = delta_jump(delta, slot);
+        if (then == slot)
+            run_slot(delta, then++);
+        slot = then;
+    }
+    delta_load(delta, delta->n_slots);
+    keep_record(delta, delta->n_slots);
+    delta->step = latest_clock(delta, delta->state.devices);
+    delta->is_run = true;
+    delta->counts.runs++;
+}
+
+cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error) {
+    (void)error; /* what could be wrong was refused when it was put */
+    if (delta->n_changes > 0 && !delta->is_run)
+        run_changes(delta);
+    *step = delta->n_changes > 0 ? delta->step : delta->base_step;
+    return CLEAVE_OK;
+}
+
+/* --- Changes -----------------------------------------------------------------------------------
+ */
+
+/* Takes the chunks of a fragment out of their slots ... */
+static void take_out(cleave_delta *delta, const delta_placed *placed) {
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        int32_t slot = placed->chunks[c].slot, n = 0;
+        delta_slot *of = &delta->slots[slot];
+        delta->slot_changed[slot] = true;
+        for (int32_t e = 0; e < of->n_entries; e++)
+            if (of->entries[e].placed != placed)
+                of->entries[n++] = of->entries[e];
+        of->n_entries = n;
+    }
+}
+
+/* ... and puts them in, where there is room. */
+static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        const delta_chunk *chunk = &placed->chunks[c];
+        delta_slot *of = &delta->slots[chunk->slot];
+        delta_entry entry = {(int64_t)chunk->rank * INT64_C(0x100000000) + place, placed, c};
+        delta->slot_changed[chunk->slot] = true;
+        int32_t at = of->n_entries++;
+        for (; at > 0 && of->entries[at - 1].key > entry.key; at--)
+            of->entries[at] = of->entries[at - 1];
+        of->entries[at] = entry;
+    }
+}
+
+/* Room for every chunk beside what is there. */
+static cleave_status make_room(cleave_delta *delta, const delta_placed *placed,
+                               cleave_error *error) {
+    int32_t needed = 0;
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        bool is_first = c == 0 || placed->chunks[c - 1].slot != placed->chunks[c].slot;
+        delta_slot *of = &delta->slots[placed->chunks[c].slot];
+        needed = (is_first ? of->n_entries : needed) + 1;
+        if (needed <= of->room)
+            continue;
+        delta_entry *entries = realloc(of->entries, 2 * (size_t)needed * sizeof *entries);
+        if (entries == NULL)
+            return cleave_fail_memory(error, "putting a fragment");
+        of->entries = entries;
+        of->room = 2 * needed;
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
+                               const cleave_priced_fragment *fragment, cleave_error *error) {
+    delta_placed *placed = NULL, *there;
+    if (place < 0 || place >= delta->n_places)
+        return cleave_fail(error, CLEAVE_FAILED, "place %d of %d", place, delta->n_places);
+    there = delta->placed[place];
+    if (fragment != NULL)
+        CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
+    int64_t total = delta->total - (there == NULL ? 0 : there->total);
+    if (placed != NULL && placed->total > INT64_MAX / 4 - total) {
+        delta_release(delta, placed);
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "the times of the step add up to more than 26 days: too long to "
+                           "simulate in picoseconds");
+    }
+    cleave_status status = make_room(delta, placed, error);
+    if (status != CLEAVE_OK) {
+        delta_release(delta, placed);
+        return status;
+    }
+    take_out(delta, there);
+    put_in(delta, place, placed);
+    if (delta->is_changed[place])
+        delta_release(delta, there);
+    else
+        delta->changes[delta->n_changes++] = (delta_change){place, there};
+    delta->is_changed[place] = true;
+    delta->placed[place] = placed;
+    delta->total = total + (placed == NULL ? 0 : placed->total);
+    delta->is_run = false;
+    return CLEAVE_OK;
+}
+
+/* Writes the state in which a resource truly met a slot into the slot's record. */
+static void keep_exception(cleave_delta *delta, const delta_exception *of) {
+    delta_record *record = &delta->base[of->slot];
+    int64_t shift = delta->base_view[of->slot].shift;
+    int32_t group = 64 * delta->n_device_words;
+    if (of->resource >= 2 * group) {
+        record->links[of->resource - 2 * group].free = of->link_free - shift;
+    } else if (of->resource >= group) {
+        record->devices[of->resource - group].clock[1] = of->device.clock[1] - shift;
+    } else {
+        cleave_scan_device *device = &record->devices[of->resource];
+        int64_t communication = device->clock[1];
+        *device = of->device;
+        delta_move_main(device, -shift);
+        device->clock[1] = communication;
+    }
+}
+
+static void forget_changes(cleave_delta *delta) {
+    for (int32_t c = 0; c < delta->n_changes; c++)
+        delta->is_changed[delta->changes[c].place] = false;
+    delta->n_changes = 0;
+    delta->is_run = false;
+    memset(delta->slot_changed, 0, (size_t)delta->n_slots * sizeof *delta->slot_changed);
+}
+
+void cleave_delta_accept(cleave_delta *delta) {
+    if (delta->n_changes == 0)
+        return;
+    if (!delta->is_run)
+        run_changes(delta);
+    for (int32_t s = delta->first_run; s <= delta->n_slots; s++) {
+        if (s == delta->n_slots || delta->view[s].ran) {
+            delta_record kept = delta->base[s];
+            delta->base[s] = delta->next[s];
+            delta->next[s] = kept;
+        }
+        if (s == delta->n_slots)
+            break;
+        delta->base_view[s] = delta->view[s];
+        delta->base_view[s].ran = false;
+        if (delta->slot_changed[s])
+            memcpy(delta_uses(delta, delta->base_uses, s), delta_uses(delta, delta->uses, s),
+                   (size_t)delta->n_words * sizeof *delta->uses);
+    }
+    for (int32_t e = 0; e < delta->n_exceptions; e++)
+        keep_exception(delta, &delta->exceptions[e]);
+    for (int32_t c = 0; c < delta->n_changes; c++)
+        delta_release(delta, delta->changes[c].before);
+    delta->base_step = delta->step;
+    forget_changes(delta);
+}
+
+void cleave_delta_reject(cleave_delta *delta) {
+    for (int32_t c = 0; c < delta->n_changes; c++) {
+        int32_t place = delta->changes[c].place;
+        delta_placed *placed = delta->placed[place], *before = delta->changes[c].before;
+        take_out(delta, placed);
+        delta->total += (before == NULL ? 0 : before->total) - (placed == NULL ? 0 : placed->total);
+        delta_release(delta, placed);
+        delta->placed[place] = NULL;
+    }
+    for (int32_t c = 0; c < delta->n_changes; c++) {
+        int32_t place = delta->changes[c].place;
+        delta->placed[place] = delta->changes[c].before;
+        put_in(delta, place, delta->placed[place]);
+    }
+    for (int32_t s = 0; s < delta->n_slots && delta->n_changes > 0; s++)
+        if (delta->slot_changed[s])
+            derive_slot(delta, s);
+    forget_changes(delta);
+}
+
+/* --- Life --------------------------------------------------------------------------------------
+ */
+
+static bool take_records(cleave_delta *delta, delta_record **records) {
+    size_t n = (size_t)delta->n_slots + 1, n_devices = (size_t)delta->n_devices;
+    size_t n_links = (size_t)delta->n_links;
+    *records = CLEAVE_ARENA_ARRAY(&delta->arena, delta_record, n);
+    cleave_scan_device *devices =
+        CLEAVE_ARENA_ARRAY(&delta->arena, cleave_scan_device, n * n_devices);
+    delta_link *links = CLEAVE_ARENA_ARRAY(&delta->arena, delta_link, n * n_links);
+    if (*records == NULL || devices == NULL || links == NULL)
+        return false;
+    for (size_t s = 0; s < n; s++)
+        (*records)[s] = (delta_record){devices + s * n_devices, links + s * n_links};
+    return true;
+}
+
+static bool take_memory(cleave_delta *delta) {
+    cleave_arena *arena = &delta->arena;
+    size_t n_slots = (size_t)delta->n_slots + 1, n_words = (size_t)delta->n_words;
+    bool all = true;
+#define TAKE(member, type, count) all &= (member = CLEAVE_ARENA_ARRAY(arena, type, (count))) != NULL
+    TAKE(delta->link_latency, int64_t, delta->n_links);
+    TAKE(delta->placed, delta_placed *, delta->n_places);
+    TAKE(delta->slots, delta_slot, delta->n_slots);
+    TAKE(delta->changes, delta_change, delta->n_places);
+    TAKE(delta->is_changed, bool, delta->n_places);
+    TAKE(delta->slot_changed, bool, delta->n_slots);
+    TAKE(delta->base_view, delta_view, n_slots);
+    TAKE(delta->view, delta_view, n_slots);
+    TAKE(delta->base_uses, uint64_t, n_slots * n_words);
+    TAKE(delta->uses, uint64_t, n_slots * n_words);
+    TAKE(delta->state.devices, cleave_scan_device, delta->n_devices);
+    TAKE(delta->state.link_free, int64_t, delta->n_links);
+    TAKE(delta->full_state.devices, cleave_scan_device, delta->n_devices);
+    TAKE(delta->full_state.link_free, int64_t, delta->n_links);
+    TAKE(delta->lazy, uint64_t, n_words);
+    TAKE(delta->lazy_by, int64_t, 64 * n_words);
+    TAKE(delta->clean, uint64_t, n_words);
+    TAKE(delta->doubt, uint64_t, n_words);
+    TAKE(delta->exceptions, delta_exception, delta->room_exceptions);
+    TAKE(delta->seen_queue, int64_t, 2 * (size_t)delta->n_devices);
+#undef TAKE
+    return all && take_records(delta, &delta->base) && take_records(delta, &delta->next);
+}
+
+/* At the end everything is used; before the first run it is all at 0, and nobody has waited. */
+static void begin_base(cleave_delta *delta) {
+    uint64_t *uses = delta_uses(delta, delta->uses, delta->n_slots);
+    for (int32_t d = 0; d < delta->n_devices; d++) {
+        delta_add(uses, delta_lane_resource(delta, d, 0));
+        delta_add(uses, delta_lane_resource(delta, d, 1));
+        delta->base[delta->n_slots].devices[d].busy_from = DELTA_NEVER;
+    }
+    for (int32_t l = 0; l < delta->n_links; l++)
+        delta_add(uses, delta_link_resource(delta, l));
+    memcpy(delta_uses(delta, delta->base_uses, delta->n_slots), uses,
+           (size_t)delta->n_words * sizeof *uses);
+    for (int32_t s = 0; s < delta->n_slots; s++)
+        delta->slots[s].reaches_back = s;
+}
+
+cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
+                                  int32_t n_links, const int64_t *link_latency, cleave_delta **made,
+                                  cleave_error *error) {
+    cleave_delta *delta = calloc(1, sizeof *delta);
+    if (delta == NULL)
+        return cleave_fail_memory(error, "preparing delta simulation");
+    delta->n_places = n_places;
+    delta->n_slots = n_slots;
+    delta->n_devices = n_queues / 2;
+    delta->n_links = n_links;
+    delta->n_device_words = (delta->n_devices + 63) / 64;
+    delta->n_words = 2 * delta->n_device_words + (n_links + 63) / 64;
+    delta->room_exceptions = 4 * (n_queues + n_links) + 64;
+    if (!take_memory(delta)) {
+        cleave_delta_destroy(delta);
+        return cleave_fail_memory(error, "preparing delta simulation");
+    }
+    if (n_links > 0)
+        memcpy(delta->link_latency, link_latency, (size_t)n_links * sizeof *link_latency);
+    begin_base(delta);
+    *made = delta;
+    return CLEAVE_OK;
+}
+
+void cleave_delta_destroy(cleave_delta *delta) {
+    if (delta == NULL)
+        return;
+    for (int32_t p = 0; delta->placed != NULL && p < delta->n_places; p++)
+        delta_release(delta, delta->placed[p]);
+    for (int32_t c = 0; c < delta->n_changes; c++)
+        delta_release(delta, delta->changes[c].before);
+    while (delta->free_placed != NULL) {
+        delta_placed *placed = delta->free_placed;
+        delta->free_placed = placed->next;
+        cleave_arena_free(&placed->arena);
+        free(placed);
+    }
+    for (int32_t s = 0; delta->slots != NULL && s < delta->n_slots; s++)
+        free(delta->slots[s].entries);
+    cleave_arena_free(&delta->arena);
+    free(delta);
+}
+
+cleave_delta_counts cleave_delta_count(const cleave_delta *delta) { return delta->counts; }
