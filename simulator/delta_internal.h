@@ -35,6 +35,11 @@ typedef struct delta_hop {
     int32_t link;
 } delta_hop;
 
+typedef struct delta_collective {
+    int64_t busy, rest;
+    int32_t first_link, n_links;
+} delta_collective;
+
 /* Waits of a chunk for times of one earlier slot. */
 typedef struct delta_reach {
     int32_t slot, first_wait, n_waits;
@@ -56,30 +61,32 @@ typedef struct delta_chunk {
     int32_t first_first, n_firsts;  /* in the order of the items */
 } delta_chunk;
 
-typedef struct delta_placed delta_placed;
-struct delta_placed {
-    cleave_arena arena; /* of all below */
-    delta_placed *next; /* of those that are free */
-    const cleave_priced_fragment *fragment;
-    int32_t n_chunks, n_times;
-    delta_chunk *chunks;
+/* What passes need lies in one block with the head, so that a step of small fragments stays in the
+   caches; what jumps need in another. */
+typedef struct delta_placed {
     delta_item *items;
-    delta_hop *hops; /* of message m from fragment->hop_start[m] */
+    int64_t *times[2];   /* [n_times] see delta_view */
+    int64_t *full_times; /* [n_times] of cleave_delta_full */
+    delta_hop *hops;
+    int32_t *hop_start;            /* [n_messages + 1] */
+    delta_collective *collectives; /* of the time at first_collective, and so on */
+    int32_t *links;
+    int32_t first_collective, n_chunks;
+    delta_chunk *chunks;
+    int64_t total; /* a bound of what it adds to the step */
+    void *jump_block;
+    uint64_t *uses; /* [n_chunks][n_words] resources */
     delta_reach *reaches;
     delta_wait *waits;
     delta_first *firsts;
-    uint64_t *uses;      /* [n_chunks][n_words] resources */
-    int64_t *times[2];   /* [n_times] see delta_view */
-    int64_t *full_times; /* [n_times] of cleave_delta_full */
-    int32_t *time_slot;  /* [n_times] the slot that gives it; -1: none */
-    int64_t total;       /* a bound of what it adds to the step */
-};
+} delta_placed;
 
 /* A chunk in its slot. */
 typedef struct delta_entry {
     int64_t key; /* rank, then place */
     delta_placed *placed;
-    int32_t chunk;
+    const delta_item *items;
+    int32_t n_items, chunk;
 } delta_entry;
 
 typedef struct delta_slot {
@@ -130,8 +137,7 @@ struct cleave_delta {
     int32_t n_device_words, n_words; /* of a set of resources */
     int64_t *link_latency;
     delta_placed **placed; /* [n_places] */
-    delta_placed *free_placed;
-    int64_t total; /* of all placed */
+    int64_t total;         /* of all placed */
     delta_slot *slots;
     /* What was put since the last accept or reject. */
     delta_change *changes; /* [n_places] */
@@ -153,6 +159,7 @@ struct cleave_delta {
     delta_exception *exceptions;
     int32_t n_exceptions, room_exceptions;
     /* Scratch of putting. */
+    cleave_arena scratch;
     int64_t *seen_queue; /* [n_queues] the last chunk that used it, counted over all puts */
     int64_t n_seen;
     cleave_delta_counts counts;
@@ -187,7 +194,13 @@ static inline uint64_t *delta_uses(const cleave_delta *delta, uint64_t *uses, in
 cleave_status delta_place(cleave_delta *delta, int32_t place,
                           const cleave_priced_fragment *fragment, delta_placed **placed,
                           cleave_error *error);
-void delta_release(cleave_delta *delta, delta_placed *placed); /* to the free ones */
+void delta_placed_free(delta_placed *placed); /* null: nothing */
+
+/* delta_pass.c */
+/* Simulates what has changed since the base, and sets `step`. */
+void delta_run_changes(cleave_delta *delta);
+/* Derives what a slot uses and reaches back to from its chunks. */
+void delta_derive_slot(cleave_delta *delta, int32_t slot);
 
 /* delta_jump.c */
 /* Adds to the times of a main lane. */

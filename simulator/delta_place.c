@@ -3,8 +3,8 @@
    uses, what reaches back to earlier slots. */
 #include "simulator/delta_internal.h"
 
-#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct placer {
     cleave_delta *delta;
@@ -13,9 +13,15 @@ typedef struct placer {
     cleave_error *error;
     int32_t place, chunk, item; /* for errors */
     int32_t *met;               /* [n_messages + n_collectives] posts or joins so far */
+    int32_t *time_slot;         /* [n_times] the slot that gives it; -1: none yet */
+    int32_t *mark_queue;        /* [n_marks] */
     int32_t *wait_slot;         /* [n_items] of the waits of the chunk */
     delta_wait *chunk_waits;    /* [n_items] those that reach back to another slot */
-    int32_t n_chunk_waits, n_waits, n_reaches, n_firsts;
+    uint64_t *uses;             /* what goes to the other block, [n_chunks][n_words] */
+    delta_reach *reaches;       /* [n_items] */
+    delta_wait *waits;          /* [n_items] */
+    delta_first *firsts;        /* [n_items] */
+    int32_t n_times, n_chunk_waits, n_waits, n_reaches, n_firsts;
 } placer;
 
 static cleave_status refuse(const placer *p, const char *what) {
@@ -86,14 +92,13 @@ static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
                                    delta_kind *kind) {
     const cleave_priced_fragment *fragment = p->fragment;
     int32_t s = item->subject, time = time_of(fragment, item->kind, s);
-    int32_t *time_slot = p->placed->time_slot;
     if (item->kind == CLEAVE_PRICED_POST) {
         int32_t met = p->met[s]++;
         if (met > 1)
             return refuse(p, "its message is posted more than twice");
         *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
         if (met == 1) {
-            time_slot[time] = time_slot[time + 1] = chunk->slot;
+            p->time_slot[time] = p->time_slot[time + 1] = chunk->slot;
             use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
                       fragment->hop_start[s + 1] - fragment->hop_start[s]);
         }
@@ -106,31 +111,30 @@ static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
             : met == joins - 1 ? DELTA_JOIN_LAST
                                : DELTA_JOIN_NEXT;
     if (met == joins - 1) {
-        time_slot[time] = chunk->slot;
+        p->time_slot[time] = chunk->slot;
         use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
                   fragment->collective_link_start[s + 1] - fragment->collective_link_start[s]);
     }
     return CLEAVE_OK;
 }
 
-/* The queue of a mark is kept where its time will stand until the fragment is placed. */
 static cleave_status place_mark(placer *p, const delta_chunk *chunk,
                                 const cleave_priced_item *item) {
     int32_t time = time_of(p->fragment, item->kind, item->subject);
-    if (p->placed->time_slot[time] >= 0)
+    if (p->time_slot[time] >= 0)
         return refuse(p, "its mark is set twice");
-    p->placed->time_slot[time] = chunk->slot;
-    p->placed->full_times[time] = item->queue;
+    p->time_slot[time] = chunk->slot;
+    p->mark_queue[item->subject] = item->queue;
     return CLEAVE_OK;
 }
 
 static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleave_priced_item *item,
                                 delta_item *made) {
     int32_t time = time_of(p->fragment, item->kind, item->subject);
-    int32_t slot = p->placed->time_slot[time];
+    int32_t slot = p->time_slot[time];
     if (slot < 0)
         return refuse(p, "stands before what it waits for");
-    if (item->kind == CLEAVE_PRICED_SYNC && p->placed->full_times[time] != (item->queue ^ 1))
+    if (item->kind == CLEAVE_PRICED_SYNC && p->mark_queue[item->subject] != (item->queue ^ 1))
         return refuse(p, "waits for a mark that is not of its device's other lane");
     made->subject = time;
     made->amount = slot;
@@ -144,14 +148,14 @@ static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleav
 static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
                                 delta_item *made) {
     cleave_delta *delta = p->delta;
-    uint64_t *uses = delta_uses(delta, p->placed->uses, p->chunk);
+    uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
     CLEAVE_TRY(check_item(p, item));
     delta_kind kind = DELTA_WORK;
     *made = (delta_item){.amount = item->duration, .subject = item->subject};
     if (item->kind == CLEAVE_PRICED_POST || item->kind == CLEAVE_PRICED_JOIN) {
         CLEAVE_TRY(place_meeting(p, chunk, item, uses, &kind));
-        if (item->kind == CLEAVE_PRICED_POST)
-            made->subject = item->subject;
+        if (item->kind == CLEAVE_PRICED_JOIN)
+            made->subject = time_of(p->fragment, item->kind, item->subject);
     } else if (item->kind == CLEAVE_PRICED_MARK) {
         kind = DELTA_MARK;
         CLEAVE_TRY(place_mark(p, chunk, item));
@@ -167,8 +171,8 @@ static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_pric
         delta_add(uses, item->queue >> 1);
         delta_add(uses, delta_lane_resource(delta, item->queue >> 1, item->queue & 1));
         bool waits = kind == DELTA_WAIT;
-        p->placed->firsts[p->n_firsts++] = (delta_first){
-            item->queue, waits ? made->subject : -1, waits ? (int32_t)made->amount : chunk->slot};
+        p->firsts[p->n_firsts++] = (delta_first){item->queue, waits ? made->subject : -1,
+                                                 waits ? (int32_t)made->amount : chunk->slot};
         chunk->n_firsts++;
     }
     return CLEAVE_OK;
@@ -176,7 +180,7 @@ static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_pric
 
 /* The chunk's group of waits for a slot, which is made where there is none; groups ascend. */
 static delta_reach *reach_for(placer *p, delta_chunk *chunk, int32_t slot) {
-    delta_reach *reaches = p->placed->reaches + chunk->first_reach;
+    delta_reach *reaches = p->reaches + chunk->first_reach;
     int32_t at = chunk->n_reaches;
     while (at > 0 && reaches[at - 1].slot > slot)
         at--;
@@ -194,7 +198,7 @@ static void place_reaches(placer *p, delta_chunk *chunk) {
     chunk->first_reach = p->n_reaches;
     for (int32_t i = 0; i < p->n_chunk_waits; i++)
         reach_for(p, chunk, p->wait_slot[i])->n_waits++;
-    delta_reach *reaches = p->placed->reaches + chunk->first_reach;
+    delta_reach *reaches = p->reaches + chunk->first_reach;
     for (int32_t r = 0; r < chunk->n_reaches; r++) {
         reaches[r].first_wait = p->n_waits;
         p->n_waits += reaches[r].n_waits;
@@ -202,7 +206,7 @@ static void place_reaches(placer *p, delta_chunk *chunk) {
     }
     for (int32_t i = 0; i < p->n_chunk_waits; i++) {
         delta_reach *reach = reach_for(p, chunk, p->wait_slot[i]);
-        p->placed->waits[reach->first_wait + reach->n_waits++] = p->chunk_waits[i];
+        p->waits[reach->first_wait + reach->n_waits++] = p->chunk_waits[i];
     }
     p->n_chunk_waits = 0;
 }
@@ -248,105 +252,166 @@ static cleave_status place_chunks(placer *p) {
     return CLEAVE_OK;
 }
 
-/* No time can exceed the sum of all durations, with work counted twice for what it takes from the
-   other lane. */
-static cleave_status place_total(placer *p) {
+static cleave_status place_message(placer *p, int32_t m, unsigned __int128 *total) {
     const cleave_priced_fragment *fragment = p->fragment;
-    unsigned __int128 total = 0;
-    int32_t n_hops = fragment->n_messages > 0 ? fragment->hop_start[fragment->n_messages] : 0;
-    for (int32_t i = 0; i < fragment->n_items; i++)
-        total += 2 * (unsigned __int128)fragment->items[i].duration;
-    for (int32_t h = 0; h < n_hops; h++) {
+    int32_t first = fragment->hop_start[m], end = fragment->hop_start[m + 1];
+    if (first >= end)
+        return refuse(p, "a message crosses no link");
+    for (int32_t h = first; h < end; h++) {
         int32_t link = fragment->hop_link[h];
         if (link < 0 || link >= p->delta->n_links || fragment->hop_serialization[h] < 1)
             return refuse(p, "a hop is on no link of the step, or takes no time");
         p->placed->hops[h] = (delta_hop){fragment->hop_serialization[h], link};
-        total += (unsigned __int128)fragment->hop_serialization[h] +
-                 (unsigned __int128)p->delta->link_latency[link];
+        *total += (unsigned __int128)fragment->hop_serialization[h] +
+                  (unsigned __int128)p->delta->link_latency[link];
     }
+    return CLEAVE_OK;
+}
+
+static cleave_status place_collective(placer *p, int32_t c, unsigned __int128 *total) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    int32_t first = fragment->collective_link_start[c];
+    int32_t n_links = fragment->collective_link_start[c + 1] - first;
+    int64_t busy = fragment->collective_busy[c], rest = fragment->collective_rest[c];
+    if (busy < 0 || rest < 0)
+        return refuse(p, "a collective takes a negative time");
+    for (int32_t l = first; l < first + n_links; l++)
+        if (fragment->collective_links[l] < 0 || fragment->collective_links[l] >= p->delta->n_links)
+            return refuse(p, "a collective is on no link of the step");
+    p->placed->collectives[c] = (delta_collective){busy, rest, first, n_links};
+    *total += (unsigned __int128)busy + (unsigned __int128)rest;
+    return CLEAVE_OK;
+}
+
+/* Messages and collectives; and that no time can exceed what fits: the sum of all durations, with
+   work counted twice for what it takes from the other lane. */
+static cleave_status place_subjects(placer *p) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    unsigned __int128 total = 0;
+    for (int32_t i = 0; i < fragment->n_items; i++)
+        total += 2 * (unsigned __int128)fragment->items[i].duration;
     for (int32_t m = 0; m < fragment->n_messages; m++)
-        if (fragment->hop_start[m] >= fragment->hop_start[m + 1])
-            return refuse(p, "a message crosses no link");
-    for (int32_t c = 0; c < fragment->n_collectives; c++) {
-        if (fragment->collective_busy[c] < 0 || fragment->collective_rest[c] < 0)
-            return refuse(p, "a collective takes a negative time");
-        total += (unsigned __int128)fragment->collective_busy[c] +
-                 (unsigned __int128)fragment->collective_rest[c];
-        for (int32_t l = fragment->collective_link_start[c];
-             l < fragment->collective_link_start[c + 1]; l++)
-            if (fragment->collective_links[l] < 0 ||
-                fragment->collective_links[l] >= p->delta->n_links)
-                return refuse(p, "a collective is on no link of the step");
-    }
+        CLEAVE_TRY(place_message(p, m, &total));
+    for (int32_t c = 0; c < fragment->n_collectives; c++)
+        CLEAVE_TRY(place_collective(p, c, &total));
     if (total > INT64_MAX / 4)
         return refuse(p, "the times of the fragment add up to more than 26 days");
     p->placed->total = (int64_t)total;
     return CLEAVE_OK;
 }
 
-static cleave_status allocate(placer *p) {
+static cleave_status take_scratch(placer *p) {
     const cleave_priced_fragment *f = p->fragment;
-    delta_placed *placed = p->placed;
-    cleave_arena *arena = &placed->arena;
-    int64_t n_times = 2 * (int64_t)f->n_messages + f->n_collectives + f->n_marks;
-    int32_t n_hops = f->n_messages > 0 ? f->hop_start[f->n_messages] : 0;
-    if (n_times > INT32_MAX)
-        return refuse(p, "more times than fit");
-    bool any_failed = false;
+    cleave_arena *arena = &p->delta->scratch;
+    bool all = true;
+    cleave_arena_reset(arena);
 #define TAKE(member, type, count)                                                                  \
-    any_failed |= (member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
-    TAKE(placed->chunks, delta_chunk, f->n_chunks);
-    TAKE(placed->items, delta_item, f->n_items);
-    TAKE(placed->hops, delta_hop, n_hops);
-    TAKE(placed->reaches, delta_reach, f->n_items);
-    TAKE(placed->waits, delta_wait, f->n_items);
-    TAKE(placed->firsts, delta_first, f->n_items);
-    TAKE(placed->uses, uint64_t, (size_t)f->n_chunks * (size_t)p->delta->n_words);
-    TAKE(placed->times[0], int64_t, n_times);
-    TAKE(placed->times[1], int64_t, n_times);
-    TAKE(placed->full_times, int64_t, n_times);
-    TAKE(placed->time_slot, int32_t, n_times);
-    TAKE(p->met, int32_t, f->n_messages + f->n_collectives);
-    TAKE(p->wait_slot, int32_t, f->n_items);
-    TAKE(p->chunk_waits, delta_wait, f->n_items);
+    all &= (p->member = CLEAVE_ARENA_ARRAY(arena, type, (count))) != NULL
+    TAKE(met, int32_t, (int64_t)f->n_messages + f->n_collectives);
+    TAKE(time_slot, int32_t, p->n_times);
+    TAKE(mark_queue, int32_t, f->n_marks);
+    TAKE(wait_slot, int32_t, f->n_items);
+    TAKE(chunk_waits, delta_wait, f->n_items);
+    TAKE(uses, uint64_t, (size_t)f->n_chunks * (size_t)p->delta->n_words);
+    TAKE(reaches, delta_reach, f->n_items);
+    TAKE(waits, delta_wait, f->n_items);
+    TAKE(firsts, delta_first, f->n_items);
 #undef TAKE
-    if (any_failed)
+    if (!all)
         return cleave_fail_memory(p->error, "placing a fragment");
-    placed->n_chunks = f->n_chunks;
-    placed->n_times = (int32_t)n_times;
-    for (int32_t t = 0; t < placed->n_times; t++)
-        placed->time_slot[t] = -1;
+    memset(p->time_slot, -1, (size_t)p->n_times * sizeof *p->time_slot);
     return CLEAVE_OK;
 }
 
-void delta_release(cleave_delta *delta, delta_placed *placed) {
+/* Cuts `count` elements off the block at `*at`. */
+static void *cut(char **at, size_t count, size_t size) {
+    void *array = *at;
+    *at += count * size;
+    return array;
+}
+
+/* Allocates the head and what passes need, widest elements first; null when memory is short. */
+static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
+    size_t n_items = (size_t)f->n_items, n_chunks = (size_t)f->n_chunks;
+    size_t n_messages = (size_t)f->n_messages, n_collectives = (size_t)f->n_collectives;
+    size_t n_hops = n_messages > 0 ? (size_t)f->hop_start[n_messages] : 0;
+    size_t n_links = n_collectives > 0 ? (size_t)f->collective_link_start[n_collectives] : 0;
+    char *at =
+        malloc(sizeof(delta_placed) + n_items * sizeof(delta_item) + 3 * n_times * sizeof(int64_t) +
+               n_hops * sizeof(delta_hop) + n_collectives * sizeof(delta_collective) +
+               (n_messages + 1 + n_links) * sizeof(int32_t) + n_chunks * sizeof(delta_chunk));
+    delta_placed *placed = cut(&at, 1, sizeof *placed);
     if (placed == NULL)
-        return;
-    cleave_arena_reset(&placed->arena);
-    placed->next = delta->free_placed;
-    delta->free_placed = placed;
+        return NULL;
+    *placed = (delta_placed){.n_chunks = f->n_chunks, .first_collective = 2 * f->n_messages};
+    placed->items = cut(&at, n_items, sizeof(delta_item));
+    placed->times[0] = cut(&at, n_times, sizeof(int64_t));
+    placed->times[1] = cut(&at, n_times, sizeof(int64_t));
+    placed->full_times = cut(&at, n_times, sizeof(int64_t));
+    placed->hops = cut(&at, n_hops, sizeof(delta_hop));
+    placed->collectives = cut(&at, n_collectives, sizeof(delta_collective));
+    placed->hop_start = cut(&at, n_messages + 1, sizeof(int32_t));
+    placed->links = cut(&at, n_links, sizeof(int32_t));
+    placed->chunks = cut(&at, n_chunks, sizeof(delta_chunk));
+    if (n_messages > 0)
+        memcpy(placed->hop_start, f->hop_start, (n_messages + 1) * sizeof(int32_t));
+    if (n_links > 0)
+        memcpy(placed->links, f->collective_links, n_links * sizeof(int32_t));
+    return placed;
+}
+
+static void *copy(char **at, const void *from, int32_t n, size_t size) {
+    void *to = cut(at, (size_t)n, size);
+    if (n > 0)
+        memcpy(to, from, (size_t)n * size);
+    return to;
+}
+
+static cleave_status keep_for_jumps(placer *p) {
+    delta_placed *placed = p->placed;
+    int32_t n_uses = p->fragment->n_chunks * p->delta->n_words;
+    char *at =
+        malloc((size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
+               (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts + 1);
+    if (at == NULL)
+        return cleave_fail_memory(p->error, "placing a fragment");
+    placed->jump_block = at;
+    placed->uses = copy(&at, p->uses, n_uses, sizeof *p->uses);
+    placed->reaches = copy(&at, p->reaches, p->n_reaches, sizeof *p->reaches);
+    placed->waits = copy(&at, p->waits, p->n_waits, sizeof *p->waits);
+    placed->firsts = copy(&at, p->firsts, p->n_firsts, sizeof *p->firsts);
+    return CLEAVE_OK;
+}
+
+void delta_placed_free(delta_placed *placed) {
+    if (placed != NULL)
+        free(placed->jump_block);
+    free(placed);
+}
+
+static cleave_status place_all(placer *p) {
+    CLEAVE_TRY(take_scratch(p));
+    CLEAVE_TRY(place_subjects(p));
+    CLEAVE_TRY(place_chunks(p));
+    return keep_for_jumps(p);
 }
 
 cleave_status delta_place(cleave_delta *delta, int32_t place,
                           const cleave_priced_fragment *fragment, delta_placed **made,
                           cleave_error *error) {
-    delta_placed *placed = delta->free_placed;
-    if (placed != NULL)
-        delta->free_placed = placed->next;
-    else if ((placed = calloc(1, sizeof *placed)) == NULL)
+    placer p = {.delta = delta, .fragment = fragment, .error = error, .place = place};
+    int64_t n_times =
+        2 * (int64_t)fragment->n_messages + fragment->n_collectives + fragment->n_marks;
+    if (n_times > INT32_MAX)
+        return refuse(&p, "more times than fit");
+    p.n_times = (int32_t)n_times;
+    p.placed = create(fragment, (size_t)n_times);
+    if (p.placed == NULL)
         return cleave_fail_memory(error, "placing a fragment");
-    placed->fragment = fragment;
-    placer p = {
-        .delta = delta, .fragment = fragment, .placed = placed, .error = error, .place = place};
-    cleave_status status = allocate(&p);
-    if (status == CLEAVE_OK)
-        status = place_total(&p);
-    if (status == CLEAVE_OK)
-        status = place_chunks(&p);
-    if (status != CLEAVE_OK) {
-        delta_release(delta, placed);
-        return status;
-    }
-    *made = placed;
-    return CLEAVE_OK;
+    cleave_status status = place_all(&p);
+    if (status != CLEAVE_OK)
+        delta_placed_free(p.placed);
+    else
+        *made = p.placed;
+    return status;
 }
