@@ -248,6 +248,7 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->view, delta_view, n_slots);
     TAKE(delta->base_uses, uint64_t, n_slots * n_words);
     TAKE(delta->uses, uint64_t, n_slots * n_words);
+    TAKE(delta->awaiting, uint64_t, n_slots * n_words);
     TAKE(delta->state.devices, cleave_scan_device, delta->n_devices);
     TAKE(delta->state.link_free, int64_t, delta->n_links);
     TAKE(delta->full_state.devices, cleave_scan_device, delta->n_devices);

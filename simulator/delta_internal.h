@@ -75,7 +75,9 @@ typedef struct delta_placed {
     delta_chunk *chunks;
     int64_t total; /* a bound of what it adds to the step */
     void *jump_block;
-    uint64_t *uses; /* [n_chunks][n_words] resources */
+    uint64_t *uses;     /* [n_chunks][n_words] resources */
+    uint64_t *awaiting; /* [n_chunks][n_words] lanes whose device, or itself if it is the
+                           communication lane, begins the chunk with a wait on it */
     delta_reach *reaches;
     delta_wait *waits;
     delta_first *firsts;
@@ -151,6 +153,7 @@ struct cleave_delta {
     delta_record *base, *next;    /* [n_slots + 1] */
     delta_view *base_view, *view; /* [n_slots + 1] */
     uint64_t *base_uses, *uses;   /* [n_slots + 1][n_words] */
+    uint64_t *awaiting;           /* [n_slots + 1][n_words] as in the chunks */
     delta_state state, full_state;
     /* Resources whose state is that of the base with something added, and not yet looked up. */
     uint64_t *lazy;          /* [n_words] */
@@ -168,6 +171,9 @@ struct cleave_delta {
 static inline int32_t delta_device(const delta_item *item) { return (int32_t)(item->packed >> 5); }
 static inline int32_t delta_lane(const delta_item *item) {
     return (int32_t)(item->packed >> 4 & 1);
+}
+static inline delta_kind delta_kind_of(const delta_item *item) {
+    return (delta_kind)(item->packed & 15);
 }
 
 /* Resources of a device, and of a link. */

@@ -176,29 +176,47 @@ static bool settle_doubts(const question *q) {
     return true;
 }
 
+/* Those of the slot's communication lanes in a word that are in doubt. */
+static uint64_t doubtful_communication(const question *q, int32_t word, const uint64_t *uses) {
+    const cleave_delta *delta = q->delta;
+    uint64_t found = 0;
+    for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
+        int32_t d = 64 * (word - delta->n_device_words) + __builtin_ctzll(left);
+        if (delta->state.devices[d].clock[1] !=
+            delta->base[q->slot].devices[d].clock[1] + q->record)
+            found |= left & -left;
+    }
+    return found;
+}
+
+/* And of its main lanes; ends with the first that nothing can settle. */
+static uint64_t doubtful_main(const question *q, int32_t word, const uint64_t *uses,
+                              uint64_t awaiting) {
+    const cleave_delta *delta = q->delta;
+    uint64_t found = 0;
+    int32_t other = word + delta->n_device_words;
+    for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
+        uint64_t lane = left & -left;
+        bool uses_both = (uses[other] & ~delta->lazy[other] & lane) != 0;
+        if (!main_follows(q, 64 * word + __builtin_ctzll(left), uses_both))
+            found |= lane;
+        if ((found & ~awaiting) != 0)
+            break;
+    }
+    return found;
+}
+
 static bool lanes_follow(const question *q, const uint64_t *uses) {
     cleave_delta *delta = q->delta;
+    const uint64_t *awaiting = delta_uses(delta, delta->awaiting, q->slot);
     int32_t n = delta->n_device_words;
     uint64_t any = 0;
-    for (int32_t w = n; w < 2 * n; w++) {
-        delta->doubt[w] = 0;
-        for (uint64_t left = unknown(q, w, uses); left != 0; left &= left - 1) {
-            int32_t d = 64 * (w - n) + __builtin_ctzll(left);
-            if (delta->state.devices[d].clock[1] !=
-                delta->base[q->slot].devices[d].clock[1] + q->record)
-                delta->doubt[w] |= left & -left;
-        }
+    for (int32_t w = 2 * n - 1; w >= 0; w--) { /* main lanes after the others, which they look at */
+        delta->doubt[w] =
+            w < n ? doubtful_main(q, w, uses, awaiting[w]) : doubtful_communication(q, w, uses);
         any |= delta->doubt[w];
-    }
-    for (int32_t w = 0; w < n; w++) {
-        delta->doubt[w] = 0;
-        for (uint64_t left = unknown(q, w, uses); left != 0; left &= left - 1) {
-            int32_t d = 64 * w + __builtin_ctzll(left);
-            bool uses_both = (uses[w + n] & ~delta->lazy[w + n] & (left & -left)) != 0;
-            if (!main_follows(q, d, uses_both))
-                delta->doubt[w] |= left & -left;
-        }
-        any |= delta->doubt[w];
+        if ((delta->doubt[w] & ~awaiting[w]) != 0)
+            return false;
     }
     return any == 0 || settle_doubts(q);
 }

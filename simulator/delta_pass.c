@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
     for (const delta_item *item = entry->items; item < end; item++) {
         cleave_scan_device *device = &p->state.devices[delta_device(item)];
         int32_t lane = delta_lane(item), subject = item->subject;
-        delta_kind kind = (delta_kind)(item->packed & 15);
+        delta_kind kind = delta_kind_of(item);
         int64_t now;
         switch (kind) {
         case DELTA_WORK:
@@ -152,14 +152,19 @@ static void run_slot(cleave_delta *delta, int32_t slot) {
 void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     uint64_t *uses = delta_uses(delta, delta->uses, slot);
     delta_slot *of = &delta->slots[slot];
+    uint64_t *awaiting = delta_uses(delta, delta->awaiting, slot);
     memset(uses, 0, (size_t)delta->n_words * sizeof *uses);
+    memset(awaiting, 0, (size_t)delta->n_words * sizeof *awaiting);
     of->reaches_back = slot;
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_placed *placed = of->entries[e].placed;
         const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
         const uint64_t *more = delta_uses(delta, placed->uses, of->entries[e].chunk);
-        for (int32_t w = 0; w < delta->n_words; w++)
+        const uint64_t *waiting = delta_uses(delta, placed->awaiting, of->entries[e].chunk);
+        for (int32_t w = 0; w < delta->n_words; w++) {
+            awaiting[w] |= waiting[w] & ~uses[w];
             uses[w] |= more[w];
+        }
         if (chunk->n_reaches > 0 && placed->reaches[chunk->first_reach].slot < of->reaches_back)
             of->reaches_back = placed->reaches[chunk->first_reach].slot;
     }

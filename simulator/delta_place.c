@@ -17,7 +17,7 @@ typedef struct placer {
     int32_t *mark_queue;        /* [n_marks] */
     int32_t *wait_slot;         /* [n_items] of the waits of the chunk */
     delta_wait *chunk_waits;    /* [n_items] those that reach back to another slot */
-    uint64_t *uses;             /* what goes to the other block, [n_chunks][n_words] */
+    uint64_t *uses, *awaiting;  /* what goes to the other block, [n_chunks][n_words] */
     delta_reach *reaches;       /* [n_items] */
     delta_wait *waits;          /* [n_items] */
     delta_first *firsts;        /* [n_items] */
@@ -145,6 +145,25 @@ static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleav
     return CLEAVE_OK;
 }
 
+/* The first item of the chunk on a queue is noted. */
+static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_item *made) {
+    cleave_delta *delta = p->delta;
+    uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
+    bool waits = delta_kind_of(made) == DELTA_WAIT;
+    int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
+    int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
+    if (delta->seen_queue[queue] == delta->n_seen)
+        return;
+    delta->seen_queue[queue] = delta->n_seen;
+    if (waits && !delta_has(uses, lane))
+        delta_add(delta_uses(delta, p->awaiting, p->chunk), lane);
+    delta_add(uses, main_lane);
+    delta_add(uses, lane);
+    p->firsts[p->n_firsts++] =
+        (delta_first){queue, waits ? made->subject : -1, waits ? (int32_t)made->amount : -1};
+    chunk->n_firsts++;
+}
+
 static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
                                 delta_item *made) {
     cleave_delta *delta = p->delta;
@@ -166,15 +185,7 @@ static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_pric
     }
     made->packed =
         (uint32_t)item->queue >> 1 << 5 | ((uint32_t)item->queue & 1) << 4 | (uint32_t)kind;
-    if (delta->seen_queue[item->queue] != delta->n_seen) {
-        delta->seen_queue[item->queue] = delta->n_seen;
-        delta_add(uses, item->queue >> 1);
-        delta_add(uses, delta_lane_resource(delta, item->queue >> 1, item->queue & 1));
-        bool waits = kind == DELTA_WAIT;
-        p->firsts[p->n_firsts++] = (delta_first){item->queue, waits ? made->subject : -1,
-                                                 waits ? (int32_t)made->amount : chunk->slot};
-        chunk->n_firsts++;
-    }
+    use_lane(p, chunk, item->queue, made);
     return CLEAVE_OK;
 }
 
@@ -313,6 +324,7 @@ static cleave_status take_scratch(placer *p) {
     TAKE(wait_slot, int32_t, f->n_items);
     TAKE(chunk_waits, delta_wait, f->n_items);
     TAKE(uses, uint64_t, (size_t)f->n_chunks * (size_t)p->delta->n_words);
+    TAKE(awaiting, uint64_t, (size_t)f->n_chunks * (size_t)p->delta->n_words);
     TAKE(reaches, delta_reach, f->n_items);
     TAKE(waits, delta_wait, f->n_items);
     TAKE(firsts, delta_first, f->n_items);
@@ -371,12 +383,13 @@ static cleave_status keep_for_jumps(placer *p) {
     delta_placed *placed = p->placed;
     int32_t n_uses = p->fragment->n_chunks * p->delta->n_words;
     char *at =
-        malloc((size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
+        malloc(2 * (size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
                (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts + 1);
     if (at == NULL)
         return cleave_fail_memory(p->error, "placing a fragment");
     placed->jump_block = at;
     placed->uses = copy(&at, p->uses, n_uses, sizeof *p->uses);
+    placed->awaiting = copy(&at, p->awaiting, n_uses, sizeof *p->awaiting);
     placed->reaches = copy(&at, p->reaches, p->n_reaches, sizeof *p->reaches);
     placed->waits = copy(&at, p->waits, p->n_waits, sizeof *p->waits);
     placed->firsts = copy(&at, p->firsts, p->n_firsts, sizeof *p->firsts);

@@ -2,7 +2,7 @@
    sample and parameter splits on blocks of devices, collectives of gradients in closed form on the
    communication lane.  A Metropolis walk changes one operator at a time from mixed layouts; each
    proposal is also simulated in full.  Processor time; building the fragments is not in it.
-     usage: bench_delta [PROPOSALS [SEED]] */
+     usage: bench_delta [PROPOSALS [SEED [OPERATORS DEVICES]]] */
 #include "simulator/delta.h"
 #include "base/arena.h"
 #include "base/random.h"
@@ -165,7 +165,7 @@ static void sketch_nest(const network *net, sketch *s, int32_t l) {
                   {backward_slot(net, l), COMPUTES, work},
                   {backward_slot(net, l), GRADIENTS, work},
                   {update_slot(net, l), COMPUTES, update}};
-    for (int p = l == 0 ? 0 : 0; p < 4; p++) {
+    for (int p = 0; p < 4; p++) {
         begin_chunk(s, passes[p].slot, passes[p].rank);
         for (int32_t i = 0; i < c.samples * c.parameters; i++)
             add(s, CLEAVE_PRICED_WORK, 2 * (c.first + i), -1, passes[p].duration);
@@ -521,8 +521,11 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 6; i++) {
         cleave_error error = {""};
-        cleave_status status = measure((const int32_t[]){100, 350}[i / 3],
-                                       (const int32_t[]){4, 16, 64}[i % 3], n, seed, &error);
+        int32_t n_operators = (const int32_t[]){100, 350}[i / 3];
+        int32_t n_devices = (const int32_t[]){4, 16, 64}[i % 3];
+        if (argc > 4 && (atoi(argv[3]) != n_operators || atoi(argv[4]) != n_devices))
+            continue;
+        cleave_status status = measure(n_operators, n_devices, n, seed, &error);
         if (status != CLEAVE_OK) {
             fprintf(stderr, "bench_delta: %s\n", error.message);
             return 1;
