@@ -82,7 +82,10 @@ static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
                              .placed = placed,
                              .items = placed->items + chunk->first_item,
                              .n_items = chunk->n_items,
-                             .chunk = c};
+                             .chunk = c,
+                             .reaches_back = chunk->n_reaches > 0
+                                                 ? placed->reaches[chunk->first_reach].slot
+                                                 : chunk->slot};
         delta->slot_changed[chunk->slot] = true;
         int32_t at = of->n_entries++;
         for (; at > 0 && of->entries[at - 1].key > entry.key; at--)

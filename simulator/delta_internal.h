@@ -89,12 +89,13 @@ typedef struct delta_entry {
     delta_placed *placed;
     const delta_item *items;
     int32_t n_items, chunk;
+    int32_t reaches_back; /* the first slot that any of its waits waits for; else its own */
 } delta_entry;
 
 typedef struct delta_slot {
     delta_entry *entries; /* ascending by key, then as the fragment has them */
     int32_t n_entries, room;
-    int32_t reaches_back; /* the first slot that any of its waits waits for */
+    int32_t reaches_back; /* the least of its entries' */
 } delta_slot;
 
 /* Where times given in a slot are found: in which of the two rows of their fragment, and what has

@@ -206,19 +206,24 @@ static uint64_t doubtful_main(const question *q, int32_t word, const uint64_t *u
     return found;
 }
 
+/* Where more than a quarter of the main lanes are in doubt they are hardly all settled, and it
+   costs as much to see that as to simulate the slot. */
 static bool lanes_follow(const question *q, const uint64_t *uses) {
     cleave_delta *delta = q->delta;
     const uint64_t *awaiting = delta_uses(delta, delta->awaiting, q->slot);
-    int32_t n = delta->n_device_words;
+    int32_t n = delta->n_device_words, n_main = 0, n_doubtful = 0;
     uint64_t any = 0;
     for (int32_t w = 2 * n - 1; w >= 0; w--) { /* main lanes after the others, which they look at */
+        bool is_main = w < n;
         delta->doubt[w] =
-            w < n ? doubtful_main(q, w, uses, awaiting[w]) : doubtful_communication(q, w, uses);
+            is_main ? doubtful_main(q, w, uses, awaiting[w]) : doubtful_communication(q, w, uses);
         any |= delta->doubt[w];
         if ((delta->doubt[w] & ~awaiting[w]) != 0)
             return false;
+        n_main += is_main ? __builtin_popcountll(uses[w]) : 0;
+        n_doubtful += is_main ? __builtin_popcountll(delta->doubt[w]) : 0;
     }
-    return any == 0 || settle_doubts(q);
+    return any == 0 || (4 * n_doubtful <= n_main && settle_doubts(q));
 }
 
 static bool links_follow(const question *q, const uint64_t *uses) {
@@ -246,6 +251,8 @@ static bool waits_follow(const question *q) {
     const cleave_delta *delta = q->delta;
     const delta_slot *of = &delta->slots[q->slot];
     for (int32_t e = 0; of->reaches_back < q->first && e < of->n_entries; e++) {
+        if (of->entries[e].reaches_back >= q->first)
+            continue;
         const delta_placed *placed = of->entries[e].placed;
         const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
         const delta_reach *reach = placed->reaches + chunk->first_reach;

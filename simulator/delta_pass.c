@@ -158,15 +158,14 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     of->reaches_back = slot;
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_placed *placed = of->entries[e].placed;
-        const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
         const uint64_t *more = delta_uses(delta, placed->uses, of->entries[e].chunk);
         const uint64_t *waiting = delta_uses(delta, placed->awaiting, of->entries[e].chunk);
         for (int32_t w = 0; w < delta->n_words; w++) {
             awaiting[w] |= waiting[w] & ~uses[w];
             uses[w] |= more[w];
         }
-        if (chunk->n_reaches > 0 && placed->reaches[chunk->first_reach].slot < of->reaches_back)
-            of->reaches_back = placed->reaches[chunk->first_reach].slot;
+        if (of->entries[e].reaches_back < of->reaches_back)
+            of->reaches_back = of->entries[e].reaches_back;
     }
 }
 
