@@ -273,6 +273,11 @@ static bool slot_follows(const question *q) {
     cleave_delta *delta = q->delta;
     const uint64_t *uses = delta_uses(delta, delta->uses, q->slot);
     int32_t n_exceptions = delta->n_exceptions;
+    uint64_t unclean = 0;
+    for (int32_t w = 0; w < delta->n_words; w++)
+        unclean |= uses[w] & ~delta->clean[w];
+    if (unclean == 0)
+        return waits_follow(q);
     if (!lanes_follow(q, uses) || !links_follow(q, uses) || !waits_follow(q)) {
         delta->n_exceptions = n_exceptions;
         return false;
