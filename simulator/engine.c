@@ -187,10 +187,7 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(busy_until, int64_t, n_devices);
     TAKE(taken, int64_t, n_devices);
     TAKE(taken_seen, int64_t, n_devices);
-    TAKE(busy_from, int64_t, n_devices);
-    TAKE(pending, int64_t, n_devices);
-    TAKE(pending_begin, int64_t, n_devices);
-    TAKE(pending_end, int64_t, n_devices);
+    TAKE(devices, cleave_scan_device, n_devices);
     TAKE(heap.events, cleave_event, n_events);
 #undef TAKE
     if (any_failed)

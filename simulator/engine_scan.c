@@ -1,60 +1,16 @@
 /* The scan: one pass over the items in their global order.  A queue's clock is the end of its last
    item; whatever an item waits for stands before it, so its time is known when it is met. */
 #include "simulator/engine_workspace.h"
-#include "simulator/link.h"
+#include "simulator/scan_rule.h"
 
 #include <string.h>
 
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
-    size_t n_devices = (size_t)problem->n_queues / 2;
     memset(w->link_free, 0, (size_t)problem->n_links * sizeof *w->link_free);
     memset(w->posted, 0, (size_t)problem->n_messages * sizeof *w->posted);
     memset(w->joined, 0, (size_t)problem->n_collectives * sizeof *w->joined);
     memset(w->collective_ready, 0, (size_t)problem->n_collectives * sizeof *w->collective_ready);
-    memset(w->clock, 0, (size_t)problem->n_queues * sizeof *w->clock);
-    memset(w->busy_from, 0, n_devices * sizeof *w->busy_from);
-    memset(w->pending, 0, n_devices * sizeof *w->pending);
-}
-
-/* Work on the communication lane from `start` to `end`: charge the main lane, now or later. */
-static inline void charge_main(cleave_engine_workspace *w, int32_t queue, int64_t start,
-                               int64_t end) {
-    int32_t device = queue >> 1;
-    int64_t *main_clock = &w->clock[queue - 1];
-    if (start < *main_clock) {
-        int64_t from = cleave_later(start, w->busy_from[device]);
-        if (end > from)
-            *main_clock += end - from;
-        return;
-    }
-    if (w->pending[device] == 0)
-        w->pending_begin[device] = start;
-    w->pending[device] += end - start;
-    w->pending_end[device] = end;
-}
-
-/* End of main-lane work that would by itself last from `start` to `end`. */
-static inline int64_t end_of_main(cleave_engine_workspace *w, int32_t device, int64_t start,
-                                  int64_t end) {
-    if (w->pending[device] == 0 || end <= w->pending_begin[device])
-        return end;
-    int64_t left = w->pending_end[device] - start;
-    int64_t charge = left < w->pending[device] ? left : w->pending[device];
-    w->pending[device] = 0;
-    return charge > 0 ? end + charge : end;
-}
-
-static inline int64_t do_work(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                              int32_t item, int64_t start) {
-    int32_t queue = problem->queue[item];
-    int64_t end = start + problem->duration[item];
-    if (end == start)
-        return end;
-    if (queue & 1) {
-        charge_main(w, queue, start, end);
-        return end;
-    }
-    return end_of_main(w, queue >> 1, start, end);
+    memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
 }
 
 static inline void post(const cleave_engine_problem *problem, cleave_engine_workspace *w,
@@ -77,18 +33,16 @@ static inline void post(const cleave_engine_problem *problem, cleave_engine_work
 
 static void join(const cleave_engine_problem *problem, cleave_engine_workspace *w,
                  int32_t collective, int64_t now) {
-    int64_t begin = cleave_later(w->collective_ready[collective], now);
-    w->collective_ready[collective] = begin;
+    int64_t ready = cleave_later(w->collective_ready[collective], now);
+    w->collective_ready[collective] = ready;
     if (++w->joined[collective] < problem->collective_joins[collective])
         return;
     int32_t first = problem->collective_link_start[collective];
-    int32_t last = problem->collective_link_start[collective + 1];
-    for (int32_t l = first; l < last; l++)
-        begin = cleave_later(begin, w->link_free[problem->collective_links[l]]);
-    int64_t end = begin + problem->collective_busy[collective];
-    for (int32_t l = first; l < last; l++)
-        w->link_free[problem->collective_links[l]] = end;
-    w->collective_end[collective] = end + problem->collective_rest[collective];
+    int32_t n_links = problem->collective_link_start[collective + 1] - first;
+    w->collective_end[collective] =
+        cleave_scan_collective(ready, problem->collective_busy[collective],
+                               problem->collective_links + first, n_links, w->link_free) +
+        problem->collective_rest[collective];
 }
 
 static cleave_status stands_before(int32_t item, const char *what, int32_t subject,
@@ -103,19 +57,20 @@ cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
     reset(problem, w);
     int64_t step = 0;
     for (int32_t i = 0; i < problem->n_items; i++) {
-        int32_t queue = problem->queue[i], subject = problem->subject[i];
-        int64_t start = w->clock[queue], until;
-        timeline->start[i] = start;
+        int32_t lane = problem->queue[i] & 1, subject = problem->subject[i];
+        cleave_scan_device *device = &w->devices[problem->queue[i] >> 1];
+        int64_t until;
+        timeline->start[i] = device->clock[lane];
         switch ((cleave_engine_kind)problem->kind[i]) {
         case CLEAVE_ENGINE_WORK:
-            w->clock[queue] = timeline->end[i] = do_work(problem, w, i, start);
+            timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
             continue;
         case CLEAVE_ENGINE_POST:
-            w->clock[queue] = timeline->end[i] = do_work(problem, w, i, start);
+            timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
             post(problem, w, subject, timeline->end[i], &timeline->arrival[subject]);
             continue;
         case CLEAVE_ENGINE_JOIN:
-            w->clock[queue] = timeline->end[i] = do_work(problem, w, i, start);
+            timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
             join(problem, w, subject, timeline->end[i]);
             continue;
         case CLEAVE_ENGINE_WAIT_ARRIVAL:
@@ -136,15 +91,10 @@ cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
                 return stands_before(i, "collective", subject, error);
             until = w->collective_end[subject];
         }
-        if (until > start) {
-            w->clock[queue] = until;
-            if (!(queue & 1))
-                w->busy_from[queue >> 1] = until;
-        }
-        timeline->end[i] = cleave_later(until, start);
+        timeline->end[i] = cleave_scan_wait(device, lane, until);
     }
-    for (int32_t q = 0; q < problem->n_queues; q++)
-        step = cleave_later(step, w->clock[q]);
+    for (int32_t d = 0; d < problem->n_queues / 2; d++)
+        step = cleave_later(step, cleave_later(w->devices[d].clock[0], w->devices[d].clock[1]));
     timeline->step = step;
     return CLEAVE_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "simulator/engine.h"
 #include "simulator/event_heap.h"
+#include "simulator/scan_rule.h"
 
 /* What the events engine knows of a message, side by side since an event touches most of it. */
 typedef struct cleave_message_state {
@@ -32,14 +33,11 @@ struct cleave_engine_workspace {
     int32_t *next_waiter;  /* [n_queues] in the list of those that wait for the same thing */
     int32_t *first_waiter; /* [n_collectives] first lane of those that wait; -1: none */
     /* Devices: how the communication lane charges the main lane. */
-    int64_t *busy_until;    /* [n_devices] events: when the communication lane's last work ends */
-    int64_t *taken;         /* [n_devices] events: all its work so far */
-    int64_t *taken_seen;    /* [n_devices] events: of it, what the current main item has counted */
-    int64_t *busy_from;     /* [n_devices] scan: end of the main lane's last idle time */
-    int64_t *pending;       /* [n_devices] scan: work ahead of the main lane's clock */
-    int64_t *pending_begin; /* [n_devices] */
-    int64_t *pending_end;   /* [n_devices] */
-    cleave_event_heap heap; /* one event per queue, message and collective at most */
+    int64_t *busy_until; /* [n_devices] events: when the communication lane's last work ends */
+    int64_t *taken;      /* [n_devices] events: all its work so far */
+    int64_t *taken_seen; /* [n_devices] events: of it, what the current main item has counted */
+    cleave_scan_device *devices; /* [n_devices] scan */
+    cleave_event_heap heap;      /* one event per queue, message and collective at most */
 };
 
 #endif

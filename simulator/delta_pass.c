@@ -1,0 +1,195 @@
+/* The passes: over the whole step, and over what a change may move.  delta.c has the idea. */
+#include "simulator/delta_internal.h"
+
+#include <string.h>
+
+/* What a chunk is run with: `links` is null in a pass that keeps no records. */
+typedef struct pass {
+    const cleave_delta *delta;
+    delta_state state;
+    const delta_view *view; /* null: every time is in the row of the pass */
+    delta_link *links;      /* of the record of this slot */
+} pass;
+
+static inline void meet_link(const pass *p, int32_t link, int64_t head) {
+    if (p->links != NULL && p->links[link].first_head < 0)
+        p->links[link].first_head = head;
+}
+
+static inline void cross_links(const pass *p, const delta_placed *placed, int32_t message,
+                               int64_t head, int64_t *times) {
+    const int32_t *start = placed->hop_start + message;
+    const delta_hop *first = placed->hops + start[0], *end = placed->hops + start[1];
+    int64_t tail = 0, release = 0;
+    for (const delta_hop *hop = first; hop < end; hop++) {
+        meet_link(p, hop->link, head);
+        int64_t begin = cleave_link_serve(hop->serialization, p->delta->link_latency[hop->link],
+                                          &p->state.link_free[hop->link], &head, &tail);
+        if (hop == first)
+            release = begin + hop->serialization;
+    }
+    times[2 * message] = tail;
+    times[2 * message + 1] = release;
+}
+
+static inline void complete(const pass *p, const delta_placed *placed, int32_t time,
+                            int64_t *times) {
+    const delta_collective *of = &placed->collectives[time - placed->first_collective];
+    const int32_t *links = placed->links + of->first_link;
+    for (int32_t l = 0; l < of->n_links; l++)
+        meet_link(p, links[l], times[time]);
+    times[time] =
+        cleave_scan_collective(times[time], of->busy, links, of->n_links, p->state.link_free) +
+        of->rest;
+}
+
+static inline void join(const pass *p, const delta_placed *placed, int32_t time, delta_kind kind,
+                        int64_t now, int64_t *times) {
+    if (kind == DELTA_JOIN_NEXT || kind == DELTA_JOIN_LAST)
+        now = cleave_later(times[time], now);
+    times[time] = now;
+    if (kind == DELTA_JOIN_LAST || kind == DELTA_JOIN_ONLY)
+        complete(p, placed, time, times);
+}
+
+/* Runs a chunk; the times that it gives go to the row `times` of its fragment. */
+static inline __attribute__((always_inline)) void run_chunk(const pass *p, const delta_entry *entry,
+                                                            int64_t *times) {
+    const delta_placed *placed = entry->placed;
+    const delta_item *end = entry->items + entry->n_items;
+    for (const delta_item *item = entry->items; item < end; item++) {
+        cleave_scan_device *device = &p->state.devices[delta_device(item)];
+        int32_t lane = delta_lane(item), subject = item->subject;
+        delta_kind kind = delta_kind_of(item);
+        int64_t now;
+        switch (kind) {
+        case DELTA_WORK:
+            cleave_scan_work(device, lane, item->amount);
+            break;
+        case DELTA_WAIT:
+            now = p->view == NULL ? times[subject]
+                                  : placed->times[p->view[item->amount].row][subject] +
+                                        p->view[item->amount].shift;
+            cleave_scan_wait(device, lane, now);
+            break;
+        case DELTA_POST_FIRST:
+            times[2 * subject] = cleave_scan_work(device, lane, item->amount);
+            break;
+        case DELTA_POST_SECOND:
+            now = cleave_scan_work(device, lane, item->amount);
+            cross_links(p, placed, subject, cleave_later(times[2 * subject], now), times);
+            break;
+        case DELTA_MARK:
+            times[subject] = lane == 0 ? device->main_end : device->clock[1];
+            break;
+        default:
+            now = cleave_scan_work(device, lane, item->amount);
+            join(p, placed, subject, kind, now, times);
+        }
+    }
+}
+
+static int64_t latest_clock(const cleave_delta *delta, const cleave_scan_device *devices) {
+    int64_t step = 0;
+    for (int32_t d = 0; d < delta->n_devices; d++)
+        step = cleave_later(step, cleave_later(devices[d].clock[0], devices[d].clock[1]));
+    return step;
+}
+
+static void reset_state(const cleave_delta *delta, const delta_state *state) {
+    memset(state->devices, 0, (size_t)delta->n_devices * sizeof *state->devices);
+    memset(state->link_free, 0, (size_t)delta->n_links * sizeof *state->link_free);
+}
+
+cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error) {
+    (void)error; /* what could be wrong was refused when it was put */
+    pass p = {.delta = delta, .state = delta->full_state};
+    reset_state(delta, &p.state);
+    for (int32_t s = 0; s < delta->n_slots; s++)
+        for (int32_t e = 0; e < delta->slots[s].n_entries; e++) {
+            const delta_entry *entry = &delta->slots[s].entries[e];
+            run_chunk(&p, entry, entry->placed->full_times);
+        }
+    *step = latest_clock(delta, p.state.devices);
+    return CLEAVE_OK;
+}
+
+/* Records the state before a slot of what it uses. */
+static void keep_record(cleave_delta *delta, int32_t slot) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    delta_record *record = &delta->next[slot];
+    for (int32_t w = 0; w < delta->n_device_words; w++)
+        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
+            int32_t d = 64 * w + __builtin_ctzll(left);
+            record->devices[d] = delta->state.devices[d];
+        }
+    for (int32_t w = 2 * delta->n_device_words; w < delta->n_words; w++)
+        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
+            int32_t l = 64 * (w - 2 * delta->n_device_words) + __builtin_ctzll(left);
+            record->links[l] = (delta_link){delta->state.link_free[l], -1};
+        }
+}
+
+static void run_slot(cleave_delta *delta, int32_t slot) {
+    const delta_slot *of = &delta->slots[slot];
+    int32_t row = !delta->base_view[slot].row;
+    pass p = {.delta = delta,
+              .state = delta->state,
+              .view = delta->view,
+              .links = delta->next[slot].links};
+    delta_load(delta, slot);
+    keep_record(delta, slot);
+    delta->view[slot] = (delta_view){.shift = 0, .row = row, .ran = true};
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_entry *entry = &of->entries[e];
+        run_chunk(&p, entry, entry->placed->times[row]);
+        delta->counts.items += entry->n_items;
+    }
+    delta->counts.slots++;
+}
+
+/* What a slot uses and reaches back to, from its chunks. */
+void delta_derive_slot(cleave_delta *delta, int32_t slot) {
+    uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    delta_slot *of = &delta->slots[slot];
+    uint64_t *awaiting = delta_uses(delta, delta->awaiting, slot);
+    memset(uses, 0, (size_t)delta->n_words * sizeof *uses);
+    memset(awaiting, 0, (size_t)delta->n_words * sizeof *awaiting);
+    of->reaches_back = slot;
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_placed *placed = of->entries[e].placed;
+        const uint64_t *more = delta_uses(delta, placed->uses, of->entries[e].chunk);
+        const uint64_t *waiting = delta_uses(delta, placed->awaiting, of->entries[e].chunk);
+        for (int32_t w = 0; w < delta->n_words; w++) {
+            awaiting[w] |= waiting[w] & ~uses[w];
+            uses[w] |= more[w];
+        }
+        if (of->entries[e].reaches_back < of->reaches_back)
+            of->reaches_back = of->entries[e].reaches_back;
+    }
+}
+
+void delta_run_changes(cleave_delta *delta) {
+    int32_t slot = 0;
+    while (slot < delta->n_slots && !delta->slot_changed[slot])
+        slot++;
+    delta->first_run = slot;
+    for (int32_t s = slot; s < delta->n_slots; s++)
+        if (delta->slot_changed[s])
+            delta_derive_slot(delta, s);
+    memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
+    memset(delta->lazy, 0xff, (size_t)delta->n_words * sizeof *delta->lazy);
+    memset(delta->lazy_by, 0, 64 * (size_t)delta->n_words * sizeof *delta->lazy_by);
+    delta->n_exceptions = 0;
+    while (slot < delta->n_slots) {
+        int32_t then = delta_jump(delta, slot);
+        if (then == slot)
+            run_slot(delta, then++);
+        slot = then;
+    }
+    delta_load(delta, delta->n_slots);
+    keep_record(delta, delta->n_slots);
+    delta->step = latest_clock(delta, delta->state.devices);
+    delta->is_run = true;
+    delta->counts.runs++;
+}
