@@ -81,6 +81,8 @@ void cleave_lowerer_destroy(cleave_lowerer *lowerer) {
     free(lowerer);
 }
 
+const cleave_model *cleave_lowerer_model(const cleave_lowerer *lowerer) { return lowerer->model; }
+
 int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer) {
     return lowerer->schedule.n_families;
 }

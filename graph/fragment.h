@@ -43,6 +43,7 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
                                     cleave_error *error);
 void cleave_lowerer_destroy(cleave_lowerer *lowerer); /* null: nothing */
 
+const cleave_model *cleave_lowerer_model(const cleave_lowerer *lowerer);
 int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer);
 int32_t cleave_lowerer_n_slots(const cleave_lowerer *lowerer);
 /* The families that a split of this operator concerns, ascending. */

@@ -30,11 +30,13 @@ static void clear(lowering *state, int32_t family) {
         movement_clear(&of->forward);
         movement_clear(&of->backward);
         of->forward.lane = of->backward.lane = CLEAVE_LANE_MAIN;
-        of->holders.n = of->accumulators.n = 0;
+        of->holders.n = 0;
         of->shards = NULL;
         of->first_demand = of->main_after = NULL;
         of->pending = schedule->n_contributing[t];
     }
+    for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++)
+        state->tensors[schedule->events[e].tensor].accumulators.n = 0; /* views have some, too */
 }
 
 static void run_event(lowering *state, const lower_event *event) {

@@ -1,5 +1,6 @@
 /* From a program to a problem of the engines: items get their prices and messages their hops. */
 #include "simulator/simulate.h"
+#include "simulator/prepare.h"
 
 #include "base/random.h"
 
@@ -13,13 +14,7 @@ typedef struct remembered {
     cleave_collective_cost cost;
 } remembered;
 
-typedef struct builder {
-    const cleave_program *program;
-    const cleave_machine *machine;
-    cleave_arena *arena;
-    cleave_engine_problem *problem;
-    cleave_error *error;
-} builder;
+typedef cleave_preparation builder;
 
 static cleave_status short_of_memory(const builder *b) {
     return cleave_fail_memory(b->error, "preparing to simulate");
@@ -45,7 +40,7 @@ static uint8_t engine_kind(const builder *b, const cleave_item *item) {
     }
 }
 
-static cleave_status build_items(const builder *b, cleave_cost_cache *cache) {
+cleave_status cleave_prepare_items(const cleave_preparation *b, cleave_cost_cache *cache) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
     problem->n_items = program->n_items;
@@ -82,23 +77,19 @@ static cleave_status count_hops(const builder *b, int64_t *n_hops) {
     return CLEAVE_OK;
 }
 
-static cleave_status build_messages(const builder *b) {
+cleave_status cleave_prepare_messages(const cleave_preparation *b) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
     int64_t n_hops = 0;
     problem->n_messages = program->n_messages;
-    problem->n_links = b->machine->n_links;
     problem->hop_start = CLEAVE_ARENA_ARRAY(b->arena, int32_t, (size_t)program->n_messages + 1);
-    problem->link_latency = CLEAVE_ARENA_ARRAY(b->arena, int64_t, problem->n_links);
-    if (problem->hop_start == NULL || problem->link_latency == NULL)
+    if (problem->hop_start == NULL)
         return short_of_memory(b);
     CLEAVE_TRY(count_hops(b, &n_hops));
     problem->hop_link = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n_hops);
     problem->hop_serialization = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n_hops);
     if (problem->hop_link == NULL || problem->hop_serialization == NULL)
         return short_of_memory(b);
-    for (int32_t l = 0; l < problem->n_links; l++)
-        problem->link_latency[l] = cleave_picoseconds(b->machine->links[l].latency_seconds);
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         int32_t links[CLEAVE_MAX_ROUTE], first = problem->hop_start[m];
@@ -109,6 +100,17 @@ static cleave_status build_messages(const builder *b) {
                 cleave_serialization(message->bytes, b->machine->links[links[h]].bytes_per_second);
         }
     }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_prepare_links(const cleave_machine *machine, cleave_arena *arena,
+                                   cleave_engine_problem *problem, cleave_error *error) {
+    problem->n_links = machine->n_links;
+    problem->link_latency = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->n_links);
+    if (problem->link_latency == NULL)
+        return cleave_fail_memory(error, "preparing to simulate");
+    for (int32_t l = 0; l < problem->n_links; l++)
+        problem->link_latency[l] = cleave_picoseconds(machine->links[l].latency_seconds);
     return CLEAVE_OK;
 }
 
@@ -152,7 +154,7 @@ static int32_t take_links(const builder *b, const cleave_collective *collective,
     return n_taken;
 }
 
-static cleave_status build_collectives(const builder *b) {
+cleave_status cleave_prepare_collectives(const cleave_preparation *b) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
     /* Where the collectives stand in the program as messages, no item joins them. */
@@ -165,9 +167,11 @@ static cleave_status build_collectives(const builder *b) {
     problem->collective_busy = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
     problem->collective_rest = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
     problem->collective_link_start = CLEAVE_ARENA_ARRAY(b->arena, int32_t, (size_t)n + 1);
+    if (n == 0)
+        return problem->collective_link_start == NULL ? short_of_memory(b) : CLEAVE_OK;
     remembered *memory = CLEAVE_ARENA_ARRAY(b->arena, remembered, MEMORY);
-    double *load = CLEAVE_ARENA_ARRAY(b->arena, double, problem->n_links);
-    int32_t *taken_by = CLEAVE_ARENA_ARRAY(b->arena, int32_t, problem->n_links);
+    double *load = CLEAVE_ARENA_ARRAY(b->arena, double, b->machine->n_links);
+    int32_t *taken_by = CLEAVE_ARENA_ARRAY(b->arena, int32_t, b->machine->n_links);
     if (problem->collective_joins == NULL || problem->collective_busy == NULL ||
         problem->collective_rest == NULL || problem->collective_link_start == NULL ||
         memory == NULL || load == NULL || taken_by == NULL)
@@ -184,7 +188,7 @@ static cleave_status build_collectives(const builder *b) {
     problem->collective_links = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n_links);
     if (problem->collective_links == NULL)
         return short_of_memory(b);
-    memset(taken_by, 0, (size_t)problem->n_links * sizeof *taken_by);
+    memset(taken_by, 0, (size_t)b->machine->n_links * sizeof *taken_by);
     for (int32_t c = 0; c < n; c++)
         take_links(b, &program->collectives[c], taken_by, c,
                    problem->collective_links + problem->collective_link_start[c]);
@@ -196,9 +200,10 @@ cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost
                                       cleave_error *error) {
     cleave_engine_problem made = {0};
     builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error};
-    CLEAVE_TRY(build_items(&b, cache));
-    CLEAVE_TRY(build_messages(&b));
-    CLEAVE_TRY(build_collectives(&b));
+    CLEAVE_TRY(cleave_prepare_items(&b, cache));
+    CLEAVE_TRY(cleave_prepare_messages(&b));
+    CLEAVE_TRY(cleave_prepare_links(b.machine, arena, &made, error));
+    CLEAVE_TRY(cleave_prepare_collectives(&b));
     CLEAVE_TRY(cleave_engine_finish(&made, arena, error));
     *problem = made;
     return CLEAVE_OK;

@@ -1,0 +1,398 @@
+#include "simulator/estimate.h"
+
+#include "base/list.h"
+#include "base/random.h"
+#include "simulator/delta.h"
+#include "simulator/prepare.h"
+#include "simulator/price_fragment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What fragments may take that are not in use: enough for the candidates of a large model. */
+static const size_t most_remembered_bytes = (size_t)192 << 20;
+
+/* Two independent hashes of what a fragment follows from. */
+typedef struct digest {
+    uint64_t a, b;
+} digest;
+
+static digest join(digest d, uint64_t value) {
+    d.a = cleave_hash_join(d.a, value);
+    d.b = (d.b ^ value) * UINT64_C(0x9ddfea08eb382d69);
+    d.b ^= d.b >> 29;
+    return d;
+}
+
+static bool same(digest x, digest y) { return x.a == y.a && x.b == y.b; }
+
+/* A priced fragment that is remembered. */
+typedef struct memory {
+    digest key;
+    cleave_fragment_price *price;
+    int32_t uses; /* places where it stands, or stood before what is now proposed */
+    struct memory *next;
+} memory;
+
+typedef struct change {
+    int32_t place;
+    memory *before;
+} change;
+
+typedef struct old_split {
+    int32_t op, first_device;
+    cleave_split split; /* devices: see first_device */
+    digest digest;
+} old_split;
+
+struct cleave_estimate {
+    const cleave_model *model;
+    cleave_lower_options options;
+    cleave_cost_cache *cache;
+    int32_t n_devices, n_families, n_places;
+    cleave_lowerer *lowerer;
+    cleave_delta *delta;
+    cleave_arena scratch;
+    cleave_split *splits;    /* [n_operators] each with room for n_devices */
+    digest *split_digest;    /* [n_operators] */
+    int32_t *first_op, *ops; /* operators that touch each family: [n_families + 1] */
+    memory **placed;         /* [n_places] families, then nests */
+    bool *dirty;             /* [n_places] */
+    int64_t *bytes;          /* [n_devices] of all that is placed */
+    int64_t own_bytes;
+    CLEAVE_LIST(int32_t) dirty_places;
+    CLEAVE_LIST(change) changes;
+    CLEAVE_LIST(old_split) old;
+    CLEAVE_LIST(int32_t) old_devices;
+    memory **table; /* [table_size] */
+    int32_t table_size, n_remembered;
+    size_t remembered_bytes;
+};
+
+/* ---- what is remembered ---------------------------------------------------------------------- */
+
+static memory **bucket_of(const cleave_estimate *e, digest key) {
+    return &e->table[key.a & (uint64_t)(e->table_size - 1)];
+}
+
+/* Forgets what is not in use. */
+static void forget(cleave_estimate *e) {
+    for (int32_t b = 0; b < e->table_size; b++)
+        for (memory **at = &e->table[b]; *at != NULL;) {
+            memory *m = *at;
+            if (m->uses > 0) {
+                at = &m->next;
+                continue;
+            }
+            *at = m->next;
+            e->remembered_bytes -= m->price->size;
+            e->n_remembered--;
+            free(m->price);
+            free(m);
+        }
+}
+
+static cleave_status make_fragment(cleave_estimate *e, int32_t place, cleave_fragment_price **price,
+                                   cleave_error *error) {
+    if (place >= e->n_families)
+        return cleave_price_computes(e->lowerer, place - e->n_families, e->cache, e->n_devices,
+                                     &e->scratch, price, error);
+    cleave_fragment fragment;
+    CLEAVE_TRY(cleave_lowerer_family(e->lowerer, place, &fragment, error));
+    return cleave_price_fragment(&fragment, e->cache, &e->scratch, price, error);
+}
+
+static digest key_of(const cleave_estimate *e, int32_t place) {
+    digest key = join((digest){1, 1}, (uint64_t)place);
+    if (place >= e->n_families)
+        return join(key, e->split_digest[e->model->nests[place - e->n_families].op].a ^
+                             e->split_digest[e->model->nests[place - e->n_families].op].b << 1);
+    for (int32_t i = e->first_op[place]; i < e->first_op[place + 1]; i++)
+        key = join(join(key, e->split_digest[e->ops[i]].a), e->split_digest[e->ops[i]].b);
+    return key;
+}
+
+static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **found,
+                                   cleave_error *error) {
+    digest key = key_of(e, place);
+    for (memory *m = *bucket_of(e, key); m != NULL; m = m->next)
+        if (same(m->key, key)) {
+            *found = m;
+            return CLEAVE_OK;
+        }
+    if (e->remembered_bytes > most_remembered_bytes)
+        forget(e);
+    memory *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "estimating");
+    cleave_status status = make_fragment(e, place, &made->price, error);
+    if (status != CLEAVE_OK) {
+        free(made);
+        return status;
+    }
+    made->key = key;
+    made->next = *bucket_of(e, key);
+    *bucket_of(e, key) = made;
+    e->remembered_bytes += made->price->size;
+    e->n_remembered++;
+    *found = made;
+    return CLEAVE_OK;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static void weigh(cleave_estimate *e, const memory *m, int64_t sign) {
+    for (int32_t d = 0; m != NULL && d < e->n_devices; d++)
+        e->bytes[d] += sign * m->price->bytes[d];
+    e->own_bytes += m != NULL ? sign * m->price->own_bytes : 0;
+}
+
+/* Both stay in use until the change is accepted or rejected. */
+static cleave_status put(cleave_estimate *e, int32_t place, memory *fragment, cleave_error *error) {
+    CLEAVE_TRY(cleave_delta_put(e->delta, place, &fragment->price->priced, error));
+    if (!CLEAVE_LIST_PUSH(&e->changes, (change){place, e->placed[place]}))
+        return cleave_fail_memory(error, "estimating");
+    weigh(e, e->placed[place], -1);
+    weigh(e, fragment, 1);
+    e->placed[place] = fragment;
+    fragment->uses++;
+    return CLEAVE_OK;
+}
+
+static cleave_status mark_dirty(cleave_estimate *e, int32_t place, cleave_error *error) {
+    if (e->dirty[place])
+        return CLEAVE_OK;
+    if (!CLEAVE_LIST_PUSH(&e->dirty_places, place))
+        return cleave_fail_memory(error, "estimating");
+    e->dirty[place] = true;
+    return CLEAVE_OK;
+}
+
+static cleave_status mark_operator(cleave_estimate *e, int32_t op, cleave_error *error) {
+    int32_t n;
+    const int32_t *families = cleave_lowerer_families_of(e->lowerer, op, &n);
+    for (int32_t i = 0; i < n; i++)
+        CLEAVE_TRY(mark_dirty(e, families[i], error));
+    for (int32_t k = 0; k < e->model->operators[op].n_nests; k++)
+        CLEAVE_TRY(mark_dirty(e, e->n_families + e->model->operators[op].nests[k], error));
+    return CLEAVE_OK;
+}
+
+static cleave_status settle(cleave_estimate *e, cleave_error *error) {
+    for (int32_t i = 0; i < e->dirty_places.n; i++) {
+        int32_t place = e->dirty_places.items[i];
+        memory *fragment = NULL;
+        CLEAVE_TRY(find_fragment(e, place, &fragment, error));
+        if (fragment != e->placed[place])
+            CLEAVE_TRY(put(e, place, fragment, error));
+    }
+    for (int32_t i = 0; i < e->dirty_places.n; i++)
+        e->dirty[e->dirty_places.items[i]] = false;
+    e->dirty_places.n = 0;
+    return CLEAVE_OK;
+}
+
+/* ---- splits ---------------------------------------------------------------------------------- */
+
+static digest digest_of(const cleave_split *split) {
+    digest d = join((digest){1, 1}, (uint64_t)split->replicas);
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        d = join(d, (uint64_t)split->degree[a]);
+    for (int32_t p = 0; p < split->n_parts; p++)
+        d = join(d, (uint64_t)split->devices[p]);
+    return d;
+}
+
+static void replace(cleave_split *to, const cleave_split *from, const int32_t *devices) {
+    int32_t *room = to->devices;
+    *to = *from;
+    to->devices = room;
+    memcpy(room, devices, (size_t)from->n_parts * sizeof *room);
+}
+
+static cleave_status keep_old(cleave_estimate *e, int32_t op, cleave_error *error) {
+    const cleave_split *split = &e->splits[op];
+    bool kept = CLEAVE_LIST_PUSH(&e->old, (old_split){.op = op,
+                                                      .first_device = e->old_devices.n,
+                                                      .split = *split,
+                                                      .digest = e->split_digest[op]});
+    for (int32_t p = 0; p < split->n_parts && kept; p++)
+        kept = CLEAVE_LIST_PUSH(&e->old_devices, split->devices[p]);
+    return kept ? CLEAVE_OK : cleave_fail_memory(error, "estimating");
+}
+
+cleave_status cleave_estimate_change(cleave_estimate *e, int32_t op, const cleave_split *split,
+                                     cleave_error *error) {
+    CLEAVE_TRY(keep_old(e, op, error));
+    replace(&e->splits[op], split, split->devices);
+    e->split_digest[op] = digest_of(split);
+    CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, op, &e->splits[op], error));
+    return mark_operator(e, op, error);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+cleave_status cleave_estimate_run(cleave_estimate *e, int64_t *step, cleave_error *error) {
+    CLEAVE_TRY(settle(e, error));
+    return cleave_delta_run(e->delta, step, error);
+}
+
+cleave_status cleave_estimate_full(cleave_estimate *e, int64_t *step, cleave_error *error) {
+    CLEAVE_TRY(settle(e, error));
+    return cleave_delta_full(e->delta, step, error);
+}
+
+static void end_proposal(cleave_estimate *e) { e->changes.n = e->old.n = e->old_devices.n = 0; }
+
+cleave_status cleave_estimate_accept(cleave_estimate *e, cleave_error *error) {
+    CLEAVE_TRY(settle(e, error));
+    cleave_delta_accept(e->delta);
+    for (int32_t i = 0; i < e->changes.n; i++)
+        if (e->changes.items[i].before != NULL)
+            e->changes.items[i].before->uses--;
+    end_proposal(e);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_estimate_reject(cleave_estimate *e, cleave_error *error) {
+    CLEAVE_TRY(settle(e, error));
+    cleave_delta_reject(e->delta);
+    for (int32_t i = e->changes.n - 1; i >= 0; i--) {
+        const change *c = &e->changes.items[i];
+        weigh(e, e->placed[c->place], -1);
+        weigh(e, c->before, 1);
+        e->placed[c->place]->uses--;
+        e->placed[c->place] = c->before;
+    }
+    for (int32_t i = e->old.n - 1; i >= 0; i--) {
+        const old_split *old = &e->old.items[i];
+        replace(&e->splits[old->op], &old->split, e->old_devices.items + old->first_device);
+        e->split_digest[old->op] = old->digest;
+        CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, old->op, &e->splits[old->op], error));
+    }
+    end_proposal(e);
+    return CLEAVE_OK;
+}
+
+int64_t cleave_estimate_most_bytes(const cleave_estimate *e, int32_t device) {
+    return e->bytes[device];
+}
+
+int64_t cleave_estimate_own_bytes(const cleave_estimate *e) { return e->own_bytes; }
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Which operators touch which family. */
+static cleave_status index_operators(cleave_estimate *e, cleave_error *error) {
+    int32_t n, total = 0;
+    e->first_op = calloc((size_t)e->n_families + 2, sizeof *e->first_op);
+    for (int32_t op = 0; op < e->model->n_operators && e->first_op != NULL; op++) {
+        const int32_t *families = cleave_lowerer_families_of(e->lowerer, op, &n);
+        for (int32_t i = 0; i < n; i++)
+            e->first_op[families[i] + 2]++;
+        total += n;
+    }
+    e->ops = calloc((size_t)total + 1, sizeof *e->ops);
+    if (e->first_op == NULL || e->ops == NULL)
+        return cleave_fail_memory(error, "estimating");
+    for (int32_t f = 0; f <= e->n_families; f++)
+        e->first_op[f + 1] += e->first_op[f];
+    for (int32_t op = 0; op < e->model->n_operators; op++) {
+        const int32_t *families = cleave_lowerer_families_of(e->lowerer, op, &n);
+        for (int32_t i = 0; i < n; i++)
+            e->ops[e->first_op[families[i] + 1]++] = op;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
+                              cleave_error *error) {
+    size_t n_ops = (size_t)e->model->n_operators, n_devices = (size_t)e->n_devices;
+    e->table_size = 1 << 14;
+    e->splits = calloc(n_ops + 1, sizeof *e->splits);
+    e->split_digest = calloc(n_ops + 1, sizeof *e->split_digest);
+    e->placed = calloc((size_t)e->n_places, sizeof *e->placed);
+    e->dirty = calloc((size_t)e->n_places, sizeof *e->dirty);
+    e->bytes = calloc(n_devices, sizeof *e->bytes);
+    e->table = calloc((size_t)e->table_size, sizeof(memory *));
+    int32_t *devices = calloc(n_ops * n_devices + 1, sizeof *devices);
+    if (e->splits == NULL || e->split_digest == NULL || e->placed == NULL || e->dirty == NULL ||
+        e->bytes == NULL || e->table == NULL || devices == NULL) {
+        free(devices);
+        return cleave_fail_memory(error, "estimating");
+    }
+    e->splits[n_ops].devices = devices; /* owned */
+    for (size_t op = 0; op < n_ops; op++) {
+        e->splits[op].devices = devices + op * n_devices;
+        replace(&e->splits[op], &layout->splits[op], layout->splits[op].devices);
+        e->split_digest[op] = digest_of(&e->splits[op]);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status begin(cleave_estimate *e, const cleave_layout *layout, cleave_error *error) {
+    const cleave_machine *machine = cleave_cost_cache_machine(e->cache);
+    cleave_engine_problem links = {0};
+    CLEAVE_TRY(cleave_lowerer_create(e->model, layout, &e->options, &e->lowerer, error));
+    e->n_families = cleave_lowerer_n_families(e->lowerer);
+    e->n_places = e->n_families + e->model->n_nests;
+    CLEAVE_TRY(allocate(e, layout, error));
+    CLEAVE_TRY(index_operators(e, error));
+    CLEAVE_TRY(cleave_prepare_links(machine, &e->scratch, &links, error));
+    CLEAVE_TRY(cleave_delta_create(e->n_places, cleave_lowerer_n_slots(e->lowerer),
+                                   e->n_devices * CLEAVE_N_LANES, links.n_links, links.link_latency,
+                                   &e->delta, error));
+    for (int32_t place = 0; place < e->n_places; place++)
+        CLEAVE_TRY(mark_dirty(e, place, error));
+    int64_t step;
+    CLEAVE_TRY(cleave_estimate_run(e, &step, error));
+    return cleave_estimate_accept(e, error);
+}
+
+cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
+                                     const cleave_lower_options *options, cleave_cost_cache *cache,
+                                     cleave_estimate **estimate, cleave_error *error) {
+    cleave_estimate *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "estimating");
+    *made = (cleave_estimate){
+        .model = model, .options = *options, .cache = cache, .n_devices = layout->n_devices};
+    made->options.symbolic_collectives = true;
+    made->options.workspace = NULL;
+    cleave_status status = begin(made, layout, error);
+    if (status != CLEAVE_OK) {
+        cleave_estimate_destroy(made);
+        return status;
+    }
+    *estimate = made;
+    return CLEAVE_OK;
+}
+
+void cleave_estimate_destroy(cleave_estimate *e) {
+    if (e == NULL)
+        return;
+    for (int32_t b = 0; e->table != NULL && b < e->table_size; b++)
+        for (memory *m = e->table[b], *next; m != NULL; m = next) {
+            next = m->next;
+            free(m->price);
+            free(m);
+        }
+    free(e->table);
+    if (e->splits != NULL)
+        free(e->splits[e->model->n_operators].devices);
+    free(e->splits);
+    free(e->split_digest);
+    free(e->first_op);
+    free(e->ops);
+    free(e->placed);
+    free(e->dirty);
+    free(e->bytes);
+    CLEAVE_LIST_FREE(&e->dirty_places);
+    CLEAVE_LIST_FREE(&e->changes);
+    CLEAVE_LIST_FREE(&e->old);
+    CLEAVE_LIST_FREE(&e->old_devices);
+    cleave_delta_destroy(e->delta);
+    cleave_lowerer_destroy(e->lowerer);
+    cleave_arena_free(&e->scratch);
+    free(e);
+}

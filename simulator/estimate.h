@@ -1,0 +1,38 @@
+/* Estimates: the time of a step, by the scan, of one layout after the other, each a few splits away
+   from the one before.  What a change concerns is lowered and priced (or remembered: a fragment
+   follows from the splits of the operators that touch it), the rest is as it was, and the delta
+   simulation finds what has moved.  The result is that of lowering and scanning the whole layout,
+   bit for bit. */
+#ifndef CLEAVE_SIMULATOR_ESTIMATE_H
+#define CLEAVE_SIMULATOR_ESTIMATE_H
+
+#include "costmodel/cost.h"
+#include "graph/lower.h"
+
+typedef struct cleave_estimate cleave_estimate;
+
+/* Begins with a layout, which must be legal and is accepted.  Model, options and cache must outlive
+   it.  FAILED when memory is short or as cleave_lower and cleave_simulate do. */
+cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
+                                     const cleave_lower_options *options, cleave_cost_cache *cache,
+                                     cleave_estimate **estimate, cleave_error *error);
+void cleave_estimate_destroy(cleave_estimate *estimate); /* null: nothing */
+
+/* Proposes a (legal) split, whose devices are copied. */
+cleave_status cleave_estimate_change(cleave_estimate *estimate, int32_t op,
+                                     const cleave_split *split, cleave_error *error);
+/* Step of what is now proposed, picoseconds. */
+cleave_status cleave_estimate_run(cleave_estimate *estimate, int64_t *step, cleave_error *error);
+/* What was proposed since the last accept or reject stays; or goes.  After a run only. */
+cleave_status cleave_estimate_accept(cleave_estimate *estimate, cleave_error *error);
+cleave_status cleave_estimate_reject(cleave_estimate *estimate, cleave_error *error);
+
+/* The same step by one pass over everything: for checks and benches. */
+cleave_status cleave_estimate_full(cleave_estimate *estimate, int64_t *step, cleave_error *error);
+
+/* No less than the arena that the layout needs on a device (as if nothing were ever given back),
+   and than the program's own bytes.  Without workspaces, whose largest comes on top. */
+int64_t cleave_estimate_most_bytes(const cleave_estimate *estimate, int32_t device);
+int64_t cleave_estimate_own_bytes(const cleave_estimate *estimate);
+
+#endif

@@ -1,0 +1,26 @@
+/* The parts of cleave_simulate_prepare, for programs and for fragments of them. */
+#ifndef CLEAVE_SIMULATOR_PREPARE_H
+#define CLEAVE_SIMULATOR_PREPARE_H
+
+#include "costmodel/cost.h"
+#include "simulator/engine.h"
+
+typedef struct cleave_preparation {
+    const cleave_program *program;
+    const cleave_machine *machine;
+    cleave_arena *arena;
+    cleave_engine_problem *problem; /* gets what is prepared */
+    cleave_error *error;
+} cleave_preparation;
+
+/* kind, queue, subject and duration of the program's items. */
+cleave_status cleave_prepare_items(const cleave_preparation *preparation, cleave_cost_cache *cache);
+/* Hops of its messages. */
+cleave_status cleave_prepare_messages(const cleave_preparation *preparation);
+/* Its symbolic collectives in closed form. */
+cleave_status cleave_prepare_collectives(const cleave_preparation *preparation);
+
+cleave_status cleave_prepare_links(const cleave_machine *machine, cleave_arena *arena,
+                                   cleave_engine_problem *problem, cleave_error *error);
+
+#endif

@@ -1,0 +1,29 @@
+/* Fragments get their prices: from graph/fragment.h to priced_fragment.h. */
+#ifndef CLEAVE_SIMULATOR_PRICE_FRAGMENT_H
+#define CLEAVE_SIMULATOR_PRICE_FRAGMENT_H
+
+#include "costmodel/cost.h"
+#include "graph/fragment.h"
+#include "simulator/priced_fragment.h"
+
+/* A priced fragment, and what it needs of memory: all its buffers side by side, workspaces left
+ * out. */
+typedef struct cleave_fragment_price {
+    cleave_priced_fragment priced;
+    int64_t *bytes;    /* [n_devices] */
+    int64_t own_bytes; /* cleave_program_own_bytes */
+    size_t size;       /* of the block that all this lies in */
+} cleave_fragment_price;
+
+/* Of a family.  `scratch` is emptied.  Release with free(). */
+cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
+                                    cleave_arena *scratch, cleave_fragment_price **price,
+                                    cleave_error *error);
+
+/* Of the computes of a nest under its present parts. */
+cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
+                                    cleave_cost_cache *cache, int32_t n_devices,
+                                    cleave_arena *scratch, cleave_fragment_price **price,
+                                    cleave_error *error);
+
+#endif

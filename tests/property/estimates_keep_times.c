@@ -1,0 +1,136 @@
+/* Law 3: the time of a layout that was reached by changing others, split by split, some accepted
+   and some not, is that of the same layout lowered and scanned from scratch, bit for bit; and what
+   memory it is said to need at most is not less than what it needs. */
+#include "graph/import.h"
+#include "simulator/estimate.h"
+#include "simulator/simulate.h"
+#include "tests/support/models.h"
+
+#include "../test_machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct walk {
+    cleave_arena arena, scratch;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+    cleave_lower_options options;
+    cleave_cost_cache *cache;
+    cleave_estimate *estimate;
+    cleave_random random;
+    cleave_split tried;
+    const char *name;
+} walk;
+
+static int n_changes(void) {
+    const char *text = getenv("CLEAVE_TEST_CHANGES"); /* more of them, by hand */
+    return text != NULL ? atoi(text) : 300;
+}
+
+static void ok(const walk *w, cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", w->name, error->message);
+}
+
+static void begin(walk *w, int32_t n_devices) {
+    cleave_error error = {""};
+    w->machine = make_machine(&w->arena, n_devices > 2 ? n_devices / 2 : 1,
+                              n_devices > 2 ? 2 : n_devices, "1 TiB");
+    w->options = (cleave_lower_options){
+        .training = w->model.loss >= 0, .symbolic_collectives = true, .optimizer_states = 1};
+    w->random = (cleave_random){.key = 7};
+    ok(w, cleave_layout_random(&w->model, n_devices, 5, &w->arena, &w->layout, &error), &error);
+    for (int32_t op = 0; op < w->model.n_operators; op++) { /* room for any split */
+        int32_t *devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_devices);
+        memcpy(devices, w->layout.splits[op].devices,
+               (size_t)w->layout.splits[op].n_parts * sizeof *devices);
+        w->layout.splits[op].devices = devices;
+    }
+    w->tried.devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_devices);
+    ok(w, cleave_cost_cache_create(&w->model, &w->machine, &w->cache, &error), &error);
+    ok(w,
+       cleave_estimate_create(&w->model, &w->layout, &w->options, w->cache, &w->estimate, &error),
+       &error);
+}
+
+static void end(walk *w) {
+    cleave_estimate_destroy(w->estimate);
+    cleave_cost_cache_destroy(w->cache);
+    cleave_arena_free(&w->scratch);
+    cleave_arena_free(&w->arena);
+}
+
+static void expect_same(walk *w, int change, int64_t step) {
+    cleave_error error = {""};
+    cleave_program program;
+    cleave_timeline timeline;
+    int64_t full;
+    cleave_arena_reset(&w->scratch);
+    ok(w, cleave_estimate_full(w->estimate, &full, &error), &error);
+    cr_assert_eq(step, full, "%s, change %d: %lld by delta, %lld in full", w->name, change,
+                 (long long)step, (long long)full);
+    ok(w, cleave_lower(&w->model, &w->layout, &w->options, &w->scratch, &program, &error), &error);
+    ok(w, cleave_simulate(&program, w->cache, CLEAVE_RULE_SCAN, &w->scratch, &timeline, &error),
+       &error);
+    cr_assert_eq(step, timeline.step, "%s, change %d: %lld, but %lld from scratch", w->name, change,
+                 (long long)step, (long long)timeline.step);
+    for (int32_t d = 0; d < w->layout.n_devices; d++)
+        cr_assert_geq(cleave_estimate_most_bytes(w->estimate, d) + 64 * (int64_t)program.n_buffers,
+                      program.peak_bytes[d], "%s, change %d, device %d", w->name, change, d);
+}
+
+static void swap_split(walk *w, int32_t op) {
+    cleave_split other = w->tried;
+    w->tried = w->layout.splits[op];
+    w->layout.splits[op] = other;
+}
+
+static void check(walk *w, int32_t n_devices, int n) {
+    cleave_error error = {""};
+    begin(w, n_devices);
+    for (int change = 0; change < n; change++) {
+        int32_t op = (int32_t)cleave_random_below(&w->random, w->model.n_operators);
+        cleave_split_random(&w->model.operators[op], n_devices, &w->random, &w->tried);
+        int64_t step;
+        ok(w, cleave_estimate_change(w->estimate, op, &w->tried, &error), &error);
+        swap_split(w, op);
+        ok(w, cleave_estimate_run(w->estimate, &step, &error), &error);
+        expect_same(w, change, step);
+        if (cleave_random_below(&w->random, 2) == 0) {
+            ok(w, cleave_estimate_accept(w->estimate, &error), &error);
+        } else {
+            ok(w, cleave_estimate_reject(w->estimate, &error), &error);
+            swap_split(w, op);
+        }
+    }
+    end(w);
+}
+
+static void check_hand_model(int which) {
+    static const int32_t devices[] = {2, 4, 6};
+    for (size_t i = 0; i < 3; i++) {
+        walk w = {.name = hand_model_names[which]};
+        cleave_error error = {""};
+        cr_assert(hand_model(which, &w.arena, &w.model, &error), "%s", error.message);
+        check(&w, devices[i], n_changes());
+    }
+}
+
+Test(estimates, keep_times_of_a_multi_layer_perceptron) { check_hand_model(MODEL_MLP); }
+Test(estimates, keep_times_of_a_convolutional_network) { check_hand_model(MODEL_CNN); }
+Test(estimates, keep_times_with_tied_parameters_and_views) { check_hand_model(MODEL_TIED); }
+Test(estimates, keep_times_of_a_recurrence) { check_hand_model(MODEL_RECURRENT); }
+Test(estimates, keep_times_of_a_tied_embedding) { check_hand_model(MODEL_EMBEDDING); }
+
+Test(estimates, keep_times_of_real_models) {
+    static const char *const names[] = {"mlp", "lenet5", "byte_gpt", "byte_lstm"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        walk w = {.name = names[i]};
+        cleave_error error = {""};
+        char path[4096];
+        snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, names[i]);
+        ok(&w, cleave_model_import(path, 16, true, &w.arena, &w.model, &error), &error);
+        check(&w, 4, n_changes() / 10);
+    }
+}
