@@ -175,6 +175,47 @@ Test(cost, scratch_of_collectives_stays_clear) {
     }
 }
 
+/* Devices 0 and 2 were calibrated: two kernels, sources 0 and 1, and the fit of "copy", 2.  It was
+   measured as 1 and 3 ms for the same bytes, so the fit has a spread.  Device 1 has a data sheet,
+   and so has any link to it. */
+Test(cost, a_basis_names_the_source_of_every_price) {
+    cleave_device_kind kinds[2] = {plain_kind(), plain_kind()};
+    add(&kinds[0], "c", "copy", 1e-3, 0, 1e7);
+    add(&kinds[0], "d", "copy", 3e-3, 0, 1e7);
+    cr_assert_eq(cleave_device_kind_fit(&kinds[0], &arena, NULL), CLEAVE_OK);
+    int32_t device_kind[] = {0, 1, 0};
+    const cleave_machine machine = {
+        .n_devices = 3, .n_kinds = 2, .kinds = kinds, .device_kind = device_kind};
+    const cleave_model model = {0};
+    cleave_cost_cache *cache;
+    cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, NULL), CLEAVE_OK);
+    cleave_item items[] = {{.kind = CLEAVE_ITEM_COPY, .device = 0},
+                           {.kind = CLEAVE_ITEM_COPY, .device = 1},
+                           {.kind = CLEAVE_ITEM_LOAD, .device = 0},
+                           {.kind = CLEAVE_ITEM_SEND, .device = 0, .subject = 0},
+                           {.kind = CLEAVE_ITEM_WAIT, .device = 2, .subject = 1}};
+    cleave_message messages[] = {{.source = 0, .destination = 1}, {.source = 0, .destination = 2}};
+    const cleave_program program = {.model = &model,
+                                    .n_devices = 3,
+                                    .n_items = 5,
+                                    .items = items,
+                                    .n_messages = 2,
+                                    .messages = messages};
+    static const cleave_provenance provenance[] = {
+        CLEAVE_PROVENANCE_PREDICTED, CLEAVE_PROVENANCE_DATA_SHEET, CLEAVE_PROVENANCE_DATA_SHEET,
+        CLEAVE_PROVENANCE_DATA_SHEET, CLEAVE_PROVENANCE_MEASURED};
+    cleave_price_basis basis[5];
+    cr_assert_eq(cleave_cost_basis(&program, cache, basis, NULL), CLEAVE_OK);
+    for (int i = 0; i < 5; i++) {
+        cr_expect_eq(basis[i].provenance, provenance[i], "item %d", i);
+        cr_expect_eq(basis[i].source, i == 0 ? 2 : -1, "item %d", i);
+    }
+    cr_expect_gt(kinds[0].fits[0].spread, 0);
+    cr_expect_eq(basis[0].spread, kinds[0].fits[0].spread);
+    cr_expect_eq(cleave_cost_n_sources(cache), 3);
+    cleave_cost_cache_destroy(cache);
+}
+
 Test(cost, link_times_round_up_and_are_never_zero) {
     cr_expect_eq(cleave_serialization(1, 1e13), 1);
     cr_expect_eq(cleave_serialization(3, 2e12), 2);
