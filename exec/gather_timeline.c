@@ -2,7 +2,9 @@
 #include "exec/gather_timeline.h"
 
 #include "base/progress.h"
+#include "base/random.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,21 +35,43 @@ static void tell_time(cleave_world *world) {
     }
 }
 
+/* When a rank started the step, and by which clock: clocks of one name tell the same time. */
+typedef struct start_time {
+    double started; /* seconds */
+    uint64_t clock; /* 0: not known */
+} start_time;
+
+/* The clock counts from when the machine was booted, in whatever container it is read. */
+static uint64_t clock_name(void) {
+    char id[64] = "";
+    FILE *stream = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (stream == NULL)
+        return 0;
+    bool known = fgets(id, sizeof id, stream) != NULL;
+    fclose(stream);
+    return known ? cleave_hash_string(id) : 0;
+}
+
 /* When each rank started the step, in picoseconds after the first; [n_devices], rank 0 only. */
-static void align(cleave_world *world, double started, double *all_started, int64_t *late) {
+static void align(cleave_world *world, double started, start_time *all, int64_t *late) {
     int32_t n = cleave_world_size(world);
-    cleave_world_gather(world, &started, sizeof started, all_started);
+    start_time own = {started, clock_name()};
+    uint64_t root_clock = own.clock;
+    cleave_world_broadcast(world, &root_clock, sizeof root_clock);
+    cleave_world_gather(world, &own, sizeof own, all);
     if (cleave_world_rank(world) != 0) {
-        tell_time(world);
+        if (own.clock == 0 || own.clock != root_clock)
+            tell_time(world);
         return;
     }
-    double first = all_started[0];
+    double first = all[0].started;
     for (int32_t r = 1; r < n; r++) {
-        all_started[r] += ask_for_time(world, r);
-        first = all_started[r] < first ? all_started[r] : first;
+        if (all[r].clock == 0 || all[r].clock != root_clock)
+            all[r].started += ask_for_time(world, r);
+        first = all[r].started < first ? all[r].started : first;
     }
     for (int32_t r = 0; r < n; r++)
-        late[r] = (int64_t)((all_started[r] - first) * 1e12);
+        late[r] = (int64_t)((all[r].started - first) * 1e12);
 }
 
 /* Each device's items from its own rank's record of them. */
@@ -79,7 +103,7 @@ cleave_status cleave_gather_timeline(cleave_rank *rank, const cleave_step_record
     int64_t *own = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
     int64_t *gathered[3] = {NULL, NULL, NULL}; /* starts, ends, durations; [n_devices][n_items] */
     int64_t *late = malloc(n * sizeof *late);
-    double *started = malloc(n * sizeof *started);
+    start_time *started = malloc(n * sizeof *started);
     bool fits = own != NULL && late != NULL && started != NULL;
     for (int i = 0; i < 3; i++) {
         gathered[i] = malloc((root ? n : 1) * n_items * sizeof *gathered[i] + 1);

@@ -8,10 +8,10 @@
    `seconds`, and the median duration of every item over the recorded steps.  Only rank 0's `result`
    is filled, in the arena: `measured` and `typical_duration`.
 
-   Ranks may be on several hosts, whose clocks have nothing in common, and they leave the barrier
-   before a step at different times.  So rank 0 asks every other for its time and takes the answer
-   to be of the middle between question and answer; of several rounds the quickest counts.  The step
-   starts when the first rank starts it. */
+   Ranks leave the barrier before a step at different times; the step starts when the first rank
+   starts it.  Ranks of one machine share a clock.  Those of other hosts are asked for their time by
+   rank 0, which takes the answer to be of the middle between question and answer; of several rounds
+   the quickest counts. */
 cleave_status cleave_gather_timeline(cleave_rank *rank, const cleave_step_records *records,
                                      double seconds, cleave_arena *arena, cleave_run_result *result,
                                      cleave_error *error);
