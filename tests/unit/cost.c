@@ -46,13 +46,14 @@ Test(cost, data_sheet_is_a_roofline) {
     cr_expect_float_eq(cleave_cost_compute(&kind, &by_bytes, &provenance), 0.04001, 1e-12);
 }
 
-/* Times made from 5 us + 2 ps a flop + 30 ps a byte, one of five thrown far off: least absolute
+/* Times made from 5 us + 2 ps a flop + 30 ps a byte, one of eight thrown far off: least absolute
    deviations still find the three numbers, where least squares would not. */
 Test(cost, a_fit_finds_its_coefficients_despite_an_outlier) {
     cleave_device_kind kind = plain_kind();
-    const double flops[] = {1e6, 1e9, 5e8, 2e7, 1e8}, bytes[] = {1e6, 1e5, 3e7, 2e6, 5e5};
-    static const char *const keys[] = {"a", "b", "c", "d", "e"};
-    for (int i = 0; i < 5; i++) {
+    const double flops[] = {1e6, 1e9, 5e8, 2e7, 1e8, 3e8, 7e7, 2e9};
+    const double bytes[] = {1e6, 1e5, 3e7, 2e6, 5e5, 4e6, 2e7, 8e5};
+    static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    for (int i = 0; i < 8; i++) {
         double seconds = 5e-6 + 2e-12 * flops[i] + 3e-11 * bytes[i];
         add(&kind, keys[i], "f", i == 3 ? 1.5 * seconds : seconds, flops[i], bytes[i]);
     }
@@ -172,6 +173,30 @@ Test(cost, scratch_of_collectives_stays_clear) {
         cr_expect_gt(cost.busy, 0);
         for (int32_t l = 0; l < machine.n_links; l++)
             cr_assert_float_eq(load[l], 0, 0);
+    }
+}
+
+/* Seven kernels that take 2 ps a flop, but for the third and the fifth, which take 3: a fit without
+   any one of them still says 2, so five are met and two are off by a third, and the median is 0. Of
+   two kernels, 2 and 3 ps, each fit says the other: 1.5 and 2/3 of the truth.  Of one nothing is
+   known. */
+Test(cost, a_spread_is_what_a_fit_is_off_at_kernels_it_has_not_seen) {
+    static const struct {
+        unsigned slow; /* bit i: kernel i */
+        int n;
+        double spread;
+    } cases[] = {{0x14, 7, 0}, {0x1, 2, (0.5 + 1.0 / 3) / 2}, {0, 1, 1}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        cleave_device_kind kind = plain_kind();
+        for (int i = 0; i < cases[c].n; i++) {
+            char key[16];
+            double flops = 1e6 * (1 << i);
+            snprintf(key, sizeof key, "%d", i);
+            add(&kind, key, "f", (cases[c].slow >> i & 1 ? 3e-12 : 2e-12) * flops, flops, 0);
+        }
+        cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+        cr_expect_float_eq(kind.fits[0].spread, cases[c].spread, 1e-9, "case %zu: %g", c,
+                           kind.fits[0].spread);
     }
 }
 
