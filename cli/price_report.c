@@ -35,9 +35,9 @@ cleave_status simulated_step_make(const cleave_program *program, cleave_cost_cac
 
 void price_report_format(const cleave_price_shares *shares, char *text, size_t bytes) {
     char spread[32] = "", links[64] = "";
-    if (shares->share[CLEAVE_PROVENANCE_PREDICTED] > 0)
+    if (shares->share[CLEAVE_PROVENANCE_PREDICTED] >= 0.005)
         snprintf(spread, sizeof spread, " (±%.0f %%)", 100 * shares->predicted_spread);
-    if (shares->links > 0)
+    if (shares->links >= 0.005)
         snprintf(links, sizeof links, "; links are %.0f %% of the step", 100 * shares->links);
     snprintf(text, bytes, "%.0f %% measured, %.0f %% predicted%s, %.0f %% data sheet%s",
              100 * shares->share[CLEAVE_PROVENANCE_MEASURED],

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* Beyond this share of data sheets a spread of the rest would promise too much. */
-static const double most_data_sheet = 0.05;
+/* Beyond these shares of what has no spread, a spread of the rest would promise too much. */
+static const double most_data_sheet = 0.05, most_links = 0.25;
 
 typedef struct sums {
     double by_provenance[CLEAVE_N_PROVENANCES]; /* seconds */
@@ -53,7 +53,8 @@ static cleave_price_shares conclude(const sums *s, int32_t n_sources) {
             s->predicted_error / s->by_provenance[CLEAVE_PROVENANCE_PREDICTED];
     for (int32_t i = 0; i < n_sources; i++)
         squares += s->by_source[i] * s->by_source[i];
-    bool known = shares.share[CLEAVE_PROVENANCE_DATA_SHEET] <= most_data_sheet;
+    bool known =
+        shares.share[CLEAVE_PROVENANCE_DATA_SHEET] <= most_data_sheet && shares.links <= most_links;
     shares.step_spread_seconds = known ? sqrt(squares) : -1;
     return shares;
 }

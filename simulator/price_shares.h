@@ -14,8 +14,8 @@ typedef struct cleave_price_shares {
     double predicted_spread; /* relative spread of the predicted prices, mean by their time; 0
                                 where there are none */
     double step_spread_seconds; /* typical error of the step that follows from the spreads; -1 where
-                                   more than a twentieth of the step rests on data sheets, whose
-                                   spread nobody knows */
+                                   more than a twentieth of the step rests on data sheets, or more
+                                   than a quarter on links: nobody knows their spread */
 } cleave_price_shares;
 
 /* Of a timeline that the events engine gave for the problem, which was made of the program; with
