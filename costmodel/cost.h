@@ -49,10 +49,11 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
 /* What a price rests on. */
 typedef struct cleave_price_basis {
     cleave_provenance provenance;
-    int32_t source; /* prices of one source are wrong together: a measured kernel, or the fit of a
-                       family; 0 .. cleave_cost_n_sources - 1; -1: a data sheet, or a link */
-    double spread;  /* typical relative error of the source, half of all cases lie within it; 0
-                       where `source` is -1: not known */
+    int32_t source; /* a measured kernel, or the fit of a family; 0 .. cleave_cost_n_sources - 1;
+                       -1: a data sheet, or a link */
+    double spread;  /* relative; half of all cases lie within it: of a kernel, the runs that were
+                       timed; of a fit, other kernels of the family; 0 where `source` is -1: not
+                       known */
 } cleave_price_basis;
 
 enum { CLEAVE_N_PROVENANCES = 3 };

@@ -12,6 +12,7 @@ typedef struct sums {
     double by_provenance[CLEAVE_N_PROVENANCES]; /* seconds */
     double links;                               /* seconds */
     double predicted_error;                     /* sum of seconds x spread */
+    double noise;                               /* measured prices: sum of its squares */
     double *by_source;                          /* [n_sources] sum of seconds x spread */
 } sums;
 
@@ -29,16 +30,19 @@ static void add_path(const cleave_program *program, const cleave_price_basis *ba
         s->by_provenance[of->provenance] += seconds;
         if (is_of_links((cleave_item_kind)program->items[item].kind))
             s->links += seconds;
-        if (of->source >= 0)
-            s->by_source[of->source] += seconds * of->spread;
-        if (of->provenance == CLEAVE_PROVENANCE_PREDICTED)
-            s->predicted_error += seconds * of->spread;
+        double error = seconds * of->spread;
+        if (of->provenance == CLEAVE_PROVENANCE_MEASURED) {
+            s->noise += error * error;
+        } else if (of->provenance == CLEAVE_PROVENANCE_PREDICTED) {
+            s->by_source[of->source] += error;
+            s->predicted_error += error;
+        }
     }
 }
 
 static cleave_price_shares conclude(const sums *s, int32_t n_sources) {
     cleave_price_shares shares = {0};
-    double step = 0, squares = 0;
+    double step = 0, squares = s->noise;
     for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
         step += s->by_provenance[p];
     if (step <= 0) { /* nothing takes time: as good as measured */

@@ -21,9 +21,10 @@ typedef struct cleave_price_shares {
 /* Of a timeline that the events engine gave for the problem, which was made of the program; with
    the basis of every item's price, [n_items], of `n_sources` sources.
 
-   Prices of one source (a kernel, the fit of a family) are wrong together, those of different
-   sources independently: with t_s the time of source s and r_s its spread, the spread of the step
-   is the root of the sum of (t_s r_s)^2.  Links have no spread. */
+   Predictions from one source (the fit of a family) are wrong together, those of different sources
+   independently; a measured kernel differs from run to run, every item by itself.  So with t the
+   time of an item and r its spread, the spread of the step is the root of the sum, over fits, of
+   (sum of t r)^2 and, over measured items, of (t r)^2.  Links have no spread. */
 cleave_status cleave_price_shares_find(const cleave_program *program,
                                        const cleave_engine_problem *problem,
                                        const cleave_timeline *timeline,

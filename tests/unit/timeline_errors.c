@@ -292,9 +292,10 @@ Test(timeline_errors, shares_follow_the_critical_path) {
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(103), 1e-15);
 }
 
-/* With B from the fit that the update rests on as well, both are wrong together: 20 x 0.25 + 1 = 6;
-   and where B is from a data sheet nobody knows. */
-Test(timeline_errors, prices_of_one_source_are_wrong_together_and_data_sheets_have_no_spread) {
+/* With B from the fit that the update rests on as well, both are wrong together: 20 x 0.25 + 1 = 6.
+   With B from the kernel of A each varies by itself: 1 and 2.  And where B is from a data sheet
+   nobody knows. */
+Test(timeline_errors, fits_are_wrong_together_kernels_alone_and_data_sheets_have_no_spread) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict_over(5, &problem, &workspace);
@@ -306,6 +307,11 @@ Test(timeline_errors, prices_of_one_source_are_wrong_together_and_data_sheets_ha
         cleave_price_shares_find(&program, &problem, &predicted, changed, 4, &shares, NULL),
         CLEAVE_OK);
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(1 + 36 + 1), 1e-15);
+    changed[B] = basis[A];
+    cr_assert_eq(
+        cleave_price_shares_find(&program, &problem, &predicted, changed, 4, &shares, NULL),
+        CLEAVE_OK);
+    cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(1 + 4 + 1 + 1), 1e-15);
     changed[B] = (cleave_price_basis){CLEAVE_PROVENANCE_DATA_SHEET, -1, 0};
     cr_assert_eq(
         cleave_price_shares_find(&program, &problem, &predicted, changed, 4, &shares, NULL),
