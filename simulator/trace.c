@@ -80,9 +80,9 @@ static void put_span(trace_writer *writer, const span *s) {
     cleave_json_key(w, "tid");
     cleave_json_put_integer(w, s->thread);
     cleave_json_key(w, "ts");
-    cleave_json_put_number(w, (double)s->start * 1e-6);
+    cleave_json_put_number(w, (double)s->start / 1e6);
     cleave_json_key(w, "dur");
-    cleave_json_put_number(w, (double)(s->end - s->start) * 1e-6);
+    cleave_json_put_number(w, (double)(s->end - s->start) / 1e6);
     if (s->bytes > 0) {
         cleave_json_key(w, "args");
         cleave_json_begin_object(w, true);

@@ -31,6 +31,20 @@ shares_add_up() {
         fail "shares that are not 1: $(cat "$work/out")"
 }
 shares_add_up
+# The ranks' times are on one clock: no message is there before it is sent.
+awk '
+    function number(key) { match($0, "\"" key "\": [-0-9.e]*"); return substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 }
+    match($0, /"name": "(send|wait) .* [0-9]+ -> [0-9]+"/) {
+        name = substr($0, RSTART + 9, RLENGTH - 10); kind = substr(name, 1, 4); name = substr(name, 6)
+        n = split(name, words, " "); device = number("pid") / 2
+        if (device != int(device)) next # predicted
+        if (kind == "send") sent[name, ++n_sent[name]] = number("ts")
+        else if (device == words[n]) came[name, ++n_came[name]] = number("ts") + number("dur")
+    }
+    END {
+        for (name in n_came) for (i = 1; i <= n_came[name]; i++) { n_checked++; if (came[name, i] < sent[name, i] - 5) exit 1 }
+        exit !(n_checked > 0)
+    }' "$work/trace.json" || fail "a message came before it was sent, or there was none"
 expect_ok show "$work/trace.json"
 grep -q '^events .*measured .*predicted' "$work/out" || fail "not measured beside predicted: $(cat "$work/out")"
 grep -q '^compute ' "$work/out" || fail "no compute in the trace"
