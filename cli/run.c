@@ -5,12 +5,10 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/ranks.h"
-#include "cli/table.h"
+#include "cli/run_report.h"
 #include "exec/text.h"
 #include "exec/world.h"
 #include "graph/import.h"
-#include "simulator/simulate.h"
-#include "simulator/trace.h"
 
 #include <string.h>
 
@@ -50,9 +48,12 @@ static const option_row rows[] = {
     {"--stall-timeout", "SECONDS", OPTION_SECONDS, offsetof(run_values, stall_timeout),
      .standard = "60", .help = "a transfer that takes longer ends the run; 0: never"},
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(run_values, machine),
-     .help = "print the predicted step beside the measured one"},
+     .help =
+         "set what is predicted beside what is measured: the step, its parts, and the ten items "
+         "with the largest error"},
     {"--trace", "T.json", OPTION_TEXT, offsetof(run_values, trace),
-     .help = "write the last step's timeline as a Chrome trace"},
+     .help = "write the timeline of a step of median time as a Chrome trace, for ui.perfetto.dev; "
+             "with --machine the predicted one below it"},
     {"--reference-kernels", NULL, OPTION_FLAG, offsetof(run_values, reference_kernels),
      .help = "use the slow kernels that tests compare with"},
     ROW_JSON(run_values),
@@ -89,7 +90,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .save = values->save,
         .stall_timeout_seconds = values->stall_timeout,
         .reference_kernels = values->reference_kernels,
-        .timeline = values->trace != NULL,
+        .timeline = values->trace != NULL || values->machine != NULL,
         .quiet = values->quiet || values->json,
     };
     return CLEAVE_OK;
@@ -122,131 +123,27 @@ static cleave_status load(const run_values *values, cleave_arena *arena, run_inp
     return CLEAVE_OK;
 }
 
-static cleave_status predict(const run_inputs *inputs, cleave_arena *arena, double *seconds,
-                             cleave_error *error) {
-    priced_program priced;
-    cleave_timeline timeline;
-    CLEAVE_TRY(
-        inputs_price(&inputs->model, &inputs->machine, &inputs->layout, !inputs->options.forward,
-                     cleave_optimizer_states(&inputs->options.optimizer), arena, &priced, error));
-    cleave_status status =
-        cleave_simulate(&priced.program, priced.cache, CLEAVE_RULE_EVENTS, arena, &timeline, error);
-    cleave_cost_cache_destroy(priced.cache);
-    if (status == CLEAVE_OK)
-        *seconds = 1e-12 * (double)timeline.step;
-    return status;
-}
-
-/* What is said beside the result; null: not asked for. */
-typedef struct run_extras {
-    const double *predicted_seconds, *text_entropy; /* nats per byte */
-} run_extras;
-
-/* Of the last steps: each has other samples, so one alone says little. */
-static double final_loss(const cleave_run_result *result, int64_t steps, int64_t *n) {
-    double sum = 0;
-    *n = steps < 10 ? steps : 10;
-    for (int64_t s = steps - *n; s < steps; s++)
-        sum += result->loss[s];
-    return sum / (double)*n;
-}
-
-static cleave_status print_json(const cleave_run_result *result, int64_t steps, run_extras extras,
-                                cleave_error *error) {
-    cleave_json_writer w = {0};
-    cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "step_seconds");
-    cleave_json_put_number(&w, result->median_step_seconds);
-    if (extras.predicted_seconds != NULL) {
-        cleave_json_key(&w, "predicted_step_seconds");
-        cleave_json_put_number(&w, *extras.predicted_seconds);
-    }
-    if (extras.text_entropy != NULL && result->loss != NULL) {
-        int64_t n;
-        cleave_json_key(&w, "text_entropy");
-        cleave_json_put_number(&w, *extras.text_entropy);
-        cleave_json_key(&w, "final_loss");
-        cleave_json_put_number(&w, final_loss(result, steps, &n));
-    }
-    cleave_json_key(&w, "steps");
-    cleave_json_put_integer(&w, steps);
-    cleave_json_key(&w, "loss");
-    cleave_json_begin_array(&w, true);
-    for (int64_t s = 0; s < steps && result->loss != NULL; s++)
-        cleave_json_put_number(&w, result->loss[s]);
-    cleave_json_end_array(&w);
-    cleave_json_key(&w, "bytes_sent");
-    cleave_json_put_integer(&w, result->bytes_sent);
-    inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
-    inputs_put_per_device(&w, "peak_bytes", result->peak_bytes, result->n_devices);
-    inputs_put_per_device(&w, "rss_peak_bytes", result->rss_peak_bytes, result->n_devices);
-    cleave_json_key(&w, "program_bytes");
-    cleave_json_put_integer(&w, cleave_program_own_bytes(result->program));
-    cleave_json_key(&w, "kernel_seconds");
-    cleave_json_put_number(&w, result->kernel_seconds);
-    cleave_json_key(&w, "last_step_seconds");
-    cleave_json_put_number(&w, result->last_step_seconds);
-    cleave_json_end_object(&w);
-    return inputs_print_json(&w, error);
-}
-
-static void print_text(const cleave_run_result *result, int64_t steps, run_extras extras,
-                       cleave_arena *arena) {
-    table t = {.arena = arena, .n_columns = 2, .align = "ll"};
-    int64_t arena_bytes = 0, rss_bytes = 0;
-    for (int32_t d = 0; d < result->n_devices; d++) {
-        if (result->peak_bytes[d] > arena_bytes)
-            arena_bytes = result->peak_bytes[d];
-        if (result->rss_peak_bytes[d] > rss_bytes)
-            rss_bytes = result->rss_peak_bytes[d];
-    }
-    if (result->loss != NULL) {
-        table_text(&t, "loss");
-        table_format(&t, "%.6g at step 1, %.6g at step %lld", result->loss[0],
-                     result->loss[steps - 1], (long long)steps);
-    }
-    if (extras.text_entropy != NULL && result->loss != NULL) {
-        int64_t n;
-        double loss = final_loss(result, steps, &n);
-        table_format(&t, "loss, mean of the last %lld step%s", (long long)n, n == 1 ? "" : "s");
-        table_format(&t, "%.2f, unigram entropy of the text %.2f nats per byte", loss,
-                     *extras.text_entropy);
-    }
-    table_text(&t, "step, median");
-    table_quantity(&t, result->median_step_seconds, CLEAVE_UNIT_SECONDS);
-    if (extras.predicted_seconds != NULL) {
-        char text[64];
-        cleave_unit_format(*extras.predicted_seconds, CLEAVE_UNIT_SECONDS, text, sizeof text);
-        table_text(&t, "step, predicted");
-        table_format(&t, "%s  (%+.1f %%)", text,
-                     100 * (*extras.predicted_seconds / result->median_step_seconds - 1));
-    }
-    table_text(&t, "arena of the fullest device");
-    table_quantity(&t, (double)arena_bytes, CLEAVE_UNIT_BYTES);
-    table_text(&t, "resident memory of the fullest device");
-    table_quantity(&t, (double)rss_bytes, CLEAVE_UNIT_BYTES);
-    table_text(&t, "sent a step, all devices");
-    table_quantity(&t, (double)result->bytes_sent, CLEAVE_UNIT_BYTES);
-    table_print(&t, stdout);
-}
-
 /* Rank 0 says what came of it. */
 static cleave_status report(const run_values *values, const run_inputs *inputs,
                             const cleave_run_result *result, cleave_arena *arena,
                             cleave_error *error) {
-    double predicted = 0, entropy = 0;
-    run_extras extras = {.predicted_seconds = values->machine != NULL ? &predicted : NULL,
-                         .text_entropy = values->text != NULL ? &entropy : NULL};
-    if (values->text != NULL)
+    double entropy = 0;
+    run_prediction prediction;
+    run_report made = {.result = result, .steps = inputs->options.steps};
+    if (values->text != NULL) {
         CLEAVE_TRY(cleave_text_entropy(values->text, &entropy, error));
-    if (values->machine != NULL)
-        CLEAVE_TRY(predict(inputs, arena, &predicted, error));
+        made.text_entropy = &entropy;
+    }
+    if (values->machine != NULL) {
+        CLEAVE_TRY(run_prediction_make(result, &inputs->model, &inputs->machine, arena, &prediction,
+                                       error));
+        made.prediction = &prediction;
+    }
     if (values->trace != NULL)
-        CLEAVE_TRY(
-            cleave_trace_write(values->trace, result->program, &result->measured, NULL, error));
+        CLEAVE_TRY(run_report_write_trace(&made, values->trace, error));
     if (values->json)
-        return print_json(result, inputs->options.steps, extras, error);
-    print_text(result, inputs->options.steps, extras, arena);
+        return run_report_print_json(&made, error);
+    run_report_print_text(&made, arena);
     return CLEAVE_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "search/search.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import.h"
 
@@ -46,11 +47,31 @@ static void interrupt(int signal_number) {
     interrupted = 1;
 }
 
+/* What the step of the found layout rests on. */
+static cleave_status find_shares(const cleave_model *model, const cleave_machine *machine,
+                                 const cleave_search_options *options,
+                                 const cleave_search_result *result, cleave_price_shares *shares,
+                                 cleave_error *error) {
+    cleave_arena scratch = {0};
+    priced_program priced = {0};
+    simulated_step step;
+    cleave_status status = inputs_price(model, machine, &result->best.layout, true,
+                                        options->optimizer_states, &scratch, &priced, error);
+    if (status == CLEAVE_OK)
+        status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
+    if (status == CLEAVE_OK)
+        *shares = step.prices.shares;
+    cleave_cost_cache_destroy(priced.cache);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
 static void print_json(const search_values *values, const cleave_search_result *result,
-                       cleave_json_writer *w) {
+                       const cleave_price_shares *shares, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
     cleave_json_key(w, "step_seconds");
     cleave_json_put_number(w, result->best.step_seconds);
+    price_report_put(w, shares);
     cleave_json_key(w, "method");
     cleave_json_put_string(w, result->best.method);
     cleave_json_key(w, "search_seconds");
@@ -97,7 +118,8 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,
-                       const cleave_machine *machine, cleave_arena *arena) {
+                       const cleave_price_shares *shares, const cleave_machine *machine,
+                       cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
     table_text(&t, "layout");
     table_text(&t, "step");
@@ -117,6 +139,10 @@ static void print_text(const search_values *values, const cleave_search_result *
                                            : 0);
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
+    char step[160], prices[256];
+    price_report_format_step(result->best.step_seconds, shares, step, sizeof step);
+    price_report_format(shares, prices, sizeof prices);
+    printf("The found step, %s, rests on prices: %s.\n", step, prices);
     const char *note = inputs_provenance_note(machine);
     printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
 }
@@ -143,12 +169,14 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
+    cleave_price_shares shares;
+    CLEAVE_TRY(find_shares(&model, &machine, &options, &result, &shares, error));
     if (!values->json) {
-        print_text(values, &result, &machine, arena);
+        print_text(values, &result, &shares, &machine, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};
-    print_json(values, &result, &writer);
+    print_json(values, &result, &shares, &writer);
     return inputs_print_json(&writer, error);
 }
 

@@ -28,9 +28,6 @@ static bool looks_like_json(const char *data, size_t bytes) {
 static cleave_status show_json(const char *path, const cleave_json *document, cleave_arena *arena,
                                cleave_error *error) {
     cleave_json_cursor root = cleave_json_root(document), found;
-    if (cleave_json_type_of(&root) == CLEAVE_JSON_ARRAY ||
-        cleave_json_find(&root, "traceEvents", &found))
-        return show_trace(&root, arena, error);
     if (cleave_json_find(&root, "cleave_layout", &found))
         return show_layout(&root, arena, error);
     if (cleave_json_find(&root, "cleave_machine", &found))
@@ -46,6 +43,12 @@ static cleave_status show(const show_values *values, cleave_arena *arena, cleave
     if (strcmp(values->file, "operators") == 0) {
         show_operators(arena);
         return CLEAVE_OK;
+    }
+    trace_reader trace; /* may be larger than the memory */
+    if (trace_reader_open(&trace, values->file)) {
+        cleave_status status = show_trace(&trace, arena, error);
+        trace_reader_close(&trace);
+        return status;
     }
     CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
     if (!looks_like_json(data, bytes))

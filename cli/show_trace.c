@@ -1,76 +1,260 @@
-/* What `cleave show` prints of a trace: the time in each sort of event. */
+/* What `cleave show` prints of a trace: the time in each sort of event, measured beside predicted
+   where there are both, and how much each process works.  Events are read one at a time. */
 #include "cli/show.h"
 
 #include "cli/table.h"
+#include "graph/program.h"
 
 #include <string.h>
 
-/* Time spent in events of one name. */
+enum { MAX_PROCESSES_SHOWN = 32, MAX_CATEGORIES = 256 };
+
 typedef struct total {
-    const char *name;
     double microseconds;
     int64_t count;
 } total;
-typedef CLEAVE_LIST(total) total_list;
 
-static bool add_event(total_list *totals, const char *name, double microseconds) {
-    for (int32_t i = 0; i < totals->n; i++)
-        if (strcmp(totals->items[i].name, name) == 0) {
-            totals->items[i].microseconds += microseconds;
-            totals->items[i].count++;
-            return true;
-        }
-    return CLEAVE_LIST_PUSH(totals, (total){name, microseconds, 1});
+typedef enum side { SIDE_MEASURED, SIDE_PREDICTED, SIDE_OTHER, N_SIDES } side;
+static const char *const side_suffixes[N_SIDES] = {" measured", " predicted", ""};
+
+typedef struct process {
+    int64_t pid;
+    const char *name;               /* in the arena; null: not said */
+    double end;                     /* microseconds */
+    double at_work[CLEAVE_N_LANES]; /* microseconds in all but waits, by thread: thread 0, and the
+                                       others */
+    CLEAVE_LIST(total) totals;      /* by category */
+} process;
+
+typedef struct summary {
+    cleave_arena *arena;
+    const char *categories[MAX_CATEGORIES]; /* in the arena; the last is of all that had no place */
+    int32_t n_categories;
+    double end;                     /* microseconds */
+    CLEAVE_LIST(process) processes; /* by pid */
+} summary;
+
+static process *find_process(summary *s, int64_t pid) {
+    int32_t low = 0, high = s->processes.n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (s->processes.items[middle].pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < s->processes.n && s->processes.items[low].pid == pid)
+        return &s->processes.items[low];
+    if (!CLEAVE_LIST_PUSH(&s->processes, (process){0}))
+        return NULL;
+    process *at = &s->processes.items[low];
+    memmove(at + 1, at, (size_t)(s->processes.n - 1 - low) * sizeof *at);
+    *at = (process){.pid = pid};
+    return at;
 }
 
-/* Complete events ("ph": "X") by category, with their span. */
-static cleave_status sum_events(const cleave_json_cursor *events, total_list *totals,
-                                double *span_microseconds, cleave_error *error) {
-    CLEAVE_TRY(cleave_json_expect_array(events, error));
-    for (int32_t i = 0; i < cleave_json_count(events); i++) {
-        cleave_json_cursor event = cleave_json_element(events, i), at;
-        const char *phase, *category = "";
-        double start, duration;
-        CLEAVE_TRY(cleave_json_get(&event, "ph", &at, error));
-        CLEAVE_TRY(cleave_json_string(&at, &phase, error));
-        if (strcmp(phase, "X") != 0)
-            continue;
-        CLEAVE_TRY(cleave_json_get(&event, "ts", &at, error));
-        CLEAVE_TRY(cleave_json_number(&at, &start, error));
-        CLEAVE_TRY(cleave_json_get(&event, "dur", &at, error));
-        CLEAVE_TRY(cleave_json_number(&at, &duration, error));
-        if (cleave_json_find(&event, "cat", &at))
-            CLEAVE_TRY(cleave_json_string(&at, &category, error));
-        if (start + duration > *span_microseconds)
-            *span_microseconds = start + duration;
-        if (!add_event(totals, category, duration))
-            return cleave_fail_memory(error, "adding up a trace");
-    }
+static int32_t find_category(summary *s, const char *name) {
+    for (int32_t c = 0; c < s->n_categories; c++)
+        if (strcmp(s->categories[c], name) == 0)
+            return c;
+    if (s->n_categories == MAX_CATEGORIES)
+        return MAX_CATEGORIES - 1;
+    bool last = s->n_categories == MAX_CATEGORIES - 1;
+    const char *copy = cleave_arena_string(s->arena, last ? "others" : name);
+    if (copy == NULL)
+        return -1;
+    s->categories[s->n_categories] = copy;
+    return s->n_categories++;
+}
+
+static bool is_wait(const char *category) {
+    return strcmp(category, "wait") == 0 || strcmp(category, "sync") == 0 ||
+           strcmp(category, "await") == 0;
+}
+
+typedef struct span {
+    int64_t process, thread;
+    const char *category;
+    double start, duration; /* microseconds */
+} span;
+
+static bool add_span(summary *s, const span *added) {
+    process *p = find_process(s, added->process);
+    int32_t c = find_category(s, added->category);
+    if (p == NULL || c < 0)
+        return false;
+    while (p->totals.n <= c)
+        if (!CLEAVE_LIST_PUSH(&p->totals, (total){0}))
+            return false;
+    p->totals.items[c].microseconds += added->duration;
+    p->totals.items[c].count++;
+    if (!is_wait(added->category))
+        p->at_work[added->thread == 0 ? CLEAVE_LANE_MAIN : CLEAVE_LANE_COMMUNICATION] +=
+            added->duration;
+    double end = added->start + added->duration;
+    p->end = end > p->end ? end : p->end;
+    s->end = p->end > s->end ? p->end : s->end;
+    return true;
+}
+
+static cleave_status get_number(const cleave_json_cursor *event, const char *key, double *value,
+                                cleave_error *error) {
+    cleave_json_cursor at;
+    CLEAVE_TRY(cleave_json_get(event, key, &at, error));
+    return cleave_json_number(&at, value, error);
+}
+
+static cleave_status get_name(const cleave_json_cursor *event, const char *key, const char **value,
+                              cleave_error *error) {
+    cleave_json_cursor at;
+    CLEAVE_TRY(cleave_json_get(event, key, &at, error));
+    return cleave_json_string(&at, value, error);
+}
+
+static cleave_status add_process_name(summary *s, const cleave_json_cursor *event, int64_t pid,
+                                      cleave_error *error) {
+    cleave_json_cursor arguments;
+    const char *name;
+    CLEAVE_TRY(cleave_json_get(event, "args", &arguments, error));
+    CLEAVE_TRY(get_name(&arguments, "name", &name, error));
+    process *p = find_process(s, pid);
+    if (p == NULL || (p->name = cleave_arena_string(s->arena, name)) == NULL)
+        return cleave_fail_memory(error, "adding up a trace");
     return CLEAVE_OK;
 }
 
-cleave_status show_trace(const cleave_json_cursor *root, cleave_arena *arena, cleave_error *error) {
-    cleave_json_cursor events = *root;
-    if (cleave_json_type_of(root) == CLEAVE_JSON_OBJECT)
-        CLEAVE_TRY(cleave_json_get(root, "traceEvents", &events, error));
-    total_list totals = {0};
-    double span = 0;
-    cleave_status status = sum_events(&events, &totals, &span, error);
+/* 0 where it is missing or no integer. */
+static cleave_status get_id(const cleave_json_cursor *event, const char *key, int64_t *id,
+                            cleave_error *error) {
+    cleave_json_cursor at;
+    *id = 0;
+    if (!cleave_json_find(event, key, &at) || cleave_json_type_of(&at) != CLEAVE_JSON_INTEGER)
+        return CLEAVE_OK;
+    return cleave_json_integer(&at, INT64_MIN, INT64_MAX, id, error);
+}
+
+/* Complete events ("ph": "X") and the names of processes; the others are passed over. */
+static cleave_status add_event(summary *s, const cleave_json_cursor *event, cleave_error *error) {
+    const char *phase, *what = "";
+    cleave_json_cursor at;
+    span added = {.category = "-"};
+    CLEAVE_TRY(get_name(event, "ph", &phase, error));
+    CLEAVE_TRY(get_id(event, "pid", &added.process, error));
+    CLEAVE_TRY(get_id(event, "tid", &added.thread, error));
+    if (strcmp(phase, "M") == 0) {
+        CLEAVE_TRY(get_name(event, "name", &what, error));
+        return strcmp(what, "process_name") == 0 ? add_process_name(s, event, added.process, error)
+                                                 : CLEAVE_OK;
+    }
+    if (strcmp(phase, "X") != 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(get_number(event, "ts", &added.start, error));
+    CLEAVE_TRY(get_number(event, "dur", &added.duration, error));
+    if (cleave_json_find(event, "cat", &at))
+        CLEAVE_TRY(cleave_json_string(&at, &added.category, error));
+    return add_span(s, &added) ? CLEAVE_OK : cleave_fail_memory(error, "adding up a trace");
+}
+
+static cleave_status add_all(summary *s, trace_reader *reader, cleave_error *error) {
+    for (;;) {
+        cleave_json *event;
+        CLEAVE_TRY(trace_reader_next(reader, &event, error));
+        if (event == NULL)
+            return CLEAVE_OK;
+        cleave_json_cursor root = cleave_json_root(event);
+        cleave_status status = add_event(s, &root, error);
+        cleave_json_free(event);
+        CLEAVE_TRY(status);
+    }
+}
+
+static side side_of(const process *p) {
+    for (int i = 0; i < SIDE_OTHER && p->name != NULL; i++) {
+        size_t length = strlen(p->name), suffix = strlen(side_suffixes[i]);
+        if (length > suffix && strcmp(p->name + length - suffix, side_suffixes[i]) == 0)
+            return (side)i;
+    }
+    return SIDE_OTHER;
+}
+
+/* Adds up one category over the processes of each side. */
+static void sum_sides(const summary *s, int32_t category, total sums[N_SIDES]) {
+    for (int32_t i = 0; i < s->processes.n; i++) {
+        const process *p = &s->processes.items[i];
+        if (category >= p->totals.n)
+            continue;
+        total *sum = &sums[side_of(p)];
+        sum->microseconds += p->totals.items[category].microseconds;
+        sum->count += p->totals.items[category].count;
+    }
+}
+
+static void print_categories(const summary *s) {
+    static const char *const heads[N_SIDES] = {"measured", "predicted", "time, all processes"};
+    bool used[N_SIDES] = {false};
+    int n_used = 0;
+    for (int32_t i = 0; i < s->processes.n; i++)
+        used[side_of(&s->processes.items[i])] |= s->processes.items[i].totals.n > 0;
+    for (int i = 0; i < N_SIDES; i++)
+        n_used += used[i];
+    table t = {.arena = s->arena, .n_columns = 1 + 2 * n_used, .align = "lrrrrrr"};
+    table_text(&t, "events");
+    for (int i = 0; i < N_SIDES; i++)
+        if (used[i]) {
+            table_text(&t, "how many");
+            table_text(&t, heads[i]);
+        }
+    for (int32_t c = 0; c < s->n_categories; c++) {
+        total sums[N_SIDES] = {{0}};
+        sum_sides(s, c, sums);
+        table_text(&t, s->categories[c]);
+        for (int i = 0; i < N_SIDES; i++)
+            if (used[i]) {
+                table_format(&t, "%lld", (long long)sums[i].count);
+                table_quantity(&t, 1e-6 * sums[i].microseconds, CLEAVE_UNIT_SECONDS);
+            }
+    }
+    table_print(&t, stdout);
+}
+
+static void print_processes(const summary *s) {
+    table t = {.arena = s->arena, .n_columns = 4, .align = "lrrr"};
+    table_text(&t, "process");
+    table_text(&t, "until");
+    table_text(&t, "main lane at work");
+    table_text(&t, "communication lane");
+    for (int32_t i = 0; i < s->processes.n && i < MAX_PROCESSES_SHOWN; i++) {
+        const process *p = &s->processes.items[i];
+        bool has_lanes = p->name != NULL && strncmp(p->name, "device ", 7) == 0;
+        if (p->name != NULL)
+            table_text(&t, p->name);
+        else
+            table_format(&t, "%lld", (long long)p->pid);
+        table_quantity(&t, 1e-6 * p->end, CLEAVE_UNIT_SECONDS);
+        for (int lane = 0; lane < CLEAVE_N_LANES; lane++)
+            if (has_lanes)
+                table_quantity(&t, 1e-6 * p->at_work[lane], CLEAVE_UNIT_SECONDS);
+            else
+                table_text(&t, "-");
+    }
+    printf("\n");
+    table_print(&t, stdout);
+    if (s->processes.n > MAX_PROCESSES_SHOWN)
+        printf("and %d more\n", s->processes.n - MAX_PROCESSES_SHOWN);
+}
+
+cleave_status show_trace(trace_reader *reader, cleave_arena *arena, cleave_error *error) {
+    summary s = {.arena = arena};
+    cleave_status status = add_all(&s, reader, error);
     if (status == CLEAVE_OK) {
         char text[64];
-        cleave_unit_format(1e-6 * span, CLEAVE_UNIT_SECONDS, text, sizeof text);
+        cleave_unit_format(1e-6 * s.end, CLEAVE_UNIT_SECONDS, text, sizeof text);
         printf("trace of %s; open it with ui.perfetto.dev to see when each item happens\n\n", text);
-        table t = {.arena = arena, .n_columns = 3, .align = "lrr"};
-        table_text(&t, "events");
-        table_text(&t, "how many");
-        table_text(&t, "time, all devices");
-        for (int32_t i = 0; i < totals.n; i++) {
-            table_text(&t, totals.items[i].name[0] != '\0' ? totals.items[i].name : "-");
-            table_format(&t, "%lld", (long long)totals.items[i].count);
-            table_quantity(&t, 1e-6 * totals.items[i].microseconds, CLEAVE_UNIT_SECONDS);
-        }
-        table_print(&t, stdout);
+        print_categories(&s);
+        print_processes(&s);
     }
-    CLEAVE_LIST_FREE(&totals);
+    for (int32_t i = 0; i < s.processes.n; i++)
+        CLEAVE_LIST_FREE(&s.processes.items[i].totals);
+    CLEAVE_LIST_FREE(&s.processes);
     return status;
 }

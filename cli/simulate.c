@@ -4,6 +4,7 @@
 #include "cli/bottleneck.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import.h"
 #include "search/search.h"
@@ -47,6 +48,7 @@ typedef struct outcome {
     double wall_seconds;                 /* of simulating by events */
     double scan_wall_seconds;
     bottleneck busiest;
+    price_report prices;
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace; /* as the run by events left it */
 } outcome;
@@ -111,6 +113,8 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
     result->scan_wall_seconds = middle - start;
     result->events_seconds = 1e-12 * (double)result->events.step;
     result->scan_seconds = 1e-12 * (double)scan.step;
+    CLEAVE_TRY(price_report_make(program, priced->cache, &result->problem, &result->events, arena,
+                                 &result->prices, error));
     return bottleneck_find(program, machine, priced->cache, arena, &result->busiest, error);
 }
 
@@ -126,6 +130,7 @@ static cleave_status print_json(const priced_program *priced, const outcome *res
     cleave_json_put_number(&w, result->events_seconds);
     cleave_json_key(&w, "scan_step_seconds");
     cleave_json_put_number(&w, result->scan_seconds);
+    price_report_put(&w, &result->prices.shares);
     cleave_json_key(&w, "simulate_seconds");
     cleave_json_put_number(&w, result->wall_seconds);
     cleave_json_key(&w, "scan_simulate_seconds");
@@ -151,12 +156,16 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
     for (int32_t d = 0; d < program->n_devices; d++)
         peak = priced->peak_bytes[d] > peak ? priced->peak_bytes[d] : peak;
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
+    char step[160], scan[64], prices[256];
+    price_report_format_step(result->events_seconds, &result->prices.shares, step, sizeof step);
+    price_report_format(&result->prices.shares, prices, sizeof prices);
     table_text(&t, "step, links by readiness");
-    table_quantity(&t, result->events_seconds, CLEAVE_UNIT_SECONDS);
+    table_text(&t, step);
     table_text(&t, "step, links in program order");
-    char scan[64];
     cleave_unit_format(result->scan_seconds, CLEAVE_UNIT_SECONDS, scan, sizeof scan);
     table_format(&t, "%s  (%+.2f %%)", scan, 100 * rule_difference(result));
+    table_text(&t, "prices");
+    table_text(&t, prices);
     table_text(&t, "busiest");
     table_format(&t, "%s, %.0f %% of the step", result->busiest.name,
                  result->events_seconds > 0
@@ -181,9 +190,10 @@ static cleave_status write_files(const simulate_values *values, const cleave_mac
                                  cleave_error *error) {
     const cleave_trace_links links = {machine, &result->problem,
                                       cleave_engine_hop_begin(result->workspace)};
+    const cleave_trace trace = {
+        .program = &priced->program, .predicted = &result->events, .links = &links};
     if (values->trace != NULL)
-        CLEAVE_TRY(
-            cleave_trace_write(values->trace, &priced->program, &result->events, &links, error));
+        CLEAVE_TRY(cleave_trace_write(values->trace, &trace, error));
     if (values->dump_tasks != NULL)
         CLEAVE_TRY(cleave_tasks_write(values->dump_tasks, &priced->program, machine,
                                       &result->problem, &result->events, error));

@@ -13,11 +13,13 @@ typedef struct entry {
     uint64_t index, check; /* both 0: free */
     int64_t picoseconds;
     cleave_provenance provenance;
+    int32_t source; /* the kernel or the fit among those of its kind; -1 for a data sheet */
 } entry;
 
 /* What a byte costs in a family that has no key of its own. */
 typedef struct byte_price {
     double launch_seconds, seconds_per_byte;
+    int32_t fit; /* among those of its kind; -1: by the data sheet */
 } byte_price;
 
 struct cleave_cost_cache {
@@ -29,22 +31,25 @@ struct cleave_cost_cache {
     cleave_arena arena;
 };
 
-static const cleave_family_fit *find_fit(const cleave_device_kind *kind, const char *family) {
+/* The fit of a family among those of a kind, or -1. */
+static int32_t find_fit(const cleave_device_kind *kind, const char *family) {
     for (int32_t i = 0; i < kind->n_fits; i++)
         if (strcmp(kind->fits[i].family, family) == 0)
-            return &kind->fits[i];
-    return NULL;
+            return i;
+    return -1;
 }
 
-double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
-                           cleave_provenance *provenance) {
+static double find_price(const cleave_device_kind *kind, const cleave_work *work,
+                         cleave_provenance *provenance, int32_t *source) {
     const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work->key);
     if (kernel != NULL && kernel->seconds > 0) {
         *provenance = CLEAVE_PROVENANCE_MEASURED;
+        *source = (int32_t)(kernel - kind->kernels);
         return kernel->seconds;
     }
-    const cleave_family_fit *fit = find_fit(kind, work->family);
-    if (fit != NULL) {
+    *source = find_fit(kind, work->family);
+    if (*source >= 0) {
+        const cleave_family_fit *fit = &kind->fits[*source];
         *provenance = CLEAVE_PROVENANCE_PREDICTED;
         return fit->launch_seconds + fit->seconds_per_flop * work->flops +
                fit->seconds_per_byte * work->bytes;
@@ -55,12 +60,18 @@ double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *wo
                 work->bytes / (kind->bytes_per_second * kind->memory_efficiency));
 }
 
+double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
+                           cleave_provenance *provenance) {
+    int32_t source;
+    return find_price(kind, work, provenance, &source);
+}
+
 static byte_price price_bytes(const cleave_device_kind *kind, const char *family) {
-    const cleave_family_fit *fit = find_fit(kind, family);
-    if (fit != NULL)
-        return (byte_price){fit->launch_seconds, fit->seconds_per_byte};
+    int32_t fit = find_fit(kind, family);
+    if (fit >= 0)
+        return (byte_price){kind->fits[fit].launch_seconds, kind->fits[fit].seconds_per_byte, fit};
     return (byte_price){kind->launch_seconds,
-                        1 / (kind->bytes_per_second * kind->memory_efficiency)};
+                        1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
 }
 
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
@@ -184,8 +195,8 @@ static const entry *price_compute(cleave_cost_cache *cache, const cleave_compute
     cleave_work_describe(cache->model, &cache->model->nests[compute->nest], compute->pass,
                          &compute->part, &work);
     *found = (entry){.index = d.a, .check = d.b};
-    double seconds = cleave_cost_compute(
-        &machine->kinds[machine->device_kind[compute->part.device]], &work, &found->provenance);
+    double seconds = find_price(&machine->kinds[machine->device_kind[compute->part.device]], &work,
+                                &found->provenance, &found->source);
     found->picoseconds = cleave_picoseconds(seconds);
     cache->n_entries++;
     return found;
@@ -283,16 +294,97 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
     return CLEAVE_OK;
 }
 
-cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_cache *cache,
-                                     double seconds[CLEAVE_N_PROVENANCES], cleave_error *error) {
+/* Sources are numbered over all kinds: the kernels of a kind, then its fits, then the next kind. */
+static int32_t number_source(const cleave_machine *machine, int32_t kind,
+                             cleave_provenance provenance, int32_t source) {
+    if (source < 0)
+        return -1;
+    for (int32_t k = 0; k < kind; k++)
+        source += machine->kinds[k].n_kernels + machine->kinds[k].n_fits;
+    return provenance == CLEAVE_PROVENANCE_PREDICTED ? source + machine->kinds[kind].n_kernels
+                                                     : source;
+}
+
+int32_t cleave_cost_n_sources(const cleave_cost_cache *cache) {
+    int64_t n = 0;
+    for (int32_t k = 0; k < cache->machine->n_kinds; k++)
+        n += cache->machine->kinds[k].n_kernels + cache->machine->kinds[k].n_fits;
+    return (int32_t)n;
+}
+
+static cleave_price_basis basis_of_compute(const cleave_cost_cache *cache, const entry *price,
+                                           int32_t kind) {
+    const cleave_device_kind *k = &cache->machine->kinds[kind];
+    double spread =
+        price->provenance == CLEAVE_PROVENANCE_MEASURED    ? k->kernels[price->source].spread
+        : price->provenance == CLEAVE_PROVENANCE_PREDICTED ? k->fits[price->source].spread
+                                                           : 0;
+    return (cleave_price_basis){
+        price->provenance, number_source(cache->machine, kind, price->provenance, price->source),
+        spread};
+}
+
+static cleave_price_basis basis_of_bytes(const cleave_cost_cache *cache, byte_price price,
+                                         int32_t kind) {
+    if (price.fit < 0)
+        return (cleave_price_basis){CLEAVE_PROVENANCE_DATA_SHEET, -1, 0};
+    return (cleave_price_basis){
+        CLEAVE_PROVENANCE_PREDICTED,
+        number_source(cache->machine, kind, CLEAVE_PROVENANCE_PREDICTED, price.fit),
+        cache->machine->kinds[kind].fits[price.fit].spread};
+}
+
+/* A machine file does not say where the figures of a link come from; calibration measures links
+   together with the kernels of the devices that they join. */
+cleave_provenance cleave_cost_link_provenance(const cleave_machine *machine, int32_t source,
+                                              int32_t destination) {
+    const int32_t *kind = machine->device_kind;
+    bool calibrated =
+        machine->kinds[kind[source]].n_fits > 0 && machine->kinds[kind[destination]].n_fits > 0;
+    return calibrated ? CLEAVE_PROVENANCE_MEASURED : CLEAVE_PROVENANCE_DATA_SHEET;
+}
+
+static cleave_price_basis basis_of_links(const cleave_cost_cache *cache, int32_t source,
+                                         int32_t destination) {
+    return (cleave_price_basis){cleave_cost_link_provenance(cache->machine, source, destination),
+                                -1, 0};
+}
+
+cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache *cache,
+                                cleave_price_basis *basis, cleave_error *error) {
     CLEAVE_TRY(check_fits(program, cache, error));
-    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
-        seconds[p] = 0;
-    for (int32_t c = 0; c < program->n_computes; c++) {
-        const entry *price = price_compute(cache, &program->computes[c]);
-        if (price == NULL)
-            return cleave_fail_memory(error, "pricing a program");
-        seconds[price->provenance] += (double)price->picoseconds * 1e-12;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        int32_t kind = cache->machine->device_kind[item->device];
+        const cleave_message *message;
+        const entry *price;
+        switch ((cleave_item_kind)item->kind) {
+        case CLEAVE_ITEM_COMPUTE:
+            price = price_compute(cache, &program->computes[item->subject]);
+            if (price == NULL)
+                return cleave_fail_memory(error, "pricing a program");
+            basis[i] = basis_of_compute(cache, price, kind);
+            break;
+        case CLEAVE_ITEM_UPDATE:
+            basis[i] = basis_of_bytes(cache, cache->update[kind], kind);
+            break;
+        case CLEAVE_ITEM_LOAD:
+            basis[i] = basis_of_bytes(cache, cache->load[kind], kind);
+            break;
+        case CLEAVE_ITEM_COPY:
+            basis[i] = basis_of_bytes(cache, cache->copy[kind], kind);
+            break;
+        case CLEAVE_ITEM_SEND:
+        case CLEAVE_ITEM_RECEIVE:
+        case CLEAVE_ITEM_WAIT:
+            message = &program->messages[item->subject];
+            basis[i] = basis_of_links(cache, message->source, message->destination);
+            break;
+        case CLEAVE_ITEM_JOIN:
+        case CLEAVE_ITEM_AWAIT:
+        case CLEAVE_ITEM_SYNC:
+            basis[i] = basis_of_links(cache, item->device, item->device);
+        }
     }
     return CLEAVE_OK;
 }
@@ -300,9 +392,10 @@ cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_
 /* On the safe side: as much as any kernel of the family takes, and more in proportion for work that
    is larger than any known. */
 static int64_t predict_workspace(const cleave_device_kind *kind, const cleave_work *work) {
-    const cleave_family_fit *fit = find_fit(kind, work->family);
-    if (fit == NULL)
+    int32_t known = find_fit(kind, work->family);
+    if (known < 0)
         return 0;
+    const cleave_family_fit *fit = &kind->fits[known];
     double growth = work->bytes > fit->largest_bytes && fit->largest_bytes > 0
                         ? work->bytes / fit->largest_bytes
                         : 1;

@@ -46,11 +46,26 @@ const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache);
 cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache *cache,
                                 int64_t *duration, cleave_error *error);
 
-/* Of the compute time of a program, seconds over all devices, how much is measured, predicted and
-   from data sheets: [CLEAVE_N_PROVENANCES]. */
+/* What a price rests on. */
+typedef struct cleave_price_basis {
+    cleave_provenance provenance;
+    int32_t source; /* a measured kernel, or the fit of a family; 0 .. cleave_cost_n_sources - 1;
+                       -1: a data sheet, or a link */
+    double spread;  /* relative; half of all cases lie within it: of a kernel, the runs that were
+                       timed; of a fit, other kernels of the family; 0 where `source` is -1: not
+                       known */
+} cleave_price_basis;
+
 enum { CLEAVE_N_PROVENANCES = 3 };
-cleave_status cleave_cost_provenance(const cleave_program *program, cleave_cost_cache *cache,
-                                     double seconds[CLEAVE_N_PROVENANCES], cleave_error *error);
+
+/* The basis of every item's price, [n_items]; of a wait, that of the transfer that it waits for. */
+cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache *cache,
+                                cleave_price_basis *basis, cleave_error *error);
+int32_t cleave_cost_n_sources(const cleave_cost_cache *cache);
+
+/* Links count as measured where the devices at both ends were calibrated, else as data sheet. */
+cleave_provenance cleave_cost_link_provenance(const cleave_machine *machine, int32_t source,
+                                              int32_t destination);
 
 /* A collective in closed form: its links are taken for `busy` picoseconds from the last join (or
    from when they are free), and it has ended `rest` picoseconds later. */

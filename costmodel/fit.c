@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_COEFFICIENTS = 3 };
+enum { N_COEFFICIENTS = 3, MAX_FOLDS = 10 };
 
 typedef struct measured_family {
     const char *name;
@@ -64,21 +64,10 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double spread_of(const measured_family *family, const cleave_family_fit *fit,
-                        double *deviation) {
-    for (int32_t i = 0; i < family->n; i++) {
-        const cleave_kernel_time *kernel = family->kernels[i];
-        double fitted = fit->launch_seconds + fit->seconds_per_flop * kernel->flops +
-                        fit->seconds_per_byte * kernel->bytes;
-        deviation[i] = fabs(fitted / kernel->seconds - 1);
-    }
-    qsort(deviation, (size_t)family->n, sizeof *deviation, compare_doubles);
-    return (deviation[(family->n - 1) / 2] + deviation[family->n / 2]) / 2;
-}
-
-static cleave_status fit_family(const cleave_device_kind *kind, const measured_family *family,
-                                cleave_arena *scratch, cleave_family_fit *fit,
-                                cleave_error *error) {
+/* The coefficients alone. */
+static cleave_status solve_family(const cleave_device_kind *kind, const measured_family *family,
+                                  cleave_arena *scratch, cleave_family_fit *fit,
+                                  cleave_error *error) {
     size_t n = (size_t)family->n, n_columns = N_COEFFICIENTS + 2 * n;
     double *objective = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
     double *lower = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
@@ -124,7 +113,56 @@ static cleave_status fit_family(const cleave_device_kind *kind, const measured_f
                                .launch_seconds = fmax(0, x[0] / scale[0]),
                                .seconds_per_flop = fmax(0, x[1] / scale[1]),
                                .seconds_per_byte = fmax(0, x[2] / scale[2])};
-    fit->spread = spread_of(family, fit, x);
+    return CLEAVE_OK;
+}
+
+/* How far a fit of the others is off at the kernels of one fold: every n_folds-th, from `fold`. */
+static cleave_status try_fold(const cleave_device_kind *kind, const measured_family *family,
+                              int32_t n_folds, int32_t fold, double *deviation,
+                              cleave_error *error) {
+    cleave_arena scratch = {0};
+    measured_family others = {family->name, 0,
+                              CLEAVE_ARENA_ARRAY(&scratch, const cleave_kernel_time *, family->n)};
+    cleave_family_fit fit;
+    if (others.kernels == NULL)
+        return cleave_fail_memory(error, "fitting kernel times");
+    for (int32_t i = 0; i < family->n; i++)
+        if (i % n_folds != fold)
+            others.kernels[others.n++] = family->kernels[i];
+    cleave_status status = solve_family(kind, &others, &scratch, &fit, error);
+    for (int32_t i = fold; i < family->n && status == CLEAVE_OK; i += n_folds) {
+        const cleave_kernel_time *kernel = family->kernels[i];
+        double fitted = fit.launch_seconds + fit.seconds_per_flop * kernel->flops +
+                        fit.seconds_per_byte * kernel->bytes;
+        deviation[i] = fabs(fitted / kernel->seconds - 1);
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+/* By cross-validation: at the kernels that it was made of a fit is nearer than at any other, and at
+   three or fewer it is exact. */
+static cleave_status find_spread(const cleave_device_kind *kind, const measured_family *family,
+                                 cleave_arena *scratch, double *spread, cleave_error *error) {
+    int32_t n_folds = family->n < MAX_FOLDS ? family->n : MAX_FOLDS;
+    double *deviation = CLEAVE_ARENA_ARRAY(scratch, double, family->n);
+    if (deviation == NULL)
+        return cleave_fail_memory(error, "fitting kernel times");
+    *spread = 1;
+    if (family->n == 1)
+        return CLEAVE_OK;
+    for (int32_t fold = 0; fold < n_folds; fold++)
+        CLEAVE_TRY(try_fold(kind, family, n_folds, fold, deviation, error));
+    qsort(deviation, (size_t)family->n, sizeof *deviation, compare_doubles);
+    *spread = (deviation[(family->n - 1) / 2] + deviation[family->n / 2]) / 2;
+    return CLEAVE_OK;
+}
+
+static cleave_status fit_family(const cleave_device_kind *kind, const measured_family *family,
+                                cleave_arena *scratch, cleave_family_fit *fit,
+                                cleave_error *error) {
+    CLEAVE_TRY(solve_family(kind, family, scratch, fit, error));
+    CLEAVE_TRY(find_spread(kind, family, scratch, &fit->spread, error));
     for (int32_t k = 0; k < kind->n_kernels; k++) {
         const cleave_kernel_time *kernel = &kind->kernels[k];
         if (strcmp(kernel->family, family->name) != 0)

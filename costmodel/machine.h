@@ -29,7 +29,8 @@ typedef struct cleave_kernel_time {
 typedef struct cleave_family_fit {
     const char *family;
     double launch_seconds, seconds_per_flop, seconds_per_byte;
-    double spread;           /* median of |fitted / measured - 1| */
+    double spread; /* median of |fitted / measured - 1| at kernels that a fit was made without
+                      (cross-validation in ten parts); 1 where a single kernel is all there is */
     int64_t workspace_bytes; /* the most that any kernel of the family takes, timed or not, */
     double largest_bytes;    /* and the most bytes that any of them moves */
 } cleave_family_fit;

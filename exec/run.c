@@ -2,6 +2,7 @@
 #include "exec/run.h"
 
 #include "base/progress.h"
+#include "exec/gather_timeline.h"
 #include "exec/rank.h"
 #include "exec/values.h"
 #include "graph/lower.h"
@@ -68,40 +69,6 @@ static cleave_status gather_bytes(cleave_rank *rank, cleave_arena *arena, cleave
     return CLEAVE_OK;
 }
 
-/* Every rank knows the times of its own items; -1 marks the others', so the largest is the right
- * one. */
-static cleave_status gather_timeline(cleave_rank *rank, cleave_arena *arena,
-                                     cleave_run_result *result, cleave_error *error) {
-    size_t n_items = (size_t)rank->program->n_items, n = (size_t)rank->program->n_devices;
-    bool root = rank->device == 0;
-    int64_t *starts = malloc((root ? n : 1) * n_items * sizeof *starts + 1);
-    int64_t *ends = malloc((root ? n : 1) * n_items * sizeof *ends + 1);
-    cleave_status status = CLEAVE_OK;
-    if (starts == NULL || ends == NULL) {
-        status = cleave_fail_memory(error, "gathering the timeline");
-    } else {
-        cleave_world_gather(rank->world, rank->start, (int64_t)(n_items * sizeof *starts), starts);
-        cleave_world_gather(rank->world, rank->end, (int64_t)(n_items * sizeof *ends), ends);
-        if (root) {
-            memcpy(rank->start, starts, n_items * sizeof *starts);
-            memcpy(rank->end, ends, n_items * sizeof *ends);
-            for (size_t i = 0; i < n_items; i++) {
-                size_t from = (size_t)rank->program->items[i].device;
-                rank->start[i] = starts[from * n_items + i];
-                rank->end[i] = ends[from * n_items + i];
-                if (rank->end[i] > result->measured.step)
-                    result->measured.step = rank->end[i];
-            }
-            result->measured.start = rank->start;
-            result->measured.end = rank->end;
-        }
-    }
-    (void)arena;
-    free(starts);
-    free(ends);
-    return status;
-}
-
 static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
                                    cleave_run_result *result, cleave_error *error) {
     int32_t n = rank->program->n_devices;
@@ -115,7 +82,9 @@ static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
-static cleave_status run_steps(cleave_rank *rank, cleave_run_result *result, cleave_error *error) {
+/* `records`: null where no timeline is asked for. */
+static cleave_status run_steps(cleave_rank *rank, cleave_step_records *records,
+                               cleave_run_result *result, cleave_error *error) {
     const cleave_run_options *options = rank->options;
     const cleave_program *program = rank->program;
     cleave_progress progress;
@@ -125,6 +94,8 @@ static cleave_status run_steps(cleave_rank *rank, cleave_run_result *result, cle
         CLEAVE_TRY(cleave_rank_step(rank, step, error));
         double seconds = cleave_clock_seconds() - rank->step_started;
         result->step_seconds[step] = cleave_world_largest(rank->world, seconds);
+        if (records != NULL)
+            cleave_step_records_offer(records, rank, step, result->step_seconds[step]);
         result->kernel_seconds = rank->kernel_seconds;
         result->last_step_seconds = seconds;
         if (program->loss_buffer >= 0) {
@@ -152,13 +123,18 @@ static cleave_status run_rank(cleave_rank *rank, cleave_values *values, cleave_a
     CLEAVE_TRY(cleave_values_fill(values, rank, error));
     rank->load = cleave_values_load;
     rank->load_context = values;
-    CLEAVE_TRY(run_steps(rank, result, error));
+    cleave_step_records records;
+    bool records_steps = rank->options->timeline;
+    if (records_steps)
+        CLEAVE_TRY(cleave_step_records_create(&records, rank, rank->options->steps, arena, error));
+    CLEAVE_TRY(run_steps(rank, records_steps ? &records : NULL, result, error));
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));
-    if (rank->options->timeline)
-        CLEAVE_TRY(gather_timeline(rank, arena, result, error));
     CLEAVE_TRY(
         median(result->step_seconds, rank->options->steps, &result->median_step_seconds, error));
+    if (records_steps)
+        CLEAVE_TRY(cleave_gather_timeline(rank, &records, result->median_step_seconds, arena,
+                                          result, error));
     return rank->options->save != NULL ? cleave_values_save(values, rank, error) : CLEAVE_OK;
 }
 

@@ -21,7 +21,7 @@ typedef struct cleave_run_options {
     double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
                                      never */
     bool reference_kernels;       /* naive kernels only: for tests */
-    bool timeline;                /* keep the last step's timeline */
+    bool timeline;                /* keep the timeline of a step of median time */
     bool quiet;                   /* no progress */
 } cleave_run_options;
 
@@ -37,7 +37,10 @@ typedef struct cleave_run_result {
     double kernel_seconds;      /* rank 0: sum of its compute and update items in the median step's
                                    place: last step */
     double last_step_seconds;   /* rank 0 */
-    cleave_timeline measured;   /* with options->timeline: of all devices' items */
+    /* With options->timeline: the step nearest to the median, from when the first rank started it,
+       and the median duration of every item over some steps near to that one. */
+    cleave_timeline measured;
+    int64_t *typical_duration; /* [n_items] picoseconds */
     int32_t n_devices;
     struct cleave_program *program; /* that ran; lives in the arena */
 } cleave_run_result;

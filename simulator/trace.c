@@ -1,19 +1,33 @@
 /* A trace is one JSON object with a list of events, one a line: times in microseconds, a process
-   (pid) per device and a thread (tid) per lane; the links are the process after the last device. */
+   (pid) per device and timeline, a thread (tid) per lane; the links are the last process.  Viewers
+   sort processes by their index, which is the pid here: measured is above predicted. */
 #include "simulator/trace.h"
 
 #include "base/file.h"
 #include "base/json.h"
+#include "simulator/item_label.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const item_names[] = {"compute", "update", "load", "copy", "send",
-                                         "receive", "wait",   "sync", "join", "await"};
+enum { N_SIDES = 2, FLUSH_BYTES = 1 << 20 };
+static const char *const side_names[N_SIDES] = {"measured", "predicted"};
 static const char *const lane_names[CLEAVE_N_LANES] = {"main", "communication"};
 
-static void put_name(cleave_json_writer *w, const char *what, int32_t process, int32_t thread,
-                     const char *name) {
+typedef struct trace_writer {
+    cleave_json_writer json;
+    FILE *stream;
+} trace_writer;
+
+/* Hands over what is written so far. */
+static void drain(trace_writer *w) {
+    if (!w->json.failed && w->json.n > 0)
+        fwrite(w->json.text, 1, w->json.n, w->stream); /* commit sees the error flag */
+    w->json.n = 0;
+}
+
+static void begin_metadata(cleave_json_writer *w, const char *what, int32_t process,
+                           int32_t thread) {
     cleave_json_begin_object(w, true);
     cleave_json_key(w, "ph");
     cleave_json_put_string(w, "M");
@@ -25,8 +39,22 @@ static void put_name(cleave_json_writer *w, const char *what, int32_t process, i
     cleave_json_put_integer(w, thread);
     cleave_json_key(w, "args");
     cleave_json_begin_object(w, true);
+}
+
+static void put_name(cleave_json_writer *w, const char *what, int32_t process, int32_t thread,
+                     const char *name) {
+    begin_metadata(w, what, process, thread);
     cleave_json_key(w, "name");
     cleave_json_put_string(w, name);
+    cleave_json_end_object(w);
+    cleave_json_end_object(w);
+}
+
+static void put_sort_index(cleave_json_writer *w, const char *what, int32_t process, int32_t thread,
+                           int32_t index) {
+    begin_metadata(w, what, process, thread);
+    cleave_json_key(w, "sort_index");
+    cleave_json_put_integer(w, index);
     cleave_json_end_object(w);
     cleave_json_end_object(w);
 }
@@ -38,7 +66,8 @@ typedef struct span {
     int64_t bytes;      /* 0: none to say */
 } span;
 
-static void put_span(cleave_json_writer *w, const span *s) {
+static void put_span(trace_writer *writer, const span *s) {
+    cleave_json_writer *w = &writer->json;
     cleave_json_begin_object(w, true);
     cleave_json_key(w, "ph");
     cleave_json_put_string(w, "X");
@@ -51,9 +80,9 @@ static void put_span(cleave_json_writer *w, const span *s) {
     cleave_json_key(w, "tid");
     cleave_json_put_integer(w, s->thread);
     cleave_json_key(w, "ts");
-    cleave_json_put_number(w, (double)s->start * 1e-6);
+    cleave_json_put_number(w, (double)s->start / 1e6);
     cleave_json_key(w, "dur");
-    cleave_json_put_number(w, (double)(s->end - s->start) * 1e-6);
+    cleave_json_put_number(w, (double)(s->end - s->start) / 1e6);
     if (s->bytes > 0) {
         cleave_json_key(w, "args");
         cleave_json_begin_object(w, true);
@@ -62,59 +91,18 @@ static void put_span(cleave_json_writer *w, const span *s) {
         cleave_json_end_object(w);
     }
     cleave_json_end_object(w);
+    if (w->n >= FLUSH_BYTES)
+        drain(writer);
 }
 
-static const char *tensor_name(const cleave_program *program, int32_t tensor) {
-    bool known = tensor >= 0 && tensor < program->model->n_tensors;
-    return known ? program->model->tensors[tensor].name : "?";
-}
-
-static void name_item(const cleave_program *program, const cleave_item *item, char *name,
-                      size_t bytes) {
-    const char *kind = item_names[item->kind];
-    const cleave_compute *compute;
-    const cleave_message *message;
-    switch ((cleave_item_kind)item->kind) {
-    case CLEAVE_ITEM_COMPUTE:
-        compute = &program->computes[item->subject];
-        snprintf(name, bytes, "%s %s", program->model->nests[compute->nest].name,
-                 cleave_pass_names[compute->pass]);
-        break;
-    case CLEAVE_ITEM_UPDATE:
-        snprintf(name, bytes, "%s update",
-                 tensor_name(program, program->updates[item->subject].tensor));
-        break;
-    case CLEAVE_ITEM_SEND:
-    case CLEAVE_ITEM_RECEIVE:
-    case CLEAVE_ITEM_WAIT:
-        message = &program->messages[item->subject];
-        snprintf(name, bytes, "%s %s %d -> %d", kind, tensor_name(program, message->tensor),
-                 message->source, message->destination);
-        break;
-    case CLEAVE_ITEM_LOAD:
-        snprintf(
-            name, bytes, "%s %s", kind,
-            tensor_name(program, program->buffers[program->loads[item->subject].buffer].tensor));
-        break;
-    case CLEAVE_ITEM_JOIN:
-    case CLEAVE_ITEM_AWAIT:
-        snprintf(name, bytes, "%s %s", kind,
-                 tensor_name(program, program->collectives[item->subject].tensor));
-        break;
-    case CLEAVE_ITEM_COPY:
-    case CLEAVE_ITEM_SYNC:
-        snprintf(name, bytes, "%s", kind);
-    }
-}
-
-static void put_items(cleave_json_writer *w, const cleave_program *program,
-                      const cleave_timeline *timeline) {
+static void put_items(trace_writer *w, const cleave_program *program,
+                      const cleave_timeline *timeline, int32_t side) {
     char name[256];
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         span s = {.name = name,
-                  .category = item_names[item->kind],
-                  .process = item->device,
+                  .category = cleave_item_label_of(program, item).kind,
+                  .process = item->device * N_SIDES + side,
                   .thread = item->lane,
                   .start = timeline->start[i],
                   .end = timeline->end[i]};
@@ -124,25 +112,44 @@ static void put_items(cleave_json_writer *w, const cleave_program *program,
             continue;
         if (item->kind == CLEAVE_ITEM_COPY)
             s.bytes = program->copies[item->subject].bytes;
-        name_item(program, item, name, sizeof name);
+        cleave_item_label_format(program, item, name, sizeof name);
         put_span(w, &s);
     }
 }
 
-static void put_links(cleave_json_writer *w, const cleave_program *program,
+static void put_link_names(cleave_json_writer *w, const cleave_trace_links *links, const bool *used,
+                           int32_t process) {
+    char name[256];
+    put_name(w, "process_name", process, 0, "links predicted");
+    put_sort_index(w, "process_sort_index", process, 0, process);
+    for (int32_t l = 0; l < links->problem->n_links; l++)
+        if (used[l]) {
+            const cleave_link *link = &links->machine->links[l];
+            snprintf(name, sizeof name, "%s -> %s", links->machine->vertex_name[link->from],
+                     links->machine->vertex_name[link->to]);
+            put_name(w, "thread_name", process, l, name);
+        }
+}
+
+static void put_links(trace_writer *w, const cleave_program *program,
                       const cleave_trace_links *links) {
     const cleave_engine_problem *problem = links->problem;
+    int32_t process = program->n_devices * N_SIDES;
     char name[256];
     bool *used = calloc((size_t)problem->n_links + 1, sizeof *used);
-    w->failed |= used == NULL;
-    for (int32_t m = 0; m < problem->n_messages && used != NULL; m++) {
+    if (used == NULL) {
+        w->json.failed = true;
+        return;
+    }
+    for (int32_t m = 0; m < problem->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
-        snprintf(name, sizeof name, "%s %d -> %d", tensor_name(program, message->tensor),
-                 message->source, message->destination);
+        snprintf(name, sizeof name, "%s %d -> %d",
+                 cleave_item_label_tensor(program, message->tensor), message->source,
+                 message->destination);
         for (int32_t h = problem->hop_start[m]; h < problem->hop_start[m + 1]; h++) {
             span s = {.name = name,
                       .category = "transfer",
-                      .process = program->n_devices,
+                      .process = process,
                       .thread = problem->hop_link[h],
                       .start = links->hop_begin[h],
                       .end = links->hop_begin[h] + problem->hop_serialization[h],
@@ -151,45 +158,52 @@ static void put_links(cleave_json_writer *w, const cleave_program *program,
             used[problem->hop_link[h]] = true;
         }
     }
-    put_name(w, "process_name", program->n_devices, 0, "links");
-    for (int32_t l = 0; l < problem->n_links && used != NULL; l++)
-        if (used[l]) {
-            const cleave_link *link = &links->machine->links[l];
-            snprintf(name, sizeof name, "%s -> %s", links->machine->vertex_name[link->from],
-                     links->machine->vertex_name[link->to]);
-            put_name(w, "thread_name", program->n_devices, l, name);
-        }
+    put_link_names(&w->json, links, used, process);
     free(used);
 }
 
-static void put_trace(cleave_json_writer *w, const cleave_program *program,
-                      const cleave_timeline *timeline, const cleave_trace_links *links) {
+static void put_device_names(cleave_json_writer *w, int32_t n_devices, int32_t side) {
     char name[64];
-    cleave_json_begin_object(w, false);
-    cleave_json_key(w, "displayTimeUnit");
-    cleave_json_put_string(w, "ms");
-    cleave_json_key(w, "traceEvents");
-    cleave_json_begin_array(w, false);
-    for (int32_t d = 0; d < program->n_devices; d++) {
-        snprintf(name, sizeof name, "device %d", d);
-        put_name(w, "process_name", d, 0, name);
-        for (int32_t lane = 0; lane < CLEAVE_N_LANES; lane++)
-            put_name(w, "thread_name", d, lane, lane_names[lane]);
+    for (int32_t d = 0; d < n_devices; d++) {
+        int32_t process = d * N_SIDES + side;
+        snprintf(name, sizeof name, "device %d %s", d, side_names[side]);
+        put_name(w, "process_name", process, 0, name);
+        put_sort_index(w, "process_sort_index", process, 0, process);
+        for (int32_t lane = 0; lane < CLEAVE_N_LANES; lane++) {
+            put_name(w, "thread_name", process, lane, lane_names[lane]);
+            put_sort_index(w, "thread_sort_index", process, lane, lane);
+        }
     }
-    put_items(w, program, timeline);
-    if (links != NULL)
-        put_links(w, program, links);
-    cleave_json_end_array(w);
-    cleave_json_end_object(w);
 }
 
-cleave_status cleave_trace_write(const char *path, const cleave_program *program,
-                                 const cleave_timeline *timeline, const cleave_trace_links *links,
-                                 cleave_error *error) {
-    cleave_json_writer writer = {0};
-    put_trace(&writer, program, timeline, links);
-    cleave_status status = writer.failed ? cleave_fail_memory(error, "writing a trace")
-                                         : cleave_file_write(path, writer.text, writer.n, error);
-    cleave_json_writer_free(&writer);
-    return status;
+static void put_trace(trace_writer *w, const cleave_trace *trace) {
+    const cleave_timeline *sides[N_SIDES] = {trace->measured, trace->predicted};
+    cleave_json_begin_object(&w->json, false);
+    cleave_json_key(&w->json, "displayTimeUnit");
+    cleave_json_put_string(&w->json, "ms");
+    cleave_json_key(&w->json, "traceEvents");
+    cleave_json_begin_array(&w->json, false);
+    for (int32_t side = 0; side < N_SIDES; side++)
+        if (sides[side] != NULL) {
+            put_device_names(&w->json, trace->program->n_devices, side);
+            put_items(w, trace->program, sides[side], side);
+        }
+    if (trace->links != NULL)
+        put_links(w, trace->program, trace->links);
+    cleave_json_end_array(&w->json);
+    cleave_json_end_object(&w->json);
+    drain(w);
+}
+
+cleave_status cleave_trace_write(const char *path, const cleave_trace *trace, cleave_error *error) {
+    cleave_file_writer file;
+    CLEAVE_TRY(cleave_file_writer_open(&file, path, error));
+    trace_writer writer = {.stream = file.stream};
+    put_trace(&writer, trace);
+    bool failed = writer.json.failed;
+    cleave_json_writer_free(&writer.json);
+    if (!failed)
+        return cleave_file_writer_commit(&file, error);
+    cleave_file_writer_abandon(&file);
+    return cleave_fail_memory(error, "writing a trace");
 }

@@ -189,4 +189,9 @@ expect_error 2 else.json show "$work/else.json"
 # --- Nothing fits
 expect_error 3 memory search "${lenet[@]}" --machine "$machine" --memory-limit "1 KiB" --time 2 \
     -o "$work/output"
+# --- Traces
+printf '{"traceEvents": [{"ph": "X", "ts": 1, "dur": 2}, {"ph": "X", "ts": 1}]}' >"$work/trace.json"
+expect_error 2 'event 1: $: the key "dur" is missing' show "$work/trace.json"
+printf '[{"ph": "X"' >"$work/trace.json"
+expect_error 2 "trace.json: event 0: the file ends within it" show "$work/trace.json"
 finish

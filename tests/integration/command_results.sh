@@ -20,7 +20,7 @@ for i in 1 2; do
 done
 cmp "$work/plan1.layout.json" "$work/plan2.layout.json" || fail "two searches with one seed differ"
 has_keys step_seconds method search_seconds proposals baselines lower_bound_seconds additive_seconds \
-    additive_gap peak_bytes layout
+    additive_gap peak_bytes layout price_shares step_spread_seconds
 for i in 1 2; do
     expect_ok search "${lenet[@]}" --machine "$machine" --method random --seed 11 -o "$work/random$i.layout.json"
 done
@@ -38,7 +38,10 @@ done
 
 # What search predicts is what simulate says.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
-has_keys step_seconds simulate_seconds tasks transfers bytes_sent bytes_between peak_bytes bottleneck
+has_keys step_seconds simulate_seconds tasks transfers bytes_sent bytes_between peak_bytes bottleneck \
+    price_shares step_spread_seconds
+grep -q '"data_sheet": 1.0,' "$work/object.json" || fail "two-cores.json is no data sheet: $(cat "$work/object.json")"
+grep -q '"step_spread_seconds": null' "$work/object.json" || fail "a spread of data sheets: $(cat "$work/object.json")"
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
 [ "$(json_value "$work/out" step_seconds)" = "$step" ] ||
     fail "search says $step, simulate $(json_value "$work/out" step_seconds)"

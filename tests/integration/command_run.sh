@@ -13,13 +13,47 @@ for i in 1 2; do
         --save "$work/weights$i.safetensors" --machine "$machine" --trace "$work/trace.json" --json
 done
 cmp "$work/weights1.safetensors" "$work/weights2.safetensors" || fail "two runs with one seed differ"
-for key in step_seconds predicted_step_seconds steps loss bytes_sent bytes_between peak_bytes rss_peak_bytes; do
+for key in step_seconds predicted_step_seconds steps loss bytes_sent bytes_between peak_bytes rss_peak_bytes \
+    price_shares step_spread_seconds time_by_kind largest_errors messages_compared; do
     grep -q "^  \"$key\": " "$work/out" || fail "no key $key in $(cat "$work/out")"
 done
 losses=$(sed -n 's/^  "loss": \[\(.*\)\],*$/\1/p' "$work/out" | tr -d ',')
 awk -v losses="$losses" 'BEGIN { exit !(split(losses, l, " ") == 4 && l[4] < l[1]) }' || fail "losses $losses"
+[ "$(grep -c '^    {"item": .*"error_seconds": ' "$work/out")" = 10 ] || fail "not ten largest errors: $(cat "$work/out")"
+# The rows of a device's time add up to its step, predicted and (of the median step) measured.
+predicted=$(json_value "$work/out" predicted_step_seconds)
+sed -n 's/.*"kind": "[^"]*", "items".*"predicted_seconds": \([^,]*\),.*/\1/p' "$work/out" |
+    awk -v p="$predicted" '{ s += $1 } END { exit !(NR == 8 && s > 0.999999 * p && s < 1.000001 * p) }' ||
+    fail "the rows do not add up to $predicted: $(cat "$work/out")"
+shares_add_up() {
+    sed -n 's/^  "price_shares": {"measured": \([^,]*\), "predicted": \([^,]*\), "data_sheet": \([^,]*\),.*/\1 \2 \3/p' \
+        "$work/out" | awk '{ s = $1 + $2 + $3 } END { exit !(NR == 1 && s > 0.999999 && s < 1.000001) }' ||
+        fail "shares that are not 1: $(cat "$work/out")"
+}
+shares_add_up
+# The ranks' times are on one clock: no message is there before it is sent.
+awk '
+    function number(key) { match($0, "\"" key "\": [-0-9.e]*"); return substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 }
+    match($0, /"name": "(send|wait) .* [0-9]+ -> [0-9]+"/) {
+        name = substr($0, RSTART + 9, RLENGTH - 10); kind = substr(name, 1, 4); name = substr(name, 6)
+        n = split(name, words, " "); device = number("pid") / 2
+        if (device != int(device)) next # predicted
+        if (kind == "send") sent[name, ++n_sent[name]] = number("ts")
+        else if (device == words[n]) came[name, ++n_came[name]] = number("ts") + number("dur")
+    }
+    END {
+        for (name in n_came) for (i = 1; i <= n_came[name]; i++) { n_checked++; if (came[name, i] < sent[name, i] - 5) exit 1 }
+        exit !(n_checked > 0)
+    }' "$work/trace.json" || fail "a message came before it was sent, or there was none"
 expect_ok show "$work/trace.json"
+grep -q '^events .*measured .*predicted' "$work/out" || fail "not measured beside predicted: $(cat "$work/out")"
 grep -q '^compute ' "$work/out" || fail "no compute in the trace"
+for process in "device 0 measured" "device 0 predicted" "device 1 measured" "device 1 predicted" "links predicted"; do
+    grep -q "^$process " "$work/out" || fail "no process $process in the trace: $(cat "$work/out")"
+done
+expect_ok run "${lenet[@]}" --layout "$layout" --steps 3 --trace "$work/trace.json"
+grep -q predicted "$work/trace.json" && fail "a prediction without a machine"
+grep -q '"device 1 measured"' "$work/trace.json" || fail "no measured device in the trace"
 expect_ok run "${lenet[@]}" --layout "$layout" --steps 4 --seed 6 --save "$work/weights3.safetensors"
 cmp -s "$work/weights1.safetensors" "$work/weights3.safetensors" && fail "another seed changes nothing"
 
@@ -82,6 +116,12 @@ expect_ok calibrate "${small[@]}" --devices 2 --time 3 -o "$work/machine.json"
 expect_ok calibrate "${small[@]}" --devices 2 --time 3 -o "$work/machine.json"
 grep -qE ' [1-9][0-9]* kept' "$work/out" || fail "nothing was kept: $(cat "$work/out")"
 expect_ok show "$work/machine.json"
+expect_ok simulate "${small[@]}" --machine "$work/machine.json" --method data-parallel --json
+shares_add_up
+grep -qE '"data_sheet": 0\.0|"data_sheet": [0-9.]*e-' "$work/out" || fail "data sheets after a calibration: $(cat "$work/out")"
+grep -q '"measured": 0.0,' "$work/out" && fail "nothing measured after a calibration: $(cat "$work/out")"
+expect_ok simulate "${small[@]}" --machine "$work/machine.json" --method data-parallel
+grep -q '^prices .*% measured' "$work/out" || fail "no shares of prices: $(cat "$work/out")"
 expect_ok compare "${small[@]}" --machine "$work/machine.json" --proposals 20 --steps 2
 grep -q '^found' "$work/out" || fail "compare has no found plan"
 expect_error 2 --batch calibrate "${small[@]}" --model "$models/lenet5.onnx" --devices 2 -o "$work/output"

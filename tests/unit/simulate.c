@@ -180,7 +180,8 @@ Test(simulate, a_trace_holds_every_copy_and_every_hop_once) {
     char path[512];
     cleave_error error = {""};
     snprintf(path, sizeof path, CLEAVE_BINARY_DIR "/simulate-test-%ld.json", (long)getpid());
-    cr_assert_eq(cleave_trace_write(path, &m->program, &timeline, &links, &error), CLEAVE_OK);
+    cleave_trace trace = {.program = &m->program, .predicted = &timeline, .links = &links};
+    cr_assert_eq(cleave_trace_write(path, &trace, &error), CLEAVE_OK);
     cleave_json *document;
     cr_assert_eq(cleave_json_read(path, &document, &error), CLEAVE_OK, "%s", error.message);
     unlink(path);
