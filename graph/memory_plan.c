@@ -23,11 +23,6 @@ typedef struct planner {
     int64_t top; /* end of the arena so far */
 } planner;
 
-static int64_t aligned(int64_t bytes) {
-    return (bytes + CLEAVE_BUFFER_ALIGNMENT - 1) / CLEAVE_BUFFER_ALIGNMENT *
-           CLEAVE_BUFFER_ALIGNMENT;
-}
-
 static int compare_events(const void *a, const void *b) {
     const event *x = a, *y = b;
     if (x->position != y->position)
@@ -102,7 +97,7 @@ static void plan_device(planner *plan, const event *events, int32_t n_events) {
     plan->top = 0;
     for (int32_t e = 0; e < n_events; e++) {
         cleave_buffer *buffer = &plan->program->buffers[events[e].buffer];
-        int64_t bytes = aligned(buffer->bytes);
+        int64_t bytes = cleave_buffer_aligned(buffer->bytes);
         if (bytes == 0)
             continue;
         if (events[e].start)
@@ -130,7 +125,7 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
     for (int32_t b = 0; b < n; b++) {
         if (program->buffers[b].storage == b)
             start[program->buffers[b].device + 1] += 2;
-        if (!cleave_int64_add(total, aligned(program->buffers[b].bytes), &total)) {
+        if (!cleave_int64_add(total, cleave_buffer_aligned(program->buffers[b].bytes), &total)) {
             status = cleave_fail(error, CLEAVE_FAILED,
                                  "the program needs more than 2^63 bytes of memory");
             goto done;

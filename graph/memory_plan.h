@@ -6,6 +6,10 @@
 #include "graph/program.h"
 
 enum { CLEAVE_BUFFER_ALIGNMENT = 64 };
+static inline int64_t cleave_buffer_aligned(int64_t bytes) {
+    return (bytes + CLEAVE_BUFFER_ALIGNMENT - 1) / CLEAVE_BUFFER_ALIGNMENT *
+           CLEAVE_BUFFER_ALIGNMENT;
+}
 
 /* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}. */
 cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena, cleave_error *error);

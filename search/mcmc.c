@@ -19,6 +19,7 @@ typedef struct chain {
     cleave_mcmc *mcmc;
     const cleave_model *model;
     cleave_layout current;
+    cleave_estimate *estimate; /* of it */
     cleave_price price;
     int32_t *spare;     /* [n_devices] devices of the split that is tried */
     cleave_layout undo; /* splits that the proposal replaces, of the operators in `changed` */
@@ -112,7 +113,8 @@ static cleave_status begin(chain *c, const cleave_layout *start, cleave_arena *a
         if (list->n > 1 || (list->n == 1 && list->items[0].n_starts > 1))
             c->movable[c->n_movable++] = op;
     }
-    return cleave_price_layout(c->mcmc->pricer, &c->current, false, &c->price, error);
+    CLEAVE_TRY(cleave_pricer_estimate(c->mcmc->pricer, &c->current, &c->estimate, error));
+    return cleave_price_proposal(c->mcmc->pricer, c->estimate, &c->current, &c->price, error);
 }
 
 static bool better(const cleave_price *a, const cleave_price *b) {
@@ -137,13 +139,16 @@ static cleave_status propose(chain *c, cleave_error *error) {
     for (int32_t i = 0; i < c->n_changed; i++) {
         replace(&c->undo.splits[c->changed[i]], &c->current.splits[c->changed[i]]);
         replace(&c->current.splits[c->changed[i]], &tried);
+        CLEAVE_TRY(cleave_estimate_change(c->estimate, c->changed[i], &tried, error));
     }
     cleave_price price;
-    CLEAVE_TRY(cleave_price_layout(mcmc->pricer, &c->current, false, &price, error));
+    CLEAVE_TRY(cleave_price_proposal(mcmc->pricer, c->estimate, &c->current, &price, error));
     if (accepts(c, &price)) {
         c->price = price;
         mcmc->accepted++;
+        CLEAVE_TRY(cleave_estimate_accept(c->estimate, error));
     } else {
+        CLEAVE_TRY(cleave_estimate_reject(c->estimate, error));
         for (int32_t i = 0; i < c->n_changed; i++)
             replace(&c->current.splits[c->changed[i]], &c->undo.splits[c->changed[i]]);
     }
@@ -179,30 +184,42 @@ static void show(const cleave_mcmc *mcmc) {
     cleave_progress_update(mcmc->progress, fmin(fraction, 1), note);
 }
 
+static cleave_status walk(chain *c, cleave_mcmc_budget budget, cleave_layout *found,
+                          cleave_price *found_price, cleave_error *error) {
+    cleave_mcmc *mcmc = c->mcmc;
+    *found_price = c->price;
+    c->started_seconds = c->improved_at_seconds = now(&budget);
+    while (c->n_movable > 0 && !is_over(c, &budget)) {
+        if (c->beta <= 0 && c->price.excess_bytes == 0)
+            c->beta = beta_of_start / (double)(c->price.step > 0 ? c->price.step : 1);
+        CLEAVE_TRY(propose(c, error));
+        if (better(&c->price, found_price)) {
+            assign(found, &c->current);
+            *found_price = c->price;
+            c->improved_at = c->proposals;
+            c->improved_at_seconds = now(&budget);
+        }
+        if (found_price->excess_bytes == 0 &&
+            (mcmc->best_step == 0 || found_price->step < mcmc->best_step))
+            mcmc->best_step = found_price->step;
+        show(mcmc);
+    }
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_mcmc_walk(cleave_mcmc *mcmc, const cleave_layout *start,
                                cleave_mcmc_budget budget, cleave_arena *arena, cleave_layout *best,
                                cleave_price *best_price, cleave_error *error) {
     chain c = {.mcmc = mcmc, .model = mcmc->pricer->model};
     cleave_layout found;
-    CLEAVE_TRY(begin(&c, start, arena, error));
-    CLEAVE_TRY(copy_roomy(start, c.model, arena, &found, error));
-    cleave_price found_price = c.price;
-    c.started_seconds = c.improved_at_seconds = now(&budget);
-    while (c.n_movable > 0 && !is_over(&c, &budget)) {
-        if (c.beta <= 0 && c.price.excess_bytes == 0)
-            c.beta = beta_of_start / (double)(c.price.step > 0 ? c.price.step : 1);
-        CLEAVE_TRY(propose(&c, error));
-        if (better(&c.price, &found_price)) {
-            assign(&found, &c.current);
-            found_price = c.price;
-            c.improved_at = c.proposals;
-            c.improved_at_seconds = now(&budget);
-        }
-        if (found_price.excess_bytes == 0 &&
-            (mcmc->best_step == 0 || found_price.step < mcmc->best_step))
-            mcmc->best_step = found_price.step;
-        show(mcmc);
-    }
+    cleave_price found_price = {0};
+    cleave_status status = begin(&c, start, arena, error);
+    if (status == CLEAVE_OK)
+        status = copy_roomy(start, c.model, arena, &found, error);
+    if (status == CLEAVE_OK)
+        status = walk(&c, budget, &found, &found_price, error);
+    cleave_estimate_destroy(c.estimate);
+    CLEAVE_TRY(status);
     *best = found;
     *best_price = found_price;
     return CLEAVE_OK;

@@ -23,12 +23,15 @@ void cleave_pricer_destroy(cleave_pricer *pricer) {
     cleave_arena_free(&pricer->arena);
 }
 
+static int64_t limit_of(const cleave_pricer *pricer, int32_t device) {
+    const cleave_device_kind *kind = &pricer->machine->kinds[pricer->machine->device_kind[device]];
+    return pricer->memory_limit_bytes > 0 ? pricer->memory_limit_bytes : kind->memory_bytes;
+}
+
 static void weigh(const cleave_pricer *pricer, const cleave_program *program, cleave_price *price) {
     int64_t own_bytes = cleave_program_own_bytes(program);
     for (int32_t d = 0; d < program->n_devices; d++) {
-        const cleave_device_kind *kind = &pricer->machine->kinds[pricer->machine->device_kind[d]];
-        int64_t limit =
-            pricer->memory_limit_bytes > 0 ? pricer->memory_limit_bytes : kind->memory_bytes;
+        int64_t limit = limit_of(pricer, d);
         int64_t bytes =
             program->peak_bytes[d] + cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
         if (bytes > price->peak_bytes)
@@ -83,4 +86,45 @@ cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *la
     if (expanded)
         cleave_arena_free(&pricer->arena);
     return status;
+}
+
+cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
+                                     cleave_estimate **estimate, cleave_error *error) {
+    return cleave_estimate_create(pricer->model, layout, &pricer->lower, pricer->cache, estimate,
+                                  error);
+}
+
+static bool surely_fits(const cleave_pricer *pricer, const cleave_estimate *estimate) {
+    int64_t own_bytes = cleave_estimate_own_bytes(estimate);
+    for (int32_t d = 0; d < pricer->machine->n_devices; d++)
+        if (cleave_estimate_most_bytes(estimate, d) +
+                cleave_machine_runtime_bytes(pricer->machine, d, own_bytes) >
+            limit_of(pricer, d))
+            return false;
+    return true;
+}
+
+static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *layout,
+                                 cleave_price *price, cleave_error *error) {
+    cleave_program program;
+    cleave_arena_reset(&pricer->arena);
+    pricer->lower.symbolic_collectives = true;
+    CLEAVE_TRY(
+        cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
+    weigh(pricer, &program, price);
+    if (price->peak_bytes < pricer->least_peak_bytes)
+        pricer->least_peak_bytes = price->peak_bytes;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
+                                    const cleave_layout *layout, cleave_price *price,
+                                    cleave_error *error) {
+    cleave_price result = {0};
+    CLEAVE_TRY(cleave_estimate_run(estimate, &result.step, error));
+    if (!surely_fits(pricer, estimate))
+        CLEAVE_TRY(plan_memory(pricer, layout, &result, error));
+    pricer->n_priced++;
+    *price = result;
+    return CLEAVE_OK;
 }

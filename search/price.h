@@ -3,6 +3,7 @@
 #define CLEAVE_SEARCH_PRICE_H
 
 #include "search/search.h"
+#include "simulator/estimate.h"
 
 typedef struct cleave_price {
     int64_t step;         /* picoseconds; not set where the layout does not fit */
@@ -33,5 +34,16 @@ void cleave_pricer_destroy(cleave_pricer *pricer);
    in their steps, as `simulate` and `run` do. */
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
                                   cleave_price *price, cleave_error *error);
+
+/* An estimate that begins with `layout`, for cleave_price_proposal. */
+cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
+                                     cleave_estimate **estimate, cleave_error *error);
+
+/* The same price as cleave_price_layout gives (not expanded), of the layout that the estimate has
+   come to by changes, and which is `layout`.  `peak_bytes` is not set where it fits even if no
+   memory were ever given back; else the whole layout is lowered to plan its memory. */
+cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
+                                    const cleave_layout *layout, cleave_price *price,
+                                    cleave_error *error);
 
 #endif

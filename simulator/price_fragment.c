@@ -1,5 +1,6 @@
 #include "simulator/price_fragment.h"
 
+#include "graph/memory_plan.h"
 #include "simulator/prepare.h"
 
 #include <stdlib.h>
@@ -113,8 +114,10 @@ static void fill(const cleave_fragment *fragment, const cleave_engine_problem *p
     COPY(collective_link_start, n_collectives + 1);
     COPY(collective_links, n_links);
 #undef COPY
-    for (int32_t b = 0; b < fragment->program.n_buffers; b++)
-        price->bytes[fragment->program.buffers[b].device] += fragment->program.buffers[b].bytes;
+    for (int32_t b = 0; b < fragment->program.n_buffers; b++) {
+        const cleave_buffer *buffer = &fragment->program.buffers[b];
+        price->bytes[buffer->device] += cleave_buffer_aligned(buffer->bytes);
+    }
     price->own_bytes = cleave_program_own_bytes(&fragment->program);
 }
 
@@ -144,6 +147,19 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
 }
 
 /* ---- computes -------------------------------------------------------------------------------- */
+
+/* Workspaces of the passes do not live at once. */
+static void add_workspaces(const cleave_program *program, const cleave_machine *machine,
+                           cleave_fragment_price *price) {
+    for (int32_t c = 0; c < program->n_computes; c++) {
+        const cleave_compute *compute = &program->computes[c];
+        int64_t bytes = cleave_buffer_aligned(cleave_cost_workspace(
+            (void *)(uintptr_t)machine, program->model, &program->model->nests[compute->nest],
+            compute->pass, &compute->part));
+        int64_t *most = &price->bytes[compute->part.device];
+        *most = bytes > *most ? bytes : *most;
+    }
+}
 
 /* The computes of one pass as a program of their own, so that they are priced like any other. */
 static cleave_program computes_of(const cleave_parts *parts, int32_t nest, cleave_pass pass,
@@ -193,6 +209,7 @@ cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
             free(made);
             return status;
         }
+        add_workspaces(&program, cleave_cost_cache_machine(cache), made);
         p->chunks[p->n_chunks++] = (cleave_priced_chunk){.slot = slot,
                                                          .rank = CLEAVE_RANK_COMPUTE,
                                                          .first_item = p->n_items,
