@@ -1,6 +1,5 @@
-/* The parts of one operator come from the same function as those of a whole model: each operator
-   is seen as a model that has its nests and no others.  Their prices come from the function that
-   prices programs, so that a bound made of them holds to the picosecond. */
+/* Prices come from the function that prices programs, so that a bound made of them holds to the
+   picosecond. */
 #include "search/node_cost.h"
 
 #include <stdlib.h>
@@ -9,29 +8,10 @@ struct cleave_node_costs {
     const cleave_model *model;
     const cleave_machine *machine;
     cleave_arena arena, scratch; /* scratch is reset by every call */
-    cleave_model *alone;         /* [n_operators] the model with the nests of one operator */
+    cleave_parts *parts;         /* [n_nests] of the operator at hand */
     bool *padded;                /* [n_nests] some operand sticks out of its tensor */
     cleave_cost_cache *cache;
 };
-
-/* `alone->nests` are copies, in order, that follow each other instead of the nests of the model. */
-static bool take_operator(cleave_node_costs *costs, int32_t op) {
-    const cleave_operator *from = &costs->model->operators[op];
-    cleave_model *alone = &costs->alone[op];
-    *alone = *costs->model;
-    alone->n_nests = from->n_nests;
-    alone->nests = CLEAVE_ARENA_ARRAY(&costs->arena, cleave_nest, from->n_nests);
-    if (alone->nests == NULL)
-        return false;
-    for (int32_t i = 0; i < from->n_nests; i++) {
-        alone->nests[i] = costs->model->nests[from->nests[i]];
-        for (int32_t j = 0; j < i; j++)
-            if (alone->nests[i].derivation == CLEAVE_DERIVE_OWNERS &&
-                from->nests[j] == costs->model->nests[from->nests[i]].owners_of)
-                alone->nests[i].owners_of = j;
-    }
-    return true;
-}
 
 static bool sticks_out(const cleave_model *model, const cleave_part *whole,
                        const cleave_operand *operand) {
@@ -56,11 +36,9 @@ cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_m
         return cleave_fail_memory(error, "pricing operators");
     result->model = model;
     result->machine = machine;
-    result->alone = CLEAVE_ARENA_ARRAY(&result->arena, cleave_model, model->n_operators);
+    result->parts = CLEAVE_ARENA_ARRAY(&result->arena, cleave_parts, model->n_nests);
     result->padded = CLEAVE_ARENA_ARRAY(&result->arena, bool, model->n_nests);
-    bool made = result->alone != NULL && result->padded != NULL;
-    for (int32_t op = 0; made && op < model->n_operators; op++)
-        made = take_operator(result, op);
+    bool made = result->parts != NULL && result->padded != NULL;
     cleave_status status = made ? cleave_cost_cache_create(model, machine, &result->cache, error)
                                 : cleave_fail_memory(error, "pricing operators");
     if (status != CLEAVE_OK) {
@@ -104,11 +82,11 @@ typedef struct batch {
     int32_t *device, *place;  /* [n] */
 } batch;
 
-static bool make_batch(cleave_arena *scratch, const cleave_model *alone, const cleave_parts *parts,
+static bool make_batch(cleave_arena *scratch, const cleave_operator *op, const cleave_parts *parts,
                        batch *b) {
     int32_t most = 0;
-    for (int32_t i = 0; i < alone->n_nests; i++)
-        most += parts[i].n * CLEAVE_N_COMPUTE_PASSES;
+    for (int32_t i = 0; i < op->n_nests; i++)
+        most += parts[op->nests[i]].n * CLEAVE_N_COMPUTE_PASSES;
     *b = (batch){.computes = CLEAVE_ARENA_ARRAY(scratch, cleave_compute, most),
                  .compute_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
                  .device = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
@@ -173,37 +151,33 @@ static cleave_status price_batch(cleave_node_costs *costs, const batch *b, int64
 }
 
 static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cleave_split *split,
-                                  cleave_parts **parts, cleave_error *error) {
-    const cleave_model *alone = &costs->alone[op];
-    cleave_split *splits = CLEAVE_ARENA_ARRAY(&costs->scratch, cleave_split, alone->n_operators);
-    int32_t *devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, split->n_parts);
-    if (splits == NULL || devices == NULL)
+                                  cleave_error *error) {
+    cleave_split there = *split;
+    there.devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, split->n_parts);
+    if (there.devices == NULL)
         return cleave_fail_memory(error, "pricing operators");
     /* On devices 0, 1, ..., so that times can be added up per part. */
     for (int32_t p = 0; p < split->n_parts; p++)
-        devices[p] = p;
-    splits[op] = *split;
-    splits[op].devices = devices;
-    cleave_layout layout = {.n_devices = split->n_parts, .splits = splits};
-    return cleave_parts_derive(alone, &layout, &costs->scratch, parts, error);
+        there.devices[p] = p;
+    return cleave_parts_derive_operator(costs->model, op, &there, &costs->scratch, costs->parts,
+                                        error);
 }
 
 cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
                                   cleave_node_cost *cost, int64_t *least, cleave_error *error) {
-    const cleave_model *alone = &costs->alone[op];
-    cleave_parts *parts;
+    const cleave_operator *of = &costs->model->operators[op];
     batch b;
     int64_t *prices = NULL;
     cleave_arena_reset(&costs->scratch);
-    CLEAVE_TRY(derive_parts(costs, op, split, &parts, error));
+    CLEAVE_TRY(derive_parts(costs, op, split, error));
     int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, split->n_parts);
-    if (busy == NULL || !make_batch(&costs->scratch, alone, parts, &b))
+    if (busy == NULL || !make_batch(&costs->scratch, of, costs->parts, &b))
         return cleave_fail_memory(error, "pricing operators");
-    for (int32_t i = 0; i < alone->n_nests; i++)
+    for (int32_t i = 0; i < of->n_nests; i++)
         for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++)
-            if (has_pass(costs->model, &alone->nests[i], pass))
-                add_pass(costs, costs->model->operators[op].nests[i], (cleave_pass)pass,
-                         i * CLEAVE_N_COMPUTE_PASSES + pass, &parts[i], &b);
+            if (has_pass(costs->model, &costs->model->nests[of->nests[i]], pass))
+                add_pass(costs, of->nests[i], (cleave_pass)pass, i * CLEAVE_N_COMPUTE_PASSES + pass,
+                         &costs->parts[of->nests[i]], &b);
     CLEAVE_TRY(price_batch(costs, &b, &prices, error));
     cleave_node_cost result = {0};
     for (int32_t i = 0; i < b.n; i++) {
