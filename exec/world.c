@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SETUP_TAG = 7 };
+enum { SETUP_TAG = 7, LEAVING_NANOSECONDS = 30000000 };
 
 struct cleave_world {
     MPI_Comm communicator;
@@ -180,6 +181,12 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
 void cleave_world_end(cleave_world *world, int code) {
     if (code != 0)
         MPI_Abort(MPI_COMM_WORLD, code);
+    /* Over TCP, MPICH closes a connection by a question that the other end answers only while it is
+       inside MPI, and then waits outside.  An end that answers from the barrier and asks later
+       waits for ever; if all have left the barrier before the first one asks, questions cross. */
+    MPI_Barrier(world->communicator);
+    if (world->size > 1)
+        nanosleep(&(struct timespec){.tv_nsec = LEAVING_NANOSECONDS}, NULL);
     MPI_Comm_free(&world->communicator);
     free(world->requests);
     free(world);

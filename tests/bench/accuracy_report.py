@@ -155,7 +155,7 @@ def print_report(rows):
 
 # --- The plot -------------------------------------------------------------------------------------
 
-SIZE, LEFT, TOP = 640, 70, 40 # of the square that is plotted in, and where it is, pixels
+SIZE, LEFT, TOP = 640, 80, 40 # of the square that is plotted in, and where it is, pixels
 COLORS = ["#1b6ca8", "#c8553d", "#3c8d53", "#8257a5", "#96752b"]
 
 
