@@ -117,7 +117,7 @@ def print_case(rows):
     print(f"{'layout':<18} {'predicted ms':>12} {'by scan ms':>12} {'measured ms':>12} {'error':>8} {'spread':>8}")
     for row in rows:
         if not is_done(row):
-            print(f"{row['layout']:<18} skipped: {row['reason'] or 'not measured yet'}")
+            print(f"{row['layout']:<18} " + ("skipped: " + row["reason"] if row["reason"] else "not measured yet"))
             continue
         print(f"{row['layout']:<18} {milliseconds(row['predicted']):>12} {milliseconds(row['predicted_scan']):>12} "
               f"{milliseconds(measured(row)):>12} {percent(error(row)):>8} {percent(spread(row)):>8}")
@@ -145,7 +145,8 @@ def print_report(rows):
     print("\nKendall's tau over pairs that differ by more than 5 %:")
     for (model,), case in groups(done, "model").items():
         right, wrong, pairs = count_pairs(case)
-        print(f"  {model:<16} {(right - wrong) / pairs if pairs else math.nan:6.3f} of {pairs} pairs")
+        tau = f"{(right - wrong) / pairs:.3f}" if pairs else "-"
+        print(f"  {model:<16} {tau:>6} of {pairs} pairs")
     misses = sorted((row for row in done if abs(error(row)) > MISS), key=lambda row: -abs(error(row)))
     print(f"\n{len(misses)} misses above {100 * MISS:.0f} %" + (":" if misses else ""))
     for row in misses:
