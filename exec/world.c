@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SETUP_TAG = 7 };
+enum { SETUP_TAG = 7, LEAVING_NANOSECONDS = 150000000 };
 
 struct cleave_world {
     MPI_Comm communicator;
@@ -177,9 +178,30 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+static bool is_on_one_host(const cleave_world *world) {
+    MPI_Comm host;
+    int size = 0;
+    MPI_Comm_split_type(world->communicator, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL,
+                        &host);
+    MPI_Comm_size(host, &size);
+    MPI_Comm_free(&host);
+    return size == world->size;
+}
+
+/* Over TCP, MPICH closes a connection by a question that the other end answers only while it is
+   inside MPI, and when its own is answered it waits outside.  A rank that answers from a barrier
+   and asks later would wait for ever.  So all leave the barrier before the first one asks. */
+static void leave_together(const cleave_world *world) {
+    if (is_on_one_host(world))
+        return;
+    MPI_Barrier(world->communicator);
+    nanosleep(&(struct timespec){.tv_nsec = LEAVING_NANOSECONDS}, NULL);
+}
+
 void cleave_world_end(cleave_world *world, int code) {
     if (code != 0)
         MPI_Abort(MPI_COMM_WORLD, code);
+    leave_together(world);
     MPI_Comm_free(&world->communicator);
     free(world->requests);
     free(world);

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Tables and plot of predicted against measured step times, from the rows that `accuracy` wrote.
+
+usage: tests/bench/accuracy_report.py FOLDER
+
+The error of a row is predicted / measured - 1, with the mean of its rounds as measured.  Kendall's tau of a
+model is (pairs in the right order - pairs in the wrong one) / pairs, over pairs of layouts on one network
+whose measured times differ by more than 5 %.
+"""
+import csv
+import math
+import os
+import statistics
+import sys
+
+COLUMNS = ["network", "model", "batch", "layout", "predicted", "predicted_scan", "measured", "bytes_sent",
+           "peak_bytes", "reason"]
+MISS = 0.15 # of |error|: listed one by one
+APART = 0.05 # relative difference from which the order of two layouts counts
+
+
+def new_row(network, model, batch, layout):
+    return {"network": network, "model": model, "batch": batch, "layout": layout, "predicted": None,
+            "predicted_scan": None, "measured": [], "bytes_sent": None, "peak_bytes": None, "reason": ""}
+
+
+def read_rows(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["batch"] = int(row["batch"])
+        row["measured"] = [float(x) for x in row["measured"].split()]
+        for key in ("predicted", "predicted_scan", "bytes_sent", "peak_bytes"):
+            kind = int if key.endswith("bytes") or key == "bytes_sent" else float
+            row[key] = kind(row[key]) if row[key] else None
+    return rows
+
+
+def write_rows(path, rows):
+    with open(path + ".part", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({**row, "measured": " ".join(map(str, row["measured"]))})
+    os.replace(path + ".part", path)
+
+
+def is_done(row):
+    return not row["reason"] and row["measured"] and row["predicted"]
+
+
+def measured(row):
+    return statistics.fmean(row["measured"])
+
+
+def error(row, key="predicted"):
+    return row[key] / measured(row) - 1
+
+
+def spread(row):
+    """Of the rounds: the range over the mean, or None of a single one."""
+    return (max(row["measured"]) - min(row["measured"])) / measured(row) if len(row["measured"]) > 1 else None
+
+
+def percent(value):
+    return "-" if value is None else f"{100 * value:+.1f}%"
+
+
+def milliseconds(value):
+    return f"{1e3 * value:.4g}"
+
+
+def describe(row):
+    what = f"{row['network']} {row['model']} {row['layout']}: "
+    if not is_done(row):
+        return what + "skipped: " + row["reason"]
+    times = ", ".join(milliseconds(x) for x in row["measured"])
+    return what + f"predicted {milliseconds(row['predicted'])} ms, measured {times} ms, {percent(error(row))}"
+
+
+def count_pairs(rows):
+    """(pairs in the right order, in the wrong one, all), of the pairs that count."""
+    right = wrong = pairs = 0
+    for i, a in enumerate(rows):
+        for b in rows[:i]:
+            x, y = measured(a), measured(b)
+            if a["network"] != b["network"] or abs(x - y) <= APART * min(x, y):
+                continue
+            product = (x - y) * (a["predicted"] - b["predicted"])
+            right, wrong, pairs = right + (product > 0), wrong + (product < 0), pairs + 1
+    return right, wrong, pairs
+
+
+def percentile(values, share):
+    """The least value that so many are not above."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def summarize(name, rows, key="predicted"):
+    errors = [abs(error(row, key)) for row in rows]
+    print(f"{name:<22} {len(rows):4} layouts   |error| median {100 * statistics.median(errors):5.1f}%   "
+          f"95th percentile {100 * percentile(errors, .95):5.1f}%   above {100 * MISS:.0f}%: "
+          f"{sum(e > MISS for e in errors)}")
+
+
+def groups(rows, *keys):
+    """Rows by the values of the keys, in the order of their first appearance."""
+    found = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return found
+
+
+def print_case(rows):
+    print(f"{'layout':<18} {'predicted ms':>12} {'by scan ms':>12} {'measured ms':>12} {'error':>8} {'spread':>8}")
+    for row in rows:
+        if not is_done(row):
+            print(f"{row['layout']:<18} " + ("skipped: " + row["reason"] if row["reason"] else "not measured yet"))
+            continue
+        print(f"{row['layout']:<18} {milliseconds(row['predicted']):>12} {milliseconds(row['predicted_scan']):>12} "
+              f"{milliseconds(measured(row)):>12} {percent(error(row)):>8} {percent(spread(row)):>8}")
+    print()
+
+
+def print_report(rows):
+    for (network, model, batch), case in groups(rows, "network", "model", "batch").items():
+        print(f"\n{model}, batch {batch}, network {network}")
+        print_case(case)
+    done = [row for row in rows if is_done(row)]
+    if not done:
+        print("nothing was measured")
+        return
+    for (network,), case in groups(done, "network").items():
+        summarize("network " + network, case)
+    for (model,), case in groups(done, "model").items():
+        summarize("model " + model, case)
+    summarize("all", done)
+    summarize("all, by scan", done, "predicted_scan")
+    spreads = [spread(row) for row in done if spread(row) is not None]
+    if spreads:
+        print(f"spread of rounds: median {100 * statistics.median(spreads):.1f}%, "
+              f"95th percentile {100 * percentile(spreads, .95):.1f}%")
+    print("\nKendall's tau over pairs that differ by more than 5 %:")
+    for (model,), case in groups(done, "model").items():
+        right, wrong, pairs = count_pairs(case)
+        tau = f"{(right - wrong) / pairs:.3f}" if pairs else "-"
+        print(f"  {model:<16} {tau:>6} of {pairs} pairs")
+    misses = sorted((row for row in done if abs(error(row)) > MISS), key=lambda row: -abs(error(row)))
+    print(f"\n{len(misses)} misses above {100 * MISS:.0f} %" + (":" if misses else ""))
+    for row in misses:
+        print(f"  {describe(row)}" + (f", spread {percent(spread(row))}" if spread(row) is not None else ""))
+    print()
+
+
+# --- The plot -------------------------------------------------------------------------------------
+
+SIZE, LEFT, TOP = 640, 80, 40 # of the square that is plotted in, and where it is, pixels
+COLORS = ["#1b6ca8", "#c8553d", "#3c8d53", "#8257a5", "#96752b"]
+
+
+def marks():
+    """Shapes around (x, y), one for each network."""
+    return [lambda x, y: f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"',
+            lambda x, y: f'<rect x="{x - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7"',
+            lambda x, y: f'<path d="M{x:.1f} {y - 5:.1f} l4.5 8 h-9 z"',
+            lambda x, y: f'<path d="M{x:.1f} {y - 5:.1f} l5 5 l-5 5 l-5 -5 z"']
+
+
+class Axes:
+    """The same logarithmic scale in both directions, over whole steps of 1, 2, 5."""
+
+    def __init__(self, values):
+        steps = [m * 10.0 ** e for e in range(-6, 5) for m in (1, 2, 5)]
+        self.low = max(s for s in steps if s <= min(values) * 0.9)
+        self.high = min(s for s in steps if s >= max(values) * 1.1)
+        self.ticks = [s for s in steps if self.low <= s <= self.high]
+
+    def along(self, seconds):
+        return SIZE * math.log(seconds / self.low) / math.log(self.high / self.low)
+
+    def x(self, seconds):
+        return LEFT + self.along(seconds)
+
+    def y(self, seconds):
+        return TOP + SIZE - self.along(seconds)
+
+
+def label(seconds):
+    return f"{seconds:g} s" if seconds >= 1 else f"{1e3 * seconds:g} ms"
+
+
+def frame(axes):
+    """The grid, the diagonal and the band around it."""
+    low, high = axes.low, axes.high
+    for tick in axes.ticks:
+        x, y = axes.x(tick), axes.y(tick)
+        yield f'<path d="M{x:.1f} {TOP} v{SIZE} M{LEFT} {y:.1f} h{SIZE}" stroke="#ddd" fill="none"/>'
+        yield f'<text x="{x:.1f}" y="{TOP + SIZE + 18}" text-anchor="middle">{label(tick)}</text>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label(tick)}</text>'
+    band = [(low, low * (1 - MISS)), (high, high * (1 - MISS)), (high, high * (1 + MISS)), (low, low * (1 + MISS))]
+    points = " ".join(f"{axes.x(m):.1f},{axes.y(p):.1f}" for m, p in band)
+    yield f'<clipPath id="inside"><rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}"/></clipPath>'
+    yield f'<polygon points="{points}" fill="#888" opacity="0.18" clip-path="url(#inside)"/>'
+    yield f'<path d="M{axes.x(low)} {axes.y(low)} L{axes.x(high)} {axes.y(high)}" stroke="#555"/>'
+    yield f'<rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}" fill="none" stroke="#555"/>'
+    yield f'<text x="{LEFT + SIZE / 2}" y="{TOP + SIZE + 42}" text-anchor="middle">measured step</text>'
+    yield (f'<text transform="translate(16 {TOP + SIZE / 2}) rotate(-90)" text-anchor="middle">'
+           "predicted step</text>")
+
+
+def write_plot(rows, path):
+    done = [row for row in rows if is_done(row)]
+    if not done:
+        return
+    axes = Axes([row["predicted"] for row in done] + [measured(row) for row in done])
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIZE + LEFT + 30}" height="{SIZE + TOP + 60}" '
+             'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
+             f'<text x="{LEFT}" y="24" font-size="15">Predicted against measured: {len(done)} layouts; '
+             f"the band is ±{100 * MISS:.0f} %</text>", *frame(axes)]
+    shapes = marks()
+    for i, ((network,), case) in enumerate(groups(done, "network").items()):
+        shape, color = shapes[i % len(shapes)], COLORS[i % len(COLORS)]
+        style = f' fill="{color}" fill-opacity="0.65"'
+        lines.append(shape(LEFT + 20, TOP + 20 + 18 * i) + style + "/>")
+        lines.append(f'<text x="{LEFT + 32}" y="{TOP + 24 + 18 * i}">{network}, {len(case)} layouts</text>')
+        lines += [shape(axes.x(measured(row)), axes.y(row["predicted"])) + style +
+                  f"><title>{describe(row)}</title></" + shape(0, 0)[1:].split()[0] + ">" for row in case]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n</svg>\n")
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__.strip())
+    rows = read_rows(os.path.join(sys.argv[1], "rows.csv"))
+    print_report(rows)
+    write_plot(rows, os.path.join(sys.argv[1], "accuracy.svg"))
+
+
+if __name__ == "__main__":
+    main()
