@@ -3,7 +3,7 @@
 #define CLEAVE_SIMULATOR_ENGINE_WORKSPACE_H
 
 #include "simulator/engine.h"
-#include "simulator/event_heap.h"
+#include "simulator/event_queue.h"
 
 /* What the events engine knows of a message, side by side since an event touches most of it. */
 typedef struct cleave_message_state {
@@ -39,7 +39,7 @@ struct cleave_engine_workspace {
     int64_t *pending;       /* [n_devices] scan: work ahead of the main lane's clock */
     int64_t *pending_begin; /* [n_devices] */
     int64_t *pending_end;   /* [n_devices] */
-    cleave_event_heap heap; /* one event per queue, message and collective at most */
+    cleave_event_queue events; /* one event per queue, message and collective at most */
 };
 
 #endif

@@ -13,7 +13,7 @@
    the same order.  Where some service takes no time (`instant`), that still holds if no server is
    asked twice at one time (`tie`); with both, the order depends on what the queue takes out when,
    and the guess is dropped as well. */
-#include "simulator/event_heap.h"
+#include "simulator/event_queue.h"
 #include "simulator/link.h"
 #include "simulator/tasks.h"
 
@@ -36,6 +36,7 @@ typedef struct run {
     task_state *states;              /* [n_tasks] */
     server *servers;                 /* [n_devices + n_links] devices first */
     int32_t *woken;                  /* [n_tasks + 1] tasks that are ready to be served */
+    int32_t *wave;                   /* [n_tasks + 1] of them, those that a guess serves now */
     int32_t n_woken;
     bool instant, tie; /* see above */
 } run;
@@ -48,10 +49,11 @@ static cleave_status prepare(run *r, cleave_arena *scratch, cleave_arena *arena,
     r->servers =
         CLEAVE_ARENA_ARRAY(scratch, server, (size_t)tasks->n_devices + (size_t)tasks->n_links);
     r->woken = CLEAVE_ARENA_ARRAY(scratch, int32_t, n + 1);
+    r->wave = CLEAVE_ARENA_ARRAY(scratch, int32_t, n + 1);
     r->timeline->start = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
     r->timeline->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    if (r->states == NULL || r->servers == NULL || r->woken == NULL || r->timeline->start == NULL ||
-        r->timeline->end == NULL)
+    if (r->states == NULL || r->servers == NULL || r->woken == NULL || r->wave == NULL ||
+        r->timeline->start == NULL || r->timeline->end == NULL)
         return cleave_fail_memory(error, "simulating a task graph");
     return CLEAVE_OK;
 }
@@ -146,11 +148,11 @@ static inline bool is_in_order(run *r, server *by, int32_t task) {
 }
 
 /* Wave by wave: what a wave wakes is the next one.  False: the order is not that of the queue. */
-static bool guess(run *r, int32_t *wave) {
+static bool guess(run *r) {
     while (r->n_woken > 0) {
-        int32_t *next = wave, n = r->n_woken;
-        wave = r->woken;
-        r->woken = next;
+        int32_t *wave = r->woken, n = r->n_woken;
+        r->woken = r->wave;
+        r->wave = wave;
         r->n_woken = 0;
         for (int32_t k = 0; k < n; k++) {
             server *by = server_of(r, wave[k]);
@@ -164,36 +166,38 @@ static bool guess(run *r, int32_t *wave) {
     return true;
 }
 
-static void push_woken(run *r, cleave_event_heap *heap) {
+static void push_woken(run *r, cleave_event_queue *events) {
     for (int32_t k = 0; k < r->n_woken; k++)
-        cleave_event_heap_push(heap, r->states[r->woken[k]].ready, r->woken[k]);
+        cleave_event_queue_push(events, r->states[r->woken[k]].ready, r->woken[k]);
     r->n_woken = 0;
 }
 
-static void run_events(run *r, cleave_event_heap *heap) {
-    push_woken(r, heap);
-    while (heap->n > 0) {
-        int32_t task = cleave_event_heap_pop(heap).key;
-        serve(r, server_of(r, task), task);
-        push_woken(r, heap);
+static cleave_status run_events(run *r, cleave_arena *scratch, cleave_error *error) {
+    cleave_event_queue *events = CLEAVE_ARENA_ARRAY(scratch, cleave_event_queue, 1);
+    if (events != NULL) {
+        events->near = CLEAVE_ARENA_ARRAY(scratch, cleave_event, r->tasks->n_tasks);
+        events->pool = CLEAVE_ARENA_ARRAY(scratch, cleave_event, r->tasks->n_tasks);
     }
+    if (events == NULL || events->near == NULL || events->pool == NULL)
+        return cleave_fail_memory(error, "simulating a task graph");
+    cleave_event_queue_reset(events);
+    push_woken(r, events);
+    while (events->n > 0) {
+        int32_t task = cleave_event_queue_pop(events).key;
+        serve(r, server_of(r, task), task);
+        push_woken(r, events);
+    }
+    return CLEAVE_OK;
 }
 
 static cleave_status simulate(run *r, cleave_arena *scratch, cleave_arena *arena,
                               cleave_error *error) {
     CLEAVE_TRY(prepare(r, scratch, arena, error));
-    int32_t *wave = CLEAVE_ARENA_ARRAY(scratch, int32_t, (size_t)r->tasks->n_tasks + 1);
-    if (wave == NULL)
-        return cleave_fail_memory(error, "simulating a task graph");
     reset(r);
-    if (guess(r, wave))
+    if (guess(r))
         return CLEAVE_OK;
-    cleave_event_heap heap = {CLEAVE_ARENA_ARRAY(scratch, cleave_event, r->tasks->n_tasks), 0};
-    if (heap.events == NULL)
-        return cleave_fail_memory(error, "simulating a task graph");
     reset(r);
-    run_events(r, &heap);
-    return CLEAVE_OK;
+    return run_events(r, scratch, error);
 }
 
 cleave_status cleave_tasks_simulate(const cleave_tasks *tasks, cleave_arena *arena,
