@@ -188,7 +188,8 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(taken, int64_t, n_devices);
     TAKE(taken_seen, int64_t, n_devices);
     TAKE(devices, cleave_scan_device, n_devices);
-    TAKE(heap.events, cleave_event, n_events);
+    TAKE(events.near, cleave_event, n_events);
+    TAKE(events.pool, cleave_event, n_events);
 #undef TAKE
     if (any_failed)
         return cleave_fail_memory(error, "preparing to simulate");

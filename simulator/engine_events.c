@@ -38,16 +38,16 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
     memset(w->taken_seen, 0, n_devices * sizeof *w->taken_seen);
     for (int32_t q = 0; q < problem->n_queues; q++)
         w->position[q] = problem->queue_start[q];
-    w->heap.n = 0;
+    cleave_event_queue_reset(&w->events);
     for (int32_t q = 0; q < problem->n_queues; q++)
         if (problem->queue_start[q] < problem->queue_start[q + 1])
-            cleave_event_heap_push(&w->heap, 0, q);
+            cleave_event_queue_push(&w->events, 0, q);
 }
 
 /* The lanes on a list of waiters all wake at `time`. */
 static void wake(run *r, int32_t *first_waiter, int64_t time) {
     for (int32_t q = *first_waiter; q >= 0; q = r->w->next_waiter[q])
-        cleave_event_heap_push(&r->w->heap, time, q);
+        cleave_event_queue_push(&r->w->events, time, q);
     *first_waiter = -1;
 }
 
@@ -68,7 +68,7 @@ static void message_event(run *r, int32_t message, int64_t now) {
         state->arrival = r->timeline->arrival[message] = state->tail;
         wake(r, &state->arrival_waiter, state->arrival);
     } else {
-        cleave_event_heap_push(&w->heap, state->head, problem->n_queues + message);
+        cleave_event_queue_push(&w->events, state->head, problem->n_queues + message);
     }
 }
 
@@ -97,16 +97,16 @@ static inline void complete(run *r, int32_t queue, const cleave_queued_item *ite
     w->position[queue]++;
     w->begun[queue] = false;
     if (item->kind == CLEAVE_ENGINE_POST && ++w->messages[subject].posted == 2) {
-        cleave_event_heap_push(&w->heap, now, problem->n_queues + subject);
+        cleave_event_queue_push(&w->events, now, problem->n_queues + subject);
     } else if (item->kind == CLEAVE_ENGINE_JOIN &&
                ++w->joined[subject] == problem->collective_joins[subject]) {
-        cleave_event_heap_push(&w->heap, now, problem->n_queues + problem->n_messages + subject);
+        cleave_event_queue_push(&w->events, now, problem->n_queues + problem->n_messages + subject);
     }
     int32_t other = queue ^ 1;
     if (w->begun[other]) {
         const cleave_queued_item *head = &problem->queue_items[w->position[other]];
         if (head->kind == CLEAVE_ENGINE_SYNC && head->subject == item->item)
-            cleave_event_heap_push(&w->heap, now, other);
+            cleave_event_queue_push(&w->events, now, other);
     }
 }
 
@@ -172,15 +172,15 @@ static void advance(run *r, int32_t queue, int64_t now) {
         if (end < 0)
             return;
         end = cleave_later(end, now);
-        if (end > now && w->heap.n > 0 && w->heap.events[0].time <= end) {
-            cleave_event_heap_push(&w->heap, end, queue);
+        if (end > now && cleave_event_queue_is_due(&w->events, end)) {
+            cleave_event_queue_push(&w->events, end, queue);
             return;
         }
         now = end;
         complete(r, queue, item, now);
-        if (w->heap.n > 0 && w->heap.events[0].time <= now && w->position[queue] < last) {
+        if (cleave_event_queue_is_due(&w->events, now) && w->position[queue] < last) {
             /* Something else happens now as well: take turns by key. */
-            cleave_event_heap_push(&w->heap, now, queue);
+            cleave_event_queue_push(&w->events, now, queue);
             return;
         }
     }
@@ -196,7 +196,7 @@ static void lane_event(run *r, int32_t queue, int64_t now) {
             /* The communication lane worked in the meantime. */
             int64_t end = now + w->taken[device] - w->taken_seen[device];
             w->taken_seen[device] = w->taken[device];
-            cleave_event_heap_push(&w->heap, end, queue);
+            cleave_event_queue_push(&w->events, end, queue);
             return;
         }
         complete(r, queue, item, now);
@@ -221,8 +221,8 @@ cleave_status cleave_engine_run_events(const cleave_engine_problem *problem,
                                        cleave_timeline *timeline, cleave_error *error) {
     run r = {.problem = problem, .w = workspace, .timeline = timeline};
     reset(problem, workspace, timeline);
-    while (workspace->heap.n > 0) {
-        cleave_event event = cleave_event_heap_pop(&workspace->heap);
+    while (workspace->events.n > 0) {
+        cleave_event event = cleave_event_queue_pop(&workspace->events);
         if (event.key < problem->n_queues)
             lane_event(&r, event.key, event.time);
         else if (event.key < problem->n_queues + problem->n_messages)

@@ -3,7 +3,7 @@
 #define CLEAVE_SIMULATOR_ENGINE_WORKSPACE_H
 
 #include "simulator/engine.h"
-#include "simulator/event_heap.h"
+#include "simulator/event_queue.h"
 #include "simulator/scan_rule.h"
 
 /* What the events engine knows of a message, side by side since an event touches most of it. */
@@ -37,7 +37,7 @@ struct cleave_engine_workspace {
     int64_t *taken;      /* [n_devices] events: all its work so far */
     int64_t *taken_seen; /* [n_devices] events: of it, what the current main item has counted */
     cleave_scan_device *devices; /* [n_devices] scan */
-    cleave_event_heap heap;      /* one event per queue, message and collective at most */
+    cleave_event_queue events;   /* one event per queue, message and collective at most */
 };
 
 #endif

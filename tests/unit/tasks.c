@@ -75,6 +75,15 @@ Test(tasks, device_runs_one_at_a_time_by_id) {
     cr_expect_eq(makespan("exec 1 0 3\nexec 0 0 2\nexec 2 1 4\ndep 0 2\n"), 6 * second);
 }
 
+/* At 0, task by task: 0 and then 1 take no time, so 3 is next, and device 2 is its until 2; then 4
+   takes no time, and 2 waits for that device although its id is smaller.  5 follows 3: 2 + 4. Level
+   by level 2 would come before 3, and 5 would end at 7. */
+Test(tasks, what_takes_no_time_is_over_before_the_next_is_looked_at) {
+    cr_expect_eq(makespan("exec 0 0 0\nexec 1 1 0\nexec 2 2 1\nexec 3 2 2\nexec 4 3 0\n"
+                          "exec 5 0 4\ndep 0 1\ndep 1 3\ndep 4 2\ndep 3 5\n"),
+                 6 * second);
+}
+
 Test(tasks, no_tasks_take_no_time) { cr_expect_eq(makespan("node 4\n"), 0); }
 
 static void expect_refused(const char *text, const char *place) {

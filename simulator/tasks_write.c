@@ -1,107 +1,10 @@
-/* The simulation of a task graph, and the writer that makes one of a program.  An event is a task
-   that is ready for its device, or a transfer that has reached its next link; the key is the task's
-   id. */
+/* The writer that makes a task graph of a program: an exec an item, a comm a message, a dep for
+   whatever one of them waits for. */
 #include "simulator/tasks.h"
 
 #include "base/file.h"
-#include "simulator/event_heap.h"
-#include "simulator/link.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-typedef struct run {
-    const cleave_tasks *tasks;
-    cleave_tasks_timeline *timeline;
-    cleave_event_heap heap; /* one event a task */
-    int32_t *before;        /* [n_tasks] still to end */
-    int64_t *ready;         /* [n_tasks] latest end of what it waited for */
-    int64_t *device_free;   /* [n_devices] */
-    int64_t *link_free;     /* [n_links] */
-    int64_t *tail;          /* [n_tasks] see link.h */
-    int32_t *hop;           /* [n_tasks] the next one */
-} run;
-
-static cleave_status prepare(run *r, cleave_arena *scratch, cleave_arena *arena,
-                             cleave_error *error) {
-    size_t n = (size_t)r->tasks->n_tasks;
-    r->heap.events = CLEAVE_ARENA_ARRAY(scratch, cleave_event, n);
-    r->before = CLEAVE_ARENA_ARRAY(scratch, int32_t, n);
-    r->ready = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
-    r->device_free = CLEAVE_ARENA_ARRAY(scratch, int64_t, r->tasks->n_devices);
-    r->link_free = CLEAVE_ARENA_ARRAY(scratch, int64_t, r->tasks->n_links);
-    r->tail = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
-    r->hop = CLEAVE_ARENA_ARRAY(scratch, int32_t, n);
-    r->timeline->start = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    r->timeline->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    if (r->heap.events == NULL || r->before == NULL || r->ready == NULL || r->device_free == NULL ||
-        r->link_free == NULL || r->tail == NULL || r->hop == NULL || r->timeline->start == NULL ||
-        r->timeline->end == NULL)
-        return cleave_fail_memory(error, "simulating a task graph");
-    memcpy(r->before, r->tasks->n_before, n * sizeof *r->before);
-    memcpy(r->hop, r->tasks->hop_start, n * sizeof *r->hop);
-    return CLEAVE_OK;
-}
-
-/* The end of a task is known: what waits for nothing else any more is ready then. */
-static void finish(run *r, int32_t task, int64_t end) {
-    const cleave_tasks *tasks = r->tasks;
-    r->timeline->end[task] = end;
-    r->timeline->makespan = cleave_later(r->timeline->makespan, end);
-    for (int32_t e = tasks->next_start[task]; e < tasks->next_start[task + 1]; e++) {
-        int32_t next = tasks->next[e];
-        r->ready[next] = cleave_later(r->ready[next], end);
-        if (--r->before[next] == 0)
-            cleave_event_heap_push(&r->heap, r->ready[next], next);
-    }
-}
-
-static void exec_event(run *r, int32_t task, int64_t now) {
-    int64_t *device_free = &r->device_free[r->tasks->device[task]];
-    int64_t start = cleave_later(now, *device_free);
-    r->timeline->start[task] = start;
-    *device_free = start + r->tasks->duration[task];
-    finish(r, task, *device_free);
-}
-
-static void comm_event(run *r, int32_t task, int64_t now) {
-    const cleave_tasks *tasks = r->tasks;
-    int32_t hop = r->hop[task]++, link = tasks->hop_link[hop];
-    int64_t head = now;
-    int64_t begin = cleave_link_serve(tasks->hop_serialization[hop], tasks->link_latency[link],
-                                      &r->link_free[link], &head, &r->tail[task]);
-    if (hop == tasks->hop_start[task])
-        r->timeline->start[task] = begin;
-    if (hop + 1 < tasks->hop_start[task + 1])
-        cleave_event_heap_push(&r->heap, head, task);
-    else
-        finish(r, task, r->tail[task]);
-}
-
-cleave_status cleave_tasks_simulate(const cleave_tasks *tasks, cleave_arena *arena,
-                                    cleave_tasks_timeline *timeline, cleave_error *error) {
-    cleave_tasks_timeline made = {0};
-    cleave_arena scratch = {0};
-    run r = {.tasks = tasks, .timeline = &made};
-    cleave_status status = prepare(&r, &scratch, arena, error);
-    if (status == CLEAVE_OK) {
-        for (int32_t t = 0; t < tasks->n_tasks; t++)
-            if (tasks->n_before[t] == 0)
-                cleave_event_heap_push(&r.heap, 0, t);
-        while (r.heap.n > 0) {
-            cleave_event event = cleave_event_heap_pop(&r.heap);
-            if (tasks->device[event.key] >= 0)
-                exec_event(&r, event.key, event.time);
-            else
-                comm_event(&r, event.key, event.time);
-        }
-        *timeline = made;
-    }
-    cleave_arena_free(&scratch);
-    return status;
-}
-
-/* ---- a program as a task graph ---- */
 
 static void write_time(FILE *out, int64_t picoseconds) {
     fprintf(out, "%" PRId64 ".%012" PRId64, picoseconds / INT64_C(1000000000000),

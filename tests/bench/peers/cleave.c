@@ -1,0 +1,51 @@
+/* Cleave on a task graph: a line with the number of tasks, the makespan, and the processor time of
+   a simulation in seconds, the median over repetitions and that of the first, which finds its
+   memory new and its caches cold.  Reading the file is not in it.
+     usage: bench_cleave_tasks FILE [REPETITIONS] */
+#include "simulator/tasks.h"
+#include "tests/bench/row.h"
+
+#include <time.h>
+
+enum { MOST_REPETITIONS = 1001 };
+
+static double processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static cleave_status run(const char *path, int repetitions, cleave_arena *graph,
+                         cleave_arena *result, cleave_error *error) {
+    cleave_tasks tasks;
+    cleave_tasks_timeline timeline = {0};
+    double seconds[MOST_REPETITIONS];
+    CLEAVE_TRY(cleave_tasks_read(path, graph, &tasks, error));
+    for (int k = 0; k < repetitions; k++) {
+        cleave_arena_reset(result);
+        double before = processor_seconds();
+        CLEAVE_TRY(cleave_tasks_simulate(&tasks, result, &timeline, error));
+        seconds[k] = processor_seconds() - before;
+    }
+    double first = seconds[0];
+    printf("%d %.12f %.9f %.9f\n", tasks.n_tasks, 1e-12 * (double)timeline.makespan,
+           bench_median(seconds, repetitions), first);
+    return CLEAVE_OK;
+}
+
+int main(int argc, char **argv) {
+    int repetitions = argc > 2 ? atoi(argv[2]) : 51;
+    if (argc < 2 || argc > 3 || repetitions < 1 || repetitions > MOST_REPETITIONS) {
+        fprintf(stderr, "usage: bench_cleave_tasks FILE [REPETITIONS], at most %d\n",
+                MOST_REPETITIONS);
+        return 2;
+    }
+    cleave_arena graph = {0}, result = {0};
+    cleave_error error = {""};
+    cleave_status status = run(argv[1], repetitions, &graph, &result, &error);
+    cleave_arena_free(&graph);
+    cleave_arena_free(&result);
+    if (status != CLEAVE_OK)
+        fprintf(stderr, "bench_cleave_tasks: %s\n", error.message);
+    return status == CLEAVE_OK ? 0 : 1;
+}
