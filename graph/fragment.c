@@ -1,5 +1,6 @@
 #include "graph/fragment.h"
 
+#include "graph/fragment_live.h"
 #include "graph/lower_family.h"
 
 #include <stdlib.h>
@@ -118,6 +119,7 @@ cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
     if (setjmp(builder->unwind) != 0)
         return builder->status;
     lower_family(&lowerer->state, family);
+    lower_find_live_slots(&lowerer->state);
     *fragment = (cleave_fragment){.program = {.model = lowerer->model,
                                               .parts = lowerer->parts,
                                               .n_devices = builder->n_devices,

@@ -94,14 +94,29 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
                                   error);
 }
 
-static bool surely_fits(const cleave_pricer *pricer, const cleave_estimate *estimate) {
+/* How far memory plans may be from what is live, in both directions: beyond it nothing has to be
+   planned to know whether a layout fits. */
+static const double doubt = 1.25;
+
+typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
+
+static fit estimate_fit(const cleave_pricer *pricer, const cleave_estimate *estimate,
+                        cleave_price *price) {
     int64_t own_bytes = cleave_estimate_own_bytes(estimate);
-    for (int32_t d = 0; d < pricer->machine->n_devices; d++)
-        if (cleave_estimate_most_bytes(estimate, d) +
-                cleave_machine_runtime_bytes(pricer->machine, d, own_bytes) >
-            limit_of(pricer, d))
-            return false;
-    return true;
+    fit result = FITS;
+    for (int32_t d = 0; d < pricer->machine->n_devices; d++) {
+        int64_t live = cleave_estimate_live_bytes(estimate, d), limit = limit_of(pricer, d);
+        int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
+        if ((double)live / doubt + (double)beside > (double)limit)
+            result = TOO_LARGE;
+        else if ((double)live * doubt + (double)beside > (double)limit && result == FITS)
+            result = IN_DOUBT;
+        if (live + beside - limit > price->excess_bytes)
+            price->excess_bytes = live + beside - limit;
+        if (live + beside > price->peak_bytes)
+            price->peak_bytes = live + beside;
+    }
+    return result;
 }
 
 static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *layout,
@@ -122,8 +137,13 @@ cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *esti
                                     cleave_error *error) {
     cleave_price result = {0};
     CLEAVE_TRY(cleave_estimate_run(estimate, &result.step, error));
-    if (!surely_fits(pricer, estimate))
+    fit fits = estimate_fit(pricer, estimate, &result);
+    if (fits == FITS)
+        result.excess_bytes = 0;
+    if (fits == IN_DOUBT) {
+        result.excess_bytes = result.peak_bytes = 0;
         CLEAVE_TRY(plan_memory(pricer, layout, &result, error));
+    }
     pricer->n_priced++;
     *price = result;
     return CLEAVE_OK;

@@ -49,7 +49,7 @@ struct cleave_estimate {
     const cleave_model *model;
     cleave_lower_options options;
     cleave_cost_cache *cache;
-    int32_t n_devices, n_families, n_places;
+    int32_t n_devices, n_families, n_places, n_slots;
     cleave_lowerer *lowerer;
     cleave_delta *delta;
     cleave_arena scratch;
@@ -58,7 +58,8 @@ struct cleave_estimate {
     int32_t *first_op, *ops; /* operators that touch each family: [n_families + 1] */
     memory **placed;         /* [n_places] families, then nests */
     bool *dirty;             /* [n_places] */
-    int64_t *bytes;          /* [n_devices] of all that is placed */
+    int64_t
+        *steps; /* [n_devices][n_slots + 1] by how much more is in use than in the slot before */
     int64_t own_bytes;
     CLEAVE_LIST(int32_t) dirty_places;
     CLEAVE_LIST(change) changes;
@@ -142,8 +143,12 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static void weigh(cleave_estimate *e, const memory *m, int64_t sign) {
-    for (int32_t d = 0; m != NULL && d < e->n_devices; d++)
-        e->bytes[d] += sign * m->price->bytes[d];
+    for (int32_t i = 0; m != NULL && i < m->price->n_live; i++) {
+        const cleave_live_range *live = &m->price->live[i];
+        int64_t *steps = &e->steps[(size_t)live->device * ((size_t)e->n_slots + 1)];
+        steps[live->first] += sign * live->bytes;
+        steps[live->last + 1] -= sign * live->bytes;
+    }
     e->own_bytes += m != NULL ? sign * m->price->own_bytes : 0;
 }
 
@@ -274,8 +279,14 @@ cleave_status cleave_estimate_reject(cleave_estimate *e, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-int64_t cleave_estimate_most_bytes(const cleave_estimate *e, int32_t device) {
-    return e->bytes[device];
+int64_t cleave_estimate_live_bytes(const cleave_estimate *e, int32_t device) {
+    const int64_t *steps = &e->steps[(size_t)device * ((size_t)e->n_slots + 1)];
+    int64_t live = 0, most = 0;
+    for (int32_t slot = 0; slot < e->n_slots; slot++) {
+        live += steps[slot];
+        most = live > most ? live : most;
+    }
+    return most;
 }
 
 int64_t cleave_estimate_own_bytes(const cleave_estimate *e) { return e->own_bytes; }
@@ -313,11 +324,11 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
     e->split_digest = calloc(n_ops + 1, sizeof *e->split_digest);
     e->placed = calloc((size_t)e->n_places, sizeof *e->placed);
     e->dirty = calloc((size_t)e->n_places, sizeof *e->dirty);
-    e->bytes = calloc(n_devices, sizeof *e->bytes);
+    e->steps = calloc(n_devices * ((size_t)e->n_slots + 1), sizeof *e->steps);
     e->table = calloc((size_t)e->table_size, sizeof(memory *));
     int32_t *devices = calloc(n_ops * n_devices + 1, sizeof *devices);
     if (e->splits == NULL || e->split_digest == NULL || e->placed == NULL || e->dirty == NULL ||
-        e->bytes == NULL || e->table == NULL || devices == NULL) {
+        e->steps == NULL || e->table == NULL || devices == NULL) {
         free(devices);
         return cleave_fail_memory(error, "estimating");
     }
@@ -336,12 +347,12 @@ static cleave_status begin(cleave_estimate *e, const cleave_layout *layout, clea
     CLEAVE_TRY(cleave_lowerer_create(e->model, layout, &e->options, &e->lowerer, error));
     e->n_families = cleave_lowerer_n_families(e->lowerer);
     e->n_places = e->n_families + e->model->n_nests;
+    e->n_slots = cleave_lowerer_n_slots(e->lowerer);
     CLEAVE_TRY(allocate(e, layout, error));
     CLEAVE_TRY(index_operators(e, error));
     CLEAVE_TRY(cleave_prepare_links(machine, &e->scratch, &links, error));
-    CLEAVE_TRY(cleave_delta_create(e->n_places, cleave_lowerer_n_slots(e->lowerer),
-                                   e->n_devices * CLEAVE_N_LANES, links.n_links, links.link_latency,
-                                   &e->delta, error));
+    CLEAVE_TRY(cleave_delta_create(e->n_places, e->n_slots, e->n_devices * CLEAVE_N_LANES,
+                                   links.n_links, links.link_latency, &e->delta, error));
     for (int32_t place = 0; place < e->n_places; place++)
         CLEAVE_TRY(mark_dirty(e, place, error));
     int64_t step;
@@ -386,7 +397,7 @@ void cleave_estimate_destroy(cleave_estimate *e) {
     free(e->ops);
     free(e->placed);
     free(e->dirty);
-    free(e->bytes);
+    free(e->steps);
     CLEAVE_LIST_FREE(&e->dirty_places);
     CLEAVE_LIST_FREE(&e->changes);
     CLEAVE_LIST_FREE(&e->old);

@@ -30,9 +30,11 @@ cleave_status cleave_estimate_reject(cleave_estimate *estimate, cleave_error *er
 /* The same step by one pass over everything: for checks and benches. */
 cleave_status cleave_estimate_full(cleave_estimate *estimate, int64_t *step, cleave_error *error);
 
-/* No less than the arena that the layout needs on a device (as if nothing were ever given back),
-   and than the program's own bytes.  Without workspaces, whose largest comes on top. */
-int64_t cleave_estimate_most_bytes(const cleave_estimate *estimate, int32_t device);
+/* About the arena that the layout needs on the device that needs most, `device`: what is in use in
+   the slot with the most, where a slot counts all that it uses as if at once.  The memory plan of
+   cleave_lower comes within some per cent of it, above or below. */
+int64_t cleave_estimate_live_bytes(const cleave_estimate *estimate, int32_t device);
+/* What the program itself takes: cleave_program_own_bytes. */
 int64_t cleave_estimate_own_bytes(const cleave_estimate *estimate);
 
 #endif

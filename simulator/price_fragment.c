@@ -20,7 +20,7 @@ static void *lay(layout_of_block *block, size_t count, size_t size) {
 }
 
 static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_t n_hops,
-                    int32_t n_links, int32_t n_devices) {
+                    int32_t n_links, int32_t n_live) {
     cleave_priced_fragment *p = &price->priced;
     lay(block, 1, sizeof *price);
     p->chunks = lay(block, (size_t)p->n_chunks, sizeof *p->chunks);
@@ -34,21 +34,21 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
     p->collective_link_start =
         lay(block, (size_t)p->n_collectives + 1, sizeof *p->collective_link_start);
     p->collective_links = lay(block, (size_t)n_links, sizeof *p->collective_links);
-    price->bytes = lay(block, (size_t)n_devices, sizeof *price->bytes);
+    price->live = lay(block, (size_t)n_live, sizeof *price->live);
     price->size = block->size;
 }
 
-/* `counts`: its n_... say how large the arrays are.  Links and devices zeroed. */
+/* `counts`: its n_... say how large the arrays are. */
 static cleave_fragment_price *create(const cleave_priced_fragment *counts, int32_t n_hops,
-                                     int32_t n_links, int32_t n_devices) {
+                                     int32_t n_links, int32_t n_live) {
     cleave_fragment_price price = {.priced = *counts};
     layout_of_block block = {NULL, 0};
-    lay_out(&block, &price, n_hops, n_links, n_devices);
+    lay_out(&block, &price, n_hops, n_links, n_live);
     cleave_fragment_price *made = calloc(1, block.size);
     if (made == NULL)
         return NULL;
     block = (layout_of_block){(char *)made, 0};
-    lay_out(&block, &price, n_hops, n_links, n_devices);
+    lay_out(&block, &price, n_hops, n_links, n_live);
     *made = price;
     return made;
 }
@@ -116,7 +116,12 @@ static void fill(const cleave_fragment *fragment, const cleave_engine_problem *p
 #undef COPY
     for (int32_t b = 0; b < fragment->program.n_buffers; b++) {
         const cleave_buffer *buffer = &fragment->program.buffers[b];
-        price->bytes[buffer->device] += cleave_buffer_aligned(buffer->bytes);
+        if (buffer->last >= 0)
+            price->live[price->n_live++] =
+                (cleave_live_range){.device = buffer->device,
+                                    .first = buffer->first,
+                                    .last = buffer->last,
+                                    .bytes = cleave_buffer_aligned(buffer->bytes)};
     }
     price->own_bytes = cleave_program_own_bytes(&fragment->program);
 }
@@ -138,7 +143,7 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
                                            .n_marks = fragment->n_marks};
     cleave_fragment_price *made =
         create(&counts, problem.hop_start[counts.n_messages],
-               problem.collective_link_start[counts.n_collectives], fragment->program.n_devices);
+               problem.collective_link_start[counts.n_collectives], fragment->program.n_buffers);
     if (made == NULL)
         return cleave_fail_memory(error, "pricing a fragment");
     fill(fragment, &problem, made);
@@ -148,16 +153,19 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
 
 /* ---- computes -------------------------------------------------------------------------------- */
 
-/* Workspaces of the passes do not live at once. */
 static void add_workspaces(const cleave_program *program, const cleave_machine *machine,
                            cleave_fragment_price *price) {
-    for (int32_t c = 0; c < program->n_computes; c++) {
-        const cleave_compute *compute = &program->computes[c];
-        int64_t bytes = cleave_buffer_aligned(cleave_cost_workspace(
-            (void *)(uintptr_t)machine, program->model, &program->model->nests[compute->nest],
-            compute->pass, &compute->part));
-        int64_t *most = &price->bytes[compute->part.device];
-        *most = bytes > *most ? bytes : *most;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_compute *compute = &program->computes[program->items[i].subject];
+        int64_t bytes = cleave_cost_workspace((void *)(uintptr_t)machine, program->model,
+                                              &program->model->nests[compute->nest], compute->pass,
+                                              &compute->part);
+        if (bytes > 0)
+            price->live[price->n_live++] =
+                (cleave_live_range){.device = compute->part.device,
+                                    .first = program->items[i].slot,
+                                    .last = program->items[i].slot,
+                                    .bytes = cleave_buffer_aligned(bytes)};
     }
 }
 
@@ -190,7 +198,7 @@ cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
     int64_t *durations = CLEAVE_ARENA_ARRAY(scratch, int64_t, parts->n);
     const cleave_priced_fragment counts = {.n_chunks = CLEAVE_PASS_UPDATE,
                                            .n_items = CLEAVE_PASS_UPDATE * parts->n};
-    cleave_fragment_price *made = create(&counts, 0, 0, n_devices);
+    cleave_fragment_price *made = create(&counts, 0, 0, counts.n_items);
     if (made == NULL || items == NULL || computes == NULL || durations == NULL) {
         free(made);
         return cleave_fail_memory(error, "pricing a fragment");

@@ -6,13 +6,18 @@
 #include "graph/fragment.h"
 #include "simulator/priced_fragment.h"
 
-/* A priced fragment, and what it needs of memory: all its buffers side by side, workspaces left
- * out. */
+/* Memory that is in use on a device from slot `first` to slot `last`. */
+typedef struct cleave_live_range {
+    int32_t device, first, last;
+    int64_t bytes; /* aligned */
+} cleave_live_range;
+
 typedef struct cleave_fragment_price {
     cleave_priced_fragment priced;
-    int64_t *bytes;    /* [n_devices] */
-    int64_t own_bytes; /* cleave_program_own_bytes */
-    size_t size;       /* of the block that all this lies in */
+    int32_t n_live;
+    cleave_live_range *live; /* [n_live] buffers, and workspaces of computes */
+    int64_t own_bytes;       /* cleave_program_own_bytes */
+    size_t size;             /* of the block that all this lies in */
 } cleave_fragment_price;
 
 /* Of a family.  `scratch` is emptied.  Release with free(). */
