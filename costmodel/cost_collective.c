@@ -1,49 +1,50 @@
-/* Collectives in closed form.  A collective is a number of rounds; in a round every device
-   exchanges a share of the vector with a partner, all at once.  A round takes the largest latency
-   among its routes, and the largest time among its links for all that crosses them: so devices of
-   one node share their card.
+/* Collectives in closed form: the steps of the plan (graph/collective_steps.h), each as if all of
+   its messages began together.  A step takes, one after the other,
 
-       ring               n - 1 rounds of 1/n with the next device; twice that for an all-reduce
-       halving-doubling   log2 n rounds, of 1/2, 1/4 ... with the partner at n/2, n/4 ...; twice
-   that for an all-reduce; devices beyond a power of two hand their vector to one of the others
-   before and get it back after direct             one round of 1/n with every other device; two for
-   an all-reduce
+     posting      the processor's share of the messages that a member sends and receives
+     the links    the largest time among them for all that crosses them (so devices of one node
+                  share its card), and the largest latency among the routes
+     adding up    where it reduces: what is received and what is there are read, the sum written
 
-   An all-to-all is always direct. */
+   and steps that are alike are worked out once.  Of members of several kinds the slowest counts.
+   Blocks are taken as equal. */
+#include "costmodel/byte_price.h"
 #include "costmodel/cost.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* One round of one byte a message. */
-typedef struct pattern {
-    double latency, seconds_per_byte;
-} pattern;
-
 typedef struct pricing {
     const cleave_machine *machine;
     const cleave_collective *collective;
-    double *load;              /* [n_links] messages across each, in the current round */
-    double overhead, per_byte; /* largest of all rounds */
-    double busy, rest;         /* seconds */
-    double sent, n_messages;   /* bytes and messages, the most that one device sends */
+    double *load; /* [n_links] bytes across each, in the current step */
+    cleave_byte_price copy;
+    double busy, rest, processor; /* seconds */
 } pricing;
 
-static void cross(pricing *p, int32_t from, int32_t to, pattern *round) {
+/* One step, its messages counted so far. */
+typedef struct round_cost {
+    double latency, link_seconds;
+    double post_seconds;
+    double largest_bytes;
+} round_cost;
+
+static void cross(pricing *p, int32_t from, int32_t to, double bytes, round_cost *round) {
     int32_t links[CLEAVE_MAX_ROUTE];
     int32_t n = cleave_machine_route(p->machine, p->collective->devices[from],
                                      p->collective->devices[to], links);
-    double latency = 0;
+    double latency = 0, overhead = 0, per_byte = 0;
     for (int32_t l = 0; l < n; l++) {
         const cleave_link *link = &p->machine->links[links[l]];
         latency += link->latency_seconds;
-        p->overhead = fmax(p->overhead, link->overhead_seconds);
-        p->per_byte = fmax(p->per_byte, link->overhead_seconds_per_byte);
-        p->load[links[l]] += 1;
-        round->seconds_per_byte =
-            fmax(round->seconds_per_byte, p->load[links[l]] / link->bytes_per_second);
+        overhead = fmax(overhead, link->overhead_seconds);
+        per_byte = fmax(per_byte, link->overhead_seconds_per_byte);
+        p->load[links[l]] += bytes;
+        round->link_seconds = fmax(round->link_seconds, p->load[links[l]] / link->bytes_per_second);
     }
     round->latency = fmax(round->latency, latency);
+    round->post_seconds = fmax(round->post_seconds, overhead + bytes * per_byte);
+    round->largest_bytes = fmax(round->largest_bytes, bytes);
 }
 
 static void clear(pricing *p, int32_t from, int32_t to) {
@@ -54,89 +55,93 @@ static void clear(pricing *p, int32_t from, int32_t to) {
         p->load[links[l]] = 0;
 }
 
-/* The largest power of two that is at most n. */
-static int32_t power_within(int32_t n) {
-    int32_t power = 1;
-    while (power <= n / 2)
-        power *= 2;
-    return power;
+/* `times` such steps; `posts` messages that a member sends and receives in each. */
+static void add_rounds(pricing *p, const round_cost *round, double times, double posts,
+                       bool reduces) {
+    p->busy += times * round->link_seconds;
+    p->rest += times * round->latency;
+    p->processor += times * posts * round->post_seconds;
+    if (reduces)
+        p->processor +=
+            times * (p->copy.launch_seconds + 3 * round->largest_bytes * p->copy.seconds_per_byte);
 }
 
-/* Who sends to whom in a round. */
-typedef enum shape { NEXT, AT_DISTANCE, EVERY_OTHER, FOLDED } shape;
-
-/* Counts every message of a round on its links, or takes the counts back; `distance` is of
-   AT_DISTANCE, and where FOLDED devices begin. */
-static void for_each(pricing *p, shape who, int32_t distance, pattern *round, bool counting) {
-    int32_t n = p->collective->n_devices, power = power_within(n);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t first = 0, last = -1;
-        if (who == NEXT)
-            first = last = (i + 1) % n;
-        else if (who == AT_DISTANCE && i < power)
-            first = last = i ^ distance;
-        else if (who == FOLDED && i >= distance)
-            first = last = i - distance;
-        else if (who == EVERY_OTHER)
-            last = n - 1;
-        for (int32_t j = first; j <= last; j++) {
-            if (j == i)
-                continue;
-            if (counting)
-                cross(p, i, j, round);
-            else
-                clear(p, i, j);
-        }
+static void add_step(pricing *p, const cleave_collective_plan *plan,
+                     const cleave_collective_step *step) {
+    round_cost round = {0};
+    double block = (double)p->collective->bytes / plan->n_blocks;
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
+        cross(p, x.from, x.to, block * (x.end - x.first), &round);
     }
-}
-
-/* `times` equal rounds of messages of `bytes`, `messages` of them sent by a device in each. */
-static void add_rounds(pricing *p, shape who, int32_t distance, double times, double bytes,
-                       double messages) {
-    pattern round = {0, 0};
-    for_each(p, who, distance, &round, true);
-    for_each(p, who, distance, &round, false);
-    p->busy += times * bytes * round.seconds_per_byte;
-    p->rest += times * round.latency;
-    p->sent += times * bytes * messages;
-    p->n_messages += times * messages;
-}
-
-static void add_halving(pricing *p, double phases, double bytes) {
-    int32_t n = p->collective->n_devices, power = power_within(n);
-    if (power < n)
-        add_rounds(p, FOLDED, power, 2, bytes, 1);
-    for (int32_t distance = power / 2; distance >= 1; distance /= 2) {
-        bytes /= 2;
-        add_rounds(p, AT_DISTANCE, distance, phases, bytes, 1);
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
+        clear(p, x.from, x.to);
     }
+    /* In a fold or a tree a member only sends or only receives. */
+    bool both = step->phase->shape <= CLEAVE_PHASE_DOUBLING;
+    add_rounds(p, &round, step->alike, both ? 2 : 1, step->reduces);
+}
+
+/* Every pair at once: what no plan is made of. */
+static void add_direct(pricing *p) {
+    int32_t n = p->collective->n_devices;
+    bool reduces =
+        p->collective->kind == CLEAVE_REDUCE_SCATTER || p->collective->kind == CLEAVE_ALL_REDUCE;
+    round_cost round = {0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < n; i++)
+            for (int32_t j = 0; j < n; j++)
+                if (i != j && pass == 0)
+                    cross(p, i, j, (double)p->collective->bytes / n, &round);
+                else if (i != j)
+                    clear(p, i, j);
+    add_rounds(p, &round, p->collective->kind == CLEAVE_ALL_REDUCE ? 2 : 1, 2 * (n - 1), false);
+    if (reduces)
+        p->processor +=
+            (n - 1) * (p->copy.launch_seconds + 3 * round.largest_bytes * p->copy.seconds_per_byte);
+}
+
+/* Of the slowest kind among the members. */
+static cleave_byte_price price_copies(const cleave_machine *machine,
+                                      const cleave_collective *collective) {
+    cleave_byte_price slowest = {0};
+    int32_t last = -1;
+    for (int32_t i = 0; i < collective->n_devices; i++) {
+        int32_t kind = machine->device_kind[collective->devices[i]];
+        if (kind == last)
+            continue;
+        last = kind;
+        cleave_byte_price price = cleave_byte_price_of(&machine->kinds[kind], "copy");
+        slowest.launch_seconds = fmax(slowest.launch_seconds, price.launch_seconds);
+        slowest.seconds_per_byte = fmax(slowest.seconds_per_byte, price.seconds_per_byte);
+    }
+    return slowest;
 }
 
 cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
                                                     const cleave_collective *collective,
                                                     double *load) {
     pricing p = {.machine = machine, .collective = collective, .load = load};
-    int32_t n = collective->n_devices;
-    double bytes = (double)collective->bytes, share = bytes / n;
-    double phases = collective->kind == CLEAVE_ALL_REDUCE ? 2 : 1;
-    if (n < 2)
+    if (collective->n_devices < 2)
         return (cleave_collective_cost){0};
-    if (collective->kind == CLEAVE_ALL_TO_ALL || collective->algorithm == CLEAVE_ALGORITHM_DIRECT)
-        add_rounds(&p, EVERY_OTHER, 0, phases, share, n - 1);
-    else if (collective->algorithm == CLEAVE_ALGORITHM_RING)
-        add_rounds(&p, NEXT, 0, phases * (n - 1), share, 1);
-    else
-        add_halving(&p, phases, bytes);
-    bool sums = collective->kind == CLEAVE_ALL_REDUCE || collective->kind == CLEAVE_REDUCE_SCATTER;
-    const cleave_device_kind *kind = &machine->kinds[machine->device_kind[collective->devices[0]]];
-    /* A sum reads two and writes one; (n - 1)/n of the vector is summed in. */
-    double sum_seconds =
-        sums ? 3 * (bytes - share) / (kind->bytes_per_second * kind->memory_efficiency) : 0;
-    /* What is sent is received as well. */
-    double processor = 2 * (p.n_messages * p.overhead + p.sent * p.per_byte) + sum_seconds;
+    p.copy = price_copies(machine, collective);
+    if (cleave_collective_has_plan(collective->kind, collective->algorithm, collective->n_devices,
+                                   collective->node_members)) {
+        cleave_collective_plan plan =
+            cleave_collective_plan_of(collective->kind, collective->algorithm,
+                                      collective->n_devices, collective->node_members);
+        cleave_collective_step step;
+        for (int32_t s = 0; s < plan.n_steps; s += step.alike) {
+            step = cleave_collective_step_of(&plan, s);
+            add_step(&p, &plan, &step);
+        }
+    } else {
+        add_direct(&p);
+    }
     return (cleave_collective_cost){.busy = cleave_picoseconds(p.busy),
                                     .rest = cleave_picoseconds(p.rest),
-                                    .processor = cleave_picoseconds(processor)};
+                                    .processor = cleave_picoseconds(p.processor)};
 }
 
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {
