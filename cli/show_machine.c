@@ -155,7 +155,7 @@ static void print_switches(const cleave_machine *machine) {
 
 /* One line: the shape of the network, and what goes across the middle of the machine. */
 static cleave_status print_network(const cleave_machine *machine, cleave_error *error) {
-    static const char *const shapes[] = {"none", "every two nodes joined", "torus", "switches"};
+    static const char *const shapes[] = {"none", "every two nodes joined", "torus", ""};
     const cleave_network *network = &machine->network;
     double bisection;
     char text[32];
