@@ -14,37 +14,43 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Seconds that are linear in the bytes of the vector. */
+typedef struct line {
+    double fixed, per_byte;
+} line;
+
 typedef struct pricing {
     const cleave_machine *machine;
     const cleave_collective *collective;
-    double *load; /* [n_links] bytes across each, in the current step */
+    double *load; /* [n_links] shares of the vector across each, in the current step */
     cleave_byte_price copy;
-    double busy, rest, processor; /* seconds */
+    double busy_per_byte, rest;
+    line processor;
 } pricing;
 
-/* One step, its messages counted so far. */
+/* One step, its messages counted so far; bytes as shares of the vector. */
 typedef struct round_cost {
-    double latency, link_seconds;
-    double post_seconds;
-    double largest_bytes;
+    double latency, link_seconds_per_byte;
+    line post;
+    double largest_share;
 } round_cost;
 
-static void cross(pricing *p, int32_t from, int32_t to, double bytes, round_cost *round) {
+static void cross(pricing *p, int32_t from, int32_t to, double share, round_cost *round) {
     int32_t links[CLEAVE_MAX_ROUTE];
     int32_t n = cleave_machine_route(p->machine, p->collective->devices[from],
                                      p->collective->devices[to], links);
-    double latency = 0, overhead = 0, per_byte = 0;
+    double latency = 0;
     for (int32_t l = 0; l < n; l++) {
         const cleave_link *link = &p->machine->links[links[l]];
         latency += link->latency_seconds;
-        overhead = fmax(overhead, link->overhead_seconds);
-        per_byte = fmax(per_byte, link->overhead_seconds_per_byte);
-        p->load[links[l]] += bytes;
-        round->link_seconds = fmax(round->link_seconds, p->load[links[l]] / link->bytes_per_second);
+        round->post.fixed = fmax(round->post.fixed, link->overhead_seconds);
+        round->post.per_byte = fmax(round->post.per_byte, share * link->overhead_seconds_per_byte);
+        p->load[links[l]] += share;
+        round->link_seconds_per_byte =
+            fmax(round->link_seconds_per_byte, p->load[links[l]] / link->bytes_per_second);
     }
     round->latency = fmax(round->latency, latency);
-    round->post_seconds = fmax(round->post_seconds, overhead + bytes * per_byte);
-    round->largest_bytes = fmax(round->largest_bytes, bytes);
+    round->largest_share = fmax(round->largest_share, share);
 }
 
 static void clear(pricing *p, int32_t from, int32_t to) {
@@ -55,24 +61,23 @@ static void clear(pricing *p, int32_t from, int32_t to) {
         p->load[links[l]] = 0;
 }
 
-/* `times` such steps; `posts` messages that a member sends and receives in each. */
+/* `times` such steps; `posts` messages that a member sends and receives in each, and `sums` of what
+   it receives. */
 static void add_rounds(pricing *p, const round_cost *round, double times, double posts,
-                       bool reduces) {
-    p->busy += times * round->link_seconds;
+                       double sums) {
+    p->busy_per_byte += times * round->link_seconds_per_byte;
     p->rest += times * round->latency;
-    p->processor += times * posts * round->post_seconds;
-    if (reduces)
-        p->processor +=
-            times * (p->copy.launch_seconds + 3 * round->largest_bytes * p->copy.seconds_per_byte);
+    p->processor.fixed += times * (posts * round->post.fixed + sums * p->copy.launch_seconds);
+    p->processor.per_byte += times * (posts * round->post.per_byte +
+                                      sums * 3 * round->largest_share * p->copy.seconds_per_byte);
 }
 
 static void add_step(pricing *p, const cleave_collective_plan *plan,
                      const cleave_collective_step *step) {
     round_cost round = {0};
-    double block = (double)p->collective->bytes / plan->n_blocks;
     for (int32_t e = 0; e < step->n_exchanges; e++) {
         cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
-        cross(p, x.from, x.to, block * (x.end - x.first), &round);
+        cross(p, x.from, x.to, (double)(x.end - x.first) / plan->n_blocks, &round);
     }
     for (int32_t e = 0; e < step->n_exchanges; e++) {
         cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
@@ -80,26 +85,25 @@ static void add_step(pricing *p, const cleave_collective_plan *plan,
     }
     /* In a fold or a tree a member only sends or only receives. */
     bool both = step->phase->shape <= CLEAVE_PHASE_DOUBLING;
-    add_rounds(p, &round, step->alike, both ? 2 : 1, step->reduces);
+    add_rounds(p, &round, step->alike, both ? 2 : 1, step->reduces ? 1 : 0);
 }
 
 /* Every pair at once: what no plan is made of. */
 static void add_direct(pricing *p) {
     int32_t n = p->collective->n_devices;
-    bool reduces =
-        p->collective->kind == CLEAVE_REDUCE_SCATTER || p->collective->kind == CLEAVE_ALL_REDUCE;
+    cleave_collective_kind kind = p->collective->kind;
+    bool sums = kind == CLEAVE_REDUCE_SCATTER || kind == CLEAVE_ALL_REDUCE;
     round_cost round = {0};
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < n; i++)
             for (int32_t j = 0; j < n; j++)
                 if (i != j && pass == 0)
-                    cross(p, i, j, (double)p->collective->bytes / n, &round);
+                    cross(p, i, j, 1.0 / n, &round);
                 else if (i != j)
                     clear(p, i, j);
-    add_rounds(p, &round, p->collective->kind == CLEAVE_ALL_REDUCE ? 2 : 1, 2 * (n - 1), false);
-    if (reduces)
-        p->processor +=
-            (n - 1) * (p->copy.launch_seconds + 3 * round.largest_bytes * p->copy.seconds_per_byte);
+    add_rounds(p, &round, 1, 2 * (n - 1), sums ? n - 1 : 0);
+    if (kind == CLEAVE_ALL_REDUCE)
+        add_rounds(p, &round, 1, 2 * (n - 1), 0);
 }
 
 /* Of the slowest kind among the members. */
@@ -119,29 +123,43 @@ static cleave_byte_price price_copies(const cleave_machine *machine,
     return slowest;
 }
 
+static void price(pricing *p) {
+    const cleave_collective *collective = p->collective;
+    p->copy = price_copies(p->machine, collective);
+    if (!cleave_collective_has_plan(collective->kind, collective->algorithm, collective->n_devices,
+                                    collective->node_members)) {
+        add_direct(p);
+        return;
+    }
+    cleave_collective_plan plan = cleave_collective_plan_of(
+        collective->kind, collective->algorithm, collective->n_devices, collective->node_members);
+    cleave_collective_step step;
+    for (int32_t s = 0; s < plan.n_steps; s += step.alike) {
+        step = cleave_collective_step_of(&plan, s);
+        add_step(p, &plan, &step);
+    }
+}
+
 cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
                                                     const cleave_collective *collective,
                                                     double *load) {
     pricing p = {.machine = machine, .collective = collective, .load = load};
+    double bytes = (double)collective->bytes;
     if (collective->n_devices < 2)
         return (cleave_collective_cost){0};
-    p.copy = price_copies(machine, collective);
-    if (cleave_collective_has_plan(collective->kind, collective->algorithm, collective->n_devices,
-                                   collective->node_members)) {
-        cleave_collective_plan plan =
-            cleave_collective_plan_of(collective->kind, collective->algorithm,
-                                      collective->n_devices, collective->node_members);
-        cleave_collective_step step;
-        for (int32_t s = 0; s < plan.n_steps; s += step.alike) {
-            step = cleave_collective_step_of(&plan, s);
-            add_step(&p, &plan, &step);
-        }
-    } else {
-        add_direct(&p);
-    }
-    return (cleave_collective_cost){.busy = cleave_picoseconds(p.busy),
-                                    .rest = cleave_picoseconds(p.rest),
-                                    .processor = cleave_picoseconds(p.processor)};
+    price(&p);
+    return (cleave_collective_cost){
+        .busy = cleave_picoseconds(bytes * p.busy_per_byte),
+        .rest = cleave_picoseconds(p.rest),
+        .processor = cleave_picoseconds(p.processor.fixed + bytes * p.processor.per_byte)};
+}
+
+void cleave_cost_collective_line(const cleave_machine *machine, const cleave_collective *collective,
+                                 double *load, double *seconds, double *seconds_per_byte) {
+    pricing p = {.machine = machine, .collective = collective, .load = load};
+    price(&p);
+    *seconds = p.rest + p.processor.fixed;
+    *seconds_per_byte = p.busy_per_byte + p.processor.per_byte;
 }
 
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {

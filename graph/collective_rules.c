@@ -2,6 +2,7 @@
 #include "graph/collective_rules.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { N_KINDS = 3, MAX_RULES = 4096 };
@@ -30,22 +31,30 @@ int32_t cleave_collective_node_members(int32_t node_devices, int32_t n, const in
     return even ? in_node : 0;
 }
 
+int32_t cleave_collective_rules_find(const cleave_collective_rules *rules,
+                                     cleave_collective_kind kind, int32_t n, const int32_t *devices,
+                                     int64_t bytes) {
+    int32_t n_nodes;
+    cleave_collective_node_members(rules->node_devices, n, devices, &n_nodes);
+    for (int32_t r = 0; r < rules->n; r++) {
+        const cleave_collective_rule *rule = &rules->items[r];
+        if (rule->kind == kind && (rule->n_devices == 0 || rule->n_devices == n) &&
+            (rule->n_nodes == 0 || rule->n_nodes == n_nodes) &&
+            (rule->up_to_bytes == 0 || bytes <= rule->up_to_bytes))
+            return r;
+    }
+    return -1;
+}
+
 cleave_collective_algorithm cleave_collective_rules_choose(const cleave_collective_rules *rules,
                                                            cleave_collective_kind kind, int32_t n,
                                                            const int32_t *devices, int64_t bytes,
                                                            int32_t *node_members) {
     int32_t n_nodes;
     int32_t members = cleave_collective_node_members(rules->node_devices, n, devices, &n_nodes);
-    cleave_collective_algorithm found = CLEAVE_ALGORITHM_DEFAULT;
-    for (int32_t r = 0; r < rules->n; r++) {
-        const cleave_collective_rule *rule = &rules->items[r];
-        if (rule->kind != kind || (rule->n_devices > 0 && rule->n_devices != n) ||
-            (rule->n_nodes > 0 && rule->n_nodes != n_nodes) ||
-            (rule->up_to_bytes > 0 && bytes > rule->up_to_bytes))
-            continue;
-        found = rule->algorithm;
-        break;
-    }
+    int32_t rule = cleave_collective_rules_find(rules, kind, n, devices, bytes);
+    cleave_collective_algorithm found =
+        rule >= 0 ? rules->items[rule].algorithm : CLEAVE_ALGORITHM_DEFAULT;
     if (found == CLEAVE_ALGORITHM_DEFAULT || !cleave_collective_has_plan(kind, found, n, members))
         found = cleave_collective_default(n);
     *node_members = found == CLEAVE_ALGORITHM_TWO_LEVEL ? members : 1;
@@ -208,6 +217,17 @@ static bool is_for_all(const cleave_collective_rule *rule) {
     return rule->n_devices == 0 && rule->n_nodes == 0 && rule->up_to_bytes == 0;
 }
 
+/* In the largest unit that has it as a whole number. */
+static void put_size(cleave_json_writer *w, int64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; unit < 4 && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    char text[32];
+    snprintf(text, sizeof text, "%lld %s", (long long)bytes, units[unit]);
+    cleave_json_put_string(w, text);
+}
+
 static void write_rule(cleave_json_writer *w, const cleave_collective_rule *rule) {
     cleave_json_begin_object(w, true);
     if (rule->n_devices > 0) {
@@ -220,7 +240,7 @@ static void write_rule(cleave_json_writer *w, const cleave_collective_rule *rule
     }
     if (rule->up_to_bytes > 0) {
         cleave_json_key(w, "up_to");
-        cleave_json_put_quantity(w, (double)rule->up_to_bytes, CLEAVE_UNIT_BYTES);
+        put_size(w, rule->up_to_bytes);
     }
     cleave_json_key(w, "algorithm");
     cleave_json_put_string(w, algorithm_names[rule->algorithm]);

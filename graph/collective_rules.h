@@ -34,6 +34,11 @@ cleave_collective_algorithm cleave_collective_rules_choose(const cleave_collecti
                                                            const int32_t *devices, int64_t bytes,
                                                            int32_t *node_members);
 
+/* The rule that fits, or -1. */
+int32_t cleave_collective_rules_find(const cleave_collective_rules *rules,
+                                     cleave_collective_kind kind, int32_t n, const int32_t *devices,
+                                     int64_t bytes);
+
 /* The members of a group that each node has, if all those that it lies in have as many, else 0; and
    the number of these nodes. */
 int32_t cleave_collective_node_members(int32_t node_devices, int32_t n, const int32_t *devices,

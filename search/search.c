@@ -25,6 +25,7 @@ typedef struct search {
     cleave_pricer pricer;
     cleave_node_costs *costs;
     cleave_candidates candidates;
+    cleave_collective_rules collectives; /* of every layout but a drawn one */
     cleave_progress progress;
     double started_seconds;
     cleave_search_result result;
@@ -72,6 +73,8 @@ static cleave_status make_given(search *s, const char *name, cleave_layout **lay
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_baseline_layout(s->model, s->machine, name, s->options->seed, &s->work,
                                       *layout, &applies, error));
+    if (strcmp(name, "random") != 0)
+        (*layout)->collectives = s->collectives;
     if (!applies)
         *layout = NULL;
     else
@@ -123,6 +126,7 @@ static cleave_status collect_starts(search *s, cleave_mcmc *mcmc, const cleave_l
         if (s->given_fits[g] || !s->result.best.applies)
             starts[(*n_starts)++] = s->given[g];
     CLEAVE_TRY(cleave_mcmc_random_start(mcmc, &s->work, random, error));
+    random->collectives = s->collectives;
     CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
     if (price.excess_bytes == 0 || !s->result.best.applies)
         starts[(*n_starts)++] = random;
@@ -225,10 +229,39 @@ static cleave_status fail_nothing_fits(const search *s, cleave_error *error) {
                        limit, (long long)s->pricer.n_priced, least);
 }
 
+/* Leaves in the result what rules its own collectives run by. */
+static cleave_status keep_used_rules(search *s, cleave_error *error) {
+    cleave_collective_rules *rules = &s->result.best.layout.collectives;
+    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
+    cleave_lower_options options = s->pricer.lower;
+    cleave_program program;
+    options.symbolic_collectives = true;
+    cleave_arena_free(&s->pricer.arena);
+    CLEAVE_TRY(cleave_lower(s->model, &s->result.best.layout, &options, &s->pricer.arena, &program,
+                            error));
+    bool *used = CLEAVE_ARENA_ARRAY(&s->work, bool, rules->n);
+    if (used == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t c = 0; c < program.n_collectives; c++) {
+        const cleave_collective *of = &program.collectives[c];
+        int32_t rule =
+            cleave_collective_rules_find(rules, of->kind, of->n_devices, of->devices, of->bytes);
+        if (rule >= 0)
+            used[rule] = true;
+    }
+    int32_t n = 0;
+    for (int32_t r = 0; r < rules->n; r++)
+        if (used[r])
+            rules->items[n++] = rules->items[r];
+    rules->n = n;
+    return CLEAVE_OK;
+}
+
 static cleave_status run(search *s, cleave_error *error) {
     const char *method = s->options->method;
     bool searches = strcmp(method, "auto") == 0 || strcmp(method, "mcmc") == 0;
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
+    CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(price_baselines(s, error));
     if (!searches)
         CLEAVE_TRY(take_one(s, method, error));
@@ -236,7 +269,7 @@ static cleave_status run(search *s, cleave_error *error) {
     if (searches)
         CLEAVE_TRY(walk(s, error));
     if (s->result.best.applies)
-        return CLEAVE_OK;
+        return keep_used_rules(s, error);
     for (int32_t i = 0; i < s->n_given; i++)
         if (searches || strcmp(s->given[i]->method, method) == 0)
             return fail_nothing_fits(s, error);
