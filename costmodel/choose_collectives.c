@@ -1,12 +1,10 @@
-/* Which algorithm is the quickest, for each group and size.  The price of every algorithm is a line
-   over the bytes, so the choice is the lower envelope of a few lines: its pieces are the rules,
-   with their ends moved to the next power of two, for people. */
+/* Which algorithm is the quickest, for each group and size: every one is priced at the powers of
+   two, and where the quickest changes a rule ends. */
 #include "base/list.h"
 #include "costmodel/cost.h"
 
-#include <math.h>
-
-enum { LEAST_BYTES = 1024 }; /* smaller ones are not told apart */
+/* From 1 KiB to 64 GiB: smaller and larger ones are not told apart. */
+enum { LEAST_POWER = 10, N_SIZES = 27, MAX_OFFERS = 4 };
 
 typedef struct chooser {
     const cleave_machine *machine;
@@ -18,43 +16,16 @@ typedef struct chooser {
 
 typedef struct offer {
     cleave_collective_algorithm algorithm;
-    double seconds, seconds_per_byte;
+    double seconds[N_SIZES];
 } offer;
 
-/* A size, rounded to a power of two, of at most 2^40. */
-static int64_t round_size(double bytes) {
-    double power = round(log2(fmax(bytes, 1)));
-    return power > 40 ? INT64_C(1) << 41 : INT64_C(1) << (int)power;
-}
-
-/* The quickest from `bytes` on: of equal ones the first. */
-static const offer *quickest_at(const offer *offers, int n, double bytes) {
-    const offer *best = NULL;
-    double least = 0;
-    for (int i = 0; i < n; i++) {
-        double seconds = offers[i].seconds + offers[i].seconds_per_byte * bytes;
-        if (best == NULL || seconds < least * (1 - 1e-6)) {
-            best = &offers[i];
-            least = seconds;
-        }
-    }
+/* Of offers that are equally quick the first. */
+static int quickest(const offer *offers, int n, int size) {
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (offers[i].seconds[size] < offers[best].seconds[size] * (1 - 1e-6))
+            best = i;
     return best;
-}
-
-/* Where another offer gets quicker than this one, and which; null: nowhere. */
-static const offer *next_offer(const offer *offers, int n, const offer *now, double *bytes) {
-    const offer *next = NULL;
-    for (int i = 0; i < n; i++) {
-        double slope = now->seconds_per_byte - offers[i].seconds_per_byte;
-        if (slope <= 1e-6 * now->seconds_per_byte)
-            continue;
-        double crossing = (offers[i].seconds - now->seconds) / slope;
-        if (next == NULL || crossing < *bytes) {
-            next = &offers[i];
-            *bytes = crossing;
-        }
-    }
-    return next;
 }
 
 static void add_rule(chooser *c, cleave_collective_rule rule) {
@@ -62,40 +33,38 @@ static void add_rule(chooser *c, cleave_collective_rule rule) {
 }
 
 /* The rules of one group and kind; none where the default is the quickest for every size. */
-static void add_envelope(chooser *c, cleave_collective_rule shape, const offer *offers, int n) {
-    const offer *now = quickest_at(offers, n, LEAST_BYTES);
-    int64_t from = 0;
-    bool only_default = now == &offers[0];
-    for (;;) {
-        double bytes = 0;
-        const offer *next = next_offer(offers, n, now, &bytes);
-        int64_t size = next != NULL ? round_size(bytes) : 0;
-        shape.algorithm = now->algorithm;
-        shape.up_to_bytes = size > INT64_C(1) << 40 ? 0 : size;
-        if (shape.up_to_bytes == 0) {
-            if (!only_default)
-                add_rule(c, shape);
-            return;
-        }
+static void add_rules(chooser *c, cleave_collective_rule shape, const offer *offers, int n) {
+    int now = quickest(offers, n, 0);
+    bool only_default = now == 0;
+    for (int size = 1; size < N_SIZES; size++) {
+        int next = quickest(offers, n, size);
+        if (next == now)
+            continue;
+        shape.algorithm = offers[now].algorithm;
+        shape.up_to_bytes = INT64_C(1) << (LEAST_POWER + size - 1);
+        add_rule(c, shape);
         only_default = false;
-        if (size > from)
-            add_rule(c, shape);
-        from = size > from ? size : from;
         now = next;
     }
+    shape.algorithm = offers[now].algorithm;
+    shape.up_to_bytes = 0;
+    if (!only_default)
+        add_rule(c, shape);
 }
 
 /* The first offer is the default's. */
 static void choose_kind(chooser *c, cleave_collective_kind kind, int32_t n_devices,
                         int32_t n_nodes) {
-    static const cleave_collective_algorithm algorithms[] = {
+    static const cleave_collective_algorithm algorithms[MAX_OFFERS] = {
         CLEAVE_ALGORITHM_RING, CLEAVE_ALGORITHM_HALVING_DOUBLING, CLEAVE_ALGORITHM_TWO_LEVEL,
         CLEAVE_ALGORITHM_TREE};
-    enum { N = sizeof algorithms / sizeof algorithms[0] };
-    offer offers[N];
+    offer offers[MAX_OFFERS];
+    int64_t sizes[N_SIZES];
     int n = 0;
+    for (int i = 0; i < N_SIZES; i++)
+        sizes[i] = INT64_C(1) << (LEAST_POWER + i);
     for (int pass = 0; pass < 2; pass++)
-        for (int a = 0; a < N; a++) {
+        for (int a = 0; a < MAX_OFFERS; a++) {
             bool is_default = algorithms[a] == cleave_collective_default(n_devices);
             cleave_collective collective = {.kind = kind,
                                             .algorithm = algorithms[a],
@@ -107,12 +76,11 @@ static void choose_kind(chooser *c, cleave_collective_kind kind, int32_t n_devic
                 continue;
             offer *made = &offers[n++];
             made->algorithm = algorithms[a];
-            cleave_cost_collective_line(c->machine, &collective, c->load, &made->seconds,
-                                        &made->seconds_per_byte);
+            cleave_cost_collective_sizes(c->machine, &collective, c->load, N_SIZES, sizes,
+                                         made->seconds);
         }
-    add_envelope(c,
-                 (cleave_collective_rule){.kind = kind, .n_devices = n_devices, .n_nodes = n_nodes},
-                 offers, n);
+    add_rules(c, (cleave_collective_rule){.kind = kind, .n_devices = n_devices, .n_nodes = n_nodes},
+              offers, n);
 }
 
 /* The first `per_node` devices of the first nodes. */

@@ -80,10 +80,11 @@ cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machin
 /* Picoseconds from its last join to its end: busy + rest; 2^61 when memory is short. */
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
 
-/* All of a collective of two devices or more, its processor's share too, as seconds +
-   seconds_per_byte x bytes; the bytes that it has do not count. */
-void cleave_cost_collective_line(const cleave_machine *machine, const cleave_collective *collective,
-                                 double *load, double *seconds, double *seconds_per_byte);
+/* All that a collective of two devices or more takes, its processor's share too, for n sizes of its
+   vector; the bytes that it has do not count. */
+void cleave_cost_collective_sizes(const cleave_machine *machine,
+                                  const cleave_collective *collective, double *load, int n,
+                                  const int64_t *bytes, double *seconds);
 
 /* Rules by which the collectives of a layout run as quickly as they can on a machine, by closed
    form: for each kind, and groups of d devices in each of k nodes, where d divides the devices of a

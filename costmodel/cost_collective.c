@@ -19,21 +19,25 @@ typedef struct line {
     double fixed, per_byte;
 } line;
 
+/* Steps that are alike; bytes as shares of the vector. */
+typedef struct round_cost {
+    double times, latency;
+    double load_per_byte;    /* of the link that all messages together take longest, */
+    double message_per_byte; /* and of one message alone */
+    double largest_share;
+    line post, processor; /* of one message; of a member, with posts and sums */
+} round_cost;
+
+enum { MAX_ROUNDS = 128 }; /* four phases of at most 31 steps */
+
 typedef struct pricing {
     const cleave_machine *machine;
     const cleave_collective *collective;
     double *load; /* [n_links] shares of the vector across each, in the current step */
     cleave_byte_price copy;
-    double busy_per_byte, rest;
-    line processor;
+    int n_rounds;
+    round_cost rounds[MAX_ROUNDS];
 } pricing;
-
-/* One step, its messages counted so far; bytes as shares of the vector. */
-typedef struct round_cost {
-    double latency, link_seconds_per_byte;
-    line post;
-    double largest_share;
-} round_cost;
 
 static void cross(pricing *p, int32_t from, int32_t to, double share, round_cost *round) {
     int32_t links[CLEAVE_MAX_ROUTE];
@@ -46,8 +50,9 @@ static void cross(pricing *p, int32_t from, int32_t to, double share, round_cost
         round->post.fixed = fmax(round->post.fixed, link->overhead_seconds);
         round->post.per_byte = fmax(round->post.per_byte, share * link->overhead_seconds_per_byte);
         p->load[links[l]] += share;
-        round->link_seconds_per_byte =
-            fmax(round->link_seconds_per_byte, p->load[links[l]] / link->bytes_per_second);
+        round->load_per_byte =
+            fmax(round->load_per_byte, p->load[links[l]] / link->bytes_per_second);
+        round->message_per_byte = fmax(round->message_per_byte, share / link->bytes_per_second);
     }
     round->latency = fmax(round->latency, latency);
     round->largest_share = fmax(round->largest_share, share);
@@ -63,13 +68,12 @@ static void clear(pricing *p, int32_t from, int32_t to) {
 
 /* `times` such steps; `posts` messages that a member sends and receives in each, and `sums` of what
    it receives. */
-static void add_rounds(pricing *p, const round_cost *round, double times, double posts,
-                       double sums) {
-    p->busy_per_byte += times * round->link_seconds_per_byte;
-    p->rest += times * round->latency;
-    p->processor.fixed += times * (posts * round->post.fixed + sums * p->copy.launch_seconds);
-    p->processor.per_byte += times * (posts * round->post.per_byte +
-                                      sums * 3 * round->largest_share * p->copy.seconds_per_byte);
+static void add_rounds(pricing *p, round_cost round, double times, double posts, double sums) {
+    round.times = times;
+    round.processor.fixed = posts * round.post.fixed + sums * p->copy.launch_seconds;
+    round.processor.per_byte =
+        posts * round.post.per_byte + sums * 3 * round.largest_share * p->copy.seconds_per_byte;
+    p->rounds[p->n_rounds++] = round;
 }
 
 static void add_step(pricing *p, const cleave_collective_plan *plan,
@@ -85,7 +89,7 @@ static void add_step(pricing *p, const cleave_collective_plan *plan,
     }
     /* In a fold or a tree a member only sends or only receives. */
     bool both = step->phase->shape <= CLEAVE_PHASE_DOUBLING;
-    add_rounds(p, &round, step->alike, both ? 2 : 1, step->reduces ? 1 : 0);
+    add_rounds(p, round, step->alike, both ? 2 : 1, step->reduces ? 1 : 0);
 }
 
 /* Every pair at once: what no plan is made of. */
@@ -101,9 +105,9 @@ static void add_direct(pricing *p) {
                     cross(p, i, j, 1.0 / n, &round);
                 else if (i != j)
                     clear(p, i, j);
-    add_rounds(p, &round, 1, 2 * (n - 1), sums ? n - 1 : 0);
+    add_rounds(p, round, 1, 2 * (n - 1), sums ? n - 1 : 0);
     if (kind == CLEAVE_ALL_REDUCE)
-        add_rounds(p, &round, 1, 2 * (n - 1), 0);
+        add_rounds(p, round, 1, 2 * (n - 1), 0);
 }
 
 /* Of the slowest kind among the members. */
@@ -140,26 +144,66 @@ static void price(pricing *p) {
     }
 }
 
+/* What a run of steps that share links takes.  Its members cross the shared link in turn, so what
+   they do between two steps is hidden behind the turns of the others: either the link is never
+   idle, or a member goes through all steps and waits for the largest of its turns once. */
+typedef struct run {
+    double link, member, turn, last;
+} run;
+
+static double end_run(run *r) {
+    double seconds = fmax(r->link + r->last, r->member + r->turn);
+    *r = (run){0};
+    return seconds;
+}
+
+static double total_seconds(const pricing *p, double bytes) {
+    double seconds = 0;
+    run shared = {0};
+    for (int i = 0; i < p->n_rounds; i++) {
+        const round_cost *round = &p->rounds[i];
+        double load = round->load_per_byte * bytes, message = round->message_per_byte * bytes;
+        double rest = round->latency + round->processor.fixed + round->processor.per_byte * bytes;
+        if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
+            seconds += end_run(&shared) + round->times * (load + rest);
+            continue;
+        }
+        shared.link += round->times * load;
+        shared.member += round->times * (message + rest);
+        shared.turn = fmax(shared.turn, load - message);
+        shared.last = rest;
+    }
+    return seconds + end_run(&shared);
+}
+
 cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
                                                     const cleave_collective *collective,
                                                     double *load) {
     pricing p = {.machine = machine, .collective = collective, .load = load};
-    double bytes = (double)collective->bytes;
+    double bytes = (double)collective->bytes, busy = 0, processor = 0;
     if (collective->n_devices < 2)
         return (cleave_collective_cost){0};
     price(&p);
-    return (cleave_collective_cost){
-        .busy = cleave_picoseconds(bytes * p.busy_per_byte),
-        .rest = cleave_picoseconds(p.rest),
-        .processor = cleave_picoseconds(p.processor.fixed + bytes * p.processor.per_byte)};
+    for (int i = 0; i < p.n_rounds; i++) {
+        const round_cost *round = &p.rounds[i];
+        busy += round->times * round->load_per_byte * bytes;
+        processor += round->times * (round->processor.fixed + round->processor.per_byte * bytes);
+    }
+    double total = total_seconds(&p, bytes);
+    busy = fmin(busy, total);
+    processor = fmin(processor, total - busy); /* the rest is hidden behind the links */
+    return (cleave_collective_cost){.busy = cleave_picoseconds(busy),
+                                    .rest = cleave_picoseconds(total - busy - processor),
+                                    .processor = cleave_picoseconds(processor)};
 }
 
-void cleave_cost_collective_line(const cleave_machine *machine, const cleave_collective *collective,
-                                 double *load, double *seconds, double *seconds_per_byte) {
+void cleave_cost_collective_sizes(const cleave_machine *machine,
+                                  const cleave_collective *collective, double *load, int n,
+                                  const int64_t *bytes, double *seconds) {
     pricing p = {.machine = machine, .collective = collective, .load = load};
     price(&p);
-    *seconds = p.rest + p.processor.fixed;
-    *seconds_per_byte = p.busy_per_byte + p.processor.per_byte;
+    for (int i = 0; i < n; i++)
+        seconds[i] = total_seconds(&p, (double)bytes[i]);
 }
 
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {
