@@ -26,6 +26,8 @@ typedef struct round_cost {
     double message_per_byte; /* and of one message alone */
     double largest_share;
     line post, processor; /* of one message; of a member, with posts and sums */
+    /* Rounds with equal ones have the same messages; a distance of -1 has no equal. */
+    int32_t distance, size, member_stride;
 } round_cost;
 
 enum { MAX_ROUNDS = 128 }; /* four phases of at most 31 steps */
@@ -76,17 +78,41 @@ static void add_rounds(pricing *p, round_cost round, double times, double posts,
     p->rounds[p->n_rounds++] = round;
 }
 
-static void add_step(pricing *p, const cleave_collective_plan *plan,
-                     const cleave_collective_step *step) {
-    round_cost round = {0};
+/* Gathering mirrors reducing: the same partners exchange as much, and rings have one partner. */
+static int32_t distance_of(const cleave_collective_step *step) {
+    if (step->phase->shape == CLEAVE_PHASE_HALVING)
+        return step->phase->power >> (step->step + 1);
+    if (step->phase->shape == CLEAVE_PHASE_DOUBLING)
+        return INT32_C(1) << step->step;
+    return step->phase->shape == CLEAVE_PHASE_RING ? 0 : -1;
+}
+
+static void count_messages(pricing *p, const cleave_collective_plan *plan,
+                           const cleave_collective_step *step, round_cost *round) {
+    for (int r = 0; r < p->n_rounds && round->distance >= 0; r++) {
+        const round_cost *other = &p->rounds[r];
+        if (other->distance == round->distance && other->size == round->size &&
+            other->member_stride == round->member_stride) {
+            *round = *other;
+            return;
+        }
+    }
     for (int32_t e = 0; e < step->n_exchanges; e++) {
         cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
-        cross(p, x.from, x.to, (double)(x.end - x.first) / plan->n_blocks, &round);
+        cross(p, x.from, x.to, (double)(x.end - x.first) / plan->n_blocks, round);
     }
     for (int32_t e = 0; e < step->n_exchanges; e++) {
         cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
         clear(p, x.from, x.to);
     }
+}
+
+static void add_step(pricing *p, const cleave_collective_plan *plan,
+                     const cleave_collective_step *step) {
+    round_cost round = {.distance = distance_of(step),
+                        .size = step->phase->size,
+                        .member_stride = step->phase->member_stride};
+    count_messages(p, plan, step, &round);
     /* In a fold or a tree a member only sends or only receives. */
     bool both = step->phase->shape <= CLEAVE_PHASE_DOUBLING;
     add_rounds(p, round, step->alike, both ? 2 : 1, step->reduces ? 1 : 0);

@@ -213,6 +213,7 @@ cleave_status cleave_machine_build(cleave_machine *machine, int32_t n_devices,
     CLEAVE_TRY(place_nodes(machine, error));
     for (int32_t t = 0; t <= routes->nodes[routes->n_used_nodes - 1].type; t++)
         CLEAVE_TRY(check_reachable(machine, t, error));
+    CLEAVE_TRY(cleave_network_tabulate(machine, error));
     return make_vertices_and_links(machine, error);
 }
 

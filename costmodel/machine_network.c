@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_TABLE_DEVICES = 128 }; /* of one node of each type: half a megabyte of ways */
+
 /* ---- what is declared ---- */
 
 static int32_t nodes_under(const cleave_machine *machine, int32_t level) {
@@ -283,14 +285,14 @@ static int32_t meeting_level(const cleave_machine *machine, int32_t a, int32_t b
     return level;
 }
 
-/* From the switch of rail_a over a to that of rail_b over b, and the ports' links at both ends. */
+/* From a port of node a up to a switch of level `top` and down to a port of node b. */
 static int32_t cross_switches(const cleave_machine *machine, int32_t a, int32_t join_a, int32_t b,
-                              int32_t join_b, int32_t key,
+                              int32_t join_b, int32_t top, int32_t key,
                               int32_t links[CLEAVE_MAX_NETWORK_ROUTE]) {
     const cleave_network *network = &machine->network;
     const cleave_machine_routes *routes = machine->routes;
     int32_t up = network->joins[join_a].rail, down = network->joins[join_b].rail, n = 0, n_down = 0;
-    int32_t top = meeting_level(machine, a, b), back[CLEAVE_MAX_NETWORK_LEVELS];
+    int32_t back[CLEAVE_MAX_NETWORK_LEVELS];
     if (up != down && top == 0)
         top = 1;
     links[n++] =
@@ -386,25 +388,66 @@ static way choose_way(const cleave_machine *machine, const cleave_port *from, co
     return best;
 }
 
+static cleave_way find_way(const cleave_machine *machine, int32_t type_a, int32_t i, int32_t type_b,
+                           int32_t j, int32_t level) {
+    const cleave_machine_routes *routes = machine->routes;
+    int32_t n_rails = machine->network.n_rails;
+    way chosen = choose_way(machine, &routes->types[type_a].ports[(int64_t)i * n_rails],
+                            &routes->types[type_b].ports[(int64_t)j * n_rails], level, i, j);
+    if (chosen.a == NULL) /* never asked for: nodes that no route joins are refused */
+        return (cleave_way){0};
+    return (cleave_way){chosen.a->join, chosen.a->vertex, chosen.b->join, chosen.b->vertex};
+}
+
+cleave_status cleave_network_tabulate(cleave_machine *machine, cleave_error *error) {
+    cleave_machine_routes *routes = machine->routes;
+    routes->type_start = CLEAVE_ARENA_ARRAY(machine->arena, int32_t, machine->n_node_types);
+    if (routes->type_start == NULL)
+        return cleave_fail_memory(error, "finding routes");
+    for (int32_t t = 0; t < machine->n_node_types; t++) {
+        routes->type_start[t] = routes->n_locals;
+        routes->n_locals += machine->node_types[t].n_devices;
+    }
+    if (machine->network.shape != CLEAVE_NETWORK_SWITCHES || routes->n_used_nodes < 2 ||
+        routes->n_locals > MAX_TABLE_DEVICES)
+        return CLEAVE_OK;
+    routes->ways = CLEAVE_ARENA_ARRAY(machine->arena, cleave_way,
+                                      2 * (int64_t)routes->n_locals * routes->n_locals);
+    if (routes->ways == NULL)
+        return cleave_fail_memory(error, "finding routes");
+    cleave_way *next = routes->ways;
+    for (int32_t level = 0; level < 2; level++)
+        for (int32_t a = 0; a < machine->n_node_types; a++)
+            for (int32_t i = 0; i < machine->node_types[a].n_devices; i++)
+                for (int32_t b = 0; b < machine->n_node_types; b++)
+                    for (int32_t j = 0; j < machine->node_types[b].n_devices; j++)
+                        *next++ = find_way(machine, a, i, b, j, level);
+    return CLEAVE_OK;
+}
+
 int32_t cleave_network_route(const cleave_machine *machine, int32_t a, int32_t i, int32_t b,
                              int32_t j, int32_t *port_a, int32_t *port_b,
                              int32_t links[CLEAVE_MAX_NETWORK_ROUTE]) {
     const cleave_network *network = &machine->network;
     const cleave_machine_routes *routes = machine->routes;
-    const cleave_node_routes *type_a = &routes->types[routes->nodes[a].type],
-                             *type_b = &routes->types[routes->nodes[b].type];
-    const cleave_port *from = &type_a->ports[(int64_t)i * network->n_rails],
-                      *to = &type_b->ports[(int64_t)j * network->n_rails];
+    int32_t type_a = routes->nodes[a].type, type_b = routes->nodes[b].type;
     if (network->shape != CLEAVE_NETWORK_SWITCHES) {
-        *port_a = from[0].vertex;
-        *port_b = to[0].vertex;
+        *port_a = routes->types[type_a].join_vertex[0];
+        *port_b = routes->types[type_b].join_vertex[0];
         if (network->shape == CLEAVE_NETWORK_TORUS)
             return cross_torus(machine, a, b, links);
         links[0] = routes->level_link[0] + a * (routes->n_used_nodes - 1) + (b > a ? b - 1 : b);
         return 1;
     }
-    way chosen = choose_way(machine, from, to, meeting_level(machine, a, b), i, j);
-    *port_a = chosen.a->vertex;
-    *port_b = chosen.b->vertex;
-    return cross_switches(machine, a, chosen.a->join, b, chosen.b->join, b + j, links);
+    int32_t level = meeting_level(machine, a, b);
+    cleave_way chosen;
+    if (routes->ways != NULL) {
+        int64_t row = (level > 0 ? routes->n_locals : 0) + routes->type_start[type_a] + i;
+        chosen = routes->ways[row * routes->n_locals + routes->type_start[type_b] + j];
+    } else {
+        chosen = find_way(machine, type_a, i, type_b, j, level);
+    }
+    *port_a = chosen.vertex_a;
+    *port_b = chosen.vertex_b;
+    return cross_switches(machine, a, chosen.join_a, b, chosen.join_b, level, b + j, links);
 }

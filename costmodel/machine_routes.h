@@ -43,6 +43,11 @@ typedef struct cleave_node_place {
     int32_t first_port; /* link of its first port up; the next is down */
 } cleave_node_place;
 
+/* The ports at both ends of a way between nodes: joins, and vertices of the nodes. */
+typedef struct cleave_way {
+    int32_t join_a, vertex_a, join_b, vertex_b;
+} cleave_way;
+
 struct cleave_machine_routes {
     cleave_node_routes *types; /* [n_node_types] */
     int32_t n_used_nodes;
@@ -52,6 +57,11 @@ struct cleave_machine_routes {
     /* Vertices and links of the network's levels, or of a network without switches. */
     int32_t level_vertex[CLEAVE_MAX_NETWORK_LEVELS], level_link[CLEAVE_MAX_NETWORK_LEVELS];
     int32_t torus_links; /* that leave a node */
+    /* Ways by the numbers of both devices over all types (a type's first is in type_start), with
+       and without a switch of the first level over both nodes; null where they would be too many.
+       Above the first level the ways are the same. */
+    int32_t n_locals, *type_start; /* [n_node_types] */
+    cleave_way *ways;              /* [2][n_locals][n_locals] */
 };
 
 /* Joins the vertices of a node of one type and finds its routes and ports; a pair without a route
@@ -79,6 +89,8 @@ cleave_status cleave_network_build(cleave_machine *machine, int32_t first_vertex
 void cleave_machine_add_link(cleave_machine *machine, int32_t from, int32_t to,
                              const cleave_link_class *class);
 int32_t cleave_machine_vertex(const cleave_machine *machine, int32_t node, int32_t local);
+/* tabulates the ways where there is room; */
+cleave_status cleave_network_tabulate(cleave_machine *machine, cleave_error *error);
 /* and the way between devices i of node a and j of node b: the ports at both ends, and the links
    between them. */
 int32_t cleave_network_route(const cleave_machine *machine, int32_t a, int32_t i, int32_t b,
