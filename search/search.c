@@ -106,6 +106,46 @@ static cleave_status price_baselines(search *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Products a second of the kind of device d. */
+static double product_rate(const cleave_machine *machine, int32_t d) {
+    const cleave_device_kind *kind = &machine->kinds[machine->device_kind[d]];
+    return kind->flops_per_second * kind->product_efficiency;
+}
+
+/* Of devices of several kinds the slowest sets the pace of even blocks, and one operator at a time
+   the walks don't get away from it: so they also start from data parallel over those that are at
+   least as quick as some device. */
+static cleave_status add_quick_starts(search *s, cleave_error *error) {
+    const cleave_machine *machine = s->machine;
+    int32_t *quick = CLEAVE_ARENA_ARRAY(&s->work, int32_t, machine->n_devices);
+    bool *seen = CLEAVE_ARENA_ARRAY(&s->work, bool, machine->n_kinds);
+    if (quick == NULL || seen == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t slowest = 0; slowest < machine->n_devices && s->n_given < MAX_BASELINES;
+         slowest++) {
+        int32_t n = 0;
+        cleave_price price;
+        if (seen[machine->device_kind[slowest]])
+            continue;
+        seen[machine->device_kind[slowest]] = true;
+        for (int32_t d = 0; d < machine->n_devices; d++)
+            if (product_rate(machine, d) >= product_rate(machine, slowest))
+                quick[n++] = d;
+        cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+        if (layout == NULL)
+            return cleave_fail_memory(error, "searching");
+        if (n == machine->n_devices)
+            continue; /* the baseline */
+        CLEAVE_TRY(
+            cleave_data_parallel_layout(s->model, machine, n, quick, &s->work, layout, error));
+        layout->collectives = s->collectives;
+        CLEAVE_TRY(cleave_price_layout(&s->pricer, layout, false, &price, error));
+        s->given_fits[s->n_given] = price.excess_bytes == 0;
+        s->given[s->n_given++] = layout;
+    }
+    return CLEAVE_OK;
+}
+
 /* Collectives in closed form are within some percent of their steps.  What is far behind even so is
    not worth the larger program that has them in steps. */
 static bool is_promising(const search *s, const cleave_price *price) {
@@ -263,7 +303,9 @@ static cleave_status run(search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(price_baselines(s, error));
-    if (!searches)
+    if (searches)
+        CLEAVE_TRY(add_quick_starts(s, error));
+    else
         CLEAVE_TRY(take_one(s, method, error));
     CLEAVE_TRY(bound(s, error));
     if (searches)

@@ -101,6 +101,18 @@ Test(mixed_machine, the_search_gives_quick_devices_the_work) {
     cr_expect_gt(parts[0] + parts[1], parts[2] + parts[3]);
 }
 
+/* Before any walk: half of the batch on each of the quick ones is where one begins. */
+Test(mixed_machine, a_walk_begins_with_the_quick_devices) {
+    cleave_machine machine = make_mixed("\"quick\", \"slow\", \"quick\", \"slow\"", 4, "1 GiB");
+    cleave_search_options options = {
+        .method = "auto", .proposals = 16, .seed = 1, .optimizer_states = 1, .quiet = true};
+    cleave_search_result result;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
+                 "%s", error.message);
+    cr_expect_leq(result.best.step_seconds, 0.51 * result.baselines[0].step_seconds);
+}
+
 Test(mixed_machine, the_bound_holds_for_any_placement) {
     cleave_machine machine = make_mixed("\"quick\", \"slow\", \"slow\", \"quick\"", 4, "1 GiB");
     expect_bound_to_hold(&model, &machine, 200, &arena);
