@@ -11,6 +11,8 @@
 #include "simulator/tasks.h"
 #include "simulator/trace.h"
 
+#include <string.h>
+
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
     int64_t batch, devices, seed;
@@ -91,7 +93,9 @@ static cleave_status load_layout(const simulate_values *values, const cleave_mod
         return cleave_fail(error, CLEAVE_NO_LAYOUT,
                            "the method %s does not apply to this model on %d devices",
                            values->method, machine->n_devices);
-    return CLEAVE_OK;
+    if (strcmp(values->method, "random") == 0)
+        return CLEAVE_OK; /* draws its algorithms, too */
+    return cleave_choose_collectives(machine, true, arena, &layout->collectives, error);
 }
 
 /* Prices once and runs by both rules; the wall times are of the runs alone. */

@@ -4,6 +4,7 @@
 #include "costmodel/cost.h"
 
 #include "base/random.h"
+#include "costmodel/byte_price.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,18 +17,12 @@ typedef struct entry {
     int32_t source; /* the kernel or the fit among those of its kind; -1 for a data sheet */
 } entry;
 
-/* What a byte costs in a family that has no key of its own. */
-typedef struct byte_price {
-    double launch_seconds, seconds_per_byte;
-    int32_t fit; /* among those of its kind; -1: by the data sheet */
-} byte_price;
-
 struct cleave_cost_cache {
     const cleave_model *model;
     const cleave_machine *machine;
-    byte_price *copy, *load, *update; /* [machine's n_kinds] */
-    entry *entries;                   /* [capacity] open addressing, at most half full */
-    size_t capacity, n_entries;       /* capacity: a power of two */
+    cleave_byte_price *copy, *load, *update; /* [machine's n_kinds] */
+    entry *entries;                          /* [capacity] open addressing, at most half full */
+    size_t capacity, n_entries;              /* capacity: a power of two */
     cleave_arena arena;
 };
 
@@ -66,12 +61,13 @@ double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *wo
     return find_price(kind, work, provenance, &source);
 }
 
-static byte_price price_bytes(const cleave_device_kind *kind, const char *family) {
+cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const char *family) {
     int32_t fit = find_fit(kind, family);
     if (fit >= 0)
-        return (byte_price){kind->fits[fit].launch_seconds, kind->fits[fit].seconds_per_byte, fit};
-    return (byte_price){kind->launch_seconds,
-                        1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
+        return (cleave_byte_price){kind->fits[fit].launch_seconds, kind->fits[fit].seconds_per_byte,
+                                   fit};
+    return (cleave_byte_price){kind->launch_seconds,
+                               1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
 }
 
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
@@ -83,17 +79,17 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->machine = machine;
     made->capacity = 1024;
     made->entries = calloc(made->capacity, sizeof *made->entries);
-    made->copy = CLEAVE_ARENA_ARRAY(&made->arena, byte_price, machine->n_kinds);
-    made->load = CLEAVE_ARENA_ARRAY(&made->arena, byte_price, machine->n_kinds);
-    made->update = CLEAVE_ARENA_ARRAY(&made->arena, byte_price, machine->n_kinds);
+    made->copy = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
+    made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
+    made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     if (made->entries == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
     for (int32_t k = 0; k < machine->n_kinds; k++) {
-        made->copy[k] = price_bytes(&machine->kinds[k], "copy");
-        made->load[k] = price_bytes(&machine->kinds[k], "load");
-        made->update[k] = price_bytes(&machine->kinds[k], "update");
+        made->copy[k] = cleave_byte_price_of(&machine->kinds[k], "copy");
+        made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
+        made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
     }
     *cache = made;
     return CLEAVE_OK;
@@ -202,7 +198,7 @@ static const entry *price_compute(cleave_cost_cache *cache, const cleave_compute
     return found;
 }
 
-static int64_t bytes_picoseconds(byte_price price, double bytes) {
+static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(price.launch_seconds + price.seconds_per_byte * bytes);
 }
 
@@ -324,7 +320,7 @@ static cleave_price_basis basis_of_compute(const cleave_cost_cache *cache, const
         spread};
 }
 
-static cleave_price_basis basis_of_bytes(const cleave_cost_cache *cache, byte_price price,
+static cleave_price_basis basis_of_bytes(const cleave_cost_cache *cache, cleave_byte_price price,
                                          int32_t kind) {
     if (price.fit < 0)
         return (cleave_price_basis){CLEAVE_PROVENANCE_DATA_SHEET, -1, 0};

@@ -80,6 +80,20 @@ cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machin
 /* Picoseconds from its last join to its end: busy + rest; 2^61 when memory is short. */
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
 
+/* All that a collective of two devices or more takes, its processor's share too, for n sizes of its
+   vector; the bytes that it has do not count. */
+void cleave_cost_collective_sizes(const cleave_machine *machine,
+                                  const cleave_collective *collective, double *load, int n,
+                                  const int64_t *bytes, double *seconds);
+
+/* Rules by which the collectives of a layout run as quickly as they can on a machine, by closed
+   form: for each kind, and groups of d devices in each of k nodes, where d divides the devices of a
+   node and k the number of nodes; or, with `whole_only`, for the group of all devices alone.
+   What the default would choose anyway has no rule.  FAILED when memory is short. */
+cleave_status cleave_choose_collectives(const cleave_machine *machine, bool whole_only,
+                                        cleave_arena *arena, cleave_collective_rules *rules,
+                                        cleave_error *error);
+
 /* A cleave_workspace_function with a cleave_machine as context: what calibration found, else
    predicted from the family, and 0 where nothing is known of it. */
 int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cleave_nest *nest,

@@ -1,35 +1,47 @@
-/* Collectives in closed form.  A collective is a number of rounds; in a round every device
-   exchanges a share of the vector with a partner, all at once.  A round takes the largest latency
-   among its routes, and the largest time among its links for all that crosses them: so devices of
-   one node share their card.
+/* Collectives in closed form: the steps of the plan (graph/collective_steps.h), each as if all of
+   its messages began together.  A step takes, one after the other,
 
-       ring               n - 1 rounds of 1/n with the next device; twice that for an all-reduce
-       halving-doubling   log2 n rounds, of 1/2, 1/4 ... with the partner at n/2, n/4 ...; twice
-   that for an all-reduce; devices beyond a power of two hand their vector to one of the others
-   before and get it back after direct             one round of 1/n with every other device; two for
-   an all-reduce
+     posting      the processor's share of the messages that a member sends and receives
+     the links    the largest time among them for all that crosses them (so devices of one node
+                  share its card), and the largest latency among the routes
+     adding up    where it reduces: what is received and what is there are read, the sum written
 
-   An all-to-all is always direct. */
+   and steps that are alike are worked out once.  Of members of several kinds the slowest counts.
+   Blocks are taken as equal. */
+#include "costmodel/byte_price.h"
 #include "costmodel/cost.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* One round of one byte a message. */
-typedef struct pattern {
-    double latency, seconds_per_byte;
-} pattern;
+/* Seconds that are linear in the bytes of the vector. */
+typedef struct line {
+    double fixed, per_byte;
+} line;
+
+/* Steps that are alike; bytes as shares of the vector. */
+typedef struct round_cost {
+    double times, latency;
+    double load_per_byte;    /* of the link that all messages together take longest, */
+    double message_per_byte; /* and of one message alone */
+    double largest_share;
+    line post, processor; /* of one message; of a member, with posts and sums */
+    /* Rounds with equal ones have the same messages; a distance of -1 has no equal. */
+    int32_t distance, size, member_stride;
+} round_cost;
+
+enum { MAX_ROUNDS = 128 }; /* four phases of at most 31 steps */
 
 typedef struct pricing {
     const cleave_machine *machine;
     const cleave_collective *collective;
-    double *load;              /* [n_links] messages across each, in the current round */
-    double overhead, per_byte; /* largest of all rounds */
-    double busy, rest;         /* seconds */
-    double sent, n_messages;   /* bytes and messages, the most that one device sends */
+    double *load; /* [n_links] shares of the vector across each, in the current step */
+    cleave_byte_price copy;
+    int n_rounds;
+    round_cost rounds[MAX_ROUNDS];
 } pricing;
 
-static void cross(pricing *p, int32_t from, int32_t to, pattern *round) {
+static void cross(pricing *p, int32_t from, int32_t to, double share, round_cost *round) {
     int32_t links[CLEAVE_MAX_ROUTE];
     int32_t n = cleave_machine_route(p->machine, p->collective->devices[from],
                                      p->collective->devices[to], links);
@@ -37,13 +49,15 @@ static void cross(pricing *p, int32_t from, int32_t to, pattern *round) {
     for (int32_t l = 0; l < n; l++) {
         const cleave_link *link = &p->machine->links[links[l]];
         latency += link->latency_seconds;
-        p->overhead = fmax(p->overhead, link->overhead_seconds);
-        p->per_byte = fmax(p->per_byte, link->overhead_seconds_per_byte);
-        p->load[links[l]] += 1;
-        round->seconds_per_byte =
-            fmax(round->seconds_per_byte, p->load[links[l]] / link->bytes_per_second);
+        round->post.fixed = fmax(round->post.fixed, link->overhead_seconds);
+        round->post.per_byte = fmax(round->post.per_byte, share * link->overhead_seconds_per_byte);
+        p->load[links[l]] += share;
+        round->load_per_byte =
+            fmax(round->load_per_byte, p->load[links[l]] / link->bytes_per_second);
+        round->message_per_byte = fmax(round->message_per_byte, share / link->bytes_per_second);
     }
     round->latency = fmax(round->latency, latency);
+    round->largest_share = fmax(round->largest_share, share);
 }
 
 static void clear(pricing *p, int32_t from, int32_t to) {
@@ -54,89 +68,168 @@ static void clear(pricing *p, int32_t from, int32_t to) {
         p->load[links[l]] = 0;
 }
 
-/* The largest power of two that is at most n. */
-static int32_t power_within(int32_t n) {
-    int32_t power = 1;
-    while (power <= n / 2)
-        power *= 2;
-    return power;
+/* `times` such steps; `posts` messages that a member sends and receives in each, and `sums` of what
+   it receives. */
+static void add_rounds(pricing *p, round_cost round, double times, double posts, double sums) {
+    round.times = times;
+    round.processor.fixed = posts * round.post.fixed + sums * p->copy.launch_seconds;
+    round.processor.per_byte =
+        posts * round.post.per_byte + sums * 3 * round.largest_share * p->copy.seconds_per_byte;
+    p->rounds[p->n_rounds++] = round;
 }
 
-/* Who sends to whom in a round. */
-typedef enum shape { NEXT, AT_DISTANCE, EVERY_OTHER, FOLDED } shape;
+/* Gathering mirrors reducing: the same partners exchange as much, and rings have one partner. */
+static int32_t distance_of(const cleave_collective_step *step) {
+    if (step->phase->shape == CLEAVE_PHASE_HALVING)
+        return step->phase->power >> (step->step + 1);
+    if (step->phase->shape == CLEAVE_PHASE_DOUBLING)
+        return INT32_C(1) << step->step;
+    return step->phase->shape == CLEAVE_PHASE_RING ? 0 : -1;
+}
 
-/* Counts every message of a round on its links, or takes the counts back; `distance` is of
-   AT_DISTANCE, and where FOLDED devices begin. */
-static void for_each(pricing *p, shape who, int32_t distance, pattern *round, bool counting) {
-    int32_t n = p->collective->n_devices, power = power_within(n);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t first = 0, last = -1;
-        if (who == NEXT)
-            first = last = (i + 1) % n;
-        else if (who == AT_DISTANCE && i < power)
-            first = last = i ^ distance;
-        else if (who == FOLDED && i >= distance)
-            first = last = i - distance;
-        else if (who == EVERY_OTHER)
-            last = n - 1;
-        for (int32_t j = first; j <= last; j++) {
-            if (j == i)
-                continue;
-            if (counting)
-                cross(p, i, j, round);
-            else
-                clear(p, i, j);
+static void count_messages(pricing *p, const cleave_collective_plan *plan,
+                           const cleave_collective_step *step, round_cost *round) {
+    for (int r = 0; r < p->n_rounds && round->distance >= 0; r++) {
+        const round_cost *other = &p->rounds[r];
+        if (other->distance == round->distance && other->size == round->size &&
+            other->member_stride == round->member_stride) {
+            *round = *other;
+            return;
         }
     }
-}
-
-/* `times` equal rounds of messages of `bytes`, `messages` of them sent by a device in each. */
-static void add_rounds(pricing *p, shape who, int32_t distance, double times, double bytes,
-                       double messages) {
-    pattern round = {0, 0};
-    for_each(p, who, distance, &round, true);
-    for_each(p, who, distance, &round, false);
-    p->busy += times * bytes * round.seconds_per_byte;
-    p->rest += times * round.latency;
-    p->sent += times * bytes * messages;
-    p->n_messages += times * messages;
-}
-
-static void add_halving(pricing *p, double phases, double bytes) {
-    int32_t n = p->collective->n_devices, power = power_within(n);
-    if (power < n)
-        add_rounds(p, FOLDED, power, 2, bytes, 1);
-    for (int32_t distance = power / 2; distance >= 1; distance /= 2) {
-        bytes /= 2;
-        add_rounds(p, AT_DISTANCE, distance, phases, bytes, 1);
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
+        cross(p, x.from, x.to, (double)(x.end - x.first) / plan->n_blocks, round);
     }
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
+        clear(p, x.from, x.to);
+    }
+}
+
+static void add_step(pricing *p, const cleave_collective_plan *plan,
+                     const cleave_collective_step *step) {
+    round_cost round = {.distance = distance_of(step),
+                        .size = step->phase->size,
+                        .member_stride = step->phase->member_stride};
+    count_messages(p, plan, step, &round);
+    /* In a fold or a tree a member only sends or only receives. */
+    bool both = step->phase->shape <= CLEAVE_PHASE_DOUBLING;
+    add_rounds(p, round, step->alike, both ? 2 : 1, step->reduces ? 1 : 0);
+}
+
+/* Every pair at once: what no plan is made of. */
+static void add_direct(pricing *p) {
+    int32_t n = p->collective->n_devices;
+    cleave_collective_kind kind = p->collective->kind;
+    bool sums = kind == CLEAVE_REDUCE_SCATTER || kind == CLEAVE_ALL_REDUCE;
+    round_cost round = {0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < n; i++)
+            for (int32_t j = 0; j < n; j++)
+                if (i != j && pass == 0)
+                    cross(p, i, j, 1.0 / n, &round);
+                else if (i != j)
+                    clear(p, i, j);
+    add_rounds(p, round, 1, 2 * (n - 1), sums ? n - 1 : 0);
+    if (kind == CLEAVE_ALL_REDUCE)
+        add_rounds(p, round, 1, 2 * (n - 1), 0);
+}
+
+/* Of the slowest kind among the members. */
+static cleave_byte_price price_copies(const cleave_machine *machine,
+                                      const cleave_collective *collective) {
+    cleave_byte_price slowest = {0};
+    int32_t last = -1;
+    for (int32_t i = 0; i < collective->n_devices; i++) {
+        int32_t kind = machine->device_kind[collective->devices[i]];
+        if (kind == last)
+            continue;
+        last = kind;
+        cleave_byte_price price = cleave_byte_price_of(&machine->kinds[kind], "copy");
+        slowest.launch_seconds = fmax(slowest.launch_seconds, price.launch_seconds);
+        slowest.seconds_per_byte = fmax(slowest.seconds_per_byte, price.seconds_per_byte);
+    }
+    return slowest;
+}
+
+static void price(pricing *p) {
+    const cleave_collective *collective = p->collective;
+    p->copy = price_copies(p->machine, collective);
+    if (!cleave_collective_has_plan(collective->kind, collective->algorithm, collective->n_devices,
+                                    collective->node_members)) {
+        add_direct(p);
+        return;
+    }
+    cleave_collective_plan plan = cleave_collective_plan_of(
+        collective->kind, collective->algorithm, collective->n_devices, collective->node_members);
+    cleave_collective_step step;
+    for (int32_t s = 0; s < plan.n_steps; s += step.alike) {
+        step = cleave_collective_step_of(&plan, s);
+        add_step(p, &plan, &step);
+    }
+}
+
+/* What a run of steps that share links takes.  Its members cross the shared link in turn, so what
+   they do between two steps is hidden behind the turns of the others: either the link is never
+   idle, or a member goes through all steps and waits for the largest of its turns once. */
+typedef struct run {
+    double link, member, turn, last;
+} run;
+
+static double end_run(run *r) {
+    double seconds = fmax(r->link + r->last, r->member + r->turn);
+    *r = (run){0};
+    return seconds;
+}
+
+static double total_seconds(const pricing *p, double bytes) {
+    double seconds = 0;
+    run shared = {0};
+    for (int i = 0; i < p->n_rounds; i++) {
+        const round_cost *round = &p->rounds[i];
+        double load = round->load_per_byte * bytes, message = round->message_per_byte * bytes;
+        double rest = round->latency + round->processor.fixed + round->processor.per_byte * bytes;
+        if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
+            seconds += end_run(&shared) + round->times * (load + rest);
+            continue;
+        }
+        shared.link += round->times * load;
+        shared.member += round->times * (message + rest);
+        shared.turn = fmax(shared.turn, load - message);
+        shared.last = rest;
+    }
+    return seconds + end_run(&shared);
 }
 
 cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
                                                     const cleave_collective *collective,
                                                     double *load) {
     pricing p = {.machine = machine, .collective = collective, .load = load};
-    int32_t n = collective->n_devices;
-    double bytes = (double)collective->bytes, share = bytes / n;
-    double phases = collective->kind == CLEAVE_ALL_REDUCE ? 2 : 1;
-    if (n < 2)
+    double bytes = (double)collective->bytes, busy = 0, processor = 0;
+    if (collective->n_devices < 2)
         return (cleave_collective_cost){0};
-    if (collective->kind == CLEAVE_ALL_TO_ALL || collective->algorithm == CLEAVE_ALGORITHM_DIRECT)
-        add_rounds(&p, EVERY_OTHER, 0, phases, share, n - 1);
-    else if (collective->algorithm == CLEAVE_ALGORITHM_RING)
-        add_rounds(&p, NEXT, 0, phases * (n - 1), share, 1);
-    else
-        add_halving(&p, phases, bytes);
-    bool sums = collective->kind == CLEAVE_ALL_REDUCE || collective->kind == CLEAVE_REDUCE_SCATTER;
-    const cleave_device_kind *kind = &machine->kinds[machine->device_kind[collective->devices[0]]];
-    /* A sum reads two and writes one; (n - 1)/n of the vector is summed in. */
-    double sum_seconds =
-        sums ? 3 * (bytes - share) / (kind->bytes_per_second * kind->memory_efficiency) : 0;
-    /* What is sent is received as well. */
-    double processor = 2 * (p.n_messages * p.overhead + p.sent * p.per_byte) + sum_seconds;
-    return (cleave_collective_cost){.busy = cleave_picoseconds(p.busy),
-                                    .rest = cleave_picoseconds(p.rest),
+    price(&p);
+    for (int i = 0; i < p.n_rounds; i++) {
+        const round_cost *round = &p.rounds[i];
+        busy += round->times * round->load_per_byte * bytes;
+        processor += round->times * (round->processor.fixed + round->processor.per_byte * bytes);
+    }
+    double total = total_seconds(&p, bytes);
+    busy = fmin(busy, total);
+    processor = fmin(processor, total - busy); /* the rest is hidden behind the links */
+    return (cleave_collective_cost){.busy = cleave_picoseconds(busy),
+                                    .rest = cleave_picoseconds(total - busy - processor),
                                     .processor = cleave_picoseconds(processor)};
+}
+
+void cleave_cost_collective_sizes(const cleave_machine *machine,
+                                  const cleave_collective *collective, double *load, int n,
+                                  const int64_t *bytes, double *seconds) {
+    pricing p = {.machine = machine, .collective = collective, .load = load};
+    price(&p);
+    for (int i = 0; i < n; i++)
+        seconds[i] = total_seconds(&p, (double)bytes[i]);
 }
 
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {

@@ -70,30 +70,76 @@ typedef struct cleave_link_class {
 enum {
     CLEAVE_MAX_NODE_DEVICES = 1024,
     CLEAVE_MAX_INNER_VERTICES = 256,
-    CLEAVE_MAX_ROUTE = 16 /* links of a route */
+    CLEAVE_MAX_TORUS_DIMENSIONS = 3,
+    CLEAVE_MAX_NETWORK_LEVELS = 4,
+    /* Links of a route: within a node, between nodes, and in all. */
+    CLEAVE_MAX_LOCAL_ROUTE = 7,
+    CLEAVE_MAX_NETWORK_ROUTE = 18,
+    CLEAVE_MAX_ROUTE = 2 * CLEAVE_MAX_LOCAL_ROUTE + CLEAVE_MAX_NETWORK_ROUTE
 };
+
+/* Nodes that are alike.  Vertices of a node: its devices, then switches and cards. */
+typedef struct cleave_node_type {
+    int32_t count;
+    int32_t n_devices;
+    int32_t *kinds; /* [n_devices] */
+    int32_t n_inner;
+    const char **inner_names; /* [n_inner] */
+    int32_t n_link_classes;
+    cleave_link_class *link_classes;
+} cleave_node_type;
+
+typedef enum cleave_network_shape {
+    CLEAVE_NETWORK_NONE,
+    CLEAVE_NETWORK_DIRECT,  /* every two nodes */
+    CLEAVE_NETWORK_TORUS,   /* neighbours of a grid, row-major, that closes on itself */
+    CLEAVE_NETWORK_SWITCHES /* levels of switches: one, leaf and spine, a fat tree */
+} cleave_network_shape;
+
+/* A level of switches.  The first joins vertices of nodes, any other the switches of the level
+   before, each of them with each switch of its group. */
+typedef struct cleave_network_level {
+    cleave_link_class links; /* its figures and `through`; it has no groups */
+    int32_t nodes;           /* consecutive nodes under a group of switches; 0: all */
+    int32_t n_switches;      /* of a group; of the first level one for each rail */
+    double oversubscription; /* what comes from below over what goes up; 0: the bandwidth was given
+                              */
+} cleave_network_level;
+
+/* A vertex that nodes have by name, or, where `name` is null, the device of that number. */
+typedef struct cleave_join {
+    const char *name;
+    int32_t device;
+    int32_t rail; /* the first level's switch that it goes to */
+} cleave_join;
+
+typedef struct cleave_network {
+    cleave_network_shape shape;
+    int32_t n_joins, n_rails;
+    cleave_join *joins; /* [n_joins] by rail; a node has one or more of them */
+    int32_t n_dimensions, size[CLEAVE_MAX_TORUS_DIMENSIONS]; /* of a torus */
+    int32_t n_levels; /* 1 where there are no switches: the links between nodes */
+    cleave_network_level levels[CLEAVE_MAX_NETWORK_LEVELS];
+} cleave_network;
 
 typedef struct cleave_machine_routes cleave_machine_routes;
 
 typedef struct cleave_machine {
     const char *name;
-    int32_t n_devices; /* in use: the first of n_nodes x devices_per_node */
+    int32_t n_devices; /* in use: the first of all nodes' */
     int32_t n_vertices, n_links, n_kinds;
     int32_t *device_kind;     /* [n_devices] */
     const char **vertex_name; /* [n_vertices] such as "device 5", "node 1 card", "switch" */
     cleave_link *links;       /* [n_links] directed */
     cleave_device_kind *kinds;
 
-    /* As declared: equal nodes, and a network that joins one vertex of each. */
-    int32_t n_nodes, devices_per_node;
-    int32_t *node_kinds; /* [devices_per_node] */
-    int32_t n_inner;     /* vertices of a node beside its devices */
-    const char **inner_names;
-    int32_t n_link_classes;
-    cleave_link_class *link_classes;
-    bool has_network;
-    int32_t network_join; /* vertex of a node; the class beside it has no groups */
-    cleave_link_class network;
+    /* As declared: nodes of some types, one type after the other, and a network. */
+    int32_t n_node_types;
+    cleave_node_type *node_types;
+    cleave_network network;
+    int32_t n_nodes;
+    int32_t devices_per_node; /* of every node, or, where they differ, their greatest common
+                                 divisor: so many consecutive devices always share a node */
 
     cleave_machine_routes *routes;
     cleave_arena *arena;
@@ -124,11 +170,19 @@ cleave_status cleave_machine_write(const char *path, const cleave_machine *machi
 cleave_status cleave_machine_build(cleave_machine *machine, int32_t n_devices, cleave_error *error);
 
 /* Fills in the links of the route from one device to another, in order, and returns their number; 0
-   from a device to itself.  Fewest hops, ties by the larger least bandwidth, then the smaller link
-   ids.  Routes pass through switches and cards, never through a third device.  Constant time: from
-   a table of one node, and the network. */
+   from a device to itself.  Within a node: fewest hops, ties by the larger least bandwidth, then
+   the smaller link ids; through switches and cards, never through a third device.  Between nodes:
+   the same within both, by the card that makes the whole way shortest; of cards that are equal to a
+   device its number chooses, in turn.  A torus is crossed dimension by dimension, the shorter way
+   around.  Of several switches of a level the destination chooses (D-mod-k).  Time does not grow
+   with the machine, but with the rails: from the table of a node, and arithmetic. */
 int32_t cleave_machine_route(const cleave_machine *machine, int32_t source, int32_t destination,
                              int32_t links[CLEAVE_MAX_ROUTE]);
+
+/* What can go from the first half of the devices to the other half at once, bytes per second, over
+   whatever ways (a maximum flow); 0 for a machine of one device.  FAILED when memory is short. */
+cleave_status cleave_machine_bisection(const cleave_machine *machine, double *bytes_per_second,
+                                       cleave_error *error);
 
 /* Resident memory of device d's rank beside its arena, for a program of `program_bytes` itself; 0
    where its kind was not calibrated. */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 typedef struct search {
-    const cleave_machine *machine;
-    cleave_machine_routes *routes;
+    const cleave_node_type *type;
+    cleave_node_routes *routes;
     int32_t *out_start, *out_links; /* links by their source */
     int32_t *hops;                  /* [vertices] of the best way, -1: none yet */
     double *width;                  /* [vertices] its least bandwidth */
@@ -17,10 +17,10 @@ typedef struct search {
 } search;
 
 static void sort_links_by_source(search *s) {
-    int32_t n = s->routes->n_local_links;
+    int32_t n = s->routes->n_links;
     for (int32_t l = 0; l < n; l++)
         s->out_start[s->routes->local_links[l].from + 2]++;
-    for (int32_t v = 0; v < s->routes->n_local_vertices; v++)
+    for (int32_t v = 0; v < s->routes->n_vertices; v++)
         s->out_start[v + 2] += s->out_start[v + 1];
     for (int32_t l = 0; l < n; l++)
         s->out_links[s->out_start[s->routes->local_links[l].from + 1]++] = l;
@@ -29,18 +29,18 @@ static void sort_links_by_source(search *s) {
 /* A vertex is only expanded when its layer is complete, since `order` is by layers. */
 static void search_from(search *s, int32_t source) {
     int32_t n_reached = 0;
-    memset(s->hops, -1, (size_t)s->routes->n_local_vertices * sizeof *s->hops);
+    memset(s->hops, -1, (size_t)s->routes->n_vertices * sizeof *s->hops);
     s->hops[source] = 0;
     s->width[source] = 1e300;
     s->order[n_reached++] = source;
     for (int32_t k = 0; k < n_reached; k++) {
         int32_t v = s->order[k];
-        if (v != source && v < s->machine->devices_per_node)
+        if (v != source && v < s->type->n_devices)
             continue;
         for (int32_t o = s->out_start[v]; o < s->out_start[v + 1]; o++) {
             int32_t l = s->out_links[o], to = s->routes->local_links[l].to;
             double bandwidth =
-                s->machine->link_classes[s->routes->local_links[l].class_id].bytes_per_second;
+                s->type->link_classes[s->routes->local_links[l].class_id].bytes_per_second;
             double width = bandwidth < s->width[v] ? bandwidth : s->width[v];
             if (s->hops[to] < 0)
                 s->order[n_reached++] = to;
@@ -56,15 +56,14 @@ static void search_from(search *s, int32_t source) {
 
 static cleave_status take_routes(search *s, int32_t source, int64_t *capacity,
                                  cleave_error *error) {
-    cleave_machine_routes *routes = s->routes;
-    int64_t cell = (int64_t)source * routes->n_local_vertices;
-    for (int32_t v = 0; v < routes->n_local_vertices; v++, cell++) {
+    cleave_node_routes *routes = s->routes;
+    int64_t cell = (int64_t)source * routes->n_vertices;
+    for (int32_t v = 0; v < routes->n_vertices; v++, cell++) {
         int64_t first = routes->start[cell], n_hops = s->hops[v] > 0 ? s->hops[v] : 0;
-        /* Two routes within nodes and two links between them make the longest one. */
-        if (n_hops > CLEAVE_MAX_ROUTE / 2 - 1)
+        if (n_hops > CLEAVE_MAX_LOCAL_ROUTE)
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "a route within a node crosses %lld links, more than %d",
-                               (long long)n_hops, CLEAVE_MAX_ROUTE / 2 - 1);
+                               (long long)n_hops, CLEAVE_MAX_LOCAL_ROUTE);
         while (first + n_hops > *capacity) {
             *capacity *= 2;
             int32_t *grown = realloc(routes->links, (size_t)*capacity * sizeof *grown);
@@ -82,14 +81,15 @@ static cleave_status take_routes(search *s, int32_t source, int64_t *capacity,
 }
 
 cleave_status cleave_machine_find_local_routes(const cleave_machine *machine,
-                                               cleave_machine_routes *routes, cleave_error *error) {
-    size_t n = (size_t)routes->n_local_vertices;
+                                               const cleave_node_type *type,
+                                               cleave_node_routes *routes, cleave_error *error) {
+    size_t n = (size_t)routes->n_vertices;
     cleave_arena scratch = {0};
     search s = {
-        .machine = machine,
+        .type = type,
         .routes = routes,
         .out_start = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n + 2),
-        .out_links = CLEAVE_ARENA_ARRAY(&scratch, int32_t, routes->n_local_links),
+        .out_links = CLEAVE_ARENA_ARRAY(&scratch, int32_t, routes->n_links),
         .hops = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n),
         .width = CLEAVE_ARENA_ARRAY(&scratch, double, n),
         .last = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n),
@@ -104,7 +104,7 @@ cleave_status cleave_machine_find_local_routes(const cleave_machine *machine,
         status = cleave_fail_memory(error, "finding routes");
     } else {
         sort_links_by_source(&s);
-        for (int32_t v = 0; v < routes->n_local_vertices && status == CLEAVE_OK; v++) {
+        for (int32_t v = 0; v < routes->n_vertices && status == CLEAVE_OK; v++) {
             search_from(&s, v);
             status = take_routes(&s, v, &capacity, error);
         }

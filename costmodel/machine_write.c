@@ -89,19 +89,25 @@ static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
     cleave_json_end_object(w);
 }
 
-static void put_vertex(cleave_json_writer *w, const cleave_machine *machine, int32_t vertex) {
-    if (vertex < machine->devices_per_node)
+static void put_vertex(cleave_json_writer *w, const cleave_node_type *type, int32_t vertex) {
+    if (vertex < type->n_devices)
         cleave_json_put_integer(w, vertex);
     else
-        cleave_json_put_string(w, machine->inner_names[vertex - machine->devices_per_node]);
+        cleave_json_put_string(w, type->inner_names[vertex - type->n_devices]);
 }
 
-static void put_link_figures(cleave_json_writer *w, const cleave_link_class *class) {
+static void put_link_figures(cleave_json_writer *w, const cleave_link_class *class,
+                             double oversubscription) {
     if (class->through != NULL) {
         cleave_json_key(w, "through");
         cleave_json_put_string(w, class->through);
     }
-    put_quantity(w, "bandwidth", class->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
+    if (oversubscription > 0) {
+        cleave_json_key(w, "oversubscription");
+        cleave_json_put_number(w, oversubscription);
+    } else {
+        put_quantity(w, "bandwidth", class->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
+    }
     put_quantity(w, "latency", class->latency_seconds, CLEAVE_UNIT_SECONDS);
     if (class->overhead_seconds > 0)
         put_quantity(w, "overhead", class->overhead_seconds, CLEAVE_UNIT_SECONDS);
@@ -110,7 +116,7 @@ static void put_link_figures(cleave_json_writer *w, const cleave_link_class *cla
                      CLEAVE_UNIT_BYTES_PER_SECOND);
 }
 
-static void put_link(cleave_json_writer *w, const cleave_machine *machine,
+static void put_link(cleave_json_writer *w, const cleave_node_type *type,
                      const cleave_link_class *class) {
     cleave_json_begin_object(w, true);
     cleave_json_key(w, "join");
@@ -118,32 +124,101 @@ static void put_link(cleave_json_writer *w, const cleave_machine *machine,
     for (int32_t g = 0; g < class->n_groups; g++) {
         cleave_json_begin_array(w, true);
         for (int32_t i = class->group_start[g]; i < class->group_start[g + 1]; i++)
-            put_vertex(w, machine, class->members[i]);
+            put_vertex(w, type, class->members[i]);
         cleave_json_end_array(w);
     }
     cleave_json_end_array(w);
-    put_link_figures(w, class);
+    put_link_figures(w, class, 0);
     cleave_json_end_object(w);
 }
 
-static void put_node(cleave_json_writer *w, const cleave_machine *machine) {
-    cleave_json_key(w, "node");
+static void put_node(cleave_json_writer *w, const cleave_machine *machine,
+                     const cleave_node_type *type) {
     cleave_json_begin_object(w, false);
     cleave_json_key(w, "count");
-    cleave_json_put_integer(w, machine->n_nodes);
+    cleave_json_put_integer(w, type->count);
     cleave_json_key(w, "devices");
-    cleave_json_put_integer(w, machine->devices_per_node);
+    cleave_json_put_integer(w, type->n_devices);
     cleave_json_key(w, "kinds");
     cleave_json_begin_array(w, true);
-    for (int32_t d = 0; d < machine->devices_per_node; d++)
-        cleave_json_put_string(w, machine->kinds[machine->node_kinds[d]].name);
+    for (int32_t d = 0; d < type->n_devices; d++)
+        cleave_json_put_string(w, machine->kinds[type->kinds[d]].name);
     cleave_json_end_array(w);
     cleave_json_key(w, "links");
     cleave_json_begin_array(w, false);
-    for (int32_t c = 0; c < machine->n_link_classes; c++)
-        put_link(w, machine, &machine->link_classes[c]);
+    for (int32_t c = 0; c < type->n_link_classes; c++)
+        put_link(w, type, &type->link_classes[c]);
     cleave_json_end_array(w);
     cleave_json_end_object(w);
+}
+
+static void put_nodes(cleave_json_writer *w, const cleave_machine *machine) {
+    bool several = machine->n_node_types > 1;
+    cleave_json_key(w, several ? "nodes" : "node");
+    if (several)
+        cleave_json_begin_array(w, false);
+    for (int32_t t = 0; t < machine->n_node_types; t++)
+        put_node(w, machine, &machine->node_types[t]);
+    if (several)
+        cleave_json_end_array(w);
+}
+
+static void put_count(cleave_json_writer *w, const char *key, int32_t count) {
+    cleave_json_key(w, key);
+    cleave_json_put_integer(w, count);
+}
+
+/* As groups where there are several, as a list where one group has several. */
+static void put_joins(cleave_json_writer *w, const cleave_network *network) {
+    cleave_json_key(w, "join");
+    bool rails = network->n_rails > 1, list = rails || network->n_joins > 1;
+    if (list)
+        cleave_json_begin_array(w, true);
+    for (int32_t q = 0; q < network->n_joins; q++) {
+        const cleave_join *join = &network->joins[q];
+        if (rails && (q == 0 || join->rail != join[-1].rail))
+            cleave_json_begin_array(w, true);
+        if (join->name != NULL)
+            cleave_json_put_string(w, join->name);
+        else
+            cleave_json_put_integer(w, join->device);
+        if (rails && (q + 1 == network->n_joins || join[1].rail != join->rail))
+            cleave_json_end_array(w);
+    }
+    if (list)
+        cleave_json_end_array(w);
+}
+
+static void put_level(cleave_json_writer *w, const cleave_network *network, int32_t k) {
+    const cleave_network_level *level = &network->levels[k];
+    cleave_json_begin_object(w, true);
+    if (k == 0)
+        put_joins(w, network);
+    if (network->shape == CLEAVE_NETWORK_TORUS) {
+        cleave_json_key(w, "torus");
+        cleave_json_begin_array(w, true);
+        for (int32_t d = 0; d < network->n_dimensions; d++)
+            cleave_json_put_integer(w, network->size[d]);
+        cleave_json_end_array(w);
+    }
+    if (level->nodes > 0)
+        put_count(w, "nodes", level->nodes);
+    if (k > 0)
+        put_count(w, "switches", level->n_switches);
+    put_link_figures(w, &level->links, level->oversubscription);
+    cleave_json_end_object(w);
+}
+
+static void put_network(cleave_json_writer *w, const cleave_network *network) {
+    if (network->shape == CLEAVE_NETWORK_NONE)
+        return;
+    cleave_json_key(w, "network");
+    if (network->n_levels > 1)
+        cleave_json_begin_array(w, false);
+    for (int32_t k = 0; k < network->n_levels; k++)
+        put_level(w, network, k);
+    if (network->n_levels > 1)
+        cleave_json_end_array(w);
 }
 
 static void put_machine(cleave_json_writer *w, const cleave_machine *machine) {
@@ -157,15 +232,8 @@ static void put_machine(cleave_json_writer *w, const cleave_machine *machine) {
     for (int32_t k = 0; k < machine->n_kinds; k++)
         put_kind(w, &machine->kinds[k]);
     cleave_json_end_object(w);
-    put_node(w, machine);
-    if (machine->has_network) {
-        cleave_json_key(w, "network");
-        cleave_json_begin_object(w, true);
-        cleave_json_key(w, "join");
-        put_vertex(w, machine, machine->network_join);
-        put_link_figures(w, &machine->network);
-        cleave_json_end_object(w);
-    }
+    put_nodes(w, machine);
+    put_network(w, &machine->network);
     cleave_json_end_object(w);
 }
 

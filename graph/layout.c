@@ -70,6 +70,8 @@ cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model
     result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     if (result.splits == NULL || result.sharded == NULL)
         return cleave_fail_memory(error, "copying a layout");
+    CLEAVE_TRY(
+        cleave_collective_rules_copy(&layout->collectives, arena, &result.collectives, error));
     memcpy(result.sharded, layout->sharded, (size_t)model->n_tensors * sizeof *layout->sharded);
     for (int32_t op = 0; op < layout->n_operators; op++)
         CLEAVE_TRY(cleave_layout_set(&result, op, layout->splits[op].replicas,
@@ -160,9 +162,7 @@ cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout
     if (layout->n_devices < 1 || layout->n_devices > CLEAVE_MAX_DEVICES)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%d devices are not in the range 1 to %d",
                            layout->n_devices, CLEAVE_MAX_DEVICES);
-    if ((int)layout->all_reduce < 0 || layout->all_reduce > CLEAVE_ALGORITHM_DIRECT)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "all-reduce algorithm %d is not known",
-                           (int)layout->all_reduce);
+    CLEAVE_TRY(cleave_collective_rules_check(&layout->collectives, error));
     for (int32_t op = 0; op < model->n_operators; op++)
         CLEAVE_TRY(cleave_split_check(&model->operators[op], &layout->splits[op], layout->n_devices,
                                       error));
@@ -253,7 +253,7 @@ cleave_status cleave_layout_random(const cleave_model *model, int32_t n_devices,
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (sharding && model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
             result.sharded[t] = cleave_random_below(&random, 2) == 1;
-    result.all_reduce = (cleave_collective_algorithm)cleave_random_below(&random, 4);
+    CLEAVE_TRY(cleave_collective_rules_random(&random, arena, &result.collectives, error));
     *layout = result;
     return CLEAVE_OK;
 }

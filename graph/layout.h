@@ -3,6 +3,7 @@
 #define CLEAVE_GRAPH_LAYOUT_H
 
 #include "base/random.h"
+#include "graph/collective_rules.h"
 #include "graph/model.h"
 
 typedef struct cleave_split {
@@ -17,13 +18,6 @@ typedef struct cleave_split {
 /* More devices than any layout file may name. */
 enum { CLEAVE_MAX_DEVICES = 1 << 16 };
 
-typedef enum cleave_collective_algorithm {
-    CLEAVE_ALGORITHM_DEFAULT, /* by a fixed rule: see lower.h */
-    CLEAVE_ALGORITHM_RING,
-    CLEAVE_ALGORITHM_HALVING_DOUBLING,
-    CLEAVE_ALGORITHM_DIRECT /* every pair exchanges at once */
-} cleave_collective_algorithm;
-
 typedef struct cleave_layout {
     char model_hash[33];
     char machine[64], method[32];  /* for people */
@@ -32,7 +26,7 @@ typedef struct cleave_layout {
     int32_t n_operators;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
     bool *sharded;        /* [model's n_tensors] update of this parameter is sharded */
-    cleave_collective_algorithm all_reduce; /* for the whole program */
+    cleave_collective_rules collectives;
 } cleave_layout;
 
 /* All operators unsplit on device 0. */

@@ -13,8 +13,6 @@
 
 enum { LAYOUT_VERSION = 1 };
 
-static const char *const algorithm_names[] = {"default", "ring", "halving-doubling", "direct"};
-
 static const char *file_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
@@ -195,21 +193,6 @@ static cleave_status read_parameters(const cleave_json_cursor *root, const reade
     return CLEAVE_OK;
 }
 
-static cleave_status read_collectives(const cleave_json_cursor *root, cleave_layout *layout,
-                                      cleave_error *error) {
-    static const char *const keys[] = {"all-reduce", NULL};
-    cleave_json_cursor at, algorithm;
-    if (!cleave_json_find(root, "collectives", &at))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
-    if (!cleave_json_find(&at, "all-reduce", &algorithm))
-        return CLEAVE_OK;
-    int which = 0;
-    CLEAVE_TRY(read_word(&algorithm, algorithm_names, 4, &which, error));
-    layout->all_reduce = (cleave_collective_algorithm)which;
-    return CLEAVE_OK;
-}
-
 /* An optional string that must fit its place in the layout. */
 static cleave_status read_label(const cleave_json_cursor *root, const char *key, char *label,
                                 size_t bytes, cleave_error *error) {
@@ -247,7 +230,7 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
 
 static cleave_status read_layout(const cleave_json *document, const cleave_model *model,
                                  cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
-    cleave_json_cursor root = cleave_json_root(document), predicted;
+    cleave_json_cursor root = cleave_json_root(document), predicted, collectives;
     int64_t n_devices;
     CLEAVE_TRY(read_head(&root, model, &n_devices, error));
     cleave_layout result;
@@ -266,7 +249,8 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
         return cleave_fail_memory(error, "reading a layout");
     CLEAVE_TRY(read_operators(&root, &in, error));
     CLEAVE_TRY(read_parameters(&root, &in, error));
-    CLEAVE_TRY(read_collectives(&root, &result, error));
+    if (cleave_json_find(&root, "collectives", &collectives))
+        CLEAVE_TRY(cleave_collective_rules_read(&collectives, arena, &result.collectives, error));
     CLEAVE_TRY(cleave_layout_check(model, &result, error));
     *layout = result;
     return CLEAVE_OK;
@@ -374,12 +358,10 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
         put_operator(out, &model->operators[op], &layout->splits[op]);
     cleave_json_end_object(out);
     put_parameters(out, model, layout);
-    if (layout->all_reduce != CLEAVE_ALGORITHM_DEFAULT) {
+    const cleave_collective_rules *collectives = &layout->collectives;
+    if (collectives->direct || collectives->n > 0) {
         cleave_json_key(out, "collectives");
-        cleave_json_begin_object(out, true);
-        cleave_json_key(out, "all-reduce");
-        cleave_json_put_string(out, algorithm_names[layout->all_reduce]);
-        cleave_json_end_object(out);
+        cleave_collective_rules_write(out, collectives);
     }
     cleave_json_end_object(out);
 }

@@ -1,32 +1,20 @@
 /* Collectives.  Cells that one group of devices shares in one of these ways become one item:
 
      all-reduce       partial results of the whole group, read by the whole group
-     reduce-scatter   partial results of the whole group, each cell read by one of it, and all of it
-   read all-gather       values that one of the group has, read by the whole group, and all of it
-   has some
+     reduce-scatter   partial results of the whole group, each cell read by one of it; all read
+     all-gather       values that one of the group has, read by the whole group; all have some
 
    Every device lays the cells into one vector of units (elements, or records of moments), cut into
-   a block for each of the group: balanced for an all-reduce, the cells of its root otherwise.
-   Blocks are added up by the reducing half of an algorithm and spread by its gathering half; an
-   all-reduce is both.  The steps stand in the program, or, in the symbolic form, one item does that
-   the cost model prices. */
+   the blocks of a plan (collective_steps.h): balanced for an all-reduce, the cells of one root each
+   otherwise.  The steps of the plan stand in the program, or, in the symbolic form, one item does
+   that the cost model prices. */
 #include "graph/lower_move.h"
 
 #include <string.h>
 
 bool move_group_is_collective(const lower_builder *builder, int32_t n_devices) {
     /* Two devices, or every pair at once: the direct exchange through owners is the same. */
-    return n_devices > 2 && builder->layout->all_reduce != CLEAVE_ALGORITHM_DIRECT;
-}
-
-static bool is_power_of_two(int32_t n) { return (n & (n - 1)) == 0; }
-
-/* The fixed rule: recursive halving and doubling where the group is a power of two, else a ring. */
-static cleave_collective_algorithm choose_algorithm(const lower_builder *builder,
-                                                    int32_t n_devices) {
-    return builder->layout->all_reduce != CLEAVE_ALGORITHM_RING && is_power_of_two(n_devices)
-               ? CLEAVE_ALGORITHM_HALVING_DOUBLING
-               : CLEAVE_ALGORITHM_RING;
+    return n_devices > 2 && !builder->layout->collectives.direct;
 }
 
 typedef struct reduction {
@@ -37,7 +25,8 @@ typedef struct reduction {
     int64_t unit_bytes;
     int64_t *first_unit; /* [cells of the bucket] where each begins in the vector, in the bucket's
                             order */
-    int64_t *block;      /* [n_devices + 1] first unit of every device's block */
+    cleave_collective_plan plan;
+    int64_t *block; /* [n_blocks + 1] first unit of every block */
     /* The vector on each device of the group: contiguous. */
     int32_t *buffer;
     int64_t *offset;   /* bytes */
@@ -108,24 +97,26 @@ static int64_t units_of(const reduction *state, const move_cell *cell) {
            state->unit_elements;
 }
 
-/* Lays the cells out: in the order of their roots, and in the bucket's within. */
+/* An all-reduce takes cells as they come; else each has a root, and lies in the block of that. */
 static void lay_out(reduction *state) {
     const move_bucket *bucket = state->bucket;
-    int32_t n = bucket->n_devices;
+    int32_t n_blocks = state->plan.n_blocks;
+    bool rooted = bucket->kind != CLEAVE_ALL_REDUCE;
     int64_t units = 0;
-    for (int32_t i = 0; i < n; i++) {
-        state->block[i] = units;
+    for (int32_t b = 0; b < (rooted ? n_blocks : 1); b++) {
+        int32_t member = rooted ? cleave_collective_member_of_block(&state->plan, b) : 0;
+        state->block[b] = units;
         for (int32_t c = 0; c < bucket->cells.n; c++) {
             const move_cell *cell = cell_of(state, c);
-            if (cell->root >= 0 ? cell->root != bucket->devices[i] : i > 0)
+            if (rooted && cell->root != bucket->devices[member])
                 continue;
             state->first_unit[c] = units;
             units += units_of(state, cell);
         }
     }
-    state->block[n] = units;
-    for (int32_t i = 0; i < n && bucket->kind == CLEAVE_ALL_REDUCE; i++)
-        state->block[i] = cleave_block_start(units, n, i);
+    state->block[n_blocks] = units;
+    for (int32_t b = 0; b < n_blocks && !rooted; b++)
+        state->block[b] = cleave_block_start(units, n_blocks, b);
 }
 
 /* The cell as it lies in the vector of device i of the group. */
@@ -207,7 +198,7 @@ static void pack_vector(const reduction *state, int32_t i) {
         state->offset[i] = place.offset * lower_type_bytes(builder, state->move->tensor);
         builder->sent[place.buffer] = true;
     } else {
-        int64_t bytes = state->block[state->bucket->n_devices] * state->unit_bytes;
+        int64_t bytes = state->block[state->plan.n_blocks] * state->unit_bytes;
         state->buffer[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, bytes);
     }
     lower_copy_begin(builder);
@@ -259,82 +250,54 @@ static void add_units(const reduction *state, int32_t i, int64_t first, int64_t 
     lower_copy_end(builder, state->bucket->devices[i], state->move->lane);
 }
 
-/* One exchange of a step: device i of the group sends units to device j, which adds them up or
- * keeps them. */
-typedef struct exchange {
-    int32_t from, to;
-    int64_t first, n_units;
-} exchange;
+static int64_t n_units_of(const reduction *state, const cleave_exchange *x) {
+    return state->block[x->end] - state->block[x->first];
+}
 
-static void run_step(const reduction *state, int32_t n, const exchange *exchanges, bool reduce) {
+static lower_run post(const reduction *state, const cleave_exchange *x, bool reduces) {
     lower_builder *builder = state->builder;
-    lower_run *runs = LOWER_ARRAY(builder, lower_run, n);
-    for (int32_t e = 0; e < n; e++) {
-        const exchange *x = &exchanges[e];
-        if (x->n_units == 0)
-            continue;
-        int64_t at = x->first * state->unit_bytes;
-        runs[e] = lower_messages(
-            builder, state->move->tensor, state->move->lane, state->bucket->devices[x->from],
-            state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[x->to],
-            reduce ? state->received[x->to] : state->buffer[x->to],
-            reduce ? 0 : state->offset[x->to] + at, x->n_units * state->unit_bytes);
-        lower_send(builder, runs[e]);
-        lower_receive(builder, runs[e]);
+    int64_t at = state->block[x->first] * state->unit_bytes;
+    lower_run run = lower_messages(
+        builder, state->move->tensor, state->move->lane, state->bucket->devices[x->from],
+        state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[x->to],
+        reduces ? state->received[x->to] : state->buffer[x->to],
+        reduces ? 0 : state->offset[x->to] + at, n_units_of(state, x) * state->unit_bytes);
+    lower_send(builder, run);
+    lower_receive(builder, run);
+    return run;
+}
+
+static void run_step(const reduction *state, const cleave_collective_step *step) {
+    lower_builder *builder = state->builder;
+    lower_run *runs = LOWER_ARRAY(builder, lower_run, step->n_exchanges);
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(&state->plan, step, e);
+        if (n_units_of(state, &x) > 0)
+            runs[e] = post(state, &x, step->reduces);
     }
-    for (int32_t e = 0; e < n; e++) {
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
         lower_wait_at_receiver(builder, runs[e]);
         lower_wait_at_sender(builder, runs[e]);
     }
-    for (int32_t e = 0; e < n && reduce; e++)
-        if (exchanges[e].n_units > 0)
-            add_units(state, exchanges[e].to, exchanges[e].first, exchanges[e].n_units);
-}
-
-/* Ring (Patarasuk and Yuan, 2009): n - 1 steps in which blocks are added up on their way around,
-   then n - 1 in which they go around complete. */
-static void run_ring(const reduction *state, bool reduce) {
-    int32_t n = state->bucket->n_devices;
-    exchange *exchanges = LOWER_ARRAY(state->builder, exchange, n);
-    for (int32_t step = 0; step < n - 1; step++) {
-        for (int32_t i = 0; i < n; i++) {
-            /* Reducing: block i - 1 - step has come to i from all that it has passed, and ends at
-               its own device.  Gathering: block i - step, from its own device on. */
-            int32_t block = ((i - step - (reduce ? 1 : 0)) % n + n) % n;
-            exchanges[i] = (exchange){i, (i + 1) % n, state->block[block],
-                                      state->block[block + 1] - state->block[block]};
-        }
-        run_step(state, n, exchanges, reduce);
+    for (int32_t e = 0; e < step->n_exchanges && step->reduces; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(&state->plan, step, e);
+        if (n_units_of(state, &x) > 0)
+            add_units(state, x.to, state->block[x.first], n_units_of(state, &x));
     }
 }
 
-/* Recursive halving, then doubling (Thakur, Rabenseifner and Gropp, 2005), for powers of two:
-   partners at distance n/2, n/4, ... exchange halves of what they still hold. */
-static void run_halving_doubling(const reduction *state, bool reduce) {
-    int32_t n = state->bucket->n_devices;
-    exchange *exchanges = LOWER_ARRAY(state->builder, exchange, n);
-    for (int32_t step = 1; step < n; step *= 2) {
-        int32_t distance = reduce ? n / 2 / step : step;
-        for (int32_t i = 0; i < n; i++) {
-            /* Reducing: i sends the blocks that its partner will hold.  Gathering: those that it
-               holds complete.  The blocks of a holder at this distance are its aligned run of that
-               many. */
-            int32_t partner = i ^ distance, holder = reduce ? partner : i;
-            int32_t first = holder / distance * distance;
-            exchanges[i] = (exchange){i, partner, state->block[first],
-                                      state->block[first + distance] - state->block[first]};
-        }
-        run_step(state, n, exchanges, reduce);
-    }
-}
-
-/* The most units that a device is sent at once to add up. */
-static int64_t most_received(const reduction *state, cleave_collective_algorithm algorithm) {
-    int32_t n = state->bucket->n_devices, run = algorithm == CLEAVE_ALGORITHM_RING ? 1 : n / 2;
+/* The most units that a device is sent at once to add up.  Steps that are alike rotate the same
+   runs of blocks over all members, so one of them has them all. */
+static int64_t most_received(const reduction *state) {
     int64_t most = 0;
-    for (int32_t i = 0; i < n; i += run) {
-        int64_t units = state->block[i + run] - state->block[i];
-        most = units > most ? units : most;
+    for (int32_t s = 0, alike; s < state->plan.n_steps; s += alike) {
+        cleave_collective_step step = cleave_collective_step_of(&state->plan, s);
+        alike = step.alike;
+        for (int32_t e = 0; e < step.n_exchanges && step.reduces; e++) {
+            cleave_exchange x = cleave_collective_exchange_of(&state->plan, &step, e);
+            int64_t units = n_units_of(state, &x);
+            most = units > most ? units : most;
+        }
     }
     return most;
 }
@@ -353,15 +316,29 @@ static void run_symbolic(const reduction *state) {
         }
 }
 
-static void run_steps(const reduction *state, cleave_collective_algorithm algorithm) {
-    bool reduces = state->bucket->kind != CLEAVE_ALL_GATHER,
-         gathers = state->bucket->kind != CLEAVE_REDUCE_SCATTER;
-    void (*run)(const reduction *, bool) =
-        algorithm == CLEAVE_ALGORITHM_RING ? run_ring : run_halving_doubling;
-    if (reduces)
-        run(state, true);
-    if (gathers)
-        run(state, false);
+static void run_steps(const reduction *state) {
+    for (int32_t s = 0; s < state->plan.n_steps; s++) {
+        cleave_collective_step step = cleave_collective_step_of(&state->plan, s);
+        run_step(state, &step);
+    }
+}
+
+/* By the layout's rules, which may ask for the bytes. */
+static cleave_collective describe(const reduction *state) {
+    const move_bucket *bucket = state->bucket;
+    int64_t bytes = 0;
+    for (int32_t c = 0; c < bucket->cells.n; c++)
+        bytes += units_of(state, cell_of(state, c)) * state->unit_bytes;
+    cleave_collective collective = {.kind = bucket->kind,
+                                    .n_devices = bucket->n_devices,
+                                    .devices = bucket->devices,
+                                    .bytes = bytes,
+                                    .tensor = state->move->tensor,
+                                    .lane = (uint8_t)state->move->lane};
+    collective.algorithm = cleave_collective_rules_choose(
+        &state->builder->layout->collectives, bucket->kind, bucket->n_devices, bucket->devices,
+        bytes, &collective.node_members);
+    return collective;
 }
 
 static void run_bucket(lower_builder *builder, movement *move, const move_bucket *bucket) {
@@ -369,8 +346,11 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     reduction state = {.builder = builder, .move = move, .bucket = bucket};
     state.unit_elements = move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1;
     state.unit_bytes = state.unit_elements * lower_type_bytes(builder, move->tensor);
+    cleave_collective collective = describe(&state);
+    state.plan = cleave_collective_plan_of(collective.kind, collective.algorithm, n,
+                                           collective.node_members);
     state.first_unit = LOWER_ARRAY(builder, int64_t, bucket->cells.n);
-    state.block = LOWER_ARRAY(builder, int64_t, n + 1);
+    state.block = LOWER_ARRAY(builder, int64_t, state.plan.n_blocks + 1);
     state.buffer = LOWER_ARRAY(builder, int32_t, n);
     state.offset = LOWER_ARRAY(builder, int64_t, n);
     state.received = LOWER_ARRAY(builder, int32_t, n);
@@ -379,15 +359,8 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     sort_members(&state, true, &state.first_target, &state.targets);
     for (int32_t i = 0; i < n; i++)
         pack_vector(&state, i);
-    cleave_collective collective = {.kind = bucket->kind,
-                                    .algorithm = choose_algorithm(builder, n),
-                                    .n_devices = n,
-                                    .devices = bucket->devices,
-                                    .bytes = state.block[n] * state.unit_bytes,
-                                    .tensor = move->tensor,
-                                    .lane = (uint8_t)move->lane};
     LOWER_PUSH(builder, &builder->collectives, collective);
-    int64_t received = most_received(&state, collective.algorithm) * state.unit_bytes;
+    int64_t received = most_received(&state) * state.unit_bytes;
     for (int32_t i = 0; i < n; i++)
         state.received[i] =
             bucket->kind == CLEAVE_ALL_GATHER
@@ -396,7 +369,7 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     if (builder->options->symbolic_collectives)
         run_symbolic(&state);
     else
-        run_steps(&state, collective.algorithm);
+        run_steps(&state);
     for (int32_t i = 0; i < n; i++)
         unpack_vector(&state, i);
 }

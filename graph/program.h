@@ -11,6 +11,7 @@
 #ifndef CLEAVE_GRAPH_PROGRAM_H
 #define CLEAVE_GRAPH_PROGRAM_H
 
+#include "graph/collective_steps.h"
 #include "graph/model.h"
 #include "graph/part.h"
 
@@ -140,18 +141,12 @@ typedef struct cleave_message {
     int32_t send_item, receive_item;           /* where it is posted */
 } cleave_message;
 
-typedef enum cleave_collective_kind {
-    CLEAVE_ALL_REDUCE,
-    CLEAVE_REDUCE_SCATTER,
-    CLEAVE_ALL_GATHER,
-    CLEAVE_ALL_TO_ALL
-} cleave_collective_kind;
-
 /* Recognised in the movement of one tensor and phase.  In the expanded form its messages and sums
    stand in the program; in the symbolic form JOIN and AWAIT do, and no messages. */
 typedef struct cleave_collective {
     cleave_collective_kind kind;
     cleave_collective_algorithm algorithm; /* never DEFAULT */
+    int32_t node_members; /* two-level: devices of each node, consecutive; else 1 */
     int32_t n_devices;
     const int32_t *devices; /* ascending */
     int64_t bytes; /* of the whole vector that every device holds (all-reduce, reduce-scatter) or

@@ -15,8 +15,9 @@ typedef struct builder {
     const cleave_machine *machine;
     cleave_arena *arena;
     cleave_layout *layout;
-    int32_t *all; /* [n_devices] 0, 1, ... */
-    int *axis_of; /* [n_operators] axis that is split; -1: none */
+    int32_t n_devices;
+    const int32_t *all; /* [n_devices] those to use, ascending */
+    int *axis_of;       /* [n_operators] axis that is split; -1: none */
 } builder;
 
 /* ---- questions about operators ---- */
@@ -92,7 +93,7 @@ static bool is_attention_product(const cleave_model *model, int32_t op) {
 /* Splits one axis over all devices, or as many as its extent allows; without an axis every device
    computes the whole, as every rank of a data parallel program would. */
 static cleave_status split_axis(const builder *b, int32_t op, int axis, cleave_error *error) {
-    int32_t degree[CLEAVE_MAX_AXES] = {0}, n_devices = b->machine->n_devices, replicas = 1;
+    int32_t degree[CLEAVE_MAX_AXES] = {0}, n_devices = b->n_devices, replicas = 1;
     if (axis < 0) {
         replicas = n_devices;
     } else {
@@ -229,18 +230,44 @@ cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_mac
                                "layer-per-device, one-weird-trick, megatron and random",
                                name);
         CLEAVE_TRY(cleave_layout_create(model, machine->n_devices, arena, &result, error));
-        builder b = {.model = model, .machine = machine, .arena = arena, .layout = &result};
-        b.all = CLEAVE_ARENA_ARRAY(arena, int32_t, machine->n_devices);
-        b.axis_of = CLEAVE_ARENA_ARRAY(arena, int, model->n_operators);
-        if (b.all == NULL || b.axis_of == NULL)
+        int32_t *all = CLEAVE_ARENA_ARRAY(arena, int32_t, machine->n_devices);
+        builder b = {.model = model,
+                     .machine = machine,
+                     .arena = arena,
+                     .layout = &result,
+                     .n_devices = machine->n_devices,
+                     .all = all,
+                     .axis_of = CLEAVE_ARENA_ARRAY(arena, int, model->n_operators)};
+        if (all == NULL || b.axis_of == NULL)
             return cleave_fail_memory(error, "making a layout");
         for (int32_t d = 0; d < machine->n_devices; d++)
-            b.all[d] = d;
+            all[d] = d;
         CLEAVE_TRY(rules[which](&b, &does_apply, error));
     }
     strncpy(result.machine, machine->name, sizeof result.machine - 1);
     strncpy(result.method, name, sizeof result.method - 1);
     *layout = result;
     *applies = does_apply;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleave_machine *machine,
+                                          int32_t n_devices, const int32_t *devices,
+                                          cleave_arena *arena, cleave_layout *layout,
+                                          cleave_error *error) {
+    cleave_layout result;
+    bool applies;
+    CLEAVE_TRY(cleave_layout_create(model, machine->n_devices, arena, &result, error));
+    builder b = {.model = model,
+                 .machine = machine,
+                 .arena = arena,
+                 .layout = &result,
+                 .n_devices = n_devices,
+                 .all = devices,
+                 .axis_of = CLEAVE_ARENA_ARRAY(arena, int, model->n_operators)};
+    if (b.axis_of == NULL)
+        return cleave_fail_memory(error, "making a layout");
+    CLEAVE_TRY(data_parallel(&b, &applies, error));
+    *layout = result;
     return CLEAVE_OK;
 }

@@ -25,6 +25,7 @@ typedef struct search {
     cleave_pricer pricer;
     cleave_node_costs *costs;
     cleave_candidates candidates;
+    cleave_collective_rules collectives; /* of every layout but a drawn one */
     cleave_progress progress;
     double started_seconds;
     cleave_search_result result;
@@ -72,6 +73,8 @@ static cleave_status make_given(search *s, const char *name, cleave_layout **lay
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_baseline_layout(s->model, s->machine, name, s->options->seed, &s->work,
                                       *layout, &applies, error));
+    if (strcmp(name, "random") != 0)
+        (*layout)->collectives = s->collectives;
     if (!applies)
         *layout = NULL;
     else
@@ -103,6 +106,46 @@ static cleave_status price_baselines(search *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Products a second of the kind of device d. */
+static double product_rate(const cleave_machine *machine, int32_t d) {
+    const cleave_device_kind *kind = &machine->kinds[machine->device_kind[d]];
+    return kind->flops_per_second * kind->product_efficiency;
+}
+
+/* Of devices of several kinds the slowest sets the pace of even blocks, and one operator at a time
+   the walks don't get away from it: so they also start from data parallel over those that are at
+   least as quick as some device. */
+static cleave_status add_quick_starts(search *s, cleave_error *error) {
+    const cleave_machine *machine = s->machine;
+    int32_t *quick = CLEAVE_ARENA_ARRAY(&s->work, int32_t, machine->n_devices);
+    bool *seen = CLEAVE_ARENA_ARRAY(&s->work, bool, machine->n_kinds);
+    if (quick == NULL || seen == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t slowest = 0; slowest < machine->n_devices && s->n_given < MAX_BASELINES;
+         slowest++) {
+        int32_t n = 0;
+        cleave_price price;
+        if (seen[machine->device_kind[slowest]])
+            continue;
+        seen[machine->device_kind[slowest]] = true;
+        for (int32_t d = 0; d < machine->n_devices; d++)
+            if (product_rate(machine, d) >= product_rate(machine, slowest))
+                quick[n++] = d;
+        cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+        if (layout == NULL)
+            return cleave_fail_memory(error, "searching");
+        if (n == machine->n_devices)
+            continue; /* the baseline */
+        CLEAVE_TRY(
+            cleave_data_parallel_layout(s->model, machine, n, quick, &s->work, layout, error));
+        layout->collectives = s->collectives;
+        CLEAVE_TRY(cleave_price_layout(&s->pricer, layout, false, &price, error));
+        s->given_fits[s->n_given] = price.excess_bytes == 0;
+        s->given[s->n_given++] = layout;
+    }
+    return CLEAVE_OK;
+}
+
 /* Collectives in closed form are within some percent of their steps.  What is far behind even so is
    not worth the larger program that has them in steps. */
 static bool is_promising(const search *s, const cleave_price *price) {
@@ -123,6 +166,7 @@ static cleave_status collect_starts(search *s, cleave_mcmc *mcmc, const cleave_l
         if (s->given_fits[g] || !s->result.best.applies)
             starts[(*n_starts)++] = s->given[g];
     CLEAVE_TRY(cleave_mcmc_random_start(mcmc, &s->work, random, error));
+    random->collectives = s->collectives;
     CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
     if (price.excess_bytes == 0 || !s->result.best.applies)
         starts[(*n_starts)++] = random;
@@ -225,18 +269,49 @@ static cleave_status fail_nothing_fits(const search *s, cleave_error *error) {
                        limit, (long long)s->pricer.n_priced, least);
 }
 
+/* Leaves in the result what rules its own collectives run by. */
+static cleave_status keep_used_rules(search *s, cleave_error *error) {
+    cleave_collective_rules *rules = &s->result.best.layout.collectives;
+    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
+    cleave_lower_options options = s->pricer.lower;
+    cleave_program program;
+    options.symbolic_collectives = true;
+    cleave_arena_free(&s->pricer.arena);
+    CLEAVE_TRY(cleave_lower(s->model, &s->result.best.layout, &options, &s->pricer.arena, &program,
+                            error));
+    bool *used = CLEAVE_ARENA_ARRAY(&s->work, bool, rules->n);
+    if (used == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t c = 0; c < program.n_collectives; c++) {
+        const cleave_collective *of = &program.collectives[c];
+        int32_t rule =
+            cleave_collective_rules_find(rules, of->kind, of->n_devices, of->devices, of->bytes);
+        if (rule >= 0)
+            used[rule] = true;
+    }
+    int32_t n = 0;
+    for (int32_t r = 0; r < rules->n; r++)
+        if (used[r])
+            rules->items[n++] = rules->items[r];
+    rules->n = n;
+    return CLEAVE_OK;
+}
+
 static cleave_status run(search *s, cleave_error *error) {
     const char *method = s->options->method;
     bool searches = strcmp(method, "auto") == 0 || strcmp(method, "mcmc") == 0;
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
+    CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(price_baselines(s, error));
-    if (!searches)
+    if (searches)
+        CLEAVE_TRY(add_quick_starts(s, error));
+    else
         CLEAVE_TRY(take_one(s, method, error));
     CLEAVE_TRY(bound(s, error));
     if (searches)
         CLEAVE_TRY(walk(s, error));
     if (s->result.best.applies)
-        return CLEAVE_OK;
+        return keep_used_rules(s, error);
     for (int32_t i = 0; i < s->n_given; i++)
         if (searches || strcmp(s->given[i]->method, method) == 0)
             return fail_nothing_fits(s, error);

@@ -49,6 +49,12 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error);
 
+/* Data parallel over some of the devices, ascending, unpriced. */
+cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleave_machine *machine,
+                                          int32_t n_devices, const int32_t *devices,
+                                          cleave_arena *arena, cleave_layout *layout,
+                                          cleave_error *error);
+
 /* The layout of one baseline, or of "random", unpriced; `applies` false where it does not (the
    layout is then legal, but nothing more).  BAD_INPUT for another name. */
 cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_machine *machine,

@@ -166,9 +166,10 @@ Test(cost, devices_of_a_node_share_its_card) {
 Test(cost, scratch_of_collectives_stays_clear) {
     cleave_machine machine = machine_of("k80-16x4");
     double *load = CLEAVE_ARENA_ARRAY(&arena, double, machine.n_links);
-    const int32_t devices[] = {0, 1, 2, 5, 8, 9, 62};
+    const int32_t devices[] = {0, 1, 2, 5, 8, 9, 17, 40, 62};
     for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_DIRECT; a++) {
         cleave_collective collective = all_reduce((cleave_collective_algorithm)a, devices, a + 4);
+        collective.node_members = 4;
         cleave_collective_cost cost = cleave_cost_collective_parts(&machine, &collective, load);
         cr_expect_gt(cost.busy, 0);
         for (int32_t l = 0; l < machine.n_links; l++)

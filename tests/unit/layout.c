@@ -164,7 +164,10 @@ Test(layout, equal_seeds_draw_equal_layouts_and_others_differ) {
             cr_assert_eq(a->replicas, b->replicas);
             cr_assert_arr_eq(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices);
         }
-        cr_assert_eq(layout.all_reduce, again.all_reduce);
+        cr_assert_eq(layout.collectives.n, again.collectives.n);
+        for (int32_t r = 0; r < layout.collectives.n; r++)
+            cr_assert_eq(layout.collectives.items[r].algorithm,
+                         again.collectives.items[r].algorithm);
         cr_assert_eq(layout.sharded[1], again.sharded[1]);
         differ += memcmp(layout.splits[0].degree, other.splits[0].degree,
                          sizeof other.splits[0].degree) != 0 ||
@@ -176,7 +179,8 @@ Test(layout, equal_seeds_draw_equal_layouts_and_others_differ) {
 /* Every kind of split that is promised shows up among 2000 draws for 8 devices. */
 Test(layout, random_splits_reach_every_kind) {
     bool axis_split[3] = {false}, replicated = false, one_part = false, all_devices = false,
-         uneven = false, unordered = false, unaligned = false, sharded = false, ring = false;
+         uneven = false, unordered = false, unaligned = false, sharded = false, direct = false,
+         algorithm[CLEAVE_N_ALGORITHMS] = {false};
     for (uint64_t seed = 0; seed < 2000; seed++) {
         cleave_layout_random(&model, 8, seed, &arena, &layout, NULL);
         const cleave_split *split = &layout.splits[0];
@@ -190,9 +194,13 @@ Test(layout, random_splits_reach_every_kind) {
             unordered = unordered || split->devices[p] < split->devices[p - 1];
         unaligned = unaligned || (split->n_parts == 4 && split->devices[0] % 4 != 0);
         sharded = sharded || layout.sharded[1];
-        ring = ring || layout.all_reduce == CLEAVE_ALGORITHM_RING;
+        direct = direct || layout.collectives.direct;
+        for (int32_t r = 0; r < layout.collectives.n; r++)
+            algorithm[layout.collectives.items[r].algorithm] = true;
     }
     cr_expect(axis_split[0] && axis_split[1] && axis_split[2]);
     cr_expect(replicated && one_part && all_devices && uneven && unordered && unaligned);
-    cr_expect(sharded && ring);
+    cr_expect(sharded && direct);
+    for (int a = 0; a < CLEAVE_ALGORITHM_DIRECT; a++)
+        cr_expect(algorithm[a], "algorithm %d", a);
 }

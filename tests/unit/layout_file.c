@@ -58,6 +58,42 @@ Test(layout_file, a_small_file_reads) {
     cr_expect_eq(layout.predicted_step_seconds, 0);
 }
 
+#define COLLECTIVES(text)                                                                          \
+    HEAD ", \"operators\": {" CONV ", " DENSE "}, \"collectives\": {" text "}}"
+
+static void expect_algorithm(const cleave_layout *layout, cleave_collective_kind kind, int32_t n,
+                             const int32_t *devices, int64_t bytes,
+                             cleave_collective_algorithm algorithm, int32_t node_members) {
+    int32_t members;
+    cr_expect_eq(
+        cleave_collective_rules_choose(&layout->collectives, kind, n, devices, bytes, &members),
+        algorithm);
+    cr_expect_eq(members, node_members);
+}
+
+/* The first rule that fits counts; two levels need as many devices in every node. */
+Test(layout_file, rules_choose_the_algorithm_of_a_collective) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(parse(COLLECTIVES("\"node\": 4, \"all-gather\": \"ring\", \"all-reduce\": ["
+                                   "{\"devices\": 4, \"nodes\": 1, \"algorithm\": \"ring\"}, "
+                                   "{\"up_to\": \"64 KiB\", \"algorithm\": \"tree\"}, "
+                                   "{\"nodes\": 2, \"algorithm\": \"two-level\"}]"),
+                       &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    const int32_t node[] = {4, 5, 6, 7}, two[] = {0, 1, 2, 5, 6, 7}, uneven[] = {0, 1, 4, 5, 6},
+                  apart[] = {0, 4, 8, 12};
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 4, node, 100, CLEAVE_ALGORITHM_RING, 1);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 6, two, 65536, CLEAVE_ALGORITHM_TREE, 1);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 6, two, 65537, CLEAVE_ALGORITHM_TWO_LEVEL, 3);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 5, uneven, 65537, CLEAVE_ALGORITHM_RING, 1);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 4, apart, 65537, CLEAVE_ALGORITHM_HALVING_DOUBLING,
+                     1);
+    expect_algorithm(&layout, CLEAVE_ALL_GATHER, 4, node, 100, CLEAVE_ALGORITHM_RING, 1);
+    expect_algorithm(&layout, CLEAVE_REDUCE_SCATTER, 4, node, 100,
+                     CLEAVE_ALGORITHM_HALVING_DOUBLING, 1);
+}
+
 Test(layout_file, optional_keys_read) {
     cleave_layout layout;
     cleave_error error = {""};
@@ -73,7 +109,8 @@ Test(layout_file, optional_keys_read) {
     cr_expect_eq(layout.predicted_step_seconds, 0.1);
     cr_expect_eq(layout.splits[0].replicas, 2);
     cr_expect(layout.sharded[1]);
-    cr_expect_eq(layout.all_reduce, CLEAVE_ALGORITHM_RING);
+    cr_assert_eq(layout.collectives.n, 1);
+    cr_expect_eq(layout.collectives.items[0].algorithm, CLEAVE_ALGORITHM_RING);
 }
 
 Test(layout_file, each_error_names_file_place_and_value) {
@@ -132,9 +169,17 @@ Test(layout_file, each_error_names_file_place_and_value) {
               "{\"update\": \"half\"}}}",
          "p.json: $.parameters[\"dense.weight\"].update: \"half\" is none of: replicated, sharded"},
         {HEAD ", \"operators\": {" CONV ", " DENSE
-              "}, \"collectives\": {\"all-reduce\": \"tree\"}}",
-         "p.json: $.collectives.all-reduce: \"tree\" is none of: default, ring, halving-doubling, "
-         "direct"},
+              "}, \"collectives\": {\"all-reduce\": \"best\"}}",
+         "p.json: $.collectives.all-reduce: \"best\" is none of: default, ring, halving-doubling, "
+         "tree, two-level, direct"},
+        {COLLECTIVES("\"all-gather\": \"direct\""),
+         "p.json: $.collectives.all-gather: \"direct\" is said of \"all-reduce\", for all"},
+        {COLLECTIVES("\"all-reduce\": [{\"up_to\": \"0 B\", \"algorithm\": \"ring\"}]"),
+         "p.json: $.collectives.all-reduce[0].up_to: 0 bytes are not in range"},
+        {COLLECTIVES("\"all-reduce\": [{\"up_to\": \"1 KiB\"}]"),
+         "p.json: $.collectives.all-reduce[0]: the key \"algorithm\" is missing"},
+        {COLLECTIVES("\"node\": 0"),
+         "p.json: $.collectives.node: 0 is not in the range 1 to 2147483647"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused(cases[i][0], cases[i][1]);

@@ -87,6 +87,53 @@ Test(lowering, a_sample_split_emits_one_all_reduce_per_parameter_and_one_of_the_
     cleave_arena_free(&of.arena);
 }
 
+/* Bytes that the all-reduce of w1, 90 floats over four devices, sends from one device to another.
+ */
+static int64_t sent_between(const lowered *of, int32_t source, int32_t destination) {
+    int64_t bytes = 0;
+    for (int32_t m = 0; m < of->program.n_messages; m++)
+        if (strcmp(of->model.tensors[of->program.messages[m].tensor].name, "w1") == 0 &&
+            of->program.messages[m].source == source &&
+            of->program.messages[m].destination == destination)
+            bytes += of->program.messages[m].bytes;
+    return bytes;
+}
+
+static void lower_with(lowered *of, cleave_collective_algorithm algorithm, int32_t node_devices) {
+    static cleave_collective_rule rule;
+    rule = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE, .algorithm = algorithm};
+    begin(of);
+    split(of, "g1", "n");
+    of->layout.collectives =
+        (cleave_collective_rules){.node_devices = node_devices, .n = 1, .items = &rule};
+    lower(of, false);
+    cr_assert_eq(count(of, CLEAVE_ALL_REDUCE, "w1"), 1);
+    cr_assert_eq(of->program.collectives[0].algorithm, algorithm);
+}
+
+/* A tree: 1 -> 0 and 3 -> 2, then 2 -> 0, whole vectors, and the same back. */
+Test(lowering, an_all_reduce_by_a_tree_sends_whole_vectors) {
+    static lowered of;
+    lower_with(&of, CLEAVE_ALGORITHM_TREE, 0);
+    cr_expect_eq(sent(&of, "w1"), 2 * (P - 1) * 90 * 4);
+    cr_expect_eq(sent_between(&of, 2, 0), 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 2), 90 * 4);
+    cr_expect_eq(sent_between(&of, 3, 0), 0);
+    cleave_arena_free(&of.arena);
+}
+
+/* Nodes {0, 1} and {2, 3}: half the vector within the node, 45 floats, and back; of that half, cut
+   into 22 and 23 floats or the like, one goes across and the other comes back complete. */
+Test(lowering, an_all_reduce_at_two_levels_sends_a_shard_across) {
+    static lowered of;
+    lower_with(&of, CLEAVE_ALGORITHM_TWO_LEVEL, 2);
+    cr_expect_eq(sent(&of, "w1"), 2 * (P - 1) * 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 1) + sent_between(&of, 1, 0), 2 * 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 2) + sent_between(&of, 1, 3), 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 3) + sent_between(&of, 1, 2), 0);
+    cleave_arena_free(&of.arena);
+}
+
 Test(lowering, a_column_split_before_a_row_split_needs_no_exchange_between_them) {
     static lowered of;
     begin(&of);

@@ -39,6 +39,22 @@ static void expect_route(int32_t from, int32_t to, const char *wanted) {
     cr_expect_str_eq(text, wanted);
 }
 
+static cleave_status parse(const char *text, int32_t n_devices, cleave_error *error) {
+    error->message[0] = '\0';
+    return cleave_machine_parse(text, strlen(text), "test.json", n_devices, &arena, &machine,
+                                error);
+}
+
+#define KINDS                                                                                      \
+    "{\"cleave_machine\": 1, \"name\": \"t\", \"kinds\": {\"k\": {\"memory\": \"1 GiB\", "         \
+    "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\"}}, "
+
+static void expect_bisection(double bytes_per_second) {
+    double found = 0;
+    cr_assert_eq(cleave_machine_bisection(&machine, &found, NULL), CLEAVE_OK);
+    cr_expect_float_eq(found, bytes_per_second, 1e-6 * bytes_per_second, "%g", found);
+}
+
 Test(machine, two_cores_share_memory) {
     load("two-cores", 0);
     cr_expect_eq(machine.n_devices, 2);
@@ -70,14 +86,147 @@ Test(machine, k80s_share_switches_and_a_card) {
 }
 
 Test(machine, every_pair_of_every_file_has_a_route) {
-    static const char *const names[] = {"two-cores", "p100-4x4", "k80-16x4"};
-    for (int k = 0; k < 3; k++) {
+    static const char *const names[] = {"two-cores", "p100-4x4",   "k80-16x4",
+                                        "v100-32x8", "tpu4-4x4x4", "mixed-1x4-2x4"};
+    for (int k = 0; k < 6; k++) {
         load(names[k], 0);
         int32_t links[CLEAVE_MAX_ROUTE];
         for (int32_t a = 0; a < machine.n_devices; a++)
             for (int32_t b = 0; b < machine.n_devices; b++)
                 cr_expect_eq(cleave_machine_route(&machine, a, b, links) > 0, a != b);
     }
+}
+
+/* Two NVLinks join 0 and 3, none joins 0 and 5; each device has a card behind its own PCIe switch.
+   Nodes 0..7 are under leaf 0; the spine is chosen by the destination: node 8 + device 1 = 9,
+   modulo 8 spines.  A leaf gets 8 nodes x 4 cards x 12.5 GB/s from below and has half of that over
+   8 links up: 25 GB/s each.  Two leaves of four send 2 x 200 GB/s across the middle. */
+Test(machine, a_fat_tree_is_crossed_by_way_of_the_destinations_spine) {
+    load("v100-32x8", 0);
+    expect_route(0, 3, "device 0 > device 3");
+    expect_route(0, 5,
+                 "device 0 > node 0 pcie switch 0 > node 0 socket 0 > node 0 socket 1 > "
+                 "node 0 pcie switch 2 > device 5");
+    expect_route(2, 8,
+                 "device 2 > node 0 pcie switch 1 > node 0 card 1 > leaf 0 > node 1 card 0 > "
+                 "node 1 pcie switch 0 > device 8");
+    expect_route(2, 65,
+                 "device 2 > node 0 pcie switch 1 > node 0 card 1 > leaf 0 > spine 1 > leaf 1 > "
+                 "node 8 card 0 > node 8 pcie switch 0 > device 65");
+    int32_t links[CLEAVE_MAX_ROUTE];
+    cr_assert_eq(cleave_machine_route(&machine, 2, 65, links), 8);
+    cr_expect_float_eq(machine.links[links[3]].bytes_per_second, 25e9, 1);
+    expect_bisection(400e9);
+}
+
+/* Rails: device 1 of a node uses card 1, and cards 2 and 3 are behind another PCIe switch.  Between
+   leaves of different rails only the spine leads; with it (8 links) the way from device 1 to device
+   2 of a node under another leaf is shorter than by one rail (10).  Node 128 is under another
+   spine: key 128 + 0, 128 mod 32 = 0, 4 mod 32 = 4.  Across the middle: 256 nodes x 8 cards x 50
+   GB/s. */
+Test(machine, rails_lead_to_the_card_that_is_nearest) {
+    load("h100-512x8", 0);
+    cr_expect_eq(machine.n_devices, 4096);
+    expect_route(1, 7, "device 1 > node 0 nvswitch > device 7");
+    expect_route(1, 9,
+                 "device 1 > node 0 pcie switch 0 > node 0 card 1 > leaf 1 > node 1 card 1 > "
+                 "node 1 pcie switch 0 > device 9");
+    expect_route(1, 32 * 8 + 2,
+                 "device 1 > node 0 pcie switch 0 > node 0 card 1 > leaf 1 > spine 2 > leaf 10 > "
+                 "node 32 card 2 > node 32 pcie switch 1 > device 258");
+    expect_route(0, 128 * 8,
+                 "device 0 > node 0 pcie switch 0 > node 0 card 0 > leaf 0 > spine 0 > core 4 > "
+                 "spine 32 > leaf 32 > node 128 card 0 > node 128 pcie switch 0 > device 1024");
+    expect_bisection(256 * 8 * 50e9);
+}
+
+/* 27 = (1, 2, 3) from (0, 0, 0): one forward, two forward (as far as backward), one backward.
+   Across the middle: 16 rows of four chips, cut at two places. */
+Test(machine, a_torus_is_crossed_dimension_by_dimension) {
+    load("tpu4-4x4x4", 0);
+    expect_route(0, 27, "device 0 > device 16 > device 20 > device 24 > device 27");
+    expect_route(27, 0, "device 27 > device 11 > device 15 > device 3 > device 0");
+    expect_bisection(2 * 16 * 50e9);
+}
+
+/* 5 x 2: around the back where that is shorter; one link where both ways lead to the same node. */
+Test(machine, a_torus_of_two_has_one_link_each_way) {
+    cleave_error error;
+    cr_assert_eq(parse(KINDS "\"node\": {\"count\": 10, \"devices\": 1, \"kind\": \"k\"}, "
+                             "\"network\": {\"join\": 0, \"torus\": [5, 2], \"bandwidth\": "
+                             "\"1 GB/s\", \"latency\": \"1 us\"}}",
+                       0, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect_eq(machine.n_links, 10 * 3);
+    expect_route(0, 7, "device 0 > device 8 > device 6 > device 7");
+    expect_route(7, 0, "device 7 > device 9 > device 1 > device 0");
+}
+
+/* A part of a torus keeps its other nodes, which messages cross. */
+Test(machine, the_first_devices_of_a_torus_use_its_ways_around) {
+    load("tpu4-4x4x4", 4);
+    cr_expect_eq(machine.n_devices, 4);
+    expect_route(0, 3, "device 0 > device 3");
+    load("tpu4-4x4x4", 64 - 1);
+    int32_t links[CLEAVE_MAX_ROUTE];
+    for (int32_t d = 1; d < machine.n_devices; d++)
+        cr_expect_gt(cleave_machine_route(&machine, 0, d, links), 0);
+}
+
+/* Nodes of two sorts: the kinds follow the nodes, and so do the ways to the switch. */
+Test(machine, nodes_of_several_sorts_follow_one_another) {
+    load("mixed-1x4-2x4", 0);
+    cr_expect_eq(machine.n_devices, 12);
+    cr_expect_eq(machine.devices_per_node, 4);
+    static const char *const kinds[] = {"a100", "a100", "a100", "a100", "v100", "v100",
+                                        "p100", "p100", "v100", "v100", "p100", "p100"};
+    for (int32_t d = 0; d < 12; d++)
+        cr_expect_str_eq(machine.kinds[machine.device_kind[d]].name, kinds[d]);
+    expect_route(0, 3, "device 0 > device 3");
+    expect_route(4, 6, "device 4 > node 1 pcie switch > device 6");
+    expect_route(0, 11,
+                 "device 0 > node 0 pcie switch > node 0 card > switch > node 2 card > "
+                 "node 2 pcie switch > device 11");
+    load("mixed-1x4-2x4", 6);
+    expect_route(5, 0,
+                 "device 5 > node 1 pcie switch > node 1 card > switch > node 0 card > "
+                 "node 0 pcie switch > device 0");
+}
+
+/* Nodes of 6 and 4 devices: two consecutive devices always share one. */
+Test(machine, devices_that_always_share_a_node_are_counted) {
+    cleave_error error;
+    cr_assert_eq(
+        parse(KINDS
+              "\"nodes\": [{\"devices\": 6, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1, 2, "
+              "3, 4, 5, \"card\"]], \"through\": \"bus\", \"bandwidth\": \"1 GB/s\", \"latency\": "
+              "\"0 s\"}]}, {\"count\": 2, \"devices\": 4, \"kind\": \"k\", \"links\": [{\"join\": "
+              "[[0, 1, 2, 3, \"card\"]], \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}]}], "
+              "\"network\": {\"join\": \"card\", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}}",
+              0, &error),
+        CLEAVE_OK, "%s", error.message);
+    cr_expect_eq(machine.n_devices, 14);
+    cr_expect_eq(machine.devices_per_node, 2);
+    expect_route(5, 6, "device 5 > node 0 bus > node 0 card > node 1 card > device 6");
+    expect_route(13, 9, "device 13 > node 2 card > node 1 card > device 9");
+}
+
+/* Four devices, two cards behind one bus: devices take the cards in turn. */
+Test(machine, devices_take_equal_cards_in_turn) {
+    cleave_error error;
+    cr_assert_eq(
+        parse(KINDS
+              "\"node\": {\"count\": 2, \"devices\": 4, \"kind\": \"k\", \"links\": [{\"join\": "
+              "[[0, 1, 2, 3, \"a\", \"b\"]], \"through\": \"bus\", \"bandwidth\": \"1 GB/s\", "
+              "\"latency\": \"0 s\"}]}, \"network\": {\"join\": [[\"a\"], [\"b\"]], \"through\": "
+              "\"rail\", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}}",
+              0, &error),
+        CLEAVE_OK, "%s", error.message);
+    expect_route(0, 5,
+                 "device 0 > node 0 bus > node 0 a > rail 0 > node 1 a > node 1 bus > device 5");
+    expect_route(3, 4,
+                 "device 3 > node 0 bus > node 0 b > rail 1 > node 1 b > node 1 bus > device 4");
+    expect_bisection(2e9);
 }
 
 /* The first 6 of 16: a whole node and half of another; a part of one node needs no network. */
@@ -91,16 +240,6 @@ Test(machine, the_first_devices_are_kept) {
     load("p100-4x4", 3);
     expect_route(0, 2, "device 0 > device 2");
 }
-
-static cleave_status parse(const char *text, int32_t n_devices, cleave_error *error) {
-    error->message[0] = '\0';
-    return cleave_machine_parse(text, strlen(text), "test.json", n_devices, &arena, &machine,
-                                error);
-}
-
-#define KINDS                                                                                      \
-    "{\"cleave_machine\": 1, \"name\": \"t\", \"kinds\": {\"k\": {\"memory\": \"1 GiB\", "         \
-    "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\"}}, "
 
 /* Three ways from 0 to 1 of two hops each: the one whose narrowest link is widest is taken. */
 Test(machine, of_equally_short_routes_the_widest_is_taken) {
@@ -146,6 +285,12 @@ static void expect_refused(const char *text, const char *place, const char *what
     NODE("\"devices\": 2, \"kind\": \"k\", \"links\": [{\"join\": " groups                         \
          ", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}]")
 
+#define NETWORK(text)                                                                              \
+    KINDS "\"node\": {\"count\": 2, \"devices\": 2, \"kind\": \"k\", \"links\": [{\"join\": [[0, " \
+          "1]], " FIGURES "}]}, \"network\": " text "}"
+#define FIGURES "\"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\""
+#define LEAF "{\"join\": 0, \"through\": \"leaf\", \"nodes\": 1, " FIGURES "}"
+
 Test(machine, wrong_files_are_refused_with_place_and_value) {
     expect_refused(LINK("\"-1 GB/s\""), "$.node.links[0].bandwidth", "-1 GB/s");
     expect_refused(LINK("\"0 GB/s\""), "$.node.links[0].bandwidth", "0");
@@ -166,6 +311,34 @@ Test(machine, wrong_files_are_refused_with_place_and_value) {
     expect_refused(NODE("\"devices\": 1, \"kind\": \"q\""), "$.node.kind", "\"q\"");
     expect_refused(NODE("\"count\": 65, \"devices\": 1024, \"kind\": \"k\""), "$.node", "65536");
     expect_refused(NODE("\"count\": 1e3, \"devices\": 1, \"kind\": \"k\""), "$.node.count", "");
+    expect_refused(NETWORK("{\"join\": \"crad\", " FIGURES "}"), "$.network.join", "\"crad\"");
+    expect_refused(NETWORK("{\"join\": [0, 0], \"through\": \"s\", " FIGURES "}"),
+                   "$.network.join[1]", "twice");
+    expect_refused(NETWORK("{\"join\": [0, 1], " FIGURES "}"), "$.network.join", "2 vertices");
+    expect_refused(NETWORK("{\"join\": 0, \"torus\": [3], " FIGURES "}"), "$.node", "torus of 3");
+    expect_refused(NETWORK("{\"join\": 0, \"torus\": [2, 1], " FIGURES "}"), "$.network.torus[1]",
+                   "1");
+    expect_refused(NETWORK("{\"join\": 0, \"torus\": [2], \"through\": \"s\", " FIGURES "}"),
+                   "$.network.torus", "through");
+    expect_refused(NETWORK("[]"), "$.network", "0 levels");
+    expect_refused(NETWORK("[{\"join\": 0, " FIGURES "}, {\"through\": \"s\", " FIGURES "}]"),
+                   "$.network[0]", "through");
+    expect_refused(NETWORK("{\"join\": 0, \"through\": \"leaf\", \"nodes\": 1, " FIGURES "}"),
+                   "$.node", "1 of 2 nodes");
+    expect_refused(NETWORK("[" LEAF ", {\"through\": \"s\", \"nodes\": 1, " FIGURES "}]"), "$.node",
+                   "no larger multiple");
+    expect_refused(
+        NETWORK("[" LEAF ", {\"through\": \"s\", \"oversubscription\": 0, " FIGURES "}]"),
+        "$.network[1].oversubscription", "0");
+    expect_refused(
+        NETWORK("[" LEAF ", {\"through\": \"s\", \"oversubscription\": 2, " FIGURES "}]"),
+        "$.network[1].bandwidth", "oversubscription");
+    expect_refused(NETWORK("[" LEAF ", {" FIGURES "}]"), "$.network[1]", "through");
+    expect_refused(KINDS "\"node\": {\"devices\": 1, \"kind\": \"k\"}, \"nodes\": []}", "$.node",
+                   "already");
+    expect_refused(KINDS "\"nodes\": []}", "$.nodes", "0 sorts");
+    expect_refused(KINDS "\"nodes\": [{\"devices\": 1, \"kind\": \"q\"}]}", "$.nodes[0].kind",
+                   "\"q\"");
     expect_refused("{\"cleave_machine\": 2}", "$.cleave_machine", "2");
     expect_refused("{}", "cleave_machine", "missing");
     expect_refused("[]", "$", "object");
@@ -234,8 +407,9 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
 }
 
 Test(machine, what_is_written_reads_back_the_same) {
-    static const char *const names[] = {"two-cores", "p100-4x4", "k80-16x4"};
-    for (int k = 0; k < 3; k++) {
+    static const char *const names[] = {"two-cores",  "p100-4x4",   "k80-16x4",     "v100-32x8",
+                                        "tpu4-4x4x4", "a100-128x8", "mixed-1x4-2x4"};
+    for (int k = 0; k < 7; k++) {
         load(names[k], 0);
         cleave_machine again, third;
         char *text, *text_again;

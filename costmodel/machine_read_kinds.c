@@ -1,0 +1,176 @@
+/* Kinds of devices in a machine file, with what calibration added; the format is described in
+   machine_read.c. */
+#include "costmodel/machine_read.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_keys[] = {
+    "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
+    "runtime", "kernel_version", "kernels",          "fits",       NULL};
+static const char *const efficiency_keys[] = {"product", "memory", NULL};
+static const char *const kernel_keys[] = {"key",   "family", "seconds",   "spread",
+                                          "flops", "bytes",  "workspace", NULL};
+static const char *const fit_keys[] = {
+    "family", "launch_seconds", "seconds_per_flop", "seconds_per_byte",
+    "spread", "workspace",      "largest",          NULL};
+static cleave_status get_number(const machine_reader *r, const cleave_json_cursor *at,
+                                const char *key, bool positive, double *value) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
+    CLEAVE_TRY(cleave_json_number(&member, value, r->error));
+    if (!(*value >= 0) || (positive && *value <= 0) || !isfinite(*value))
+        return cleave_json_fail(&member, r->error, "%g is not %s", *value,
+                                positive ? "more than 0" : "0 or more");
+    return CLEAVE_OK;
+}
+
+static cleave_status get_bytes(const machine_reader *r, const cleave_json_cursor *at,
+                               const char *key, bool required, int64_t *value) {
+    double bytes;
+    CLEAVE_TRY(machine_read_quantity(r, at, key, CLEAVE_UNIT_BYTES, required, &bytes));
+    if (bytes > 0x1p62)
+        return cleave_json_fail(at, r->error, "\"%s\" is %g bytes: too many", key, bytes);
+    *value = (int64_t)bytes;
+    return CLEAVE_OK;
+}
+
+static int compare_kernels(const void *a, const void *b) {
+    return strcmp(((const cleave_kernel_time *)a)->key, ((const cleave_kernel_time *)b)->key);
+}
+
+static int compare_fits(const void *a, const void *b) {
+    return strcmp(((const cleave_family_fit *)a)->family, ((const cleave_family_fit *)b)->family);
+}
+
+static cleave_status read_kernel(const machine_reader *r, const cleave_json_cursor *at,
+                                 cleave_kernel_time *kernel) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_expect_object(at, r->error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, kernel_keys, r->error));
+    CLEAVE_TRY(machine_read_string(r, at, "key", &kernel->key));
+    CLEAVE_TRY(machine_read_string(r, at, "family", &kernel->family));
+    if (cleave_json_find(at, "seconds", &member)) {
+        CLEAVE_TRY(get_number(r, at, "seconds", true, &kernel->seconds));
+        CLEAVE_TRY(get_number(r, at, "spread", false, &kernel->spread));
+    }
+    CLEAVE_TRY(get_number(r, at, "flops", false, &kernel->flops));
+    CLEAVE_TRY(get_number(r, at, "bytes", false, &kernel->bytes));
+    CLEAVE_TRY(cleave_json_get(at, "workspace", &member, r->error));
+    return cleave_json_integer(&member, 0, INT64_MAX, &kernel->workspace_bytes, r->error);
+}
+
+static cleave_status read_kernels(const machine_reader *r, const cleave_json_cursor *at,
+                                  cleave_device_kind *kind) {
+    CLEAVE_TRY(cleave_json_expect_array(at, r->error));
+    kind->n_kernels = cleave_json_count(at);
+    kind->kernels = CLEAVE_ARENA_ARRAY(r->arena, cleave_kernel_time, kind->n_kernels);
+    if (kind->kernels == NULL)
+        return machine_read_short_of_memory(r);
+    for (int32_t i = 0; i < kind->n_kernels; i++) {
+        cleave_json_cursor element = cleave_json_element(at, i);
+        CLEAVE_TRY(read_kernel(r, &element, &kind->kernels[i]));
+    }
+    qsort(kind->kernels, (size_t)kind->n_kernels, sizeof *kind->kernels, compare_kernels);
+    for (int32_t i = 1; i < kind->n_kernels; i++)
+        if (strcmp(kind->kernels[i - 1].key, kind->kernels[i].key) == 0)
+            return cleave_json_fail(at, r->error, "the kernel \"%s\" is there twice",
+                                    kind->kernels[i].key);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_fits(const machine_reader *r, const cleave_json_cursor *at,
+                               cleave_device_kind *kind) {
+    CLEAVE_TRY(cleave_json_expect_array(at, r->error));
+    kind->n_fits = cleave_json_count(at);
+    kind->fits = CLEAVE_ARENA_ARRAY(r->arena, cleave_family_fit, kind->n_fits);
+    if (kind->fits == NULL)
+        return machine_read_short_of_memory(r);
+    for (int32_t i = 0; i < kind->n_fits; i++) {
+        cleave_json_cursor element = cleave_json_element(at, i), member;
+        cleave_family_fit *fit = &kind->fits[i];
+        CLEAVE_TRY(cleave_json_expect_object(&element, r->error));
+        CLEAVE_TRY(cleave_json_expect_keys(&element, fit_keys, r->error));
+        CLEAVE_TRY(machine_read_string(r, &element, "family", &fit->family));
+        CLEAVE_TRY(get_number(r, &element, "launch_seconds", false, &fit->launch_seconds));
+        CLEAVE_TRY(get_number(r, &element, "seconds_per_flop", false, &fit->seconds_per_flop));
+        CLEAVE_TRY(get_number(r, &element, "seconds_per_byte", false, &fit->seconds_per_byte));
+        CLEAVE_TRY(get_number(r, &element, "spread", false, &fit->spread));
+        if (cleave_json_find(&element, "workspace", &member))
+            CLEAVE_TRY(cleave_json_integer(&member, 0, INT64_MAX, &fit->workspace_bytes, r->error));
+        if (cleave_json_find(&element, "largest", &member))
+            CLEAVE_TRY(get_number(r, &element, "largest", false, &fit->largest_bytes));
+    }
+    qsort(kind->fits, (size_t)kind->n_fits, sizeof *kind->fits, compare_fits);
+    for (int32_t i = 1; i < kind->n_fits; i++)
+        if (strcmp(kind->fits[i - 1].family, kind->fits[i].family) == 0)
+            return cleave_json_fail(at, r->error, "the family \"%s\" is there twice",
+                                    kind->fits[i].family);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_efficiency(const machine_reader *r, const cleave_json_cursor *at,
+                                     cleave_device_kind *kind) {
+    CLEAVE_TRY(cleave_json_expect_object(at, r->error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, efficiency_keys, r->error));
+    double *const values[] = {&kind->product_efficiency, &kind->memory_efficiency};
+    for (int i = 0; efficiency_keys[i] != NULL; i++) {
+        cleave_json_cursor member;
+        if (!cleave_json_find(at, efficiency_keys[i], &member))
+            continue;
+        CLEAVE_TRY(cleave_json_number(&member, values[i], r->error));
+        if (!(*values[i] > 0 && *values[i] <= 1))
+            return cleave_json_fail(&member, r->error, "%g is not above 0 and at most 1",
+                                    *values[i]);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor *at,
+                               cleave_device_kind *kind) {
+    cleave_json_cursor member;
+    kind->product_efficiency = kind->memory_efficiency = 1;
+    kind->source = "";
+    CLEAVE_TRY(cleave_json_expect_object(at, r->error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, kind_keys, r->error));
+    CLEAVE_TRY(get_bytes(r, at, "memory", true, &kind->memory_bytes));
+    CLEAVE_TRY(
+        machine_read_quantity(r, at, "flops", CLEAVE_UNIT_FLOPS, true, &kind->flops_per_second));
+    CLEAVE_TRY(machine_read_quantity(r, at, "memory_bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND, true,
+                                     &kind->bytes_per_second));
+    CLEAVE_TRY(
+        machine_read_quantity(r, at, "launch", CLEAVE_UNIT_SECONDS, false, &kind->launch_seconds));
+    CLEAVE_TRY(get_bytes(r, at, "runtime", false, &kind->runtime_bytes));
+    if (cleave_json_find(at, "efficiency", &member))
+        CLEAVE_TRY(read_efficiency(r, &member, kind));
+    if (cleave_json_find(at, "source", &member))
+        CLEAVE_TRY(machine_read_string(r, at, "source", &kind->source));
+    if (cleave_json_find(at, "kernel_version", &member))
+        CLEAVE_TRY(machine_read_string(r, at, "kernel_version", &kind->kernel_version));
+    if (cleave_json_find(at, "kernels", &member))
+        CLEAVE_TRY(read_kernels(r, &member, kind));
+    if (cleave_json_find(at, "fits", &member))
+        CLEAVE_TRY(read_fits(r, &member, kind));
+    return CLEAVE_OK;
+}
+
+cleave_status machine_read_kinds(const machine_reader *r, const cleave_json_cursor *root) {
+    cleave_machine *machine = r->machine;
+    cleave_json_cursor at;
+    CLEAVE_TRY(cleave_json_get(root, "kinds", &at, r->error));
+    CLEAVE_TRY(cleave_json_expect_object(&at, r->error));
+    machine->n_kinds = cleave_json_count(&at);
+    machine->kinds = CLEAVE_ARENA_ARRAY(r->arena, cleave_device_kind, machine->n_kinds);
+    if (machine->kinds == NULL)
+        return machine_read_short_of_memory(r);
+    for (int32_t k = 0; k < machine->n_kinds; k++) {
+        const char *key;
+        cleave_json_cursor member = cleave_json_member(&at, k, &key);
+        machine->kinds[k].name = cleave_arena_string(r->arena, key);
+        if (machine->kinds[k].name == NULL)
+            return machine_read_short_of_memory(r);
+        CLEAVE_TRY(read_kind(r, &member, &machine->kinds[k]));
+    }
+    return CLEAVE_OK;
+}
