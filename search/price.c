@@ -94,9 +94,10 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
                                   error);
 }
 
-/* How far memory plans may be from what is live, in both directions: beyond it nothing has to be
-   planned to know whether a layout fits. */
-static const double doubt = 1.25;
+/* A memory plan may need so many times more than what is live in the worst slot, by holes, or less,
+   since a slot counts all that it uses as if at once: beyond that nothing has to be planned to know
+   whether a layout fits. */
+static const double most_above = 1.25, most_below = 2;
 
 typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
 
@@ -107,9 +108,9 @@ static fit estimate_fit(const cleave_pricer *pricer, const cleave_estimate *esti
     for (int32_t d = 0; d < pricer->machine->n_devices; d++) {
         int64_t live = cleave_estimate_live_bytes(estimate, d), limit = limit_of(pricer, d);
         int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
-        if ((double)live / doubt + (double)beside > (double)limit)
+        if ((double)live / most_below + (double)beside > (double)limit)
             result = TOO_LARGE;
-        else if ((double)live * doubt + (double)beside > (double)limit && result == FITS)
+        else if ((double)live * most_above + (double)beside > (double)limit && result == FITS)
             result = IN_DOUBT;
         if (live + beside - limit > price->excess_bytes)
             price->excess_bytes = live + beside - limit;
