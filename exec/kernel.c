@@ -91,8 +91,12 @@ int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const 
                                 cleave_pass pass, const cleave_part *part) {
     cleave_kernel_call call;
     cleave_kernel_call_describe(model, nest, pass, part, &call);
-    const cleave_kernel_row *row = choose(kernels, &call);
-    return row != NULL && row->workspace != NULL ? row->workspace(kernels, &call) : 0;
+    return cleave_kernel_call_workspace(kernels, &call);
+}
+
+int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    const cleave_kernel_row *row = choose(kernels, call);
+    return row != NULL && row->workspace != NULL ? row->workspace(kernels, call) : 0;
 }
 
 cleave_status cleave_kernel_poll_now(const cleave_kernel_call *call, cleave_error *error) {

@@ -68,6 +68,9 @@ cleave_status cleave_kernel_run_reference(const cleave_kernel_call *call, cleave
 int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part);
 
+/* The same for a call that is described, whatever its pieces. */
+int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call);
+
 /* Names and versions of the kernel libraries, such as "OpenBLAS 0.3.21 and oneDNN 2.6.3"; part of
  * calibration. */
 const char *cleave_kernels_version(void);

@@ -269,14 +269,16 @@ static cleave_status multiply(const cleave_kernels *kernels, const cleave_blas_p
 }
 
 /* One matrix product in `pieces` blocks of rows or columns of the result, whichever are more: the
-   operand that every block reads anew is then the smaller one.  The libraries' kernels are whole on
-   blocks of this many. */
+   operand that every block reads anew is then the smaller one.  Rows also where reading it so often
+   is little beside the result, since they are contiguous there.  The libraries' kernels are whole
+   on blocks of this many. */
 static cleave_status multiply_in_pieces(const cleave_kernels *kernels,
                                         const cleave_kernel_call *call,
                                         const cleave_blas_product *product, int64_t pieces,
                                         cleave_error *error) {
     enum { BLOCK = 48, LEAST_BLOCKS = 2 };
-    bool by_rows = product->m > product->n;
+    bool by_rows = product->m > product->n || (product->m >= pieces * product->k &&
+                                               product->m >= pieces * LEAST_BLOCKS * BLOCK);
     int64_t extent = by_rows ? product->m : product->n, blocks = (extent + BLOCK - 1) / BLOCK;
     if (pieces > blocks / LEAST_BLOCKS)
         pieces = blocks / LEAST_BLOCKS;
@@ -322,9 +324,7 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
     int n_outer = 0;
     loops rest = remaining_loops(&c, &n_outer);
     product.alpha = (float)alpha;
-    int64_t steps = count_steps(&rest), pieces = (call->pieces + steps - 1) / steps;
-    if (cleave_kernel_gradients(call) == 3) /* two products share the pieces */
-        pieces = (pieces + 1) / 2;
+    int64_t steps = count_steps(&rest), pieces = call->pieces / steps;
     cleave_kernel_pace pace = cleave_kernel_pace_start(call, steps);
     int64_t index[CLEAVE_MAX_AXES] = {0}, at[N_ROLES] = {c.base[X], c.base[Y], c.base[Z]};
     for (;;) {
