@@ -7,8 +7,10 @@
        both ways   2 (o + g n) + latency + n / b
        processor   2 (o + g n)
 
-   The figures are those for which the sum of |fitted / measured - 1| is least, a linear program:
-   messages of all sizes count alike, and a few odd ones don't count for much.  Where the processors
+   The figures are those for which the sum of |fitted - measured| / sqrt(measured) is least, a
+   linear program: what takes long counts more, since a step spends its time there, but not so much
+   that latencies would not count; and a few odd samples don't count for much.  A network that lets
+   a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the processors
    do all the copying (ranks of one machine) little is left for the link, which then gets the
    twentieth part of the time of a large message at least, so that it has a bandwidth. */
 #include "exec/link_fit.h"
@@ -71,7 +73,8 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
            *x = upper + n_columns, *one = x + n_columns, *value = one + rows;
     int32_t *start = indices, *column = start + rows + 1;
     for (size_t c = 0; c < n_columns; c++) {
-        objective[c] = c < N_FIGURES ? 0 : 1;
+        objective[c] =
+            c < N_FIGURES ? 0 : sqrt(samples[(c - N_FIGURES) / 2].seconds / unit[LATENCY]);
         upper[c] = INFINITY;
     }
     for (size_t i = 0; i < rows; i++)

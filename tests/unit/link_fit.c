@@ -61,6 +61,19 @@ Test(link_fit, one_odd_sample_moves_nothing) {
     expect_figures(&got, &ethernet, 1e-6);
 }
 
+/* Up to 64 KiB at twenty times the rate. */
+Test(link_fit, bursts_of_a_shaped_link_hide_nothing) {
+    cleave_link_sample samples[MOST];
+    cleave_link_measurement got;
+    cleave_error error = {""};
+    int32_t n = sample(&ethernet, samples);
+    for (int32_t i = 0; i < n; i++)
+        if (samples[i].bytes <= 1 << 16 && samples[i].kind != CLEAVE_LINK_POST)
+            samples[i].seconds -= 0.95 * samples[i].bytes / ethernet.bytes_per_second;
+    cr_assert_eq(cleave_link_fit(samples, n, &got, &error), CLEAVE_OK, "%s", error.message);
+    expect_near(got.bytes_per_second, ethernet.bytes_per_second, 0.02, "bandwidth");
+}
+
 /* Where the processors copy everything there is no link to speak of, but it has a bandwidth: a
    twentieth of 1 ns a byte. */
 Test(link_fit, a_link_that_costs_nothing_has_a_bandwidth) {
