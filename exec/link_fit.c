@@ -7,12 +7,12 @@
        both ways   2 (o + g n) + latency + n / b
        processor   2 (o + g n)
 
-   The figures are those for which the sum of |fitted - measured| / sqrt(measured) is least, a
-   linear program: what takes long counts more, since a step spends its time there, but not so much
-   that latencies would not count; and a few odd samples don't count for much.  A network that lets
-   a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the processors
-   do all the copying (ranks of one machine) little is left for the link, which then gets the
-   twentieth part of the time of a large message at least, so that it has a bandwidth. */
+   Overhead and latency are what the smallest message shows.  The others are those for which the sum
+   of |fitted - measured| / sqrt(measured) is least, a linear program: what takes long counts more,
+   since a step spends its time there, and a few odd samples don't count for much.  A network that
+   lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
+   processors do all the copying (ranks of one machine) little is left for the link, which then gets
+   the twentieth part of the time of a large message at least, so that it has a bandwidth. */
 #include "exec/link_fit.h"
 
 #include "base/linear_program.h"
@@ -48,15 +48,28 @@ static void fill_rows(const cleave_link_sample *samples, int32_t n, int32_t *sta
     }
 }
 
-/* Seconds per byte of the largest message one way. */
-static double least_link_per_byte(const cleave_link_sample *samples, int32_t n) {
-    double bytes = 0, per_byte = 0;
+/* The sample of the smallest or largest message of a kind; null: none. */
+static const cleave_link_sample *find_extreme(const cleave_link_sample *samples, int32_t n,
+                                              cleave_link_sample_kind kind, bool largest) {
+    const cleave_link_sample *found = NULL;
     for (int32_t i = 0; i < n; i++)
-        if (samples[i].kind == CLEAVE_LINK_ONE_WAY && samples[i].bytes > bytes) {
-            bytes = samples[i].bytes;
-            per_byte = samples[i].seconds / bytes;
-        }
-    return least_share * per_byte;
+        if (samples[i].kind == kind &&
+            (found == NULL || (samples[i].bytes > found->bytes) == largest))
+            found = &samples[i];
+    return found;
+}
+
+/* Bounds of the figures; where both are the same, the figure is known. */
+static void set_bounds(const cleave_link_sample *samples, int32_t n, double *lower, double *upper) {
+    const cleave_link_sample *post = find_extreme(samples, n, CLEAVE_LINK_POST, false),
+                             *small = find_extreme(samples, n, CLEAVE_LINK_ONE_WAY, false),
+                             *large = find_extreme(samples, n, CLEAVE_LINK_ONE_WAY, true);
+    double overhead = post != NULL ? post->seconds : 0;
+    double latency = small != NULL ? small->seconds - overhead : 0;
+    lower[OVERHEAD] = upper[OVERHEAD] = overhead / unit[OVERHEAD];
+    lower[LATENCY] = upper[LATENCY] = fmax(latency, least_latency) / unit[LATENCY];
+    lower[LINK_PER_BYTE] =
+        large != NULL ? least_share * large->seconds / large->bytes / unit[LINK_PER_BYTE] : 0;
 }
 
 cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
@@ -79,8 +92,7 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
     }
     for (size_t i = 0; i < rows; i++)
         one[i] = 1;
-    lower[LATENCY] = least_latency / unit[LATENCY];
-    lower[LINK_PER_BYTE] = least_link_per_byte(samples, n) / unit[LINK_PER_BYTE];
+    set_bounds(samples, n, lower, upper);
     fill_rows(samples, n, start, column, value);
     cleave_linear_program program = {.n_columns = (int32_t)n_columns,
                                      .n_rows = n,

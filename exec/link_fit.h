@@ -28,7 +28,8 @@ typedef struct cleave_link_sample {
     double bytes, seconds; /* above 0 */
 } cleave_link_sample;
 
-/* The figures that are nearest to `n` samples, of at least two sizes one way.  FAILED when memory
+/* The figures that are nearest to `n` samples, a post and at least two sizes one
+   way among them.  FAILED when memory
    is short or the solver fails. */
 cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
                               cleave_link_measurement *result, cleave_error *error);
