@@ -1,7 +1,6 @@
 /* What cutting costs: every long kernel of one device of a model, whole and in its pieces in turn,
-   by the fastest of their repeats.
+   by the fastest of their repeats in processor time, which neighbours on the machine disturb less.
      usage: bench_pieces [MODEL.onnx [BATCH [REPEATS [PART OF A NAME]]]] */
-#include "base/progress.h"
 #include "exec/kernel.h"
 #include "exec/memory.h"
 #include "graph/import.h"
@@ -9,6 +8,7 @@
 #include "row.h"
 
 #include <string.h>
+#include <time.h>
 
 static char *memory; /* of all arrays of a call, one after the other */
 static const int64_t memory_bytes = (int64_t)3 << 30;
@@ -53,12 +53,18 @@ static cleave_status count_poll(void *context, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+static double processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 static double time_run(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_error error = {{0}};
-    double start = cleave_clock_seconds();
+    double start = processor_seconds();
     if (cleave_kernel_run(kernels, call, &error) != CLEAVE_OK)
         printf("%s\n", error.message);
-    return cleave_clock_seconds() - start;
+    return processor_seconds() - start;
 }
 
 static void bench(cleave_kernels *kernels, const cleave_model *model, const cleave_nest *nest,
