@@ -163,9 +163,11 @@ static void add(samples *to, cleave_link_sample_kind kind, int64_t bytes, double
         to->items[to->n++] = (cleave_link_sample){kind, (double)bytes, seconds};
 }
 
+/* Few: on a machine that others use as well a message now and then takes milliseconds. */
 static int repeats_within(double budget, double seconds) {
+    enum { FEWEST = 3, MOST = 20 };
     double fit = budget / (seconds > 1e-6 ? seconds : 1e-6);
-    return fit > MAX_REPEATS ? MAX_REPEATS : fit < 3 ? 3 : (int)fit;
+    return fit > MOST ? MOST : fit < FEWEST ? FEWEST : (int)fit;
 }
 
 /* All that decides how long to go on is agreed, so that both ranks do the same. */
