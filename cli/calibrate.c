@@ -181,8 +181,10 @@ const command command_calibrate = {
     .summary = "measure this machine's kernels, links and memory into a machine file",
     .details =
         "Measures what the models need, most important first, on all devices at once.  Run it\n"
-        "again on the same file to measure more.  Under mpirun it measures the links between\n"
-        "the ranks that are there.",
+        "again on the same file to measure more.  Under mpirun, also over several hosts, it\n"
+        "measures the links between the ranks that are there; rank 0 reads and writes the file.\n"
+        "The memory of the runtime is measured only where it starts its ranks itself: run it\n"
+        "alone first.",
     .examples = "  cleave calibrate --model configs/models/lenet5.onnx --batch 256 --devices 2 \\\n"
                 "      --time 10 -o machine.json\n",
     .options = COMMAND_OPTIONS(rows),

@@ -2,6 +2,7 @@
    the time, collects what the others measured and writes the file. */
 #include "cli/calibrate.h"
 
+#include "base/file.h"
 #include "base/progress.h"
 #include "cli/calibrate_works.h"
 #include "cli/table.h"
@@ -15,8 +16,10 @@
 #include <unistd.h>
 
 /* Seconds for one piece of work: enough for some repeats of most kernels. */
-static const double work_seconds = 0.08, bytes_seconds = 0.05, link_seconds = 0.4,
-                    save_interval_seconds = 15;
+static const double work_seconds = 0.08, bytes_seconds = 0.05, save_interval_seconds = 15;
+/* For all links: a share of the whole time, but no more than helps; and for one of them at least.
+ */
+static const double links_share = 0.2, most_links_seconds = 4, least_link_seconds = 0.4;
 
 typedef struct calibration {
     const calibrate_values *values;
@@ -107,10 +110,13 @@ static cleave_status measure_links(calibration *c, cleave_error *error) {
     c->links = CLEAVE_ARENA_ARRAY(c->arena, cleave_link, n_pairs);
     if (c->links == NULL)
         return cleave_fail_memory(error, "measuring links");
+    double seconds = links_share * c->values->time;
+    seconds = (seconds < most_links_seconds ? seconds : most_links_seconds) / (double)n_pairs;
+    seconds = seconds > least_link_seconds ? seconds : least_link_seconds;
     for (int32_t a = 0; a < c->n_devices; a++)
         for (int32_t b = a + 1; b < c->n_devices; b++) {
             cleave_link_measurement m = {0};
-            CLEAVE_TRY(cleave_link_measure(c->world, a, b, link_seconds, &m, error));
+            CLEAVE_TRY(cleave_link_measure(c->world, a, b, seconds, &m, error));
             if (a != 0 && c->rank == a)
                 cleave_world_send_now(c->world, &m, sizeof m, 0);
             if (a != 0 && c->rank == 0)
@@ -207,13 +213,56 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
     return CLEAVE_OK;
 }
 
+/* The file as it is, from rank 0, which may be the only one that has it; of no bytes where there is
+   none.  So all ranks know the same. */
+static cleave_status share_old_file(const calibration *c, char **text, int64_t *bytes,
+                                    cleave_error *error) {
+    *bytes = 0;
+    if (c->rank == 0 && access(c->values->output, F_OK) == 0) {
+        size_t size;
+        CLEAVE_TRY(cleave_file_read(c->values->output, c->arena, text, &size, error));
+        *bytes = (int64_t)size;
+    }
+    cleave_world_broadcast(c->world, bytes, sizeof *bytes);
+    if (c->rank != 0 && *bytes > 0)
+        *text = cleave_arena_alloc(c->arena, (size_t)*bytes, 1);
+    if (*bytes > 0 && *text == NULL)
+        return cleave_fail_memory(error, "calibrating");
+    if (*bytes > 0)
+        cleave_world_broadcast(c->world, *text, *bytes);
+    return CLEAVE_OK;
+}
+
+/* Of the host that has most. */
+static cleave_status count_ranks_of_a_host(const calibration *c, int32_t *most,
+                                           cleave_error *error) {
+    enum { NAME_BYTES = 64 };
+    typedef char host_name[NAME_BYTES];
+    host_name own = {0}, *all = CLEAVE_ARENA_ARRAY(c->arena, host_name, c->n_devices);
+    if (all == NULL)
+        return cleave_fail_memory(error, "calibrating");
+    gethostname(own, NAME_BYTES - 1);
+    cleave_world_gather(c->world, own, NAME_BYTES, all);
+    *most = 1;
+    for (int32_t a = 0; c->rank == 0 && a < c->n_devices; a++) {
+        int32_t n = 0;
+        for (int32_t b = 0; b < c->n_devices; b++)
+            n += strncmp(all[a], all[b], NAME_BYTES) == 0;
+        *most = n > *most ? n : *most;
+    }
+    cleave_world_broadcast(c->world, most, sizeof *most);
+    return CLEAVE_OK;
+}
+
 /* What the file has of the same kernels, else what is known without measuring. */
 static cleave_status begin_kind(calibration *c, cleave_error *error) {
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    int32_t n_sharing;
+    CLEAVE_TRY(count_ranks_of_a_host(c, &n_sharing, error));
     c->kind = (cleave_device_kind){
         .name = "core",
         .source = "calibrated",
-        .memory_bytes = (int64_t)(memory / c->n_devices),
+        .memory_bytes = (int64_t)(memory / n_sharing),
         .flops_per_second = 100e9, /* until a kernel shows what it is */
         .bytes_per_second = 10e9,
         .product_efficiency = 0.8,
@@ -221,10 +270,14 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
         .launch_seconds = 2e-6,
         .kernel_version = cleave_kernels_version(),
     };
-    if (access(c->values->output, F_OK) != 0)
+    char *text = NULL;
+    int64_t bytes;
+    CLEAVE_TRY(share_old_file(c, &text, &bytes, error));
+    if (bytes == 0)
         return CLEAVE_OK;
     cleave_machine old;
-    CLEAVE_TRY(cleave_machine_read(c->values->output, 0, c->arena, &old, error));
+    CLEAVE_TRY(
+        cleave_machine_parse(text, (size_t)bytes, c->values->output, 0, c->arena, &old, error));
     const cleave_device_kind *kind = &old.kinds[0];
     if (kind->kernel_version != NULL && strcmp(kind->kernel_version, c->kind.kernel_version) == 0) {
         int64_t memory_bytes = c->kind.memory_bytes;
@@ -281,7 +334,6 @@ static void keep_pages(void) {
 static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_error *error) {
     keep_pages();
     CLEAVE_TRY(begin_kind(c, error));
-    cleave_world_barrier(c->world); /* all have read the file before it is written */
     CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));
     CLEAVE_TRY(measure_links(c, error));
     CLEAVE_TRY(list_works(c, works, error));

@@ -18,6 +18,28 @@ typedef struct collector {
     int64_t touched_bytes;
 } collector;
 
+/* The parameter under some views, -1: the tensor is none. */
+static int32_t parameter_under(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE &&
+           model->tensors[tensor].view.n_sources == 1)
+        tensor = model->tensors[tensor].view.sources[0];
+    return model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER ? tensor : -1;
+}
+
+int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest) {
+    int32_t most = 1;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        int32_t parameter = parameter_under(model, nest->inputs[i].tensor), n = 0;
+        for (int32_t other = 0; parameter >= 0 && other < model->n_nests; other++) {
+            const cleave_nest *of = &model->nests[other];
+            n += of->kind == nest->kind && i < of->n_inputs &&
+                 parameter_under(model, of->inputs[i].tensor) == parameter;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static cleave_status add_part(const collector *c, const cleave_nest *nest, const cleave_part *part,
                               bool baseline, cleave_error *error) {
     for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
@@ -27,7 +49,8 @@ static cleave_status add_part(const collector *c, const cleave_nest *nest, const
                                .nest = nest,
                                .pass = pass,
                                .part = *part,
-                               .touched_bytes = c->touched_bytes,
+                               .touched_bytes =
+                                   c->touched_bytes / calibrate_works_uses(c->model, nest),
                                .baseline = baseline};
         cleave_provenance provenance;
         cleave_work_describe(c->model, nest, pass, part, &work.work);

@@ -143,3 +143,30 @@ void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, co
             return;
     }
 }
+
+/* The longest dimension along which the piece can be cut, -1: none. */
+static int longest_dimension(const cleave_copy_piece *piece) {
+    int longest = -1;
+    for (int d = piece->mode == CLEAVE_COPY_MOMENTS ? 1 : 0; d < piece->rank; d++)
+        if (longest < 0 || piece->extent[d] > piece->extent[longest])
+            longest = d;
+    return longest;
+}
+
+int32_t cleave_copy_piece_cuts(const cleave_copy_piece *piece, int32_t wanted) {
+    int d = longest_dimension(piece);
+    int64_t most = d < 0 ? 1 : piece->extent[d];
+    return wanted <= 1 || most <= 1 ? 1 : wanted < most ? wanted : (int32_t)most;
+}
+
+void cleave_copy_piece_cut(const cleave_copy_piece *piece, int32_t n, int32_t i,
+                           cleave_copy_piece *cut) {
+    *cut = *piece;
+    int d = longest_dimension(piece);
+    if (n <= 1 || d < 0)
+        return;
+    int64_t from = cleave_block_start(piece->extent[d], n, i);
+    cut->extent[d] = cleave_block_start(piece->extent[d], n, i + 1) - from;
+    cut->destination_offset += from * piece->destination_stride[d];
+    cut->source_offset += from * piece->source_stride[d];
+}

@@ -3,6 +3,7 @@
 #include "exec/kernel_table.h"
 
 #include "exec/blas.h"
+#include "graph/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *n
                                  cleave_pass pass, const cleave_part *part,
                                  cleave_kernel_call *call) {
     *call = (cleave_kernel_call){.model = model, .nest = nest, .pass = pass, .part = *part};
+    call->pieces = cleave_work_pieces(model, nest, pass, part);
     for (int i = 0; i < nest->n_inputs; i++) {
         describe_array(model, part, &nest->inputs[i], &call->inputs[i]);
         call->input_gradients[i] = call->inputs[i];
@@ -89,8 +91,33 @@ int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const 
                                 cleave_pass pass, const cleave_part *part) {
     cleave_kernel_call call;
     cleave_kernel_call_describe(model, nest, pass, part, &call);
-    const cleave_kernel_row *row = choose(kernels, &call);
-    return row != NULL && row->workspace != NULL ? row->workspace(kernels, &call) : 0;
+    return cleave_kernel_call_workspace(kernels, &call);
+}
+
+int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    const cleave_kernel_row *row = choose(kernels, call);
+    return row != NULL && row->workspace != NULL ? row->workspace(kernels, call) : 0;
+}
+
+cleave_status cleave_kernel_poll_now(const cleave_kernel_call *call, cleave_error *error) {
+    return call->poll != NULL ? call->poll(call->poll_context, error) : CLEAVE_OK;
+}
+
+cleave_kernel_pace cleave_kernel_pace_start(const cleave_kernel_call *call, int64_t steps) {
+    cleave_kernel_pace pace = {.call = call, .steps = steps, .pieces = 1};
+    if (call->pieces > 1)
+        pace.pieces = call->pieces < steps ? call->pieces : steps > 1 ? (int32_t)steps : 1;
+    pace.next = cleave_block_start(steps, pace.pieces, 1);
+    return pace;
+}
+
+cleave_status cleave_kernel_pace_piece(cleave_kernel_pace *pace, cleave_error *error) {
+    if (++pace->piece >= pace->pieces) {
+        pace->next = INT64_MAX;
+        return CLEAVE_OK;
+    }
+    pace->next = cleave_block_start(pace->steps, pace->pieces, pace->piece + 1);
+    return cleave_kernel_poll_now(pace->call, error);
 }
 
 const char *cleave_kernels_version(void) { return cleave_blas_version(); }

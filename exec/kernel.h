@@ -12,6 +12,10 @@ typedef struct cleave_array {
     int64_t strides[CLEAVE_MAX_RANK]; /* elements */
 } cleave_array;
 
+/* What a long kernel calls between two of its pieces.  Nothing that the kernel reads or writes may
+   change meanwhile. */
+typedef cleave_status cleave_kernel_poll(void *context, cleave_error *error);
+
 typedef struct cleave_kernel_call {
     const cleave_model *model;
     const cleave_nest *nest;
@@ -27,10 +31,16 @@ typedef struct cleave_kernel_call {
     int64_t workspace_bytes;
     uint64_t seed; /* of dropout */
     int64_t step;
+    /* The kernel cuts its work into so many pieces, or as many as its shapes allow, whether there
+       is something to call between them or not. */
+    int32_t pieces;
+    cleave_kernel_poll *poll; /* may be null */
+    void *poll_context;
 } cleave_kernel_call;
 
 /* A call with the boxes and strides of every operand under this part, and no data yet.  Gradients,
-   `combined` and the output have the boxes of their operands. */
+   `combined` and the output have the boxes of their operands.  Pieces are as graph/work.h has
+   them. */
 void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *nest,
                                  cleave_pass pass, const cleave_part *part,
                                  cleave_kernel_call *call);
@@ -57,6 +67,9 @@ cleave_status cleave_kernel_run_reference(const cleave_kernel_call *call, cleave
  * context. */
 int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part);
+
+/* The same for a call that is described, whatever its pieces. */
+int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call);
 
 /* Names and versions of the kernel libraries, such as "OpenBLAS 0.3.21 and oneDNN 2.6.3"; part of
  * calibration. */

@@ -192,18 +192,84 @@ static bool reads_nothing(const cleave_convolution *c) {
     return false;
 }
 
+/* A convolution in pieces along its batch: the first `n_long` have one sample more. */
+typedef struct cut_convolution {
+    int64_t n, n_long;
+    cleave_convolution longer, shorter;
+} cut_convolution;
+
+static int64_t least_samples(const cleave_convolution *c) {
+    /* Every piece of the weights' gradient is added to that of the others: points of the output
+       that make this cheap beside the piece. */
+    enum { LEAST_POINTS = 1024 };
+    int64_t points = 1;
+    for (int s = 0; s < c->n_spatial; s++)
+        points *= c->out[s];
+    bool adds = c->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    return adds && points < LEAST_POINTS ? (LEAST_POINTS + points - 1) / points : 1;
+}
+
+static cut_convolution cut(cleave_kernels *kernels, const cleave_kernel_call *call,
+                           const cleave_convolution *whole) {
+    int64_t most = whole->batch / least_samples(whole),
+            n = call->pieces < most ? call->pieces : most;
+    if (n > 1) {
+        cut_convolution pieces = {n, whole->batch % n, *whole, *whole};
+        pieces.shorter.batch = whole->batch / n;
+        pieces.longer.batch = pieces.shorter.batch + (pieces.n_long > 0 ? 1 : 0);
+        if (cleave_onednn_same_weights(kernels->onednn, &pieces.longer, &pieces.shorter))
+            return pieces;
+    }
+    return (cut_convolution){1, 0, *whole, *whole};
+}
+
+static int64_t workspace_of(cleave_kernels *kernels, const cut_convolution *pieces) {
+    bool is_cut = pieces->n > 1;
+    int64_t shorter =
+        cleave_onednn_convolution_workspace(kernels->onednn, &pieces->shorter, is_cut);
+    int64_t longer = cleave_onednn_convolution_workspace(kernels->onednn, &pieces->longer, is_cut);
+    return longer > shorter ? longer : shorter;
+}
+
 static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_convolution c;
-    return describe(call, &c) &&
-           (reads_nothing(&c) || cleave_onednn_convolution_workspace(kernels->onednn, &c) >= 0);
+    return describe(call, &c) && (reads_nothing(&c) || cleave_onednn_convolution_workspace(
+                                                           kernels->onednn, &c, false) >= 0);
 }
 
 static int64_t workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_convolution c;
     if (!describe(call, &c) || reads_nothing(&c))
         return 0;
-    int64_t bytes = cleave_onednn_convolution_workspace(kernels->onednn, &c);
+    cut_convolution pieces = cut(kernels, call, &c);
+    int64_t bytes = workspace_of(kernels, &pieces);
     return bytes > 0 ? bytes : 0;
+}
+
+static cleave_status run_pieces(cleave_kernels *kernels, const cleave_kernel_call *call,
+                                const cut_convolution *pieces, const arrays *a,
+                                cleave_error *error) {
+    const cleave_convolution *first = pieces->n_long > 0 ? &pieces->longer : &pieces->shorter;
+    bool back = first->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    cleave_convolution_arrays at = {a->x->data, a->w->data, a->y->data, call->workspace};
+    if (!back)
+        CLEAVE_TRY(
+            cleave_onednn_convolution_reorder(kernels->onednn, first, at.w, at.workspace, error));
+    for (int64_t i = 0; i < pieces->n; i++) {
+        const cleave_convolution *piece = i < pieces->n_long ? &pieces->longer : &pieces->shorter;
+        if (i > 0)
+            CLEAVE_TRY(cleave_kernel_poll_now(call, error));
+        CLEAVE_TRY(cleave_onednn_convolution_run(kernels->onednn, piece, at,
+                                                 pieces->n == 1 ? CLEAVE_CONVOLUTION_WHOLE
+                                                 : i == 0       ? CLEAVE_CONVOLUTION_FIRST_PIECE
+                                                                : CLEAVE_CONVOLUTION_LATER_PIECE,
+                                                 error));
+        at.x += piece->batch * piece->x_stride[0];
+        at.y += piece->batch * piece->y_stride[0];
+    }
+    return back ? cleave_onednn_convolution_reorder(kernels->onednn, first, at.w, at.workspace,
+                                                    error)
+                : CLEAVE_OK;
 }
 
 static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call,
@@ -221,8 +287,8 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
             cleave_kernel_zero(call, &nest->inputs[1], a.w);
         return CLEAVE_OK;
     }
-    return cleave_onednn_convolution_run(kernels->onednn, &c, a.x->data, a.w->data, a.y->data,
-                                         call->workspace, error);
+    cut_convolution pieces = cut(kernels, call, &c);
+    return run_pieces(kernels, call, &pieces, &a, error);
 }
 
 const cleave_kernel_row cleave_convolution_kernel = {

@@ -162,9 +162,13 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
     if (!forward)
         cleave_kernel_zero(call, &call->nest->inputs[TABLE], &call->input_gradients[TABLE]);
     int64_t index[CLEAVE_MAX_AXES] = {0};
-    int64_t ids = of.ids.base, table = of.table.base, output = of.output.base;
+    int64_t ids = of.ids.base, table = of.table.base, output = of.output.base, rows = 1;
+    for (int i = 0; i < of.n_outer; i++)
+        rows *= extent_of(call, of.outer[i]);
+    cleave_kernel_pace pace = cleave_kernel_pace_start(call, rows);
     for (int i = 0; i >= 0;) {
         (forward ? run_forward : run_backward)(call, &of, ids, table, output);
+        CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
         for (i = of.n_outer - 1; i >= 0; i--) {
             int a = of.outer[i];
             bool more = ++index[i] < extent_of(call, a);

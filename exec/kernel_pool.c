@@ -288,9 +288,14 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
         cleave_kernel_zero(call, &call->nest->inputs[0], &call->input_gradients[0]);
     pool_walk *w = call->workspace;
     start_walk(call, &p, w);
+    int64_t windows = 1;
+    for (int i = 0; i < p.n_outer; i++)
+        windows *= extent_of(call, p.outer[i]);
+    cleave_kernel_pace pace = cleave_kernel_pace_start(call, windows);
     do {
         find_points(w);
         body(w);
+        CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
     } while (step(w, p.outer, p.n_outer));
     return CLEAVE_OK;
 }

@@ -268,6 +268,50 @@ static cleave_status multiply(const cleave_kernels *kernels, const cleave_blas_p
     return CLEAVE_OK;
 }
 
+/* One matrix product in `pieces` blocks of rows or columns of the result, whichever are more: the
+   operand that every block reads anew is then the smaller one.  Rows also where reading it so often
+   is little beside the result, since they are contiguous there.  The libraries' kernels are whole
+   on blocks of this many. */
+static cleave_status multiply_in_pieces(const cleave_kernels *kernels,
+                                        const cleave_kernel_call *call,
+                                        const cleave_blas_product *product, int64_t pieces,
+                                        cleave_error *error) {
+    enum { BLOCK = 48, LEAST_BLOCKS = 2 };
+    bool by_rows = product->m > product->n || (product->m >= pieces * product->k &&
+                                               product->m >= pieces * LEAST_BLOCKS * BLOCK);
+    int64_t extent = by_rows ? product->m : product->n, blocks = (extent + BLOCK - 1) / BLOCK;
+    if (pieces > blocks / LEAST_BLOCKS)
+        pieces = blocks / LEAST_BLOCKS;
+    if (pieces < 2)
+        return multiply(kernels, product, error);
+    for (int64_t i = 0; i < pieces; i++) {
+        int64_t start = BLOCK * cleave_block_start(blocks, pieces, i),
+                end = BLOCK * cleave_block_start(blocks, pieces, i + 1);
+        int64_t n = (end < extent ? end : extent) - start;
+        cleave_blas_product piece = *product;
+        if (by_rows) {
+            piece.m = n;
+            piece.a += start * (product->a_transposed ? 1 : product->a_row);
+            piece.c += start * product->c_row;
+        } else {
+            piece.n = n;
+            piece.b += start * (product->b_transposed ? product->b_row : 1);
+            piece.c += start;
+        }
+        if (i > 0)
+            CLEAVE_TRY(cleave_kernel_poll_now(call, error));
+        CLEAVE_TRY(multiply(kernels, &piece, error));
+    }
+    return CLEAVE_OK;
+}
+
+static int64_t count_steps(const loops *rest) {
+    int64_t steps = 1;
+    for (int l = 0; l < rest->n; l++)
+        steps *= rest->items[l].extent;
+    return steps;
+}
+
 static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel_call *call,
                               int wanted, double alpha, cleave_error *error) {
     contraction c;
@@ -280,6 +324,8 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
     int n_outer = 0;
     loops rest = remaining_loops(&c, &n_outer);
     product.alpha = (float)alpha;
+    int64_t steps = count_steps(&rest), pieces = call->pieces / steps;
+    cleave_kernel_pace pace = cleave_kernel_pace_start(call, steps);
     int64_t index[CLEAVE_MAX_AXES] = {0}, at[N_ROLES] = {c.base[X], c.base[Y], c.base[Z]};
     for (;;) {
         const float *x = (const float *)arrays[X]->data + at[X],
@@ -291,7 +337,8 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
         for (int l = n_outer; l < rest.n; l++)
             if (index[l] > 0)
                 product.beta = 1;
-        CLEAVE_TRY(multiply(kernels, &product, error));
+        CLEAVE_TRY(multiply_in_pieces(kernels, call, &product, pieces, error));
+        CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
         int l = rest.n - 1;
         for (; l >= 0; l--) {
             for (int role = 0; role < N_ROLES; role++)

@@ -81,6 +81,20 @@ static bool walk_next(walk *w) {
     }
 }
 
+/* The pieces of a walk, by points; those that are skipped count, too. */
+static cleave_kernel_pace pace_points(const cleave_kernel_call *call) {
+    int64_t points = 1;
+    int record_axis = cleave_kernel_record_axis(call->nest);
+    for (int a = 0; a < call->nest->n_axes; a++)
+        points *= a == record_axis ? 1 : call->part.hi[a] - call->part.lo[a];
+    return cleave_kernel_pace_start(call, points);
+}
+
+static cleave_status pace_to(cleave_kernel_pace *pace, const walk *w, cleave_error *error) {
+    pace->done = w->ordinal;
+    return cleave_kernel_pace_step(pace, error);
+}
+
 /* Of the output element, over the whole tensor. */
 static int64_t logical_output_index(const walk *w) {
     const cleave_tensor *tensor = &w->call->model->tensors[w->nest->output.tensor];
@@ -437,8 +451,12 @@ static cleave_status run_forward(const cleave_kernel_call *call, cleave_error *e
     CLEAVE_TRY(combined_create(n, &c, error));
     for (int64_t i = 0; nest->combiner == CLEAVE_COMBINE_MAX && i < n; i++)
         c.value[i] = -HUGE_VAL;
-    for (walk w = walk_start(call); walk_next(&w);)
+    cleave_kernel_pace pace = pace_points(call);
+    cleave_status status = CLEAVE_OK;
+    for (walk w = walk_start(call); status == CLEAVE_OK && walk_next(&w);) {
         combine(nest->combiner, &c, w.output_at, value_at(&w));
+        status = pace_to(&pace, &w, error);
+    }
     if (nest->combiner == CLEAVE_COMBINE_MOMENTS) {
         memset(call->output.data, 0, (size_t)n * sizeof(float));
         /* Offsets with record index 0 are those of the cells; the others hold nothing here. */
@@ -454,7 +472,7 @@ static cleave_status run_forward(const cleave_kernel_call *call, cleave_error *e
         }
     }
     free(c.value);
-    return CLEAVE_OK;
+    return status;
 }
 
 /* Ordinal of the first maximal point of every output element, into `first`. */
@@ -513,12 +531,14 @@ static cleave_status run_backward(const cleave_kernel_call *call, cleave_error *
             status = cleave_fail_memory(error, "running a reference kernel");
     }
     if (status == CLEAVE_OK) {
-        for (walk w = walk_start(call); walk_next(&w);) {
+        cleave_kernel_pace pace = pace_points(call);
+        for (walk w = walk_start(call); status == CLEAVE_OK && walk_next(&w);) {
             double value = value_at(&w);
             adjoints_at(&w, seed_at(&w, value, &c));
             for (int i = 0; i < nest->n_inputs; i++)
                 if (sums[i] != NULL)
                     sums[i][w.input_at[i]] += w.adjoint[i];
+            status = pace_to(&pace, &w, error);
         }
         for (int i = 0; i < nest->n_inputs; i++)
             store_gradient(call, i, sums[i], sizes[i]);

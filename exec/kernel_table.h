@@ -46,6 +46,24 @@ uint32_t cleave_kernel_gradients(const cleave_kernel_call *call);
 /* The axis of the record (count, mean, M2) of a MOMENTS nest: it is not walked.  -1: none. */
 int cleave_kernel_record_axis(const cleave_nest *nest);
 
+/* Between two pieces. */
+cleave_status cleave_kernel_poll_now(const cleave_kernel_call *call, cleave_error *error);
+
+/* Cuts a walk of `steps` steps into the pieces of a call: polls when a step ends a piece that is
+   not the last. */
+typedef struct cleave_kernel_pace {
+    const cleave_kernel_call *call;
+    int64_t steps, done, next; /* `next`: steps done at the end of this piece */
+    int32_t pieces, piece;
+} cleave_kernel_pace;
+
+cleave_kernel_pace cleave_kernel_pace_start(const cleave_kernel_call *call, int64_t steps);
+cleave_status cleave_kernel_pace_piece(cleave_kernel_pace *pace, cleave_error *error);
+
+static inline cleave_status cleave_kernel_pace_step(cleave_kernel_pace *pace, cleave_error *error) {
+    return ++pace->done < pace->next ? CLEAVE_OK : cleave_kernel_pace_piece(pace, error);
+}
+
 /* Sets all elements to zero. */
 void cleave_kernel_zero(const cleave_kernel_call *call, const cleave_operand *operand,
                         const cleave_array *array);

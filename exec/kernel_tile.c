@@ -41,6 +41,7 @@ typedef struct tile_run {
     float *column_parts[CLEAVE_MAX_REGISTERS]; /* and of some rows of them */
     double *total, *square;                    /* of the output */
     float *shift;
+    cleave_kernel_pace pace;
 } tile_run;
 
 static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *plan, char *base,
@@ -473,8 +474,8 @@ static void backward_columns(tile_run *run) {
 }
 
 /* The tiles of one setting of the outer loops. */
-static void walk_tiles(tile_run *run, const int64_t *outer, bool first,
-                       void (*body)(tile_run *run)) {
+static cleave_status walk_tiles(tile_run *run, const int64_t *outer, bool first,
+                                void (*body)(tile_run *run), cleave_error *error) {
     const cleave_tile_plan *plan = run->plan;
     int64_t rows = plan->extent[plan->n_loops - 2], columns = plan->extent[plan->n_loops - 1];
     run->first = first;
@@ -496,12 +497,24 @@ static void walk_tiles(tile_run *run, const int64_t *outer, bool first,
                 run->at[s] =
                     outer[s] + run->row * row_stride(run, s) + run->column * column_stride(run, s);
             body(run);
+            CLEAVE_TRY(cleave_kernel_pace_step(&run->pace, error));
         }
     }
+    return CLEAVE_OK;
 }
 
-static void walk_all(tile_run *run, void (*body)(tile_run *run)) {
+static int64_t count_tiles(const cleave_tile_plan *plan) {
+    int64_t rows = plan->extent[plan->n_loops - 2], columns = plan->extent[plan->n_loops - 1];
+    int64_t n =
+        (rows + plan->rows - 1) / plan->rows * ((columns + plan->columns - 1) / plan->columns);
+    for (int l = 0; l < plan->n_loops - 2; l++)
+        n *= plan->extent[l];
+    return n;
+}
+
+static cleave_status walk_all(tile_run *run, void (*body)(tile_run *run), cleave_error *error) {
     const cleave_tile_plan *plan = run->plan;
+    run->pace = cleave_kernel_pace_start(run->call, count_tiles(plan));
     int64_t outer[CLEAVE_MAX_TILE_STREAMS], index[CLEAVE_MAX_AXES + 2] = {0};
     for (int s = 0; s < plan->n_streams; s++)
         outer[s] = plan->reach[s].base;
@@ -509,7 +522,7 @@ static void walk_all(tile_run *run, void (*body)(tile_run *run)) {
         bool first = true;
         for (int l = 0; plan->output >= 0 && l < plan->n_loops - 2; l++)
             first = first && (plan->stride[plan->output][l] != 0 || index[l] == 0);
-        walk_tiles(run, outer, first, body);
+        CLEAVE_TRY(walk_tiles(run, outer, first, body, error));
         int l = plan->n_loops - 3;
         for (; l >= 0; l--) {
             for (int s = 0; s < plan->n_streams; s++)
@@ -521,7 +534,7 @@ static void walk_all(tile_run *run, void (*body)(tile_run *run)) {
             index[l] = 0;
         }
         if (l < 0)
-            return;
+            return CLEAVE_OK;
     }
 }
 
@@ -543,7 +556,7 @@ static void finish_moments(const tile_run *run, int64_t n) {
     }
 }
 
-static void run_forward(tile_run *run) {
+static cleave_status run_forward(tile_run *run, cleave_error *error) {
     const cleave_kernel_call *call = run->call;
     int64_t n = cleave_kernel_array_size(call, &call->nest->output, &call->output);
     float *output = call->output.data;
@@ -553,15 +566,16 @@ static void run_forward(tile_run *run) {
         memset(run->square, 0, (size_t)n * sizeof *run->square);
     for (int64_t i = 0; run->plan->combiner == CLEAVE_COMBINE_MAX && i < n; i++)
         output[i] = -HUGE_VALF;
-    walk_all(run, forward_tile);
+    CLEAVE_TRY(walk_all(run, forward_tile, error));
     if (run->plan->combiner == CLEAVE_COMBINE_MOMENTS)
         finish_moments(run, n);
     else if (run->total != NULL)
         for (int64_t i = 0; i < n; i++)
             output[i] = (float)run->total[i];
+    return CLEAVE_OK;
 }
 
-static void run_backward(tile_run *run) {
+static cleave_status run_backward(tile_run *run, cleave_error *error) {
     const cleave_kernel_call *call = run->call;
     const cleave_tile_plan *plan = run->plan;
     int64_t size[CLEAVE_MAX_INPUTS] = {0};
@@ -581,12 +595,13 @@ static void run_backward(tile_run *run) {
         memset(run->column_sums[r], 0, columns * sizeof(double));
         memset(run->column_parts[r], 0, columns * sizeof(float));
     }
-    walk_all(run, backward_tile);
+    CLEAVE_TRY(walk_all(run, backward_tile, error));
     if (plan->frontier != 0)
         backward_columns(run);
     for (int i = 0; i < call->nest->n_inputs; i++)
         for (int64_t j = 0; run->sums[i] != NULL && j < size[i]; j++)
             ((float *)call->input_gradients[i].data)[j] = (float)run->sums[i][j];
+    return CLEAVE_OK;
 }
 
 static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
@@ -615,11 +630,7 @@ static cleave_status run_kernel(cleave_kernels *kernels, const cleave_kernel_cal
     memcpy(run.tile.adjoint, run.adjoint, sizeof run.adjoint);
     run.tile.dropout_key = cleave_dropout_key(call->seed, call->step,
                                               call->model->tensors[call->nest->output.tensor].name);
-    if (call->pass == CLEAVE_PASS_FORWARD)
-        run_forward(&run);
-    else
-        run_backward(&run);
-    return CLEAVE_OK;
+    return call->pass == CLEAVE_PASS_FORWARD ? run_forward(&run, error) : run_backward(&run, error);
 }
 
 const cleave_kernel_row cleave_tile_kernel = {

@@ -1,13 +1,12 @@
-/* Links between ranks.  Three figures are measured, each a median:
+/* Links between ranks, over whatever transport they really use.  For messages of many sizes, since
+   MPI sends small and large ones in different ways, three things are measured, each a median:
 
-     post    seconds that posting a small message takes
-     T(n)    half the round trip of n bytes, for a small and a large n
-     extra   by how much a rank's computation is longer while a large message goes to or from it
+     one way     half a round trip
+     both ways   two messages at once, one each way, as in most collectives
+     processor   by how much a rank's computation is longer while two messages go, one each way, and
+                 both ranks compute with a poll now and then, as in a step
 
-   and explained by the terms that the simulator uses: T(n) = post + g n + latency + n / bandwidth
-   with g n = extra.  Where the processor does all the copying (ranks of one machine) little is left
-   for the link, which then gets the twentieth part of the time at least, so that it has a
-   bandwidth. */
+   and the figures that the simulator uses are fitted to them: see link_fit.h. */
 #include "exec/measure_link.h"
 
 #include "base/progress.h"
@@ -15,14 +14,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 8, LARGE_BYTES = 4 << 20, MAX_REPEATS = 64, SEND = 0, RECEIVE = 1, TAG = 7 };
+enum {
+    SMALL_BYTES = 8,
+    LEAST_BYTES = 1 << 10, /* sizes are these and every fourth power of two up to */
+    MOST_BYTES = 64 << 20,
+    LEAST_PROCESSOR_BYTES = 256 << 10, /* below, it is lost in the noise; above, it takes long */
+    MOST_PROCESSOR_BYTES = 4 << 20,
+    MOST_SAMPLES = 32,
+    MAX_REPEATS = 64,
+    SEND = 0,
+    RECEIVE = 1,
+    TAG = 7
+};
+
+/* Of the array that a rank computes on: in its second cache. */
+enum { WORK_FLOATS = 1 << 16 };
 
 /* One rank's side of the measurement with its peer. */
 typedef struct pair {
     cleave_world *world;
     int32_t peer;
-    bool first; /* sends first */
-    char *outgoing, *incoming;
+    bool first;                /* sends first */
+    char *outgoing, *incoming; /* [MOST_BYTES] */
+    float *work;               /* [WORK_FLOATS] */
 } pair;
 
 static void wait_for(const pair *p, int32_t request) {
@@ -73,23 +87,40 @@ static double post(const pair *p, int repeats) {
     return median(seconds, repeats);
 }
 
-/* A piece of computation that stays in registers, about a millisecond long. */
-static double compute(double x) {
-    for (int i = 0; i < 250000; i++)
-        x = x * 0.999999 + 1e-6;
-    return x;
+/* Seconds of two messages at once, one each way. */
+static double exchange(const pair *p, int64_t bytes, int repeats) {
+    double seconds[MAX_REPEATS];
+    for (int r = -1; r < repeats; r++) {
+        ping(p, SMALL_BYTES, 1); /* both start together */
+        double start = cleave_clock_seconds();
+        cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
+        cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
+        wait_for(p, SEND);
+        wait_for(p, RECEIVE);
+        if (r >= 0)
+            seconds[r] = cleave_clock_seconds() - start;
+    }
+    return median(seconds, repeats);
 }
 
-/* Seconds of computing `pieces` pieces with a poll between them, while a large message goes both
-   ways or none does. */
-static double computing(const pair *p, int pieces, bool with_messages, volatile double *sink) {
-    if (with_messages) {
-        cleave_world_receive(p->world, RECEIVE, p->incoming, LARGE_BYTES, p->peer, TAG);
-        cleave_world_send(p->world, SEND, p->outgoing, LARGE_BYTES, p->peer, TAG);
-    }
+/* A piece of computation on what is in the caches, about a millisecond long. */
+static void compute(const pair *p) {
+    for (int pass = 0; pass < 64; pass++)
+        for (int i = 0; i < WORK_FLOATS; i++)
+            p->work[i] = p->work[i] * 0.999f + 1e-3f;
+}
+
+/* Seconds of computing `pieces` pieces with a poll between them, while messages of some bytes go
+   both ways or (0) none does. */
+static double computing(const pair *p, int pieces, int64_t bytes) {
+    ping(p, SMALL_BYTES, 1);
     double start = cleave_clock_seconds();
+    if (bytes > 0) {
+        cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
+        cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
+    }
     for (int i = 0; i < pieces; i++) {
-        *sink = compute(*sink);
+        compute(p);
         cleave_world_test(p->world, SEND, NULL);
         cleave_world_test(p->world, RECEIVE, NULL);
     }
@@ -99,21 +130,14 @@ static double computing(const pair *p, int pieces, bool with_messages, volatile 
     return seconds;
 }
 
-/* Processor seconds of one end of one large message. */
-static double processor_share(const pair *p, double large_seconds, int repeats) {
-    volatile double sink = 1;
+/* What both messages take from this rank's processor. */
+static double processor_share(const pair *p, int64_t bytes, int pieces, int repeats) {
     double with[MAX_REPEATS], without[MAX_REPEATS];
-    double start = cleave_clock_seconds();
-    sink = compute(sink);
-    double piece_seconds = cleave_clock_seconds() - start;
-    /* Long enough for both messages to go while there is still something to compute. */
-    int pieces = 4 + (int)(4 * large_seconds / (piece_seconds > 1e-6 ? piece_seconds : 1e-6));
     for (int r = 0; r < repeats; r++) {
-        without[r] = computing(p, pieces, false, &sink);
-        with[r] = computing(p, pieces, true, &sink);
+        without[r] = computing(p, pieces, 0);
+        with[r] = computing(p, pieces, bytes);
     }
-    double extra = median(with, repeats) - median(without, repeats);
-    return extra > 0 ? extra / 2 : 0; /* of the two messages, each is half */
+    return median(with, repeats) - median(without, repeats);
 }
 
 /* The mean of both ranks' figures, so that both have the same. */
@@ -129,29 +153,47 @@ static double agree(const pair *p, double value) {
     return (value + other) / 2;
 }
 
-static cleave_link_measurement explain(double posting, double small, double large, double extra) {
-    double n = LARGE_BYTES, most = 0.95 * (large - small);
-    double share = extra < most ? extra : most > 0 ? most : 0;
-    double link = large - small - share;
-    double latency = small - posting;
-    return (cleave_link_measurement){
-        .latency_seconds = latency > 1e-9 ? latency : 1e-9,
-        .bytes_per_second = n / (link > 1e-9 ? link : 1e-9),
-        .overhead_seconds = posting,
-        .overhead_seconds_per_byte = share / n,
-    };
+typedef struct samples {
+    int32_t n;
+    cleave_link_sample items[MOST_SAMPLES];
+} samples;
+
+static void add(samples *to, cleave_link_sample_kind kind, int64_t bytes, double seconds) {
+    if (seconds > 0 && to->n < MOST_SAMPLES)
+        to->items[to->n++] = (cleave_link_sample){kind, (double)bytes, seconds};
 }
 
-static void measure(const pair *p, double seconds_budget, cleave_link_measurement *result) {
-    double small = agree(p, ping(p, SMALL_BYTES, MAX_REPEATS));
-    double posting = agree(p, post(p, MAX_REPEATS));
-    double large = agree(p, ping(p, LARGE_BYTES, 3));
-    /* A round trip takes 2 `large`; one repeat of the share about ten times `large`. */
-    double fit = seconds_budget / (16 * (large > 1e-5 ? large : 1e-5));
-    int repeats = fit > MAX_REPEATS ? MAX_REPEATS : fit < 3 ? 3 : (int)fit;
-    large = agree(p, ping(p, LARGE_BYTES, repeats));
-    double extra = agree(p, processor_share(p, large, repeats < 15 ? repeats : 15));
-    *result = explain(posting, small, large, extra);
+/* Few: on a machine that others use as well a message now and then takes milliseconds. */
+static int repeats_within(double budget, double seconds) {
+    enum { FEWEST = 3, MOST = 20 };
+    double fit = budget / (seconds > 1e-6 ? seconds : 1e-6);
+    return fit > MOST ? MOST : fit < FEWEST ? FEWEST : (int)fit;
+}
+
+/* All that decides how long to go on is agreed, so that both ranks do the same. */
+static void measure(const pair *p, double seconds_budget, samples *found) {
+    double budget = seconds_budget / 16; /* of one size and sort */
+    add(found, CLEAVE_LINK_POST, SMALL_BYTES, agree(p, post(p, MAX_REPEATS)));
+    add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, agree(p, ping(p, SMALL_BYTES, MAX_REPEATS)));
+    double start = cleave_clock_seconds();
+    compute(p);
+    double piece = agree(p, cleave_clock_seconds() - start), last = 0;
+    for (int64_t bytes = LEAST_BYTES; bytes <= MOST_BYTES && last < budget / 4; bytes *= 4) {
+        int repeats =
+            repeats_within(budget, 8 * last); /* the larger one takes four times as long */
+        double one_way = agree(p, ping(p, bytes, repeats));
+        double both_ways = agree(p, exchange(p, bytes, repeats));
+        add(found, CLEAVE_LINK_ONE_WAY, bytes, one_way);
+        add(found, CLEAVE_LINK_BOTH_WAYS, bytes, both_ways);
+        last = both_ways;
+        if (bytes < LEAST_PROCESSOR_BYTES || bytes > MOST_PROCESSOR_BYTES)
+            continue;
+        /* Long enough for both messages to go while there is still something to compute. */
+        int pieces = 4 + (int)(2 * both_ways / (piece > 1e-6 ? piece : 1e-6));
+        repeats = repeats_within(2 * budget, 2 * pieces * piece);
+        add(found, CLEAVE_LINK_PROCESSOR, bytes,
+            agree(p, processor_share(p, bytes, pieces, repeats)));
+    }
 }
 
 cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, double seconds_budget,
@@ -161,18 +203,18 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
     cleave_world_barrier(world);
     if (rank == a || rank == b) {
         pair p = {.world = world, .peer = rank == a ? b : a, .first = rank == a};
-        p.outgoing = calloc(LARGE_BYTES, 1);
-        p.incoming = calloc(LARGE_BYTES, 1);
-        if (p.outgoing == NULL || p.incoming == NULL) {
-            free(p.outgoing);
-            free(p.incoming);
+        samples found = {0};
+        size_t work_bytes = WORK_FLOATS * sizeof *p.work;
+        char *memory = malloc((size_t)2 * MOST_BYTES + work_bytes);
+        if (memory == NULL)
             return cleave_fail_memory(error, "measuring a link");
-        }
-        memset(p.outgoing, 1, LARGE_BYTES); /* real pages */
-        memset(p.incoming, 1, LARGE_BYTES);
-        measure(&p, seconds_budget, result);
-        free(p.outgoing);
-        free(p.incoming);
+        memset(memory, 0, (size_t)2 * MOST_BYTES + work_bytes); /* real pages */
+        p.work = (float *)(void *)memory;
+        p.outgoing = memory + work_bytes;
+        p.incoming = p.outgoing + MOST_BYTES;
+        measure(&p, seconds_budget, &found);
+        free(memory);
+        CLEAVE_TRY(cleave_link_fit(found.items, found.n, result, error));
     }
     cleave_world_barrier(world);
     return CLEAVE_OK;

@@ -19,7 +19,10 @@ typedef struct compiled {
     dnnl_primitive_t convolution,
         reorder; /* reorder: null where the weights are used as they lie */
     dnnl_memory_t x, y, plain_w, w, scratch, reorder_scratch;
-    int64_t w_bytes, scratch_bytes, reorder_bytes;
+    int64_t own_bytes; /* of the weights in the primitive's format, */
+    int64_t w_bytes;   /* 0 where they are used as they lie */
+    int64_t scratch_bytes, reorder_bytes;
+    dnnl_memory_desc_t own;
     struct compiled *next; /* of the same bucket */
 } compiled;
 
@@ -178,6 +181,8 @@ static int64_t rounded(size_t bytes) {
 static bool compile_reorder(const cleave_onednn *onednn, compiled *one,
                             const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *own,
                             dnnl_primitive_attr_t attributes) {
+    one->own = *own;
+    one->own_bytes = rounded(dnnl_memory_desc_get_size(own));
     if (!make_memory(onednn, own, &one->w))
         return false;
     if (dnnl_memory_desc_equal(plain, own))
@@ -191,7 +196,7 @@ static bool compile_reorder(const cleave_onednn *onednn, compiled *one,
         return false;
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-    one->w_bytes = rounded(dnnl_memory_desc_get_size(own));
+    one->w_bytes = one->own_bytes;
     one->reorder_bytes = rounded(dnnl_memory_desc_get_size(scratch));
     bool done = make_memory(onednn, scratch, &one->reorder_scratch) &&
                 dnnl_primitive_create(&one->reorder, desc) == dnnl_success;
@@ -253,25 +258,54 @@ static compiled *find(cleave_onednn *onednn, const cleave_convolution *key) {
     return one;
 }
 
-/* The scratch of the reorder and of the convolution are never needed at once. */
+/* The workspace: weights in the primitive's format, where they don't lie so; what one piece adds to
+   their gradient; scratch.  That of the reorder and that of the convolution are never needed at
+   once. */
+static int64_t bytes_of_piece(const compiled *one, bool cut) {
+    return cut && one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS ? one->own_bytes : 0;
+}
+
 int64_t cleave_onednn_convolution_workspace(cleave_onednn *onednn,
-                                            const cleave_convolution *convolution) {
+                                            const cleave_convolution *convolution, bool cut) {
     const compiled *one = find(onednn, convolution);
     if (one == NULL || !one->possible)
         return -1;
     int64_t scratch =
         one->scratch_bytes > one->reorder_bytes ? one->scratch_bytes : one->reorder_bytes;
-    return one->w_bytes + scratch;
+    return one->w_bytes + bytes_of_piece(one, cut) + scratch;
 }
 
-static bool run_reorder(const cleave_onednn *onednn, const compiled *one) {
+bool cleave_onednn_same_weights(cleave_onednn *onednn, const cleave_convolution *a,
+                                const cleave_convolution *b) {
+    const compiled *x = find(onednn, a), *y = find(onednn, b);
+    return x != NULL && y != NULL && x->possible && y->possible &&
+           dnnl_memory_desc_equal(&x->own, &y->own) != 0;
+}
+
+static cleave_status fail(cleave_error *error) {
+    return cleave_fail(error, CLEAVE_FAILED, "oneDNN failed in a convolution");
+}
+
+cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
+                                                const cleave_convolution *convolution, float *w,
+                                                void *workspace, cleave_error *error) {
+    compiled *one = find(onednn, convolution);
+    if (one == NULL || !one->possible)
+        return fail(error);
     if (one->reorder == NULL)
-        return true;
+        return CLEAVE_OK;
     bool back = one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, back ? one->w : one->plain_w},
                                    {DNNL_ARG_TO, back ? one->plain_w : one->w},
                                    {DNNL_ARG_SCRATCHPAD, one->reorder_scratch}};
-    return dnnl_primitive_execute(one->reorder, onednn->stream, 3, arguments) == dnnl_success;
+    bool done =
+        dnnl_memory_set_data_handle(one->w, workspace) == dnnl_success &&
+        dnnl_memory_set_data_handle(one->plain_w, w) == dnnl_success &&
+        dnnl_memory_set_data_handle(one->reorder_scratch, (char *)workspace + one->w_bytes) ==
+            dnnl_success &&
+        dnnl_primitive_execute(one->reorder, onednn->stream, 3, arguments) == dnnl_success &&
+        dnnl_stream_wait(onednn->stream) == dnnl_success;
+    return done ? CLEAVE_OK : fail(error);
 }
 
 static bool run_convolution(const cleave_onednn *onednn, const compiled *one) {
@@ -281,30 +315,35 @@ static bool run_convolution(const cleave_onednn *onednn, const compiled *one) {
                                    {back ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, one->w},
                                    {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, one->y},
                                    {DNNL_ARG_SCRATCHPAD, one->scratch}};
-    return dnnl_primitive_execute(one->convolution, onednn->stream, 4, arguments) == dnnl_success;
+    return dnnl_primitive_execute(one->convolution, onednn->stream, 4, arguments) == dnnl_success &&
+           dnnl_stream_wait(onednn->stream) == dnnl_success;
 }
 
 cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
-                                            const cleave_convolution *convolution, float *x,
-                                            float *w, float *y, void *workspace,
-                                            cleave_error *error) {
+                                            const cleave_convolution *convolution,
+                                            cleave_convolution_arrays arrays,
+                                            cleave_convolution_place place, cleave_error *error) {
     compiled *one = find(onednn, convolution);
     if (one == NULL || !one->possible)
         return cleave_fail(error, CLEAVE_FAILED, "oneDNN has no convolution of this shape");
-    char *scratch = (char *)workspace + one->w_bytes;
-    bool done = dnnl_memory_set_data_handle(one->x, x) == dnnl_success &&
-                dnnl_memory_set_data_handle(one->y, y) == dnnl_success &&
-                dnnl_memory_set_data_handle(one->scratch, scratch) == dnnl_success;
-    if (one->reorder == NULL)
-        done = done && dnnl_memory_set_data_handle(one->w, w) == dnnl_success;
-    else
-        done = done && dnnl_memory_set_data_handle(one->w, workspace) == dnnl_success &&
-               dnnl_memory_set_data_handle(one->plain_w, w) == dnnl_success &&
-               dnnl_memory_set_data_handle(one->reorder_scratch, scratch) == dnnl_success;
-    bool after = convolution->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
-    done = done && (after || run_reorder(onednn, one)) && run_convolution(onednn, one) &&
-           (!after || run_reorder(onednn, one)) && dnnl_stream_wait(onednn->stream) == dnnl_success;
-    return done ? CLEAVE_OK : cleave_fail(error, CLEAVE_FAILED, "oneDNN failed in a convolution");
+    char *own = one->w_bytes > 0 ? arrays.workspace : (char *)arrays.w;
+    char *piece = (char *)arrays.workspace + one->w_bytes;
+    char *scratch = piece + bytes_of_piece(one, place != CLEAVE_CONVOLUTION_WHOLE);
+    bool adds = place == CLEAVE_CONVOLUTION_LATER_PIECE &&
+                convolution->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    bool done = dnnl_memory_set_data_handle(one->x, arrays.x) == dnnl_success &&
+                dnnl_memory_set_data_handle(one->y, arrays.y) == dnnl_success &&
+                dnnl_memory_set_data_handle(one->w, adds ? piece : own) == dnnl_success &&
+                dnnl_memory_set_data_handle(one->scratch, scratch) == dnnl_success &&
+                run_convolution(onednn, one);
+    if (!done)
+        return fail(error);
+    float *restrict sum = (float *)(void *)own;
+    const float *restrict part = (const float *)(const void *)piece;
+    size_t n = dnnl_memory_desc_get_size(&one->own) / sizeof(float);
+    for (size_t i = 0; adds && i < n; i++)
+        sum[i] += part[i];
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_onednn_multiply(const cleave_blas_product *p, cleave_error *error) {

@@ -41,15 +41,42 @@ typedef struct cleave_convolution {
         y_stride[2 + CLEAVE_MAX_SPATIAL];
 } cleave_convolution;
 
-/* Bytes of workspace of a convolution, or -1 where oneDNN has none of this shape.  The first call
-   for a shape compiles it, in milliseconds. */
-int64_t cleave_onednn_convolution_workspace(cleave_onednn *onednn,
-                                            const cleave_convolution *convolution);
+/* A convolution may be run in pieces, which differ in their batch alone.  Its steps are
 
-/* Forward writes y; backward data writes x, backward weights w, from the other two. */
+       forward, backward data:  reorder, then run every piece
+       backward weights:        run every piece, each adding to what those before it gave; reorder
+
+   where the reorder, of the first piece, brings the weights as they lie into the format that
+   oneDNN likes best, or the result back from it. */
+typedef enum cleave_convolution_place {
+    CLEAVE_CONVOLUTION_WHOLE,
+    CLEAVE_CONVOLUTION_FIRST_PIECE,
+    CLEAVE_CONVOLUTION_LATER_PIECE
+} cleave_convolution_place;
+
+typedef struct cleave_convolution_arrays {
+    float *x, *w, *y; /* of the piece; w as it lies */
+    void *workspace;
+} cleave_convolution_arrays;
+
+/* Bytes of workspace of a convolution, as a piece where it is cut; -1 where oneDNN has none of this
+   shape.  The first call for a shape compiles it, in milliseconds. */
+int64_t cleave_onednn_convolution_workspace(cleave_onednn *onednn,
+                                            const cleave_convolution *convolution, bool cut);
+
+/* Can the two be pieces of one convolution: is oneDNN's format of their weights the same? */
+bool cleave_onednn_same_weights(cleave_onednn *onednn, const cleave_convolution *a,
+                                const cleave_convolution *b);
+
+cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
+                                                const cleave_convolution *convolution, float *w,
+                                                void *workspace, cleave_error *error);
+
+/* Forward writes y; backward data writes x, backward weights the weights in oneDNN's format, from
+   the other two. */
 cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
-                                            const cleave_convolution *convolution, float *x,
-                                            float *w, float *y, void *workspace,
-                                            cleave_error *error);
+                                            const cleave_convolution *convolution,
+                                            cleave_convolution_arrays arrays,
+                                            cleave_convolution_place place, cleave_error *error);
 
 #endif

@@ -1,13 +1,17 @@
 /* One rank's part of a program.
 
-   The main lane blocks on the head of its order; whenever it waits, and between any two of its
-   items, the communication lane is carried as far as it comes without blocking. */
+   The main lane blocks on the head of its order; whenever it waits, between any two of its items,
+   and between the pieces of a long one, the communication lane is carried as far as it comes
+   without blocking.  What that lane may do inside an item of the main lane is what it might do
+   before or after it: the memory plan keeps what it uses apart from all that the main lane uses
+   between two syncs. */
 #include "exec/rank.h"
 
 #include "base/checked.h"
 #include "base/progress.h"
 #include "exec/copy.h"
 #include "exec/memory.h"
+#include "graph/work.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -79,6 +83,23 @@ static cleave_array operand_array(const cleave_rank *rank, const cleave_compute 
     return array;
 }
 
+static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, bool *moved,
+                             cleave_error *error);
+
+/* Between two pieces of an item.  The communication lane's own items are not interrupted. */
+static cleave_status poll(void *context, cleave_error *error) {
+    cleave_rank *rank = context;
+    if (rank->communicating)
+        return CLEAVE_OK;
+    bool moved;
+    double before = cleave_clock_seconds();
+    cleave_status status = advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &moved, error);
+    rank->polled_seconds += cleave_clock_seconds() - before;
+    rank->n_polls++;
+    rank->n_polls_that_moved += moved;
+    return status;
+}
+
 static cleave_status run_compute(cleave_rank *rank, const cleave_compute *compute,
                                  cleave_error *error) {
     const cleave_nest *nest = &rank->program->model->nests[compute->nest];
@@ -88,7 +109,10 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
                                .part = compute->part,
                                .accumulated = compute->accumulated,
                                .seed = rank->options->seed,
-                               .step = rank->step};
+                               .step = rank->step,
+                               .pieces = compute->pieces,
+                               .poll = poll,
+                               .poll_context = rank};
     for (int i = 0; i < nest->n_inputs; i++) {
         call.inputs[i] = operand_array(rank, compute, &nest->inputs[i], compute->inputs[i]);
         call.input_gradients[i] =
@@ -105,23 +129,45 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
                                             : cleave_kernel_run(rank->kernels, &call, error);
 }
 
-static void run_update(const cleave_rank *rank, const cleave_update *update) {
-    float *state[2] = {NULL, NULL};
-    for (int s = 0; s < 2; s++)
-        if (update->state[s] >= 0)
-            state[s] = cleave_rank_buffer(rank, update->state[s]);
-    int64_t n = rank->program->buffers[update->parameter].bytes / (int64_t)sizeof(float);
-    cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, n,
-                            cleave_rank_buffer(rank, update->parameter),
-                            cleave_rank_buffer(rank, update->gradient), state[0], state[1]);
+static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
+                                cleave_error *error) {
+    int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
+    int64_t bytes = rank->program->buffers[update->parameter].bytes;
+    int64_t n = bytes / (int64_t)sizeof(float);
+    int32_t pieces = cleave_work_pieces_of_bytes(cleave_work_bytes_of_update(bytes, n_states));
+    for (int32_t i = 0; i < pieces; i++) {
+        int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
+        float *state[2] = {NULL, NULL};
+        for (int s = 0; s < 2; s++)
+            if (update->state[s] >= 0)
+                state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + from;
+        if (i > 0)
+            CLEAVE_TRY(poll(rank, error));
+        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from,
+                                (float *)cleave_rank_buffer(rank, update->parameter) + from,
+                                (const float *)cleave_rank_buffer(rank, update->gradient) + from,
+                                state[0], state[1]);
+    }
+    return CLEAVE_OK;
 }
 
-static void run_copy(const cleave_rank *rank, const cleave_copy *copy) {
-    for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
-        const cleave_copy_piece *piece = &rank->program->copy_pieces[p];
-        cleave_copy_piece_run(piece, cleave_rank_buffer(rank, piece->destination),
-                              piece->source >= 0 ? cleave_rank_buffer(rank, piece->source) : NULL);
+/* Large pieces are cut, and many small ones are pieces already. */
+static cleave_status run_copy(cleave_rank *rank, const cleave_copy *copy, cleave_error *error) {
+    int64_t polls = cleave_work_pieces_of_bytes((double)copy->bytes);
+    for (int32_t p = 0; p < copy->n_pieces; p++) {
+        const cleave_copy_piece *piece = &rank->program->copy_pieces[copy->first_piece + p];
+        char *to = cleave_rank_buffer(rank, piece->destination);
+        const char *from = piece->source >= 0 ? cleave_rank_buffer(rank, piece->source) : NULL;
+        int32_t cuts = cleave_copy_piece_cuts(piece, (int32_t)(polls / copy->n_pieces));
+        for (int32_t i = 0; i < cuts; i++) {
+            cleave_copy_piece cut;
+            cleave_copy_piece_cut(piece, cuts, i, &cut);
+            if (i > 0 || (p > 0 && p * polls / copy->n_pieces > (p - 1) * polls / copy->n_pieces))
+                CLEAVE_TRY(poll(rank, error));
+            cleave_copy_piece_run(&cut, to, from);
+        }
     }
+    return CLEAVE_OK;
 }
 
 static void post(cleave_rank *rank, int32_t m, bool sends) {
@@ -162,12 +208,13 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
     const cleave_program *program = rank->program;
     const cleave_item *item = &program->items[id];
     cleave_status status = CLEAVE_OK;
+    double polled = rank->polled_seconds;
     switch ((cleave_item_kind)item->kind) {
     case CLEAVE_ITEM_COMPUTE:
         status = run_compute(rank, &program->computes[item->subject], error);
         break;
     case CLEAVE_ITEM_UPDATE:
-        run_update(rank, &program->updates[item->subject]);
+        status = run_update(rank, &program->updates[item->subject], error);
         break;
     case CLEAVE_ITEM_LOAD: {
         const cleave_load *load = &program->loads[item->subject];
@@ -176,7 +223,7 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
         break;
     }
     case CLEAVE_ITEM_COPY:
-        run_copy(rank, &program->copies[item->subject]);
+        status = run_copy(rank, &program->copies[item->subject], error);
         break;
     case CLEAVE_ITEM_SEND:
         post(rank, item->subject, true);
@@ -195,7 +242,8 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
     rank->done[id] = true;
     rank->end[id] = since_step(rank);
     if (item->kind == CLEAVE_ITEM_COMPUTE || item->kind == CLEAVE_ITEM_UPDATE)
-        rank->kernel_seconds += 1e-12 * (double)(rank->end[id] - rank->start[id]);
+        rank->kernel_seconds +=
+            1e-12 * (double)(rank->end[id] - rank->start[id]) - (rank->polled_seconds - polled);
     return status;
 }
 
@@ -203,17 +251,22 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
 static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, bool *moved,
                              cleave_error *error) {
     *moved = false;
+    rank->communicating = lane == CLEAVE_LANE_COMMUNICATION;
+    cleave_status status = CLEAVE_OK;
     for (int32_t n = 0; n < most && rank->position[lane] < rank->n_lane_items[lane]; n++) {
         int32_t id = rank->lane_items[lane][rank->position[lane]];
         if (rank->start[id] < 0)
             rank->start[id] = since_step(rank);
         if (!is_ready(rank, &rank->program->items[id]))
-            return CLEAVE_OK;
-        CLEAVE_TRY(run_item(rank, id, error));
+            break;
+        status = run_item(rank, id, error);
+        if (status != CLEAVE_OK)
+            break;
         rank->position[lane]++;
         *moved = true;
     }
-    return CLEAVE_OK;
+    rank->communicating = false;
+    return status;
 }
 
 static cleave_status stalled(const cleave_rank *rank, cleave_error *error) {
@@ -247,7 +300,8 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
         rank->sent[d] = rank->received[d] = 0;
     rank->position[0] = rank->position[1] = 0;
     rank->step = step;
-    rank->kernel_seconds = 0;
+    rank->kernel_seconds = rank->polled_seconds = 0;
+    rank->n_polls = rank->n_polls_that_moved = 0;
     rank->step_started = cleave_clock_seconds();
     double waiting_since = -1;
     while (rank->position[CLEAVE_LANE_MAIN] < rank->n_lane_items[CLEAVE_LANE_MAIN] ||

@@ -27,9 +27,13 @@ typedef struct cleave_rank {
     bool *done;                          /* [n_items] of this step */
     int64_t step;                        /* from 0 */
     double step_started;                 /* seconds */
-    int64_t *start, *end;     /* [n_items] picoseconds within the step, of this rank's items */
-    double kernel_seconds;    /* of compute and update items in this step */
-    int64_t *sent, *received; /* [n_devices] bytes in this step, to and from */
+    int64_t *start, *end;       /* [n_items] picoseconds within the step, of this rank's items */
+    double kernel_seconds;      /* of compute and update items in this step, without their polls */
+    double polled_seconds;      /* of the polls between pieces in this step, */
+    int64_t n_polls;            /* how many there were, */
+    int64_t n_polls_that_moved; /* and in how many the communication lane came on */
+    bool communicating;         /* an item of the communication lane is being run */
+    int64_t *sent, *received;   /* [n_devices] bytes in this step, to and from */
 } cleave_rank;
 
 /* Takes the memory and finds the lanes.  Everything but the memory lives in the arena. */

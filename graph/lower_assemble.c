@@ -1,6 +1,7 @@
 #include "graph/lower_lifetimes.h"
 
 #include "graph/lower_events.h"
+#include "graph/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,8 @@ static cleave_compute new_compute(lower_assembly *assembly, int32_t n, int32_t p
                               .combined = -1,
                               .output_gradient = -1,
                               .workspace = -1};
+    compute.pieces =
+        cleave_work_pieces(builder->model, &builder->model->nests[n], pass, &compute.part);
     for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
         compute.inputs[i] = compute.input_gradients[i] = -1;
     if (builder->options->workspace == NULL)

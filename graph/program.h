@@ -93,6 +93,8 @@ typedef struct cleave_compute {
     int32_t input_gradients[CLEAVE_MAX_INPUTS]; /* backward: written */
     uint32_t accumulated;                       /* bit i: input_gradients[i] is added to instead */
     int32_t workspace;                          /* or -1 */
+    int32_t pieces; /* 1 or more: cut into so many, with a poll of the communication lane between
+                       them; see graph/work.h */
 } cleave_compute;
 
 typedef struct cleave_update {

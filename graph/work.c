@@ -6,8 +6,9 @@
 
    An operand is its type, its memory order, "p" for a parameter, and its map; a dimension whose box
    sticks out of the tensor says by how much at either end ("-2+1").  Offsets are not in it: where a
-   part lies makes no difference beyond its padding.  Tapes are opcodes with registers.  A key that
-   would be too long ends in a hash of the whole. */
+   part lies makes no difference beyond its padding.  Tapes are opcodes with registers.  Work that
+   is cut into pieces says into how many.  A key that would be too long ends in a hash of the whole.
+ */
 #include "graph/work.h"
 
 #include "base/random.h"
@@ -20,6 +21,7 @@
 
 static const char *const kind_names[] = {"convolution", "product", "pool",  "moments",
                                          "pointwise",   "reduce",  "gather"};
+static const double piece_bytes = 0x1p25;
 static const char *const combiner_names[] = {"", " sum", " max", " moments"};
 
 /* Longer than any key of a legal nest: 9 operands of 8 dimensions and 32 instructions. */
@@ -104,6 +106,9 @@ static void write_key(const cleave_model *model, const cleave_nest *nest, cleave
         append(&t, " / gradient=%" PRIx32, cleave_nest_pass_inputs(model, nest, pass));
     if (!is_product(nest))
         append_tape(&t, nest);
+    int32_t pieces = cleave_work_pieces(model, nest, pass, part);
+    if (pieces > 1)
+        append(&t, " / pieces=%" PRId32, pieces);
     if (t.n < sizeof work->key) {
         memcpy(work->key, t.bytes, t.n + 1);
         return;
@@ -179,6 +184,19 @@ static double count_flops(const cleave_model *model, const cleave_nest *nest, cl
     int per_point = nest->n_instructions + (nest->combiner != CLEAVE_COMBINE_NONE);
     return points * per_point * (pass == CLEAVE_PASS_FORWARD ? 1 : 2);
 }
+
+static int32_t round_pieces(double pieces) {
+    return pieces < 1 ? 1 : pieces < 0x1p20 ? (int32_t)(pieces + 0.5) : 1 << 20;
+}
+
+int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                           const cleave_part *part) {
+    double piece_flops = is_product(nest) ? 0x1p29 : 0x1p27;
+    return round_pieces(count_flops(model, nest, pass, part) / piece_flops +
+                        count_bytes(model, nest, pass, part) / piece_bytes);
+}
+
+int32_t cleave_work_pieces_of_bytes(double bytes) { return round_pieces(bytes / piece_bytes); }
 
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work) {

@@ -22,6 +22,16 @@ typedef struct cleave_work {
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work);
 
+/* Into how many pieces long work is cut, with a poll of the communication lane between them: MPI
+   moves nothing large unless it is called.  A piece has 2^29 flops of a product, 2^27 of any other
+   nest, or 32 MiB of memory traffic: some milliseconds, long beside a poll and short beside a large
+   message.  1 or more, of the key, and the same for all who ask; a kernel makes fewer where its
+   shapes don't allow so many. */
+int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                           const cleave_part *part);
+/* The same for an update or a copy that moves `bytes`, read plus written. */
+int32_t cleave_work_pieces_of_bytes(double bytes);
+
 /* The work of moving `bytes` (read plus written, together) that is no nest's: family "copy"
    (packing, unpacking, local copies and sums), "load" (data from outside) or "update" (the
    optimizer).  bytes_of_update gives an update's bytes: parameter and states read and written,

@@ -1,6 +1,8 @@
 /* Every fast kernel against the reference, over random nests and random parts of them, every pass;
    and the reference's own gradients against finite differences of its forward.
 
+   Each is cut into a random number of pieces.
+
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
 #include "../random_call.h"
@@ -12,7 +14,7 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, product, convolution, pool, gather, tape, reference;
+    int calls, polled, product, convolution, pool, gather, tape, reference;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -43,14 +45,24 @@ static void poison(float *a, int64_t n) {
         a[i] = NAN;
 }
 
+static cleave_status count_poll(void *context, cleave_error *error) {
+    (void)error;
+    ++*(int *)context;
+    return CLEAVE_OK;
+}
+
 /* Runs one pass twice and returns the worst difference of any result. */
 static double compare_pass(cleave_kernels *kernels, random_call *made, cleave_pass pass,
-                           tally *seen) {
+                           int32_t pieces, tally *seen) {
     cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = random_call_of_pass(made, pass);
     count_choice(seen, cleave_kernel_choice(kernels, &call));
-    int64_t bytes = cleave_kernel_workspace(kernels, made->model, nest, pass, &made->part);
+    int polls = 0;
+    call.pieces = pieces;
+    call.poll = count_poll;
+    call.poll_context = &polls;
+    int64_t bytes = cleave_kernel_call_workspace(kernels, &call);
     char *workspace = one_nest_memory(bytes + FENCE_BYTES);
     poison((float *)workspace, bytes / 4);
     memset(workspace + bytes, FENCE, FENCE_BYTES);
@@ -80,7 +92,12 @@ static double compare_pass(cleave_kernels *kernels, random_call *made, cleave_pa
         memcpy(expected[r], results[r]->data, (size_t)size);
         poison(results[r]->data, size / 4);
     }
+    polls = 0;
     cr_assert(cleave_kernel_run(kernels, &call, &error) == CLEAVE_OK, "%s", error.message);
+    bool two_products = gradients == 3; /* each has the pieces */
+    cr_expect(polls <= (pieces - 1) * (two_products ? 2 : 1), "%d polls of %d pieces", polls,
+              pieces);
+    seen->polled += polls > 0;
     double worst = 0;
     for (int r = 0; r < n_results; r++) {
         worst = fmax(worst, difference(expected[r], results[r]->data,
@@ -110,7 +127,8 @@ static tally compare_many(random_nest_maker *make, uint64_t n) {
                 if (pass != CLEAVE_PASS_FORWARD &&
                     cleave_nest_pass_inputs(&one.model, nest, pass) == 0)
                     continue;
-                double worst = compare_pass(kernels, &made, pass, &seen);
+                double worst =
+                    compare_pass(kernels, &made, pass, (int32_t)draw(&random, 1, 9), &seen);
                 cr_expect(worst < 1e-4, "seed %llu, part %d, %s: %g off", (unsigned long long)seed,
                           p, cleave_pass_names[pass], worst);
             }
@@ -126,6 +144,57 @@ static tally compare_many(random_nest_maker *make, uint64_t n) {
 #define EXPECT_SHARE(seen, kernel, percent)                                                        \
     cr_expect((seen).kernel * 100 >= (percent) * (seen).calls,                                     \
               "only %d of %d calls were of " #kernel, (seen).kernel, (seen).calls)
+
+/* 32 x 32 points of the output are enough for the gradient of the weights to be cut by samples; 5
+   of them in 2 and in 3 pieces are of unequal length. */
+static const cleave_nest *cut_convolution(one_nest *one, cleave_random *random,
+                                          cleave_error *error) {
+    one_nest_convolution shape = {.spatial = 2,
+                                  .batch = 5,
+                                  .groups = 1,
+                                  .c = draw(random, 1, 5),
+                                  .k = draw(random, 1, 18),
+                                  .in = {32, 32},
+                                  .window = {3, 3},
+                                  .stride = {1, 1},
+                                  .dilation = {1, 1},
+                                  .pad_lo = {1, 1},
+                                  .pad_hi = {1, 1}};
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
+static const cleave_nest *wide_product(one_nest *one, cleave_random *random, cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_PRODUCT, CLEAVE_COMBINE_SUM);
+    int n = one_nest_axis(one, draw(random, 1, 300)),
+        k = one_nest_axis(one, draw(random, 300, 600)),
+        c = one_nest_axis(one, draw(random, 20, 40));
+    int64_t extents[] = {one->nest.axes[n].extent, one->nest.axes[k].extent,
+                         one->nest.axes[c].extent};
+    int32_t x = one_nest_activation(one, 2, (int64_t[]){extents[0], extents[2]}, NULL);
+    int32_t w = one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, 2,
+                                (int64_t[]){extents[1], extents[2]}, NULL);
+    int32_t y = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 2,
+                                (int64_t[]){extents[0], extents[1]}, NULL);
+    *one_nest_input(one, x) =
+        (cleave_operand){.tensor = x, .map = {one_nest_along(n), one_nest_along(c)}};
+    *one_nest_input(one, w) =
+        (cleave_operand){.tensor = w, .map = {one_nest_along(k), one_nest_along(c)}};
+    one->nest.output = (cleave_operand){.tensor = y, .map = {one_nest_along(n), one_nest_along(k)}};
+    one_nest_do(one, CLEAVE_OP_MUL, 0, 1, 0, 0);
+    return one_nest_finish(one, error);
+}
+
+Test(kernels, cut_convolutions_match_the_reference) {
+    tally seen = compare_many(cut_convolution, 6);
+    EXPECT_SHARE(seen, convolution, 90);
+    EXPECT_SHARE(seen, polled, 40);
+}
+
+Test(kernels, cut_products_match_the_reference) {
+    tally seen = compare_many(wide_product, 12);
+    EXPECT_SHARE(seen, product, 95);
+    EXPECT_SHARE(seen, polled, 40);
+}
 
 Test(kernels, products_match_the_reference) {
     tally seen = compare_many(random_product, 150);
@@ -147,11 +216,13 @@ Test(kernels, convolutions_match_the_reference) {
 Test(kernels, pools_match_the_reference) {
     tally seen = compare_many(random_pool, 150);
     EXPECT_SHARE(seen, pool, 95);
+    EXPECT_SHARE(seen, polled, 50);
 }
 
 Test(kernels, look_ups_match_the_reference) {
     tally seen = compare_many(random_gather, 300);
     EXPECT_SHARE(seen, gather, 100);
+    EXPECT_SHARE(seen, polled, 35);
 }
 
 Test(kernels, pointwise_tapes_match_the_reference) {

@@ -68,6 +68,38 @@ Test(copy, every_mode_touches_its_block_and_nothing_else) {
     }
 }
 
+Test(copy, cuts_do_what_the_whole_does) {
+    static float source[ELEMENTS], expected[ELEMENTS], got[ELEMENTS];
+    cleave_copy_mode modes[] = {CLEAVE_COPY_ASSIGN, CLEAVE_COPY_SUM, CLEAVE_COPY_MAX,
+                                CLEAVE_COPY_FILL, CLEAVE_COPY_MOMENTS};
+    int n_cut = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        cleave_random random = {.key = seed};
+        for (int i = 0; i < ELEMENTS; i++) {
+            source[i] = (float)(1 + cleave_random_below(&random, 1000));
+            expected[i] = got[i] = (float)(1 + cleave_random_below(&random, 1000));
+        }
+        cleave_copy_piece piece = random_piece(&random, modes[seed % 5]);
+        if (piece.mode == CLEAVE_COPY_MOMENTS) {
+            if (piece.rank < 2)
+                continue;
+            piece.extent[0] = 1; /* the record's dimension: its stride is that of the entries */
+            piece.destination_stride[0] = piece.source_stride[0] = 1200;
+        }
+        cleave_copy_piece_run(&piece, expected, piece.mode == CLEAVE_COPY_FILL ? NULL : source);
+        int32_t n = cleave_copy_piece_cuts(&piece, 1 + (int32_t)(seed % 4));
+        cr_assert(n >= 1 && n <= 1 + (int32_t)(seed % 4));
+        n_cut += n > 1;
+        for (int32_t i = 0; i < n; i++) {
+            cleave_copy_piece cut;
+            cleave_copy_piece_cut(&piece, n, i, &cut);
+            cleave_copy_piece_run(&cut, got, piece.mode == CLEAVE_COPY_FILL ? NULL : source);
+        }
+        cr_assert(memcmp(expected, got, sizeof got) == 0, "seed %llu", (unsigned long long)seed);
+    }
+    cr_expect(n_cut > 100, "only %d were cut", n_cut);
+}
+
 Test(copy, integers_are_copied_exactly) {
     int64_t source[4] = {INT64_MAX, -1, 7, 9}, got[2] = {0, 0};
     cleave_copy_piece piece = {.mode = CLEAVE_COPY_ASSIGN,

@@ -168,3 +168,40 @@ Test(work, bytes_are_keyed_like_kernels) {
     /* Adam: parameter and two states read and written, gradient read. */
     cr_expect_float_eq(cleave_work_bytes_of_update(100, 2), 700, 0);
 }
+
+/* A product of 2^12 x 2^10 by 2^10 x 2^10 has 2^33 flops, 16 pieces, and 16 + 4 + 16 MiB of
+   traffic, 1.1 more; half as many rows half of that.  The bytes of 3 pieces are 96 MiB. */
+Test(work, long_work_is_cut_into_pieces_that_its_key_names) {
+    cleave_tensor large[] = {
+        {.name = "x", .rank = 2, .shape = {4096, 1024}, .order = {0, 1}},
+        {.name = "w",
+         .kind = CLEAVE_TENSOR_PARAMETER,
+         .rank = 2,
+         .shape = {1024, 1024},
+         .order = {0, 1}},
+        {.name = "y", .rank = 2, .shape = {4096, 1024}, .order = {0, 1}},
+    };
+    cleave_nest product = {
+        .name = "product",
+        .kind = CLEAVE_NEST_PRODUCT,
+        .combiner = CLEAVE_COMBINE_SUM,
+        .n_axes = 3,
+        .axes = {{"n", 4096, false}, {"k", 1024, false}, {"c", 1024, false}},
+        .n_inputs = 2,
+        .inputs = {{.tensor = 0, .map = {ONE(0), ONE(2)}}, {.tensor = 1, .map = {ONE(1), ONE(2)}}},
+        .output = {.tensor = 2, .map = {ONE(0), ONE(1)}},
+    };
+    cleave_model of = {.tensors = large, .n_tensors = 3};
+    cleave_part part = cleave_part_whole(&product, 0);
+    cleave_work work;
+    cr_expect_eq(cleave_work_pieces(&of, &product, CLEAVE_PASS_FORWARD, &part), 17);
+    cleave_work_describe(&of, &product, CLEAVE_PASS_FORWARD, &part, &work);
+    cr_expect(strstr(work.key, " / pieces=17") != NULL, "%s", work.key);
+    part.hi[0] = 2048;
+    cr_expect_eq(cleave_work_pieces(&of, &product, CLEAVE_PASS_FORWARD, &part), 9);
+    part.hi[0] = 64;
+    cleave_work_describe(&of, &product, CLEAVE_PASS_FORWARD, &part, &work);
+    cr_expect(strstr(work.key, "pieces") == NULL, "%s", work.key);
+    cr_expect_eq(cleave_work_pieces_of_bytes(96 * 1024 * 1024), 3);
+    cr_expect_eq(cleave_work_pieces_of_bytes(0), 1);
+}

@@ -1,0 +1,120 @@
+/* A message of n bytes takes each of its two processors o + g n, and its link latency + n / b.  In
+   the order of the simulator, where both ends post before the link begins and a rank posts its
+   messages one after the other, that makes
+
+       post        o
+       one way     o + g n + latency + n / b
+       both ways   2 (o + g n) + latency + n / b
+       processor   2 (o + g n)
+
+   Overhead and latency are what the smallest message shows.  The others are those for which the sum
+   of |fitted - measured| / sqrt(measured) is least, a linear program: what takes long counts more,
+   since a step spends its time there, and a few odd samples don't count for much.  A network that
+   lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
+   processors do all the copying (ranks of one machine) little is left for the link, which then gets
+   the twentieth part of the time of a large message at least, so that it has a bandwidth. */
+#include "exec/link_fit.h"
+
+#include "base/linear_program.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OVERHEAD, PER_BYTE, LATENCY, LINK_PER_BYTE, N_FIGURES, N_ENTRIES = N_FIGURES + 2 };
+/* Of every kind: how often each figure is in it. */
+static const double parts[CLEAVE_LINK_N_SAMPLE_KINDS][N_FIGURES] = {
+    [CLEAVE_LINK_POST] = {1, 0, 0, 0},
+    [CLEAVE_LINK_ONE_WAY] = {1, 1, 1, 1},
+    [CLEAVE_LINK_BOTH_WAYS] = {2, 2, 1, 1},
+    [CLEAVE_LINK_PROCESSOR] = {2, 2, 0, 0},
+};
+static const double unit[N_FIGURES] = {1e-6, 1e-9, 1e-6, 1e-9};
+static const double least_latency = 1e-9, least_share = 0.05;
+
+static void fill_rows(const cleave_link_sample *samples, int32_t n, int32_t *start, int32_t *column,
+                      double *value) {
+    for (int32_t i = 0, e = 0; i < n; i++) {
+        for (int32_t f = 0; f < N_FIGURES; f++, e++) {
+            double bytes = f == PER_BYTE || f == LINK_PER_BYTE ? samples[i].bytes : 1;
+            column[e] = f;
+            value[e] = parts[samples[i].kind][f] * bytes * unit[f] / samples[i].seconds;
+        }
+        for (int32_t side = 0; side < 2; side++, e++) {
+            column[e] = N_FIGURES + 2 * i + side;
+            value[e] = side == 0 ? -1 : 1;
+        }
+        start[i + 1] = e;
+    }
+}
+
+/* The sample of the smallest or largest message of a kind; null: none. */
+static const cleave_link_sample *find_extreme(const cleave_link_sample *samples, int32_t n,
+                                              cleave_link_sample_kind kind, bool largest) {
+    const cleave_link_sample *found = NULL;
+    for (int32_t i = 0; i < n; i++)
+        if (samples[i].kind == kind &&
+            (found == NULL || (samples[i].bytes > found->bytes) == largest))
+            found = &samples[i];
+    return found;
+}
+
+/* Bounds of the figures; where both are the same, the figure is known. */
+static void set_bounds(const cleave_link_sample *samples, int32_t n, double *lower, double *upper) {
+    const cleave_link_sample *post = find_extreme(samples, n, CLEAVE_LINK_POST, false),
+                             *small = find_extreme(samples, n, CLEAVE_LINK_ONE_WAY, false),
+                             *large = find_extreme(samples, n, CLEAVE_LINK_ONE_WAY, true);
+    double overhead = post != NULL ? post->seconds : 0;
+    double latency = small != NULL ? small->seconds - overhead : 0;
+    lower[OVERHEAD] = upper[OVERHEAD] = overhead / unit[OVERHEAD];
+    lower[LATENCY] = upper[LATENCY] = fmax(latency, least_latency) / unit[LATENCY];
+    lower[LINK_PER_BYTE] =
+        large != NULL ? least_share * large->seconds / large->bytes / unit[LINK_PER_BYTE] : 0;
+}
+
+cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
+                              cleave_link_measurement *result, cleave_error *error) {
+    size_t rows = (size_t)n, n_columns = N_FIGURES + 2 * rows;
+    double *numbers = calloc(4 * n_columns + rows + N_ENTRIES * rows, sizeof *numbers);
+    int32_t *indices = calloc(rows + 1 + N_ENTRIES * rows, sizeof *indices);
+    if (numbers == NULL || indices == NULL) {
+        free(numbers);
+        free(indices);
+        return cleave_fail_memory(error, "fitting a link");
+    }
+    double *objective = numbers, *lower = objective + n_columns, *upper = lower + n_columns,
+           *x = upper + n_columns, *one = x + n_columns, *value = one + rows;
+    int32_t *start = indices, *column = start + rows + 1;
+    for (size_t c = 0; c < n_columns; c++) {
+        objective[c] =
+            c < N_FIGURES ? 0 : sqrt(samples[(c - N_FIGURES) / 2].seconds / unit[LATENCY]);
+        upper[c] = INFINITY;
+    }
+    for (size_t i = 0; i < rows; i++)
+        one[i] = 1;
+    set_bounds(samples, n, lower, upper);
+    fill_rows(samples, n, start, column, value);
+    cleave_linear_program program = {.n_columns = (int32_t)n_columns,
+                                     .n_rows = n,
+                                     .objective = objective,
+                                     .lower = lower,
+                                     .upper = upper,
+                                     .row_lower = one,
+                                     .row_upper = one,
+                                     .row_start = start,
+                                     .column = column,
+                                     .value = value};
+    cleave_linear_result outcome;
+    cleave_status status = cleave_linear_program_solve(&program, 0, x, &outcome, error);
+    if (status == CLEAVE_OK && outcome.outcome != CLEAVE_LINEAR_OPTIMAL)
+        status = cleave_fail(error, CLEAVE_FAILED, "the fit of a link has no optimum");
+    if (status == CLEAVE_OK)
+        *result = (cleave_link_measurement){
+            .latency_seconds = x[LATENCY] * unit[LATENCY],
+            .bytes_per_second = 1 / (x[LINK_PER_BYTE] * unit[LINK_PER_BYTE]),
+            .overhead_seconds = x[OVERHEAD] * unit[OVERHEAD],
+            .overhead_seconds_per_byte = x[PER_BYTE] * unit[PER_BYTE]};
+    free(numbers);
+    free(indices);
+    return status;
+}
