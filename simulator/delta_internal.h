@@ -13,6 +13,7 @@
 typedef enum delta_kind {
     DELTA_WORK,
     DELTA_WAIT,
+    DELTA_POST_BOTH, /* and the next item is the second post of the message */
     DELTA_POST_FIRST,
     DELTA_POST_SECOND,
     DELTA_MARK,

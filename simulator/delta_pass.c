@@ -80,6 +80,13 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
                 cleave_scan_wait(&p->state.devices[delta_device(item + 1)], delta_lane(item + 1),
                                  time_of_wait(p, placed, item + 1, times));
             break;
+        case DELTA_POST_BOTH:
+            now = cleave_scan_work(device, lane, item->amount);
+            item++;
+            now = cleave_later(now, cleave_scan_work(&p->state.devices[delta_device(item)],
+                                                     delta_lane(item), item->amount));
+            cross_links(p, placed, subject, now, times);
+            break;
         case DELTA_POST_FIRST:
             times[2 * subject] = cleave_scan_work(device, lane, item->amount);
             break;

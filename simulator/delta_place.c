@@ -185,6 +185,9 @@ static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_pric
     }
     made->packed =
         (uint32_t)item->queue >> 1 << 5 | ((uint32_t)item->queue & 1) << 4 | (uint32_t)kind;
+    if (kind == DELTA_POST_SECOND && p->item > chunk->first_item &&
+        delta_kind_of(made - 1) == DELTA_POST_FIRST && made[-1].subject == made->subject)
+        made[-1].packed ^= DELTA_POST_FIRST ^ DELTA_POST_BOTH;
     use_lane(p, chunk, item->queue, made);
     return CLEAVE_OK;
 }
