@@ -315,7 +315,7 @@ void cleave_delta_destroy(cleave_delta *delta) {
         delta_placed_free(delta->changes[c].before);
     for (int32_t s = 0; delta->slots != NULL && s < delta->n_slots; s++)
         free(delta->slots[s].entries);
-    cleave_arena_free(&delta->scratch);
+    free(delta->scratch);
     cleave_arena_free(&delta->arena);
     free(delta);
 }

@@ -164,7 +164,8 @@ struct cleave_delta {
     delta_exception *exceptions;
     int32_t n_exceptions, room_exceptions;
     /* Scratch of putting. */
-    cleave_arena scratch;
+    char *scratch;
+    size_t scratch_bytes;
     int64_t *seen_queue; /* [n_queues] the last chunk that used it, counted over all puts */
     int64_t n_seen;
     cleave_delta_counts counts;

@@ -94,9 +94,11 @@ static cleave_delta *make_chain(void) {
 
 Test(delta, without_fragments_a_step_takes_no_time) {
     cleave_delta *delta = make();
+    sample empty = {.fragment = {.n_items = 0}};
     cr_expect_eq(run(delta), 0);
     cleave_delta_accept(delta);
     cleave_delta_reject(delta);
+    put(delta, 0, &empty);
     cr_expect_eq(run(delta), 0);
     cleave_delta_destroy(delta);
 }
