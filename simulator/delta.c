@@ -1,4 +1,5 @@
-/* The step as fragments side by side, and the passes over it.
+/* The step as fragments side by side, and what is kept of it from run to run.  Fragments are made
+   ready in delta_place.c, the passes over them are in delta_pass.c.
 
    The idea.  The rule of time is made of sums and comparisons only (scan_rule.h, link.h).  So if
    all that a slot reads - the state of its lanes and links, the times it waits for - is what it was

@@ -141,8 +141,6 @@ static bool wait_settles(const question *q, const delta_placed *placed, const de
     const cleave_scan_device *now = &q->delta->state.devices[of->queue >> 1];
     const cleave_scan_device *then = &q->delta->base[q->slot].devices[of->queue >> 1];
     int32_t lane = of->queue & 1;
-    if (of->time < 0)
-        return false;
     int64_t until = time_then(q, placed, of->time, of->slot);
     if (time_now(q, placed, of->time, of->slot) != until + q->by)
         return false;
@@ -153,7 +151,7 @@ static bool wait_settles(const question *q, const delta_placed *placed, const de
            then->pending == 0;
 }
 
-/* Settles all lanes in doubt, or false. */
+/* Settles all lanes in doubt, which all begin the slot with a wait; or false. */
 static bool settle_doubts(const question *q) {
     cleave_delta *delta = q->delta;
     const delta_slot *of = &delta->slots[q->slot];
@@ -162,10 +160,7 @@ static bool settle_doubts(const question *q) {
         const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
         for (int32_t f = chunk->first_first; f < chunk->first_first + chunk->n_firsts; f++) {
             const delta_first *first = &placed->firsts[f];
-            int32_t main_lane = delta_lane_resource(delta, first->queue >> 1, 0);
             int32_t lane = delta_lane_resource(delta, first->queue >> 1, first->queue & 1);
-            if (lane != main_lane && delta_has(delta->doubt, main_lane))
-                return false;
             if (!delta_has(delta->doubt, lane))
                 continue;
             if (!wait_settles(q, placed, first) || !except(q, lane))

@@ -145,23 +145,22 @@ static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleav
     return CLEAVE_OK;
 }
 
-/* The first item of the chunk on a queue is noted. */
+/* What the chunk uses, and with which waits its lanes begin. */
 static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_item *made) {
     cleave_delta *delta = p->delta;
     uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
-    bool waits = delta_kind_of(made) == DELTA_WAIT;
     int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
     int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
     if (delta->seen_queue[queue] == delta->n_seen)
         return;
     delta->seen_queue[queue] = delta->n_seen;
-    if (waits && !delta_has(uses, lane))
+    if (delta_kind_of(made) == DELTA_WAIT && !delta_has(uses, lane)) {
         delta_add(delta_uses(delta, p->awaiting, p->chunk), lane);
+        p->firsts[p->n_firsts++] = (delta_first){queue, made->subject, (int32_t)made->amount};
+        chunk->n_firsts++;
+    }
     delta_add(uses, main_lane);
     delta_add(uses, lane);
-    p->firsts[p->n_firsts++] =
-        (delta_first){queue, waits ? made->subject : -1, waits ? (int32_t)made->amount : -1};
-    chunk->n_firsts++;
 }
 
 static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
