@@ -25,9 +25,9 @@
      work, with both its ends moved after each was brought up to the clock.  (An end before the
    clock is not told from the clock itself: the next main item that takes time starts no earlier
    than the clock, so it ends after the begin, and what is left over is none.)
-   - busy_from is moved, or was never set, or the communication lane has passed it in both runs and
-     has itself moved: it is only compared with starts of that lane, which are later then.  A wait
-     sets it anew, and the clocks only grow.
+   - busy_from is moved, or was never set.  (That the communication lane has passed it does not do:
+     the record would then be true only together with that lane's clock, which may be another one
+     when the record is loaded for the main lane alone.)
    - Communication lane: its clock is moved; or the lane's first item in the slot is a wait whose
    time is moved and is no earlier, in both runs, than the clock: after it the clock is moved. A
    slot that uses this lane counts as using the main lane too, which it charges.

@@ -66,7 +66,7 @@ typedef struct question {
     int64_t record; /* of the run against the slot's record: with the shift of the base */
 } question;
 
-static bool main_follows(const question *q, int32_t d, bool uses_both) {
+static bool main_follows(const question *q, int32_t d) {
     const cleave_scan_device *now = &q->delta->state.devices[d];
     const cleave_scan_device *then = &q->delta->base[q->slot].devices[d];
     if (now->clock[0] != then->clock[0] + q->record ||
@@ -77,11 +77,8 @@ static bool main_follows(const question *q, int32_t d, bool uses_both) {
                               cleave_later(now->pending_end, now->clock[0]) !=
                                   cleave_later(then->pending_end, then->clock[0]) + q->record))
         return false;
-    if (then->busy_from == DELTA_NEVER ? now->busy_from == DELTA_NEVER
-                                       : now->busy_from == then->busy_from + q->record)
-        return true;
-    return uses_both && now->clock[1] == then->clock[1] + q->record &&
-           now->busy_from <= now->clock[1] && then->busy_from <= then->clock[1];
+    return then->busy_from == DELTA_NEVER ? now->busy_from == DELTA_NEVER
+                                          : now->busy_from == then->busy_from + q->record;
 }
 
 static bool except(const question *q, int32_t resource) {
@@ -187,13 +184,10 @@ static uint64_t doubtful_communication(const question *q, int32_t word, const ui
 /* And of its main lanes; ends with the first that nothing can settle. */
 static uint64_t doubtful_main(const question *q, int32_t word, const uint64_t *uses,
                               uint64_t awaiting) {
-    const cleave_delta *delta = q->delta;
     uint64_t found = 0;
-    int32_t other = word + delta->n_device_words;
     for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
         uint64_t lane = left & -left;
-        bool uses_both = (uses[other] & ~delta->lazy[other] & lane) != 0;
-        if (!main_follows(q, 64 * word + __builtin_ctzll(left), uses_both))
+        if (!main_follows(q, 64 * word + __builtin_ctzll(left)))
             found |= lane;
         if ((found & ~awaiting) != 0)
             break;
@@ -208,7 +202,7 @@ static bool lanes_follow(const question *q, const uint64_t *uses) {
     const uint64_t *awaiting = delta_uses(delta, delta->awaiting, q->slot);
     int32_t n = delta->n_device_words, n_main = 0, n_doubtful = 0;
     uint64_t any = 0;
-    for (int32_t w = 2 * n - 1; w >= 0; w--) { /* main lanes after the others, which they look at */
+    for (int32_t w = 2 * n - 1; w >= 0; w--) {
         bool is_main = w < n;
         delta->doubt[w] =
             is_main ? doubtful_main(q, w, uses, awaiting[w]) : doubtful_communication(q, w, uses);
