@@ -1,4 +1,5 @@
-/* The step as fragments side by side, and the passes over it.
+/* The step as fragments side by side, and what is kept of it from run to run.  Fragments are made
+   ready in delta_place.c, the passes over them are in delta_pass.c.
 
    The idea.  The rule of time is made of sums and comparisons only (scan_rule.h, link.h).  So if
    all that a slot reads - the state of its lanes and links, the times it waits for - is what it was
@@ -24,9 +25,9 @@
      work, with both its ends moved after each was brought up to the clock.  (An end before the
    clock is not told from the clock itself: the next main item that takes time starts no earlier
    than the clock, so it ends after the begin, and what is left over is none.)
-   - busy_from is moved, or was never set, or the communication lane has passed it in both runs and
-     has itself moved: it is only compared with starts of that lane, which are later then.  A wait
-     sets it anew, and the clocks only grow.
+   - busy_from is moved, or was never set.  (That the communication lane has passed it does not do:
+     the record would then be true only together with that lane's clock, which may be another one
+     when the record is loaded for the main lane alone.)
    - Communication lane: its clock is moved; or the lane's first item in the slot is a wait whose
    time is moved and is no earlier, in both runs, than the clock: after it the clock is moved. A
    slot that uses this lane counts as using the main lane too, which it charges.
@@ -315,7 +316,7 @@ void cleave_delta_destroy(cleave_delta *delta) {
         delta_placed_free(delta->changes[c].before);
     for (int32_t s = 0; delta->slots != NULL && s < delta->n_slots; s++)
         free(delta->slots[s].entries);
-    cleave_arena_free(&delta->scratch);
+    free(delta->scratch);
     cleave_arena_free(&delta->arena);
     free(delta);
 }

@@ -13,6 +13,7 @@
 typedef enum delta_kind {
     DELTA_WORK,
     DELTA_WAIT,
+    DELTA_POST_BOTH, /* and the next item is the second post of the message */
     DELTA_POST_FIRST,
     DELTA_POST_SECOND,
     DELTA_MARK,
@@ -49,7 +50,8 @@ typedef struct delta_wait {
     int32_t time, queue;
 } delta_wait;
 
-/* The first item of a chunk on a queue; time -1: it is no wait. */
+/* The first item of a chunk on a communication lane, or of a device on its main lane, where it is a
+   wait. */
 typedef struct delta_first {
     int32_t queue, time, slot; /* the slot whose time it waits for */
 } delta_first;
@@ -76,8 +78,7 @@ typedef struct delta_placed {
     int64_t total; /* a bound of what it adds to the step */
     void *jump_block;
     uint64_t *uses;     /* [n_chunks][n_words] resources */
-    uint64_t *awaiting; /* [n_chunks][n_words] lanes whose device, or itself if it is the
-                           communication lane, begins the chunk with a wait on it */
+    uint64_t *awaiting; /* [n_chunks][n_words] the lanes of its `firsts` */
     delta_reach *reaches;
     delta_wait *waits;
     delta_first *firsts;
@@ -154,7 +155,7 @@ struct cleave_delta {
     delta_record *base, *next;    /* [n_slots + 1] */
     delta_view *base_view, *view; /* [n_slots + 1] */
     uint64_t *base_uses, *uses;   /* [n_slots + 1][n_words] */
-    uint64_t *awaiting;           /* [n_slots + 1][n_words] as in the chunks */
+    uint64_t *awaiting;           /* [n_slots + 1][n_words] as in the chunks, of the whole slot */
     delta_state state, full_state;
     /* Resources whose state is that of the base with something added, and not yet looked up. */
     uint64_t *lazy;          /* [n_words] */
@@ -163,7 +164,8 @@ struct cleave_delta {
     delta_exception *exceptions;
     int32_t n_exceptions, room_exceptions;
     /* Scratch of putting. */
-    cleave_arena scratch;
+    char *scratch;
+    size_t scratch_bytes;
     int64_t *seen_queue; /* [n_queues] the last chunk that used it, counted over all puts */
     int64_t n_seen;
     cleave_delta_counts counts;

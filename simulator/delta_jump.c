@@ -66,7 +66,7 @@ typedef struct question {
     int64_t record; /* of the run against the slot's record: with the shift of the base */
 } question;
 
-static bool main_follows(const question *q, int32_t d, bool uses_both) {
+static bool main_follows(const question *q, int32_t d) {
     const cleave_scan_device *now = &q->delta->state.devices[d];
     const cleave_scan_device *then = &q->delta->base[q->slot].devices[d];
     if (now->clock[0] != then->clock[0] + q->record ||
@@ -77,11 +77,8 @@ static bool main_follows(const question *q, int32_t d, bool uses_both) {
                               cleave_later(now->pending_end, now->clock[0]) !=
                                   cleave_later(then->pending_end, then->clock[0]) + q->record))
         return false;
-    if (then->busy_from == DELTA_NEVER ? now->busy_from == DELTA_NEVER
-                                       : now->busy_from == then->busy_from + q->record)
-        return true;
-    return uses_both && now->clock[1] == then->clock[1] + q->record &&
-           now->busy_from <= now->clock[1] && then->busy_from <= then->clock[1];
+    return then->busy_from == DELTA_NEVER ? now->busy_from == DELTA_NEVER
+                                          : now->busy_from == then->busy_from + q->record;
 }
 
 static bool except(const question *q, int32_t resource) {
@@ -141,8 +138,6 @@ static bool wait_settles(const question *q, const delta_placed *placed, const de
     const cleave_scan_device *now = &q->delta->state.devices[of->queue >> 1];
     const cleave_scan_device *then = &q->delta->base[q->slot].devices[of->queue >> 1];
     int32_t lane = of->queue & 1;
-    if (of->time < 0)
-        return false;
     int64_t until = time_then(q, placed, of->time, of->slot);
     if (time_now(q, placed, of->time, of->slot) != until + q->by)
         return false;
@@ -153,7 +148,7 @@ static bool wait_settles(const question *q, const delta_placed *placed, const de
            then->pending == 0;
 }
 
-/* Settles all lanes in doubt, or false. */
+/* Settles all lanes in doubt, which all begin the slot with a wait; or false. */
 static bool settle_doubts(const question *q) {
     cleave_delta *delta = q->delta;
     const delta_slot *of = &delta->slots[q->slot];
@@ -162,10 +157,7 @@ static bool settle_doubts(const question *q) {
         const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
         for (int32_t f = chunk->first_first; f < chunk->first_first + chunk->n_firsts; f++) {
             const delta_first *first = &placed->firsts[f];
-            int32_t main_lane = delta_lane_resource(delta, first->queue >> 1, 0);
             int32_t lane = delta_lane_resource(delta, first->queue >> 1, first->queue & 1);
-            if (lane != main_lane && delta_has(delta->doubt, main_lane))
-                return false;
             if (!delta_has(delta->doubt, lane))
                 continue;
             if (!wait_settles(q, placed, first) || !except(q, lane))
@@ -192,13 +184,10 @@ static uint64_t doubtful_communication(const question *q, int32_t word, const ui
 /* And of its main lanes; ends with the first that nothing can settle. */
 static uint64_t doubtful_main(const question *q, int32_t word, const uint64_t *uses,
                               uint64_t awaiting) {
-    const cleave_delta *delta = q->delta;
     uint64_t found = 0;
-    int32_t other = word + delta->n_device_words;
     for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
         uint64_t lane = left & -left;
-        bool uses_both = (uses[other] & ~delta->lazy[other] & lane) != 0;
-        if (!main_follows(q, 64 * word + __builtin_ctzll(left), uses_both))
+        if (!main_follows(q, 64 * word + __builtin_ctzll(left)))
             found |= lane;
         if ((found & ~awaiting) != 0)
             break;
@@ -213,7 +202,7 @@ static bool lanes_follow(const question *q, const uint64_t *uses) {
     const uint64_t *awaiting = delta_uses(delta, delta->awaiting, q->slot);
     int32_t n = delta->n_device_words, n_main = 0, n_doubtful = 0;
     uint64_t any = 0;
-    for (int32_t w = 2 * n - 1; w >= 0; w--) { /* main lanes after the others, which they look at */
+    for (int32_t w = 2 * n - 1; w >= 0; w--) {
         bool is_main = w < n;
         delta->doubt[w] =
             is_main ? doubtful_main(q, w, uses, awaiting[w]) : doubtful_communication(q, w, uses);
@@ -290,19 +279,35 @@ static bool slot_follows(const question *q) {
 /* --- Jumps ---------------------------------------------------------------------------------------
  */
 
-/* By how much the first main lane that the slot uses has moved; false: it uses none. */
-static bool amount_of(cleave_delta *delta, int32_t slot, int64_t *by) {
+/* By how much a main lane has moved that the slot uses. */
+static int64_t amount_of(const cleave_delta *delta, int32_t slot, int32_t d) {
+    if (delta_has(delta->lazy, d))
+        return delta->lazy_by[d];
+    return delta->state.devices[d].clock[0] -
+           (delta->base[slot].devices[d].clock[0] + delta->base_view[slot].shift);
+}
+
+/* By how much the first main lane has moved; false: the slot uses none. */
+static bool first_amount(const cleave_delta *delta, int32_t slot, int64_t *by) {
     const uint64_t *uses = delta_uses(delta, delta->uses, slot);
     for (int32_t w = 0; w < delta->n_device_words; w++)
         if (uses[w] != 0) {
-            int32_t d = 64 * w + __builtin_ctzll(uses[w]);
-            *by = delta_has(delta->lazy, d)
-                      ? delta->lazy_by[d]
-                      : delta->state.devices[d].clock[0] -
-                            (delta->base[slot].devices[d].clock[0] + delta->base_view[slot].shift);
+            *by = amount_of(delta, slot, 64 * w + __builtin_ctzll(uses[w]));
             return true;
         }
     return false;
+}
+
+/* A quick look at a few of the main lanes: it spares looking at all where they clearly differ. */
+static bool looks_moved(const cleave_delta *delta, int32_t slot, int64_t by) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    int n_different = 0;
+    for (int k = 1; k <= 4; k++) {
+        int32_t d = (int32_t)((int64_t)delta->n_devices * k / 4) - 1;
+        if (d >= 0 && delta_has(uses, d))
+            n_different += amount_of(delta, slot, d) != by;
+    }
+    return n_different < 2;
 }
 
 int32_t delta_jump(cleave_delta *delta, int32_t slot) {
@@ -310,7 +315,11 @@ int32_t delta_jump(cleave_delta *delta, int32_t slot) {
     bool is_known = false;
     memset(delta->clean, 0, (size_t)delta->n_words * sizeof *delta->clean);
     for (; q.slot < delta->n_slots && !delta->slot_changed[q.slot]; q.slot++) {
-        is_known = is_known || amount_of(delta, q.slot, &q.by);
+        if (!is_known) {
+            is_known = first_amount(delta, q.slot, &q.by);
+            if (is_known && !looks_moved(delta, q.slot, q.by))
+                break;
+        }
         q.record = q.by + delta->base_view[q.slot].shift;
         if (is_known && !slot_follows(&q))
             break;

@@ -52,6 +52,14 @@ static inline void join(const pass *p, const delta_placed *placed, int32_t time,
         complete(p, placed, time, times);
 }
 
+static inline int64_t time_of_wait(const pass *p, const delta_placed *placed,
+                                   const delta_item *item, const int64_t *times) {
+    if (p->view == NULL)
+        return times[item->subject];
+    const delta_view *view = &p->view[item->amount];
+    return placed->times[view->row][item->subject] + view->shift;
+}
+
 /* Runs a chunk; the times that it gives go to the row `times` of its fragment. */
 static inline __attribute__((always_inline)) void run_chunk(const pass *p, const delta_entry *entry,
                                                             int64_t *times) {
@@ -66,11 +74,18 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
         case DELTA_WORK:
             cleave_scan_work(device, lane, item->amount);
             break;
-        case DELTA_WAIT:
-            now = p->view == NULL ? times[subject]
-                                  : placed->times[p->view[item->amount].row][subject] +
-                                        p->view[item->amount].shift;
-            cleave_scan_wait(device, lane, now);
+        case DELTA_WAIT: /* they come in rows */
+            cleave_scan_wait(device, lane, time_of_wait(p, placed, item, times));
+            for (; item + 1 < end && delta_kind_of(item + 1) == DELTA_WAIT; item++)
+                cleave_scan_wait(&p->state.devices[delta_device(item + 1)], delta_lane(item + 1),
+                                 time_of_wait(p, placed, item + 1, times));
+            break;
+        case DELTA_POST_BOTH:
+            now = cleave_scan_work(device, lane, item->amount);
+            item++;
+            now = cleave_later(now, cleave_scan_work(&p->state.devices[delta_device(item)],
+                                                     delta_lane(item), item->amount));
+            cross_links(p, placed, subject, now, times);
             break;
         case DELTA_POST_FIRST:
             times[2 * subject] = cleave_scan_work(device, lane, item->amount);

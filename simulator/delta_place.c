@@ -145,23 +145,22 @@ static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleav
     return CLEAVE_OK;
 }
 
-/* The first item of the chunk on a queue is noted. */
+/* What the chunk uses, and with which waits its lanes begin. */
 static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_item *made) {
     cleave_delta *delta = p->delta;
     uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
-    bool waits = delta_kind_of(made) == DELTA_WAIT;
     int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
     int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
     if (delta->seen_queue[queue] == delta->n_seen)
         return;
     delta->seen_queue[queue] = delta->n_seen;
-    if (waits && !delta_has(uses, lane))
+    if (delta_kind_of(made) == DELTA_WAIT && !delta_has(uses, lane)) {
         delta_add(delta_uses(delta, p->awaiting, p->chunk), lane);
+        p->firsts[p->n_firsts++] = (delta_first){queue, made->subject, (int32_t)made->amount};
+        chunk->n_firsts++;
+    }
     delta_add(uses, main_lane);
     delta_add(uses, lane);
-    p->firsts[p->n_firsts++] =
-        (delta_first){queue, waits ? made->subject : -1, waits ? (int32_t)made->amount : -1};
-    chunk->n_firsts++;
 }
 
 static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
@@ -185,6 +184,9 @@ static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_pric
     }
     made->packed =
         (uint32_t)item->queue >> 1 << 5 | ((uint32_t)item->queue & 1) << 4 | (uint32_t)kind;
+    if (kind == DELTA_POST_SECOND && p->item > chunk->first_item &&
+        delta_kind_of(made - 1) == DELTA_POST_FIRST && made[-1].subject == made->subject)
+        made[-1].packed ^= DELTA_POST_FIRST ^ DELTA_POST_BOTH;
     use_lane(p, chunk, item->queue, made);
     return CLEAVE_OK;
 }
@@ -311,35 +313,45 @@ static cleave_status place_subjects(placer *p) {
     return CLEAVE_OK;
 }
 
-static cleave_status take_scratch(placer *p) {
-    const cleave_priced_fragment *f = p->fragment;
-    cleave_arena *arena = &p->delta->scratch;
-    bool all = true;
-    cleave_arena_reset(arena);
-#define TAKE(member, type, count)                                                                  \
-    all &= (p->member = CLEAVE_ARENA_ARRAY(arena, type, (count))) != NULL
-    TAKE(met, int32_t, (int64_t)f->n_messages + f->n_collectives);
-    TAKE(time_slot, int32_t, p->n_times);
-    TAKE(mark_queue, int32_t, f->n_marks);
-    TAKE(wait_slot, int32_t, f->n_items);
-    TAKE(chunk_waits, delta_wait, f->n_items);
-    TAKE(uses, uint64_t, (size_t)f->n_chunks * (size_t)p->delta->n_words);
-    TAKE(awaiting, uint64_t, (size_t)f->n_chunks * (size_t)p->delta->n_words);
-    TAKE(reaches, delta_reach, f->n_items);
-    TAKE(waits, delta_wait, f->n_items);
-    TAKE(firsts, delta_first, f->n_items);
-#undef TAKE
-    if (!all)
-        return cleave_fail_memory(p->error, "placing a fragment");
-    memset(p->time_slot, -1, (size_t)p->n_times * sizeof *p->time_slot);
-    return CLEAVE_OK;
-}
-
 /* Cuts `count` elements off the block at `*at`. */
 static void *cut(char **at, size_t count, size_t size) {
     void *array = *at;
     *at += count * size;
     return array;
+}
+
+/* Scratch is kept from put to put, and nothing is in it but what is cleared here. */
+static cleave_status take_scratch(placer *p) {
+    const cleave_priced_fragment *f = p->fragment;
+    cleave_delta *delta = p->delta;
+    size_t n_uses = (size_t)f->n_chunks * (size_t)delta->n_words, n_items = (size_t)f->n_items;
+    size_t n_met = (size_t)f->n_messages + (size_t)f->n_collectives;
+    size_t bytes = 2 * n_uses * sizeof(uint64_t) +
+                   (n_met + (size_t)p->n_times + (size_t)f->n_marks + n_items) * sizeof(int32_t) +
+                   n_items * (2 * sizeof(delta_wait) + sizeof(delta_reach) + sizeof(delta_first));
+    if (bytes >= delta->scratch_bytes) {
+        free(delta->scratch);
+        delta->scratch_bytes = 2 * bytes + 1;
+        delta->scratch = malloc(delta->scratch_bytes);
+    }
+    char *at = delta->scratch;
+    if (at == NULL) {
+        delta->scratch_bytes = 0;
+        return cleave_fail_memory(p->error, "placing a fragment");
+    }
+    p->uses = cut(&at, n_uses, sizeof *p->uses);
+    p->awaiting = cut(&at, n_uses, sizeof *p->awaiting);
+    p->met = cut(&at, n_met, sizeof *p->met);
+    memset(delta->scratch, 0, (size_t)(at - delta->scratch));
+    p->time_slot = cut(&at, (size_t)p->n_times, sizeof *p->time_slot);
+    memset(p->time_slot, -1, (size_t)p->n_times * sizeof *p->time_slot);
+    p->mark_queue = cut(&at, (size_t)f->n_marks, sizeof *p->mark_queue);
+    p->wait_slot = cut(&at, n_items, sizeof *p->wait_slot);
+    p->chunk_waits = cut(&at, n_items, sizeof *p->chunk_waits);
+    p->waits = cut(&at, n_items, sizeof *p->waits);
+    p->reaches = cut(&at, n_items, sizeof *p->reaches);
+    p->firsts = cut(&at, n_items, sizeof *p->firsts);
+    return CLEAVE_OK;
 }
 
 /* Allocates the head and what passes need, widest elements first; null when memory is short. */

@@ -62,14 +62,12 @@ static inline int64_t cleave_scan_work(cleave_scan_device *device, int32_t lane,
 
 /* An item that waits on a lane until `until`; returns its end. */
 static inline int64_t cleave_scan_wait(cleave_scan_device *device, int32_t lane, int64_t until) {
-    int64_t end = device->clock[lane];
-    if (until > end) {
-        device->clock[lane] = end = until;
-        if (lane == 0)
-            device->busy_from = until;
-    }
-    if (lane == 0)
+    int64_t start = device->clock[lane], end = cleave_later(start, until);
+    device->clock[lane] = end;
+    if (lane == 0) {
+        device->busy_from = until > start ? until : device->busy_from;
         device->main_end = end;
+    }
     return end;
 }
 

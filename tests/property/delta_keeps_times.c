@@ -61,10 +61,9 @@ static void add(drawn *d, int kind, int32_t queue, int32_t subject, int64_t take
     d->chunks[f->n_chunks - 1].n_items++;
 }
 
-static void add_message(world *w, drawn *d) {
+/* A message without its posts yet. */
+static int32_t draw_message(world *w, drawn *d) {
     cleave_priced_fragment *f = &d->fragment;
-    if (f->n_messages == MAX_MESSAGES)
-        return;
     int32_t m = f->n_messages++, at = d->hop_start[m], n = 1 + below(w, MAX_HOPS);
     for (int32_t h = 0; h < n; h++) {
         d->hop_link[at] = below(w, w->n_links);
@@ -73,11 +72,40 @@ static void add_message(world *w, drawn *d) {
     d->hop_start[m + 1] = at;
     d->ends[m][0] = some_queue(w);
     d->ends[m][1] = some_queue(w);
-    int32_t first = below(w, 2);
-    add(d, CLEAVE_PRICED_POST, d->ends[m][first], m, duration(w));
-    if (chance(w, 30))
-        add(d, CLEAVE_PRICED_WORK, some_queue(w), -1, duration(w));
-    add(d, CLEAVE_PRICED_POST, d->ends[m][1 - first], m, duration(w));
+    return m;
+}
+
+/* One message, or two with their posts in turns; at times with work between. */
+static void add_messages(world *w, drawn *d) {
+    int32_t n = chance(w, 20) ? 2 : 1, messages[2], first = below(w, 2);
+    if (d->fragment.n_messages > MAX_MESSAGES - 2)
+        return;
+    for (int32_t k = 0; k < n; k++)
+        messages[k] = draw_message(w, d);
+    for (int32_t post = 0; post < 2; post++) {
+        for (int32_t k = 0; k < n; k++)
+            add(d, CLEAVE_PRICED_POST, d->ends[messages[k]][first ^ post], messages[k],
+                duration(w));
+        if (post == 0 && chance(w, 30))
+            add(d, CLEAVE_PRICED_WORK, some_queue(w), -1, duration(w));
+    }
+}
+
+/* A lane follows the other one of its device. */
+static void add_follower(world *w, drawn *d) {
+    cleave_priced_fragment *f = &d->fragment;
+    int32_t queue = some_queue(w);
+    if (f->n_marks == MAX_MARKS)
+        return;
+    d->mark_queue[f->n_marks] = queue ^ 1;
+    add(d, CLEAVE_PRICED_MARK, queue ^ 1, f->n_marks, 0);
+    add(d, CLEAVE_PRICED_SYNC, queue, f->n_marks++, 0);
+    add(d, CLEAVE_PRICED_WORK, queue, -1, duration(w));
+}
+
+static void work_everywhere(world *w, drawn *d) {
+    for (int32_t device = 0; device < w->n_devices; device++)
+        add(d, CLEAVE_PRICED_WORK, 2 * device, -1, duration(w));
 }
 
 static void add_collective(world *w, drawn *d) {
@@ -123,13 +151,17 @@ static void add_event(world *w, drawn *d) {
     if (what < w->waits) {
         add_wait(w, d);
     } else if (what < w->waits + 20) {
-        add_message(w, d);
+        add_messages(w, d);
     } else if (what < w->waits + 24) {
         add_collective(w, d);
     } else if (what < w->waits + 32 && f->n_marks < MAX_MARKS) {
         d->mark_queue[f->n_marks] = some_queue(w);
         add(d, CLEAVE_PRICED_MARK, d->mark_queue[f->n_marks], f->n_marks, 0);
         f->n_marks++;
+    } else if (what < w->waits + 35) {
+        add_follower(w, d);
+    } else if (what < w->waits + 38) {
+        work_everywhere(w, d);
     } else {
         add(d, CLEAVE_PRICED_WORK, some_queue(w), -1, duration(w));
     }

@@ -1,0 +1,208 @@
+/* Delta simulation on steps worked out by hand: times, how little is simulated, what is refused. */
+#include "simulator/delta.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { W = CLEAVE_PRICED_WORK, P = CLEAVE_PRICED_POST, A = CLEAVE_PRICED_WAIT_ARRIVAL };
+enum { M = CLEAVE_PRICED_MARK, S = CLEAVE_PRICED_SYNC };
+enum { J = CLEAVE_PRICED_JOIN, T = CLEAVE_PRICED_AWAIT };
+enum { N_SLOTS = 10 };
+
+/* A fragment with one message over link 0 that takes 30, one collective of two on no link that
+   takes 40, and a mark, for those items that want them. */
+typedef struct sample {
+    cleave_priced_fragment fragment;
+    cleave_priced_chunk chunks[2];
+    cleave_priced_item items[16];
+    int32_t hop_start[2], hop_link[1], joins[1], link_start[2];
+    int64_t serialization[1], busy[1], rest[1];
+} sample;
+
+static void sample_begin(sample *s, int32_t slot) {
+    *s = (sample){.hop_start = {0, 1}, .serialization = {30}, .joins = {2}, .busy = {40}};
+    s->fragment = (cleave_priced_fragment){.n_chunks = 1,
+                                           .n_messages = 1,
+                                           .n_collectives = 1,
+                                           .n_marks = 1,
+                                           .chunks = s->chunks,
+                                           .items = s->items,
+                                           .hop_start = s->hop_start,
+                                           .hop_link = s->hop_link,
+                                           .hop_serialization = s->serialization,
+                                           .collective_joins = s->joins,
+                                           .collective_busy = s->busy,
+                                           .collective_rest = s->rest,
+                                           .collective_link_start = s->link_start};
+    s->chunks[0].slot = slot;
+}
+
+static void item(sample *s, int kind, int32_t queue, int64_t duration) {
+    int32_t chunk = s->fragment.n_chunks - 1;
+    s->items[s->fragment.n_items++] = (cleave_priced_item){
+        .duration = duration, .queue = queue, .subject = kind == W ? -1 : 0, .kind = (uint8_t)kind};
+    s->chunks[chunk].n_items++;
+}
+
+static void next_chunk(sample *s, int32_t slot) {
+    s->chunks[s->fragment.n_chunks++] =
+        (cleave_priced_chunk){.slot = slot, .first_item = s->fragment.n_items};
+}
+
+/* Two devices, one link with a latency of 7, a place for every slot. */
+static cleave_delta *make(void) {
+    cleave_delta *delta;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 4, 1, (int64_t[]){7}, &delta, &error),
+                 CLEAVE_OK, "%s", error.message);
+    return delta;
+}
+
+static void put(cleave_delta *delta, int32_t place, const sample *s) {
+    cleave_error error = {""};
+    cr_assert_eq(cleave_delta_put(delta, place, s == NULL ? NULL : &s->fragment, &error), CLEAVE_OK,
+                 "%s", error.message);
+}
+
+static int64_t run(cleave_delta *delta) {
+    int64_t step, full;
+    cr_assert_eq(cleave_delta_run(delta, &step, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_delta_full(delta, &full, NULL), CLEAVE_OK);
+    cr_assert_eq(step, full);
+    return step;
+}
+
+/* Device 0 works, then sends to device 1, which then works 10. */
+static void sample_of_chain(sample *s, int32_t slot, int64_t work) {
+    sample_begin(s, slot);
+    item(s, W, 0, work);
+    item(s, P, 0, 0);
+    item(s, P, 2, 0);
+    item(s, A, 2, 0);
+    item(s, W, 2, 10);
+}
+
+static cleave_delta *make_chain(void) {
+    cleave_delta *delta = make();
+    for (int32_t slot = 0; slot < N_SLOTS; slot++) {
+        sample s;
+        sample_of_chain(&s, slot, 100);
+        put(delta, slot, &s);
+    }
+    return delta;
+}
+
+Test(delta, without_fragments_a_step_takes_no_time) {
+    cleave_delta *delta = make();
+    sample empty = {.fragment = {.n_items = 0}};
+    cr_expect_eq(run(delta), 0);
+    cleave_delta_accept(delta);
+    cleave_delta_reject(delta);
+    put(delta, 0, &empty);
+    cr_expect_eq(run(delta), 0);
+    cleave_delta_destroy(delta);
+}
+
+/* Each slot adds 100 on device 0; the last message leaves at 1000, takes 30 and 7, and is followed
+   by 10: 1047.  With 30 more in the first slot all else is 30 later: that slot is simulated, the
+   nine others are jumped over. */
+Test(delta, a_change_that_moves_all_by_one_amount_simulates_one_slot) {
+    cleave_delta *delta = make_chain();
+    sample s;
+    cr_expect_eq(run(delta), 1047);
+    cleave_delta_accept(delta);
+    cleave_delta_counts before = cleave_delta_count(delta);
+    sample_of_chain(&s, 0, 130);
+    put(delta, 0, &s);
+    cr_expect_eq(run(delta), 1077);
+    cleave_delta_counts after = cleave_delta_count(delta);
+    cr_expect_eq(after.slots - before.slots, 1);
+    cr_expect_eq(after.slots_jumped - before.slots_jumped, N_SLOTS - 1);
+    cleave_delta_reject(delta);
+    cr_expect_eq(run(delta), 1047);
+    cleave_delta_destroy(delta);
+}
+
+/* What was accepted in the middle is where the next change starts: 1047 + 30 + 5. */
+Test(delta, what_was_jumped_over_is_a_base_like_any_other) {
+    cleave_delta *delta = make_chain();
+    sample s;
+    sample_of_chain(&s, 0, 130);
+    cleave_delta_accept(delta); /* runs, since nobody has */
+    put(delta, 0, &s);
+    cleave_delta_accept(delta);
+    sample_of_chain(&s, 5, 105);
+    put(delta, 5, &s);
+    cr_expect_eq(run(delta), 1082);
+    cleave_delta_reject(delta);
+    put(delta, 9, NULL); /* one slot less: 1077 - 100 */
+    cr_expect_eq(run(delta), 977);
+    cleave_delta_destroy(delta);
+}
+
+/* Main works 100 and is marked, then 100 more.  Communication waits for the mark, 100, and works
+   30, which the second piece of main work pays for: 230.  With the mark one piece later it waits
+   until 200, works until 230 and nobody pays. */
+Test(delta, marks_join_the_lanes_of_a_device) {
+    cleave_delta *delta = make();
+    sample s;
+    for (int late = 0; late < 2; late++) {
+        sample_begin(&s, 0);
+        item(&s, W, 0, 100);
+        if (late)
+            item(&s, W, 0, 100);
+        item(&s, M, 0, 0);
+        next_chunk(&s, 1);
+        item(&s, S, 1, 0);
+        item(&s, W, 1, 30);
+        if (!late)
+            item(&s, W, 0, 100);
+        put(delta, 0, &s);
+        cr_expect_eq(run(delta), 230);
+        cleave_delta_accept(delta);
+    }
+    cleave_delta_destroy(delta);
+}
+
+static void refuse(cleave_delta *delta, const sample *s, const char *why) {
+    cleave_error error = {""};
+    cr_expect_eq(cleave_delta_put(delta, 0, &s->fragment, &error), CLEAVE_FAILED, "%s", why);
+    cr_expect_neq(strstr(error.message, why), NULL, "'%s' does not say '%s'", error.message, why);
+}
+
+Test(delta, broken_fragments_are_refused_and_change_nothing) {
+    cleave_delta *delta = make_chain();
+    sample s;
+    sample_begin(&s, 0);
+    item(&s, P, 0, 0);
+    next_chunk(&s, 1);
+    item(&s, P, 2, 0);
+    refuse(delta, &s, "not completed in the chunk");
+    sample_begin(&s, 0);
+    item(&s, J, 0, 0);
+    refuse(delta, &s, "not completed in the chunk");
+    sample_begin(&s, 0);
+    item(&s, T, 0, 0);
+    refuse(delta, &s, "before what it waits for");
+    sample_begin(&s, 0);
+    item(&s, M, 0, 0);
+    item(&s, S, 2, 0);
+    refuse(delta, &s, "other lane");
+    sample_begin(&s, 0);
+    item(&s, W, 4, 1);
+    refuse(delta, &s, "no queue");
+    sample_begin(&s, 0);
+    item(&s, W, 0, -1);
+    refuse(delta, &s, "duration");
+    sample_begin(&s, N_SLOTS);
+    item(&s, W, 0, 1);
+    refuse(delta, &s, "not within the step");
+    sample_begin(&s, 0);
+    item(&s, W, 0, INT64_MAX / 2);
+    refuse(delta, &s, "26 days");
+    s.hop_link[0] = 1;
+    s.items[0].duration = 0;
+    refuse(delta, &s, "no link");
+    cr_expect_eq(run(delta), 1047);
+    cleave_delta_destroy(delta);
+}
