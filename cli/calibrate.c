@@ -24,6 +24,8 @@ static const option_row rows[] = {
      .help = "a model whose kernels are measured"},
     {"--batch", "N", OPTION_INTEGER_LIST, offsetof(calibrate_values, batches), .least = 1,
      .most = 1LL << 31, .help = "its global batch; one for each --model, in order"},
+    {"--layout", "PLAN.layout.json", OPTION_TEXT_LIST, offsetof(calibrate_values, layouts),
+     .help = "a layout whose kernels are measured before all others; with one --model only"},
     {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, devices), .least = 1,
      .most = CLEAVE_MAX_NODE_DEVICES, .help = "devices of the machine (default its processors)"},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(calibrate_values, time), .standard = "60",
@@ -41,6 +43,10 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
             error, CLEAVE_BAD_INPUT,
             "%d --model and %d --batch: every --model needs its --batch, or none has one",
             values->models.n, values->batches.n);
+    if (values->layouts.n > 0 && values->models.n != 1)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--layout %s: goes with one --model, not with %d",
+                           values->layouts.items[0], values->models.n);
     return CLEAVE_OK;
 }
 

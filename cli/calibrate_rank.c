@@ -299,6 +299,12 @@ static cleave_status list_works(calibration *c, calibrate_works *works, cleave_e
             return cleave_fail_memory(error, "listing what to measure");
         CLEAVE_TRY(calibrate_import(c->values, i, c->arena, model, error));
         CLEAVE_TRY(calibrate_works_add(works, model, &machine, error));
+        for (int l = 0; l < c->values->layouts.n; l++) { /* of the only model */
+            cleave_layout layout;
+            CLEAVE_TRY(
+                cleave_layout_read(c->values->layouts.items[l], model, c->arena, &layout, error));
+            CLEAVE_TRY(calibrate_works_add_layout(works, model, &machine, &layout, error));
+        }
     }
     calibrate_works_order(works);
     return CLEAVE_OK;

@@ -41,7 +41,7 @@ int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest)
 }
 
 static cleave_status add_part(const collector *c, const cleave_nest *nest, const cleave_part *part,
-                              bool baseline, cleave_error *error) {
+                              bool wanted, cleave_error *error) {
     for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
         if (pass != CLEAVE_PASS_FORWARD && cleave_nest_pass_inputs(c->model, nest, pass) == 0)
             continue;
@@ -51,7 +51,7 @@ static cleave_status add_part(const collector *c, const cleave_nest *nest, const
                                .part = *part,
                                .touched_bytes =
                                    c->touched_bytes / calibrate_works_uses(c->model, nest),
-                               .baseline = baseline};
+                               .wanted = wanted};
         cleave_provenance provenance;
         cleave_work_describe(c->model, nest, pass, part, &work.work);
         work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
@@ -63,7 +63,7 @@ static cleave_status add_part(const collector *c, const cleave_nest *nest, const
 
 /* The parts of the nests of operator `op`, or of all where it is -1. */
 static cleave_status add_layout(const collector *c, const cleave_layout *layout, int32_t op,
-                                bool baseline, cleave_error *error) {
+                                bool wanted, cleave_error *error) {
     cleave_arena arena = {0};
     cleave_parts *parts;
     cleave_status status = cleave_parts_derive(c->model, layout, &arena, &parts, error);
@@ -71,7 +71,7 @@ static cleave_status add_layout(const collector *c, const cleave_layout *layout,
         const cleave_nest *nest = &c->model->nests[n];
         for (int32_t p = 0; p < parts[n].n && status == CLEAVE_OK; p++)
             if ((op < 0 || nest->op == op) && !parts[n].items[p].empty)
-                status = add_part(c, nest, &parts[n].items[p], baseline, error);
+                status = add_part(c, nest, &parts[n].items[p], wanted, error);
     }
     cleave_arena_free(&arena);
     return status;
@@ -148,16 +148,32 @@ cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *mo
     return status;
 }
 
+cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_model *model,
+                                         const cleave_machine *machine, const cleave_layout *layout,
+                                         cleave_error *error) {
+    collector c = {works, model, machine, 0};
+    cleave_arena arena = {0};
+    if (layout->n_devices > machine->n_devices)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--layout: it is for %d devices, and this machine has %d",
+                           layout->n_devices, machine->n_devices);
+    cleave_status status = find_touched_bytes(&c, &arena, error);
+    if (status == CLEAVE_OK)
+        status = add_layout(&c, layout, -1, true, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
 static int compare_keys(const void *a, const void *b) {
     const calibrate_work *x = a, *y = b;
     int order = strcmp(x->work.key, y->work.key);
-    return order != 0 ? order : (int)y->baseline - (int)x->baseline;
+    return order != 0 ? order : (int)y->wanted - (int)x->wanted;
 }
 
 static int compare_importance(const void *a, const void *b) {
     const calibrate_work *x = a, *y = b;
-    if (x->baseline != y->baseline)
-        return x->baseline ? -1 : 1;
+    if (x->wanted != y->wanted)
+        return x->wanted ? -1 : 1;
     if (x->expected_seconds != y->expected_seconds)
         return x->expected_seconds > y->expected_seconds ? -1 : 1;
     return strcmp(x->work.key, y->work.key);

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "costmodel/machine.h"
+#include "graph/layout.h"
 #include "graph/model.h"
 #include "graph/part.h"
 #include "graph/work.h"
@@ -17,7 +18,7 @@ typedef struct calibrate_work {
     cleave_work work;
     int64_t touched_bytes;   /* between two runs that read the same parameter: of the arena of a
                                 device in a data-parallel step, the share of one such run */
-    bool baseline;           /* a baseline does it */
+    bool wanted;             /* a baseline or a given layout does it */
     double expected_seconds; /* by the roofline */
 } calibrate_work;
 
@@ -31,8 +32,14 @@ int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest)
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
                                   const cleave_machine *machine, cleave_error *error);
 
-/* One of each key; first what baselines do, then the costliest.  The order depends on nothing but
-   the models and the machine, so every rank has the same. */
+/* Adds the work of a layout, as wanted as that of baselines; after the model's own.  BAD_INPUT
+   where the layout has more devices than the machine. */
+cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_model *model,
+                                         const cleave_machine *machine, const cleave_layout *layout,
+                                         cleave_error *error);
+
+/* One of each key; first what baselines and given layouts do, then the costliest.  The order
+   depends on nothing but the models and the machine, so every rank has the same. */
 void calibrate_works_order(calibrate_works *works);
 
 #endif

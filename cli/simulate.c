@@ -3,6 +3,7 @@
 #include "base/progress.h"
 #include "cli/bottleneck.h"
 #include "cli/command.h"
+#include "cli/delta_check.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/table.h"
@@ -15,7 +16,7 @@
 
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
-    int64_t batch, devices, seed;
+    int64_t batch, devices, seed, delta_check;
     double momentum;
     bool json;
 } simulate_values;
@@ -40,6 +41,9 @@ static const option_row rows[] = {
      .help = "write the program as a task graph"},
     {"--trace", "T.json", OPTION_TEXT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
+    {"--delta-check", "K", OPTION_INTEGER, offsetof(simulate_values, delta_check), .least = 1,
+     .most = 1000000000,
+     .help = "change K operators one after the other, and compare delta with full simulation"},
     ROW_JSON(simulate_values),
 };
 
@@ -51,6 +55,7 @@ typedef struct outcome {
     double scan_wall_seconds;
     bottleneck busiest;
     price_report prices;
+    delta_check check; /* checks 0: not asked for */
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace; /* as the run by events left it */
 } outcome;
@@ -149,6 +154,8 @@ static cleave_status print_json(const priced_program *priced, const outcome *res
     inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->program.n_devices);
     cleave_json_key(&w, "bottleneck");
     cleave_json_put_string(&w, result->busiest.name);
+    if (result->check.checks > 0)
+        delta_check_put(&w, &result->check);
     cleave_json_end_object(&w);
     return inputs_print_json(&w, error);
 }
@@ -183,6 +190,12 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
     table_format(&t, "%d, %d", program->n_items, program->n_messages);
     table_text(&t, "simulated in");
     table_quantity(&t, result->wall_seconds, CLEAVE_UNIT_SECONDS);
+    if (result->check.checks > 0) {
+        char check[160];
+        delta_check_format(&result->check, check, sizeof check);
+        table_text(&t, "delta simulation");
+        table_text(&t, check);
+    }
     table_print(&t, stdout);
     const char *note = inputs_provenance_note(machine);
     if (note[0] != '\0')
@@ -248,11 +261,20 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     if (status == CLEAVE_OK)
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);
+    if (status == CLEAVE_OK && values->delta_check > 0)
+        status = delta_check_run(&model, &machine, &layout, states, values->delta_check,
+                                 (uint64_t)values->seed, arena, &result.check, error);
     CLEAVE_TRY(status);
     if (values->json)
-        return print_json(&priced, &result, error);
-    print_text(&machine, &priced, &result, arena);
-    return CLEAVE_OK;
+        CLEAVE_TRY(print_json(&priced, &result, error));
+    else
+        print_text(&machine, &priced, &result, arena);
+    return result.check.mismatches == 0
+               ? CLEAVE_OK
+               : cleave_fail(
+                     error, CLEAVE_FAILED,
+                     "delta simulation differs from full simulation after %lld of %lld changes",
+                     (long long)result.check.mismatches, (long long)result.check.checks);
 }
 
 static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {

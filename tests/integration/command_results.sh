@@ -46,6 +46,12 @@ expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layou
 [ "$(json_value "$work/out" step_seconds)" = "$step" ] ||
     fail "search says $step, simulate $(json_value "$work/out" step_seconds)"
 
+# Delta simulation is full simulation.
+expect_ok simulate "${lenet[@]}" --machine "$machine" --method data-parallel --delta-check 300 --json
+has_keys delta_checks mismatches full_seconds delta_seconds
+[ "$(json_value "$work/object.json" delta_checks)" = 300 ] &&
+    [ "$(json_value "$work/object.json" mismatches)" = 0 ] || fail "delta simulation differs from full simulation"
+
 # One device sends nothing; two send as much as they get.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method single --json
 [ "$(json_value "$work/out" bytes_sent)" = 0 ] || fail "a single device sends"
