@@ -14,14 +14,15 @@ import statistics
 import sys
 
 COLUMNS = ["network", "model", "batch", "layout", "predicted", "predicted_scan", "measured", "bytes_sent",
-           "peak_bytes", "reason"]
+           "peak_bytes", "simulated_in", "scanned_in", "reason"]
 MISS = 0.15 # of |error|: listed one by one
 APART = 0.05 # relative difference from which the order of two layouts counts
 
 
 def new_row(network, model, batch, layout):
     return {"network": network, "model": model, "batch": batch, "layout": layout, "predicted": None,
-            "predicted_scan": None, "measured": [], "bytes_sent": None, "peak_bytes": None, "reason": ""}
+            "predicted_scan": None, "measured": [], "bytes_sent": None, "peak_bytes": None, "simulated_in": None,
+            "scanned_in": None, "reason": ""}
 
 
 def read_rows(path):
@@ -32,9 +33,9 @@ def read_rows(path):
     for row in rows:
         row["batch"] = int(row["batch"])
         row["measured"] = [float(x) for x in row["measured"].split()]
-        for key in ("predicted", "predicted_scan", "bytes_sent", "peak_bytes"):
-            kind = int if key.endswith("bytes") or key == "bytes_sent" else float
-            row[key] = kind(row[key]) if row[key] else None
+        for key in ("predicted", "predicted_scan", "bytes_sent", "peak_bytes", "simulated_in", "scanned_in"):
+            kind = int if key in ("bytes_sent", "peak_bytes") else float
+            row[key] = kind(row[key]) if row.get(key) else None
     return rows
 
 
@@ -124,6 +125,14 @@ def print_case(rows):
     print()
 
 
+def print_speeds(rows):
+    """How many times longer a step takes than its simulation, without lowering: the least of a model."""
+    print("\na step takes so many times as long as its simulation, at least: by events, by scan")
+    for (model,), case in groups([row for row in rows if row["simulated_in"]], "model").items():
+        print(f"{model:<22} {min(measured(row) / row['simulated_in'] for row in case):14,.0f} "
+              f"{min(measured(row) / row['scanned_in'] for row in case):14,.0f}")
+
+
 def print_report(rows):
     for (network, model, batch), case in groups(rows, "network", "model", "batch").items():
         print(f"\n{model}, batch {batch}, network {network}")
@@ -138,6 +147,7 @@ def print_report(rows):
         summarize("model " + model, case)
     summarize("all", done)
     summarize("all, by scan", done, "predicted_scan")
+    print_speeds(done)
     spreads = [spread(row) for row in done if spread(row) is not None]
     if spreads:
         print(f"spread of rounds: median {100 * statistics.median(spreads):.1f}%, "
