@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "costmodel/byte_price.h"
+#include "costmodel/collective_rounds.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,12 +18,23 @@ typedef struct entry {
     int32_t source; /* the kernel or the fit among those of its kind; -1 for a data sheet */
 } entry;
 
+/* The rounds of the collectives of some devices. */
+typedef struct known_rounds {
+    cleave_collective like; /* kind, algorithm and devices count */
+    int32_t *devices;       /* [like.n_devices] */
+    cleave_collective_rounds rounds;
+} known_rounds;
+
+enum { N_KNOWN_ROUNDS = 64 };
+
 struct cleave_cost_cache {
     const cleave_model *model;
     const cleave_machine *machine;
     cleave_byte_price *copy, *load, *update; /* [machine's n_kinds] */
     entry *entries;                          /* [capacity] open addressing, at most half full */
     size_t capacity, n_entries;              /* capacity: a power of two */
+    known_rounds *known[N_KNOWN_ROUNDS]; /* by a hash; null: none yet */
+    double *shares;                      /* [machine's n_links] scratch, all 0 */
     cleave_arena arena;
 };
 
@@ -82,7 +94,8 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->copy = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
-    if (made->entries == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
+    made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
+    if (made->shares == NULL || made->entries == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
@@ -95,9 +108,17 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     return CLEAVE_OK;
 }
 
+static void free_rounds(known_rounds *known) {
+    if (known != NULL)
+        free(known->devices);
+    free(known);
+}
+
 void cleave_cost_cache_destroy(cleave_cost_cache *cache) {
     if (cache == NULL)
         return;
+    for (int k = 0; k < N_KNOWN_ROUNDS; k++)
+        free_rounds(cache->known[k]);
     cleave_arena_free(&cache->arena);
     free(cache->entries);
     free(cache);
@@ -209,9 +230,11 @@ static int64_t price_update(const cleave_cost_cache *cache, const cleave_program
     return bytes_picoseconds(cache->update[kind], bytes);
 }
 
-static int64_t price_post(const cleave_machine *machine, const cleave_message *message) {
+static int64_t price_post(const cleave_machine *machine, const cleave_program *program,
+                          const cleave_message *message) {
     int32_t links[CLEAVE_MAX_ROUTE];
-    int32_t n = cleave_machine_route(machine, message->source, message->destination, links);
+    int32_t n = cleave_machine_route(machine, message->source,
+                                     cleave_message_target(program, message), links);
     double overhead = 0, per_byte = 0;
     for (int32_t l = 0; l < n; l++) {
         overhead = fmax(overhead, machine->links[links[l]].overhead_seconds);
@@ -220,13 +243,42 @@ static int64_t price_post(const cleave_machine *machine, const cleave_message *m
     return cleave_picoseconds(overhead + per_byte * (double)message->bytes);
 }
 
-static cleave_status price_join(const cleave_machine *machine, const cleave_collective *collective,
-                                int64_t *duration, cleave_error *error) {
-    double *load = calloc((size_t)machine->n_links + 1, sizeof *load);
-    if (load == NULL)
-        return cleave_fail_memory(error, "pricing a collective");
-    *duration = cleave_cost_collective_parts(machine, collective, load).processor;
-    free(load);
+static bool is_like(const cleave_collective *a, const cleave_collective *b,
+                    const int32_t *b_devices) {
+    return a->kind == b->kind && a->algorithm == b->algorithm &&
+           a->node_members == b->node_members && a->n_devices == b->n_devices &&
+           memcmp(a->devices, b_devices, (size_t)a->n_devices * sizeof *b_devices) == 0;
+}
+
+cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
+                                           const cleave_collective *collective,
+                                           cleave_collective_cost *cost, cleave_error *error) {
+    int32_t n = collective->n_devices;
+    *cost = (cleave_collective_cost){0};
+    if (n < 2)
+        return CLEAVE_OK;
+    /* The devices in the middle tell groups apart that have the same ends. */
+    uint64_t hash = (uint64_t)collective->kind << 8 | (uint64_t)collective->algorithm;
+    hash = cleave_hash_join(hash, (uint64_t)collective->devices[0] << 32 | (uint64_t)n);
+    hash = cleave_hash_join(hash, (uint64_t)collective->devices[n / 2] << 32 |
+                                      (uint64_t)collective->devices[n - 1]);
+    known_rounds **at = &cache->known[hash % N_KNOWN_ROUNDS], *known = *at;
+    if (known == NULL || !is_like(collective, &known->like, known->devices)) {
+        free_rounds(known);
+        *at = known = malloc(sizeof *known);
+        int32_t *devices = malloc((size_t)n * sizeof *devices);
+        if (known == NULL || devices == NULL) {
+            free(known);
+            free(devices);
+            *at = NULL;
+            return cleave_fail_memory(error, "pricing a collective");
+        }
+        memcpy(devices, collective->devices, (size_t)n * sizeof *devices);
+        known->like = *collective;
+        known->devices = devices;
+        cleave_collective_rounds_find(cache->machine, collective, cache->shares, &known->rounds);
+    }
+    *cost = cleave_collective_rounds_price(&known->rounds, collective->bytes);
     return CLEAVE_OK;
 }
 
@@ -245,7 +297,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
                                 int64_t *duration, cleave_error *error) {
     CLEAVE_TRY(check_fits(program, cache, error));
     int32_t joined = -1; /* the JOIN items of a collective come together: price it once */
-    int64_t join = 0;
+    cleave_collective_cost join = {0};
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         int32_t kind = cache->machine->device_kind[item->device];
@@ -272,14 +324,14 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:
-            duration[i] = price_post(cache->machine, &program->messages[item->subject]);
+            duration[i] = price_post(cache->machine, program, &program->messages[item->subject]);
             break;
         case CLEAVE_ITEM_JOIN:
             if (item->subject != joined)
-                CLEAVE_TRY(
-                    price_join(cache->machine, &program->collectives[item->subject], &join, error));
+                CLEAVE_TRY(cleave_cost_cache_collective(
+                    cache, &program->collectives[item->subject], &join, error));
             joined = item->subject;
-            duration[i] = join;
+            duration[i] = join.processor;
             break;
         case CLEAVE_ITEM_WAIT:
         case CLEAVE_ITEM_SYNC:
@@ -374,7 +426,8 @@ cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache
         case CLEAVE_ITEM_RECEIVE:
         case CLEAVE_ITEM_WAIT:
             message = &program->messages[item->subject];
-            basis[i] = basis_of_links(cache, message->source, message->destination);
+            basis[i] = basis_of_links(cache, message->source,
+                                      cleave_message_target(program, message));
             break;
         case CLEAVE_ITEM_JOIN:
         case CLEAVE_ITEM_AWAIT:

@@ -77,6 +77,10 @@ typedef struct cleave_collective_cost {
 cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
                                                     const cleave_collective *collective,
                                                     double *load);
+/* The same, remembering by (kind, algorithm, devices) what does not depend on bytes. */
+cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
+                                           const cleave_collective *collective,
+                                           cleave_collective_cost *cost, cleave_error *error);
 /* Picoseconds from its last join to its end: busy + rest; 2^61 when memory is short. */
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
 

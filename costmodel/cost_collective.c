@@ -9,39 +9,21 @@
    and steps that are alike are worked out once.  Of members of several kinds the slowest counts.
    Blocks are taken as equal. */
 #include "costmodel/byte_price.h"
+#include "costmodel/collective_rounds.h"
 #include "costmodel/cost.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/* Seconds that are linear in the bytes of the vector. */
-typedef struct line {
-    double fixed, per_byte;
-} line;
-
-/* Steps that are alike; bytes as shares of the vector. */
-typedef struct round_cost {
-    double times, latency;
-    double load_per_byte;    /* of the link that all messages together take longest, */
-    double message_per_byte; /* and of one message alone */
-    double largest_share;
-    line post, processor; /* of one message; of a member, with posts and sums */
-    /* Rounds with equal ones have the same messages; a distance of -1 has no equal. */
-    int32_t distance, size, member_stride;
-} round_cost;
-
-enum { MAX_ROUNDS = 128 }; /* four phases of at most 31 steps */
 
 typedef struct pricing {
     const cleave_machine *machine;
     const cleave_collective *collective;
     double *load; /* [n_links] shares of the vector across each, in the current step */
     cleave_byte_price copy;
-    int n_rounds;
-    round_cost rounds[MAX_ROUNDS];
+    cleave_collective_rounds *rounds;
 } pricing;
 
-static void cross(pricing *p, int32_t from, int32_t to, double share, round_cost *round) {
+static void cross(pricing *p, int32_t from, int32_t to, double share, cleave_round_cost *round) {
     int32_t links[CLEAVE_MAX_ROUTE];
     int32_t n = cleave_machine_route(p->machine, p->collective->devices[from],
                                      p->collective->devices[to], links);
@@ -70,12 +52,12 @@ static void clear(pricing *p, int32_t from, int32_t to) {
 
 /* `times` such steps; `posts` messages that a member sends and receives in each, and `sums` of what
    it receives. */
-static void add_rounds(pricing *p, round_cost round, double times, double posts, double sums) {
+static void add_rounds(pricing *p, cleave_round_cost round, double times, double posts, double sums) {
     round.times = times;
     round.processor.fixed = posts * round.post.fixed + sums * p->copy.launch_seconds;
     round.processor.per_byte =
         posts * round.post.per_byte + sums * 3 * round.largest_share * p->copy.seconds_per_byte;
-    p->rounds[p->n_rounds++] = round;
+    p->rounds->items[p->rounds->n++] = round;
 }
 
 /* Gathering mirrors reducing: the same partners exchange as much, and rings have one partner. */
@@ -88,9 +70,9 @@ static int32_t distance_of(const cleave_collective_step *step) {
 }
 
 static void count_messages(pricing *p, const cleave_collective_plan *plan,
-                           const cleave_collective_step *step, round_cost *round) {
-    for (int r = 0; r < p->n_rounds && round->distance >= 0; r++) {
-        const round_cost *other = &p->rounds[r];
+                           const cleave_collective_step *step, cleave_round_cost *round) {
+    for (int r = 0; r < p->rounds->n && round->distance >= 0; r++) {
+        const cleave_round_cost *other = &p->rounds->items[r];
         if (other->distance == round->distance && other->size == round->size &&
             other->member_stride == round->member_stride) {
             *round = *other;
@@ -109,7 +91,7 @@ static void count_messages(pricing *p, const cleave_collective_plan *plan,
 
 static void add_step(pricing *p, const cleave_collective_plan *plan,
                      const cleave_collective_step *step) {
-    round_cost round = {.distance = distance_of(step),
+    cleave_round_cost round = {.distance = distance_of(step),
                         .size = step->phase->size,
                         .member_stride = step->phase->member_stride};
     count_messages(p, plan, step, &round);
@@ -123,7 +105,7 @@ static void add_direct(pricing *p) {
     int32_t n = p->collective->n_devices;
     cleave_collective_kind kind = p->collective->kind;
     bool sums = kind == CLEAVE_REDUCE_SCATTER || kind == CLEAVE_ALL_REDUCE;
-    round_cost round = {0};
+    cleave_round_cost round = {0};
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < n; i++)
             for (int32_t j = 0; j < n; j++)
@@ -183,11 +165,11 @@ static double end_run(run *r) {
     return seconds;
 }
 
-static double total_seconds(const pricing *p, double bytes) {
+static double total_seconds(const cleave_collective_rounds *rounds, double bytes) {
     double seconds = 0;
     run shared = {0};
-    for (int i = 0; i < p->n_rounds; i++) {
-        const round_cost *round = &p->rounds[i];
+    for (int i = 0; i < rounds->n; i++) {
+        const cleave_round_cost *round = &rounds->items[i];
         double load = round->load_per_byte * bytes, message = round->message_per_byte * bytes;
         double rest = round->latency + round->processor.fixed + round->processor.per_byte * bytes;
         if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
@@ -202,20 +184,23 @@ static double total_seconds(const pricing *p, double bytes) {
     return seconds + end_run(&shared);
 }
 
-cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
-                                                    const cleave_collective *collective,
-                                                    double *load) {
-    pricing p = {.machine = machine, .collective = collective, .load = load};
-    double bytes = (double)collective->bytes, busy = 0, processor = 0;
-    if (collective->n_devices < 2)
-        return (cleave_collective_cost){0};
+void cleave_collective_rounds_find(const cleave_machine *machine,
+                                   const cleave_collective *collective, double *load,
+                                   cleave_collective_rounds *rounds) {
+    pricing p = {.machine = machine, .collective = collective, .load = load, .rounds = rounds};
+    rounds->n = 0;
     price(&p);
-    for (int i = 0; i < p.n_rounds; i++) {
-        const round_cost *round = &p.rounds[i];
+}
+
+cleave_collective_cost cleave_collective_rounds_price(const cleave_collective_rounds *rounds,
+                                                      int64_t vector_bytes) {
+    double bytes = (double)vector_bytes, busy = 0, processor = 0;
+    for (int i = 0; i < rounds->n; i++) {
+        const cleave_round_cost *round = &rounds->items[i];
         busy += round->times * round->load_per_byte * bytes;
         processor += round->times * (round->processor.fixed + round->processor.per_byte * bytes);
     }
-    double total = total_seconds(&p, bytes);
+    double total = total_seconds(rounds, bytes);
     busy = fmin(busy, total);
     processor = fmin(processor, total - busy); /* the rest is hidden behind the links */
     return (cleave_collective_cost){.busy = cleave_picoseconds(busy),
@@ -223,13 +208,23 @@ cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machin
                                     .processor = cleave_picoseconds(processor)};
 }
 
+cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
+                                                    const cleave_collective *collective,
+                                                    double *load) {
+    cleave_collective_rounds rounds;
+    if (collective->n_devices < 2)
+        return (cleave_collective_cost){0};
+    cleave_collective_rounds_find(machine, collective, load, &rounds);
+    return cleave_collective_rounds_price(&rounds, collective->bytes);
+}
+
 void cleave_cost_collective_sizes(const cleave_machine *machine,
                                   const cleave_collective *collective, double *load, int n,
                                   const int64_t *bytes, double *seconds) {
-    pricing p = {.machine = machine, .collective = collective, .load = load};
-    price(&p);
+    cleave_collective_rounds rounds;
+    cleave_collective_rounds_find(machine, collective, load, &rounds);
     for (int i = 0; i < n; i++)
-        seconds[i] = total_seconds(&p, (double)bytes[i]);
+        seconds[i] = total_seconds(&rounds, (double)bytes[i]);
 }
 
 int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {

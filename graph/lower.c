@@ -17,14 +17,18 @@ static cleave_status lower_guarded(lowering *state, lower_assembly *assembly,
     return CLEAVE_OK;
 }
 
-cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
-                           const cleave_lower_options *options, cleave_arena *arena,
-                           cleave_program *program, cleave_error *error) {
+static cleave_status lower_devices(const cleave_model *model, const cleave_layout *layout,
+                                   const cleave_fold *fold, const cleave_lower_options *options,
+                                   cleave_arena *arena, cleave_program *program,
+                                   cleave_error *error) {
     if (options->training && model->loss < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     cleave_program result = {
-        .model = model, .n_devices = layout->n_devices, .training = options->training};
+        .model = model,
+        .n_devices = layout->n_devices,
+        .n_windows = fold == NULL ? 1 : fold->n_windows,
+        .training = options->training};
     cleave_parts *parts;
     lower_schedule schedule;
     CLEAVE_TRY(cleave_parts_derive(model, layout, arena, &parts, error));
@@ -40,7 +44,8 @@ cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layou
                                   .arena = arena,
                                   .error = error,
                                   .parts = parts,
-                                  .n_devices = layout->n_devices};
+                                  .n_devices = layout->n_devices,
+                                  .fold = fold};
     *assembly = (lower_assembly){.builder = &state->base, .schedule = &schedule};
     cleave_status status = lower_guarded(state, assembly, &schedule, &result);
     lower_assembly_free(assembly);
@@ -49,4 +54,19 @@ cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layou
     CLEAVE_TRY(cleave_memory_plan(&result, arena, error));
     *program = result;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
+                           const cleave_lower_options *options, cleave_arena *arena,
+                           cleave_program *program, cleave_error *error) {
+    return lower_devices(model, layout, NULL, options, arena, program, error);
+}
+
+cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,
+                                  const cleave_lower_options *options, cleave_arena *arena,
+                                  cleave_program *program, cleave_error *error) {
+    if (!options->training)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                           "outputs of a model are gathered on one device");
+    return lower_devices(model, &fold->window, fold, options, arena, program, error);
 }

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_GRAPH_LOWER_H
 #define CLEAVE_GRAPH_LOWER_H
 
+#include "graph/fold.h"
 #include "graph/program.h"
 
 /* Bytes of scratch that a kernel needs for this work; from the machine file when predicting, from
@@ -24,5 +25,12 @@ typedef struct cleave_lower_options {
 cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
                            const cleave_lower_options *options, cleave_arena *arena,
                            cleave_program *program, cleave_error *error);
+
+/* Lowers the first window of a fold and never any other: the program has M devices, and W windows
+   of it side by side are the program of all devices, item by item.  NO_LAYOUT, saying why, where
+   something turns out not to be the same in all windows. */
+cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,
+                                  const cleave_lower_options *options, cleave_arena *arena,
+                                  cleave_program *program, cleave_error *error);
 
 #endif

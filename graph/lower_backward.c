@@ -21,7 +21,8 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
         LOWER_PUSH(
             builder, &state->tensors[piece->tensor].backward.contributions,
             (move_contribution){
-                .key = key, .device = part->device, .at = region, .may_take = operand->whole});
+                .key = key, .device = part->device, .at = region, .may_take = operand->whole,
+                .every_window = lower_in_every_window(builder, n)});
     }
 }
 

@@ -26,6 +26,11 @@ void lower_fail_memory(lower_builder *builder) {
     lower_fail(builder, CLEAVE_FAILED, "out of memory, or more than 2^31 items, while lowering");
 }
 
+void lower_fail_fold(lower_builder *builder, int32_t tensor, const char *why) {
+    lower_fail(builder, CLEAVE_NO_LAYOUT, "tensor %s: %s", builder->model->tensors[tensor].name,
+               why);
+}
+
 void *lower_array(lower_builder *builder, size_t count, size_t size) {
     void *array = cleave_arena_alloc(builder->arena, count, size);
     if (array == NULL)

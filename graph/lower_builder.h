@@ -8,6 +8,7 @@
 #define CLEAVE_GRAPH_LOWER_BUILDER_H
 
 #include "base/list.h"
+#include "graph/fold.h"
 #include "graph/fragment.h"
 #include "graph/view.h"
 
@@ -35,7 +36,8 @@ typedef struct lower_builder {
     cleave_status status;
     jmp_buf unwind;
     const cleave_parts *parts; /* [n_nests] */
-    int32_t n_devices;
+    int32_t n_devices;         /* of the window, where there is a fold */
+    const cleave_fold *fold;   /* null: all devices are lowered */
     CLEAVE_LIST(cleave_fragment_chunk)
     chunks; /* ascending by (slot, rank); the last is under construction */
     CLEAVE_LIST(cleave_lane_mark) marks; /* subjects of SYNC items */
@@ -57,6 +59,8 @@ typedef struct lower_builder {
 _Noreturn void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 _Noreturn void lower_fail_memory(lower_builder *builder);
+/* What happens to this tensor is not the same in all windows. */
+_Noreturn void lower_fail_fold(lower_builder *builder, int32_t tensor, const char *why);
 
 /* CLEAVE_LIST_PUSH that unwinds when memory is short. */
 #define LOWER_PUSH(builder, list, ...)                                                             \
@@ -121,6 +125,11 @@ void lower_send(lower_builder *builder, lower_run run);
 void lower_receive(lower_builder *builder, lower_run run);
 void lower_wait_at_receiver(lower_builder *builder, lower_run run);
 void lower_wait_at_sender(lower_builder *builder, lower_run run);
+
+/* Do the parts of a nest have other keys in each window of a fold? */
+static inline bool lower_in_every_window(const lower_builder *builder, int32_t nest) {
+    return builder->fold != NULL && builder->fold->nest_axis[nest] >= 0;
+}
 
 static inline int64_t lower_type_bytes(const lower_builder *builder, int32_t tensor) {
     return tensor < 0 ? 4 : cleave_type_bytes(builder->model->tensors[tensor].type);

@@ -21,6 +21,9 @@ typedef struct reduction {
     lower_builder *builder;
     movement *move;
     const move_bucket *bucket;
+    /* Of a fold, where all windows take part, the bucket's devices are the first of these. */
+    int32_t n_members;
+    const int32_t *members; /* [n_members] devices, ascending */
     int64_t unit_elements;
     int64_t unit_bytes;
     int64_t *first_unit; /* [cells of the bucket] where each begins in the vector, in the bucket's
@@ -254,48 +257,75 @@ static int64_t n_units_of(const reduction *state, const cleave_exchange *x) {
     return state->block[x->end] - state->block[x->first];
 }
 
-static lower_run post(const reduction *state, const cleave_exchange *x, bool reduces) {
+/* The message of an exchange.  To another window: the device there has an image in this one. */
+static lower_run make_message(const reduction *state, const cleave_exchange *x, bool reduces,
+                              bool mirrored) {
     lower_builder *builder = state->builder;
     int64_t at = state->block[x->first] * state->unit_bytes;
+    int32_t n = state->bucket->n_devices, to = x->to % n;
     lower_run run = lower_messages(
         builder, state->move->tensor, state->move->lane, state->bucket->devices[x->from],
-        state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[x->to],
-        reduces ? state->received[x->to] : state->buffer[x->to],
-        reduces ? 0 : state->offset[x->to] + at, n_units_of(state, x) * state->unit_bytes);
-    lower_send(builder, run);
-    lower_receive(builder, run);
+        state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[to],
+        reduces ? state->received[to] : state->buffer[to], reduces ? 0 : state->offset[to] + at,
+        n_units_of(state, x) * state->unit_bytes);
+    for (int32_t m = run.first_message; m < run.first_message + run.n_messages; m++) {
+        builder->messages.items[m].ahead = x->to / n;
+        builder->messages.items[m].mirrored = mirrored;
+    }
     return run;
 }
 
-static void run_step(const reduction *state, const cleave_collective_step *step) {
+/* The exchanges of a step that are lowered: all, or of a fold those that its window sends. */
+static int32_t list_exchanges(const reduction *state, const cleave_collective_step *step,
+                              cleave_exchange *exchanges) {
+    int32_t per_group = step->n_exchanges / step->phase->n_groups, n = 0;
+    cleave_fold_members of = {step->phase->n_groups, per_group};
+    if (state->n_members > state->bucket->n_devices &&
+        !cleave_fold_phase(&state->plan, step->phase, state->bucket->n_devices, &of))
+        lower_fail_fold(state->builder, state->move->tensor,
+                        "the steps of its all-reduce are not the same in all windows");
+    for (int32_t g = 0; g < of.n_groups; g++)
+        for (int32_t k = 0; k < of.n_positions; k++) {
+            exchanges[n] = cleave_collective_exchange_of(&state->plan, step, g * per_group + k);
+            n += n_units_of(state, &exchanges[n]) > 0;
+        }
+    return n;
+}
+
+/* All post what they send, then what they receive: in the same order whatever their numbers. */
+static void run_step(const reduction *state, const cleave_collective_step *step,
+                     cleave_exchange *exchanges, lower_run *runs) {
     lower_builder *builder = state->builder;
-    lower_run *runs = LOWER_ARRAY(builder, lower_run, step->n_exchanges);
-    for (int32_t e = 0; e < step->n_exchanges; e++) {
-        cleave_exchange x = cleave_collective_exchange_of(&state->plan, step, e);
-        if (n_units_of(state, &x) > 0)
-            runs[e] = post(state, &x, step->reduces);
+    int32_t n = list_exchanges(state, step, exchanges);
+    for (int32_t e = 0; e < n; e++) {
+        runs[e] = make_message(state, &exchanges[e], step->reduces,
+                               step->phase->shape != CLEAVE_PHASE_RING);
+        lower_send(builder, runs[e]);
     }
-    for (int32_t e = 0; e < step->n_exchanges; e++) {
+    for (int32_t e = 0; e < n; e++)
+        lower_receive(builder, runs[e]);
+    for (int32_t e = 0; e < n; e++) {
         lower_wait_at_receiver(builder, runs[e]);
         lower_wait_at_sender(builder, runs[e]);
     }
-    for (int32_t e = 0; e < step->n_exchanges && step->reduces; e++) {
-        cleave_exchange x = cleave_collective_exchange_of(&state->plan, step, e);
-        if (n_units_of(state, &x) > 0)
-            add_units(state, x.to, state->block[x.first], n_units_of(state, &x));
-    }
+    for (int32_t e = 0; e < n && step->reduces; e++)
+        add_units(state, exchanges[e].to % state->bucket->n_devices,
+                  state->block[exchanges[e].first], n_units_of(state, &exchanges[e]));
 }
 
 /* The most units that a device is sent at once to add up.  Steps that are alike rotate the same
-   runs of blocks over all members, so one of them has them all. */
+   runs of blocks over all members, so one of them has them all.  In a step of an all-reduce the runs
+   are of one length, and the one that begins the vector has the most: the first blocks of a vector
+   that does not divide are the larger ones. */
 static int64_t most_received(const reduction *state) {
     int64_t most = 0;
     for (int32_t s = 0, alike; s < state->plan.n_steps; s += alike) {
         cleave_collective_step step = cleave_collective_step_of(&state->plan, s);
+        bool one = state->bucket->kind == CLEAVE_ALL_REDUCE;
         alike = step.alike;
-        for (int32_t e = 0; e < step.n_exchanges && step.reduces; e++) {
+        for (int32_t e = 0; e < (one ? 1 : step.n_exchanges) && step.reduces; e++) {
             cleave_exchange x = cleave_collective_exchange_of(&state->plan, &step, e);
-            int64_t units = n_units_of(state, &x);
+            int64_t units = one ? state->block[x.end - x.first] : n_units_of(state, &x);
             most = units > most ? units : most;
         }
     }
@@ -317,10 +347,31 @@ static void run_symbolic(const reduction *state) {
 }
 
 static void run_steps(const reduction *state) {
+    lower_builder *builder = state->builder;
+    bool folded = state->n_members > state->bucket->n_devices;
+    if (folded && state->block[state->plan.n_blocks] % state->plan.n_blocks != 0)
+        lower_fail_fold(builder, state->move->tensor,
+                        "the blocks of its all-reduce are not of one size");
+    int32_t most = folded ? state->bucket->n_devices : state->n_members;
+    cleave_exchange *exchanges = LOWER_ARRAY(builder, cleave_exchange, most);
+    lower_run *runs = LOWER_ARRAY(builder, lower_run, most);
     for (int32_t s = 0; s < state->plan.n_steps; s++) {
         cleave_collective_step step = cleave_collective_step_of(&state->plan, s);
-        run_step(state, &step);
+        run_step(state, &step, exchanges, runs);
     }
+}
+
+/* The devices of all windows that do as those of the bucket do. */
+static const int32_t *list_members(const reduction *state) {
+    lower_builder *builder = state->builder;
+    const move_bucket *bucket = state->bucket;
+    if (bucket->n_windows == 1)
+        return bucket->devices;
+    int32_t *members = LOWER_ARRAY(builder, int32_t, state->n_members);
+    for (int32_t m = 0; m < state->n_members; m++)
+        members[m] = m / bucket->n_devices * builder->n_devices +
+                     bucket->devices[m % bucket->n_devices];
+    return members;
 }
 
 /* By the layout's rules, which may ask for the bytes. */
@@ -330,14 +381,14 @@ static cleave_collective describe(const reduction *state) {
     for (int32_t c = 0; c < bucket->cells.n; c++)
         bytes += units_of(state, cell_of(state, c)) * state->unit_bytes;
     cleave_collective collective = {.kind = bucket->kind,
-                                    .n_devices = bucket->n_devices,
-                                    .devices = bucket->devices,
+                                    .n_devices = state->n_members,
+                                    .devices = state->members,
                                     .bytes = bytes,
                                     .tensor = state->move->tensor,
                                     .lane = (uint8_t)state->move->lane};
     collective.algorithm = cleave_collective_rules_choose(
-        &state->builder->layout->collectives, bucket->kind, bucket->n_devices, bucket->devices,
-        bytes, &collective.node_members);
+        &state->builder->layout->collectives, bucket->kind, state->n_members, state->members, bytes,
+        &collective.node_members);
     return collective;
 }
 
@@ -346,8 +397,10 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     reduction state = {.builder = builder, .move = move, .bucket = bucket};
     state.unit_elements = move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1;
     state.unit_bytes = state.unit_elements * lower_type_bytes(builder, move->tensor);
+    state.n_members = n * bucket->n_windows;
+    state.members = list_members(&state);
     cleave_collective collective = describe(&state);
-    state.plan = cleave_collective_plan_of(collective.kind, collective.algorithm, n,
+    state.plan = cleave_collective_plan_of(collective.kind, collective.algorithm, state.n_members,
                                            collective.node_members);
     state.first_unit = LOWER_ARRAY(builder, int64_t, bucket->cells.n);
     state.block = LOWER_ARRAY(builder, int64_t, state.plan.n_blocks + 1);

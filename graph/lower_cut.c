@@ -92,6 +92,9 @@ static void deliver_value(lower_builder *builder, movement *move, const cell *at
         for (int32_t j = 0; j < at->n_contributions; j++)
             if (contribution_of(move, at, j)->device == reader)
                 from = contribution_of(move, at, j);
+        if (from == NULL && builder->fold != NULL &&
+            (move->repeats || builder->n_devices % at->n_contributions != 0))
+            lower_fail_fold(builder, move->tensor, "readers choose among holders by their numbers");
         if (from == NULL) /* spread readers over the holders */
             from = contribution_of(move, at, (reader + i) % at->n_contributions);
         lower_region region = from->at;
@@ -204,6 +207,7 @@ static int32_t choose_owners(const lower_builder *builder, const bool *reads,
 static void bucket_cell(lower_builder *builder, movement *move, const cell *at,
                         cleave_collective_kind kind, const bool *in_group, int32_t n,
                         int32_t root) {
+    int32_t n_windows = move->repeats ? builder->fold->n_windows : 1;
     move_bucket *bucket = NULL;
     for (int32_t b = 0; b < move->buckets.n && bucket == NULL; b++) {
         bucket = &move->buckets.items[b];
@@ -219,7 +223,8 @@ static void bucket_cell(lower_builder *builder, movement *move, const cell *at,
             if (in_group[d])
                 devices[i++] = d;
         LOWER_PUSH(builder, &move->buckets,
-                   (move_bucket){.kind = kind, .n_devices = n, .devices = devices});
+                   (move_bucket){
+                       .kind = kind, .n_devices = n, .devices = devices, .n_windows = n_windows});
         bucket = &move->buckets.items[move->buckets.n - 1];
     }
     LOWER_PUSH(builder, &move->cells,
@@ -307,12 +312,16 @@ static int32_t mark_partial(lower_builder *builder, movement *move, const cell *
     return n;
 }
 
-/* Several keys: partial results.  A group that contributes and reads alike makes an all-reduce; a
-   group in which one reads may be part of a reduce-scatter. */
-static void cell_partial(lower_builder *builder, movement *move, const cell *at) {
+static void check_combines(lower_builder *builder, const movement *move) {
     if (move->combiner == CLEAVE_COMBINE_NONE)
         lower_fail(builder, CLEAVE_FAILED, "tensor %s: an element is written twice",
                    builder->model->tensors[move->tensor].name);
+}
+
+/* Several keys: partial results.  A group that contributes and reads alike makes an all-reduce; a
+   group in which one reads may be part of a reduce-scatter. */
+static void cell_partial(lower_builder *builder, movement *move, const cell *at) {
+    check_combines(builder, move);
     int32_t n_readers, n = mark_partial(builder, move, at, &n_readers), reader = -1;
     bool alike = true;
     for (int32_t d = 0; d < builder->n_devices; d++) {
@@ -358,6 +367,32 @@ static void settle_bucket(lower_builder *builder, movement *move, move_bucket *b
     bucket->cells.n = 0;
 }
 
+/* A cell that all windows have alike.  Where none has keys of its own they are replicas, and every
+   reader must have what it reads.  Else all must be partial results, of those that read the sum: an
+   all-reduce of all windows. */
+static void cell_of_windows(lower_builder *builder, movement *move, const cell *at) {
+    int32_t n_own = 0, n_readers;
+    bool one_key = true;
+    for (int32_t i = 0; i < at->n_contributions; i++) {
+        n_own += contribution_of(move, at, i)->every_window;
+        one_key = one_key && contribution_of(move, at, i)->key == contribution_of(move, at, 0)->key;
+    }
+    if (n_own == 0 && one_key) {
+        deliver_value(builder, move, at);
+        return;
+    }
+    if (n_own < at->n_contributions)
+        lower_fail_fold(builder, move->tensor, "replicas combine in one window for all");
+    check_combines(builder, move);
+    int32_t n = mark_partial(builder, move, at, &n_readers);
+    bool alike = true;
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        alike = alike && move->reads[d] == move->speaks[d];
+    if (!alike || !move_group_is_collective(builder, n * builder->fold->n_windows))
+        lower_fail_fold(builder, move->tensor, "windows combine it otherwise than by an all-reduce");
+    bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, move->speaks, n, -1);
+}
+
 static void cell_done(lower_builder *builder, movement *move, const cell *at) {
     const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
     if (at->n_contributions == 0) {
@@ -369,6 +404,10 @@ static void cell_done(lower_builder *builder, movement *move, const cell *at) {
             add_local(builder, move, demand->device, at->demands[i], CLEAVE_COPY_FILL, at->box,
                       &demand->at, NULL);
         }
+        return;
+    }
+    if (move->repeats) {
+        cell_of_windows(builder, move, at);
         return;
     }
     bool one_key = true;
@@ -447,6 +486,8 @@ static void cut_dimension(lower_builder *builder, movement *move, int d, cleave_
 
 void lower_cut(lower_builder *builder, movement *move, int32_t n_contributions,
                const int32_t *contributions, int32_t n_demands, const int32_t *demands) {
+    move->repeats =
+        builder->fold != NULL && builder->fold->tensor_dimension[move->tensor] < 0;
     move->reads = LOWER_ARRAY(builder, bool, builder->n_devices);
     move->speaks = LOWER_ARRAY(builder, bool, builder->n_devices);
     move->owners = LOWER_ARRAY(builder, int32_t, builder->n_devices);

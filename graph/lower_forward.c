@@ -132,7 +132,8 @@ void lower_write(lowering *state, const lower_event *event) {
                    (move_contribution){.key = part->key,
                                        .device = part->device,
                                        .at = lower_region_of(builder, binding[p]),
-                                       .may_take = true});
+                                       .may_take = true,
+                                       .every_window = lower_in_every_window(builder, event->nest)});
     }
     lower_operand_prepare(state, output->tensor);
     move_begin(builder, move);

@@ -231,14 +231,21 @@ void move_begin(lower_builder *builder, movement *move) {
 
 /* The owner's copies: what it has itself, then what each other device sent. */
 static void combine_locals(lower_builder *builder, movement *move) {
-    for (int32_t i = 0; i < move->locals.n;) {
-        int32_t device = move->locals.items[i].device;
-        lower_copy_begin(builder);
-        for (; i < move->locals.n && move->locals.items[i].device == device; i++) {
+    int32_t *first = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    memset(first, -1, (size_t)builder->n_devices * sizeof *first);
+    for (int32_t i = move->locals.n - 1; i >= 0; i--) {
+        move_local *local = &move->locals.items[i];
+        if (local->demand >= 0)
+            continue;
+        local->next = first[local->device];
+        first[local->device] = i;
+    }
+    for (int32_t device = 0; device < builder->n_devices; device++) {
+        lower_copy_begin(builder); /* one, however the cells of devices alternate */
+        for (int32_t i = first[device]; i >= 0; i = move->locals.items[i].next) {
             const move_local *local = &move->locals.items[i];
-            if (local->demand < 0)
-                lower_copy_add(builder, move->tensor, local->mode, &local->box, &local->to,
-                               &local->from, 0);
+            lower_copy_add(builder, move->tensor, local->mode, &local->box, &local->to,
+                           &local->from, 0);
         }
         lower_copy_end(builder, device, move->lane);
     }

@@ -17,6 +17,7 @@ typedef struct move_contribution {
     lower_region at;
     bool may_take; /* its buffer serves nothing else later: a demand may come to lie in it */
     bool taken;    /* one does */
+    bool every_window; /* of a fold: each window contributes the like, under a key of its own */
 } move_contribution;
 
 typedef struct move_demand {
@@ -64,7 +65,7 @@ typedef struct move_local {
     cleave_box box;
     lower_region to, from;
     bool fill;
-    int32_t next; /* towards the same demand, or -1 */
+    int32_t next; /* towards the same demand, or of the same device's combining; or -1 */
 } move_local;
 
 /* A cell that waits for the decision whether it is part of a collective: see lower_collective.c. */
@@ -81,6 +82,7 @@ typedef struct move_bucket {
     cleave_collective_kind kind;
     int32_t n_devices;
     const int32_t *devices; /* ascending */
+    int32_t n_windows; /* 1; or of a fold whose windows all take part with such devices */
     CLEAVE_LIST(int32_t) cells;
 } move_bucket;
 
@@ -89,6 +91,7 @@ typedef struct movement {
     cleave_lane lane;
     cleave_combiner combiner;  /* of several keys */
     bool zero_where_unwritten; /* gradients; else an error */
+    bool repeats;              /* of a fold: in all windows in the same place */
     CLEAVE_LIST(move_contribution) contributions;
     CLEAVE_LIST(move_demand) demands;
     /* What cutting gives: */

@@ -27,13 +27,18 @@ int64_t cleave_program_own_bytes(const cleave_program *program) {
 
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error) {
-    size_t n = (size_t)program->n_devices;
+    int32_t n_windows = program->n_windows > 1 ? program->n_windows : 1;
+    size_t window = (size_t)program->n_devices, n = window * (size_t)n_windows;
     int64_t *matrix = CLEAVE_ARENA_ARRAY(arena, int64_t, n * n);
     if (matrix == NULL)
         return cleave_fail_memory(error, "counting bytes between devices");
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
-        matrix[(size_t)message->source * n + (size_t)message->destination] += message->bytes;
+        for (int32_t j = 0; j < n_windows; j++) {
+            int32_t to = message->mirrored ? j ^ message->ahead : (j + message->ahead) % n_windows;
+            matrix[((size_t)message->source + (size_t)j * window) * n +
+                   (size_t)message->destination + (size_t)to * window] += message->bytes;
+        }
     }
     *bytes = matrix;
     return CLEAVE_OK;

@@ -135,6 +135,11 @@ typedef struct cleave_copy {
 
 typedef struct cleave_message {
     int32_t source, destination; /* devices, different */
+    /* Of a window of a fold, else 0: the destination is so many windows ahead, and `destination` is
+       its image in this one (it may be the source itself).  The image of the message in window j
+       goes to window j + ahead, or, mirrored, to j xor ahead. */
+    int32_t ahead;
+    bool mirrored;
     uint8_t lane;  /* of both ends: posted in the same order there, so one tag per lane will do */
     int64_t bytes; /* 1 or more */
     int32_t source_buffer, destination_buffer;
@@ -169,6 +174,8 @@ typedef struct cleave_program {
     const cleave_model *model;
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;
+    int32_t n_windows; /* more than 1: this is the first window of a fold (graph/fold.h) with so
+                          many; lists of a collective's devices are of all windows */
     bool training; /* with loss, backward and update; else forward only */
     int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
         n_messages, n_collectives, n_held;
@@ -192,8 +199,14 @@ typedef struct cleave_program {
     int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
 
-/* Bytes sent between every pair, [source x n_devices + destination], over one step; a collective in
-   symbolic form is not counted. */
+/* Where a message goes, seen from its source in window 0. */
+static inline int32_t cleave_message_target(const cleave_program *program,
+                                            const cleave_message *message) {
+    return message->destination + message->ahead * program->n_devices;
+}
+
+/* Bytes sent between every pair, [source x n + destination], over one step, n being the devices of
+   all windows; a collective in symbolic form is not counted. */
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error);
 

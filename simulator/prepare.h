@@ -11,6 +11,7 @@ typedef struct cleave_preparation {
     cleave_arena *arena;
     cleave_engine_problem *problem; /* gets what is prepared */
     cleave_error *error;
+    int32_t *image; /* of a window: cleave_machine_fold_links; else null */
 } cleave_preparation;
 
 /* kind, queue, subject and duration of the program's items. */
@@ -18,7 +19,8 @@ cleave_status cleave_prepare_items(const cleave_preparation *preparation, cleave
 /* Hops of its messages. */
 cleave_status cleave_prepare_messages(const cleave_preparation *preparation);
 /* Its symbolic collectives in closed form. */
-cleave_status cleave_prepare_collectives(const cleave_preparation *preparation);
+cleave_status cleave_prepare_collectives(const cleave_preparation *preparation,
+                                         cleave_cost_cache *cache);
 
 cleave_status cleave_prepare_links(const cleave_machine *machine, cleave_arena *arena,
                                    cleave_engine_problem *problem, cleave_error *error);

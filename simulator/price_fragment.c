@@ -132,10 +132,10 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
     cleave_engine_problem problem = {0};
     cleave_arena_reset(scratch);
     const cleave_preparation preparation = {&fragment->program, cleave_cost_cache_machine(cache),
-                                            scratch, &problem, error};
+                                            scratch, &problem, error, NULL};
     CLEAVE_TRY(cleave_prepare_items(&preparation, cache));
     CLEAVE_TRY(cleave_prepare_messages(&preparation));
-    CLEAVE_TRY(cleave_prepare_collectives(&preparation));
+    CLEAVE_TRY(cleave_prepare_collectives(&preparation, cache));
     const cleave_priced_fragment counts = {.n_chunks = fragment->n_chunks,
                                            .n_items = fragment->program.n_items + fragment->n_marks,
                                            .n_messages = fragment->program.n_messages,

@@ -1,18 +1,9 @@
 /* From a program to a problem of the engines: items get their prices and messages their hops. */
 #include "simulator/simulate.h"
+#include "costmodel/machine_fold.h"
+#include "simulator/collective_links.h"
 #include "simulator/prepare.h"
 
-#include "base/random.h"
-
-#include <string.h>
-
-/* Collectives over the same devices cost the same per byte: one that was just priced is remembered
-   by (kind, algorithm, devices, bytes). */
-enum { MEMORY = 256 };
-typedef struct remembered {
-    const cleave_collective *collective;
-    cleave_collective_cost cost;
-} remembered;
 
 typedef cleave_preparation builder;
 
@@ -26,6 +17,7 @@ static uint8_t engine_kind(const builder *b, const cleave_item *item) {
     case CLEAVE_ITEM_RECEIVE:
         return CLEAVE_ENGINE_POST;
     case CLEAVE_ITEM_WAIT:
+        /* A device that is its own peer's image waits for both; arrival comes last. */
         return item->device == b->program->messages[item->subject].destination
                    ? CLEAVE_ENGINE_WAIT_ARRIVAL
                    : CLEAVE_ENGINE_WAIT_RELEASE;
@@ -61,14 +53,25 @@ cleave_status cleave_prepare_items(const cleave_preparation *b, cleave_cost_cach
     return cleave_cost_items(program, cache, problem->duration, b->error);
 }
 
+static bool is_window(const cleave_program *program) { return program->n_windows > 1; }
+
+/* The route of a message; of a window, its links by their images in it. */
+static int32_t route_message(const builder *b, const cleave_message *message,
+                             int32_t links[CLEAVE_MAX_ROUTE]) {
+    int32_t n = cleave_machine_route(b->machine, message->source,
+                                     cleave_message_target(b->program, message), links);
+    for (int32_t l = 0; l < n && b->image != NULL; l++)
+        links[l] = b->image[links[l]];
+    return n;
+}
+
 static cleave_status count_hops(const builder *b, int64_t *n_hops) {
     const cleave_program *program = b->program;
     int32_t links[CLEAVE_MAX_ROUTE];
     *n_hops = 0;
     for (int32_t m = 0; m < program->n_messages; m++) {
         b->problem->hop_start[m] = (int32_t)*n_hops;
-        *n_hops += cleave_machine_route(b->machine, program->messages[m].source,
-                                        program->messages[m].destination, links);
+        *n_hops += route_message(b, &program->messages[m], links);
         if (*n_hops > INT32_MAX)
             return cleave_fail(b->error, CLEAVE_FAILED,
                                "the messages of the step cross more than 2^31 links");
@@ -93,7 +96,7 @@ cleave_status cleave_prepare_messages(const cleave_preparation *b) {
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         int32_t links[CLEAVE_MAX_ROUTE], first = problem->hop_start[m];
-        int32_t n = cleave_machine_route(b->machine, message->source, message->destination, links);
+        int32_t n = route_message(b, message, links);
         for (int32_t h = 0; h < n; h++) {
             problem->hop_link[first + h] = links[h];
             problem->hop_serialization[first + h] =
@@ -114,84 +117,79 @@ cleave_status cleave_prepare_links(const cleave_machine *machine, cleave_arena *
     return CLEAVE_OK;
 }
 
-static bool same_cost(const cleave_collective *a, const cleave_collective *b) {
-    return a->kind == b->kind && a->algorithm == b->algorithm && a->bytes == b->bytes &&
-           a->n_devices == b->n_devices &&
-           memcmp(a->devices, b->devices, (size_t)a->n_devices * sizeof *a->devices) == 0;
+/* Where the collectives stand in the program as messages, no item joins them. */
+static bool is_symbolic(const cleave_program *program) {
+    for (int32_t i = 0; i < program->n_items; i++)
+        if (program->items[i].kind == CLEAVE_ITEM_JOIN)
+            return true;
+    return false;
 }
 
-static void price_collective(const builder *b, const cleave_collective *collective,
-                             remembered *memory, double *load, int32_t c) {
-    uint64_t hash = (uint64_t)collective->kind << 8 | (uint64_t)collective->algorithm;
-    hash = cleave_hash_join(hash, (uint64_t)collective->bytes);
-    for (int32_t d = 0; d < collective->n_devices; d++)
-        hash = cleave_hash_join(hash, (uint64_t)collective->devices[d]);
-    remembered *found = &memory[hash % MEMORY];
-    if (found->collective == NULL || !same_cost(found->collective, collective)) {
-        found->collective = collective;
-        found->cost = cleave_cost_collective_parts(b->machine, collective, load);
-    }
-    b->problem->collective_busy[c] = found->cost.busy;
-    b->problem->collective_rest[c] = found->cost.rest;
-}
-
-/* A collective takes the links between devices that follow one another in it. */
-static int32_t take_links(const builder *b, const cleave_collective *collective, int32_t *taken_by,
-                          int32_t c, int32_t *out) {
-    int32_t n_taken = 0, links[CLEAVE_MAX_ROUTE];
-    for (int32_t i = 0; i < collective->n_devices; i++) {
-        int32_t next = (i + 1) % collective->n_devices;
-        int32_t n = cleave_machine_route(b->machine, collective->devices[i],
-                                         collective->devices[next], links);
-        for (int32_t l = 0; l < n; l++)
-            if (taken_by[links[l]] != c + 1) {
-                taken_by[links[l]] = c + 1;
-                if (out != NULL)
-                    out[n_taken] = links[l];
-                n_taken++;
-            }
-    }
-    return n_taken;
-}
-
-cleave_status cleave_prepare_collectives(const cleave_preparation *b) {
+cleave_status cleave_prepare_collectives(const cleave_preparation *b, cleave_cost_cache *cache) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
-    /* Where the collectives stand in the program as messages, no item joins them. */
-    bool symbolic = false;
-    for (int32_t i = 0; i < program->n_items && !symbolic; i++)
-        symbolic = program->items[i].kind == CLEAVE_ITEM_JOIN;
-    int32_t n = symbolic ? program->n_collectives : 0;
+    int32_t n = is_symbolic(program) ? program->n_collectives : 0;
     problem->n_collectives = n;
     problem->collective_joins = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n);
     problem->collective_busy = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
     problem->collective_rest = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
     problem->collective_link_start = CLEAVE_ARENA_ARRAY(b->arena, int32_t, (size_t)n + 1);
-    if (n == 0)
-        return problem->collective_link_start == NULL ? short_of_memory(b) : CLEAVE_OK;
-    remembered *memory = CLEAVE_ARENA_ARRAY(b->arena, remembered, MEMORY);
-    double *load = CLEAVE_ARENA_ARRAY(b->arena, double, b->machine->n_links);
-    int32_t *taken_by = CLEAVE_ARENA_ARRAY(b->arena, int32_t, b->machine->n_links);
-    if (problem->collective_joins == NULL || problem->collective_busy == NULL ||
-        problem->collective_rest == NULL || problem->collective_link_start == NULL ||
-        memory == NULL || load == NULL || taken_by == NULL)
+    if (problem->collective_link_start == NULL ||
+        (n > 0 && (problem->collective_joins == NULL || problem->collective_busy == NULL ||
+                   problem->collective_rest == NULL)))
         return short_of_memory(b);
-    int64_t n_links = 0;
     for (int32_t c = 0; c < n; c++) {
-        problem->collective_joins[c] = program->collectives[c].n_devices;
-        price_collective(b, &program->collectives[c], memory, load, c);
-        n_links += take_links(b, &program->collectives[c], taken_by, c, NULL);
-        if (n_links > INT32_MAX)
-            return cleave_fail(b->error, CLEAVE_FAILED, "the collectives cross too many links");
-        problem->collective_link_start[c + 1] = (int32_t)n_links;
+        const cleave_collective *collective = &program->collectives[c];
+        cleave_collective_cost cost;
+        CLEAVE_TRY(cleave_cost_cache_collective(cache, collective, &cost, b->error));
+        problem->collective_busy[c] = cost.busy;
+        problem->collective_rest[c] = cost.rest;
+        for (int32_t i = 0; i < collective->n_devices; i++) /* those of this window come first */
+            problem->collective_joins[c] += collective->devices[i] < program->n_devices;
     }
-    problem->collective_links = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n_links);
-    if (problem->collective_links == NULL)
-        return short_of_memory(b);
-    memset(taken_by, 0, (size_t)b->machine->n_links * sizeof *taken_by);
-    for (int32_t c = 0; c < n; c++)
-        take_links(b, &program->collectives[c], taken_by, c,
-                   problem->collective_links + problem->collective_link_start[c]);
+    return n > 0 ? cleave_prepare_collective_links(b, b->image) : CLEAVE_OK;
+}
+
+/* A ring through all windows: in a step, what comes from the last window to the first is served
+   among the messages of a node last, elsewhere first, so they may not share a link. */
+static cleave_status check_ring(const builder *b, const cleave_collective *collective) {
+    int32_t window = b->program->n_devices, links[CLEAVE_MAX_ROUTE], crossing[CLEAVE_MAX_ROUTE];
+    int32_t n_members = 0, n_crossing, n;
+    if (collective->algorithm != CLEAVE_ALGORITHM_RING)
+        return CLEAVE_OK;
+    while (n_members < collective->n_devices && collective->devices[n_members] < window)
+        n_members++;
+    if (n_members == collective->n_devices)
+        return CLEAVE_OK;
+    n_crossing = cleave_machine_route(b->machine, collective->devices[n_members - 1],
+                                      collective->devices[n_members], crossing);
+    for (int32_t k = 0; k < n_crossing; k++)
+        crossing[k] = b->image[crossing[k]];
+    for (int32_t i = 0; i + 1 < n_members; i++) {
+        n = cleave_machine_route(b->machine, collective->devices[i], collective->devices[i + 1],
+                                 links);
+        for (int32_t l = 0; l < n; l++)
+            for (int32_t k = 0; k < n_crossing; k++)
+                if (links[l] == crossing[k])
+                    return cleave_fail(b->error, CLEAVE_NO_LAYOUT,
+                                       "steps of a ring within windows and between them share links");
+    }
+    return CLEAVE_OK;
+}
+
+/* What a fold needs of the machine. */
+static cleave_status fold_machine(builder *b) {
+    const cleave_program *program = b->program;
+    bool crossing = false;
+    if (!is_window(program))
+        return CLEAVE_OK;
+    for (int32_t m = 0; m < program->n_messages && !crossing; m++)
+        crossing = program->messages[m].ahead != 0;
+    CLEAVE_TRY(cleave_machine_fold_check(b->machine, program->n_devices, crossing, b->error));
+    CLEAVE_TRY(cleave_machine_fold_links(b->machine, program->n_devices, b->arena, &b->image,
+                                         b->error));
+    for (int32_t c = 0; c < program->n_collectives && crossing; c++)
+        CLEAVE_TRY(check_ring(b, &program->collectives[c]));
     return CLEAVE_OK;
 }
 
@@ -199,11 +197,12 @@ cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost
                                       cleave_arena *arena, cleave_engine_problem *problem,
                                       cleave_error *error) {
     cleave_engine_problem made = {0};
-    builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error};
+    builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error, NULL};
+    CLEAVE_TRY(fold_machine(&b));
     CLEAVE_TRY(cleave_prepare_items(&b, cache));
     CLEAVE_TRY(cleave_prepare_messages(&b));
     CLEAVE_TRY(cleave_prepare_links(b.machine, arena, &made, error));
-    CLEAVE_TRY(cleave_prepare_collectives(&b));
+    CLEAVE_TRY(cleave_prepare_collectives(&b, cache));
     CLEAVE_TRY(cleave_engine_finish(&made, arena, error));
     *problem = made;
     return CLEAVE_OK;
