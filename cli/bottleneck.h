@@ -2,16 +2,17 @@
 #ifndef CLEAVE_CLI_BOTTLENECK_H
 #define CLEAVE_CLI_BOTTLENECK_H
 
-#include "costmodel/cost.h"
+#include "costmodel/machine.h"
+#include "simulator/engine.h"
 
 typedef struct bottleneck {
     char name[128];      /* "device 3", "link card 0 -> switch" */
     double busy_seconds; /* of a step */
 } bottleneck;
 
-/* Durations are those of cleave_cost_items; links are busy for the bytes over their bandwidth. */
-cleave_status bottleneck_find(const cleave_program *program, const cleave_machine *machine,
-                              cleave_cost_cache *cache, cleave_arena *arena, bottleneck *busiest,
-                              cleave_error *error);
+/* Of a finished problem on its machine: devices are busy for the durations of their items, links for
+   those of the hops across them. */
+cleave_status bottleneck_find(const cleave_engine_problem *problem, const cleave_machine *machine,
+                              cleave_arena *arena, bottleneck *busiest, cleave_error *error);
 
 #endif

@@ -18,14 +18,37 @@ cleave_status inputs_optimizer_states(const char *optimizer, double momentum, in
 
 /* The memory of a rank is its arena, the program and what the runtime itself takes. */
 static cleave_status count_peaks(const cleave_machine *machine, const cleave_program *program,
-                                 cleave_arena *arena, int64_t **peak_bytes, cleave_error *error) {
-    int64_t *peaks = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
+                                 int32_t n_devices, cleave_arena *arena, int64_t **peak_bytes,
+                                 cleave_error *error) {
+    int64_t own_bytes = cleave_program_own_bytes(program);
+    int64_t *peaks = CLEAVE_ARENA_ARRAY(arena, int64_t, n_devices);
     if (peaks == NULL)
         return cleave_fail_memory(error, "counting memory");
-    for (int32_t d = 0; d < program->n_devices; d++)
-        peaks[d] = program->peak_bytes[d] +
-                   cleave_machine_runtime_bytes(machine, d, cleave_program_own_bytes(program));
+    for (int32_t d = 0; d < n_devices; d++)
+        peaks[d] = program->peak_bytes[d % program->n_devices] +
+                   cleave_machine_runtime_bytes(machine, d, own_bytes);
     *peak_bytes = peaks;
+    return CLEAVE_OK;
+}
+
+/* Lowers all devices, or, where there is a fold, one window of them. */
+static cleave_status price(const cleave_machine *machine, const cleave_model *model,
+                           const cleave_layout *layout, const cleave_fold *fold,
+                           const cleave_lower_options *options, cleave_arena *arena,
+                           priced_program *priced, cleave_error *error) {
+    priced_program result = {.n_devices = layout->n_devices};
+    cleave_program *program = &result.program;
+    if (fold == NULL)
+        CLEAVE_TRY(cleave_lower(model, layout, options, arena, program, error));
+    else
+        CLEAVE_TRY(cleave_lower_window(model, fold, options, arena, program, error));
+    CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
+    CLEAVE_TRY(cleave_program_bytes_between(program, arena, &result.bytes_between, error));
+    size_t n_pairs = (size_t)result.n_devices * (size_t)result.n_devices;
+    for (size_t i = 0; i < n_pairs; i++)
+        result.bytes_sent += result.bytes_between[i];
+    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
+    *priced = result;
     return CLEAVE_OK;
 }
 
@@ -33,20 +56,26 @@ cleave_status inputs_price(const cleave_model *model, const cleave_machine *mach
                            const cleave_layout *layout, bool training, int optimizer_states,
                            cleave_arena *arena, priced_program *priced, cleave_error *error) {
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    cleave_lower_options options = {.training = training,
-                                    .optimizer_states = optimizer_states,
-                                    .workspace = cleave_cost_workspace,
-                                    .workspace_context = &context};
-    priced_program result = {0};
-    CLEAVE_TRY(cleave_lower(model, layout, &options, arena, &result.program, error));
-    CLEAVE_TRY(count_peaks(machine, &result.program, arena, &result.peak_bytes, error));
-    CLEAVE_TRY(cleave_program_bytes_between(&result.program, arena, &result.bytes_between, error));
-    size_t n_pairs = (size_t)result.program.n_devices * (size_t)result.program.n_devices;
-    for (size_t i = 0; i < n_pairs; i++)
-        result.bytes_sent += result.bytes_between[i];
-    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
-    *priced = result;
-    return CLEAVE_OK;
+    const cleave_lower_options options = {.training = training,
+                                          .optimizer_states = optimizer_states,
+                                          .workspace = cleave_cost_workspace,
+                                          .workspace_context = &context};
+    return price(machine, model, layout, NULL, &options, arena, priced, error);
+}
+
+cleave_status inputs_price_window(const cleave_model *model, const cleave_machine *machine,
+                                  const cleave_layout *layout, int optimizer_states,
+                                  cleave_arena *arena, priced_program *priced,
+                                  cleave_error *error) {
+    cleave_machine context = *machine;
+    const cleave_lower_options options = {.training = true,
+                                          .optimizer_states = optimizer_states,
+                                          .workspace = cleave_cost_workspace,
+                                          .workspace_context = &context};
+    cleave_fold fold;
+    CLEAVE_TRY(
+        cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
+    return price(machine, model, layout, &fold, &options, arena, priced, error);
 }
 
 cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error) {

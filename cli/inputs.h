@@ -16,6 +16,7 @@ cleave_status inputs_optimizer_states(const char *optimizer, double momentum, in
 typedef struct priced_program {
     cleave_program program;
     cleave_cost_cache *cache; /* destroy it */
+    int32_t n_devices;        /* the program's, or those of all its windows */
     int64_t *peak_bytes;      /* [n_devices] arena and the runtime's constant */
     int64_t *bytes_between;   /* [n_devices x n_devices] */
     int64_t bytes_sent;
@@ -25,6 +26,12 @@ typedef struct priced_program {
 cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
                            const cleave_layout *layout, bool training, int optimizer_states,
                            cleave_arena *arena, priced_program *priced, cleave_error *error);
+
+/* The same of the first window of a fold, with memory and bytes of all devices.  NO_LAYOUT, saying
+   why, where the layout does not fold. */
+cleave_status inputs_price_window(const cleave_model *model, const cleave_machine *machine,
+                                  const cleave_layout *layout, int optimizer_states,
+                                  cleave_arena *arena, priced_program *priced, cleave_error *error);
 
 /* Prints a finished JSON text to stdout and frees the writer. */
 cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error);

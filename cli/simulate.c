@@ -18,7 +18,7 @@ typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
     int64_t batch, devices, seed, delta_check;
     double momentum;
-    bool json;
+    bool json, folded;
 } simulate_values;
 
 static const option_row rows[] = {
@@ -39,6 +39,8 @@ static const option_row rows[] = {
      .help = "instead of all these: a task graph to simulate"},
     {"--dump-tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, dump_tasks),
      .help = "write the program as a task graph"},
+    {"--folded", NULL, OPTION_FLAG, offsetof(simulate_values, folded),
+     .help = "simulate one of the equal windows of devices, where the layout has them"},
     {"--trace", "T.json", OPTION_TEXT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
     {"--delta-check", "K", OPTION_INTEGER, offsetof(simulate_values, delta_check), .least = 1,
@@ -68,6 +70,10 @@ static cleave_status check_usage(const simulate_values *values, cleave_error *er
                                "--tasks goes without --model, --machine, --layout and --method");
         return CLEAVE_OK;
     }
+    if (values->folded && (values->trace != NULL || values->dump_tasks != NULL))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--folded simulates some devices for all: it goes without %s",
+                           values->trace != NULL ? "--trace" : "--dump-tasks");
     if (values->model == NULL || values->machine == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is missing (--help explains)",
                            values->model == NULL ? "--model M.onnx" : "--machine MACHINE.json");
@@ -124,7 +130,7 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
     result->scan_seconds = 1e-12 * (double)scan.step;
     CLEAVE_TRY(price_report_make(program, priced->cache, &result->problem, &result->events, arena,
                                  &result->prices, error));
-    return bottleneck_find(program, machine, priced->cache, arena, &result->busiest, error);
+    return bottleneck_find(&result->problem, machine, arena, &result->busiest, error);
 }
 
 static double rule_difference(const outcome *result) {
@@ -145,13 +151,17 @@ static cleave_status print_json(const priced_program *priced, const outcome *res
     cleave_json_key(&w, "scan_simulate_seconds");
     cleave_json_put_number(&w, result->scan_wall_seconds);
     cleave_json_key(&w, "tasks");
-    cleave_json_put_integer(&w, priced->program.n_items);
+    cleave_json_put_integer(&w, (int64_t)priced->program.n_items * priced->program.n_windows);
     cleave_json_key(&w, "transfers");
-    cleave_json_put_integer(&w, priced->program.n_messages);
+    cleave_json_put_integer(&w, (int64_t)priced->program.n_messages * priced->program.n_windows);
     cleave_json_key(&w, "bytes_sent");
     cleave_json_put_integer(&w, priced->bytes_sent);
-    inputs_put_bytes_between(&w, priced->bytes_between, priced->program.n_devices);
-    inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->program.n_devices);
+    inputs_put_bytes_between(&w, priced->bytes_between, priced->n_devices);
+    inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->n_devices);
+    if (priced->program.n_windows > 1) {
+        cleave_json_key(&w, "folded_devices");
+        cleave_json_put_integer(&w, priced->program.n_devices);
+    }
     cleave_json_key(&w, "bottleneck");
     cleave_json_put_string(&w, result->busiest.name);
     if (result->check.checks > 0)
@@ -164,7 +174,7 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
                        const outcome *result, cleave_arena *arena) {
     const cleave_program *program = &priced->program;
     int64_t peak = 0;
-    for (int32_t d = 0; d < program->n_devices; d++)
+    for (int32_t d = 0; d < priced->n_devices; d++)
         peak = priced->peak_bytes[d] > peak ? priced->peak_bytes[d] : peak;
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
     char step[160], scan[64], prices[256];
@@ -187,7 +197,12 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
     table_text(&t, "sent a step, all devices");
     table_quantity(&t, (double)priced->bytes_sent, CLEAVE_UNIT_BYTES);
     table_text(&t, "tasks, transfers");
-    table_format(&t, "%d, %d", program->n_items, program->n_messages);
+    table_format(&t, "%lld, %lld", (long long)program->n_items * program->n_windows,
+                 (long long)program->n_messages * program->n_windows);
+    if (program->n_windows > 1) {
+        table_text(&t, "folded");
+        table_format(&t, "%d devices, each for %d", program->n_devices, program->n_windows);
+    }
     table_text(&t, "simulated in");
     table_quantity(&t, result->wall_seconds, CLEAVE_UNIT_SECONDS);
     if (result->check.checks > 0) {
@@ -245,19 +260,40 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
     return inputs_print_json(&w, error);
 }
 
-static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
-                                     cleave_error *error) {
+/* One window for all where the layout folds, if that is asked for; else all devices. */
+static cleave_status price_and_simulate(const simulate_values *values, const cleave_model *model,
+                                        const cleave_machine *machine, const cleave_layout *layout,
+                                        cleave_arena *arena, priced_program *priced,
+                                        outcome *result, cleave_error *error) {
     int states;
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
+    if (values->folded) {
+        cleave_status status =
+            inputs_price_window(model, machine, layout, states, arena, priced, error);
+        if (status == CLEAVE_OK)
+            status = simulate_both(machine, priced, arena, result, error);
+        if (status != CLEAVE_NO_LAYOUT)
+            return status;
+        fprintf(stderr, "cleave: the layout does not fold, so all devices are simulated: %s\n",
+                error->message);
+        cleave_cost_cache_destroy(priced->cache);
+        priced->cache = NULL;
+    }
+    CLEAVE_TRY(inputs_price(model, machine, layout, true, states, arena, priced, error));
+    return simulate_both(machine, priced, arena, result, error);
+}
+
+static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
+                                     cleave_error *error) {
     cleave_model model;
     cleave_machine machine;
     cleave_layout layout;
-    priced_program priced;
+    priced_program priced = {0};
     outcome result = {0};
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
-    CLEAVE_TRY(inputs_price(&model, &machine, &layout, true, states, arena, &priced, error));
-    cleave_status status = simulate_both(&machine, &priced, arena, &result, error);
+    cleave_status status =
+        price_and_simulate(values, &model, &machine, &layout, arena, &priced, &result, error);
     if (status == CLEAVE_OK)
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);

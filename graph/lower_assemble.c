@@ -60,13 +60,8 @@ static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t 
         message.destination_buffer = moved(message.destination_buffer, buffers);
         PUSH(to, unposted, message);
     }
-    for (int32_t i = 0; i < from->collectives.n; i++) {
-        cleave_collective collective = from->collectives.items[i];
-        int32_t *devices = LOWER_ARRAY(to->builder, int32_t, collective.n_devices);
-        memcpy(devices, collective.devices, (size_t)collective.n_devices * sizeof *devices);
-        collective.devices = devices;
-        PUSH(to, collectives, collective);
-    }
+    for (int32_t i = 0; i < from->collectives.n; i++) /* their devices lie in the same arena */
+        PUSH(to, collectives, from->collectives.items[i]);
 }
 
 static void add_items(lower_assembly *to, const lower_builder *from, int32_t family) {

@@ -27,6 +27,8 @@ typedef struct lower_touch_mark {
     int32_t buffer, item;
 } lower_touch_mark;
 
+enum { LOWER_KNOWN_MEMBERS = 8 };
+
 typedef struct lower_builder {
     const cleave_model *model;
     const cleave_layout *layout;
@@ -38,6 +40,12 @@ typedef struct lower_builder {
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;         /* of the window, where there is a fold */
     const cleave_fold *fold;   /* null: all devices are lowered */
+    /* Of a fold: some lists of devices of all windows, since most tensors have the same. */
+    struct {
+        int32_t n;
+        const int32_t *devices;
+    } known_members[LOWER_KNOWN_MEMBERS];
+    int next_known;
     CLEAVE_LIST(cleave_fragment_chunk)
     chunks; /* ascending by (slot, rank); the last is under construction */
     CLEAVE_LIST(cleave_lane_mark) marks; /* subjects of SYNC items */

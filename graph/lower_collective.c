@@ -29,7 +29,8 @@ typedef struct reduction {
     int64_t *first_unit; /* [cells of the bucket] where each begins in the vector, in the bucket's
                             order */
     cleave_collective_plan plan;
-    int64_t *block; /* [n_blocks + 1] first unit of every block */
+    int64_t n_units;
+    int64_t *block; /* [n_blocks + 1] first unit of every block of a root; null: they are balanced */
     /* The vector on each device of the group: contiguous. */
     int32_t *buffer;
     int64_t *offset;   /* bytes */
@@ -100,15 +101,23 @@ static int64_t units_of(const reduction *state, const move_cell *cell) {
            state->unit_elements;
 }
 
+/* Of a block, or behind the last one. */
+static int64_t first_unit_of(const reduction *state, int32_t block) {
+    return state->block != NULL ? state->block[block]
+                                : cleave_block_start(state->n_units, state->plan.n_blocks, block);
+}
+
 /* An all-reduce takes cells as they come; else each has a root, and lies in the block of that. */
 static void lay_out(reduction *state) {
     const move_bucket *bucket = state->bucket;
     int32_t n_blocks = state->plan.n_blocks;
     bool rooted = bucket->kind != CLEAVE_ALL_REDUCE;
     int64_t units = 0;
+    state->block = rooted ? LOWER_ARRAY(state->builder, int64_t, n_blocks + 1) : NULL;
     for (int32_t b = 0; b < (rooted ? n_blocks : 1); b++) {
         int32_t member = rooted ? cleave_collective_member_of_block(&state->plan, b) : 0;
-        state->block[b] = units;
+        if (rooted)
+            state->block[b] = units;
         for (int32_t c = 0; c < bucket->cells.n; c++) {
             const move_cell *cell = cell_of(state, c);
             if (rooted && cell->root != bucket->devices[member])
@@ -117,9 +126,9 @@ static void lay_out(reduction *state) {
             units += units_of(state, cell);
         }
     }
-    state->block[n_blocks] = units;
-    for (int32_t b = 0; b < n_blocks && !rooted; b++)
-        state->block[b] = cleave_block_start(units, n_blocks, b);
+    if (rooted)
+        state->block[n_blocks] = units;
+    state->n_units = units;
 }
 
 /* The cell as it lies in the vector of device i of the group. */
@@ -201,7 +210,7 @@ static void pack_vector(const reduction *state, int32_t i) {
         state->offset[i] = place.offset * lower_type_bytes(builder, state->move->tensor);
         builder->sent[place.buffer] = true;
     } else {
-        int64_t bytes = state->block[state->plan.n_blocks] * state->unit_bytes;
+        int64_t bytes = state->n_units * state->unit_bytes;
         state->buffer[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, bytes);
     }
     lower_copy_begin(builder);
@@ -254,14 +263,14 @@ static void add_units(const reduction *state, int32_t i, int64_t first, int64_t 
 }
 
 static int64_t n_units_of(const reduction *state, const cleave_exchange *x) {
-    return state->block[x->end] - state->block[x->first];
+    return first_unit_of(state, x->end) - first_unit_of(state, x->first);
 }
 
 /* The message of an exchange.  To another window: the device there has an image in this one. */
 static lower_run make_message(const reduction *state, const cleave_exchange *x, bool reduces,
                               bool mirrored) {
     lower_builder *builder = state->builder;
-    int64_t at = state->block[x->first] * state->unit_bytes;
+    int64_t at = first_unit_of(state, x->first) * state->unit_bytes;
     int32_t n = state->bucket->n_devices, to = x->to % n;
     lower_run run = lower_messages(
         builder, state->move->tensor, state->move->lane, state->bucket->devices[x->from],
@@ -310,7 +319,7 @@ static void run_step(const reduction *state, const cleave_collective_step *step,
     }
     for (int32_t e = 0; e < n && step->reduces; e++)
         add_units(state, exchanges[e].to % state->bucket->n_devices,
-                  state->block[exchanges[e].first], n_units_of(state, &exchanges[e]));
+                  first_unit_of(state, exchanges[e].first), n_units_of(state, &exchanges[e]));
 }
 
 /* The most units that a device is sent at once to add up.  Steps that are alike rotate the same
@@ -325,7 +334,7 @@ static int64_t most_received(const reduction *state) {
         alike = step.alike;
         for (int32_t e = 0; e < (one ? 1 : step.n_exchanges) && step.reduces; e++) {
             cleave_exchange x = cleave_collective_exchange_of(&state->plan, &step, e);
-            int64_t units = one ? state->block[x.end - x.first] : n_units_of(state, &x);
+            int64_t units = one ? first_unit_of(state, x.end - x.first) : n_units_of(state, &x);
             most = units > most ? units : most;
         }
     }
@@ -349,7 +358,7 @@ static void run_symbolic(const reduction *state) {
 static void run_steps(const reduction *state) {
     lower_builder *builder = state->builder;
     bool folded = state->n_members > state->bucket->n_devices;
-    if (folded && state->block[state->plan.n_blocks] % state->plan.n_blocks != 0)
+    if (folded && state->n_units % state->plan.n_blocks != 0)
         lower_fail_fold(builder, state->move->tensor,
                         "the blocks of its all-reduce are not of one size");
     int32_t most = folded ? state->bucket->n_devices : state->n_members;
@@ -367,10 +376,18 @@ static const int32_t *list_members(const reduction *state) {
     const move_bucket *bucket = state->bucket;
     if (bucket->n_windows == 1)
         return bucket->devices;
+    for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++)
+        if (builder->known_members[k].n == state->n_members &&
+            memcmp(builder->known_members[k].devices, bucket->devices,
+                   (size_t)bucket->n_devices * sizeof *bucket->devices) == 0)
+            return builder->known_members[k].devices;
     int32_t *members = LOWER_ARRAY(builder, int32_t, state->n_members);
     for (int32_t m = 0; m < state->n_members; m++)
         members[m] = m / bucket->n_devices * builder->n_devices +
                      bucket->devices[m % bucket->n_devices];
+    int k = builder->next_known++ % LOWER_KNOWN_MEMBERS;
+    builder->known_members[k].n = state->n_members;
+    builder->known_members[k].devices = members;
     return members;
 }
 
@@ -403,7 +420,6 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     state.plan = cleave_collective_plan_of(collective.kind, collective.algorithm, state.n_members,
                                            collective.node_members);
     state.first_unit = LOWER_ARRAY(builder, int64_t, bucket->cells.n);
-    state.block = LOWER_ARRAY(builder, int64_t, state.plan.n_blocks + 1);
     state.buffer = LOWER_ARRAY(builder, int32_t, n);
     state.offset = LOWER_ARRAY(builder, int64_t, n);
     state.received = LOWER_ARRAY(builder, int32_t, n);

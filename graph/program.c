@@ -3,6 +3,10 @@
 
 #include "base/checked.h"
 
+static bool spans_windows(const cleave_program *program, const cleave_collective *collective) {
+    return collective->devices[collective->n_devices - 1] >= program->n_devices;
+}
+
 int64_t cleave_program_own_bytes(const cleave_program *program) {
     enum { PER_ITEM = 2 * sizeof(int64_t) + sizeof(bool), PER_MESSAGE = sizeof(int32_t) };
     const struct {
@@ -19,10 +23,15 @@ int64_t cleave_program_own_bytes(const cleave_program *program) {
                   {program->n_messages, sizeof *program->messages + PER_MESSAGE},
                   {program->n_collectives, sizeof *program->collectives},
                   {program->n_held, sizeof *program->held}};
-    int64_t bytes = 0;
+    int64_t bytes = 0, n_windows = program->n_windows > 1 ? program->n_windows : 1;
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         bytes += (int64_t)arrays[i].n * (int64_t)arrays[i].bytes;
-    return bytes;
+    /* Slots and the collectives of all windows are there once. */
+    int64_t once = (int64_t)program->n_slots * (int64_t)sizeof *program->slots;
+    for (int32_t c = 0; c < program->n_collectives && n_windows > 1; c++)
+        if (spans_windows(program, &program->collectives[c]))
+            once += (int64_t)sizeof *program->collectives;
+    return once + (bytes - once) * n_windows;
 }
 
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,

@@ -144,8 +144,9 @@ cleave_status cleave_prepare_collectives(const cleave_preparation *b, cleave_cos
         CLEAVE_TRY(cleave_cost_cache_collective(cache, collective, &cost, b->error));
         problem->collective_busy[c] = cost.busy;
         problem->collective_rest[c] = cost.rest;
-        for (int32_t i = 0; i < collective->n_devices; i++) /* those of this window come first */
-            problem->collective_joins[c] += collective->devices[i] < program->n_devices;
+        int32_t *joins = &problem->collective_joins[c]; /* those of a window come first */
+        while (*joins < collective->n_devices && collective->devices[*joins] < program->n_devices)
+            ++*joins;
     }
     return n > 0 ? cleave_prepare_collective_links(b, b->image) : CLEAVE_OK;
 }
