@@ -31,17 +31,25 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
     return CLEAVE_OK;
 }
 
-/* Lowers all devices, or, where there is a fold, one window of them. */
-static cleave_status price(const cleave_machine *machine, const cleave_model *model,
-                           const cleave_layout *layout, const cleave_fold *fold,
-                           const cleave_lower_options *options, cleave_arena *arena,
-                           priced_program *priced, cleave_error *error) {
+cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
+                           const cleave_layout *layout, const inputs_pricing *how,
+                           cleave_arena *arena, priced_program *priced, cleave_error *error) {
+    cleave_machine context = *machine; /* the workspace function takes a plain pointer */
+    const cleave_lower_options options = {.training = how->training,
+                                          .symbolic_collectives = how->closed_form,
+                                          .optimizer_states = how->optimizer_states,
+                                          .workspace = cleave_cost_workspace,
+                                          .workspace_context = &context};
     priced_program result = {.n_devices = layout->n_devices};
     cleave_program *program = &result.program;
-    if (fold == NULL)
-        CLEAVE_TRY(cleave_lower(model, layout, options, arena, program, error));
-    else
-        CLEAVE_TRY(cleave_lower_window(model, fold, options, arena, program, error));
+    cleave_fold fold;
+    if (how->folded) {
+        CLEAVE_TRY(
+            cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
+        CLEAVE_TRY(cleave_lower_window(model, &fold, &options, arena, program, error));
+    } else {
+        CLEAVE_TRY(cleave_lower(model, layout, &options, arena, program, error));
+    }
     CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
     CLEAVE_TRY(cleave_program_bytes_between(program, arena, &result.bytes_between, error));
     size_t n_pairs = (size_t)result.n_devices * (size_t)result.n_devices;
@@ -50,32 +58,6 @@ static cleave_status price(const cleave_machine *machine, const cleave_model *mo
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
     *priced = result;
     return CLEAVE_OK;
-}
-
-cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
-                           const cleave_layout *layout, bool training, int optimizer_states,
-                           cleave_arena *arena, priced_program *priced, cleave_error *error) {
-    cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    const cleave_lower_options options = {.training = training,
-                                          .optimizer_states = optimizer_states,
-                                          .workspace = cleave_cost_workspace,
-                                          .workspace_context = &context};
-    return price(machine, model, layout, NULL, &options, arena, priced, error);
-}
-
-cleave_status inputs_price_window(const cleave_model *model, const cleave_machine *machine,
-                                  const cleave_layout *layout, int optimizer_states,
-                                  cleave_arena *arena, priced_program *priced,
-                                  cleave_error *error) {
-    cleave_machine context = *machine;
-    const cleave_lower_options options = {.training = true,
-                                          .optimizer_states = optimizer_states,
-                                          .workspace = cleave_cost_workspace,
-                                          .workspace_context = &context};
-    cleave_fold fold;
-    CLEAVE_TRY(
-        cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
-    return price(machine, model, layout, &fold, &options, arena, priced, error);
 }
 
 cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error) {

@@ -22,16 +22,18 @@ typedef struct priced_program {
     int64_t bytes_sent;
 } priced_program;
 
-/* Lowers with expanded collectives and the machine's workspaces, and counts bytes. */
-cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
-                           const cleave_layout *layout, bool training, int optimizer_states,
-                           cleave_arena *arena, priced_program *priced, cleave_error *error);
+typedef struct inputs_pricing {
+    bool training;
+    bool closed_form; /* collectives as one item each, else expanded; then they count in no bytes */
+    bool folded;      /* the first window of a fold, with memory and bytes of all devices */
+    int optimizer_states;
+} inputs_pricing;
 
-/* The same of the first window of a fold, with memory and bytes of all devices.  NO_LAYOUT, saying
-   why, where the layout does not fold. */
-cleave_status inputs_price_window(const cleave_model *model, const cleave_machine *machine,
-                                  const cleave_layout *layout, int optimizer_states,
-                                  cleave_arena *arena, priced_program *priced, cleave_error *error);
+/* Lowers with the machine's workspaces and counts bytes.  NO_LAYOUT, saying why, where a layout that
+   is to be folded does not fold. */
+cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
+                           const cleave_layout *layout, const inputs_pricing *how,
+                           cleave_arena *arena, priced_program *priced, cleave_error *error);
 
 /* Prints a finished JSON text to stdout and frees the writer. */
 cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error);

@@ -55,8 +55,9 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
     cleave_arena scratch = {0};
     priced_program priced = {0};
     simulated_step step;
-    cleave_status status = inputs_price(model, machine, &result->best.layout, true,
-                                        options->optimizer_states, &scratch, &priced, error);
+    const inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
+    cleave_status status =
+        inputs_price(model, machine, &result->best.layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
         status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK)

@@ -18,7 +18,7 @@ typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
     int64_t batch, devices, seed, delta_check;
     double momentum;
-    bool json, folded;
+    bool json, closed_form, folded;
 } simulate_values;
 
 static const option_row rows[] = {
@@ -39,8 +39,10 @@ static const option_row rows[] = {
      .help = "instead of all these: a task graph to simulate"},
     {"--dump-tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, dump_tasks),
      .help = "write the program as a task graph"},
+    {"--closed-form", NULL, OPTION_FLAG, offsetof(simulate_values, closed_form),
+     .help = "collectives as one item each, as the search prices them"},
     {"--folded", NULL, OPTION_FLAG, offsetof(simulate_values, folded),
-     .help = "simulate one of the equal windows of devices, where the layout has them"},
+     .help = "with --closed-form: simulate some devices for all that do the same"},
     {"--trace", "T.json", OPTION_TEXT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
     {"--delta-check", "K", OPTION_INTEGER, offsetof(simulate_values, delta_check), .least = 1,
@@ -265,11 +267,12 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
                                         const cleave_machine *machine, const cleave_layout *layout,
                                         cleave_arena *arena, priced_program *priced,
                                         outcome *result, cleave_error *error) {
-    int states;
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    if (values->folded) {
-        cleave_status status =
-            inputs_price_window(model, machine, layout, states, arena, priced, error);
+    inputs_pricing how = {
+        .training = true, .closed_form = values->closed_form, .folded = values->folded};
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &how.optimizer_states,
+                                       error));
+    if (how.folded) {
+        cleave_status status = inputs_price(model, machine, layout, &how, arena, priced, error);
         if (status == CLEAVE_OK)
             status = simulate_both(machine, priced, arena, result, error);
         if (status != CLEAVE_NO_LAYOUT)
@@ -278,8 +281,9 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
                 error->message);
         cleave_cost_cache_destroy(priced->cache);
         priced->cache = NULL;
+        how.folded = false;
     }
-    CLEAVE_TRY(inputs_price(model, machine, layout, true, states, arena, priced, error));
+    CLEAVE_TRY(inputs_price(model, machine, layout, &how, arena, priced, error));
     return simulate_both(machine, priced, arena, result, error);
 }
 

@@ -230,11 +230,9 @@ static int64_t price_update(const cleave_cost_cache *cache, const cleave_program
     return bytes_picoseconds(cache->update[kind], bytes);
 }
 
-static int64_t price_post(const cleave_machine *machine, const cleave_program *program,
-                          const cleave_message *message) {
+static int64_t price_post(const cleave_machine *machine, const cleave_message *message) {
     int32_t links[CLEAVE_MAX_ROUTE];
-    int32_t n = cleave_machine_route(machine, message->source,
-                                     cleave_message_target(program, message), links);
+    int32_t n = cleave_machine_route(machine, message->source, message->destination, links);
     double overhead = 0, per_byte = 0;
     for (int32_t l = 0; l < n; l++) {
         overhead = fmax(overhead, machine->links[links[l]].overhead_seconds);
@@ -324,7 +322,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:
-            duration[i] = price_post(cache->machine, program, &program->messages[item->subject]);
+            duration[i] = price_post(cache->machine, &program->messages[item->subject]);
             break;
         case CLEAVE_ITEM_JOIN:
             if (item->subject != joined)
@@ -426,8 +424,7 @@ cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache
         case CLEAVE_ITEM_RECEIVE:
         case CLEAVE_ITEM_WAIT:
             message = &program->messages[item->subject];
-            basis[i] = basis_of_links(cache, message->source,
-                                      cleave_message_target(program, message));
+            basis[i] = basis_of_links(cache, message->source, message->destination);
             break;
         case CLEAVE_ITEM_JOIN:
         case CLEAVE_ITEM_AWAIT:

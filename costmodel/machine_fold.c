@@ -3,7 +3,7 @@
 #include "costmodel/machine_routes.h"
 
 cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t window,
-                                        bool crossing, cleave_error *error) {
+                                        cleave_error *error) {
     const cleave_network *network = &machine->network;
     int32_t node = machine->devices_per_node;
     if (machine->n_node_types != 1)
@@ -15,10 +15,11 @@ cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t w
                            machine->n_devices, machine->name);
     bool flat = network->shape == CLEAVE_NETWORK_DIRECT ||
                 (network->shape == CLEAVE_NETWORK_SWITCHES && network->n_levels == 1);
-    if (!flat && (crossing || window != node))
+    if (!flat && window != node)
         return cleave_fail(error, CLEAVE_NO_LAYOUT,
-                           "messages between nodes of %s share links that no node has to itself",
-                           machine->name);
+                           "the nodes of a window of %d devices of %s meet at links that other "
+                           "windows use",
+                           window, machine->name);
     return CLEAVE_OK;
 }
 

@@ -4,11 +4,10 @@
 
 #include "costmodel/machine.h"
 
-/* Is what happens within a window of `window` devices the same in all of them, over links of its own
-   nodes?  `crossing`: there are also messages between windows, and they must meet nowhere but at
-   nodes.  NO_LAYOUT, saying why not. */
+/* Is what happens within a window of `window` devices the same in all of them, over links that no
+   other window uses?  NO_LAYOUT, saying why not. */
 cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t window,
-                                        bool crossing, cleave_error *error);
+                                        cleave_error *error);
 
 /* For every link, [n_links]: at a node, the same link of the node of window 0 that is at the same
    place in its window; between nodes, itself.  The machine must have passed the check. */

@@ -278,29 +278,3 @@ cleave_status cleave_fold_find(const cleave_model *model, const cleave_layout *l
     *fold = found;
     return CLEAVE_OK;
 }
-
-/* ---- steps of collectives -------------------------------------------------------------------- */
-
-bool cleave_fold_phase(const cleave_collective_plan *plan, const cleave_collective_phase *phase,
-                       int32_t n_window, cleave_fold_members *members) {
-    int32_t size = phase->size, stride = phase->member_stride;
-    bool ring = phase->shape == CLEAVE_PHASE_RING,
-         halving = (phase->shape == CLEAVE_PHASE_HALVING || phase->shape == CLEAVE_PHASE_DOUBLING) &&
-                   phase->power == size;
-    if (!ring && !halving)
-        return false;
-    if (phase->group_stride == size * stride && n_window % phase->group_stride == 0) {
-        *members = (cleave_fold_members){n_window / phase->group_stride, size};
-        return true; /* every group lies within a window */
-    }
-    if (size * stride != plan->n_members || n_window % stride != 0)
-        return false;
-    /* Every group spans all windows.  Halving: partners at a distance below a window's positions are
-       in it, all others as far into theirs.  A ring is the same from everywhere; but at two levels
-       the steps of several positions of a window would mix with those that cross it. */
-    int32_t positions = n_window / stride;
-    *members = (cleave_fold_members){phase->n_groups, positions};
-    if (halving)
-        return size % positions == 0;
-    return stride == 1 || positions == 1;
-}

@@ -16,7 +16,6 @@
 #ifndef CLEAVE_GRAPH_FOLD_H
 #define CLEAVE_GRAPH_FOLD_H
 
-#include "graph/collective_steps.h"
 #include "graph/layout.h"
 
 enum { CLEAVE_FOLD_REPEATED = -1, CLEAVE_FOLD_UNUSED = -2 };
@@ -36,15 +35,5 @@ typedef struct cleave_fold {
 cleave_status cleave_fold_find(const cleave_model *model, const cleave_layout *layout,
                                int32_t node_devices, cleave_arena *arena, cleave_fold *fold,
                                cleave_error *error);
-
-/* Do the members of a collective that lie `n_window` in each window do the same in all of them, step
-   by step, given blocks of equal size?  Then exchange (group, position) of a phase is that of member
-   group x group_stride + position x member_stride, and window 0 has the first `n_groups` groups and
-   of each the first `n_positions` positions. */
-typedef struct cleave_fold_members {
-    int32_t n_groups, n_positions;
-} cleave_fold_members;
-bool cleave_fold_phase(const cleave_collective_plan *plan, const cleave_collective_phase *phase,
-                       int32_t n_window, cleave_fold_members *members);
 
 #endif

@@ -266,60 +266,36 @@ static int64_t n_units_of(const reduction *state, const cleave_exchange *x) {
     return first_unit_of(state, x->end) - first_unit_of(state, x->first);
 }
 
-/* The message of an exchange.  To another window: the device there has an image in this one. */
-static lower_run make_message(const reduction *state, const cleave_exchange *x, bool reduces,
-                              bool mirrored) {
+static lower_run post(const reduction *state, const cleave_exchange *x, bool reduces) {
     lower_builder *builder = state->builder;
     int64_t at = first_unit_of(state, x->first) * state->unit_bytes;
-    int32_t n = state->bucket->n_devices, to = x->to % n;
     lower_run run = lower_messages(
         builder, state->move->tensor, state->move->lane, state->bucket->devices[x->from],
-        state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[to],
-        reduces ? state->received[to] : state->buffer[to], reduces ? 0 : state->offset[to] + at,
-        n_units_of(state, x) * state->unit_bytes);
-    for (int32_t m = run.first_message; m < run.first_message + run.n_messages; m++) {
-        builder->messages.items[m].ahead = x->to / n;
-        builder->messages.items[m].mirrored = mirrored;
-    }
+        state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[x->to],
+        reduces ? state->received[x->to] : state->buffer[x->to],
+        reduces ? 0 : state->offset[x->to] + at, n_units_of(state, x) * state->unit_bytes);
+    lower_send(builder, run);
+    lower_receive(builder, run);
     return run;
 }
 
-/* The exchanges of a step that are lowered: all, or of a fold those that its window sends. */
-static int32_t list_exchanges(const reduction *state, const cleave_collective_step *step,
-                              cleave_exchange *exchanges) {
-    int32_t per_group = step->n_exchanges / step->phase->n_groups, n = 0;
-    cleave_fold_members of = {step->phase->n_groups, per_group};
-    if (state->n_members > state->bucket->n_devices &&
-        !cleave_fold_phase(&state->plan, step->phase, state->bucket->n_devices, &of))
-        lower_fail_fold(state->builder, state->move->tensor,
-                        "the steps of its all-reduce are not the same in all windows");
-    for (int32_t g = 0; g < of.n_groups; g++)
-        for (int32_t k = 0; k < of.n_positions; k++) {
-            exchanges[n] = cleave_collective_exchange_of(&state->plan, step, g * per_group + k);
-            n += n_units_of(state, &exchanges[n]) > 0;
-        }
-    return n;
-}
-
-/* All post what they send, then what they receive: in the same order whatever their numbers. */
-static void run_step(const reduction *state, const cleave_collective_step *step,
-                     cleave_exchange *exchanges, lower_run *runs) {
+static void run_step(const reduction *state, const cleave_collective_step *step) {
     lower_builder *builder = state->builder;
-    int32_t n = list_exchanges(state, step, exchanges);
-    for (int32_t e = 0; e < n; e++) {
-        runs[e] = make_message(state, &exchanges[e], step->reduces,
-                               step->phase->shape != CLEAVE_PHASE_RING);
-        lower_send(builder, runs[e]);
+    lower_run *runs = LOWER_ARRAY(builder, lower_run, step->n_exchanges);
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(&state->plan, step, e);
+        if (n_units_of(state, &x) > 0)
+            runs[e] = post(state, &x, step->reduces);
     }
-    for (int32_t e = 0; e < n; e++)
-        lower_receive(builder, runs[e]);
-    for (int32_t e = 0; e < n; e++) {
+    for (int32_t e = 0; e < step->n_exchanges; e++) {
         lower_wait_at_receiver(builder, runs[e]);
         lower_wait_at_sender(builder, runs[e]);
     }
-    for (int32_t e = 0; e < n && step->reduces; e++)
-        add_units(state, exchanges[e].to % state->bucket->n_devices,
-                  first_unit_of(state, exchanges[e].first), n_units_of(state, &exchanges[e]));
+    for (int32_t e = 0; e < step->n_exchanges && step->reduces; e++) {
+        cleave_exchange x = cleave_collective_exchange_of(&state->plan, step, e);
+        if (n_units_of(state, &x) > 0)
+            add_units(state, x.to, first_unit_of(state, x.first), n_units_of(state, &x));
+    }
 }
 
 /* The most units that a device is sent at once to add up.  Steps that are alike rotate the same
@@ -356,17 +332,12 @@ static void run_symbolic(const reduction *state) {
 }
 
 static void run_steps(const reduction *state) {
-    lower_builder *builder = state->builder;
-    bool folded = state->n_members > state->bucket->n_devices;
-    if (folded && state->n_units % state->plan.n_blocks != 0)
-        lower_fail_fold(builder, state->move->tensor,
-                        "the blocks of its all-reduce are not of one size");
-    int32_t most = folded ? state->bucket->n_devices : state->n_members;
-    cleave_exchange *exchanges = LOWER_ARRAY(builder, cleave_exchange, most);
-    lower_run *runs = LOWER_ARRAY(builder, lower_run, most);
+    if (state->n_members > state->bucket->n_devices)
+        lower_fail_fold(state->builder, state->move->tensor,
+                        "all windows combine it, in steps that are not the same for all devices");
     for (int32_t s = 0; s < state->plan.n_steps; s++) {
         cleave_collective_step step = cleave_collective_step_of(&state->plan, s);
-        run_step(state, &step, exchanges, runs);
+        run_step(state, &step);
     }
 }
 

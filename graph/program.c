@@ -44,9 +44,9 @@ cleave_status cleave_program_bytes_between(const cleave_program *program, cleave
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         for (int32_t j = 0; j < n_windows; j++) {
-            int32_t to = message->mirrored ? j ^ message->ahead : (j + message->ahead) % n_windows;
-            matrix[((size_t)message->source + (size_t)j * window) * n +
-                   (size_t)message->destination + (size_t)to * window] += message->bytes;
+            size_t first = (size_t)j * window; /* no message leaves its window */
+            matrix[(first + (size_t)message->source) * n + first + (size_t)message->destination] +=
+                message->bytes;
         }
     }
     *bytes = matrix;

@@ -135,11 +135,6 @@ typedef struct cleave_copy {
 
 typedef struct cleave_message {
     int32_t source, destination; /* devices, different */
-    /* Of a window of a fold, else 0: the destination is so many windows ahead, and `destination` is
-       its image in this one (it may be the source itself).  The image of the message in window j
-       goes to window j + ahead, or, mirrored, to j xor ahead. */
-    int32_t ahead;
-    bool mirrored;
     uint8_t lane;  /* of both ends: posted in the same order there, so one tag per lane will do */
     int64_t bytes; /* 1 or more */
     int32_t source_buffer, destination_buffer;
@@ -198,12 +193,6 @@ typedef struct cleave_program {
     int32_t *output_devices; /* [n_outputs] on this device */
     int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
-
-/* Where a message goes, seen from its source in window 0. */
-static inline int32_t cleave_message_target(const cleave_program *program,
-                                            const cleave_message *message) {
-    return message->destination + message->ahead * program->n_devices;
-}
 
 /* Bytes sent between every pair, [source x n + destination], over one step, n being the devices of
    all windows; a collective in symbolic form is not counted. */

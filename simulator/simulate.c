@@ -17,7 +17,6 @@ static uint8_t engine_kind(const builder *b, const cleave_item *item) {
     case CLEAVE_ITEM_RECEIVE:
         return CLEAVE_ENGINE_POST;
     case CLEAVE_ITEM_WAIT:
-        /* A device that is its own peer's image waits for both; arrival comes last. */
         return item->device == b->program->messages[item->subject].destination
                    ? CLEAVE_ENGINE_WAIT_ARRIVAL
                    : CLEAVE_ENGINE_WAIT_RELEASE;
@@ -53,25 +52,14 @@ cleave_status cleave_prepare_items(const cleave_preparation *b, cleave_cost_cach
     return cleave_cost_items(program, cache, problem->duration, b->error);
 }
 
-static bool is_window(const cleave_program *program) { return program->n_windows > 1; }
-
-/* The route of a message; of a window, its links by their images in it. */
-static int32_t route_message(const builder *b, const cleave_message *message,
-                             int32_t links[CLEAVE_MAX_ROUTE]) {
-    int32_t n = cleave_machine_route(b->machine, message->source,
-                                     cleave_message_target(b->program, message), links);
-    for (int32_t l = 0; l < n && b->image != NULL; l++)
-        links[l] = b->image[links[l]];
-    return n;
-}
-
 static cleave_status count_hops(const builder *b, int64_t *n_hops) {
     const cleave_program *program = b->program;
     int32_t links[CLEAVE_MAX_ROUTE];
     *n_hops = 0;
     for (int32_t m = 0; m < program->n_messages; m++) {
         b->problem->hop_start[m] = (int32_t)*n_hops;
-        *n_hops += route_message(b, &program->messages[m], links);
+        *n_hops += cleave_machine_route(b->machine, program->messages[m].source,
+                                        program->messages[m].destination, links);
         if (*n_hops > INT32_MAX)
             return cleave_fail(b->error, CLEAVE_FAILED,
                                "the messages of the step cross more than 2^31 links");
@@ -96,7 +84,7 @@ cleave_status cleave_prepare_messages(const cleave_preparation *b) {
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         int32_t links[CLEAVE_MAX_ROUTE], first = problem->hop_start[m];
-        int32_t n = route_message(b, message, links);
+        int32_t n = cleave_machine_route(b->machine, message->source, message->destination, links);
         for (int32_t h = 0; h < n; h++) {
             problem->hop_link[first + h] = links[h];
             problem->hop_serialization[first + h] =
@@ -151,47 +139,13 @@ cleave_status cleave_prepare_collectives(const cleave_preparation *b, cleave_cos
     return n > 0 ? cleave_prepare_collective_links(b, b->image) : CLEAVE_OK;
 }
 
-/* A ring through all windows: in a step, what comes from the last window to the first is served
-   among the messages of a node last, elsewhere first, so they may not share a link. */
-static cleave_status check_ring(const builder *b, const cleave_collective *collective) {
-    int32_t window = b->program->n_devices, links[CLEAVE_MAX_ROUTE], crossing[CLEAVE_MAX_ROUTE];
-    int32_t n_members = 0, n_crossing, n;
-    if (collective->algorithm != CLEAVE_ALGORITHM_RING)
-        return CLEAVE_OK;
-    while (n_members < collective->n_devices && collective->devices[n_members] < window)
-        n_members++;
-    if (n_members == collective->n_devices)
-        return CLEAVE_OK;
-    n_crossing = cleave_machine_route(b->machine, collective->devices[n_members - 1],
-                                      collective->devices[n_members], crossing);
-    for (int32_t k = 0; k < n_crossing; k++)
-        crossing[k] = b->image[crossing[k]];
-    for (int32_t i = 0; i + 1 < n_members; i++) {
-        n = cleave_machine_route(b->machine, collective->devices[i], collective->devices[i + 1],
-                                 links);
-        for (int32_t l = 0; l < n; l++)
-            for (int32_t k = 0; k < n_crossing; k++)
-                if (links[l] == crossing[k])
-                    return cleave_fail(b->error, CLEAVE_NO_LAYOUT,
-                                       "steps of a ring within windows and between them share links");
-    }
-    return CLEAVE_OK;
-}
-
 /* What a fold needs of the machine. */
 static cleave_status fold_machine(builder *b) {
-    const cleave_program *program = b->program;
-    bool crossing = false;
-    if (!is_window(program))
+    int32_t window = b->program->n_devices;
+    if (b->program->n_windows < 2)
         return CLEAVE_OK;
-    for (int32_t m = 0; m < program->n_messages && !crossing; m++)
-        crossing = program->messages[m].ahead != 0;
-    CLEAVE_TRY(cleave_machine_fold_check(b->machine, program->n_devices, crossing, b->error));
-    CLEAVE_TRY(cleave_machine_fold_links(b->machine, program->n_devices, b->arena, &b->image,
-                                         b->error));
-    for (int32_t c = 0; c < program->n_collectives && crossing; c++)
-        CLEAVE_TRY(check_ring(b, &program->collectives[c]));
-    return CLEAVE_OK;
+    CLEAVE_TRY(cleave_machine_fold_check(b->machine, window, b->error));
+    return cleave_machine_fold_links(b->machine, window, b->arena, &b->image, b->error);
 }
 
 cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost_cache *cache,

@@ -1,0 +1,314 @@
+/* Law 3: one window of a layout that folds, lowered and simulated alone, has the times of all
+   devices, bit for bit, by both rules, with collectives in closed form and expanded; its items side
+   by side are those of the whole program, and so are its bytes and its memory.  Layouts that are
+   symmetric but for one thing are not taken for symmetric. */
+#include "graph/import.h"
+#include "graph/lower.h"
+#include "simulator/simulate.h"
+#include "tests/support/models.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct trial {
+    cleave_arena arena;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+    cleave_random random;
+    char name[200];
+} trial;
+
+/* What came of simulating a program. */
+typedef struct outcome {
+    cleave_status status;
+    cleave_program program;
+    int64_t step[2], *ends[2]; /* by rule; [n_queues] end of the last item */
+    int64_t *between;
+    char why[300];
+} outcome;
+
+static int32_t below(trial *t, int64_t n) { return (int32_t)cleave_random_below(&t->random, n); }
+
+static void ok(const trial *t, cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, error->message);
+}
+
+/* Nodes of one, two or four devices: joined by a switch or directly, each device with a link of its
+   own to the card, or two on one PCIe switch. */
+static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool direct,
+                              bool mixed) {
+    char links[600] = "", other[800] = "", text[2400];
+    if (per_node > 1)
+        snprintf(links, sizeof links,
+                 "{\"join\": [[0, 1]%s], \"through\": \"pcie\", \"bandwidth\": \"12 GB/s\","
+                 " \"latency\": \"3 us\", \"overhead\": \"2 us\"}, "
+                 "{\"join\": [[\"%s\", \"card\"]%s], \"bandwidth\": \"11 GB/s\", \"latency\": "
+                 "\"2 us\"}%s",
+                 per_node == 4 ? ", [2, 3]" : "", per_node == 4 ? "pcie 0" : "pcie",
+                 per_node == 4 ? ", [\"pcie 1\", \"card\"]" : "",
+                 per_node == 4 ? ", {\"join\": [[\"pcie 0\", \"pcie 1\"]], \"bandwidth\": \"9 "
+                                 "GB/s\", \"latency\": \"2 us\"}"
+                               : "");
+    else
+        snprintf(links, sizeof links,
+                 "{\"join\": [[0, \"card\"]], \"bandwidth\": \"12 GB/s\", \"latency\": \"3 us\","
+                 " \"overhead\": \"2 us\"}");
+    if (mixed)
+        snprintf(other, sizeof other,
+                 ", {\"count\": 1, \"devices\": %d, \"kind\": \"slow\", \"links\": [%s]}", per_node,
+                 links);
+    snprintf(text, sizeof text,
+             "{\"cleave_machine\": 1, \"name\": \"drawn\", \"kinds\": {\"k\": {\"memory\": \"1 "
+             "TiB\", \"flops\": \"9.5 TFLOP/s\", \"memory_bandwidth\": \"732 GB/s\", \"launch\": "
+             "\"8 us\"}, \"slow\": {\"memory\": \"1 TiB\", \"flops\": \"1 TFLOP/s\", "
+             "\"memory_bandwidth\": \"300 GB/s\"}}, "
+             "\"nodes\": [{\"count\": %d, \"devices\": %d, \"kind\": \"k\", \"links\": [%s]}%s], "
+             "\"network\": {\"join\": \"card\"%s, \"bandwidth\": \"25 Gbit/s\", \"latency\": \"4 "
+             "us\"}}",
+             mixed ? n_nodes - 1 : n_nodes, per_node, links, other,
+             direct ? "" : ", \"through\": \"switch\"");
+    cleave_error error = {""};
+    ok(t,
+       cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
+       &error);
+}
+
+static int sample_axis(const cleave_operator *op) {
+    for (int a = 0; a < op->n_axes; a++)
+        if (strcmp(op->roles[a], "sample") == 0)
+            return a;
+    return -1;
+}
+
+/* Samples outermost, the rest of the devices to any axes that come after; the devices in order. */
+static void draw_split(trial *t, int32_t op) {
+    const cleave_operator *of = &t->model.operators[op];
+    int32_t n_devices = t->machine.n_devices, degree[CLEAVE_MAX_AXES] = {0}, inner = 1;
+    int32_t *devices = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, n_devices);
+    cleave_error error = {""};
+    int sample = sample_axis(of);
+    for (int32_t d = 0; d < n_devices; d++)
+        devices[d] = d;
+    for (int a = sample + 1; a < of->n_axes && sample >= 0; a++) {
+        int32_t by = 1 << below(t, 3);
+        if (of->axes[a].whole || of->axes[a].extent < by || n_devices / inner % (2 * by) != 0 ||
+            below(t, 2) == 0)
+            continue;
+        degree[a] = by;
+        inner *= by;
+    }
+    if (sample >= 0)
+        degree[sample] = n_devices / inner;
+    ok(t,
+       cleave_layout_set(&t->layout, op, sample < 0 ? n_devices : 1, degree, devices, &t->arena,
+                         &error),
+       &error);
+}
+
+/* Any algorithm for all collectives. */
+static void draw_rules(trial *t) {
+    static const cleave_collective_algorithm algorithms[] = {
+        CLEAVE_ALGORITHM_DEFAULT, CLEAVE_ALGORITHM_RING, CLEAVE_ALGORITHM_HALVING_DOUBLING,
+        CLEAVE_ALGORITHM_TREE, CLEAVE_ALGORITHM_TWO_LEVEL};
+    int32_t chosen = below(t, 5);
+    cleave_collective_rules *rules = &t->layout.collectives;
+    rules->node_devices = t->machine.devices_per_node;
+    if (chosen == 0)
+        return;
+    rules->items = cleave_arena_alloc(&t->arena, 1, sizeof *rules->items);
+    rules->n = 1;
+    rules->items[0] = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE,
+                                               .algorithm = algorithms[chosen]};
+}
+
+static bool draw_layout(trial *t) {
+    cleave_error error = {""};
+    ok(t,
+       cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
+       &error);
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        draw_split(t, op);
+    draw_rules(t);
+    return cleave_layout_check(&t->model, &t->layout, &error) == CLEAVE_OK;
+}
+
+static void find_ends(trial *t, const cleave_engine_problem *problem,
+                      const cleave_timeline *timeline, int64_t **ends) {
+    *ends = CLEAVE_ARENA_ARRAY(&t->arena, int64_t, problem->n_queues);
+    for (int32_t i = 0; i < problem->n_items; i++)
+        if (timeline->end[i] > (*ends)[problem->queue[i]])
+            (*ends)[problem->queue[i]] = timeline->end[i];
+}
+
+static outcome simulate(trial *t, bool folded, bool expanded) {
+    outcome result = {.status = CLEAVE_OK};
+    cleave_lower_options options = {
+        .training = true, .symbolic_collectives = !expanded, .optimizer_states = 1};
+    cleave_error error = {""};
+    cleave_fold fold;
+    cleave_cost_cache *cache;
+    cleave_engine_problem problem;
+    ok(t, cleave_cost_cache_create(&t->model, &t->machine, &cache, &error), &error);
+    if (folded)
+        result.status = cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node,
+                                         &t->arena, &fold, &error);
+    if (result.status == CLEAVE_OK)
+        result.status =
+            folded ? cleave_lower_window(&t->model, &fold, &options, &t->arena, &result.program,
+                                         &error)
+                   : cleave_lower(&t->model, &t->layout, &options, &t->arena, &result.program,
+                                  &error);
+    if (result.status == CLEAVE_OK)
+        result.status = cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &error);
+    snprintf(result.why, sizeof result.why, "%s", error.message);
+    for (int rule = 0; rule < 2 && result.status == CLEAVE_OK; rule++) {
+        cleave_engine_workspace *workspace;
+        cleave_timeline timeline;
+        ok(t, cleave_engine_workspace_create(&problem, &t->arena, &workspace, &error), &error);
+        ok(t, cleave_engine_timeline_create(&problem, &t->arena, &timeline, &error), &error);
+        ok(t, cleave_simulate_run(&problem, (cleave_rule)rule, workspace, &timeline, &error),
+           &error);
+        result.step[rule] = timeline.step;
+        find_ends(t, &problem, &timeline, &result.ends[rule]);
+    }
+    if (result.status == CLEAVE_OK)
+        ok(t, cleave_program_bytes_between(&result.program, &t->arena, &result.between, &error),
+           &error);
+    cleave_cost_cache_destroy(cache);
+    return result;
+}
+
+static void expect_equal(const trial *t, const outcome *folded, const outcome *full) {
+    const cleave_program *window = &folded->program, *all = &full->program;
+    int32_t n = all->n_devices, m = window->n_devices, w = window->n_windows;
+    cr_assert_eq(m * w, n, "%s", t->name);
+    for (int rule = 0; rule < 2; rule++) {
+        cr_assert_eq(folded->step[rule], full->step[rule], "%s, %d devices by %d, rule %d: %lld %lld",
+                     t->name, n, m, rule, (long long)folded->step[rule],
+                     (long long)full->step[rule]);
+        for (int32_t q = 0; q < 2 * n; q++)
+            cr_assert_eq(folded->ends[rule][q % (2 * m)], full->ends[rule][q], "%s: queue %d",
+                         t->name, q);
+    }
+    cr_assert_eq(window->n_items * w, all->n_items, "%s", t->name);
+    cr_assert_eq(window->n_messages * w, all->n_messages, "%s", t->name);
+    cr_assert_eq(cleave_program_own_bytes(window), cleave_program_own_bytes(all), "%s", t->name);
+    cr_assert_arr_eq(folded->between, full->between, (size_t)n * (size_t)n * sizeof(int64_t), "%s",
+                     t->name);
+    for (int32_t d = 0; d < n; d++)
+        cr_assert_eq(window->peak_bytes[d % m], all->peak_bytes[d], "%s: device %d", t->name, d);
+}
+
+/* Folded against full, if it folds. */
+static bool compare(trial *t, bool expanded) {
+    cleave_error error = {""};
+    outcome folded = simulate(t, true, expanded);
+    if (folded.status == CLEAVE_NO_LAYOUT)
+        return false;
+    cr_assert_eq(folded.status, CLEAVE_OK, "%s: %s", t->name, folded.why);
+    outcome full = simulate(t, false, expanded);
+    cr_assert_eq(full.status, CLEAVE_OK, "%s: %s", t->name, full.why);
+    ok(t, cleave_program_check(&full.program, &error), &error);
+    expect_equal(t, &folded, &full);
+    return true;
+}
+
+static void import(trial *t, const char *file, int64_t batch) {
+    char path[300];
+    cleave_error error = {""};
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", file);
+    ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &error), &error);
+}
+
+/* Of every model some layouts fold.  Expanded, none does that trains: the loss is the sum of all
+   devices, and its steps are not the same for all. */
+Test(folded, equals_full_bit_for_bit) {
+    static const struct {
+        const char *file;
+        int rounds;
+    } models[] = {{"mlp", 24}, {"lenet5", 24}, {"byte_gpt", 6}, {"dlrm", 8}, {"byte_lstm", 2}};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        int symbolic_folds = 0;
+        for (int round = 0; round < models[m].rounds; round++) {
+            trial t = {.random = {.key = 100 * m + (uint64_t)round}};
+            int32_t per_node = 1 << below(&t, 3), n_nodes = 2 + below(&t, 7);
+            if (below(&t, 2) == 0)
+                n_nodes = 4 << below(&t, 3);
+            while (models[m].rounds < 10 && n_nodes * per_node > 16)
+                n_nodes = (n_nodes + 1) / 2;
+            snprintf(t.name, sizeof t.name, "%s, round %d", models[m].file, round);
+            make_fold_machine(&t, n_nodes, per_node, below(&t, 4) == 0, false);
+            import(&t, models[m].file, (1 + below(&t, 2)) * (int64_t)t.machine.n_devices);
+            if (draw_layout(&t)) {
+                symbolic_folds += compare(&t, false);
+                cr_assert_not(compare(&t, true), "%s", t.name);
+            }
+            cleave_arena_free(&t.arena);
+        }
+        cr_assert_gt(symbolic_folds, 0, "%s never folds", models[m].file);
+    }
+}
+
+/* One thing that is not the same in all windows. */
+enum { SWAPPED, HALF, SHARDED, ODD_BATCH, MIXED, N_FLAWS };
+
+static void spoil(trial *t, int flaw) {
+    cleave_split *split = &t->layout.splits[t->model.n_operators / 2];
+    int32_t *devices = split->devices, last = split->n_parts - 1;
+    if (flaw == SWAPPED) {
+        int32_t other = devices[0];
+        devices[0] = devices[last];
+        devices[last] = other;
+    } else if (flaw == HALF) {
+        split->degree[sample_axis(&t->model.operators[t->model.n_operators / 2])] /= 2;
+        split->n_parts /= 2;
+    } else if (flaw == SHARDED) {
+        for (int32_t p = 0; p < t->model.n_tensors; p++)
+            t->layout.sharded[p] = t->model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER;
+    }
+}
+
+Test(folded, refuses_what_is_almost_symmetric) {
+    for (int flaw = -1; flaw < N_FLAWS; flaw++) {
+        trial t = {.random = {.key = 1}};
+        snprintf(t.name, sizeof t.name, "flaw %d", flaw);
+        make_fold_machine(&t, 4, 2, false, flaw == MIXED);
+        import(&t, "mlp", flaw == ODD_BATCH ? 17 : 16);
+        cleave_error error = {""};
+        ok(&t, cleave_layout_create(&t.model, 8, &t.arena, &t.layout, &error), &error);
+        for (int32_t op = 0; op < t.model.n_operators; op++) {
+            int32_t degree[CLEAVE_MAX_AXES] = {0}, devices[] = {0, 1, 2, 3, 4, 5, 6, 7};
+            degree[sample_axis(&t.model.operators[op])] = 8;
+            ok(&t, cleave_layout_set(&t.layout, op, 1, degree, devices, &t.arena, &error), &error);
+        }
+        spoil(&t, flaw);
+        ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
+        outcome folded = simulate(&t, true, false);
+        cr_assert_eq(folded.status, flaw < 0 ? CLEAVE_OK : CLEAVE_NO_LAYOUT, "%s: %s", t.name,
+                     folded.why);
+        cleave_arena_free(&t.arena);
+    }
+}
+
+/* Whatever the layout: what folds is equal. */
+Test(folded, equals_full_on_any_layout_that_folds) {
+    for (int round = 0; round < 60; round++) {
+        trial t = {.random = {.key = 5000 + (uint64_t)round}};
+        cleave_error error = {""};
+        snprintf(t.name, sizeof t.name, "any %d", round);
+        make_fold_machine(&t, 2 + below(&t, 3), 1 << below(&t, 2), false, false);
+        import(&t, "lenet5", t.machine.n_devices * (int64_t)(1 + below(&t, 2)) + below(&t, 2));
+        if (draw_layout(&t)) {
+            int32_t op = below(&t, t.model.n_operators);
+            cleave_split drawn = {.devices = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, 64)};
+            cleave_split_random(&t.model.operators[op], t.machine.n_devices, &t.random, &drawn);
+            t.layout.splits[op] = drawn;
+            ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
+            compare(&t, false);
+            compare(&t, true);
+        }
+        cleave_arena_free(&t.arena);
+    }
+}
