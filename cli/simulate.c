@@ -287,6 +287,15 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
     return simulate_both(machine, priced, arena, result, error);
 }
 
+static cleave_status check_delta(const simulate_values *values, const cleave_model *model,
+                                 const cleave_machine *machine, const cleave_layout *layout,
+                                 cleave_arena *arena, outcome *result, cleave_error *error) {
+    int states;
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
+    return delta_check_run(model, machine, layout, states, values->delta_check,
+                           (uint64_t)values->seed, arena, &result->check, error);
+}
+
 static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
                                      cleave_error *error) {
     cleave_model model;
@@ -301,10 +310,9 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     if (status == CLEAVE_OK)
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);
-    if (status == CLEAVE_OK && values->delta_check > 0)
-        status = delta_check_run(&model, &machine, &layout, states, values->delta_check,
-                                 (uint64_t)values->seed, arena, &result.check, error);
     CLEAVE_TRY(status);
+    if (values->delta_check > 0)
+        CLEAVE_TRY(check_delta(values, &model, &machine, &layout, arena, &result, error));
     if (values->json)
         CLEAVE_TRY(print_json(&priced, &result, error));
     else
