@@ -1,0 +1,440 @@
+/* One collective, run by the executor and simulated: how long it takes and how long it should have.
+   Started as ranks, each on a device, by an MPI launcher; tests/bench/collectives does that.
+
+   The movement comes from lowering small models, with nothing made for it alone:
+
+     all-reduce       a dense layer's weights under a sample split
+     reduce-scatter   the same with a sharded update, up to the update,
+     all-gather       and from the update on
+     all-to-all       an activation written split by rows and read split by columns
+
+   A movement lasts from when the last device begins with it until the last one has ended it, of
+   one step, by the clock that the ranks of one machine share; what is reported is the median over
+   the steps, the first left out, and the same interval of the simulated step.
+
+   usage: bench_collectives KIND ALGORITHM BYTES STEPS [MACHINE.json]
+   At two levels half of the ranks are a node.  Rank 0 prints one line of JSON. */
+#include "exec/rank.h"
+#include "exec/values.h"
+#include "exec/world.h"
+#include "graph/lower.h"
+#include "simulator/simulate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 4, MOST_STEPS = 1000 };
+
+typedef enum movement { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, N_MOVEMENTS } movement;
+static const char *const movement_names[N_MOVEMENTS] = {"all-reduce", "reduce-scatter",
+                                                        "all-gather", "all-to-all"};
+/* What the cost model has a closed form of. */
+enum { N_KINDS = 3 };
+static const cleave_collective_kind kinds[N_KINDS] = {CLEAVE_ALL_REDUCE, CLEAVE_REDUCE_SCATTER,
+                                                      CLEAVE_ALL_GATHER};
+static const char *const algorithm_names[CLEAVE_N_ALGORITHMS] = {
+    [CLEAVE_ALGORITHM_DEFAULT] = "default",
+    [CLEAVE_ALGORITHM_RING] = "ring",
+    [CLEAVE_ALGORITHM_HALVING_DOUBLING] = "halving-doubling",
+    [CLEAVE_ALGORITHM_TREE] = "tree",
+    [CLEAVE_ALGORITHM_TWO_LEVEL] = "two-level"};
+
+typedef struct bench {
+    movement movement;
+    cleave_collective_algorithm algorithm;
+    int64_t bytes, steps;
+    const char *machine; /* null: nothing is predicted */
+    cleave_world *world;
+    cleave_arena arena;
+    cleave_model model;
+    cleave_layout layout;
+    cleave_program program;
+    int32_t tensor;          /* that is moved */
+    double took[MOST_STEPS]; /* rank 0 */
+    double loss;             /* of the last step, rank 0; NaN: none */
+} bench;
+
+/* ---- Models ---- */
+
+static int32_t add_tensor(cleave_model *model, cleave_tensor_kind kind, const char *name, int rank,
+                          int64_t rows, int64_t columns) {
+    cleave_tensor *tensor = &model->tensors[model->n_tensors];
+    *tensor = (cleave_tensor){
+        .name = name, .kind = kind, .rank = rank, .shape = {rows, columns}, .order = {0, 1}};
+    return model->n_tensors++;
+}
+
+/* A [row axis][column axis] operand; -1: no such dimension. */
+static cleave_operand operand_of(int32_t tensor, int row_axis, int column_axis) {
+    cleave_operand operand = {.tensor = tensor};
+    const int axes[2] = {row_axis, column_axis};
+    for (int d = 0; d < 2; d++)
+        if (axes[d] >= 0) {
+            operand.map[d].n_terms = 1;
+            operand.map[d].terms[0].axis = axes[d];
+            operand.map[d].terms[0].stride = 1;
+        }
+    return operand;
+}
+
+/* An operator of one nest with axes n, k and maybe c. */
+static cleave_nest *add_operator(cleave_model *model, const char *name, cleave_nest_kind kind,
+                                 int n_axes, const int64_t *extents) {
+    static const char *const names[] = {"n", "k", "c"};
+    int32_t id = model->n_operators++, *nests = CLEAVE_ARENA_ARRAY(model->arena, int32_t, 1);
+    cleave_operator *op = &model->operators[id];
+    cleave_nest *nest = &model->nests[model->n_nests++];
+    if (nests == NULL)
+        abort();
+    nests[0] = id;
+    *op = (cleave_operator){.name = name,
+                            .type = "Bench",
+                            .n_axes = n_axes,
+                            .main_nest = id,
+                            .n_nests = 1,
+                            .nests = nests};
+    *nest =
+        (cleave_nest){.name = name, .kind = kind, .op = id, .n_axes = n_axes, .n_instructions = 1};
+    for (int a = 0; a < n_axes; a++) {
+        op->axes[a] = nest->axes[a] = (cleave_axis){.name = names[a], .extent = extents[a]};
+        op->roles[a] = "sample";
+        nest->operator_axis[a] = a;
+    }
+    return nest;
+}
+
+static cleave_status begin_model(bench *b, cleave_error *error) {
+    enum { MOST_TENSORS = 4, MOST_NESTS = 2 };
+    b->model = (cleave_model){
+        .file = "collectives", .graph_version = 1, .targets = -1, .loss = -1, .arena = &b->arena};
+    b->model.tensors = CLEAVE_ARENA_ARRAY(&b->arena, cleave_tensor, MOST_TENSORS);
+    b->model.nests = CLEAVE_ARENA_ARRAY(&b->arena, cleave_nest, MOST_NESTS);
+    b->model.operators = CLEAVE_ARENA_ARRAY(&b->arena, cleave_operator, MOST_NESTS);
+    return b->model.tensors == NULL || b->model.nests == NULL || b->model.operators == NULL
+               ? cleave_fail_memory(error, "making the model")
+               : CLEAVE_OK;
+}
+
+/* loss = sum of (x w)^2 with x [SAMPLES, width] and w [width, width]. */
+static cleave_status make_dense(bench *b, int64_t width, cleave_error *error) {
+    CLEAVE_TRY(begin_model(b, error));
+    cleave_model *model = &b->model;
+    int32_t x = add_tensor(model, CLEAVE_TENSOR_DATA, "x", 2, SAMPLES, width);
+    int32_t w = add_tensor(model, CLEAVE_TENSOR_PARAMETER, "weight", 2, width, width);
+    int32_t y = add_tensor(model, CLEAVE_TENSOR_ACTIVATION, "y", 2, SAMPLES, width);
+    model->tensors[w].fan_in = width;
+    model->loss = add_tensor(model, CLEAVE_TENSOR_ACTIVATION, "loss", 0, 0, 0);
+    cleave_nest *dense = add_operator(model, "dense", CLEAVE_NEST_PRODUCT, 3,
+                                      (const int64_t[]){SAMPLES, width, width});
+    dense->n_inputs = 2;
+    dense->inputs[0] = operand_of(x, 0, 2);
+    dense->inputs[1] = operand_of(w, 1, 2);
+    dense->output = operand_of(y, 0, 1);
+    dense->combiner = CLEAVE_COMBINE_SUM;
+    dense->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 1};
+    cleave_nest *loss =
+        add_operator(model, "@loss", CLEAVE_NEST_REDUCE, 2, (const int64_t[]){SAMPLES, width});
+    loss->n_inputs = 1;
+    loss->inputs[0] = operand_of(y, 0, 1);
+    loss->output = (cleave_operand){.tensor = model->loss};
+    loss->combiner = CLEAVE_COMBINE_SUM;
+    loss->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 0};
+    b->tensor = w;
+    return cleave_model_finish(model, error);
+}
+
+/* z = y = x, all [width, width]. */
+static cleave_status make_copies(bench *b, int64_t width, cleave_error *error) {
+    static const char *const names[] = {"y", "z"};
+    CLEAVE_TRY(begin_model(b, error));
+    int32_t x = add_tensor(&b->model, CLEAVE_TENSOR_DATA, "x", 2, width, width);
+    for (int i = 0; i < 2; i++) {
+        int32_t to = add_tensor(&b->model, CLEAVE_TENSOR_ACTIVATION, names[i], 2, width, width);
+        cleave_nest *copy = add_operator(&b->model, names[i], CLEAVE_NEST_POINTWISE, 2,
+                                         (const int64_t[]){width, width});
+        copy->n_inputs = 1;
+        copy->inputs[0] = operand_of(x, 0, 1);
+        copy->output = operand_of(to, 0, 1);
+        copy->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_COPY};
+        b->tensor = i == 0 ? to : b->tensor;
+        x = to;
+    }
+    return cleave_model_finish(&b->model, error);
+}
+
+/* ---- Layout and program ---- */
+
+static cleave_status make_layout(bench *b, int32_t n_devices, cleave_error *error) {
+    CLEAVE_TRY(cleave_layout_create(&b->model, n_devices, &b->arena, &b->layout, error));
+    int32_t *devices = CLEAVE_ARENA_ARRAY(&b->arena, int32_t, n_devices);
+    cleave_collective_rule *rules = CLEAVE_ARENA_ARRAY(&b->arena, cleave_collective_rule, N_KINDS);
+    if (devices == NULL || rules == NULL)
+        return cleave_fail_memory(error, "making the layout");
+    for (int32_t d = 0; d < n_devices; d++)
+        devices[d] = d;
+    /* Every device computes the whole loss, or the one that reports it would start late. */
+    int32_t by_rows[CLEAVE_MAX_AXES] = {n_devices}, by_columns[CLEAVE_MAX_AXES] = {1, n_devices},
+            whole[CLEAVE_MAX_AXES] = {1};
+    bool copies = b->movement == ALL_TO_ALL;
+    CLEAVE_TRY(cleave_layout_set(&b->layout, 0, 1, by_rows, devices, &b->arena, error));
+    CLEAVE_TRY(cleave_layout_set(&b->layout, 1, copies ? 1 : n_devices, copies ? by_columns : whole,
+                                 devices, &b->arena, error));
+    b->layout.sharded[b->tensor] = b->movement == REDUCE_SCATTER || b->movement == ALL_GATHER;
+    b->layout.collectives = (cleave_collective_rules){.n = N_KINDS, .items = rules};
+    if (b->algorithm == CLEAVE_ALGORITHM_TWO_LEVEL)
+        b->layout.collectives.node_devices = n_devices / 2;
+    for (int k = 0; k < N_KINDS; k++)
+        rules[k] = (cleave_collective_rule){.kind = kinds[k], .algorithm = b->algorithm};
+    CLEAVE_TRY(cleave_layout_check(&b->model, &b->layout, error));
+    cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
+    CLEAVE_TRY(cleave_kernels_create(&kernels, error));
+    cleave_lower_options options = {
+        .training = !copies, .workspace = cleave_kernel_workspace, .workspace_context = kernels};
+    cleave_status status =
+        cleave_lower(&b->model, &b->layout, &options, &b->arena, &b->program, error);
+    cleave_kernels_destroy(kernels);
+    return status;
+}
+
+/* ---- The interval of the movement in a timeline ---- */
+
+/* Is the item one of the movement's?  Of a sharded update the reduction comes before the update and
+   the rest after it, on every device; `updated` says which. */
+static bool belongs(const bench *b, const cleave_item *item, bool updated) {
+    const cleave_program *program = &b->program;
+    if (b->movement == REDUCE_SCATTER ? updated : b->movement == ALL_GATHER ? !updated : false)
+        return false;
+    switch ((cleave_item_kind)item->kind) {
+    case CLEAVE_ITEM_SEND:
+    case CLEAVE_ITEM_RECEIVE:
+    case CLEAVE_ITEM_WAIT:
+        return program->messages[item->subject].tensor == b->tensor;
+    case CLEAVE_ITEM_COPY: {
+        const cleave_copy *copy = &program->copies[item->subject];
+        for (int32_t p = 0; p < copy->n_pieces; p++) {
+            const cleave_copy_piece *piece = &program->copy_pieces[copy->first_piece + p];
+            int32_t buffers[2] = {piece->destination, piece->source};
+            for (int i = 0; i < 2; i++)
+                if (buffers[i] >= 0 && program->buffers[buffers[i]].tensor == b->tensor)
+                    return true;
+        }
+        return false;
+    }
+    default:
+        return false;
+    }
+}
+
+/* When a device begins with the movement and when it has ended it, by its own items: a receive may
+   be posted at any time before, and what begins is a copy or a send. */
+static void find_interval(const bench *b, int32_t device, const int64_t *start, const int64_t *end,
+                          int64_t *begun, int64_t *ended) {
+    *begun = -1;
+    *ended = 0;
+    bool updated = false;
+    for (int32_t i = 0; i < b->program.n_items; i++) {
+        const cleave_item *item = &b->program.items[i];
+        if (item->device != device)
+            continue;
+        updated = updated || item->kind == CLEAVE_ITEM_UPDATE;
+        if (!belongs(b, item, updated))
+            continue;
+        bool begins = item->kind == CLEAVE_ITEM_COPY || item->kind == CLEAVE_ITEM_SEND;
+        if (begins && (*begun < 0 || start[i] < *begun))
+            *begun = start[i];
+        *ended = end[i] > *ended ? end[i] : *ended;
+    }
+}
+
+/* ---- Running ---- */
+
+static cleave_status measure_step(bench *b, cleave_rank *rank, int64_t step, cleave_error *error) {
+    cleave_world_barrier(b->world);
+    CLEAVE_TRY(cleave_rank_step(rank, step, error));
+    int64_t begun, ended;
+    find_interval(b, rank->device, rank->start, rank->end, &begun, &ended);
+    double latest_begin =
+        cleave_world_largest(b->world, rank->step_started + 1e-12 * (double)begun);
+    double latest_end = cleave_world_largest(b->world, rank->step_started + 1e-12 * (double)ended);
+    b->took[step] = latest_end - latest_begin;
+    return CLEAVE_OK;
+}
+
+static cleave_status measure_steps(bench *b, cleave_rank *rank, cleave_values *values,
+                                   cleave_error *error) {
+    CLEAVE_TRY(cleave_values_fill(values, rank, error));
+    rank->load = cleave_values_load;
+    rank->load_context = values;
+    for (int64_t step = 0; step < b->steps; step++)
+        CLEAVE_TRY(measure_step(b, rank, step, error));
+    b->loss = NAN;
+    if (b->program.loss_buffer >= 0 && b->program.loss_device == 0 && rank->device == 0)
+        b->loss = (double)*(const float *)cleave_rank_buffer(rank, b->program.loss_buffer);
+    return CLEAVE_OK;
+}
+
+static cleave_status run(bench *b, cleave_error *error) {
+    cleave_run_options options = {
+        .steps = b->steps,
+        .forward = !b->program.training,
+        .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD),
+        .stall_timeout_seconds = 60,
+        .quiet = true,
+    };
+    /* The gradient grows with the width. */
+    options.optimizer.learning_rate = 0.01 / (double)b->model.tensors[b->tensor].shape[0];
+    cleave_values *values = NULL;
+    cleave_rank rank = {0};
+    CLEAVE_TRY(cleave_values_open(&b->model, &options, &values, error));
+    cleave_status status =
+        cleave_rank_create(&rank, b->world, &b->program, &options, &b->arena, error);
+    if (status == CLEAVE_OK)
+        status = measure_steps(b, &rank, values, error);
+    cleave_rank_destroy(&rank);
+    cleave_values_close(values);
+    return status;
+}
+
+/* ---- Predicting ---- */
+
+/* In closed form over all devices; NaN where there is none. */
+static double closed_seconds(bench *b, const cleave_machine *machine) {
+    int32_t n = b->layout.n_devices, *devices = CLEAVE_ARENA_ARRAY(&b->arena, int32_t, n);
+    double *load = CLEAVE_ARENA_ARRAY(&b->arena, double, machine->n_links), seconds = NAN;
+    if (b->movement == ALL_TO_ALL || n < 2 || devices == NULL || load == NULL)
+        return NAN;
+    for (int32_t d = 0; d < n; d++)
+        devices[d] = d;
+    cleave_collective collective = {.kind = kinds[b->movement], .n_devices = n, .devices = devices};
+    collective.algorithm = cleave_collective_rules_choose(
+        &b->layout.collectives, collective.kind, n, devices, b->bytes, &collective.node_members);
+    cleave_cost_collective_sizes(machine, &collective, load, 1, &b->bytes, &seconds);
+    return seconds;
+}
+
+/* By events, of the program that ran. */
+static cleave_status predict(bench *b, const cleave_machine *machine, double *seconds,
+                             cleave_error *error) {
+    cleave_cost_cache *cache;
+    cleave_timeline timeline;
+    CLEAVE_TRY(cleave_cost_cache_create(&b->model, machine, &cache, error));
+    cleave_status status =
+        cleave_simulate(&b->program, cache, CLEAVE_RULE_EVENTS, &b->arena, &timeline, error);
+    cleave_cost_cache_destroy(cache);
+    CLEAVE_TRY(status);
+    int64_t latest_begin = 0, latest_end = 0;
+    for (int32_t d = 0; d < b->program.n_devices; d++) {
+        int64_t begun, ended;
+        find_interval(b, d, timeline.start, timeline.end, &begun, &ended);
+        latest_begin = begun > latest_begin ? begun : latest_begin;
+        latest_end = ended > latest_end ? ended : latest_end;
+    }
+    *seconds = 1e-12 * (double)(latest_end - latest_begin);
+    return CLEAVE_OK;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void put_number(const char *name, double value) {
+    if (isfinite(value))
+        printf(", \"%s\": %.9g", name, value);
+    else
+        printf(", \"%s\": null", name);
+}
+
+static cleave_status report(bench *b, cleave_error *error) {
+    double predicted = NAN, closed = NAN;
+    if (b->machine != NULL) {
+        cleave_machine machine;
+        CLEAVE_TRY(
+            cleave_machine_read(b->machine, b->layout.n_devices, &b->arena, &machine, error));
+        CLEAVE_TRY(predict(b, &machine, &predicted, error));
+        closed = closed_seconds(b, &machine);
+    }
+    int64_t first = b->steps > 1 ? 1 : 0, n = b->steps - first; /* the first is for warming up */
+    double *took = b->took + first;
+    qsort(took, (size_t)n, sizeof *took, compare_doubles);
+    printf("{\"collective\": \"%s\", \"algorithm\": \"%s\", \"devices\": %d, \"bytes\": %lld",
+           movement_names[b->movement], algorithm_names[b->algorithm], b->layout.n_devices,
+           (long long)b->bytes);
+    put_number("predicted_seconds", predicted);
+    put_number("closed_seconds", closed);
+    put_number("measured_seconds", took[n / 2]);
+    put_number("least_seconds", took[0]);
+    put_number("most_seconds", took[n - 1]);
+    put_number("loss", b->loss);
+    printf("}\n");
+    return CLEAVE_OK;
+}
+
+/* ---- The command line ---- */
+
+static int find_name(const char *const *names, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static cleave_status parse_integer(const char *text, const char *what, int64_t least, int64_t most,
+                                   int64_t *value, cleave_error *error) {
+    char *rest;
+    errno = 0;
+    long long number = strtoll(text, &rest, 10);
+    if (errno != 0 || rest == text || *rest != '\0' || number < least || number > most)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: a number from %lld to %lld is wanted",
+                           what, text, (long long)least, (long long)most);
+    *value = number;
+    return CLEAVE_OK;
+}
+
+static cleave_status parse(int n, char **words, bench *b, cleave_error *error) {
+    if (n < 5 || n > 6)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "usage: bench_collectives KIND ALGORITHM BYTES STEPS [MACHINE.json]");
+    int kind = find_name(movement_names, N_MOVEMENTS, words[1]);
+    int algorithm = find_name(algorithm_names, CLEAVE_N_ALGORITHMS, words[2]);
+    if (kind < 0 || algorithm < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: no such %s", words[1], words[2],
+                           kind < 0 ? "collective" : "algorithm");
+    CLEAVE_TRY(parse_integer(words[3], "bytes", 4, INT64_C(1) << 32, &b->bytes, error));
+    CLEAVE_TRY(parse_integer(words[4], "steps", 1, MOST_STEPS, &b->steps, error));
+    b->movement = (movement)kind;
+    b->algorithm = (cleave_collective_algorithm)algorithm;
+    b->machine = n > 5 ? words[5] : NULL;
+    return CLEAVE_OK;
+}
+
+static cleave_status work(int n, char **words, bench *b, cleave_error *error) {
+    CLEAVE_TRY(parse(n, words, b, error));
+    int64_t width = (int64_t)(sqrt((double)b->bytes / 4) + 0.5);
+    if (4 * width * width != b->bytes)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "bytes %lld: four times a square is wanted",
+                           (long long)b->bytes);
+    CLEAVE_TRY(b->movement == ALL_TO_ALL ? make_copies(b, width, error)
+                                         : make_dense(b, width, error));
+    CLEAVE_TRY(make_layout(b, cleave_world_size(b->world), error));
+    CLEAVE_TRY(run(b, error));
+    return cleave_world_rank(b->world) == 0 ? report(b, error) : CLEAVE_OK;
+}
+
+int main(int n, char **words) {
+    static bench b;
+    cleave_error error = {""};
+    cleave_status status = cleave_world_begin(&b.world, &error);
+    if (status == CLEAVE_OK)
+        status = work(n, words, &b, &error);
+    if (status != CLEAVE_OK)
+        fprintf(stderr, "bench_collectives: %s\n", error.message);
+    fflush(stdout);
+    cleave_arena_free(&b.arena);
+    if (b.world != NULL)
+        cleave_world_end(b.world, (int)status);
+    return (int)status;
+}
