@@ -8,6 +8,8 @@
      all-gather       and from the update on
      all-to-all       an activation written split by rows and read split by columns
 
+   BYTES is the whole vector, of all-to-all what each device has before and after.
+
    A movement lasts from when the last device begins with it until the last one has ended it, of
    one step, by the clock that the ranks of one machine share; what is reported is the median over
    the steps, the first left out, and the same interval of the simulated step.
@@ -146,15 +148,15 @@ static cleave_status make_dense(bench *b, int64_t width, cleave_error *error) {
     return cleave_model_finish(model, error);
 }
 
-/* z = y = x, all [width, width]. */
-static cleave_status make_copies(bench *b, int64_t width, cleave_error *error) {
+/* z = y = x, all [rows, columns]. */
+static cleave_status make_copies(bench *b, int64_t rows, int64_t columns, cleave_error *error) {
     static const char *const names[] = {"y", "z"};
     CLEAVE_TRY(begin_model(b, error));
-    int32_t x = add_tensor(&b->model, CLEAVE_TENSOR_DATA, "x", 2, width, width);
+    int32_t x = add_tensor(&b->model, CLEAVE_TENSOR_DATA, "x", 2, rows, columns);
     for (int i = 0; i < 2; i++) {
-        int32_t to = add_tensor(&b->model, CLEAVE_TENSOR_ACTIVATION, names[i], 2, width, width);
+        int32_t to = add_tensor(&b->model, CLEAVE_TENSOR_ACTIVATION, names[i], 2, rows, columns);
         cleave_nest *copy = add_operator(&b->model, names[i], CLEAVE_NEST_POINTWISE, 2,
-                                         (const int64_t[]){width, width});
+                                         (const int64_t[]){rows, columns});
         copy->n_inputs = 1;
         copy->inputs[0] = operand_of(x, 0, 1);
         copy->output = operand_of(to, 0, 1);
@@ -417,8 +419,9 @@ static cleave_status work(int n, char **words, bench *b, cleave_error *error) {
     if (4 * width * width != b->bytes)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "bytes %lld: four times a square is wanted",
                            (long long)b->bytes);
-    CLEAVE_TRY(b->movement == ALL_TO_ALL ? make_copies(b, width, error)
-                                         : make_dense(b, width, error));
+    CLEAVE_TRY(b->movement == ALL_TO_ALL
+                   ? make_copies(b, width * cleave_world_size(b->world), width, error)
+                   : make_dense(b, width, error));
     CLEAVE_TRY(make_layout(b, cleave_world_size(b->world), error));
     CLEAVE_TRY(run(b, error));
     return cleave_world_rank(b->world) == 0 ? report(b, error) : CLEAVE_OK;

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""The bench of collectives on one tiny size: what it reads, what it prints, and that losses are those of one rank.
+usage: collectives_test.py BUILD; 77 where netlab can't play hosts"""
+import argparse
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.realpath(__file__))
+loader = importlib.machinery.SourceFileLoader("collectives", os.path.join(HERE, "collectives"))
+bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("collectives", loader))
+loader.exec_module(bench)
+
+
+def check(name, got, wanted):
+    if got != wanted:
+        sys.exit(f"{name}: {got!r} instead of {wanted!r}")
+
+
+def is_refused(size):
+    try:
+        bench.parse_size(size)
+    except argparse.ArgumentTypeError:
+        return True
+    return False
+
+
+def main():
+    check("sizes", [bench.parse_size(size) for size in ("64KiB", "1MiB")], [65536, 1048576])
+    check("refused sizes", [is_refused(size) for size in ("64", "2MiB", "0KiB", "-1KiB", "KiB")], [True] * 5)
+    check("formats", [bench.format_size(size) for size in (4096, 65536, 1 << 28)], ["4 KiB", "64 KiB", "256 MiB"])
+
+    build = os.path.realpath(sys.argv[1])
+    machine = os.path.join(bench.ROOT, "configs", "machines", "two-cores.json")
+    command = [os.path.join(HERE, "collectives"), "--build", build, "--networks", "hosts", "--sizes", "4KiB",
+               "--rounds", "1", "--steps", "3", "--machine", machine]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if said.returncode == bench.SKIPPED:
+        return bench.SKIPPED
+    check("exit code", said.returncode, 0)
+    rows = [line.split()[0] for line in said.stdout.splitlines() if line.split()[1:3] == ["4", "KiB"]]
+    check("rows", rows, bench.KINDS)
+    check("summary", "\n4 cases, " in said.stdout, True)
+
+    runs = bench.Bench(bench.parse(["--build", build, "--steps", "3"]), None)
+    alone = runs.run("here", 1, "all-reduce", "default", 4096, None)
+    check("alone nothing is predicted", alone["predicted_seconds"], None)
+    for kind in bench.KINDS[:3]:
+        row = runs.run("here", 2, kind, "default", 4096, machine)
+        check(f"{kind}: the loss is that of one rank", abs(row["loss"] / alone["loss"] - 1) < bench.SAME_LOSS, True)
+        check(f"{kind}: times are above 0", min(row["predicted_seconds"], row["measured_seconds"]) > 0, True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
