@@ -230,8 +230,9 @@ static bool belongs(const bench *b, const cleave_item *item, bool updated) {
     }
 }
 
-/* When a device begins with the movement and when it has ended it, by its own items: a receive may
-   be posted at any time before, and what begins is a copy or a send. */
+/* When a device begins with the movement and when it has ended it: its own items from the first one
+   to the last.  Posting a receive counts, since the price of a message has the receiver's processor
+   there. */
 static void find_interval(const bench *b, int32_t device, const int64_t *start, const int64_t *end,
                           int64_t *begun, int64_t *ended) {
     *begun = -1;
@@ -244,8 +245,7 @@ static void find_interval(const bench *b, int32_t device, const int64_t *start, 
         updated = updated || item->kind == CLEAVE_ITEM_UPDATE;
         if (!belongs(b, item, updated))
             continue;
-        bool begins = item->kind == CLEAVE_ITEM_COPY || item->kind == CLEAVE_ITEM_SEND;
-        if (begins && (*begun < 0 || start[i] < *begun))
+        if (*begun < 0 || start[i] < *begun)
             *begun = start[i];
         *ended = end[i] > *ended ? end[i] : *ended;
     }
