@@ -70,8 +70,7 @@ static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool 
              mixed ? n_nodes - 1 : n_nodes, per_node, links, other,
              direct ? "" : ", \"through\": \"switch\"");
     cleave_error error = {""};
-    ok(t,
-       cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
+    ok(t, cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
        &error);
 }
 
@@ -119,14 +118,13 @@ static void draw_rules(trial *t) {
         return;
     rules->items = cleave_arena_alloc(&t->arena, 1, sizeof *rules->items);
     rules->n = 1;
-    rules->items[0] = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE,
-                                               .algorithm = algorithms[chosen]};
+    rules->items[0] =
+        (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE, .algorithm = algorithms[chosen]};
 }
 
 static bool draw_layout(trial *t) {
     cleave_error error = {""};
-    ok(t,
-       cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
        &error);
     for (int32_t op = 0; op < t->model.n_operators; op++)
         draw_split(t, op);
@@ -155,13 +153,13 @@ static outcome simulate(trial *t, bool folded, bool expanded) {
         result.status = cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node,
                                          &t->arena, &fold, &error);
     if (result.status == CLEAVE_OK)
-        result.status =
-            folded ? cleave_lower_window(&t->model, &fold, &options, &t->arena, &result.program,
-                                         &error)
-                   : cleave_lower(&t->model, &t->layout, &options, &t->arena, &result.program,
-                                  &error);
+        result.status = folded ? cleave_lower_window(&t->model, &fold, &options, &t->arena,
+                                                     &result.program, &error)
+                               : cleave_lower(&t->model, &t->layout, &options, &t->arena,
+                                              &result.program, &error);
     if (result.status == CLEAVE_OK)
-        result.status = cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &error);
+        result.status =
+            cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &error);
     snprintf(result.why, sizeof result.why, "%s", error.message);
     for (int rule = 0; rule < 2 && result.status == CLEAVE_OK; rule++) {
         cleave_engine_workspace *workspace;
@@ -185,9 +183,9 @@ static void expect_equal(const trial *t, const outcome *folded, const outcome *f
     int32_t n = all->n_devices, m = window->n_devices, w = window->n_windows;
     cr_assert_eq(m * w, n, "%s", t->name);
     for (int rule = 0; rule < 2; rule++) {
-        cr_assert_eq(folded->step[rule], full->step[rule], "%s, %d devices by %d, rule %d: %lld %lld",
-                     t->name, n, m, rule, (long long)folded->step[rule],
-                     (long long)full->step[rule]);
+        cr_assert_eq(folded->step[rule], full->step[rule],
+                     "%s, %d devices by %d, rule %d: %lld %lld", t->name, n, m, rule,
+                     (long long)folded->step[rule], (long long)full->step[rule]);
         for (int32_t q = 0; q < 2 * n; q++)
             cr_assert_eq(folded->ends[rule][q % (2 * m)], full->ends[rule][q], "%s: queue %d",
                          t->name, q);
