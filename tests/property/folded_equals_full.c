@@ -226,7 +226,8 @@ Test(folded, equals_full_bit_for_bit) {
     static const struct {
         const char *file;
         int rounds;
-    } models[] = {{"mlp", 24}, {"lenet5", 24}, {"byte_gpt", 6}, {"dlrm", 8}, {"byte_lstm", 2}};
+    } models[] = {{"mlp", 24}, {"lenet5", 24},   {"byte_gpt", 6},
+                  {"dlrm", 8}, {"byte_lstm", 2}, {"resnet50", 3}};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         int symbolic_folds = 0;
         for (int round = 0; round < models[m].rounds; round++) {
@@ -290,19 +291,37 @@ Test(folded, refuses_what_is_almost_symmetric) {
     }
 }
 
+/* All devices, in order, to any axes and replicas. */
+static void draw_any_split(trial *t, int32_t op) {
+    const cleave_operator *of = &t->model.operators[op];
+    const int32_t *devices = t->layout.splits[op].devices;
+    int32_t degree[CLEAVE_MAX_AXES] = {0}, replicas = 1;
+    cleave_error error = {""};
+    for (int32_t rest = t->machine.n_devices, prime = 2; rest > 1; prime++)
+        for (; rest % prime == 0; rest /= prime) {
+            int a = below(t, of->n_axes + 1);
+            int32_t grown = a == of->n_axes ? 0 : (degree[a] > 0 ? degree[a] : 1) * prime;
+            if (a == of->n_axes || of->axes[a].whole || of->axes[a].extent < grown)
+                replicas *= prime;
+            else
+                degree[a] = grown;
+        }
+    ok(t, cleave_layout_set(&t->layout, op, replicas, degree, devices, &t->arena, &error), &error);
+}
+
 /* Whatever the layout: what folds is equal. */
 Test(folded, equals_full_on_any_layout_that_folds) {
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 200; round++) {
         trial t = {.random = {.key = 5000 + (uint64_t)round}};
         cleave_error error = {""};
         snprintf(t.name, sizeof t.name, "any %d", round);
         make_fold_machine(&t, 2 + below(&t, 3), 1 << below(&t, 2), false, false);
-        import(&t, "lenet5", t.machine.n_devices * (int64_t)(1 + below(&t, 2)) + below(&t, 2));
+        import(&t, below(&t, 2) == 0 ? "mlp" : "lenet5",
+               t.machine.n_devices * (int64_t)(1 + below(&t, 2)) + (below(&t, 4) == 0));
         if (draw_layout(&t)) {
-            int32_t op = below(&t, t.model.n_operators);
-            cleave_split drawn = {.devices = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, 64)};
-            cleave_split_random(&t.model.operators[op], t.machine.n_devices, &t.random, &drawn);
-            t.layout.splits[op] = drawn;
+            for (int32_t op = 0; op < t.model.n_operators; op++)
+                if (below(&t, round % 2 == 0 ? 1 : 6) == 0)
+                    draw_any_split(&t, op);
             ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
             compare(&t, false);
             compare(&t, true);
