@@ -265,12 +265,12 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
 /* One window for all where the layout folds, if that is asked for; else all devices. */
 static cleave_status price_and_simulate(const simulate_values *values, const cleave_model *model,
                                         const cleave_machine *machine, const cleave_layout *layout,
-                                        cleave_arena *arena, priced_program *priced,
+                                        int states, cleave_arena *arena, priced_program *priced,
                                         outcome *result, cleave_error *error) {
-    inputs_pricing how = {
-        .training = true, .closed_form = values->closed_form, .folded = values->folded};
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &how.optimizer_states,
-                                       error));
+    inputs_pricing how = {.training = true,
+                          .closed_form = values->closed_form,
+                          .folded = values->folded,
+                          .optimizer_states = states};
     if (how.folded) {
         cleave_status status = inputs_price(model, machine, layout, &how, arena, priced, error);
         if (status == CLEAVE_OK)
@@ -303,10 +303,12 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     cleave_layout layout;
     priced_program priced = {0};
     outcome result = {0};
+    int states;
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
-    cleave_status status =
-        price_and_simulate(values, &model, &machine, &layout, arena, &priced, &result, error);
+    cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
+                                              &priced, &result, error);
     if (status == CLEAVE_OK)
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);

@@ -33,8 +33,8 @@ struct cleave_cost_cache {
     cleave_byte_price *copy, *load, *update; /* [machine's n_kinds] */
     entry *entries;                          /* [capacity] open addressing, at most half full */
     size_t capacity, n_entries;              /* capacity: a power of two */
-    known_rounds *known[N_KNOWN_ROUNDS]; /* by a hash; null: none yet */
-    double *shares;                      /* [machine's n_links] scratch, all 0 */
+    known_rounds *known[N_KNOWN_ROUNDS];     /* by a hash; null: none yet */
+    double *shares;                          /* [machine's n_links] scratch, all 0 */
     cleave_arena arena;
 };
 
@@ -95,7 +95,8 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
-    if (made->shares == NULL || made->entries == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
+    if (made->shares == NULL || made->entries == NULL || made->copy == NULL || made->load == NULL ||
+        made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
@@ -326,8 +327,8 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
             break;
         case CLEAVE_ITEM_JOIN:
             if (item->subject != joined)
-                CLEAVE_TRY(cleave_cost_cache_collective(
-                    cache, &program->collectives[item->subject], &join, error));
+                CLEAVE_TRY(cleave_cost_cache_collective(cache, &program->collectives[item->subject],
+                                                        &join, error));
             joined = item->subject;
             duration[i] = join.processor;
             break;

@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct pricing {
     const cleave_machine *machine;
@@ -52,7 +53,8 @@ static void clear(pricing *p, int32_t from, int32_t to) {
 
 /* `times` such steps; `posts` messages that a member sends and receives in each, and `sums` of what
    it receives. */
-static void add_rounds(pricing *p, cleave_round_cost round, double times, double posts, double sums) {
+static void add_rounds(pricing *p, cleave_round_cost round, double times, double posts,
+                       double sums) {
     round.times = times;
     round.processor.fixed = posts * round.post.fixed + sums * p->copy.launch_seconds;
     round.processor.per_byte =
@@ -83,6 +85,10 @@ static void count_messages(pricing *p, const cleave_collective_plan *plan,
         cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
         cross(p, x.from, x.to, (double)(x.end - x.first) / plan->n_blocks, round);
     }
+    if (step->n_exchanges > p->machine->n_links / 16) { /* cheaper than to find the ways again */
+        memset(p->load, 0, (size_t)p->machine->n_links * sizeof *p->load);
+        return;
+    }
     for (int32_t e = 0; e < step->n_exchanges; e++) {
         cleave_exchange x = cleave_collective_exchange_of(plan, step, e);
         clear(p, x.from, x.to);
@@ -92,8 +98,8 @@ static void count_messages(pricing *p, const cleave_collective_plan *plan,
 static void add_step(pricing *p, const cleave_collective_plan *plan,
                      const cleave_collective_step *step) {
     cleave_round_cost round = {.distance = distance_of(step),
-                        .size = step->phase->size,
-                        .member_stride = step->phase->member_stride};
+                               .size = step->phase->size,
+                               .member_stride = step->phase->member_stride};
     count_messages(p, plan, step, &round);
     /* In a fold or a tree a member only sends or only receives. */
     bool both = step->phase->shape <= CLEAVE_PHASE_DOUBLING;

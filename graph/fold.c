@@ -58,13 +58,20 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
         int outer = outermost(split, f->model->operators[op].n_axes);
         windows = common_divisor(windows, degree_of(split, outer));
         if (windows < 2)
-            return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                               "what lies outermost in the split of %s (%d-fold) does not give each "
-                               "node the same",
-                               name, degree_of(split, outer));
+            return cleave_fail(
+                f->error, CLEAVE_NO_LAYOUT,
+                "what lies outermost in the split of %s (%d-fold) does not give each "
+                "node the same",
+                name, degree_of(split, outer));
     }
     f->fold->n_windows = windows;
     f->fold->n_devices = n_devices / windows;
+    int32_t node_of_rules = layout->collectives.node_devices;
+    if (node_of_rules > 0 && f->fold->n_devices % node_of_rules != 0)
+        return cleave_fail(
+            f->error, CLEAVE_NO_LAYOUT,
+            "the rules for collectives take %d devices for a node, and %d do the same",
+            node_of_rules, f->fold->n_devices);
     return CLEAVE_OK;
 }
 
@@ -148,8 +155,8 @@ static cleave_status mark_tensor(const finder *f, int32_t tensor, int dimension)
         return CLEAVE_OK;
     }
     for (int32_t s = 0; s < of->view.n_sources; s++) {
-        int under = dimension < 0 ? CLEAVE_FOLD_REPEATED
-                                  : source_dimension(f->model, tensor, s, dimension);
+        int under =
+            dimension < 0 ? CLEAVE_FOLD_REPEATED : source_dimension(f->model, tensor, s, dimension);
         if (dimension >= 0 && under < 0)
             return not_even(f, tensor);
         CLEAVE_TRY(mark_tensor(f, of->view.sources[s], under));
@@ -216,8 +223,8 @@ static cleave_status axis_of_owners(const finder *f, int32_t n) {
     int dimension, axis = f->fold->nest_axis[nest->owners_of];
     CLEAVE_TRY(operand_dimension(f, source, &source->output, axis, &dimension));
     if (axis >= 0 && dimension < 0)
-        return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                           "%s is cut among the devices of all windows", nest->name);
+        return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%s is cut among the devices of all windows",
+                           nest->name);
     f->fold->nest_axis[n] = dimension;
     return CLEAVE_OK;
 }

@@ -52,6 +52,19 @@ has_keys delta_checks mismatches full_seconds delta_seconds
 [ "$(json_value "$work/object.json" delta_checks)" = 300 ] &&
     [ "$(json_value "$work/object.json" mismatches)" = 0 ] || fail "delta simulation differs from full simulation"
 
+# One window of devices stands for all, where there are windows; else that is said.
+big=("${lenet[@]}" --machine "$tree/configs/machines/k80-16x4.json" --devices 16 --json)
+for folded in "" --folded; do
+    expect_ok simulate "${big[@]}" --method data-parallel --closed-form ${folded:+"$folded"}
+    grep -v -e simulate_seconds -e folded_devices "$work/out" >"$work/all$folded.json"
+done
+cmp "$work/all.json" "$work/all--folded.json" || fail "folded simulation differs from full simulation"
+[ "$(json_value "$work/out" folded_devices)" = 4 ] || fail "a node of four is not simulated for all four"
+expect_ok simulate "${big[@]}" --method data-parallel --folded
+grep -q "does not fold" "$work/err" || fail "expanded collectives fold: $(cat "$work/err")"
+grep -q folded_devices "$work/out" && fail "folded and not folded at once"
+expect_error 2 "goes without --trace" simulate "${big[@]}" --method single --folded --trace "$work/t.json"
+
 # One device sends nothing; two send as much as they get.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method single --json
 [ "$(json_value "$work/out" bytes_sent)" = 0 ] || fail "a single device sends"

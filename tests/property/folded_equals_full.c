@@ -70,8 +70,7 @@ static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool 
              mixed ? n_nodes - 1 : n_nodes, per_node, links, other,
              direct ? "" : ", \"through\": \"switch\"");
     cleave_error error = {""};
-    ok(t,
-       cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
+    ok(t, cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
        &error);
 }
 
@@ -119,14 +118,13 @@ static void draw_rules(trial *t) {
         return;
     rules->items = cleave_arena_alloc(&t->arena, 1, sizeof *rules->items);
     rules->n = 1;
-    rules->items[0] = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE,
-                                               .algorithm = algorithms[chosen]};
+    rules->items[0] =
+        (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE, .algorithm = algorithms[chosen]};
 }
 
 static bool draw_layout(trial *t) {
     cleave_error error = {""};
-    ok(t,
-       cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
        &error);
     for (int32_t op = 0; op < t->model.n_operators; op++)
         draw_split(t, op);
@@ -155,13 +153,13 @@ static outcome simulate(trial *t, bool folded, bool expanded) {
         result.status = cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node,
                                          &t->arena, &fold, &error);
     if (result.status == CLEAVE_OK)
-        result.status =
-            folded ? cleave_lower_window(&t->model, &fold, &options, &t->arena, &result.program,
-                                         &error)
-                   : cleave_lower(&t->model, &t->layout, &options, &t->arena, &result.program,
-                                  &error);
+        result.status = folded ? cleave_lower_window(&t->model, &fold, &options, &t->arena,
+                                                     &result.program, &error)
+                               : cleave_lower(&t->model, &t->layout, &options, &t->arena,
+                                              &result.program, &error);
     if (result.status == CLEAVE_OK)
-        result.status = cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &error);
+        result.status =
+            cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &error);
     snprintf(result.why, sizeof result.why, "%s", error.message);
     for (int rule = 0; rule < 2 && result.status == CLEAVE_OK; rule++) {
         cleave_engine_workspace *workspace;
@@ -185,9 +183,9 @@ static void expect_equal(const trial *t, const outcome *folded, const outcome *f
     int32_t n = all->n_devices, m = window->n_devices, w = window->n_windows;
     cr_assert_eq(m * w, n, "%s", t->name);
     for (int rule = 0; rule < 2; rule++) {
-        cr_assert_eq(folded->step[rule], full->step[rule], "%s, %d devices by %d, rule %d: %lld %lld",
-                     t->name, n, m, rule, (long long)folded->step[rule],
-                     (long long)full->step[rule]);
+        cr_assert_eq(folded->step[rule], full->step[rule],
+                     "%s, %d devices by %d, rule %d: %lld %lld", t->name, n, m, rule,
+                     (long long)folded->step[rule], (long long)full->step[rule]);
         for (int32_t q = 0; q < 2 * n; q++)
             cr_assert_eq(folded->ends[rule][q % (2 * m)], full->ends[rule][q], "%s: queue %d",
                          t->name, q);
@@ -228,7 +226,8 @@ Test(folded, equals_full_bit_for_bit) {
     static const struct {
         const char *file;
         int rounds;
-    } models[] = {{"mlp", 24}, {"lenet5", 24}, {"byte_gpt", 6}, {"dlrm", 8}, {"byte_lstm", 2}};
+    } models[] = {{"mlp", 24}, {"lenet5", 24},   {"byte_gpt", 6},
+                  {"dlrm", 8}, {"byte_lstm", 2}, {"resnet50", 3}};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         int symbolic_folds = 0;
         for (int round = 0; round < models[m].rounds; round++) {
@@ -292,19 +291,37 @@ Test(folded, refuses_what_is_almost_symmetric) {
     }
 }
 
+/* All devices, in order, to any axes and replicas. */
+static void draw_any_split(trial *t, int32_t op) {
+    const cleave_operator *of = &t->model.operators[op];
+    const int32_t *devices = t->layout.splits[op].devices;
+    int32_t degree[CLEAVE_MAX_AXES] = {0}, replicas = 1;
+    cleave_error error = {""};
+    for (int32_t rest = t->machine.n_devices, prime = 2; rest > 1; prime++)
+        for (; rest % prime == 0; rest /= prime) {
+            int a = below(t, of->n_axes + 1);
+            int32_t grown = a == of->n_axes ? 0 : (degree[a] > 0 ? degree[a] : 1) * prime;
+            if (a == of->n_axes || of->axes[a].whole || of->axes[a].extent < grown)
+                replicas *= prime;
+            else
+                degree[a] = grown;
+        }
+    ok(t, cleave_layout_set(&t->layout, op, replicas, degree, devices, &t->arena, &error), &error);
+}
+
 /* Whatever the layout: what folds is equal. */
 Test(folded, equals_full_on_any_layout_that_folds) {
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 200; round++) {
         trial t = {.random = {.key = 5000 + (uint64_t)round}};
         cleave_error error = {""};
         snprintf(t.name, sizeof t.name, "any %d", round);
         make_fold_machine(&t, 2 + below(&t, 3), 1 << below(&t, 2), false, false);
-        import(&t, "lenet5", t.machine.n_devices * (int64_t)(1 + below(&t, 2)) + below(&t, 2));
+        import(&t, below(&t, 2) == 0 ? "mlp" : "lenet5",
+               t.machine.n_devices * (int64_t)(1 + below(&t, 2)) + (below(&t, 4) == 0));
         if (draw_layout(&t)) {
-            int32_t op = below(&t, t.model.n_operators);
-            cleave_split drawn = {.devices = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, 64)};
-            cleave_split_random(&t.model.operators[op], t.machine.n_devices, &t.random, &drawn);
-            t.layout.splits[op] = drawn;
+            for (int32_t op = 0; op < t.model.n_operators; op++)
+                if (below(&t, round % 2 == 0 ? 1 : 6) == 0)
+                    draw_any_split(&t, op);
             ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
             compare(&t, false);
             compare(&t, true);
