@@ -85,26 +85,27 @@ lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
 lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box) {
     lower_region within = *region;
     within.box = *box;
-    for (int d = 0; d < rank; d++)
-        within.offset += (box->lo[d] - region->box.lo[d]) * region->stride[d];
+    within.offset = lower_region_offset(rank, region, box);
     return within;
 }
 
-bool lower_region_same_place(int rank, const lower_region *a, const lower_region *b) {
-    if (a->buffer != b->buffer || a->offset != b->offset ||
-        !cleave_box_equal(rank, &a->box, &b->box))
+bool lower_region_same_place(int rank, const cleave_box *box, const lower_region *a,
+                             const lower_region *b) {
+    if (a->buffer != b->buffer ||
+        lower_region_offset(rank, a, box) != lower_region_offset(rank, b, box))
         return false;
     for (int d = 0; d < rank; d++)
-        if (a->box.hi[d] - a->box.lo[d] > 1 && a->stride[d] != b->stride[d])
+        if (box->hi[d] - box->lo[d] > 1 && a->stride[d] != b->stride[d])
             return false;
     return true;
 }
 
-bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region) {
+bool lower_region_is_dense(const cleave_tensor *tensor, const cleave_box *box,
+                           const lower_region *region) {
     int64_t expected = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         int d = tensor->order[i];
-        int64_t extent = region->box.hi[d] - region->box.lo[d];
+        int64_t extent = box->hi[d] - box->lo[d];
         if (extent > 1 && region->stride[d] != expected)
             return false;
         expected *= extent;
@@ -255,25 +256,24 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
                     const cleave_box *box, const lower_region *destination,
                     const lower_region *source, float fill) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
-    if (cleave_box_is_empty(of->rank, box))
+    const lower_region *from = source != NULL ? source : destination;
+    if (cleave_box_is_empty(of->rank, box) ||
+        (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, box, destination, from)))
         return;
-    lower_region to = lower_region_within(of->rank, destination, box);
-    lower_region from = source != NULL ? lower_region_within(of->rank, source, box) : to;
-    if (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, &to, &from))
-        return;
-    cleave_copy_piece piece = {.mode = mode,
-                               .type = of->type,
-                               .destination = to.buffer,
-                               .source = source != NULL ? from.buffer : -1,
-                               .destination_offset = to.offset,
-                               .source_offset = source != NULL ? from.offset : 0,
-                               .fill = fill,
-                               .rank = of->rank};
+    cleave_copy_piece piece = {
+        .mode = mode,
+        .type = of->type,
+        .destination = destination->buffer,
+        .source = source != NULL ? source->buffer : -1,
+        .destination_offset = lower_region_offset(of->rank, destination, box),
+        .source_offset = source != NULL ? lower_region_offset(of->rank, source, box) : 0,
+        .fill = fill,
+        .rank = of->rank};
     for (int i = 0; i < of->rank; i++) {
         int d = mode == CLEAVE_COPY_MOMENTS ? i : of->order[i];
         piece.extent[i] = box->hi[d] - box->lo[d];
-        piece.destination_stride[i] = to.stride[d];
-        piece.source_stride[i] = from.stride[d];
+        piece.destination_stride[i] = destination->stride[d];
+        piece.source_stride[i] = from->stride[d];
     }
     simplify_piece(&piece);
     int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);

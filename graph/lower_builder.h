@@ -91,9 +91,21 @@ int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int3
 lower_region lower_region_of(const lower_builder *builder, int32_t buffer);
 /* The same elements, seen from a smaller box within the region's. */
 lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box);
-bool lower_region_same_place(int rank, const lower_region *a, const lower_region *b);
-/* Do the elements of the region lie one after the other, in the tensor's memory order? */
-bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region);
+/* Where the first element of a box within the region's lies. */
+static inline int64_t lower_region_offset(int rank, const lower_region *region,
+                                          const cleave_box *box) {
+    int64_t offset = region->offset;
+    for (int d = 0; d < rank; d++)
+        offset += (box->lo[d] - region->box.lo[d]) * region->stride[d];
+    return offset;
+}
+/* Do the elements of the box, which both regions hold, lie in one place in both? */
+bool lower_region_same_place(int rank, const cleave_box *box, const lower_region *a,
+                             const lower_region *b);
+/* Do the elements of the box, which the region holds, lie one after the other, in the tensor's
+   memory order? */
+bool lower_region_is_dense(const cleave_tensor *tensor, const cleave_box *box,
+                           const lower_region *region);
 
 /* Puts an item at the end of the fragment and returns its id. */
 int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
