@@ -33,8 +33,10 @@ struct cleave_cost_cache {
     cleave_byte_price *copy, *load, *update; /* [machine's n_kinds] */
     entry *entries;                          /* [capacity] open addressing, at most half full */
     size_t capacity, n_entries;              /* capacity: a power of two */
-    known_rounds *known[N_KNOWN_ROUNDS]; /* by a hash; null: none yet */
-    double *shares;                      /* [machine's n_links] scratch, all 0 */
+    known_rounds *known[N_KNOWN_ROUNDS];     /* by a hash; null: none yet */
+    double *shares;                          /* [machine's n_links] scratch, all 0 */
+    cleave_route_price *routes;              /* [n_routes] what was asked for last at each place */
+    size_t n_routes;                         /* a power of two */
     cleave_arena arena;
 };
 
@@ -82,6 +84,14 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
                                1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
 }
 
+/* Room for all pairs of devices of small machines. */
+static size_t size_of_route_table(int32_t n_devices) {
+    size_t pairs = (size_t)n_devices * (size_t)n_devices, size = 1;
+    while (size < pairs && size < (size_t)1 << 14)
+        size *= 2;
+    return size;
+}
+
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_cost_cache **cache, cleave_error *error) {
     cleave_cost_cache *made = calloc(1, sizeof *made);
@@ -95,7 +105,10 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
-    if (made->shares == NULL || made->entries == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
+    made->n_routes = size_of_route_table(machine->n_devices);
+    made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
+    if (made->shares == NULL || made->entries == NULL || made->routes == NULL ||
+        made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
@@ -230,15 +243,29 @@ static int64_t price_update(const cleave_cost_cache *cache, const cleave_program
     return bytes_picoseconds(cache->update[kind], bytes);
 }
 
-static int64_t price_post(const cleave_machine *machine, const cleave_message *message) {
-    int32_t links[CLEAVE_MAX_ROUTE];
-    int32_t n = cleave_machine_route(machine, message->source, message->destination, links);
-    double overhead = 0, per_byte = 0;
-    for (int32_t l = 0; l < n; l++) {
-        overhead = fmax(overhead, machine->links[links[l]].overhead_seconds);
-        per_byte = fmax(per_byte, machine->links[links[l]].overhead_seconds_per_byte);
+const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
+                                            int32_t destination) {
+    const cleave_machine *machine = cache->machine;
+    size_t pair = (size_t)source * (size_t)machine->n_devices + (size_t)destination;
+    cleave_route_price *at = &cache->routes[pair & (cache->n_routes - 1)];
+    if (at->n_links > 0 && at->source == source && at->destination == destination)
+        return at;
+    *at = (cleave_route_price){.source = source, .destination = destination};
+    at->n_links = cleave_machine_route(machine, source, destination, at->links);
+    for (int32_t l = 0; l < at->n_links; l++) {
+        const cleave_link *link = &machine->links[at->links[l]];
+        at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
+        at->overhead_seconds_per_byte =
+            fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
     }
-    return cleave_picoseconds(overhead + per_byte * (double)message->bytes);
+    return at;
+}
+
+static int64_t price_post(cleave_cost_cache *cache, const cleave_message *message) {
+    const cleave_route_price *route =
+        cleave_cost_route(cache, message->source, message->destination);
+    return cleave_picoseconds(route->overhead_seconds +
+                              route->overhead_seconds_per_byte * (double)message->bytes);
 }
 
 static bool is_like(const cleave_collective *a, const cleave_collective *b,
@@ -322,12 +349,12 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:
-            duration[i] = price_post(cache->machine, &program->messages[item->subject]);
+            duration[i] = price_post(cache, &program->messages[item->subject]);
             break;
         case CLEAVE_ITEM_JOIN:
             if (item->subject != joined)
-                CLEAVE_TRY(cleave_cost_cache_collective(
-                    cache, &program->collectives[item->subject], &join, error));
+                CLEAVE_TRY(cleave_cost_cache_collective(cache, &program->collectives[item->subject],
+                                                        &join, error));
             joined = item->subject;
             duration[i] = join.processor;
             break;

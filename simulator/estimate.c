@@ -9,8 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What fragments may take that are not in use: enough for the candidates of a large model. */
-static const size_t most_remembered_bytes = (size_t)192 << 20;
+/* What fragments may take: at first, enough for the candidates of a large model.  Where fewer than
+   one in `worth_remembering` comes back before the room is full, less room will do, and that stays
+   in the caches. */
+static const size_t most_remembered_bytes = (size_t)128 << 20,
+                    least_remembered_bytes = (size_t)4 << 20;
+static const int64_t worth_remembering = 8;
 
 /* Two independent hashes of what a fragment follows from. */
 typedef struct digest {
@@ -68,7 +72,8 @@ struct cleave_estimate {
     CLEAVE_LIST(int32_t) old_devices;
     memory **table; /* [table_size] */
     int32_t table_size, n_remembered;
-    size_t remembered_bytes;
+    size_t remembered_bytes, room_bytes;
+    cleave_estimate_counts counted; /* when something was forgotten last */
     cleave_estimate_counts counts;
 };
 
@@ -93,6 +98,14 @@ static void forget(cleave_estimate *e) {
             free(m->price);
             free(m);
         }
+    int64_t fragments = e->counts.fragments - e->counted.fragments;
+    int64_t found = fragments - (e->counts.made - e->counted.made);
+    if (found < fragments / worth_remembering && e->room_bytes > least_remembered_bytes)
+        e->room_bytes /= 2;
+    /* Where much is in use, there is room for as much again. */
+    if (e->room_bytes < 2 * e->remembered_bytes)
+        e->room_bytes = 2 * e->remembered_bytes;
+    e->counted = e->counts;
 }
 
 static cleave_status make_fragment(cleave_estimate *e, int32_t place, cleave_fragment_price **price,
@@ -124,7 +137,7 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
             *found = m;
             return CLEAVE_OK;
         }
-    if (e->remembered_bytes > most_remembered_bytes)
+    if (e->remembered_bytes > e->room_bytes)
         forget(e);
     memory *made = calloc(1, sizeof *made);
     if (made == NULL)
@@ -389,8 +402,11 @@ cleave_status cleave_estimate_create(const cleave_model *model, const cleave_lay
     cleave_estimate *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "estimating");
-    *made = (cleave_estimate){
-        .model = model, .options = *options, .cache = cache, .n_devices = layout->n_devices};
+    *made = (cleave_estimate){.model = model,
+                              .options = *options,
+                              .cache = cache,
+                              .n_devices = layout->n_devices,
+                              .room_bytes = most_remembered_bytes};
     made->options.symbolic_collectives = true;
     made->options.workspace = NULL;
     cleave_status status = begin(made, layout, error);

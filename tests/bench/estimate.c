@@ -3,6 +3,7 @@
    candidates of the search, on processor time, without anything of memory limits.
      usage: bench_estimate [SECONDS [MODEL [DEVICES]]]
             bench_estimate --check CHANGES [MODEL [DEVICES]]
+   SECONDS for each case (3); below 0, so many proposals instead, to count instructions.
    Of each case: operators; proposals a second (change, run, accept or reject); the shares of
    lowering and pricing fragments, of the delta simulation, and of the rest; how many fragments were
    remembered; how many times the time of a run a pass over everything takes, by scan and by events
@@ -237,7 +238,8 @@ static cleave_status report(bench_case *c, cleave_error *error) {
 
 static cleave_status measure(bench_case *c, double seconds, cleave_error *error) {
     double run, begun = processor_seconds();
-    while (processor_seconds() - begun < seconds || c->n_samples == 0) {
+    while (seconds < 0 ? c->n_proposals < -seconds
+                       : processor_seconds() - begun < seconds || c->n_samples == 0) {
         CLEAVE_TRY(propose(c, false, &run, error));
         if (c->n_proposals % EVERY == 1 && c->n_samples < MAX_SAMPLES)
             CLEAVE_TRY(sample(c, run, error));
