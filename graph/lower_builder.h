@@ -77,6 +77,14 @@ _Noreturn void lower_fail_fold(lower_builder *builder, int32_t tensor, const cha
             lower_fail_memory(builder);                                                            \
     } while (0)
 
+/* Room for one element behind a list's last, for elements that are filled in place. */
+#define LOWER_ROOM(builder, list)                                                                  \
+    (((list)->n < (list)->capacity || cleave_list_grow((void **)&(list)->items, &(list)->capacity, \
+                                                       (list)->n, sizeof *(list)->items))          \
+         ? (void)0                                                                                 \
+         : lower_fail_memory(builder),                                                             \
+     &(list)->items[(list)->n])
+
 void *lower_array(lower_builder *builder, size_t count, size_t size);
 #define LOWER_ARRAY(builder, type, count)                                                          \
     ((type *)lower_array((builder), (size_t)(count), sizeof(type)))
