@@ -37,6 +37,7 @@ struct cleave_cost_cache {
     double *shares;                          /* [machine's n_links] scratch, all 0 */
     cleave_route_price *routes;              /* [n_routes] what was asked for last at each place */
     size_t n_routes;                         /* a power of two */
+    bool *padded;                            /* [n_nests] something may stick out of its tensor */
     cleave_arena arena;
 };
 
@@ -84,6 +85,22 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
                                1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
 }
 
+static bool sticks_out(const cleave_model *model, const cleave_part *whole,
+                       const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
+    return !cleave_box_contains(tensor->rank, &all, &raw);
+}
+
+static bool is_padded(const cleave_model *model, const cleave_nest *nest) {
+    cleave_part whole = cleave_part_whole(nest, 0);
+    bool padded = sticks_out(model, &whole, &nest->output);
+    for (int i = 0; i < nest->n_inputs; i++)
+        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
+    return padded;
+}
+
 /* Room for all pairs of devices of small machines. */
 static size_t size_of_route_table(int32_t n_devices) {
     size_t pairs = (size_t)n_devices * (size_t)n_devices, size = 1;
@@ -107,8 +124,9 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
     made->n_routes = size_of_route_table(machine->n_devices);
     made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
+    made->padded = CLEAVE_ARENA_ARRAY(&made->arena, bool, model->n_nests);
     if (made->shares == NULL || made->entries == NULL || made->routes == NULL ||
-        made->copy == NULL || made->load == NULL || made->update == NULL) {
+        made->padded == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
@@ -117,6 +135,8 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
         made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
         made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
     }
+    for (int32_t n = 0; n < model->n_nests; n++)
+        made->padded[n] = is_padded(model, &model->nests[n]);
     *cache = made;
     return CLEAVE_OK;
 }
@@ -232,6 +252,20 @@ static const entry *price_compute(cleave_cost_cache *cache, const cleave_compute
     return found;
 }
 
+/* Neighbours mostly have equal extents; where nothing sticks out of its tensor they then have equal
+   prices. */
+static bool same_price(const cleave_cost_cache *cache, const cleave_compute *a,
+                       const cleave_compute *b) {
+    const int32_t *kind = cache->machine->device_kind;
+    if (a->nest != b->nest || a->pass != b->pass || cache->padded[a->nest] ||
+        kind[a->part.device] != kind[b->part.device])
+        return false;
+    for (int i = 0; i < cache->model->nests[a->nest].n_axes; i++)
+        if (a->part.hi[i] - a->part.lo[i] != b->part.hi[i] - b->part.lo[i])
+            return false;
+    return true;
+}
+
 static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(price.launch_seconds + price.seconds_per_byte * bytes);
 }
@@ -323,14 +357,18 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
     CLEAVE_TRY(check_fits(program, cache, error));
     int32_t joined = -1; /* the JOIN items of a collective come together: price it once */
     cleave_collective_cost join = {0};
+    const cleave_compute *compute, *before = NULL;
+    const entry *price = NULL;
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         int32_t kind = cache->machine->device_kind[item->device];
-        const entry *price;
         duration[i] = 0;
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
-            price = price_compute(cache, &program->computes[item->subject]);
+            compute = &program->computes[item->subject];
+            if (before == NULL || !same_price(cache, before, compute))
+                price = price_compute(cache, compute);
+            before = compute;
             if (price == NULL)
                 return cleave_fail_memory(error, "pricing a program");
             duration[i] = price->picoseconds;

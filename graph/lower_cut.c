@@ -8,64 +8,35 @@
 
 /* One level of the recursion. */
 typedef struct level {
-    int64_t *edges; /* [room edges] distinct, ascending; slab s is [edges[s], edges[s + 1]) */
-    int32_t *first, *last;  /* [room boxes] edges of a box */
-    int32_t *start;         /* [room edges + 1] of the members of a slab */
-    int32_t *contributions; /* [room edges] how many of a slab's members are contributions */
-    int32_t *members;       /* [room members] contributions, then demands of each slab */
-    int32_t room_boxes, room_members;
+    uint64_t *used;         /* [words of n_edges] edges of the boxes that are left */
+    int32_t *edges;         /* [n_edges] those, ascending: slab s is from s to s + 1 of them */
+    int32_t *rank_of;       /* [n_edges] the other way round */
+    int32_t *start;         /* [n_edges + 1] of the members of a slab */
+    int32_t *contributions; /* [n_edges] where the demands among a slab's members begin */
+    int32_t *members;       /* [room] contributions, then demands of each slab */
+    int32_t room;
 } level;
+
+/* Boxes of a dimension by the ids of their edges. */
+typedef struct extent {
+    int32_t lo, hi;
+} extent;
+
+/* The edges of all boxes in one dimension, distinct and ascending. */
+typedef struct dimension {
+    int64_t *edges;
+    int32_t n_edges;
+    extent *contributions, *demands; /* [contributions], [demands] */
+} dimension;
 
 typedef struct cutter {
     lower_builder *builder;
     movement *move;
     int rank;
     cleave_box box; /* of the cell that is cut out */
+    dimension dimensions[CLEAVE_MAX_RANK];
     level levels[CLEAVE_MAX_RANK];
-    int64_t *contributions[CLEAVE_MAX_RANK]; /* [2 x contributions] lo and hi of each box */
-    int64_t *demands[CLEAVE_MAX_RANK];       /* [2 x demands] */
 } cutter;
-
-static int64_t *spread(lower_builder *builder, int32_t n) {
-    return LOWER_ARRAY(builder, int64_t, 2 * (size_t)n);
-}
-
-static void begin(cutter *c) {
-    const movement *move = c->move;
-    for (int d = 0; d < c->rank; d++) {
-        c->contributions[d] = spread(c->builder, move->contributions.n);
-        c->demands[d] = spread(c->builder, move->demands.n);
-    }
-    for (int32_t i = 0; i < move->contributions.n; i++)
-        for (int d = 0; d < c->rank; d++) {
-            c->contributions[d][2 * i] = move->contributions.items[i].at.box.lo[d];
-            c->contributions[d][2 * i + 1] = move->contributions.items[i].at.box.hi[d];
-        }
-    for (int32_t i = 0; i < move->demands.n; i++)
-        for (int d = 0; d < c->rank; d++) {
-            c->demands[d][2 * i] = move->demands.items[i].at.box.lo[d];
-            c->demands[d][2 * i + 1] = move->demands.items[i].at.box.hi[d];
-        }
-}
-
-/* lo and hi of the i-th box of the active ones, contributions first. */
-static const int64_t *extent_of(const cutter *c, int d, const lower_cell *active, int32_t i) {
-    return i < active->n_contributions
-               ? &c->contributions[d][2 * active->contributions[i]]
-               : &c->demands[d][2 * active->demands[i - active->n_contributions]];
-}
-
-static void reserve_boxes(cutter *c, level *l, int32_t n) {
-    if (n <= l->room_boxes)
-        return;
-    l->room_boxes = 2 * n;
-    size_t room = 2 * (size_t)l->room_boxes;
-    l->edges = LOWER_ARRAY(c->builder, int64_t, room);
-    l->start = LOWER_ARRAY(c->builder, int32_t, room + 1);
-    l->contributions = LOWER_ARRAY(c->builder, int32_t, room);
-    l->first = LOWER_ARRAY(c->builder, int32_t, l->room_boxes);
-    l->last = LOWER_ARRAY(c->builder, int32_t, l->room_boxes);
-}
 
 /* The first edge that is not before `value`. */
 static int32_t find_edge(const int64_t *edges, int32_t n, int64_t value) {
@@ -79,59 +50,118 @@ static int32_t find_edge(const int64_t *edges, int32_t n, int64_t value) {
     return low;
 }
 
-static int32_t add_edge(int64_t *edges, int32_t n, int64_t value) {
-    int32_t at = n > 0 && edges[n - 1] < value ? n : find_edge(edges, n, value);
-    if (at < n && edges[at] == value)
-        return n;
-    memmove(edges + at + 1, edges + at, (size_t)(n - at) * sizeof *edges);
-    edges[at] = value;
-    return n + 1;
+static void add_edge(dimension *of, int64_t value) {
+    int32_t n = of->n_edges,
+            at = n > 0 && of->edges[n - 1] < value ? n : find_edge(of->edges, n, value);
+    if (at < n && of->edges[at] == value)
+        return;
+    memmove(of->edges + at + 1, of->edges + at, (size_t)(n - at) * sizeof *of->edges);
+    of->edges[at] = value;
+    of->n_edges++;
 }
 
-static int32_t find_edges(const cutter *c, int d, const lower_cell *active, int64_t *edges) {
-    int32_t n_edges = 0;
-    const int64_t *before = NULL;
-    for (int32_t i = 0; i < active->n_contributions + active->n_demands; i++) {
-        const int64_t *extent = extent_of(c, d, active, i);
-        if (before != NULL && before[0] == extent[0] && before[1] == extent[1])
-            continue; /* common */
-        before = extent;
-        n_edges = add_edge(edges, n_edges, extent[0]);
-        n_edges = add_edge(edges, n_edges, extent[1]);
+static const cleave_box *box_of(const movement *move, int32_t i) {
+    return i < move->contributions.n ? &move->contributions.items[i].at.box
+                                     : &move->demands.items[i - move->contributions.n].at.box;
+}
+
+static void index_dimension(cutter *c, int d) {
+    const movement *move = c->move;
+    int32_t n = move->contributions.n + move->demands.n;
+    dimension *of = &c->dimensions[d];
+    of->edges = LOWER_ARRAY(c->builder, int64_t, 2 * (size_t)n);
+    extent *extents = LOWER_ARRAY(c->builder, extent, n);
+    const cleave_box *before = NULL, *box;
+    for (int32_t i = 0; i < n; i++, before = box) {
+        box = box_of(move, i);
+        if (before != NULL && before->lo[d] == box->lo[d] && before->hi[d] == box->hi[d])
+            continue;
+        add_edge(of, box->lo[d]);
+        add_edge(of, box->hi[d]);
     }
+    for (int32_t i = 0; i < n; i++) {
+        box = box_of(move, i);
+        extents[i].lo = find_edge(of->edges, of->n_edges, box->lo[d]);
+        extents[i].hi = find_edge(of->edges, of->n_edges, box->hi[d]);
+    }
+    of->contributions = extents;
+    of->demands = extents + move->contributions.n;
+}
+
+static void begin_level(cutter *c, int d) {
+    level *l = &c->levels[d];
+    size_t n_edges = (size_t)c->dimensions[d].n_edges;
+    l->used = LOWER_ARRAY(c->builder, uint64_t, (n_edges + 63) / 64);
+    l->edges = LOWER_ARRAY(c->builder, int32_t, n_edges);
+    l->rank_of = LOWER_ARRAY(c->builder, int32_t, n_edges);
+    l->start = LOWER_ARRAY(c->builder, int32_t, n_edges + 1);
+    l->contributions = LOWER_ARRAY(c->builder, int32_t, n_edges);
+}
+
+/* Of the i-th box of the active ones, contributions first. */
+static inline extent extent_of(const dimension *of, const lower_cell *active, int32_t i) {
+    return i < active->n_contributions ? of->contributions[active->contributions[i]]
+                                       : of->demands[active->demands[i - active->n_contributions]];
+}
+
+/* Lists the edges of the active boxes and returns their number: 2 where all boxes are alike. */
+static int32_t find_edges(const dimension *of, const lower_cell *active, level *l) {
+    int32_t n = active->n_contributions + active->n_demands, n_words = (of->n_edges + 63) / 64;
+    extent first = extent_of(of, active, 0);
+    bool alike = true;
+    for (int32_t i = 1; i < n && alike; i++) {
+        extent other = extent_of(of, active, i);
+        alike = other.lo == first.lo && other.hi == first.hi;
+    }
+    l->edges[0] = first.lo;
+    l->edges[1] = first.hi;
+    if (alike)
+        return 2;
+    memset(l->used, 0, (size_t)n_words * sizeof *l->used);
+    for (int32_t i = 0; i < n; i++) {
+        extent box = extent_of(of, active, i);
+        l->used[box.lo >> 6] |= (uint64_t)1 << (box.lo & 63);
+        l->used[box.hi >> 6] |= (uint64_t)1 << (box.hi & 63);
+    }
+    int32_t n_edges = 0;
+    for (int32_t w = 0; w < n_words; w++)
+        for (uint64_t left = l->used[w]; left != 0; left &= left - 1) {
+            int32_t edge = 64 * w + __builtin_ctzll(left);
+            l->rank_of[edge] = n_edges;
+            l->edges[n_edges++] = edge;
+        }
     return n_edges;
 }
 
 /* Lists, slab by slab, the boxes that lie over it. */
-static void list_members(cutter *c, int d, level *l, const lower_cell *active, int32_t n_edges) {
+static void list_members(cutter *c, const dimension *of, level *l, const lower_cell *active,
+                         int32_t n_edges) {
     int32_t n = active->n_contributions + active->n_demands, n_members = 0;
     memset(l->start, 0, (size_t)(n_edges + 1) * sizeof *l->start);
     for (int32_t i = 0; i < n; i++) {
-        const int64_t *extent = extent_of(c, d, active, i);
-        l->first[i] = find_edge(l->edges, n_edges, extent[0]);
-        l->last[i] = l->first[i] + 1;
-        if (l->edges[l->last[i]] != extent[1])
-            l->last[i] = find_edge(l->edges, n_edges, extent[1]);
-        for (int32_t s = l->first[i]; s < l->last[i]; s++)
+        extent box = extent_of(of, active, i);
+        int32_t first = l->rank_of[box.lo], last = l->rank_of[box.hi];
+        for (int32_t s = first; s < last; s++)
             l->start[s + 1]++;
-        n_members += l->last[i] - l->first[i];
+        n_members += last - first;
     }
     for (int32_t s = 0; s + 1 < n_edges; s++)
         l->start[s + 1] += l->start[s];
-    if (n_members > l->room_members) {
-        l->room_members = 2 * n_members;
-        l->members = LOWER_ARRAY(c->builder, int32_t, l->room_members);
+    if (n_members > l->room) {
+        l->room = 2 * n_members;
+        l->members = LOWER_ARRAY(c->builder, int32_t, l->room);
     }
     /* `start` runs ahead while a slab is filled, so in the end it is the start of the next one. */
-    for (int32_t i = 0; i < n; i++) {
-        bool contributes = i < active->n_contributions;
-        int32_t id =
-            contributes ? active->contributions[i] : active->demands[i - active->n_contributions];
-        for (int32_t s = l->first[i]; s < l->last[i]; s++)
-            l->members[l->start[s]++] = id;
-        if (i + 1 == active->n_contributions)
-            for (int32_t s = 0; s + 1 < n_edges; s++)
-                l->contributions[s] = l->start[s];
+    for (int32_t i = 0; i < active->n_contributions; i++) {
+        extent box = of->contributions[active->contributions[i]];
+        for (int32_t s = l->rank_of[box.lo]; s < l->rank_of[box.hi]; s++)
+            l->members[l->start[s]++] = active->contributions[i];
+    }
+    memcpy(l->contributions, l->start, (size_t)(n_edges - 1) * sizeof *l->start);
+    for (int32_t i = 0; i < active->n_demands; i++) {
+        extent box = of->demands[active->demands[i]];
+        for (int32_t s = l->rank_of[box.lo]; s < l->rank_of[box.hi]; s++)
+            l->members[l->start[s]++] = active->demands[i];
     }
 }
 
@@ -142,26 +172,24 @@ static void cut_dimension(cutter *c, int d, const lower_cell *active) {
         lower_cell_done(c->builder, c->move, active);
         return;
     }
+    const dimension *of = &c->dimensions[d];
     level *l = &c->levels[d];
-    reserve_boxes(c, l, active->n_contributions + active->n_demands);
-    int32_t n_edges = find_edges(c, d, active, l->edges);
+    int32_t n_edges = find_edges(of, active, l);
     if (n_edges == 2) {
-        c->box.lo[d] = l->edges[0];
-        c->box.hi[d] = l->edges[1];
+        c->box.lo[d] = of->edges[l->edges[0]];
+        c->box.hi[d] = of->edges[l->edges[1]];
         cut_dimension(c, d + 1, active);
         return;
     }
-    list_members(c, d, l, active, n_edges);
-    for (int32_t s = 0; s + 1 < n_edges; s++) {
-        int32_t begin_of = s == 0 ? 0 : l->start[s - 1];
-        int32_t first_demand = active->n_contributions > 0 ? l->contributions[s] : begin_of;
+    list_members(c, of, l, active, n_edges);
+    for (int32_t s = 0, from = 0; s + 1 < n_edges; from = l->start[s++]) {
         lower_cell slab = {.box = &c->box,
-                           .n_contributions = first_demand - begin_of,
-                           .contributions = l->members + begin_of,
-                           .n_demands = l->start[s] - first_demand,
-                           .demands = l->members + first_demand};
-        c->box.lo[d] = l->edges[s];
-        c->box.hi[d] = l->edges[s + 1];
+                           .n_contributions = l->contributions[s] - from,
+                           .contributions = l->members + from,
+                           .n_demands = l->start[s] - l->contributions[s],
+                           .demands = l->members + l->contributions[s]};
+        c->box.lo[d] = of->edges[l->edges[s]];
+        c->box.hi[d] = of->edges[l->edges[s + 1]];
         cut_dimension(c, d + 1, &slab);
     }
 }
@@ -176,7 +204,10 @@ void lower_cut(lower_builder *builder, movement *move, int32_t n_contributions,
                       .n_demands = n_demands,
                       .demands = demands};
     lower_cells_begin(builder, move);
-    begin(&c);
+    for (int d = 0; d < c.rank && n_demands > 0; d++) {
+        index_dimension(&c, d);
+        begin_level(&c, d);
+    }
     cut_dimension(&c, 0, &all);
     lower_cells_settle(builder, move);
 }
