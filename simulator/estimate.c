@@ -14,7 +14,7 @@
    in the caches. */
 static const size_t most_remembered_bytes = (size_t)128 << 20,
                     least_remembered_bytes = (size_t)4 << 20;
-static const int64_t worth_remembering = 8;
+static const int64_t worth_remembering = 32;
 
 /* Two independent hashes of what a fragment follows from. */
 typedef struct digest {
