@@ -18,8 +18,8 @@ bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size);
 
 /* Appends `...` (a value of the element type); true on success. */
 #define CLEAVE_LIST_PUSH(list, ...)                                                                \
-    (cleave_list_grow((void **)&(list)->items, &(list)->capacity, (list)->n,                       \
-                      sizeof *(list)->items) &&                                                    \
+    (((list)->n < (list)->capacity || cleave_list_grow((void **)&(list)->items, &(list)->capacity, \
+                                                       (list)->n, sizeof *(list)->items)) &&       \
      (((list)->items[(list)->n++] = __VA_ARGS__), true))
 
 #define CLEAVE_LIST_FREE(list)                                                                     \

@@ -35,6 +35,9 @@ struct cleave_cost_cache {
     size_t capacity, n_entries;              /* capacity: a power of two */
     known_rounds *known[N_KNOWN_ROUNDS];     /* by a hash; null: none yet */
     double *shares;                          /* [machine's n_links] scratch, all 0 */
+    cleave_route_price *routes;              /* [n_routes] what was asked for last at each place */
+    size_t n_routes;                         /* a power of two */
+    bool *padded;                            /* [n_nests] something may stick out of its tensor */
     cleave_arena arena;
 };
 
@@ -82,6 +85,30 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
                                1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
 }
 
+static bool sticks_out(const cleave_model *model, const cleave_part *whole,
+                       const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
+    return !cleave_box_contains(tensor->rank, &all, &raw);
+}
+
+static bool is_padded(const cleave_model *model, const cleave_nest *nest) {
+    cleave_part whole = cleave_part_whole(nest, 0);
+    bool padded = sticks_out(model, &whole, &nest->output);
+    for (int i = 0; i < nest->n_inputs; i++)
+        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
+    return padded;
+}
+
+/* Room for all pairs of devices of small machines. */
+static size_t size_of_route_table(int32_t n_devices) {
+    size_t pairs = (size_t)n_devices * (size_t)n_devices, size = 1;
+    while (size < pairs && size < (size_t)1 << 14)
+        size *= 2;
+    return size;
+}
+
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_cost_cache **cache, cleave_error *error) {
     cleave_cost_cache *made = calloc(1, sizeof *made);
@@ -95,8 +122,11 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
-    if (made->shares == NULL || made->entries == NULL || made->copy == NULL || made->load == NULL ||
-        made->update == NULL) {
+    made->n_routes = size_of_route_table(machine->n_devices);
+    made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
+    made->padded = CLEAVE_ARENA_ARRAY(&made->arena, bool, model->n_nests);
+    if (made->shares == NULL || made->entries == NULL || made->routes == NULL ||
+        made->padded == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
@@ -105,6 +135,8 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
         made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
         made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
     }
+    for (int32_t n = 0; n < model->n_nests; n++)
+        made->padded[n] = is_padded(model, &model->nests[n]);
     *cache = made;
     return CLEAVE_OK;
 }
@@ -220,6 +252,20 @@ static const entry *price_compute(cleave_cost_cache *cache, const cleave_compute
     return found;
 }
 
+/* Neighbours mostly have equal extents; where nothing sticks out of its tensor they then have equal
+   prices. */
+static bool same_price(const cleave_cost_cache *cache, const cleave_compute *a,
+                       const cleave_compute *b) {
+    const int32_t *kind = cache->machine->device_kind;
+    if (a->nest != b->nest || a->pass != b->pass || cache->padded[a->nest] ||
+        kind[a->part.device] != kind[b->part.device])
+        return false;
+    for (int i = 0; i < cache->model->nests[a->nest].n_axes; i++)
+        if (a->part.hi[i] - a->part.lo[i] != b->part.hi[i] - b->part.lo[i])
+            return false;
+    return true;
+}
+
 static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(price.launch_seconds + price.seconds_per_byte * bytes);
 }
@@ -231,15 +277,29 @@ static int64_t price_update(const cleave_cost_cache *cache, const cleave_program
     return bytes_picoseconds(cache->update[kind], bytes);
 }
 
-static int64_t price_post(const cleave_machine *machine, const cleave_message *message) {
-    int32_t links[CLEAVE_MAX_ROUTE];
-    int32_t n = cleave_machine_route(machine, message->source, message->destination, links);
-    double overhead = 0, per_byte = 0;
-    for (int32_t l = 0; l < n; l++) {
-        overhead = fmax(overhead, machine->links[links[l]].overhead_seconds);
-        per_byte = fmax(per_byte, machine->links[links[l]].overhead_seconds_per_byte);
+const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
+                                            int32_t destination) {
+    const cleave_machine *machine = cache->machine;
+    size_t pair = (size_t)source * (size_t)machine->n_devices + (size_t)destination;
+    cleave_route_price *at = &cache->routes[pair & (cache->n_routes - 1)];
+    if (at->n_links > 0 && at->source == source && at->destination == destination)
+        return at;
+    *at = (cleave_route_price){.source = source, .destination = destination};
+    at->n_links = cleave_machine_route(machine, source, destination, at->links);
+    for (int32_t l = 0; l < at->n_links; l++) {
+        const cleave_link *link = &machine->links[at->links[l]];
+        at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
+        at->overhead_seconds_per_byte =
+            fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
     }
-    return cleave_picoseconds(overhead + per_byte * (double)message->bytes);
+    return at;
+}
+
+static int64_t price_post(cleave_cost_cache *cache, const cleave_message *message) {
+    const cleave_route_price *route =
+        cleave_cost_route(cache, message->source, message->destination);
+    return cleave_picoseconds(route->overhead_seconds +
+                              route->overhead_seconds_per_byte * (double)message->bytes);
 }
 
 static bool is_like(const cleave_collective *a, const cleave_collective *b,
@@ -297,14 +357,18 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
     CLEAVE_TRY(check_fits(program, cache, error));
     int32_t joined = -1; /* the JOIN items of a collective come together: price it once */
     cleave_collective_cost join = {0};
+    const cleave_compute *compute, *before = NULL;
+    const entry *price = NULL;
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         int32_t kind = cache->machine->device_kind[item->device];
-        const entry *price;
         duration[i] = 0;
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
-            price = price_compute(cache, &program->computes[item->subject]);
+            compute = &program->computes[item->subject];
+            if (before == NULL || !same_price(cache, before, compute))
+                price = price_compute(cache, compute);
+            before = compute;
             if (price == NULL)
                 return cleave_fail_memory(error, "pricing a program");
             duration[i] = price->picoseconds;
@@ -323,7 +387,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:
-            duration[i] = price_post(cache->machine, &program->messages[item->subject]);
+            duration[i] = price_post(cache, &program->messages[item->subject]);
             break;
         case CLEAVE_ITEM_JOIN:
             if (item->subject != joined)

@@ -39,6 +39,16 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
 void cleave_cost_cache_destroy(cleave_cost_cache *cache);
 const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache);
 
+/* A route and what posting a message on it costs: the largest overheads among its links. */
+typedef struct cleave_route_price {
+    int32_t source, destination, n_links;
+    int32_t links[CLEAVE_MAX_ROUTE];
+    double overhead_seconds, overhead_seconds_per_byte;
+} cleave_route_price;
+/* Of two different devices of the machine; holds until the next call. */
+const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
+                                            int32_t destination);
+
 /* Duration of every item, picoseconds, [n_items]: compute, update, load and copy times; the
    processor's share of posting a send or a receive, of the largest overheads among the links of
    its route; of a JOIN, the processor's share of the whole collective with its sums; 0 for what

@@ -38,41 +38,50 @@ void *lower_array(lower_builder *builder, size_t count, size_t size) {
     return array;
 }
 
-static int32_t add_buffer(lower_builder *builder, cleave_buffer buffer) {
-    if (buffer.bytes < 0)
+static void grow_sent(lower_builder *builder) {
+    int32_t capacity = builder->buffers.capacity;
+    bool *sent = realloc(builder->sent, (size_t)capacity * sizeof *sent);
+    if (sent == NULL)
+        lower_fail_memory(builder);
+    memset(sent + builder->sent_capacity, 0,
+           (size_t)(capacity - builder->sent_capacity) * sizeof *sent);
+    builder->sent = sent;
+    builder->sent_capacity = capacity;
+}
+
+/* Its box is left to the caller: buffers are large and many. */
+static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                                 int32_t tensor, int64_t bytes) {
+    if (bytes < 0)
         lower_fail(builder, CLEAVE_FAILED, "a buffer has more than 2^63 bytes");
-    buffer.storage = builder->buffers.n;
-    buffer.first = INT32_MAX;
-    buffer.last = -1;
-    LOWER_PUSH(builder, &builder->buffers, buffer);
-    if (builder->buffers.n > builder->sent_capacity) {
-        int32_t capacity = builder->buffers.capacity;
-        bool *sent = realloc(builder->sent, (size_t)capacity * sizeof *sent);
-        if (sent == NULL)
-            lower_fail_memory(builder);
-        memset(sent + builder->sent_capacity, 0,
-               (size_t)(capacity - builder->sent_capacity) * sizeof *sent);
-        builder->sent = sent;
-        builder->sent_capacity = capacity;
-    }
-    return builder->buffers.n - 1;
+    cleave_buffer *buffer = LOWER_ROOM(builder, &builder->buffers);
+    builder->buffers.n++;
+    buffer->kind = kind;
+    buffer->device = device;
+    buffer->tensor = tensor;
+    buffer->bytes = bytes;
+    buffer->offset = 0;
+    buffer->storage = builder->buffers.n - 1;
+    buffer->first = INT32_MAX;
+    buffer->last = -1;
+    buffer->persistent = false;
+    if (builder->buffers.n > builder->sent_capacity)
+        grow_sent(builder);
+    return buffer;
 }
 
 int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
                      int32_t tensor, const cleave_box *box) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
-    return add_buffer(builder, (cleave_buffer){.kind = kind,
-                                               .device = device,
-                                               .tensor = tensor,
-                                               .box = *box,
-                                               .bytes = cleave_box_size(of->rank, box) *
-                                                        cleave_type_bytes(of->type)});
+    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
+    add_buffer(builder, kind, device, tensor, bytes)->box = *box;
+    return builder->buffers.n - 1;
 }
 
 int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
                            int64_t bytes) {
-    return add_buffer(
-        builder, (cleave_buffer){.kind = kind, .device = device, .tensor = -1, .bytes = bytes});
+    add_buffer(builder, kind, device, -1, bytes)->box.lo[0] = 0; /* no box is of rank -1 */
+    return builder->buffers.n - 1;
 }
 
 lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
@@ -85,26 +94,27 @@ lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
 lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box) {
     lower_region within = *region;
     within.box = *box;
-    for (int d = 0; d < rank; d++)
-        within.offset += (box->lo[d] - region->box.lo[d]) * region->stride[d];
+    within.offset = lower_region_offset(rank, region, box);
     return within;
 }
 
-bool lower_region_same_place(int rank, const lower_region *a, const lower_region *b) {
-    if (a->buffer != b->buffer || a->offset != b->offset ||
-        !cleave_box_equal(rank, &a->box, &b->box))
+bool lower_region_same_place(int rank, const cleave_box *box, const lower_region *a,
+                             const lower_region *b) {
+    if (a->buffer != b->buffer ||
+        lower_region_offset(rank, a, box) != lower_region_offset(rank, b, box))
         return false;
     for (int d = 0; d < rank; d++)
-        if (a->box.hi[d] - a->box.lo[d] > 1 && a->stride[d] != b->stride[d])
+        if (box->hi[d] - box->lo[d] > 1 && a->stride[d] != b->stride[d])
             return false;
     return true;
 }
 
-bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region) {
+bool lower_region_is_dense(const cleave_tensor *tensor, const cleave_box *box,
+                           const lower_region *region) {
     int64_t expected = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         int d = tensor->order[i];
-        int64_t extent = region->box.hi[d] - region->box.lo[d];
+        int64_t extent = box->hi[d] - box->lo[d];
         if (extent > 1 && region->stride[d] != expected)
             return false;
         expected *= extent;
@@ -255,35 +265,35 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
                     const cleave_box *box, const lower_region *destination,
                     const lower_region *source, float fill) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
-    if (cleave_box_is_empty(of->rank, box))
+    const lower_region *from = source != NULL ? source : destination;
+    if (cleave_box_is_empty(of->rank, box) ||
+        (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, box, destination, from)))
         return;
-    lower_region to = lower_region_within(of->rank, destination, box);
-    lower_region from = source != NULL ? lower_region_within(of->rank, source, box) : to;
-    if (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, &to, &from))
-        return;
-    cleave_copy_piece piece = {.mode = mode,
-                               .type = of->type,
-                               .destination = to.buffer,
-                               .source = source != NULL ? from.buffer : -1,
-                               .destination_offset = to.offset,
-                               .source_offset = source != NULL ? from.offset : 0,
-                               .fill = fill,
-                               .rank = of->rank};
+    /* In place, and dimensions past the rank are left as they are: pieces are large and many. */
+    cleave_copy_piece *piece = LOWER_ROOM(builder, &builder->copy_pieces);
+    piece->mode = mode;
+    piece->type = of->type;
+    piece->destination = destination->buffer;
+    piece->source = source != NULL ? source->buffer : -1;
+    piece->destination_offset = lower_region_offset(of->rank, destination, box);
+    piece->source_offset = source != NULL ? lower_region_offset(of->rank, source, box) : 0;
+    piece->fill = fill;
+    piece->rank = of->rank;
     for (int i = 0; i < of->rank; i++) {
         int d = mode == CLEAVE_COPY_MOMENTS ? i : of->order[i];
-        piece.extent[i] = box->hi[d] - box->lo[d];
-        piece.destination_stride[i] = to.stride[d];
-        piece.source_stride[i] = from.stride[d];
+        piece->extent[i] = box->hi[d] - box->lo[d];
+        piece->destination_stride[i] = destination->stride[d];
+        piece->source_stride[i] = from->stride[d];
     }
-    simplify_piece(&piece);
-    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
+    simplify_piece(piece);
+    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
     int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
-    builder->copies.items[builder->copies.n - 1].bytes += bytes * passes;
-    if (repeat_last_piece(builder, &piece))
+    copy->bytes += cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
+    if (repeat_last_piece(builder, piece))
         return;
-    builder->copies.items[builder->copies.n - 1].n_pieces++;
+    copy->n_pieces++;
     builder->last_piece_repeats = false;
-    LOWER_PUSH(builder, &builder->copy_pieces, piece);
+    builder->copy_pieces.n++;
 }
 
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane) {

@@ -77,6 +77,14 @@ _Noreturn void lower_fail_fold(lower_builder *builder, int32_t tensor, const cha
             lower_fail_memory(builder);                                                            \
     } while (0)
 
+/* Room for one element behind a list's last, for elements that are filled in place. */
+#define LOWER_ROOM(builder, list)                                                                  \
+    (((list)->n < (list)->capacity || cleave_list_grow((void **)&(list)->items, &(list)->capacity, \
+                                                       (list)->n, sizeof *(list)->items))          \
+         ? (void)0                                                                                 \
+         : lower_fail_memory(builder),                                                             \
+     &(list)->items[(list)->n])
+
 void *lower_array(lower_builder *builder, size_t count, size_t size);
 #define LOWER_ARRAY(builder, type, count)                                                          \
     ((type *)lower_array((builder), (size_t)(count), sizeof(type)))
@@ -91,9 +99,21 @@ int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int3
 lower_region lower_region_of(const lower_builder *builder, int32_t buffer);
 /* The same elements, seen from a smaller box within the region's. */
 lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box);
-bool lower_region_same_place(int rank, const lower_region *a, const lower_region *b);
-/* Do the elements of the region lie one after the other, in the tensor's memory order? */
-bool lower_region_is_dense(const cleave_tensor *tensor, const lower_region *region);
+/* Where the first element of a box within the region's lies. */
+static inline int64_t lower_region_offset(int rank, const lower_region *region,
+                                          const cleave_box *box) {
+    int64_t offset = region->offset;
+    for (int d = 0; d < rank; d++)
+        offset += (box->lo[d] - region->box.lo[d]) * region->stride[d];
+    return offset;
+}
+/* Do the elements of the box, which both regions hold, lie in one place in both? */
+bool lower_region_same_place(int rank, const cleave_box *box, const lower_region *a,
+                             const lower_region *b);
+/* Do the elements of the box, which the region holds, lie one after the other, in the tensor's
+   memory order? */
+bool lower_region_is_dense(const cleave_tensor *tensor, const cleave_box *box,
+                           const lower_region *region);
 
 /* Puts an item at the end of the fragment and returns its id. */
 int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,

@@ -84,11 +84,11 @@ static bool vector_in_place(const reduction *state, int32_t device, lower_region
             fits = cleave_box_contains(tensor->rank, &demand->at.box, box);
             if (!fits)
                 break;
-            lower_region at = lower_region_within(tensor->rank, &demand->at, box);
             if (c == 0)
-                *region = at;
-            fits = lower_region_is_dense(tensor, &at) &&
-                   at.offset == region->offset + state->first_unit[c];
+                *region = lower_region_within(tensor->rank, &demand->at, box);
+            fits = lower_region_is_dense(tensor, box, &demand->at) &&
+                   lower_region_offset(tensor->rank, &demand->at, box) ==
+                       region->offset + state->first_unit[c];
         }
         if (fits)
             return true;
@@ -189,14 +189,13 @@ static void pack_cell(const reduction *state, int32_t i, int32_t from, int32_t e
     for (int pass = 0; pass < 2; pass++) /* what lies there already comes first */
         for (int32_t s = from; s < end; s++) {
             const move_contribution *source = &move->contributions.items[state->sources[s].id];
-            lower_region at = lower_region_within(rank, &source->at, &cell->box);
-            bool same = lower_region_same_place(rank, &at, &to);
+            bool same = lower_region_same_place(rank, &cell->box, &source->at, &to);
             if (same != (pass == 0))
                 continue;
             if (!same)
                 lower_copy_add(builder, move->tensor,
-                               started ? move_mode(move) : CLEAVE_COPY_ASSIGN, &cell->box, &to, &at,
-                               0);
+                               started ? move_mode(move) : CLEAVE_COPY_ASSIGN, &cell->box, &to,
+                               &source->at, 0);
             started = true;
         }
 }

@@ -30,7 +30,7 @@ static void lay_demands_into_contributions(lower_builder *builder, movement *mov
             move_contribution *from = &move->contributions.items[c];
             if (from->taken || !from->may_take ||
                 !cleave_box_equal(tensor->rank, &demand->at.box, &from->at.box) ||
-                !lower_region_is_dense(tensor, &from->at) || from->at.offset != 0)
+                !lower_region_is_dense(tensor, &from->at.box, &from->at) || from->at.offset != 0)
                 continue;
             from->taken = true;
             demand->at = from->at;
@@ -45,24 +45,64 @@ static int compare_contributions(const void *a, const void *b) {
                             : (x->device > y->device) - (x->device < y->device);
 }
 
-static int compare_flows(const void *a, const void *b) {
-    const move_flow *x = a, *y = b;
-    if (x->stage != y->stage)
-        return (x->stage > y->stage) - (x->stage < y->stage);
-    if (x->source != y->source)
-        return (x->source > y->source) - (x->source < y->source);
-    if (x->destination != y->destination)
-        return (x->destination > y->destination) - (x->destination < y->destination);
-    return (x->order > y->order) - (x->order < y->order);
+static bool are_sorted(const movement *move) {
+    for (int32_t i = 1; i < move->contributions.n; i++)
+        if (compare_contributions(&move->contributions.items[i - 1],
+                                  &move->contributions.items[i]) > 0)
+            return false;
+    return true;
+}
+
+static const lower_region *place_of(const movement *move, move_place at) {
+    return at >= 0 ? &move->contributions.items[at].at : &move->sums.items[~at];
+}
+
+/* The place that a flow starts from, or where its owner adds up. */
+static const lower_region *region_of(const movement *move, int32_t place) {
+    return place_of(move, move->places.items[place]);
+}
+
+static const cleave_box *box_of(const movement *move, const move_flow *flow) {
+    return &move->boxes.items[flow->box];
+}
+
+enum { N_KEYS = 3 };
+
+static int32_t key_of_flow(const move_flow *flow, int key) {
+    return key == 0 ? flow->destination : key == 1 ? flow->source : (int32_t)flow->stage;
+}
+
+/* Sorts the flows by stage, source and destination, and leaves alike ones in their order: by
+   counting, the last key first. */
+static void sort_flows(lower_builder *builder, movement *move) {
+    size_t n = (size_t)move->flows.n;
+    if (n < 2)
+        return;
+    move_flow *from = move->flows.items, *to = LOWER_ARRAY(builder, move_flow, n), *kept;
+    int32_t *start = LOWER_ARRAY(builder, int32_t, builder->n_devices + MOVE_RESULT + 2);
+    for (int key = 0; key < N_KEYS; key++) {
+        int32_t n_values = key == 2 ? MOVE_RESULT + 1 : builder->n_devices;
+        memset(start, 0, (size_t)(n_values + 1) * sizeof *start);
+        for (size_t f = 0; f < n; f++)
+            start[key_of_flow(&from[f], key) + 1]++;
+        if (start[key_of_flow(&from[0], key) + 1] == move->flows.n)
+            continue; /* all alike */
+        for (int32_t v = 0; v < n_values; v++)
+            start[v + 1] += start[v];
+        for (size_t f = 0; f < n; f++)
+            to[start[key_of_flow(&from[f], key)]++] = from[f];
+        kept = from, from = to, to = kept;
+    }
+    if (from != move->flows.items)
+        memcpy(move->flows.items, from, n * sizeof *from);
 }
 
 static void group_flows(lower_builder *builder, movement *move) {
-    if (move->flows.n > 0)
-        qsort(move->flows.items, (size_t)move->flows.n, sizeof *move->flows.items, compare_flows);
+    sort_flows(builder, move);
     int rank = rank_of(builder, move);
     int64_t element = lower_type_bytes(builder, move->tensor);
     for (int32_t f = 0; f < move->flows.n; f++) {
-        const move_flow *flow = &move->flows.items[f];
+        move_flow *flow = &move->flows.items[f];
         move_transfer *last =
             move->transfers.n > 0 ? &move->transfers.items[move->transfers.n - 1] : NULL;
         if (last == NULL || last->stage != flow->stage || last->source != flow->source ||
@@ -77,25 +117,26 @@ static void group_flows(lower_builder *builder, movement *move) {
             last = &move->transfers.items[move->transfers.n - 1];
         }
         last->n_flows++;
-        move->flows.items[f].packed = last->bytes / element;
-        last->bytes += cleave_box_size(rank, &flow->box) * element;
+        flow->transfer = move->transfers.n - 1;
+        flow->packed = last->bytes / element;
+        last->bytes += cleave_box_size(rank, box_of(move, flow)) * element;
     }
 }
 
-/* Lists what arrives by device, and local copies by demand, so that a demand finds its own. */
+/* Lists what arrives, and local copies, by demand. */
 static void index_arrivals(lower_builder *builder, movement *move) {
-    move->first_transfer = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    move->first_target = LOWER_ARRAY(builder, int32_t, move->demands.n);
     move->first_local = LOWER_ARRAY(builder, int32_t, move->demands.n);
-    for (int32_t d = 0; d < builder->n_devices; d++)
-        move->first_transfer[d] = -1;
     for (int32_t i = 0; i < move->demands.n; i++)
-        move->first_local[i] = -1;
-    for (int32_t t = move->transfers.n - 1; t >= 0; t--) {
-        move_transfer *transfer = &move->transfers.items[t];
-        if (transfer->stage == MOVE_PARTIAL)
-            continue;
-        transfer->next = move->first_transfer[transfer->destination];
-        move->first_transfer[transfer->destination] = t;
+        move->first_target[i] = move->first_local[i] = -1;
+    for (int32_t f = move->flows.n - 1; f >= 0; f--) {
+        const move_flow *flow = &move->flows.items[f];
+        for (int32_t t = flow->first_target; t < flow->first_target + flow->n_targets; t++) {
+            move_target *target = &move->targets.items[t];
+            target->flow = f;
+            target->next = move->first_target[target->demand];
+            move->first_target[target->demand] = t;
+        }
     }
     for (int32_t i = move->locals.n - 1; i >= 0; i--) {
         move_local *local = &move->locals.items[i];
@@ -107,44 +148,56 @@ static void index_arrivals(lower_builder *builder, movement *move) {
 }
 
 /* Where a flow of a transfer lies in its packed message. */
-static lower_region packed_region(const lower_builder *builder, const movement *move, int32_t f,
-                                  int32_t buffer) {
-    const move_flow *flow = &move->flows.items[f];
-    lower_region region = {.buffer = buffer, .box = flow->box, .offset = flow->packed};
-    cleave_tensor_strides(&builder->model->tensors[move->tensor], &region.box, region.stride);
-    return region;
+static void packed_region(const lower_builder *builder, const movement *move, const move_flow *flow,
+                          int32_t buffer, lower_region *region) {
+    region->buffer = buffer;
+    region->box = *box_of(move, flow);
+    region->offset = flow->packed;
+    cleave_tensor_strides(&builder->model->tensors[move->tensor], &region->box, region->stride);
 }
 
-/* A transfer of one flow may go from and to where its elements lie, if they lie in one run there.
- */
-static bool sent_in_place(const lower_builder *builder, const movement *move,
-                          const move_transfer *transfer, lower_region *region) {
-    const move_flow *flow = &move->flows.items[transfer->first_flow];
-    if (transfer->n_flows != 1 || flow->n_sources != 1)
+/* A place that a message is sent from or received at: an offset of elements in a buffer. */
+typedef struct message_end {
+    int32_t buffer;
+    int64_t offset;
+} message_end;
+
+/* Of a flow alone in its transfer, where the elements lie in one run. */
+static bool is_in_place(const lower_builder *builder, const movement *move, const move_flow *flow,
+                        const lower_region *region, message_end *end) {
+    const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
+    const cleave_box *box = box_of(move, flow);
+    if (!lower_region_is_dense(tensor, box, region))
         return false;
-    *region = lower_region_within(rank_of(builder, move), &move->regions.items[flow->first_source],
-                                  &flow->box);
-    return lower_region_is_dense(&builder->model->tensors[move->tensor], region);
+    *end = (message_end){region->buffer, lower_region_offset(tensor->rank, region, box)};
+    return true;
+}
+
+static bool sent_in_place(const lower_builder *builder, const movement *move,
+                          const move_transfer *transfer, message_end *end) {
+    const move_flow *flow = &move->flows.items[transfer->first_flow];
+    return transfer->n_flows == 1 && flow->n_sources == 1 &&
+           is_in_place(builder, move, flow, region_of(move, flow->first_source), end);
 }
 
 static bool received_in_place(const lower_builder *builder, const movement *move,
-                              const move_transfer *transfer, lower_region *region) {
+                              const move_transfer *transfer, message_end *end) {
     const move_flow *flow = &move->flows.items[transfer->first_flow];
     if (transfer->stage == MOVE_PARTIAL || transfer->n_flows != 1 || flow->n_targets != 1)
         return false;
-    const move_demand *demand = &move->demands.items[move->targets.items[flow->first_target]];
-    *region = lower_region_within(rank_of(builder, move), &demand->at, &flow->box);
-    return lower_region_is_dense(&builder->model->tensors[move->tensor], region);
+    int32_t demand = move->targets.items[flow->first_target].demand;
+    return is_in_place(builder, move, flow, &move->demands.items[demand].at, end);
 }
 
 static void pack(lower_builder *builder, movement *move, move_transfer *transfer) {
+    lower_region to;
     lower_copy_begin(builder);
     for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
         const move_flow *flow = &move->flows.items[f];
-        lower_region to = packed_region(builder, move, f, transfer->send_buffer);
+        packed_region(builder, move, flow, transfer->send_buffer, &to);
         for (int32_t s = 0; s < flow->n_sources; s++)
             lower_copy_add(builder, move->tensor, s == 0 ? CLEAVE_COPY_ASSIGN : move_mode(move),
-                           &flow->box, &to, &move->regions.items[flow->first_source + s], 0);
+                           &to.box, &to, region_of(move, flow->first_source + s), 0);
     }
     lower_copy_end(builder, transfer->source, move->lane);
 }
@@ -156,17 +209,17 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
         move_transfer *transfer = &move->transfers.items[t];
         if (transfer->stage != stage)
             continue;
-        lower_region from = {.buffer = -1}, to = {.buffer = -1};
+        message_end from, to;
         if (!sent_in_place(builder, move, transfer, &from)) {
             transfer->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
                                                        transfer->source, transfer->bytes);
-            from = (lower_region){.buffer = transfer->send_buffer};
+            from = (message_end){transfer->send_buffer, 0};
             pack(builder, move, transfer);
         }
         if (!received_in_place(builder, move, transfer, &to)) {
             transfer->receive_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
                                                           transfer->destination, transfer->bytes);
-            to = (lower_region){.buffer = transfer->receive_buffer};
+            to = (message_end){transfer->receive_buffer, 0};
         }
         transfer->run = lower_messages(builder, move->tensor, move->lane, transfer->source,
                                        from.buffer, from.offset * element, transfer->destination,
@@ -206,7 +259,7 @@ static bool has_collectives(const movement *move) {
 void move_begin(lower_builder *builder, movement *move) {
     int rank = rank_of(builder, move);
     move->begun = true;
-    if (move->contributions.n > 0)
+    if (!are_sorted(move))
         qsort(move->contributions.items, (size_t)move->contributions.n,
               sizeof *move->contributions.items, compare_contributions);
     lay_demands_into_contributions(builder, move);
@@ -229,6 +282,13 @@ void move_begin(lower_builder *builder, movement *move) {
     post_stage(builder, move, MOVE_PARTIAL);
 }
 
+static void add_local(lower_builder *builder, const movement *move, const move_local *local) {
+    const lower_region *to =
+        local->demand >= 0 ? &move->demands.items[local->demand].at : place_of(move, local->to);
+    lower_copy_add(builder, move->tensor, local->mode, &move->boxes.items[local->box], to,
+                   local->mode == CLEAVE_COPY_FILL ? NULL : place_of(move, local->from), 0);
+}
+
 /* The owner's copies: what it has itself, then what each other device sent. */
 static void combine_locals(lower_builder *builder, movement *move) {
     int32_t *first = LOWER_ARRAY(builder, int32_t, builder->n_devices);
@@ -241,27 +301,25 @@ static void combine_locals(lower_builder *builder, movement *move) {
         first[local->device] = i;
     }
     for (int32_t device = 0; device < builder->n_devices; device++) {
+        if (first[device] < 0)
+            continue;
         lower_copy_begin(builder); /* one, however the cells of devices alternate */
-        for (int32_t i = first[device]; i >= 0; i = move->locals.items[i].next) {
-            const move_local *local = &move->locals.items[i];
-            lower_copy_add(builder, move->tensor, local->mode, &local->box, &local->to,
-                           &local->from, 0);
-        }
+        for (int32_t i = first[device]; i >= 0; i = move->locals.items[i].next)
+            add_local(builder, move, &move->locals.items[i]);
         lower_copy_end(builder, device, move->lane);
     }
 }
 
 static void combine_transfer(lower_builder *builder, movement *move,
                              const move_transfer *transfer) {
+    lower_region from;
     lower_wait_at_receiver(builder, transfer->run);
     lower_copy_begin(builder);
     for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
         const move_flow *flow = &move->flows.items[f];
-        lower_region from = packed_region(builder, move, f, transfer->receive_buffer);
-        const lower_region *sum = &move->regions.items[flow->first_source + flow->n_sources];
-        lower_copy_add(builder, move->tensor,
-                       flow->first_target ? move_mode(move) : CLEAVE_COPY_ASSIGN, &flow->box, sum,
-                       &from, 0);
+        packed_region(builder, move, flow, transfer->receive_buffer, &from);
+        lower_copy_add(builder, move->tensor, flow->starts ? CLEAVE_COPY_ASSIGN : move_mode(move),
+                       &from.box, region_of(move, flow->first_source + flow->n_sources), &from, 0);
     }
     lower_copy_end(builder, transfer->destination, move->lane);
 }
@@ -282,47 +340,39 @@ void move_combine(lower_builder *builder, movement *move) {
     post_stage(builder, move, MOVE_RESULT);
 }
 
-static void arrive_transfer(lower_builder *builder, movement *move, move_transfer *transfer,
-                            int32_t demand) {
-    bool concerns = false;
-    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
-        const move_flow *flow = &move->flows.items[f];
-        for (int32_t i = 0; i < flow->n_targets && !concerns; i++)
-            concerns = move->targets.items[flow->first_target + i] == demand;
-    }
-    if (!concerns)
-        return;
+/* The flows of one transfer to a demand, from `target` on; returns the target of the next one. */
+static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t target) {
+    const move_demand *demand = &move->demands.items[move->targets.items[target].demand];
+    int32_t t = move->flows.items[move->targets.items[target].flow].transfer;
+    move_transfer *transfer = &move->transfers.items[t];
+    lower_region from;
     if (!transfer->arrived) {
         lower_wait_at_receiver(builder, transfer->run);
         lower_wait_at_sender(builder, transfer->run);
         transfer->arrived = true;
     }
-    if (transfer->receive_buffer < 0)
-        return;
     lower_copy_begin(builder);
-    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
-        const move_flow *flow = &move->flows.items[f];
-        lower_region from = packed_region(builder, move, f, transfer->receive_buffer);
-        for (int32_t i = 0; i < flow->n_targets; i++)
-            if (move->targets.items[flow->first_target + i] == demand)
-                lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &flow->box,
-                               &move->demands.items[demand].at, &from, 0);
+    for (; target >= 0; target = move->targets.items[target].next) {
+        const move_flow *flow = &move->flows.items[move->targets.items[target].flow];
+        if (flow->transfer != t)
+            break;
+        if (transfer->receive_buffer < 0)
+            continue;
+        packed_region(builder, move, flow, transfer->receive_buffer, &from);
+        lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &from.box, &demand->at, &from, 0);
     }
     lower_copy_end(builder, transfer->destination, move->lane);
+    return target;
 }
 
 void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
     move_combine(builder, move);
-    int32_t device = move->demands.items[demand].device;
-    for (int32_t t = move->first_transfer[device]; t >= 0; t = move->transfers.items[t].next)
-        arrive_transfer(builder, move, &move->transfers.items[t], demand);
+    for (int32_t target = move->first_target[demand]; target >= 0;)
+        target = arrive_transfer(builder, move, target);
     lower_copy_begin(builder);
-    for (int32_t i = move->first_local[demand]; i >= 0; i = move->locals.items[i].next) {
-        const move_local *local = &move->locals.items[i];
-        lower_copy_add(builder, move->tensor, local->mode, &local->box, &local->to,
-                       local->fill ? NULL : &local->from, 0);
-    }
-    lower_copy_end(builder, device, move->lane);
+    for (int32_t i = move->first_local[demand]; i >= 0; i = move->locals.items[i].next)
+        add_local(builder, move, &move->locals.items[i]);
+    lower_copy_end(builder, move->demands.items[demand].device, move->lane);
 }
 
 void move_all(lower_builder *builder, movement *move) {
@@ -336,9 +386,8 @@ void movement_clear(movement *move) {
     for (int32_t b = 0; b < move->buckets.n; b++)
         CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
     move->contributions.n = move->demands.n = move->flows.n = move->transfers.n = move->locals.n =
-        move->regions.n = move->targets.n = move->buckets.n = move->cells.n = move->cell_members.n =
-            0;
-    memset(move->level, 0, sizeof move->level);
+        move->boxes.n = move->places.n = move->sums.n = move->targets.n = move->buckets.n =
+            move->cells.n = move->cell_members.n = 0;
     move->involved = NULL;
     move->begun = move->combined = false;
 }
@@ -349,7 +398,9 @@ void movement_free(movement *move) {
     CLEAVE_LIST_FREE(&move->flows);
     CLEAVE_LIST_FREE(&move->transfers);
     CLEAVE_LIST_FREE(&move->locals);
-    CLEAVE_LIST_FREE(&move->regions);
+    CLEAVE_LIST_FREE(&move->boxes);
+    CLEAVE_LIST_FREE(&move->places);
+    CLEAVE_LIST_FREE(&move->sums);
     CLEAVE_LIST_FREE(&move->targets);
     for (int32_t b = 0; b < move->buckets.n; b++)
         CLEAVE_LIST_FREE(&move->buckets.items[b].cells);

@@ -15,8 +15,8 @@ typedef struct move_contribution {
     int64_t key; /* order of combination */
     int32_t device;
     lower_region at;
-    bool may_take; /* its buffer serves nothing else later: a demand may come to lie in it */
-    bool taken;    /* one does */
+    bool may_take;     /* its buffer serves nothing else later: a demand may come to lie in it */
+    bool taken;        /* one does */
     bool every_window; /* of a fold: each window contributes the like, under a key of its own */
 } move_contribution;
 
@@ -34,14 +34,19 @@ typedef enum move_stage {
     MOVE_RESULT   /* a combined result to a reader */
 } move_stage;
 
+/* Where something lies: a contribution's id; or ~id of one of the movement's sums. */
+typedef int32_t move_place;
+
 typedef struct move_flow {
     move_stage stage;
     int32_t source, destination;
-    int32_t order; /* among flows, for a stable sort */
-    cleave_box box;
+    int32_t box; /* of boxes */
+    int32_t transfer;
+    int32_t first_source, n_sources; /* of places: combined while packing; of a partial result, the
+                                        owner's sum stands just behind them */
+    int32_t first_target, n_targets; /* of targets; a partial result has none */
+    bool starts;                     /* a partial result: the first to arrive, which is assigned */
     int64_t packed;                  /* elements before it in its message */
-    int32_t first_source, n_sources; /* of regions: combined while packing */
-    int32_t first_target, n_targets; /* of demand ids; partial: of one owner region */
 } move_flow;
 
 /* All flows of one stage between two devices: one message. */
@@ -51,7 +56,6 @@ typedef struct move_transfer {
     int32_t first_flow, n_flows; /* sorted flows */
     int64_t bytes;
     lower_run run;
-    int32_t next; /* with the same destination, or -1 */
     int32_t send_buffer,
         receive_buffer; /* packed, or -1 where the message is sent or received in place */
     bool arrived;
@@ -62,11 +66,16 @@ typedef struct move_local {
     int32_t device;
     int32_t demand; /* -1: part of combining */
     cleave_copy_mode mode;
-    cleave_box box;
-    lower_region to, from;
-    bool fill;
-    int32_t next; /* towards the same demand, or of the same device's combining; or -1 */
+    int32_t box;         /* of boxes */
+    move_place to, from; /* `to`: where there is no demand; `from`: where it is no fill */
+    int32_t next;        /* towards the same demand, or of the same device's combining; or -1 */
 } move_local;
+
+/* A demand that a flow goes to. */
+typedef struct move_target {
+    int32_t demand, flow;
+    int32_t next; /* of the same demand, in the order of flows; or -1 */
+} move_target;
 
 /* A cell that waits for the decision whether it is part of a collective: see lower_collective.c. */
 typedef struct move_cell {
@@ -82,7 +91,7 @@ typedef struct move_bucket {
     cleave_collective_kind kind;
     int32_t n_devices;
     const int32_t *devices; /* ascending */
-    int32_t n_windows; /* 1; or of a fold whose windows all take part with such devices */
+    int32_t n_windows;      /* 1; or of a fold whose windows all take part with such devices */
     CLEAVE_LIST(int32_t) cells;
 } move_bucket;
 
@@ -98,21 +107,16 @@ typedef struct movement {
     CLEAVE_LIST(move_flow) flows;
     CLEAVE_LIST(move_transfer) transfers;
     CLEAVE_LIST(move_local) locals;
-    CLEAVE_LIST(lower_region) regions; /* sources and owner targets of flows */
-    CLEAVE_LIST(int32_t) targets;      /* demand ids of flows */
+    CLEAVE_LIST(cleave_box) boxes;  /* of flows and locals */
+    CLEAVE_LIST(move_place) places; /* of flows */
+    CLEAVE_LIST(lower_region) sums; /* where owners combine */
+    CLEAVE_LIST(move_target) targets;
     CLEAVE_LIST(move_bucket) buckets;
     CLEAVE_LIST(move_cell) cells;
     CLEAVE_LIST(int32_t) cell_members;
-    struct {
-        int64_t *edges;
-        int32_t *contributions, *demands;
-        int32_t capacity;
-    } level[CLEAVE_MAX_RANK + 1];
-    int32_t *first_transfer; /* [n_devices] that arrives there, partial ones left out; or -1 */
-    int32_t *first_local;    /* [demands] or -1 */
-    /* Scratch of the cutting, [n_devices]: */
-    int32_t *first_of_device, *owners;
-    bool *reads, *speaks;
+    int32_t *first_target;         /* [demands] or -1 */
+    int32_t *first_local;          /* [demands] or -1 */
+    struct lower_cutting *cutting; /* see lower_cell.h */
     bool *involved; /* [n_devices] has items in the communication lane; null: nobody has */
     bool begun, combined;
 } movement;

@@ -142,7 +142,8 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
         const cleave_tensor *base = &builder->model->tensors[pulled.items[0].tensor];
         lower_region region = {.box = pulled.items[0].box};
         memcpy(region.stride, pulled.items[0].stride, sizeof region.stride);
-        operand.whole = pulled.items[0].offset == 0 && lower_region_is_dense(base, &region) &&
+        operand.whole = pulled.items[0].offset == 0 &&
+                        lower_region_is_dense(base, &region.box, &region) &&
                         cleave_box_size(base->rank, &region.box) == cleave_box_size(of->rank, box);
     }
     bool pushed = CLEAVE_LIST_PUSH(&state->operands, operand);

@@ -9,8 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What fragments may take that are not in use: enough for the candidates of a large model. */
-static const size_t most_remembered_bytes = (size_t)192 << 20;
+/* What fragments may take: at first, enough for the candidates of a large model.  Where fewer than
+   one in `worth_remembering` comes back before the room is full, less room will do, and that stays
+   in the caches. */
+static const size_t most_remembered_bytes = (size_t)128 << 20,
+                    least_remembered_bytes = (size_t)4 << 20;
+static const int64_t worth_remembering = 32;
 
 /* Two independent hashes of what a fragment follows from. */
 typedef struct digest {
@@ -62,12 +66,15 @@ struct cleave_estimate {
         *steps; /* [n_devices][n_slots + 1] by how much more is in use than in the slot before */
     int64_t own_bytes;
     CLEAVE_LIST(int32_t) dirty_places;
+    CLEAVE_LIST(memory *) prepared; /* of the first dirty places, in their order */
     CLEAVE_LIST(change) changes;
     CLEAVE_LIST(old_split) old;
     CLEAVE_LIST(int32_t) old_devices;
     memory **table; /* [table_size] */
     int32_t table_size, n_remembered;
-    size_t remembered_bytes;
+    size_t remembered_bytes, room_bytes;
+    cleave_estimate_counts counted; /* when something was forgotten last */
+    cleave_estimate_counts counts;
 };
 
 /* ---- what is remembered ---------------------------------------------------------------------- */
@@ -91,6 +98,14 @@ static void forget(cleave_estimate *e) {
             free(m->price);
             free(m);
         }
+    int64_t fragments = e->counts.fragments - e->counted.fragments;
+    int64_t found = fragments - (e->counts.made - e->counted.made);
+    if (found < fragments / worth_remembering && e->room_bytes > least_remembered_bytes)
+        e->room_bytes /= 2;
+    /* Where much is in use, there is room for as much again. */
+    if (e->room_bytes < 2 * e->remembered_bytes)
+        e->room_bytes = 2 * e->remembered_bytes;
+    e->counted = e->counts;
 }
 
 static cleave_status make_fragment(cleave_estimate *e, int32_t place, cleave_fragment_price **price,
@@ -116,12 +131,13 @@ static digest key_of(const cleave_estimate *e, int32_t place) {
 static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **found,
                                    cleave_error *error) {
     digest key = key_of(e, place);
+    e->counts.fragments++;
     for (memory *m = *bucket_of(e, key); m != NULL; m = m->next)
         if (same(m->key, key)) {
             *found = m;
             return CLEAVE_OK;
         }
-    if (e->remembered_bytes > most_remembered_bytes)
+    if (e->remembered_bytes > e->room_bytes)
         forget(e);
     memory *made = calloc(1, sizeof *made);
     if (made == NULL)
@@ -136,6 +152,7 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
     *bucket_of(e, key) = made;
     e->remembered_bytes += made->price->size;
     e->n_remembered++;
+    e->counts.made++;
     *found = made;
     return CLEAVE_OK;
 }
@@ -183,17 +200,31 @@ static cleave_status mark_operator(cleave_estimate *e, int32_t op, cleave_error 
     return CLEAVE_OK;
 }
 
+/* What is prepared is in use, so that it is not forgotten before it is put. */
+cleave_status cleave_estimate_prepare(cleave_estimate *e, cleave_error *error) {
+    while (e->prepared.n < e->dirty_places.n) {
+        memory *fragment = NULL;
+        CLEAVE_TRY(find_fragment(e, e->dirty_places.items[e->prepared.n], &fragment, error));
+        if (!CLEAVE_LIST_PUSH(&e->prepared, fragment))
+            return cleave_fail_memory(error, "estimating");
+        fragment->uses++;
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status settle(cleave_estimate *e, cleave_error *error) {
+    CLEAVE_TRY(cleave_estimate_prepare(e, error));
     for (int32_t i = 0; i < e->dirty_places.n; i++) {
         int32_t place = e->dirty_places.items[i];
-        memory *fragment = NULL;
-        CLEAVE_TRY(find_fragment(e, place, &fragment, error));
+        memory *fragment = e->prepared.items[i];
         if (fragment != e->placed[place])
             CLEAVE_TRY(put(e, place, fragment, error));
     }
-    for (int32_t i = 0; i < e->dirty_places.n; i++)
+    for (int32_t i = 0; i < e->dirty_places.n; i++) {
         e->dirty[e->dirty_places.items[i]] = false;
-    e->dirty_places.n = 0;
+        e->prepared.items[i]->uses--;
+    }
+    e->dirty_places.n = e->prepared.n = 0;
     return CLEAVE_OK;
 }
 
@@ -229,6 +260,9 @@ static cleave_status keep_old(cleave_estimate *e, int32_t op, cleave_error *erro
 cleave_status cleave_estimate_change(cleave_estimate *e, int32_t op, const cleave_split *split,
                                      cleave_error *error) {
     CLEAVE_TRY(keep_old(e, op, error));
+    for (int32_t i = 0; i < e->prepared.n; i++) /* of splits that are no more */
+        e->prepared.items[i]->uses--;
+    e->prepared.n = 0;
     replace(&e->splits[op], split, split->devices);
     e->split_digest[op] = digest_of(split);
     CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, op, &e->splits[op], error));
@@ -278,6 +312,8 @@ cleave_status cleave_estimate_reject(cleave_estimate *e, cleave_error *error) {
     end_proposal(e);
     return CLEAVE_OK;
 }
+
+cleave_estimate_counts cleave_estimate_count(const cleave_estimate *e) { return e->counts; }
 
 int64_t cleave_estimate_live_bytes(const cleave_estimate *e, int32_t device) {
     const int64_t *steps = &e->steps[(size_t)device * ((size_t)e->n_slots + 1)];
@@ -366,8 +402,11 @@ cleave_status cleave_estimate_create(const cleave_model *model, const cleave_lay
     cleave_estimate *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "estimating");
-    *made = (cleave_estimate){
-        .model = model, .options = *options, .cache = cache, .n_devices = layout->n_devices};
+    *made = (cleave_estimate){.model = model,
+                              .options = *options,
+                              .cache = cache,
+                              .n_devices = layout->n_devices,
+                              .room_bytes = most_remembered_bytes};
     made->options.symbolic_collectives = true;
     made->options.workspace = NULL;
     cleave_status status = begin(made, layout, error);
@@ -399,6 +438,7 @@ void cleave_estimate_destroy(cleave_estimate *e) {
     free(e->dirty);
     free(e->steps);
     CLEAVE_LIST_FREE(&e->dirty_places);
+    CLEAVE_LIST_FREE(&e->prepared);
     CLEAVE_LIST_FREE(&e->changes);
     CLEAVE_LIST_FREE(&e->old);
     CLEAVE_LIST_FREE(&e->old_devices);

@@ -21,6 +21,9 @@ void cleave_estimate_destroy(cleave_estimate *estimate); /* null: nothing */
 /* Proposes a (legal) split, whose devices are copied. */
 cleave_status cleave_estimate_change(cleave_estimate *estimate, int32_t op,
                                      const cleave_split *split, cleave_error *error);
+/* Lowers and prices what the proposal concerns and is not remembered: the first part of a run, for
+   benches. */
+cleave_status cleave_estimate_prepare(cleave_estimate *estimate, cleave_error *error);
 /* Step of what is now proposed, picoseconds. */
 cleave_status cleave_estimate_run(cleave_estimate *estimate, int64_t *step, cleave_error *error);
 /* What was proposed since the last accept or reject stays; or goes.  After a run only. */
@@ -29,6 +32,13 @@ cleave_status cleave_estimate_reject(cleave_estimate *estimate, cleave_error *er
 
 /* The same step by one pass over everything: for checks and benches. */
 cleave_status cleave_estimate_full(cleave_estimate *estimate, int64_t *step, cleave_error *error);
+
+/* What happened since creation: fragments that a change asked for, and those of them that were not
+   remembered. */
+typedef struct cleave_estimate_counts {
+    int64_t fragments, made;
+} cleave_estimate_counts;
+cleave_estimate_counts cleave_estimate_count(const cleave_estimate *estimate);
 
 /* About the arena that the layout needs on the device that needs most, `device`: what is in use in
    the slot with the most, where a slot counts all that it uses as if at once.  The memory plan of

@@ -17,7 +17,8 @@ typedef struct cleave_preparation {
 /* kind, queue, subject and duration of the program's items. */
 cleave_status cleave_prepare_items(const cleave_preparation *preparation, cleave_cost_cache *cache);
 /* Hops of its messages. */
-cleave_status cleave_prepare_messages(const cleave_preparation *preparation);
+cleave_status cleave_prepare_messages(const cleave_preparation *preparation,
+                                      cleave_cost_cache *cache);
 /* Its symbolic collectives in closed form. */
 cleave_status cleave_prepare_collectives(const cleave_preparation *preparation,
                                          cleave_cost_cache *cache);

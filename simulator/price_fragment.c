@@ -38,18 +38,19 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
     price->size = block->size;
 }
 
-/* `counts`: its n_... say how large the arrays are. */
+/* `counts`: its n_... say how large the arrays are, which are not zeroed. */
 static cleave_fragment_price *create(const cleave_priced_fragment *counts, int32_t n_hops,
                                      int32_t n_links, int32_t n_live) {
     cleave_fragment_price price = {.priced = *counts};
     layout_of_block block = {NULL, 0};
     lay_out(&block, &price, n_hops, n_links, n_live);
-    cleave_fragment_price *made = calloc(1, block.size);
+    cleave_fragment_price *made = malloc(block.size);
     if (made == NULL)
         return NULL;
     block = (layout_of_block){(char *)made, 0};
     lay_out(&block, &price, n_hops, n_links, n_live);
     *made = price;
+    made->priced.hop_start[0] = made->priced.collective_link_start[0] = 0; /* of computes: none */
     return made;
 }
 
@@ -131,10 +132,10 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
                                     cleave_error *error) {
     cleave_engine_problem problem = {0};
     cleave_arena_reset(scratch);
-    const cleave_preparation preparation = {&fragment->program, cleave_cost_cache_machine(cache),
-                                            scratch, &problem, error, NULL};
+    const cleave_preparation preparation = {
+        &fragment->program, cleave_cost_cache_machine(cache), scratch, &problem, error, NULL};
     CLEAVE_TRY(cleave_prepare_items(&preparation, cache));
-    CLEAVE_TRY(cleave_prepare_messages(&preparation));
+    CLEAVE_TRY(cleave_prepare_messages(&preparation, cache));
     CLEAVE_TRY(cleave_prepare_collectives(&preparation, cache));
     const cleave_priced_fragment counts = {.n_chunks = fragment->n_chunks,
                                            .n_items = fragment->program.n_items + fragment->n_marks,

@@ -52,14 +52,13 @@ cleave_status cleave_prepare_items(const cleave_preparation *b, cleave_cost_cach
     return cleave_cost_items(program, cache, problem->duration, b->error);
 }
 
-static cleave_status count_hops(const builder *b, int64_t *n_hops) {
+static cleave_status count_hops(const builder *b, cleave_cost_cache *cache, int64_t *n_hops) {
     const cleave_program *program = b->program;
-    int32_t links[CLEAVE_MAX_ROUTE];
     *n_hops = 0;
     for (int32_t m = 0; m < program->n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
         b->problem->hop_start[m] = (int32_t)*n_hops;
-        *n_hops += cleave_machine_route(b->machine, program->messages[m].source,
-                                        program->messages[m].destination, links);
+        *n_hops += cleave_cost_route(cache, message->source, message->destination)->n_links;
         if (*n_hops > INT32_MAX)
             return cleave_fail(b->error, CLEAVE_FAILED,
                                "the messages of the step cross more than 2^31 links");
@@ -68,7 +67,22 @@ static cleave_status count_hops(const builder *b, int64_t *n_hops) {
     return CLEAVE_OK;
 }
 
-cleave_status cleave_prepare_messages(const cleave_preparation *b) {
+/* Neighbours on a route are often equally fast. */
+static void serialize(const cleave_machine *machine, const cleave_route_price *route, int64_t bytes,
+                      int32_t *hop_link, int64_t *hop_serialization) {
+    double before = -1;
+    int64_t serialization = 0;
+    for (int32_t h = 0; h < route->n_links; h++) {
+        double bytes_per_second = machine->links[route->links[h]].bytes_per_second;
+        if (bytes_per_second != before)
+            serialization = cleave_serialization(bytes, bytes_per_second);
+        before = bytes_per_second;
+        hop_link[h] = route->links[h];
+        hop_serialization[h] = serialization;
+    }
+}
+
+cleave_status cleave_prepare_messages(const cleave_preparation *b, cleave_cost_cache *cache) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
     int64_t n_hops = 0;
@@ -76,20 +90,16 @@ cleave_status cleave_prepare_messages(const cleave_preparation *b) {
     problem->hop_start = CLEAVE_ARENA_ARRAY(b->arena, int32_t, (size_t)program->n_messages + 1);
     if (problem->hop_start == NULL)
         return short_of_memory(b);
-    CLEAVE_TRY(count_hops(b, &n_hops));
+    CLEAVE_TRY(count_hops(b, cache, &n_hops));
     problem->hop_link = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n_hops);
     problem->hop_serialization = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n_hops);
     if (problem->hop_link == NULL || problem->hop_serialization == NULL)
         return short_of_memory(b);
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
-        int32_t links[CLEAVE_MAX_ROUTE], first = problem->hop_start[m];
-        int32_t n = cleave_machine_route(b->machine, message->source, message->destination, links);
-        for (int32_t h = 0; h < n; h++) {
-            problem->hop_link[first + h] = links[h];
-            problem->hop_serialization[first + h] =
-                cleave_serialization(message->bytes, b->machine->links[links[h]].bytes_per_second);
-        }
+        int32_t first = problem->hop_start[m];
+        serialize(b->machine, cleave_cost_route(cache, message->source, message->destination),
+                  message->bytes, problem->hop_link + first, problem->hop_serialization + first);
     }
     return CLEAVE_OK;
 }
@@ -155,7 +165,7 @@ cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost
     builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error, NULL};
     CLEAVE_TRY(fold_machine(&b));
     CLEAVE_TRY(cleave_prepare_items(&b, cache));
-    CLEAVE_TRY(cleave_prepare_messages(&b));
+    CLEAVE_TRY(cleave_prepare_messages(&b, cache));
     CLEAVE_TRY(cleave_prepare_links(b.machine, arena, &made, error));
     CLEAVE_TRY(cleave_prepare_collectives(&b, cache));
     CLEAVE_TRY(cleave_engine_finish(&made, arena, error));
