@@ -10,8 +10,8 @@ typedef struct bottleneck {
     double busy_seconds; /* of a step */
 } bottleneck;
 
-/* Of a finished problem on its machine: devices are busy for the durations of their items, links for
-   those of the hops across them. */
+/* Of a finished problem on its machine: devices are busy for the durations of their items, links
+   for those of the hops across them. */
 cleave_status bottleneck_find(const cleave_engine_problem *problem, const cleave_machine *machine,
                               cleave_arena *arena, bottleneck *busiest, cleave_error *error);
 

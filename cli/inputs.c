@@ -44,8 +44,7 @@ cleave_status inputs_price(const cleave_model *model, const cleave_machine *mach
     cleave_program *program = &result.program;
     cleave_fold fold;
     if (how->folded) {
-        CLEAVE_TRY(
-            cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
+        CLEAVE_TRY(cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
         CLEAVE_TRY(cleave_lower_window(model, &fold, &options, arena, program, error));
     } else {
         CLEAVE_TRY(cleave_lower(model, layout, &options, arena, program, error));

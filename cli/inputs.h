@@ -29,8 +29,8 @@ typedef struct inputs_pricing {
     int optimizer_states;
 } inputs_pricing;
 
-/* Lowers with the machine's workspaces and counts bytes.  NO_LAYOUT, saying why, where a layout that
-   is to be folded does not fold. */
+/* Lowers with the machine's workspaces and counts bytes.  NO_LAYOUT, saying why, where a layout
+   that is to be folded does not fold. */
 cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
                            const cleave_layout *layout, const inputs_pricing *how,
                            cleave_arena *arena, priced_program *priced, cleave_error *error);

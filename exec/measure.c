@@ -32,6 +32,7 @@ typedef struct evictor {
 typedef struct recent_memory {
     void *memory; /* null: none */
     size_t bytes;
+    const void *values; /* what was written, where the kernel writes over it; null: what is there */
 } recent_memory;
 
 /* More than twice the last cache, where the system says how large that is, evicts no better. */
@@ -47,16 +48,25 @@ static cleave_status evictor_create(evictor *made, int64_t touched_bytes, cleave
     return made->memory != NULL ? CLEAVE_OK : cleave_fail_memory(error, "measuring kernels");
 }
 
-/* Writing to every line makes each cache give up what it has. */
+/* Writing to a line makes each cache give it up. */
 static void touch(char *memory, size_t bytes) {
     volatile char *lines = memory;
     for (size_t i = 0; i < bytes; i += 64)
         lines[i] = lines[i];
 }
 
+/* As a step does, which reads most of what it touches, and writes some. */
+static void walk(const char *memory, size_t bytes) {
+    const volatile char *lines = memory;
+    for (size_t i = 0; i < bytes; i += 64)
+        (void)lines[i];
+}
+
 static void set_caches(const evictor *with, recent_memory recent) {
-    touch(with->memory, with->bytes);
-    if (recent.memory != NULL)
+    walk(with->memory, with->bytes);
+    if (recent.values != NULL)
+        memcpy(recent.memory, recent.values, recent.bytes);
+    else if (recent.memory != NULL)
         touch(recent.memory, recent.bytes);
 }
 
@@ -98,7 +108,7 @@ static cleave_status time_repeats(subject *run, void *context, recent_memory rec
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-enum { MOST_ARRAYS = 2 * CLEAVE_MAX_INPUTS + 3 };
+enum { MOST_ARRAYS = 2 * CLEAVE_MAX_INPUTS + 4 };
 
 typedef struct kernel_subject {
     cleave_kernels *kernels;
@@ -107,6 +117,7 @@ typedef struct kernel_subject {
     void *owned[MOST_ARRAYS + 1]; /* regions of memory, */
     char *free_memory;            /* and what is left of the last one */
     size_t free_bytes;
+    void *values; /* of an input that is written over, else null */
 } kernel_subject;
 
 /* Arrays lie one after the other in one region, on large pages, as they do in the arena of a rank:
@@ -190,6 +201,21 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
     return true;
 }
 
+/* A nest that may write over its input mostly does: then its output is already near.  The input's
+   values are kept, to be written again before each repeat. */
+static bool fill_in_place(kernel_subject *of) {
+    cleave_kernel_call *call = &of->call;
+    const cleave_operand *input = &call->nest->inputs[0];
+    const cleave_tensor *tensor = &call->model->tensors[input->tensor];
+    int64_t bytes =
+        cleave_box_size(tensor->rank, &call->inputs[0].box) * cleave_type_bytes(tensor->type);
+    call->output.data = call->inputs[0].data;
+    of->values = own(of, bytes);
+    if (of->values != NULL)
+        memcpy(of->values, call->inputs[0].data, (size_t)bytes);
+    return of->values != NULL;
+}
+
 /* What the pass uses: see kept_inputs and its kin in graph/model.h. */
 static bool fill_call(kernel_subject *of) {
     cleave_kernel_call *call = &of->call;
@@ -202,6 +228,8 @@ static bool fill_call(kernel_subject *of) {
         if (filled && (gradients >> i & 1))
             filled = fill_array(of, &nest->inputs[i], &call->input_gradients[i], 0);
     }
+    if (filled && forward && nest->in_place)
+        return fill_in_place(of);
     if (filled && (forward || nest->kept_output))
         filled = fill_array(of, &nest->output, &call->output, 17);
     if (filled && !forward)
@@ -216,13 +244,14 @@ static cleave_status run_kernel(void *context, cleave_error *error) {
     return cleave_kernel_run(of->kernels, &of->call, error);
 }
 
-static recent_memory just_written(const cleave_kernel_call *call) {
+static recent_memory just_written(const kernel_subject *of) {
+    const cleave_kernel_call *call = &of->call;
     bool forward = call->pass == CLEAVE_PASS_FORWARD;
     const cleave_array *array = forward ? &call->inputs[0] : &call->output_gradient;
     const cleave_operand *operand = forward ? &call->nest->inputs[0] : &call->nest->output;
     const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
     int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
-    return (recent_memory){array->data, (size_t)bytes};
+    return (recent_memory){array->data, (size_t)bytes, of->values};
 }
 
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
@@ -239,8 +268,8 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
         status = cleave_fail_memory(error, "measuring kernels");
     cleave_measurement measured = {.workspace_bytes = workspace};
     if (status == CLEAVE_OK)
-        status = time_repeats(run_kernel, &of, just_written(&of.call), touched_bytes,
-                              seconds_budget, &measured, error);
+        status = time_repeats(run_kernel, &of, just_written(&of), touched_bytes, seconds_budget,
+                              &measured, error);
     if (status == CLEAVE_OK)
         *result = measured;
     for (int i = 0; i < of.n_owned; i++)

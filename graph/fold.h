@@ -21,13 +21,13 @@
 enum { CLEAVE_FOLD_REPEATED = -1, CLEAVE_FOLD_UNUSED = -2 };
 
 typedef struct cleave_fold {
-    int32_t n_devices; /* M, of a window */
-    int32_t n_windows; /* W, 2 or more */
-    cleave_layout window; /* the layout with the parts of window 0 alone, on M devices; degrees are
-                             those of all */
+    int32_t n_devices;     /* M, of a window */
+    int32_t n_windows;     /* W, 2 or more */
+    cleave_layout window;  /* the layout with the parts of window 0 alone, on M devices; degrees are
+                              those of all */
     int *nest_axis;        /* [n_nests] axis of the nest that is shared out; or REPEATED */
-    int *tensor_dimension; /* [n_tensors] dimension of a base tensor that is shared out; or REPEATED;
-                              UNUSED: does not move (data, constants, views) */
+    int *tensor_dimension; /* [n_tensors] dimension of a base tensor that is shared out; or
+                              REPEATED; UNUSED: does not move (data, constants, views) */
 } cleave_fold;
 
 /* Finds the smallest window that is a multiple of `node_devices`.  The fold lives in the arena and

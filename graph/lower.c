@@ -24,11 +24,10 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     if (options->training && model->loss < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
-    cleave_program result = {
-        .model = model,
-        .n_devices = layout->n_devices,
-        .n_windows = fold == NULL ? 1 : fold->n_windows,
-        .training = options->training};
+    cleave_program result = {.model = model,
+                             .n_devices = layout->n_devices,
+                             .n_windows = fold == NULL ? 1 : fold->n_windows,
+                             .training = options->training};
     cleave_parts *parts;
     lower_schedule schedule;
     CLEAVE_TRY(cleave_parts_derive(model, layout, arena, &parts, error));

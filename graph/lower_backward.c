@@ -18,11 +18,12 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
         lower_region region = {.buffer = buffer, .box = piece->box, .offset = piece->offset};
         memcpy(region.stride, piece->stride, sizeof region.stride);
         int64_t key = ((((int64_t)n * CLEAVE_MAX_INPUTS + i) << 18 | q) << 20) | part->key;
-        LOWER_PUSH(
-            builder, &state->tensors[piece->tensor].backward.contributions,
-            (move_contribution){
-                .key = key, .device = part->device, .at = region, .may_take = operand->whole,
-                .every_window = lower_in_every_window(builder, n)});
+        LOWER_PUSH(builder, &state->tensors[piece->tensor].backward.contributions,
+                   (move_contribution){.key = key,
+                                       .device = part->device,
+                                       .at = region,
+                                       .may_take = operand->whole,
+                                       .every_window = lower_in_every_window(builder, n)});
     }
 }
 

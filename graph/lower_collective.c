@@ -30,7 +30,8 @@ typedef struct reduction {
                             order */
     cleave_collective_plan plan;
     int64_t n_units;
-    int64_t *block; /* [n_blocks + 1] first unit of every block of a root; null: they are balanced */
+    int64_t
+        *block; /* [n_blocks + 1] first unit of every block of a root; null: they are balanced */
     /* The vector on each device of the group: contiguous. */
     int32_t *buffer;
     int64_t *offset;   /* bytes */
@@ -298,9 +299,9 @@ static void run_step(const reduction *state, const cleave_collective_step *step)
 }
 
 /* The most units that a device is sent at once to add up.  Steps that are alike rotate the same
-   runs of blocks over all members, so one of them has them all.  In a step of an all-reduce the runs
-   are of one length, and the one that begins the vector has the most: the first blocks of a vector
-   that does not divide are the larger ones. */
+   runs of blocks over all members, so one of them has them all.  In a step of an all-reduce the
+   runs are of one length, and the one that begins the vector has the most: the first blocks of a
+   vector that does not divide are the larger ones. */
 static int64_t most_received(const reduction *state) {
     int64_t most = 0;
     for (int32_t s = 0, alike; s < state->plan.n_steps; s += alike) {
@@ -353,8 +354,8 @@ static const int32_t *list_members(const reduction *state) {
             return builder->known_members[k].devices;
     int32_t *members = LOWER_ARRAY(builder, int32_t, state->n_members);
     for (int32_t m = 0; m < state->n_members; m++)
-        members[m] = m / bucket->n_devices * builder->n_devices +
-                     bucket->devices[m % bucket->n_devices];
+        members[m] =
+            m / bucket->n_devices * builder->n_devices + bucket->devices[m % bucket->n_devices];
     int k = builder->next_known++ % LOWER_KNOWN_MEMBERS;
     builder->known_members[k].n = state->n_members;
     builder->known_members[k].devices = members;

@@ -171,7 +171,7 @@ typedef struct cleave_program {
     int32_t n_devices;
     int32_t n_windows; /* more than 1: this is the first window of a fold (graph/fold.h) with so
                           many; lists of a collective's devices are of all windows */
-    bool training; /* with loss, backward and update; else forward only */
+    bool training;     /* with loss, backward and update; else forward only */
     int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
         n_messages, n_collectives, n_held;
     cleave_item *items;

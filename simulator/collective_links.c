@@ -22,8 +22,8 @@ typedef struct finder {
     const cleave_preparation *of;
     const int32_t *image;
     int32_t n_groups;
-    group *groups;   /* [n_groups] */
-    int32_t *row;    /* [TABLE] group + 1 */
+    group *groups;     /* [n_groups] */
+    int32_t *row;      /* [TABLE] group + 1 */
     int32_t *group_of; /* [n_collectives] */
     int32_t *seen;     /* [n_links] group + 1 that took it last */
     int32_t *images;   /* [n_links] links of the present group that have this image */
@@ -45,11 +45,11 @@ static int32_t find_group(finder *f, const cleave_collective *collective) {
             (f->groups[g].devices == collective->devices ||
              memcmp(f->groups[g].devices, collective->devices, (size_t)n * sizeof(int32_t)) == 0))
             return g;
-    f->groups[f->n_groups] =
-        (group){.devices = collective->devices,
-                .n_devices = n,
-                .next = *row - 1,
-                .inner = f->image == NULL || collective->devices[n - 1] < f->of->program->n_devices};
+    f->groups[f->n_groups] = (group){.devices = collective->devices,
+                                     .n_devices = n,
+                                     .next = *row - 1,
+                                     .inner = f->image == NULL || collective->devices[n - 1] <
+                                                                      f->of->program->n_devices};
     *row = ++f->n_groups;
     return f->n_groups - 1;
 }

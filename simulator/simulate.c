@@ -4,7 +4,6 @@
 #include "simulator/collective_links.h"
 #include "simulator/prepare.h"
 
-
 typedef cleave_preparation builder;
 
 static cleave_status short_of_memory(const builder *b) {

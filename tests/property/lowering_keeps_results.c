@@ -1,5 +1,5 @@
-/* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal those of one
-   device, to summation order, whatever the timing; every program passes its check. */
+/* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal
+   those of one device, to summation order, whatever the timing; every program passes its check. */
 #include "base/random.h"
 #include "graph/lower.h"
 #include "tests/support/interpreter.h"
@@ -12,20 +12,22 @@
 
 enum { N_DEVICES = 6, N_STEPS = 2 };
 
-static void run(const cleave_model *model, const cleave_layout *layout, uint64_t timing, cleave_arena *arena,
-                interpreter_result *result, const char *what) {
+static void run(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
+                cleave_arena *arena, interpreter_result *result, const char *what) {
     cleave_error error = {""};
     cleave_lower_options lower = {.training = true, .optimizer_states = 1};
     cleave_program program;
-    cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s: %s", what,
-                 error.message);
+    cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s: %s",
+                 what, error.message);
     cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s: %s", what, error.message);
-    interpreter_options options = {.seed = 3, .timing_seed = timing, .steps = N_STEPS,
+    interpreter_options options = {.seed = 3,
+                                   .timing_seed = timing,
+                                   .steps = N_STEPS,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     options.optimizer.learning_rate = 0.1;
     options.optimizer.momentum = 0.9;
-    cr_assert_eq(interpreter_run(&program, &options, arena, result, &error), CLEAVE_OK, "%s: %s", what,
-                 error.message);
+    cr_assert_eq(interpreter_run(&program, &options, arena, result, &error), CLEAVE_OK, "%s: %s",
+                 what, error.message);
 }
 
 static int n_layouts(void) {
@@ -40,13 +42,14 @@ static void compare(const cleave_model *model, const interpreter_result *result,
             continue;
         for (int64_t i = 0; i < cleave_tensor_size(&model->tensors[t]); i++) {
             double got = (double)result->values[t][i], want = (double)expected->values[t][i];
-            cr_assert(fabs(got - want) <= 1e-5 + 1e-4 * fabs(want), "%s: %s[%lld] is %g, not %g", what,
-                      model->tensors[t].name, (long long)i, got, want);
+            cr_assert(fabs(got - want) <= 1e-5 + 1e-4 * fabs(want), "%s: %s[%lld] is %g, not %g",
+                      what, model->tensors[t].name, (long long)i, got, want);
         }
     }
     for (int step = 0; step < N_STEPS; step++)
-        cr_assert_float_eq(result->loss[step], expected->loss[step], 1e-5, "%s: loss %d: %g, not %g", what, step,
-                           result->loss[step], expected->loss[step]);
+        cr_assert_float_eq(result->loss[step], expected->loss[step], 1e-5,
+                           "%s: loss %d: %g, not %g", what, step, result->loss[step],
+                           expected->loss[step]);
 }
 
 static bool same_axes(const cleave_operator *a, const cleave_operator *b) {
@@ -81,8 +84,8 @@ static void check_model(int which) {
         snprintf(what, sizeof what, "%s, layout seed %d", model.file, (int)seed);
         cleave_arena scratch = {0};
         cleave_layout layout;
-        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error), CLEAVE_OK, "%s",
-                     error.message);
+        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error),
+                     CLEAVE_OK, "%s", error.message);
         repeat_some_splits(&model, seed, &layout);
         interpreter_result result;
         run(&model, &layout, seed + 100, &scratch, &result, what);
@@ -94,6 +97,10 @@ static void check_model(int which) {
 
 Test(lowering, any_layout_of_a_multi_layer_perceptron_learns_the_same) { check_model(MODEL_MLP); }
 Test(lowering, any_layout_of_a_convolutional_network_learns_the_same) { check_model(MODEL_CNN); }
-Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) { check_model(MODEL_TIED); }
+Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) {
+    check_model(MODEL_TIED);
+}
 Test(lowering, any_layout_of_a_recurrence_learns_the_same) { check_model(MODEL_RECURRENT); }
-Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) { check_model(MODEL_EMBEDDING); }
+Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) {
+    check_model(MODEL_EMBEDDING);
+}

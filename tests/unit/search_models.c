@@ -74,10 +74,9 @@ Test(search_models, walk_does_not_leave_the_dense_layers_of_alexnet_to_data_para
 }
 
 Test(search_models, every_baseline_is_legal_and_priced_for_every_oracle) {
-    static const char *const paths[] = {"tests/data/oracles/tiny_mlp.onnx",
-                                        "tests/data/oracles/tiny_cnn.onnx",
-                                        "tests/data/oracles/tiny_resnet.onnx",
-                                        "tests/data/oracles/tiny_transformer.onnx"};
+    static const char *const paths[] = {
+        "tests/data/oracles/tiny_mlp.onnx", "tests/data/oracles/tiny_cnn.onnx",
+        "tests/data/oracles/tiny_resnet.onnx", "tests/data/oracles/tiny_transformer.onnx"};
     for (size_t m = 0; m < 4; m++) {
         import(paths[m], 8);
         machine = make_machine(&arena, 2, 4, "1 GiB");
