@@ -105,7 +105,11 @@ static void fill(const cleave_fragment *fragment, const cleave_engine_problem *p
     size_t n_messages = (size_t)p->n_messages, n_collectives = (size_t)p->n_collectives;
     size_t n_hops = (size_t)problem->hop_start[n_messages],
            n_links = (size_t)problem->collective_link_start[n_collectives];
-#define COPY(array, count) memcpy(p->array, problem->array, (count) * sizeof *p->array)
+#define COPY(array, count)                                                                         \
+    do {                                                                                           \
+        if ((count) > 0) /* else there may be no array */                                          \
+            memcpy(p->array, problem->array, (count) * sizeof *p->array);                          \
+    } while (0)
     COPY(hop_start, n_messages + 1);
     COPY(hop_link, n_hops);
     COPY(hop_serialization, n_hops);
