@@ -85,22 +85,6 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
                                1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
 }
 
-static bool sticks_out(const cleave_model *model, const cleave_part *whole,
-                       const cleave_operand *operand) {
-    const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
-    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
-    return !cleave_box_contains(tensor->rank, &all, &raw);
-}
-
-static bool is_padded(const cleave_model *model, const cleave_nest *nest) {
-    cleave_part whole = cleave_part_whole(nest, 0);
-    bool padded = sticks_out(model, &whole, &nest->output);
-    for (int i = 0; i < nest->n_inputs; i++)
-        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
-    return padded;
-}
-
 /* Room for all pairs of devices of small machines. */
 static size_t size_of_route_table(int32_t n_devices) {
     size_t pairs = (size_t)n_devices * (size_t)n_devices, size = 1;
@@ -136,7 +120,7 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
         made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
     }
     for (int32_t n = 0; n < model->n_nests; n++)
-        made->padded[n] = is_padded(model, &model->nests[n]);
+        made->padded[n] = cleave_nest_is_padded(model, &model->nests[n]);
     *cache = made;
     return CLEAVE_OK;
 }

@@ -42,6 +42,22 @@ cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device) {
     return part;
 }
 
+static bool sticks_out(const cleave_model *model, const cleave_part *whole,
+                       const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
+    return !cleave_box_contains(tensor->rank, &all, &raw);
+}
+
+bool cleave_nest_is_padded(const cleave_model *model, const cleave_nest *nest) {
+    cleave_part whole = cleave_part_whole(nest, 0);
+    bool padded = sticks_out(model, &whole, &nest->output);
+    for (int i = 0; i < nest->n_inputs; i++)
+        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
+    return padded;
+}
+
 /* Parts by the operator's split.  A nest may lack some of the operator's axes: parts that differ
    only in those compute the same, so they share a key like replicas do. */
 static cleave_status derive_from_operator(const cleave_model *model, const cleave_nest *nest,

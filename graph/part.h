@@ -34,6 +34,10 @@ void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand,
 void cleave_part_box(const cleave_model *model, const cleave_part *part,
                      const cleave_operand *operand, cleave_box *box);
 
+/* May an operand of this nest stick out of its tensor?  Where none does, parts of equal extents do
+   equal work. */
+bool cleave_nest_is_padded(const cleave_model *model, const cleave_nest *nest);
+
 /* The part that computes a whole nest. */
 cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device);
 

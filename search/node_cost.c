@@ -13,22 +13,6 @@ struct cleave_node_costs {
     cleave_cost_cache *cache;
 };
 
-static bool sticks_out(const cleave_model *model, const cleave_part *whole,
-                       const cleave_operand *operand) {
-    const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
-    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
-    return !cleave_box_contains(tensor->rank, &all, &raw);
-}
-
-static bool is_padded(const cleave_model *model, const cleave_nest *nest) {
-    cleave_part whole = cleave_part_whole(nest, 0);
-    bool padded = sticks_out(model, &whole, &nest->output);
-    for (int i = 0; i < nest->n_inputs; i++)
-        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
-    return padded;
-}
-
 cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs **costs, cleave_error *error) {
     cleave_node_costs *result = calloc(1, sizeof *result);
@@ -46,7 +30,7 @@ cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_m
         return status;
     }
     for (int32_t n = 0; n < model->n_nests; n++)
-        result->padded[n] = is_padded(model, &model->nests[n]);
+        result->padded[n] = cleave_nest_is_padded(model, &model->nests[n]);
     *costs = result;
     return CLEAVE_OK;
 }
