@@ -1,0 +1,77 @@
+/* The additive model: a cost for every value of every variable, and for every pair of values of two
+   variables that meet.  Its least total is found exactly, by elimination (search/eliminate.c) or,
+   where limits couple all variables, by an integer program (search/integer_program.c).
+
+   What the variables are is somebody else's business: search/additive_model.h makes them of the
+   operators of a model, search/bound.c of shares of bounds. */
+#ifndef CLEAVE_SEARCH_ADDITIVE_H
+#define CLEAVE_SEARCH_ADDITIVE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdint.h>
+
+typedef struct cleave_additive_pair {
+    int32_t a, b;        /* variables, a < b; two variables meet in one pair at most */
+    const int64_t *cost; /* [n_values[a]][n_values[b]], may be negative */
+} cleave_additive_pair;
+
+/* Costs lie within +-2^50, so that sums of thousands of them can't overflow. */
+typedef struct cleave_additive {
+    int32_t n_variables;
+    const int32_t *n_values;    /* [n_variables] 1 or more */
+    const int64_t *const *cost; /* [n_variables][n_values] */
+    int32_t n_pairs;
+    const cleave_additive_pair *pairs;
+} cleave_additive;
+
+/* A limit on a sum: over all variables, weight[variable][value] adds up to at most `most`. */
+typedef struct cleave_additive_limit {
+    const int64_t *const *weight; /* [n_variables][n_values], 0 or more */
+    int64_t most;
+} cleave_additive_limit;
+
+typedef enum cleave_additive_outcome {
+    CLEAVE_ADDITIVE_OPTIMAL,
+    CLEAVE_ADDITIVE_FEASIBLE, /* within the limits; `bound` says how far from the optimum at most */
+    CLEAVE_ADDITIVE_INFEASIBLE, /* proven: nothing is within the limits */
+    CLEAVE_ADDITIVE_UNKNOWN     /* too wide, or the time was up; `bound` holds nevertheless */
+} cleave_additive_outcome;
+
+typedef struct cleave_additive_solution {
+    cleave_additive_outcome outcome;
+    int32_t *value; /* [n_variables] where optimal or feasible, else null */
+    int64_t total;  /* of those */
+    int64_t bound;  /* nothing within the limits is below it; the total itself where optimal */
+} cleave_additive_solution;
+
+/* Sum of the costs of a choice. */
+int64_t cleave_additive_total(const cleave_additive *additive, const int32_t *value);
+
+/* Eliminates one variable after the other, of those left always one whose elimination makes the
+   smallest table (ties by the smaller number): exact for every graph, cheap where it is narrow.
+   Components are solved apart.  Where some table would have more than `most_entries`, the outcome
+   is UNKNOWN, with the bound that comes from splitting the largest tables (mini-buckets).  Of
+   several optima always the same.  FAILED when memory is short. */
+cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t most_entries,
+                                        cleave_arena *arena, cleave_additive_solution *solution,
+                                        cleave_error *error);
+
+/* The same minimum under limits, as an integer program: one 0-1 column for every value, and one for
+   every pair of values, whose marginals are those of its variables.  `seconds` is a budget, 0:
+   none. INFEASIBLE is proven.  FAILED when memory is short or the solver breaks down. */
+cleave_status cleave_additive_integer(const cleave_additive *additive, int32_t n_limits,
+                                      const cleave_additive_limit *limits, double seconds,
+                                      cleave_arena *arena, cleave_additive_solution *solution,
+                                      cleave_error *error);
+
+/* The same by elimination on costs + multiplier x weight (Lagrange), with the best of a few rounds
+   of multipliers: FEASIBLE with a bound, or OPTIMAL where they meet; for graphs that are too large
+   for the integer program.  INFEASIBLE where even the least weights are over a limit. */
+cleave_status cleave_additive_relax(const cleave_additive *additive, int32_t n_limits,
+                                    const cleave_additive_limit *limits, int64_t most_entries,
+                                    cleave_arena *arena, cleave_additive_solution *solution,
+                                    cleave_error *error);
+
+#endif
