@@ -16,7 +16,7 @@ typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace;
     int64_t batch, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
-    bool forward, json, quiet, reference_kernels;
+    bool forward, json, quiet, reference_kernels, no_overlap;
 } run_values;
 
 static const option_row rows[] = {
@@ -56,6 +56,8 @@ static const option_row rows[] = {
              "with --machine the predicted one below it"},
     {"--reference-kernels", NULL, OPTION_FLAG, offsetof(run_values, reference_kernels),
      .help = "use the slow kernels that tests compare with"},
+    {"--no-overlap", NULL, OPTION_FLAG, offsetof(run_values, no_overlap),
+     .help = "gradients move only while nothing can be computed: to see what overlap is worth"},
     ROW_JSON(run_values),
     ROW_QUIET(run_values),
 };
@@ -90,6 +92,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .save = values->save,
         .stall_timeout_seconds = values->stall_timeout,
         .reference_kernels = values->reference_kernels,
+        .no_overlap = values->no_overlap,
         .timeline = values->trace != NULL || values->machine != NULL,
         .quiet = values->quiet || values->json,
     };

@@ -89,7 +89,7 @@ static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, 
 /* Between two pieces of an item.  The communication lane's own items are not interrupted. */
 static cleave_status poll(void *context, cleave_error *error) {
     cleave_rank *rank = context;
-    if (rank->communicating)
+    if (rank->communicating || rank->options->no_overlap)
         return CLEAVE_OK;
     bool moved;
     double before = cleave_clock_seconds();
@@ -307,9 +307,10 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
     while (rank->position[CLEAVE_LANE_MAIN] < rank->n_lane_items[CLEAVE_LANE_MAIN] ||
            rank->position[CLEAVE_LANE_COMMUNICATION] <
                rank->n_lane_items[CLEAVE_LANE_COMMUNICATION]) {
-        bool main_moved, other_moved;
+        bool main_moved, other_moved = false;
         CLEAVE_TRY(advance(rank, CLEAVE_LANE_MAIN, 1, &main_moved, error));
-        CLEAVE_TRY(advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &other_moved, error));
+        if (!main_moved || !rank->options->no_overlap)
+            CLEAVE_TRY(advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &other_moved, error));
         if (main_moved || other_moved) {
             waiting_since = -1;
             continue;

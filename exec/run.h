@@ -21,8 +21,9 @@ typedef struct cleave_run_options {
     double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
                                      never */
     bool reference_kernels;       /* naive kernels only: for tests */
-    bool timeline;                /* keep the timeline of a step of median time */
-    bool quiet;                   /* no progress */
+    bool no_overlap; /* communication of the other lane waits until the main lane can't go on */
+    bool timeline;   /* keep the timeline of a step of median time */
+    bool quiet;      /* no progress */
 } cleave_run_options;
 
 /* Rank 0's view of the run; the others get empty values. */

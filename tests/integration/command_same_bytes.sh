@@ -24,6 +24,10 @@ for seed in 1 2 3; do
     done
     cmp "$work/weights-$seed-1.safetensors" "$work/weights-$seed-2.safetensors" ||
         fail "two runs of random layout $seed differ"
+    expect_ok run "${model[@]}" --layout "$layout" --steps 3 --seed 4 --momentum 0.9 --no-overlap \
+        --save "$work/weights-$seed-apart.safetensors"
+    cmp "$work/weights-$seed-1.safetensors" "$work/weights-$seed-apart.safetensors" ||
+        fail "random layout $seed learns something else without overlap"
 done
 
 # These bytes are results: other layouts sum in other orders, so not all of the three are the same.
