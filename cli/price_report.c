@@ -25,8 +25,8 @@ cleave_status simulated_step_make(const cleave_program *program, cleave_cost_cac
     CLEAVE_TRY(cleave_simulate_prepare(program, cache, arena, &made.problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&made.problem, arena, &made.workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&made.problem, arena, &made.timeline, error));
-    CLEAVE_TRY(cleave_simulate_run(&made.problem, CLEAVE_RULE_EVENTS, made.workspace,
-                                   &made.timeline, error));
+    CLEAVE_TRY(cleave_simulate_run(&made.problem, CLEAVE_RULE_SCAN, made.workspace, &made.timeline,
+                                   error));
     CLEAVE_TRY(price_report_make(program, cache, &made.problem, &made.timeline, arena, &made.prices,
                                  error));
     *step = made;

@@ -11,13 +11,13 @@ typedef struct price_report {
     cleave_price_shares shares;
 } price_report;
 
-/* `timeline` is what the events engine gave for the problem, which was made of the program. */
+/* `timeline` is what an engine gave for the problem, which was made of the program. */
 cleave_status price_report_make(const cleave_program *program, cleave_cost_cache *cache,
                                 const cleave_engine_problem *problem,
                                 const cleave_timeline *timeline, cleave_arena *arena,
                                 price_report *report, cleave_error *error);
 
-/* One step by events. */
+/* One step by the scan. */
 typedef struct simulated_step {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace; /* as the run left it */

@@ -16,6 +16,7 @@
 
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
+    const char *engine;
     int64_t batch, devices, seed, delta_check;
     double momentum;
     bool json, closed_form, folded;
@@ -38,7 +39,9 @@ static const option_row rows[] = {
     {"--tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, tasks),
      .help = "instead of all these: a task graph to simulate"},
     {"--dump-tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, dump_tasks),
-     .help = "write the program as a task graph"},
+     .help = "write the program as a task graph, which links serve by readiness: as by events"},
+    {"--engine", "scan|events", OPTION_TEXT, offsetof(simulate_values, engine),
+     .help = "links serve in program order (scan, the default) or by readiness (events)"},
     {"--closed-form", NULL, OPTION_FLAG, offsetof(simulate_values, closed_form),
      .help = "collectives as one item each, as the search prices them"},
     {"--folded", NULL, OPTION_FLAG, offsetof(simulate_values, folded),
@@ -51,18 +54,33 @@ static const option_row rows[] = {
     ROW_JSON(simulate_values),
 };
 
+enum { N_RULES = CLEAVE_RULE_SCAN + 1 };
+
 /* Both rules on one program. */
 typedef struct outcome {
-    cleave_timeline events;
-    double events_seconds, scan_seconds; /* of the step */
-    double wall_seconds;                 /* of simulating by events */
-    double scan_wall_seconds;
+    cleave_rule rule;             /* of the prediction */
+    cleave_timeline timeline;     /* by it */
+    double step_seconds[N_RULES]; /* [rule] */
+    double wall_seconds[N_RULES]; /* [rule] of simulating */
     bottleneck busiest;
     price_report prices;
     delta_check check; /* checks 0: not asked for */
     cleave_engine_problem problem;
-    cleave_engine_workspace *workspace; /* as the run by events left it */
+    cleave_engine_workspace *workspace; /* as the run by that rule left it */
 } outcome;
+
+/* A task graph has its links served by readiness, and is to give the step that is printed. */
+static cleave_status find_rule(const simulate_values *values, cleave_rule *rule,
+                               cleave_error *error) {
+    const char *engine = values->engine;
+    bool events = engine == NULL ? values->dump_tasks != NULL : strcmp(engine, "events") == 0;
+    if (engine != NULL && !events && strcmp(engine, "scan") != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--engine %s: scan or events", engine);
+    if (values->dump_tasks != NULL && !events)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--dump-tasks goes without --engine scan");
+    *rule = events ? CLEAVE_RULE_EVENTS : CLEAVE_RULE_SCAN;
+    return CLEAVE_OK;
+}
 
 static cleave_status check_usage(const simulate_values *values, cleave_error *error) {
     if (values->tasks != NULL) {
@@ -72,6 +90,8 @@ static cleave_status check_usage(const simulate_values *values, cleave_error *er
                                "--tasks goes without --model, --machine, --layout and --method");
         return CLEAVE_OK;
     }
+    cleave_rule rule;
+    CLEAVE_TRY(find_rule(values, &rule, error));
     if (values->folded && (values->trace != NULL || values->dump_tasks != NULL))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--folded simulates some devices for all: it goes without %s",
@@ -111,32 +131,27 @@ static cleave_status load_layout(const simulate_values *values, const cleave_mod
     return cleave_choose_collectives(machine, true, arena, &layout->collectives, error);
 }
 
-/* Prices once and runs by both rules; the wall times are of the runs alone. */
+/* Prices once and runs by both rules, that of the prediction last; the wall times are of the runs
+   alone. */
 static cleave_status simulate_both(const cleave_machine *machine, priced_program *priced,
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
     const cleave_program *program = &priced->program;
-    cleave_timeline scan;
+    const cleave_engine_problem *problem = &result->problem;
     CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
-    CLEAVE_TRY(cleave_engine_workspace_create(&result->problem, arena, &result->workspace, error));
-    CLEAVE_TRY(cleave_engine_timeline_create(&result->problem, arena, &result->events, error));
-    CLEAVE_TRY(cleave_engine_timeline_create(&result->problem, arena, &scan, error));
-    double start = cleave_clock_seconds();
-    CLEAVE_TRY(
-        cleave_simulate_run(&result->problem, CLEAVE_RULE_SCAN, result->workspace, &scan, error));
-    double middle = cleave_clock_seconds();
-    CLEAVE_TRY(cleave_simulate_run(&result->problem, CLEAVE_RULE_EVENTS, result->workspace,
-                                   &result->events, error));
-    result->wall_seconds = cleave_clock_seconds() - middle;
-    result->scan_wall_seconds = middle - start;
-    result->events_seconds = 1e-12 * (double)result->events.step;
-    result->scan_seconds = 1e-12 * (double)scan.step;
-    CLEAVE_TRY(price_report_make(program, priced->cache, &result->problem, &result->events, arena,
+    CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &result->workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &result->timeline, error));
+    for (int k = 0; k < N_RULES; k++) {
+        cleave_rule rule = k + 1 == N_RULES                   ? result->rule
+                           : result->rule == CLEAVE_RULE_SCAN ? CLEAVE_RULE_EVENTS
+                                                              : CLEAVE_RULE_SCAN;
+        double start = cleave_clock_seconds();
+        CLEAVE_TRY(cleave_simulate_run(problem, rule, result->workspace, &result->timeline, error));
+        result->wall_seconds[rule] = cleave_clock_seconds() - start;
+        result->step_seconds[rule] = 1e-12 * (double)result->timeline.step;
+    }
+    CLEAVE_TRY(price_report_make(program, priced->cache, problem, &result->timeline, arena,
                                  &result->prices, error));
-    return bottleneck_find(&result->problem, machine, arena, &result->busiest, error);
-}
-
-static double rule_difference(const outcome *result) {
-    return result->events_seconds > 0 ? result->scan_seconds / result->events_seconds - 1 : 0;
+    return bottleneck_find(problem, machine, arena, &result->busiest, error);
 }
 
 static cleave_status print_json(const priced_program *priced, const outcome *result,
@@ -144,14 +159,18 @@ static cleave_status print_json(const priced_program *priced, const outcome *res
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
     cleave_json_key(&w, "step_seconds");
-    cleave_json_put_number(&w, result->events_seconds);
+    cleave_json_put_number(&w, result->step_seconds[result->rule]);
     cleave_json_key(&w, "scan_step_seconds");
-    cleave_json_put_number(&w, result->scan_seconds);
+    cleave_json_put_number(&w, result->step_seconds[CLEAVE_RULE_SCAN]);
+    cleave_json_key(&w, "events_step_seconds");
+    cleave_json_put_number(&w, result->step_seconds[CLEAVE_RULE_EVENTS]);
     price_report_put(&w, &result->prices.shares);
     cleave_json_key(&w, "simulate_seconds");
-    cleave_json_put_number(&w, result->wall_seconds);
+    cleave_json_put_number(&w, result->wall_seconds[result->rule]);
     cleave_json_key(&w, "scan_simulate_seconds");
-    cleave_json_put_number(&w, result->scan_wall_seconds);
+    cleave_json_put_number(&w, result->wall_seconds[CLEAVE_RULE_SCAN]);
+    cleave_json_key(&w, "events_simulate_seconds");
+    cleave_json_put_number(&w, result->wall_seconds[CLEAVE_RULE_EVENTS]);
     cleave_json_key(&w, "tasks");
     cleave_json_put_integer(&w, (int64_t)priced->program.n_items * priced->program.n_windows);
     cleave_json_key(&w, "transfers");
@@ -172,6 +191,10 @@ static cleave_status print_json(const priced_program *priced, const outcome *res
     return inputs_print_json(&w, error);
 }
 
+static const char *const step_names[N_RULES] = {[CLEAVE_RULE_EVENTS] = "step, links by readiness",
+                                                [CLEAVE_RULE_SCAN] =
+                                                    "step, links in program order"};
+
 static void print_text(const cleave_machine *machine, const priced_program *priced,
                        const outcome *result, cleave_arena *arena) {
     const cleave_program *program = &priced->program;
@@ -179,21 +202,23 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
     for (int32_t d = 0; d < priced->n_devices; d++)
         peak = priced->peak_bytes[d] > peak ? priced->peak_bytes[d] : peak;
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
-    char step[160], scan[64], prices[256];
-    price_report_format_step(result->events_seconds, &result->prices.shares, step, sizeof step);
+    char step[160], other_step[64], prices[256];
+    cleave_rule other = result->rule == CLEAVE_RULE_SCAN ? CLEAVE_RULE_EVENTS : CLEAVE_RULE_SCAN;
+    double step_seconds = result->step_seconds[result->rule];
+    double other_seconds = result->step_seconds[other];
+    price_report_format_step(step_seconds, &result->prices.shares, step, sizeof step);
     price_report_format(&result->prices.shares, prices, sizeof prices);
-    table_text(&t, "step, links by readiness");
+    table_text(&t, step_names[result->rule]);
     table_text(&t, step);
-    table_text(&t, "step, links in program order");
-    cleave_unit_format(result->scan_seconds, CLEAVE_UNIT_SECONDS, scan, sizeof scan);
-    table_format(&t, "%s  (%+.2f %%)", scan, 100 * rule_difference(result));
+    table_text(&t, step_names[other]);
+    cleave_unit_format(other_seconds, CLEAVE_UNIT_SECONDS, other_step, sizeof other_step);
+    table_format(&t, "%s  (%+.2f %%)", other_step,
+                 step_seconds > 0 ? 100 * (other_seconds / step_seconds - 1) : 0);
     table_text(&t, "prices");
     table_text(&t, prices);
     table_text(&t, "busiest");
     table_format(&t, "%s, %.0f %% of the step", result->busiest.name,
-                 result->events_seconds > 0
-                     ? 100 * result->busiest.busy_seconds / result->events_seconds
-                     : 0);
+                 step_seconds > 0 ? 100 * result->busiest.busy_seconds / step_seconds : 0);
     table_text(&t, "memory of the fullest device");
     table_quantity(&t, (double)peak, CLEAVE_UNIT_BYTES);
     table_text(&t, "sent a step, all devices");
@@ -206,7 +231,7 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
         table_format(&t, "%d devices, each for %d", program->n_devices, program->n_windows);
     }
     table_text(&t, "simulated in");
-    table_quantity(&t, result->wall_seconds, CLEAVE_UNIT_SECONDS);
+    table_quantity(&t, result->wall_seconds[result->rule], CLEAVE_UNIT_SECONDS);
     if (result->check.checks > 0) {
         char check[160];
         delta_check_format(&result->check, check, sizeof check);
@@ -225,12 +250,12 @@ static cleave_status write_files(const simulate_values *values, const cleave_mac
     const cleave_trace_links links = {machine, &result->problem,
                                       cleave_engine_hop_begin(result->workspace)};
     const cleave_trace trace = {
-        .program = &priced->program, .predicted = &result->events, .links = &links};
+        .program = &priced->program, .predicted = &result->timeline, .links = &links};
     if (values->trace != NULL)
         CLEAVE_TRY(cleave_trace_write(values->trace, &trace, error));
     if (values->dump_tasks != NULL)
         CLEAVE_TRY(cleave_tasks_write(values->dump_tasks, &priced->program, machine,
-                                      &result->problem, &result->events, error));
+                                      &result->problem, &result->timeline, error));
     return CLEAVE_OK;
 }
 
@@ -304,6 +329,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     priced_program priced = {0};
     outcome result = {0};
     int states;
+    CLEAVE_TRY(find_rule(values, &result.rule, error));
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
@@ -343,7 +369,8 @@ const command command_simulate = {
     .name = "simulate",
     .summary = "predict the step time, memory and traffic of a layout",
     .details = "Simulates one training step twice: a link serves transfers by readiness (events),\n"
-               "or in program order (scan).  The first is the prediction.",
+               "or in program order (scan).  The second is the prediction, unless --engine says\n"
+               "otherwise; both are printed.",
     .examples = "  cleave simulate --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json --method data-parallel\n",
     .options = COMMAND_OPTIONS(rows),

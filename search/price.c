@@ -64,8 +64,7 @@ static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *
     if (result.peak_bytes < pricer->least_peak_bytes)
         pricer->least_peak_bytes = result.peak_bytes;
     if (result.excess_bytes == 0) {
-        CLEAVE_TRY(cleave_simulate(&program, pricer->cache,
-                                   expanded ? CLEAVE_RULE_EVENTS : CLEAVE_RULE_SCAN, &pricer->arena,
+        CLEAVE_TRY(cleave_simulate(&program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
                                    &timeline, error));
         result.step = timeline.step;
         if (expanded)

@@ -30,8 +30,8 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                                    cleave_error *error);
 void cleave_pricer_destroy(cleave_pricer *pricer);
 
-/* Simulates by scan, with collectives as one item each; or (`expanded`) by events, with collectives
-   in their steps, as `simulate` and `run` do. */
+/* Simulates by scan, with collectives as one item each; or (`expanded`) in their steps, as
+   `simulate` and `run` do. */
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
                                   cleave_price *price, cleave_error *error);
 

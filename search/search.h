@@ -12,7 +12,7 @@ typedef struct cleave_plan {
     bool applies; /* false: does not apply to this model or machine, or does not fit; the rest is
                      not set */
     cleave_layout layout;
-    double step_seconds; /* by full simulation by events, with expanded collectives */
+    double step_seconds; /* by full simulation, with expanded collectives */
     int64_t peak_bytes;  /* largest over devices, with the runtime's constant */
     int64_t bytes_sent;  /* per step, all devices */
 } cleave_plan;

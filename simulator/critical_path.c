@@ -1,6 +1,9 @@
 /* The path is walked from the item that ends last, back to what let each item start: the item
    before it in its lane, or, where it waited, the item that ended the wait.  Each of these stands
-   earlier in the global order, so the walk ends. */
+   earlier in the global order, so the walk ends.
+
+   What the communication lane took from the main lane is, by events, inside of main items; the scan
+   charges some of it between two of them.  Either way the latest items of that lane have it. */
 #include "simulator/critical_path.h"
 
 #include "base/list.h"
@@ -44,34 +47,43 @@ static cleave_status prepare(walk *w, cleave_arena *scratch, cleave_error *error
     return CLEAVE_OK;
 }
 
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static bool is_wait(uint8_t kind) {
+    return kind != CLEAVE_ENGINE_WORK && kind != CLEAVE_ENGINE_POST && kind != CLEAVE_ENGINE_JOIN;
+}
+
 static bool push(walk *w, int32_t item, int64_t picoseconds) {
     cleave_critical_segment segment = {item, picoseconds};
     return picoseconds <= 0 || CLEAVE_LIST_PUSH(&w->segments, segment);
 }
 
-/* The items of the communication lane that worked while the main item ran. */
-static bool push_interruptions(walk *w, int32_t item) {
+/* The items of the communication lane that took `charged` from the main item until `until`: the
+   last ones that began before it.  By events they are those that overlap it.  The scan may charge
+   more than that: the rest stands as the main item's own. */
+static bool push_interruptions(walk *w, int32_t item, int64_t until, int64_t charged) {
     const cleave_engine_problem *problem = w->problem;
     const int64_t *start = w->timeline->start, *end = w->timeline->end;
     int32_t lane = problem->queue[item] | 1;
-    int32_t low = problem->queue_start[lane], high = problem->queue_start[lane + 1];
-    while (low < high) { /* the first that ends after the item starts */
+    int32_t first = problem->queue_start[lane], low = first, high = problem->queue_start[lane + 1];
+    while (low < high) { /* the first that starts no earlier */
         int32_t middle = low + (high - low) / 2;
-        if (end[problem->queue_items[middle].item] <= start[item])
+        if (start[problem->queue_items[middle].item] < until)
             low = middle + 1;
         else
             high = middle;
     }
-    for (int32_t q = low; q < problem->queue_start[lane + 1]; q++) {
+    for (int32_t q = low - 1; q >= first && charged > 0; q--) {
         int32_t other = problem->queue_items[q].item;
-        if (start[other] >= end[item])
-            break;
-        int64_t from = start[other] > start[item] ? start[other] : start[item];
-        int64_t until = end[other] < end[item] ? end[other] : end[item];
-        if (problem->duration[other] > 0 && !push(w, other, until - from))
+        int64_t took = earlier(end[other], until) - start[other];
+        if (problem->duration[other] == 0)
+            continue;
+        took = earlier(took, charged);
+        charged -= took;
+        if (!push(w, other, took))
             return false;
     }
-    return true;
+    return push(w, item, charged);
 }
 
 /* What ended a wait that took time. */
@@ -92,21 +104,63 @@ static bool walk_back(walk *w, int32_t item) {
     const cleave_timeline *t = w->timeline;
     while (item >= 0) {
         int64_t taken = t->end[item] - t->start[item], work = w->problem->duration[item];
-        uint8_t kind = w->problem->kind[item];
-        bool works =
-            kind == CLEAVE_ENGINE_WORK || kind == CLEAVE_ENGINE_POST || kind == CLEAVE_ENGINE_JOIN;
-        if (!works && taken > 0) {
+        if (is_wait(w->problem->kind[item]) && taken > 0) {
             int32_t cause = waited_for(w, item);
             if (!push(w, item, t->end[item] - t->end[cause]))
                 return false;
             item = cause;
             continue;
         }
-        if (!push(w, item, work) || (taken > work && !push_interruptions(w, item)))
+        int32_t before = w->previous[item];
+        int64_t idle = t->start[item] - (before >= 0 ? t->end[before] : 0);
+        if (!push(w, item, work) || !push_interruptions(w, item, t->end[item], taken - work) ||
+            !push_interruptions(w, item, t->start[item], idle))
             return false;
-        item = w->previous[item];
+        item = before;
     }
     return true;
+}
+
+/* When the scan has charged a device's main lane with all that it does (scan_rule.h): later than
+   its last item ends where items of the other lane come after that one in the global order. */
+static int64_t end_of_main(const walk *w, int32_t device, int32_t last) {
+    const cleave_engine_problem *problem = w->problem;
+    const int64_t *start = w->timeline->start, *end = w->timeline->end;
+    int64_t busy_from = 0, clock = end[last];
+    int32_t q = problem->queue_start[2 * device + 1], stop = problem->queue_start[2 * device + 2];
+    for (int32_t i = last; i >= 0 && busy_from == 0; i = w->previous[i])
+        if (is_wait(problem->kind[i]) && end[i] > start[i])
+            busy_from = end[i];
+    for (; q < stop; q++) {
+        int32_t other = problem->queue_items[q].item;
+        int64_t from = start[other] > busy_from ? start[other] : busy_from;
+        if (other > last && start[other] < clock && end[other] > from &&
+            problem->duration[other] > 0)
+            clock += end[other] - from;
+    }
+    return clock;
+}
+
+/* The item that the path starts from; what was charged after it is on the path already. */
+static bool begin(walk *w, int32_t *last) {
+    const cleave_engine_problem *problem = w->problem;
+    int64_t step = w->timeline->step;
+    *last = -1;
+    for (int32_t i = 0; i < problem->n_items; i++)
+        keep_later(w, last, i);
+    if (*last < 0 || w->timeline->end[*last] == step)
+        return true;
+    for (int32_t d = 0; d < problem->n_queues / 2; d++) {
+        int32_t end = problem->queue_start[2 * d + 1];
+        if (end == problem->queue_start[2 * d])
+            continue;
+        int32_t item = problem->queue_items[end - 1].item;
+        if (end_of_main(w, d, item) == step) {
+            *last = item;
+            break;
+        }
+    }
+    return push_interruptions(w, *last, step, step - w->timeline->end[*last]);
 }
 
 cleave_status cleave_critical_path_find(const cleave_engine_problem *problem,
@@ -115,11 +169,9 @@ cleave_status cleave_critical_path_find(const cleave_engine_problem *problem,
     walk w = {.problem = problem, .timeline = timeline};
     cleave_arena scratch = {0};
     cleave_status status = prepare(&w, &scratch, error);
-    int32_t last = -1;
-    for (int32_t i = 0; i < problem->n_items && status == CLEAVE_OK; i++)
-        keep_later(&w, &last, i);
+    int32_t last;
     if (status == CLEAVE_OK) {
-        bool fits = walk_back(&w, last);
+        bool fits = begin(&w, &last) && walk_back(&w, last);
         cleave_critical_segment *segments =
             fits ? CLEAVE_ARENA_ARRAY(arena, cleave_critical_segment, w.segments.n) : NULL;
         if (segments == NULL) {

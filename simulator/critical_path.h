@@ -17,7 +17,7 @@ typedef struct cleave_critical_path {
                                           up to the step */
 } cleave_critical_path;
 
-/* Of a timeline that the events engine gave for the problem.  An item of the main lane that the
+/* Of a timeline that either engine gave for the problem.  An item of the main lane that the
    communication lane slowed stands beside the items that slowed it.  The path lives in the arena.
    Linear in the items, with a logarithm for each that is slowed. */
 cleave_status cleave_critical_path_find(const cleave_engine_problem *problem,

@@ -18,7 +18,7 @@ typedef struct cleave_price_shares {
                                    than a quarter on links: nobody knows their spread */
 } cleave_price_shares;
 
-/* Of a timeline that the events engine gave for the problem, which was made of the program; with
+/* Of a timeline that either engine gave for the problem, which was made of the program; with
    the basis of every item's price, [n_items], of `n_sources` sources.
 
    Predictions from one source (the fit of a family) are wrong together, those of different sources

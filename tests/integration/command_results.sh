@@ -46,6 +46,20 @@ expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layou
 [ "$(json_value "$work/out" step_seconds)" = "$step" ] ||
     fail "search says $step, simulate $(json_value "$work/out" step_seconds)"
 
+# Either rule of time may be asked for; a task graph is by events.
+for engine in scan events; do
+    expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --engine "$engine" --json
+    [ "$(json_value "$work/out" step_seconds)" = "$(json_value "$work/out" "${engine}_step_seconds")" ] ||
+        fail "--engine $engine says $(cat "$work/out")"
+done
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --dump-tasks "$work/tasks.dag" --json
+step=$(json_value "$work/out" step_seconds)
+expect_ok simulate --tasks "$work/tasks.dag" --json
+[ "$(json_value "$work/out" step_seconds)" = "$step" ] || fail "the tasks of a step of $step end after $(cat "$work/out")"
+expect_error 2 "scan or events" simulate "${lenet[@]}" --machine "$machine" --method single --engine fifo
+expect_error 2 "goes without --engine scan" simulate "${lenet[@]}" --machine "$machine" --method single --engine scan \
+    --dump-tasks "$work/tasks.dag"
+
 # Delta simulation is full simulation.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method data-parallel --delta-check 300 --json
 has_keys delta_checks mismatches full_seconds delta_seconds

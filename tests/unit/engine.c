@@ -1,6 +1,8 @@
 /* The engines against makespans worked out by hand, and against each other. */
 #include "simulator/engine.h"
 
+#include "simulator/critical_path.h"
+
 #include "base/random.h"
 
 #include <criterion/criterion.h>
@@ -382,6 +384,34 @@ Test(engine, time_taken_from_the_main_lane_is_exact_by_events) {
         }
         bench_destroy(b);
     }
+}
+
+/* By the scan some of it lies between items, and after the last one. */
+Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
+    int32_t n_after = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        bench *b = random_bench(seed, seed % 2, seed % 3 != 0);
+        for (int rule = 0; rule < 2; rule++) {
+            int64_t step = rule ? scan(b) : events(b), sum = 0, own = 0, last = 0;
+            cleave_critical_path path;
+            cleave_error error = {""};
+            cr_assert_eq(
+                cleave_critical_path_find(&b->problem, &b->timeline, &b->arena, &path, &error),
+                CLEAVE_OK, "%s", error.message);
+            for (int32_t i = 0; i < path.n; i++) {
+                sum += path.segments[i].picoseconds;
+                own += b->problem.kind[path.segments[i].item] == W ? 1 : 0;
+            }
+            cr_expect_eq(sum, step, "seed %llu, rule %d: %lld of %lld", (unsigned long long)seed,
+                         rule, (long long)sum, (long long)step);
+            cr_expect_gt(own, 0);
+            for (int32_t i = 0; i < b->problem.n_items; i++)
+                last = b->timeline.end[i] > last ? b->timeline.end[i] : last;
+            n_after += last < step;
+        }
+        bench_destroy(b);
+    }
+    cr_expect_gt(n_after, 0, "no step ends after its last item");
 }
 
 Test(engine, a_second_run_gives_the_same_times) {
