@@ -1,6 +1,7 @@
 /* The additive model: a cost for every value of every variable, and for every pair of values of two
    variables that meet.  Its least total is found exactly, by elimination (search/eliminate.c) or,
-   where limits couple all variables, by an integer program (search/integer_program.c).
+   where limits couple all variables, by an integer program (search/integer_program.c); with
+   multipliers (search/additive_relax.c) a choice within limits and a bound come quickly.
 
    What the variables are is somebody else's business: search/additive_model.h makes them of the
    operators of a model, search/bound.c of shares of bounds. */
@@ -13,11 +14,12 @@
 #include <stdint.h>
 
 typedef struct cleave_additive_pair {
-    int32_t a, b;        /* variables, a < b; two variables meet in one pair at most */
+    int32_t a, b;        /* variables, a < b; pairs of the same two add up */
     const int64_t *cost; /* [n_values[a]][n_values[b]], may be negative */
 } cleave_additive_pair;
 
-/* Costs lie within +-2^50, so that sums of thousands of them can't overflow. */
+/* Costs lie within +-2^50, and the largest ones of all variables and pairs add up to less than
+   2^62, so that no sum overflows. */
 typedef struct cleave_additive {
     int32_t n_variables;
     const int32_t *n_values;    /* [n_variables] 1 or more */
@@ -36,7 +38,7 @@ typedef enum cleave_additive_outcome {
     CLEAVE_ADDITIVE_OPTIMAL,
     CLEAVE_ADDITIVE_FEASIBLE, /* within the limits; `bound` says how far from the optimum at most */
     CLEAVE_ADDITIVE_INFEASIBLE, /* proven: nothing is within the limits */
-    CLEAVE_ADDITIVE_UNKNOWN     /* too wide, or the time was up; `bound` holds nevertheless */
+    CLEAVE_ADDITIVE_UNKNOWN /* nothing within the limits was found; `bound` holds nevertheless */
 } cleave_additive_outcome;
 
 typedef struct cleave_additive_solution {
@@ -46,14 +48,20 @@ typedef struct cleave_additive_solution {
     int64_t bound;  /* nothing within the limits is below it; the total itself where optimal */
 } cleave_additive_solution;
 
+/* FAILED, with the variable and the value, where an index or a cost breaks the rules above. */
+cleave_status cleave_additive_check(const cleave_additive *additive, cleave_error *error);
+
 /* Sum of the costs of a choice. */
 int64_t cleave_additive_total(const cleave_additive *additive, const int32_t *value);
 
 /* Eliminates one variable after the other, of those left always one whose elimination makes the
    smallest table (ties by the smaller number): exact for every graph, cheap where it is narrow.
-   Components are solved apart.  Where some table would have more than `most_entries`, the outcome
-   is UNKNOWN, with the bound that comes from splitting the largest tables (mini-buckets).  Of
-   several optima always the same.  FAILED when memory is short. */
+   Components are solved apart.  OPTIMAL, unless some table would have more than `most_entries`:
+   then what makes it is split (mini-buckets), which gives a bound, and values are chosen greedily
+   by the tables that there are and improved one at a time: FEASIBLE, or OPTIMAL where they meet the
+   bound. Never UNKNOWN.  Of several optima always the same.  Cost: for every table its entries
+   times the values of the variable that went, and 8 bytes for every entry of a component's tables
+   together. FAILED where the model breaks the rules above or memory is short. */
 cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t most_entries,
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error);
