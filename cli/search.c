@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct search_values {
-    const char *model, *machine, *method, *output, *optimizer;
+    const char *model, *machine, *method, *output, *optimizer, *fix, *only;
     int64_t batch, devices, proposals, seed;
     double time, memory_limit, momentum;
     bool json, quiet;
@@ -32,6 +32,11 @@ static const option_row rows[] = {
     ROW_SEED(search_values),
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit),
      .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
+    {"--fix", "LAYOUT.json", OPTION_TEXT, offsetof(search_values, fix),
+     .help = "a layout file of some operators: they keep the splits that it says"},
+    {"--only", "SORT,...", OPTION_TEXT, offsetof(search_values, only),
+     .help = "split no other sorts of axes: sample, operator (blocks of devices), attribute, "
+             "parameter, reduction"},
     ROW_OPTIMIZER(search_values),
     ROW_MOMENTUM(search_values),
     {"-o", "PLAN.layout.json", OPTION_TEXT, offsetof(search_values, output), .required = true,
@@ -148,6 +153,18 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
 }
 
+static cleave_status read_constraints(const search_values *values, const cleave_model *model,
+                                      const cleave_machine *machine, cleave_arena *arena,
+                                      cleave_constraints *constraints, cleave_error *error) {
+    *constraints = (cleave_constraints){0};
+    if (values->fix != NULL)
+        CLEAVE_TRY(cleave_constraints_fix(constraints, values->fix, model, machine->n_devices,
+                                          arena, error));
+    if (values->only != NULL)
+        CLEAVE_TRY(cleave_constraints_restrict(constraints, values->only, model, arena, error));
+    return CLEAVE_OK;
+}
+
 static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
     cleave_search_options options = {.method = values->method,
                                      .time_seconds = values->time,
@@ -163,9 +180,12 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     cleave_model model;
     cleave_machine machine;
     cleave_search_result result;
+    cleave_constraints constraints;
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
+    CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));
+    options.constraints = &constraints;
     struct sigaction action = {.sa_handler = interrupt};
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));

@@ -24,7 +24,9 @@ typedef struct reader {
     const cleave_model *model;
     cleave_arena *arena;
     cleave_layout *layout;
-    bool *listed; /* [n_operators] */
+    bool *listed;         /* [n_operators] */
+    bool *listed_updates; /* [n_tensors] */
+    bool some;            /* not all operators have to be listed */
 } reader;
 
 static cleave_status read_model_of(const cleave_json_cursor *root, const cleave_model *model,
@@ -144,7 +146,7 @@ static cleave_status read_operators(const cleave_json_cursor *root, const reader
         cleave_json_cursor member = cleave_json_member(&at, i, &name);
         CLEAVE_TRY(read_operator(&member, name, in, error));
     }
-    for (int32_t op = 0; op < in->model->n_operators; op++)
+    for (int32_t op = 0; op < in->model->n_operators && !in->some; op++)
         if (!in->listed[op])
             return cleave_json_fail(&at, error, "operator \"%.128s\" of %.64s is missing",
                                     in->model->operators[op].name, file_name(in->model->file));
@@ -189,6 +191,7 @@ static cleave_status read_parameters(const cleave_json_cursor *root, const reade
         int which = 0;
         CLEAVE_TRY(read_word(&update, updates, 2, &which, error));
         in->layout->sharded[tensor] = which == 1;
+        in->listed_updates[tensor] = true;
     }
     return CLEAVE_OK;
 }
@@ -228,8 +231,10 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
     return cleave_json_integer(&devices, 1, CLEAVE_MAX_DEVICES, n_devices, error);
 }
 
+/* `listed` null: all operators have to be. */
 static cleave_status read_layout(const cleave_json *document, const cleave_model *model,
-                                 cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
+                                 cleave_arena *arena, cleave_layout *layout,
+                                 cleave_layout_listed *listed, cleave_error *error) {
     cleave_json_cursor root = cleave_json_root(document), predicted, collectives;
     int64_t n_devices;
     CLEAVE_TRY(read_head(&root, model, &n_devices, error));
@@ -243,9 +248,10 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
             return cleave_json_fail(&predicted, error, "%g seconds are below 0",
                                     result.predicted_step_seconds);
     }
-    reader in = {.model = model, .arena = arena, .layout = &result};
+    reader in = {.model = model, .arena = arena, .layout = &result, .some = listed != NULL};
     in.listed = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
-    if (in.listed == NULL)
+    in.listed_updates = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    if (in.listed == NULL || in.listed_updates == NULL)
         return cleave_fail_memory(error, "reading a layout");
     CLEAVE_TRY(read_operators(&root, &in, error));
     CLEAVE_TRY(read_parameters(&root, &in, error));
@@ -253,26 +259,53 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
         CLEAVE_TRY(cleave_collective_rules_read(&collectives, arena, &result.collectives, error));
     CLEAVE_TRY(cleave_layout_check(model, &result, error));
     *layout = result;
+    if (listed != NULL)
+        *listed = (cleave_layout_listed){in.listed, in.listed_updates};
     return CLEAVE_OK;
+}
+
+static cleave_status parse(const char *text, size_t bytes, const char *name,
+                           const cleave_model *model, cleave_arena *arena, cleave_layout *layout,
+                           cleave_layout_listed *listed, cleave_error *error) {
+    cleave_json *document;
+    CLEAVE_TRY(cleave_json_parse(text, bytes, name, &document, error));
+    cleave_status status = read_layout(document, model, arena, layout, listed, error);
+    cleave_json_free(document);
+    return status;
 }
 
 cleave_status cleave_layout_parse(const char *text, size_t bytes, const char *name,
                                   const cleave_model *model, cleave_arena *arena,
                                   cleave_layout *layout, cleave_error *error) {
+    return parse(text, bytes, name, model, arena, layout, NULL, error);
+}
+
+cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const char *name,
+                                       const cleave_model *model, cleave_arena *arena,
+                                       cleave_layout *layout, cleave_layout_listed *listed,
+                                       cleave_error *error) {
+    return parse(text, bytes, name, model, arena, layout, listed, error);
+}
+
+static cleave_status read_file(const char *path, const cleave_model *model, cleave_arena *arena,
+                               cleave_layout *layout, cleave_layout_listed *listed,
+                               cleave_error *error) {
     cleave_json *document;
-    CLEAVE_TRY(cleave_json_parse(text, bytes, name, &document, error));
-    cleave_status status = read_layout(document, model, arena, layout, error);
+    CLEAVE_TRY(cleave_json_read(path, &document, error));
+    cleave_status status = read_layout(document, model, arena, layout, listed, error);
     cleave_json_free(document);
     return status;
 }
 
 cleave_status cleave_layout_read(const char *path, const cleave_model *model, cleave_arena *arena,
                                  cleave_layout *layout, cleave_error *error) {
-    cleave_json *document;
-    CLEAVE_TRY(cleave_json_read(path, &document, error));
-    cleave_status status = read_layout(document, model, arena, layout, error);
-    cleave_json_free(document);
-    return status;
+    return read_file(path, model, arena, layout, NULL, error);
+}
+
+cleave_status cleave_layout_read_some(const char *path, const cleave_model *model,
+                                      cleave_arena *arena, cleave_layout *layout,
+                                      cleave_layout_listed *listed, cleave_error *error) {
+    return read_file(path, model, arena, layout, listed, error);
 }
 
 /* ---- writing ---- */

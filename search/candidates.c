@@ -21,6 +21,8 @@ typedef struct draft {
 
 typedef struct enumeration {
     const cleave_operator *op;
+    bool splits[CLEAVE_MAX_AXES]; /* axes that may be split */
+    bool blocks;                  /* not only the first block of a size */
     int n_primes;
     int32_t prime[MAX_PRIMES]; /* innermost level first */
     int level[MAX_PRIMES];
@@ -43,11 +45,11 @@ static int64_t largest_block(int64_t extent, int64_t degree) {
 }
 
 /* May a target that is split `before` ways be split `after` ways? */
-static bool allowed(const cleave_operator *op, int target, int32_t before, int32_t after) {
+static bool allowed(const enumeration *e, int target, int32_t before, int32_t after) {
     if (target == 0)
         return true;
-    const cleave_axis *axis = &op->axes[target - 1];
-    return !axis->whole && after <= axis->extent &&
+    const cleave_axis *axis = &e->op->axes[target - 1];
+    return e->splits[target - 1] && after <= axis->extent &&
            largest_block(axis->extent, after) < largest_block(axis->extent, before);
 }
 
@@ -71,7 +73,7 @@ static void hand_out(enumeration *e, int i, int n) {
     if (i > 0 && e->prime[i - 1] == prime && e->level[i - 1] == level)
         first = e->target_of[i - 1];
     for (int t = first; t <= e->op->n_axes && !e->truncated && !e->failed; t++) {
-        if (!allowed(e->op, t, e->current.total[t], e->current.total[t] * prime))
+        if (!allowed(e, t, e->current.total[t], e->current.total[t] * prime))
             continue;
         e->target_of[i] = t;
         e->current.degree[level][t] *= prime;
@@ -82,12 +84,7 @@ static void hand_out(enumeration *e, int i, int n) {
     }
 }
 
-static void enumerate(enumeration *e, const cleave_machine *machine) {
-    int32_t within = machine->devices_per_node;
-    if (within < 1 || machine->n_devices % within != 0)
-        within = machine->n_devices;
-    factorize(e, within, 0);
-    factorize(e, machine->n_devices / within, 1);
+static void enumerate(enumeration *e) {
     for (int t = 0; t < N_TARGETS; t++)
         e->current.total[t] = e->current.degree[0][t] = e->current.degree[1][t] = 1;
     e->current.n_parts = 1;
@@ -97,6 +94,88 @@ static void enumerate(enumeration *e, const cleave_machine *machine) {
         hand_out(e, 0, n);
     }
 }
+
+/* ---- how many there are, without making them ----
+
+   A way to hand out the first n factors is a way to give each target some factors of each group of
+   equal ones, and whether a target may have them does not depend on what the others get.  So they
+   are counted by going over the targets, with a state for how many of each group are gone. */
+
+typedef struct groups {
+    int n, prime[MAX_PRIMES], most[MAX_PRIMES];
+    int32_t n_states; /* mixed radix, the first group lowest */
+} groups;
+
+static groups group_factors(const enumeration *e) {
+    groups g = {.n_states = 1};
+    for (int i = 0; i < e->n_primes; i++) {
+        bool more = i > 0 && e->prime[i] == e->prime[i - 1] && e->level[i] == e->level[i - 1];
+        if (!more)
+            g.prime[g.n++] = e->prime[i];
+        g.most[g.n - 1]++;
+    }
+    for (int k = 0; k < g.n; k++)
+        g.n_states *= g.most[k] + 1;
+    return g;
+}
+
+/* May a target have all that a state says, handed out in order? */
+static bool may_have(const enumeration *e, const groups *g, int target, int32_t state) {
+    int32_t total = 1;
+    for (int k = 0; k < g->n; state /= g->most[k] + 1, k++)
+        for (int i = 0; i < state % (g->most[k] + 1); i++) {
+            if (!allowed(e, target, total, total * g->prime[k]))
+                return false;
+            total *= g->prime[k];
+        }
+    return true;
+}
+
+/* Can one state's factors be taken beside those of another? */
+static bool has_room(const groups *g, int32_t a, int32_t b) {
+    for (int k = 0; k < g->n; k++) {
+        int32_t radix = g->most[k] + 1;
+        if (a % radix + b % radix >= radix)
+            return false;
+        a /= radix;
+        b /= radix;
+    }
+    return true;
+}
+
+/* ways[state] for all targets; `next` is scratch. */
+static void count_ways(const enumeration *e, const groups *g, double *ways, double *next) {
+    memset(ways, 0, (size_t)g->n_states * sizeof *ways);
+    ways[0] = 1;
+    for (int t = 0; t <= e->op->n_axes; t++) {
+        memset(next, 0, (size_t)g->n_states * sizeof *next);
+        for (int32_t had = 0; had < g->n_states; had++)
+            for (int32_t s = 0; may_have(e, g, t, had) && s < g->n_states - had; s++)
+                if (ways[s] > 0 && has_room(g, s, had))
+                    next[s + had] += ways[s];
+        memcpy(ways, next, (size_t)g->n_states * sizeof *ways);
+    }
+}
+
+static bool count_splits(const enumeration *e, int32_t n_devices, double *n_splits) {
+    groups g = group_factors(e);
+    double *ways = malloc((size_t)g.n_states * 2 * sizeof *ways), total = 0;
+    if (ways == NULL)
+        return false;
+    count_ways(e, &g, ways, ways + g.n_states);
+    int32_t n_parts = 1, state = 0, place = 1;
+    for (int k = 0; k < g.n; place *= g.most[k] + 1, k++)
+        for (int i = 0; i < g.most[k]; i++) {
+            total += ways[state] * (e->blocks ? n_devices / n_parts : 1);
+            state += place;
+            n_parts *= g.prime[k];
+        }
+    *n_splits = total + ways[state]; /* all devices: one block */
+    free(ways);
+    return true;
+}
+
+/* ---- their costs ---- */
 
 static int by_degrees(const void *a, const void *b) {
     const draft *x = a, *y = b;
@@ -159,17 +238,17 @@ static void place_parts(const draft *d, int n_axes, int32_t *offsets) {
     }
 }
 
-static bool keep(const draft *d, const cleave_operator *op, int32_t n_devices, cleave_arena *arena,
+static bool keep(const enumeration *e, const draft *d, int32_t n_devices, cleave_arena *arena,
                  cleave_candidate *candidate) {
     *candidate = (cleave_candidate){.replicas = d->total[0],
                                     .n_parts = d->n_parts,
-                                    .n_starts = n_devices / d->n_parts,
+                                    .n_starts = e->blocks ? n_devices / d->n_parts : 1,
                                     .picoseconds = d->picoseconds};
     memcpy(candidate->degree, d->total + 1, sizeof candidate->degree);
     candidate->offsets = CLEAVE_ARENA_ARRAY(arena, int32_t, d->n_parts);
     if (candidate->offsets == NULL)
         return false;
-    place_parts(d, op->n_axes, candidate->offsets);
+    place_parts(d, e->op->n_axes, candidate->offsets);
     return true;
 }
 
@@ -186,7 +265,7 @@ static bool keep_best(const enumeration *e, int32_t n_devices, cleave_arena *are
         int32_t n = end - i < share ? end - i : share;
         list->truncated = list->truncated || n < end - i;
         for (int32_t k = 0; k < n; k++)
-            if (!keep(&e->drafts.items[i + k], e->op, n_devices, arena, &list->items[list->n++]))
+            if (!keep(e, &e->drafts.items[i + k], n_devices, arena, &list->items[list->n++]))
                 return false;
         room -= n;
         i = end;
@@ -233,34 +312,91 @@ static cleave_status add_given(cleave_node_costs *costs, const cleave_split *spl
     return CLEAVE_OK;
 }
 
-static cleave_status make_list(const cleave_model *model, const cleave_machine *machine,
-                               cleave_node_costs *costs, int32_t op, int32_t n_given,
-                               cleave_arena *arena, cleave_candidate_list *list,
-                               cleave_error *error) {
-    int32_t n_least = model->operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES;
-    *list = (cleave_candidate_list){.op = op, .least_total = INT64_MAX};
-    list->items = CLEAVE_ARENA_ARRAY(arena, cleave_candidate, CLEAVE_MAX_CANDIDATES + n_given);
-    list->least = CLEAVE_ARENA_ARRAY(arena, int64_t, n_least);
-    if (list->items == NULL || list->least == NULL)
-        return cleave_fail_memory(error, "listing candidates");
-    for (int32_t i = 0; i < n_least; i++)
-        list->least[i] = INT64_MAX;
-    enumeration e = {.op = &model->operators[op]};
-    enumerate(&e, machine);
+typedef struct maker {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    cleave_node_costs *costs;
+    const cleave_constraints *constraints;
+    cleave_arena *arena;
+} maker;
+
+static enumeration begin_enumeration(const maker *m, int32_t op) {
+    const cleave_machine *machine = m->machine;
+    enumeration e = {.op = &m->model->operators[op],
+                     .blocks = cleave_constraints_allow_blocks(m->constraints)};
+    for (int a = 0; a < e.op->n_axes; a++)
+        e.splits[a] = !e.op->axes[a].whole && cleave_constraints_allow_axis(m->constraints, op, a);
+    int32_t within = machine->devices_per_node;
+    if (within < 1 || machine->n_devices % within != 0)
+        within = machine->n_devices;
+    factorize(&e, within, 0);
+    factorize(&e, machine->n_devices / within, 1);
+    return e;
+}
+
+static cleave_status list_drafts(const maker *m, cleave_candidate_list *list, cleave_error *error) {
+    enumeration e = begin_enumeration(m, list->op);
+    enumerate(&e);
     list->truncated = e.truncated;
-    cleave_status status = e.failed ? cleave_fail_memory(error, "listing candidates") : CLEAVE_OK;
+    bool failed = e.failed || !count_splits(&e, m->machine->n_devices, &list->n_splits);
+    cleave_status status = failed ? cleave_fail_memory(error, "listing candidates") : CLEAVE_OK;
     if (status == CLEAVE_OK)
-        status = price_drafts(&e, costs, list, error);
-    if (status == CLEAVE_OK && !keep_best(&e, machine->n_devices, arena, list))
+        status = price_drafts(&e, m->costs, list, error);
+    if (status == CLEAVE_OK && !keep_best(&e, m->machine->n_devices, m->arena, list))
         status = cleave_fail_memory(error, "listing candidates");
     CLEAVE_LIST_FREE(&e.drafts);
     return status;
 }
 
-cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,
-                                       cleave_node_costs *costs, const cleave_layout *const *given,
-                                       int32_t n_given, cleave_arena *arena,
-                                       cleave_candidates *candidates, cleave_error *error) {
+static const cleave_split *fixed_split(const maker *m, int32_t op) {
+    const cleave_constraints *c = m->constraints;
+    return c != NULL && c->n_fixed > 0 && c->is_fixed[op] ? &c->fixed->splits[op] : NULL;
+}
+
+/* Room is for all candidates that are kept and `n_given` more. */
+static cleave_status make_list(const maker *m, int32_t n_given, cleave_candidate_list *list,
+                               cleave_error *error) {
+    const cleave_split *fixed = fixed_split(m, list->op);
+    int32_t n_least = m->model->operators[list->op].n_nests * CLEAVE_N_COMPUTE_PASSES;
+    *list = (cleave_candidate_list){.op = list->op, .least_total = INT64_MAX};
+    list->items = CLEAVE_ARENA_ARRAY(m->arena, cleave_candidate,
+                                     fixed != NULL ? 1 : CLEAVE_MAX_CANDIDATES + n_given);
+    list->least = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n_least);
+    if (list->items == NULL || list->least == NULL)
+        return cleave_fail_memory(error, "listing candidates");
+    for (int32_t i = 0; i < n_least; i++)
+        list->least[i] = INT64_MAX;
+    list->n_splits = 1;
+    return fixed != NULL ? add_given(m->costs, fixed, m->arena, list, error)
+                         : list_drafts(m, list, error);
+}
+
+/* May two operators share a list? */
+static bool share(const maker *m, int32_t a, int32_t b) {
+    const cleave_split *x = fixed_split(m, a), *y = fixed_split(m, b);
+    if ((x == NULL) != (y == NULL) || !cleave_operators_alike(m->model, a, b))
+        return false;
+    for (int axis = 0; axis < m->model->operators[a].n_axes; axis++)
+        if (cleave_constraints_allow_axis(m->constraints, a, axis) !=
+            cleave_constraints_allow_axis(m->constraints, b, axis))
+            return false;
+    return x == NULL ||
+           (x->replicas == y->replicas && x->n_parts == y->n_parts &&
+            memcmp(x->degree, y->degree, sizeof x->degree) == 0 &&
+            memcmp(x->devices, y->devices, (size_t)x->n_parts * sizeof *x->devices) == 0);
+}
+
+cleave_status cleave_candidates_create_within(const cleave_model *model,
+                                              const cleave_machine *machine,
+                                              cleave_node_costs *costs,
+                                              const cleave_candidate_space *space,
+                                              cleave_arena *arena, cleave_candidates *candidates,
+                                              cleave_error *error) {
+    maker m = {.model = model,
+               .machine = machine,
+               .costs = costs,
+               .constraints = space->constraints,
+               .arena = arena};
     cleave_candidates result = {0};
     result.lists = CLEAVE_ARENA_ARRAY(arena, cleave_candidate_list, model->n_operators);
     result.list_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
@@ -269,7 +405,7 @@ cleave_status cleave_candidates_create(const cleave_model *model, const cleave_m
         return cleave_fail_memory(error, "listing candidates");
     for (int32_t op = 0; op < model->n_operators; op++) {
         int32_t l = 0;
-        while (l < result.n_lists && !cleave_operators_alike(model, op, result.lists[l].op))
+        while (l < result.n_lists && !share(&m, op, result.lists[l].op))
             l++;
         if (l == result.n_lists)
             result.lists[result.n_lists++].op = op;
@@ -277,16 +413,32 @@ cleave_status cleave_candidates_create(const cleave_model *model, const cleave_m
         likes[l]++;
     }
     for (int32_t l = 0; l < result.n_lists; l++)
-        CLEAVE_TRY(make_list(model, machine, costs, result.lists[l].op, likes[l] * n_given, arena,
-                             &result.lists[l], error));
-    for (int32_t g = 0; g < n_given; g++)
+        CLEAVE_TRY(make_list(&m, likes[l] * space->n_given, &result.lists[l], error));
+    for (int32_t g = 0; g < space->n_given; g++)
         for (int32_t op = 0; op < model->n_operators; op++)
-            CLEAVE_TRY(add_given(costs, &given[g]->splits[op], arena,
-                                 &result.lists[result.list_of[op]], error));
+            if (fixed_split(&m, op) == NULL &&
+                cleave_constraints_allow(space->constraints, op, &space->given[g]->splits[op]))
+                CLEAVE_TRY(add_given(costs, &space->given[g]->splits[op], arena,
+                                     &result.lists[result.list_of[op]], error));
     for (int32_t l = 0; l < result.n_lists; l++)
         result.truncated = result.truncated || result.lists[l].truncated;
     *candidates = result;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,
+                                       cleave_node_costs *costs, const cleave_layout *const *given,
+                                       int32_t n_given, cleave_arena *arena,
+                                       cleave_candidates *candidates, cleave_error *error) {
+    const cleave_candidate_space space = {.given = given, .n_given = n_given};
+    return cleave_candidates_create_within(model, machine, costs, &space, arena, candidates, error);
+}
+
+int64_t cleave_candidates_count(const cleave_candidate_list *list) {
+    int64_t count = 0;
+    for (int32_t i = 0; i < list->n; i++)
+        count += list->items[i].n_starts;
+    return count;
 }
 
 void cleave_candidate_place(const cleave_candidate *candidate, int32_t start, cleave_split *split) {

@@ -4,10 +4,11 @@
    of the machine (nodes, then devices in a node), to the operator's axes or to replicas; factors
    that a block leaves out are operator parallelism.  To these come the splits of given layouts (the
    baselines), so that what bounds the space bounds them as well.  Operators that are alike in all
-   but names and weights share one list. */
+   but names and weights share one list.  What the user's constraints forbid is not there. */
 #ifndef CLEAVE_SEARCH_CANDIDATES_H
 #define CLEAVE_SEARCH_CANDIDATES_H
 
+#include "search/constraints.h"
 #include "search/node_cost.h"
 
 typedef struct cleave_candidate {
@@ -22,10 +23,12 @@ typedef struct cleave_candidate_list {
     int32_t n;
     cleave_candidate *items; /* by node cost within a size of block, smaller blocks first */
     bool truncated;          /* there were more */
-    int32_t op;              /* the first operator with this list */
-    int64_t least_total;     /* picoseconds, over all candidates, truncated ones included */
-    int64_t *least;          /* [n_nests of op][CLEAVE_N_COMPUTE_PASSES] picoseconds of the quickest
-                                non-empty part of any candidate, truncated ones included */
+    double n_splits; /* candidates at each of their blocks, before any was cut off, given ones not
+                        counted; exact below 2^53 */
+    int32_t op;      /* the first operator with this list */
+    int64_t least_total; /* picoseconds, over all candidates, truncated ones included */
+    int64_t *least;      /* [n_nests of op][CLEAVE_N_COMPUTE_PASSES] picoseconds of the quickest
+                            non-empty part of any candidate, truncated ones included */
 } cleave_candidate_list;
 
 typedef struct cleave_candidates {
@@ -43,6 +46,23 @@ cleave_status cleave_candidates_create(const cleave_model *model, const cleave_m
                                        cleave_node_costs *costs, const cleave_layout *const *given,
                                        int32_t n_given, cleave_arena *arena,
                                        cleave_candidates *candidates, cleave_error *error);
+
+/* What else says which candidates there are. */
+typedef struct cleave_candidate_space {
+    const cleave_layout *const *given; /* [n_given] add their splits */
+    int32_t n_given;
+    const cleave_constraints *constraints; /* null: none.  Given splits that break them are left
+                                              out; a fixed operator has its own split alone */
+} cleave_candidate_space;
+cleave_status cleave_candidates_create_within(const cleave_model *model,
+                                              const cleave_machine *machine,
+                                              cleave_node_costs *costs,
+                                              const cleave_candidate_space *space,
+                                              cleave_arena *arena, cleave_candidates *candidates,
+                                              cleave_error *error);
+
+/* Splits of a list as it is: candidates at each of their blocks. */
+int64_t cleave_candidates_count(const cleave_candidate_list *list);
 
 /* Fills a split, whose `devices` has room for the parts, with a candidate at its start-th block. */
 void cleave_candidate_place(const cleave_candidate *candidate, int32_t start, cleave_split *split);

@@ -65,7 +65,17 @@ static void take_if_better(search *s, const cleave_plan *plan) {
         s->result.best = *plan;
 }
 
-static cleave_status make_given(search *s, const char *name, cleave_layout **layout,
+/* A layout that breaks a constraint is made to keep to it: it is that baseline no more, but a
+   start. */
+static cleave_status constrain(search *s, cleave_layout *layout, bool *keeps, cleave_error *error) {
+    const cleave_constraints *constraints = s->options->constraints;
+    *keeps = cleave_constraints_allow_layout(constraints, s->model, layout);
+    if (!*keeps)
+        layout->method[0] = '\0';
+    return cleave_constraints_impose(constraints, s->model, layout, &s->work, error);
+}
+
+static cleave_status make_given(search *s, const char *name, cleave_layout **layout, bool *keeps,
                                 cleave_error *error) {
     bool applies;
     *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
@@ -75,6 +85,7 @@ static cleave_status make_given(search *s, const char *name, cleave_layout **lay
                                       *layout, &applies, error));
     if (strcmp(name, "random") != 0)
         (*layout)->collectives = s->collectives;
+    CLEAVE_TRY(constrain(s, *layout, keeps, error));
     if (!applies)
         *layout = NULL;
     else
@@ -92,16 +103,21 @@ static cleave_status price_baselines(search *s, cleave_error *error) {
     s->result.n_baselines = n;
     for (int32_t i = 0; i < n; i++) {
         cleave_layout *layout;
+        cleave_plan plan = {0};
+        bool keeps;
         s->result.baselines[i].method = cleave_baseline_names[i];
-        CLEAVE_TRY(make_given(s, cleave_baseline_names[i], &layout, error));
+        CLEAVE_TRY(make_given(s, cleave_baseline_names[i], &layout, &keeps, error));
         /* When interrupted, the first one that fits is enough. */
         bool skip = interrupted(s) && s->result.best.applies;
         if (layout == NULL || skip)
             continue;
         cleave_progress_update(&s->progress, -1, cleave_baseline_names[i]);
-        CLEAVE_TRY(make_plan(s, cleave_baseline_names[i], layout, &s->result.baselines[i], error));
-        s->given_fits[s->n_given - 1] = s->result.baselines[i].applies;
-        take_if_better(s, &s->result.baselines[i]);
+        CLEAVE_TRY(make_plan(s, keeps ? cleave_baseline_names[i] : s->options->method, layout,
+                             &plan, error));
+        s->given_fits[s->n_given - 1] = plan.applies;
+        take_if_better(s, &plan);
+        if (keeps && plan.applies)
+            s->result.baselines[i] = plan;
     }
     return CLEAVE_OK;
 }
@@ -139,6 +155,8 @@ static cleave_status add_quick_starts(search *s, cleave_error *error) {
         CLEAVE_TRY(
             cleave_data_parallel_layout(s->model, machine, n, quick, &s->work, layout, error));
         layout->collectives = s->collectives;
+        bool keeps;
+        CLEAVE_TRY(constrain(s, layout, &keeps, error));
         CLEAVE_TRY(cleave_price_layout(&s->pricer, layout, false, &price, error));
         s->given_fits[s->n_given] = price.excess_bytes == 0;
         s->given[s->n_given++] = layout;
@@ -225,8 +243,9 @@ static cleave_status walk(search *s, cleave_error *error) {
 
 static cleave_status bound(search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
-    CLEAVE_TRY(cleave_candidates_create(s->model, s->machine, s->costs, s->given, s->n_given,
-                                        &s->work, &s->candidates, error));
+    const cleave_candidate_space space = {s->given, s->n_given, s->options->constraints};
+    CLEAVE_TRY(cleave_candidates_create_within(s->model, s->machine, s->costs, &space, &s->work,
+                                               &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
     return cleave_lower_bound(s->model, s->machine, &s->candidates, s->options->optimizer_states,
                               &s->result.lower_bound_seconds, error);
@@ -240,7 +259,8 @@ static cleave_status take_one(search *s, const char *method, cleave_error *error
             plan = s->result.baselines[i];
     if (strcmp(method, "random") == 0) {
         cleave_layout *layout;
-        CLEAVE_TRY(make_given(s, method, &layout, error));
+        bool keeps;
+        CLEAVE_TRY(make_given(s, method, &layout, &keeps, error));
         CLEAVE_TRY(make_plan(s, "random", layout, &plan, error));
     }
     s->result.best = plan;
@@ -256,17 +276,18 @@ static bool is_method(const char *method) {
 }
 
 static cleave_status fail_nothing_fits(const search *s, cleave_error *error) {
-    char least[32], limit[32];
+    char least[32], limit[32], under[512];
     int64_t limit_bytes = s->options->memory_limit_bytes;
     for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++)
         if (s->machine->kinds[k].memory_bytes > limit_bytes)
             limit_bytes = s->machine->kinds[k].memory_bytes;
     cleave_unit_format((double)s->pricer.least_peak_bytes, CLEAVE_UNIT_BYTES, least, sizeof least);
     cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
+    cleave_constraints_describe(s->options->constraints, under, sizeof under);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
-                       "no layout fits in %s of memory per device: the least that any of %lld "
+                       "no layout fits in %s of memory per device%s: the least that any of %lld "
                        "layouts tried needs is %s",
-                       limit, (long long)s->pricer.n_priced, least);
+                       limit, under, (long long)s->pricer.n_priced, least);
 }
 
 /* Leaves in the result what rules its own collectives run by. */
@@ -300,6 +321,8 @@ static cleave_status keep_used_rules(search *s, cleave_error *error) {
 static cleave_status run(search *s, cleave_error *error) {
     const char *method = s->options->method;
     bool searches = strcmp(method, "auto") == 0 || strcmp(method, "mcmc") == 0;
+    CLEAVE_TRY(cleave_constraints_check_memory(s->options->constraints, s->model, s->machine,
+                                               s->options->memory_limit_bytes, error));
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(price_baselines(s, error));
@@ -315,8 +338,10 @@ static cleave_status run(search *s, cleave_error *error) {
     for (int32_t i = 0; i < s->n_given; i++)
         if (searches || strcmp(s->given[i]->method, method) == 0)
             return fail_nothing_fits(s, error);
-    return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" does not apply to %s", method,
-                       s->model->file);
+    char under[512];
+    cleave_constraints_describe(s->options->constraints, under, sizeof under);
+    return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" does not apply to %s%s", method,
+                       s->model->file, under);
 }
 
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,

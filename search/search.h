@@ -2,6 +2,7 @@
 #ifndef CLEAVE_SEARCH_SEARCH_H
 #define CLEAVE_SEARCH_SEARCH_H
 
+#include "search/constraints.h"
 #include "simulator/simulate.h"
 
 #include <signal.h>
@@ -9,8 +10,8 @@
 /* A layout that was priced. */
 typedef struct cleave_plan {
     const char *method;
-    bool applies; /* false: does not apply to this model or machine, or does not fit; the rest is
-                     not set */
+    bool applies; /* false: does not apply to this model or machine, breaks a constraint, or does
+                     not fit; the rest is not set */
     cleave_layout layout;
     double step_seconds; /* by full simulation, with expanded collectives */
     int64_t peak_bytes;  /* largest over devices, with the runtime's constant */
@@ -25,7 +26,8 @@ typedef struct cleave_search_options {
     uint64_t seed;
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
-    bool quiet; /* no progress */
+    const cleave_constraints *constraints; /* null: none */
+    bool quiet;                            /* no progress */
     const volatile sig_atomic_t
         *interrupted; /* may be null; set by a signal handler: stop with the best so far */
 } cleave_search_options;
@@ -43,8 +45,8 @@ extern const char *const cleave_baseline_names[]; /* ends with null */
 
 /* Prices the baselines, searches by the method, and gives the best of what it found; with "auto"
    and "mcmc" that is never worse than a baseline.  NO_LAYOUT when nothing fits, with the least
-   memory that any layout tried needs, or when a baseline is asked for that does not apply;
-   BAD_INPUT for an unknown method.  Layouts live in `arena`. */
+   memory that any layout tried needs, or when a baseline is asked for that does not apply or breaks
+   a constraint; BAD_INPUT for an unknown method.  Layouts live in `arena`. */
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error);
