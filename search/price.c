@@ -97,7 +97,7 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
 /* A memory plan may need so many times more than what is live in the worst slot, by holes, or less,
    since a slot counts all that it uses as if at once: beyond that nothing has to be planned to know
    whether a layout fits. */
-static const double most_above = 1.25, most_below = 2;
+static const double most_above = 1.5, most_below = 2;
 
 typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
 
