@@ -107,6 +107,14 @@ cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                         lowerer->parts, error);
 }
 
+int32_t cleave_lowerer_family_of(const cleave_lowerer *lowerer, int32_t tensor) {
+    return lowerer->schedule.family_of[tensor];
+}
+
+void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sharded) {
+    lowerer->layout.sharded[tensor] = sharded;
+}
+
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest) {
     return &lowerer->parts[nest];
 }

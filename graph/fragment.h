@@ -48,12 +48,16 @@ int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer);
 int32_t cleave_lowerer_n_slots(const cleave_lowerer *lowerer);
 /* The families that a split of this operator concerns, ascending. */
 const int32_t *cleave_lowerer_families_of(const cleave_lowerer *lowerer, int32_t op, int32_t *n);
+/* The one that a tensor, or what a view sees, belongs to. */
+int32_t cleave_lowerer_family_of(const cleave_lowerer *lowerer, int32_t tensor);
 /* Slot of a pass of a nest; -1: it has none. */
 int32_t cleave_lowerer_slot(const cleave_lowerer *lowerer, int32_t nest, cleave_pass pass);
 
 /* Gives an operator another split; its devices are copied. */
 cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                        const cleave_split *split, cleave_error *error);
+/* Shards the update of a parameter, or no longer: concerns its family. */
+void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sharded);
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest);
 
 /* Lowers a family as the splits now are.  The fragment holds until the next call. */

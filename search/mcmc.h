@@ -1,20 +1,17 @@
-/* Markov chain Monte Carlo over the candidates, as in FlexFlow (Jia, Zaharia, Aiken, MLSys 2019),
-   with moves of groups if asked for. */
+/* Markov chain Monte Carlo over the candidates, as in FlexFlow (Jia, Zaharia, Aiken, MLSys 2019):
+   the method to compare others with. */
 #ifndef CLEAVE_SEARCH_MCMC_H
 #define CLEAVE_SEARCH_MCMC_H
 
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/units.h"
-#include "search/candidates.h"
-#include "search/price.h"
+#include "search/chain.h"
 
 typedef struct cleave_mcmc {
     cleave_pricer *pricer;
     const cleave_candidates *candidates;
     const volatile sig_atomic_t *interrupted; /* may be null */
-    bool moves_groups; /* every second proposal changes all operators that are alike and split
-                          alike, which single changes reach over worse layouts only */
     cleave_random random;
     cleave_progress *progress;
     double started_seconds;      /* clock at the start of the search, for progress */
@@ -39,8 +36,10 @@ cleave_status cleave_mcmc_walk(cleave_mcmc *mcmc, const cleave_layout *start,
                                cleave_price *best_price, cleave_error *error);
 
 /* Every operator gets any candidate, and operators that are alike the same one: a recurrence that
-   is split differently at each step does nothing but move data. */
-cleave_status cleave_mcmc_random_start(cleave_mcmc *mcmc, cleave_arena *arena,
-                                       cleave_layout *layout, cleave_error *error);
+   is split differently at each step does nothing but move data.  `like` gives number of devices and
+   collectives. */
+cleave_status cleave_mcmc_random_start(cleave_mcmc *mcmc, const cleave_layout *like,
+                                       cleave_arena *arena, cleave_layout *layout,
+                                       cleave_error *error);
 
 #endif

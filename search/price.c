@@ -96,7 +96,7 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
 /* A memory plan may need so many times more than what is live in the worst slot, by holes, or less,
    since a slot counts all that it uses as if at once: beyond that nothing has to be planned to know
    whether a layout fits. */
-static const double most_above = 1.25, most_below = 2;
+static const double most_above = 1.5, most_below = 2;
 
 typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
 
@@ -132,19 +132,27 @@ static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *lay
     return CLEAVE_OK;
 }
 
-cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
-                                    const cleave_layout *layout, cleave_price *price,
-                                    cleave_error *error) {
+cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate *estimate,
+                                          const cleave_layout *layout, int64_t below,
+                                          cleave_price *price, cleave_error *error) {
     cleave_price result = {0};
     CLEAVE_TRY(cleave_estimate_run(estimate, &result.step, error));
     fit fits = estimate_fit(pricer, estimate, &result);
     if (fits == FITS)
         result.excess_bytes = 0;
-    if (fits == IN_DOUBT) {
+    if (fits == IN_DOUBT && result.step >= below) {
+        result.excess_bytes = INT64_MAX;
+    } else if (fits == IN_DOUBT) {
         result.excess_bytes = result.peak_bytes = 0;
         CLEAVE_TRY(plan_memory(pricer, layout, &result, error));
     }
     pricer->n_priced++;
     *price = result;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
+                                    const cleave_layout *layout, cleave_price *price,
+                                    cleave_error *error) {
+    return cleave_price_proposal_below(pricer, estimate, layout, INT64_MAX, price, error);
 }

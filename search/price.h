@@ -46,4 +46,10 @@ cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *esti
                                     const cleave_layout *layout, cleave_price *price,
                                     cleave_error *error);
 
+/* The same, but where the step is `below` or more and it is doubtful whether the layout fits, its
+   memory is not planned: it then counts as over the limit, by more than any. */
+cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate *estimate,
+                                          const cleave_layout *layout, int64_t below,
+                                          cleave_price *price, cleave_error *error);
+
 #endif

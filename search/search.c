@@ -183,8 +183,7 @@ static cleave_status collect_starts(search *s, cleave_mcmc *mcmc, const cleave_l
     for (int32_t g = 0; g < s->n_given; g++)
         if (s->given_fits[g] || !s->result.best.applies)
             starts[(*n_starts)++] = s->given[g];
-    CLEAVE_TRY(cleave_mcmc_random_start(mcmc, &s->work, random, error));
-    random->collectives = s->collectives;
+    CLEAVE_TRY(cleave_mcmc_random_start(mcmc, s->given[0], &s->work, random, error));
     CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
     if (price.excess_bytes == 0 || !s->result.best.applies)
         starts[(*n_starts)++] = random;
@@ -230,8 +229,7 @@ static cleave_status walk(search *s, cleave_error *error) {
                         .progress = &s->progress,
                         .started_seconds = s->started_seconds,
                         .time_seconds = s->options->time_seconds,
-                        .most_proposals = s->options->proposals,
-                        .moves_groups = strcmp(s->options->method, "auto") == 0};
+                        .most_proposals = s->options->proposals};
     mcmc.random.key = cleave_hash_join(s->options->seed, cleave_hash_string("mcmc"));
     if (mcmc.time_seconds <= 0 && mcmc.most_proposals <= 0)
         mcmc.most_proposals = (int64_t)PROPOSALS_PER_OPERATOR * s->model->n_operators;

@@ -49,6 +49,11 @@ typedef struct old_split {
     digest digest;
 } old_split;
 
+typedef struct old_shard {
+    int32_t tensor;
+    bool sharded;
+} old_shard;
+
 struct cleave_estimate {
     const cleave_model *model;
     cleave_lower_options options;
@@ -59,6 +64,8 @@ struct cleave_estimate {
     cleave_arena scratch;
     cleave_split *splits;    /* [n_operators] each with room for n_devices */
     digest *split_digest;    /* [n_operators] */
+    bool *sharded;           /* [n_tensors] */
+    uint64_t *shard_digest;  /* [n_families] of the parameters whose updates are sharded */
     int32_t *first_op, *ops; /* operators that touch each family: [n_families + 1] */
     memory **placed;         /* [n_places] families, then nests */
     bool *dirty;             /* [n_places] */
@@ -70,6 +77,7 @@ struct cleave_estimate {
     CLEAVE_LIST(change) changes;
     CLEAVE_LIST(old_split) old;
     CLEAVE_LIST(int32_t) old_devices;
+    CLEAVE_LIST(old_shard) old_shards;
     memory **table; /* [table_size] */
     int32_t table_size, n_remembered;
     size_t remembered_bytes, room_bytes;
@@ -123,6 +131,7 @@ static digest key_of(const cleave_estimate *e, int32_t place) {
     if (place >= e->n_families)
         return join(key, e->split_digest[e->model->nests[place - e->n_families].op].a ^
                              e->split_digest[e->model->nests[place - e->n_families].op].b << 1);
+    key = join(key, e->shard_digest[place]);
     for (int32_t i = e->first_op[place]; i < e->first_op[place + 1]; i++)
         key = join(join(key, e->split_digest[e->ops[i]].a), e->split_digest[e->ops[i]].b);
     return key;
@@ -134,6 +143,7 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
     e->counts.fragments++;
     for (memory *m = *bucket_of(e, key); m != NULL; m = m->next)
         if (same(m->key, key)) {
+            e->counts.bytes += (int64_t)m->price->size;
             *found = m;
             return CLEAVE_OK;
         }
@@ -153,6 +163,7 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
     e->remembered_bytes += made->price->size;
     e->n_remembered++;
     e->counts.made++;
+    e->counts.bytes += (int64_t)made->price->size;
     *found = made;
     return CLEAVE_OK;
 }
@@ -257,16 +268,38 @@ static cleave_status keep_old(cleave_estimate *e, int32_t op, cleave_error *erro
     return kept ? CLEAVE_OK : cleave_fail_memory(error, "estimating");
 }
 
+static void forget_prepared(cleave_estimate *e) { /* of splits that are no more */
+    for (int32_t i = 0; i < e->prepared.n; i++)
+        e->prepared.items[i]->uses--;
+    e->prepared.n = 0;
+}
+
 cleave_status cleave_estimate_change(cleave_estimate *e, int32_t op, const cleave_split *split,
                                      cleave_error *error) {
     CLEAVE_TRY(keep_old(e, op, error));
-    for (int32_t i = 0; i < e->prepared.n; i++) /* of splits that are no more */
-        e->prepared.items[i]->uses--;
-    e->prepared.n = 0;
+    forget_prepared(e);
     replace(&e->splits[op], split, split->devices);
     e->split_digest[op] = digest_of(split);
     CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, op, &e->splits[op], error));
     return mark_operator(e, op, error);
+}
+
+static void set_sharded(cleave_estimate *e, int32_t tensor, bool sharded) {
+    if (e->sharded[tensor] == sharded)
+        return;
+    e->sharded[tensor] = sharded;
+    e->shard_digest[cleave_lowerer_family_of(e->lowerer, tensor)] ^=
+        cleave_hash64((uint64_t)tensor);
+    cleave_lowerer_set_sharded(e->lowerer, tensor, sharded);
+}
+
+cleave_status cleave_estimate_shard(cleave_estimate *e, int32_t tensor, bool sharded,
+                                    cleave_error *error) {
+    if (!CLEAVE_LIST_PUSH(&e->old_shards, (old_shard){tensor, e->sharded[tensor]}))
+        return cleave_fail_memory(error, "estimating");
+    forget_prepared(e);
+    set_sharded(e, tensor, sharded);
+    return mark_dirty(e, cleave_lowerer_family_of(e->lowerer, tensor), error);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -281,7 +314,9 @@ cleave_status cleave_estimate_full(cleave_estimate *e, int64_t *step, cleave_err
     return cleave_delta_full(e->delta, step, error);
 }
 
-static void end_proposal(cleave_estimate *e) { e->changes.n = e->old.n = e->old_devices.n = 0; }
+static void end_proposal(cleave_estimate *e) {
+    e->changes.n = e->old.n = e->old_devices.n = e->old_shards.n = 0;
+}
 
 cleave_status cleave_estimate_accept(cleave_estimate *e, cleave_error *error) {
     CLEAVE_TRY(settle(e, error));
@@ -309,6 +344,8 @@ cleave_status cleave_estimate_reject(cleave_estimate *e, cleave_error *error) {
         e->split_digest[old->op] = old->digest;
         CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, old->op, &e->splits[old->op], error));
     }
+    for (int32_t i = e->old_shards.n - 1; i >= 0; i--)
+        set_sharded(e, e->old_shards.items[i].tensor, e->old_shards.items[i].sharded);
     end_proposal(e);
     return CLEAVE_OK;
 }
@@ -358,13 +395,16 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
     e->table_size = 1 << 14;
     e->splits = calloc(n_ops + 1, sizeof *e->splits);
     e->split_digest = calloc(n_ops + 1, sizeof *e->split_digest);
+    e->sharded = calloc((size_t)e->model->n_tensors + 1, sizeof *e->sharded);
+    e->shard_digest = calloc((size_t)e->n_families + 1, sizeof *e->shard_digest);
     e->placed = calloc((size_t)e->n_places, sizeof *e->placed);
     e->dirty = calloc((size_t)e->n_places, sizeof *e->dirty);
     e->steps = calloc(n_devices * ((size_t)e->n_slots + 1), sizeof *e->steps);
     e->table = calloc((size_t)e->table_size, sizeof(memory *));
     int32_t *devices = calloc(n_ops * n_devices + 1, sizeof *devices);
     if (e->splits == NULL || e->split_digest == NULL || e->placed == NULL || e->dirty == NULL ||
-        e->steps == NULL || e->table == NULL || devices == NULL) {
+        e->steps == NULL || e->table == NULL || devices == NULL || e->sharded == NULL ||
+        e->shard_digest == NULL) {
         free(devices);
         return cleave_fail_memory(error, "estimating");
     }
@@ -374,6 +414,8 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
         replace(&e->splits[op], &layout->splits[op], layout->splits[op].devices);
         e->split_digest[op] = digest_of(&e->splits[op]);
     }
+    for (int32_t t = 0; t < e->model->n_tensors; t++)
+        set_sharded(e, t, layout->sharded[t]);
     return CLEAVE_OK;
 }
 
@@ -432,6 +474,8 @@ void cleave_estimate_destroy(cleave_estimate *e) {
         free(e->splits[e->model->n_operators].devices);
     free(e->splits);
     free(e->split_digest);
+    free(e->sharded);
+    free(e->shard_digest);
     free(e->first_op);
     free(e->ops);
     free(e->placed);
@@ -442,6 +486,7 @@ void cleave_estimate_destroy(cleave_estimate *e) {
     CLEAVE_LIST_FREE(&e->changes);
     CLEAVE_LIST_FREE(&e->old);
     CLEAVE_LIST_FREE(&e->old_devices);
+    CLEAVE_LIST_FREE(&e->old_shards);
     cleave_delta_destroy(e->delta);
     cleave_lowerer_destroy(e->lowerer);
     cleave_arena_free(&e->scratch);

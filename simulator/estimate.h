@@ -21,6 +21,9 @@ void cleave_estimate_destroy(cleave_estimate *estimate); /* null: nothing */
 /* Proposes a (legal) split, whose devices are copied. */
 cleave_status cleave_estimate_change(cleave_estimate *estimate, int32_t op,
                                      const cleave_split *split, cleave_error *error);
+/* Proposes that the update of a parameter is sharded, or is not. */
+cleave_status cleave_estimate_shard(cleave_estimate *estimate, int32_t tensor, bool sharded,
+                                    cleave_error *error);
 /* Lowers and prices what the proposal concerns and is not remembered: the first part of a run, for
    benches. */
 cleave_status cleave_estimate_prepare(cleave_estimate *estimate, cleave_error *error);
@@ -34,9 +37,10 @@ cleave_status cleave_estimate_reject(cleave_estimate *estimate, cleave_error *er
 cleave_status cleave_estimate_full(cleave_estimate *estimate, int64_t *step, cleave_error *error);
 
 /* What happened since creation: fragments that a change asked for, and those of them that were not
-   remembered. */
+   remembered; and the bytes of all those that it asked for, remembered or not, which tell how much
+   work proposals are and depend on nothing but the layouts. */
 typedef struct cleave_estimate_counts {
-    int64_t fragments, made;
+    int64_t fragments, made, bytes;
 } cleave_estimate_counts;
 cleave_estimate_counts cleave_estimate_count(const cleave_estimate *estimate);
 
