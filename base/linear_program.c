@@ -3,6 +3,8 @@
    after which its environment is given back whole. */
 #include "base/linear_program.h"
 
+#include "base/progress.h"
+
 #include <glpk.h>
 #include <math.h>
 #include <setjmp.h>
@@ -157,6 +159,7 @@ static cleave_status solve_integer(glp_prob *problem, double seconds, cleave_lin
     glp_init_iocp(&control);
     control.msg_lev = GLP_MSG_OFF;
     control.tm_lim = limit_milliseconds(seconds);
+    control.tol_obj = 1e-9;
     control.cb_func = watch_bound;
     control.cb_info = &bound;
     int code = glp_intopt(problem, &control);
@@ -175,9 +178,16 @@ static cleave_status solve_integer(glp_prob *problem, double seconds, cleave_lin
     return CLEAVE_OK;
 }
 
+/* What is left of a budget, where 0 is none: a millisecond at least. */
+static double left_of(double seconds, double begun) {
+    double left = seconds - (cleave_clock_seconds() - begun);
+    return seconds <= 0 ? 0 : left > 1e-3 ? left : 1e-3;
+}
+
 static cleave_status solve(const cleave_linear_program *program, const triples *entries,
                            double seconds, double *x, cleave_linear_result *result,
                            cleave_error *error) {
+    double begun = cleave_clock_seconds();
     glp_prob *problem = glp_create_prob();
     load(problem, program, entries);
     cleave_linear_result found;
@@ -186,7 +196,7 @@ static cleave_status solve(const cleave_linear_program *program, const triples *
     if (status == CLEAVE_OK && integer && found.outcome == CLEAVE_LINEAR_FEASIBLE)
         found.outcome = CLEAVE_LINEAR_UNKNOWN; /* the relaxation took all the time */
     else if (status == CLEAVE_OK && integer && found.outcome == CLEAVE_LINEAR_OPTIMAL)
-        status = solve_integer(problem, seconds, &found, error);
+        status = solve_integer(problem, left_of(seconds, begun), &found, error);
     if (status == CLEAVE_OK) {
         bool has_x =
             found.outcome == CLEAVE_LINEAR_OPTIMAL || found.outcome == CLEAVE_LINEAR_FEASIBLE;

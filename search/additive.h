@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct cleave_additive_pair {
@@ -19,7 +20,7 @@ typedef struct cleave_additive_pair {
 } cleave_additive_pair;
 
 /* Costs lie within +-2^50, and the largest ones of all variables and pairs add up to less than
-   2^62, so that no sum overflows. */
+   2^61, so that no sum overflows. */
 typedef struct cleave_additive {
     int32_t n_variables;
     const int32_t *n_values;    /* [n_variables] 1 or more */
@@ -30,7 +31,8 @@ typedef struct cleave_additive {
 
 /* A limit on a sum: over all variables, weight[variable][value] adds up to at most `most`. */
 typedef struct cleave_additive_limit {
-    const int64_t *const *weight; /* [n_variables][n_values], 0 or more */
+    const int64_t *const *weight; /* [n_variables][n_values] 0 to 2^50; the sum of the largest ones
+                                     is below 2^61 */
     int64_t most;
 } cleave_additive_limit;
 
@@ -45,11 +47,22 @@ typedef struct cleave_additive_solution {
     cleave_additive_outcome outcome;
     int32_t *value; /* [n_variables] where optimal or feasible, else null */
     int64_t total;  /* of those */
-    int64_t bound;  /* nothing within the limits is below it; the total itself where optimal */
+    int64_t bound;  /* nothing within the limits is below it; the total itself where optimal,
+                       INT64_MAX where infeasible */
 } cleave_additive_solution;
 
-/* FAILED, with the variable and the value, where an index or a cost breaks the rules above. */
-cleave_status cleave_additive_check(const cleave_additive *additive, cleave_error *error);
+/* FAILED, with the variable and the value, where an index, a cost or a weight breaks the rules
+   above.  All solvers ask this first. */
+cleave_status cleave_additive_check(const cleave_additive *additive, int32_t n_limits,
+                                    const cleave_additive_limit *limits, cleave_error *error);
+
+/* The pairs of every variable v, rising: pair_of[start[v]] to before start[v + 1].  `start` is
+   [n_variables + 2], zeroed, `pair_of` [2 n_pairs]. */
+void cleave_additive_list_pairs(const cleave_additive *additive, int32_t *start, int32_t *pair_of);
+
+/* Is a choice within all limits? */
+bool cleave_additive_is_within(const cleave_additive *additive, int32_t n_limits,
+                               const cleave_additive_limit *limits, const int32_t *value);
 
 /* Sum of the costs of a choice. */
 int64_t cleave_additive_total(const cleave_additive *additive, const int32_t *value);
@@ -66,9 +79,14 @@ cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error);
 
-/* The same minimum under limits, as an integer program: one 0-1 column for every value, and one for
-   every pair of values, whose marginals are those of its variables.  `seconds` is a budget, 0:
-   none. INFEASIBLE is proven.  FAILED when memory is short or the solver breaks down. */
+/* The same minimum under limits, as an integer program (the local polytope): one 0-1 column for
+   every value that is not dropped as needless (search/additive_prune.h), and one for every pair of
+   values whose marginals are those of its variables, but none for pairs that are sums of costs of
+   their two variables.  `seconds` is a budget for the solver, 0: none; when it is used up: FEASIBLE
+   or UNKNOWN.  The solver computes in doubles: OPTIMAL and INFEASIBLE hold to its tolerance (of the
+   cost above the sum of all least costs a part in 10^7), but what is returned is within the limits
+   exactly.  Cost: seconds from some 20,000 columns on.  FAILED when memory is short or the solver
+   breaks down. Not for several threads at once. */
 cleave_status cleave_additive_integer(const cleave_additive *additive, int32_t n_limits,
                                       const cleave_additive_limit *limits, double seconds,
                                       cleave_arena *arena, cleave_additive_solution *solution,

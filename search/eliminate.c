@@ -173,16 +173,7 @@ static bool improve(const cleave_additive *additive, int32_t *value, int64_t *su
     int32_t *pair_of = CLEAVE_ARENA_ARRAY(arena, int32_t, 2 * (size_t)additive->n_pairs);
     if (start == NULL || pair_of == NULL)
         return false;
-    for (int32_t i = 0; i < additive->n_pairs; i++) {
-        start[additive->pairs[i].a + 2]++;
-        start[additive->pairs[i].b + 2]++;
-    }
-    for (int32_t v = 0; v < additive->n_variables; v++)
-        start[v + 2] += start[v + 1];
-    for (int32_t i = 0; i < additive->n_pairs; i++) {
-        pair_of[start[additive->pairs[i].a + 1]++] = i;
-        pair_of[start[additive->pairs[i].b + 1]++] = i;
-    }
+    cleave_additive_list_pairs(additive, start, pair_of);
     for (bool changed = true; changed;) {
         changed = false;
         for (int32_t v = 0; v < additive->n_variables; v++) {
@@ -243,7 +234,7 @@ static cleave_status eliminate(const cleave_additive *additive, int64_t most_ent
 cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t most_entries,
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error) {
-    CLEAVE_TRY(cleave_additive_check(additive, error));
+    CLEAVE_TRY(cleave_additive_check(additive, 0, NULL, error));
     int32_t *value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
     if (value == NULL)
         return cleave_fail_memory(error, "eliminating variables");
