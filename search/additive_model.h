@@ -31,11 +31,12 @@ typedef struct cleave_additive_options {
     double exposed_sync; /* share of the synchronisation of parameters that is not hidden behind
                             the backward pass, 0..1 */
     bool tie;            /* repeated blocks are tied */
+    const cleave_layout *const *given; /* [n_given] as they were given to the candidates */
+    int32_t n_given;
 } cleave_additive_options;
 
 cleave_status cleave_additive_model_create(const cleave_model *model, const cleave_machine *machine,
                                            const cleave_candidates *candidates,
-                                           cleave_node_costs *costs,
                                            const cleave_additive_options *options,
                                            cleave_arena *arena, cleave_additive_model *made,
                                            cleave_error *error);

@@ -1,0 +1,87 @@
+/* What the two halves of resharding share: which cells go where (resharding.c), and what that takes
+   on links and devices (resharding_load.c). */
+#ifndef CLEAVE_SEARCH_RESHARDING_INTERNAL_H
+#define CLEAVE_SEARCH_RESHARDING_INTERNAL_H
+
+#include "base/list.h"
+#include "search/resharding.h"
+
+enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256 };
+
+/* A collective among one group, between two powers of two of bytes. */
+typedef struct reshard_line {
+    bool known;
+    double bytes[2], busy[2], rest[2], processor[2]; /* seconds */
+} reshard_line;
+
+typedef struct reshard_group {
+    int32_t n_devices, n_links;
+    int32_t *devices; /* [n_devices] ascending */
+    int32_t *links;   /* [n_links] that it takes */
+    uint64_t hash;
+    struct reshard_group *next;
+    reshard_line lines[RESHARD_N_KINDS][RESHARD_N_SIZES];
+} reshard_group;
+
+enum { RESHARD_GROUP_ROWS = 1024 };
+
+typedef struct reshard_route {
+    int32_t first, n; /* links */
+    float latency, overhead, overhead_per_byte;
+} reshard_route;
+
+/* What one stage takes so far; all 0 between resharding costs. */
+typedef struct reshard_load {
+    double *link, *device;               /* [n_links], [n_devices] seconds */
+    CLEAVE_LIST(int32_t) links, devices; /* that are not 0 */
+    double latency;
+} reshard_load;
+
+typedef struct reshard_cell {
+    int32_t from, to; /* shards */
+    double bytes;
+    bool packs, unpacks; /* it does not lie in one piece where it comes from, or goes to */
+} reshard_cell;
+
+typedef struct reshard_flow {
+    int32_t source, destination;
+    double bytes;
+    bool unpacks;
+} reshard_flow;
+
+struct cleave_resharder {
+    const cleave_machine *machine;
+    const cleave_collective_rules *rules;
+    cleave_arena arena;
+    double copy_launch, copy_per_byte; /* seconds, of the slowest kind */
+    reshard_route *routes;             /* [n_devices squared] or null */
+    int32_t *route_links;
+    double *link_per_byte; /* [n_links] */
+    double *shares;        /* [n_links] scratch of the closed form: all 0 */
+    int32_t *seen;         /* [n_links] scratch */
+    int32_t n_groups;
+    reshard_group **groups; /* [RESHARD_GROUP_ROWS] */
+    reshard_load load;
+    /* Of the present resharding: */
+    const cleave_sharding *from, *to;
+    cleave_resharding_sort sort;
+    CLEAVE_LIST(reshard_cell) cells;
+    CLEAVE_LIST(reshard_flow) results;  /* the second stage */
+    double *scattered;                  /* [n_devices] bytes by shard of `from` */
+    int32_t *n_roots;                   /* [n_devices] the same */
+    int32_t *speakers, *owners, *group; /* [n_devices] devices */
+    bool failed;                        /* memory is short */
+};
+
+/* One message. */
+void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
+                  bool packs, bool unpacks);
+/* A copy, or a sum, on a device: bytes read and written. */
+void reshard_copy(cleave_resharder *r, int32_t device, double bytes);
+/* A collective among devices, ascending. */
+void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_t n,
+                        const int32_t *devices, double bytes);
+/* Seconds of what was loaded since the last time. */
+double reshard_end_stage(cleave_resharder *r);
+
+#endif
