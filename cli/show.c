@@ -6,16 +6,24 @@
 
 #include <string.h>
 
-typedef struct show_values {
-    const char *file;
-    int64_t batch;
-} show_values;
-
 static const option_row rows[] = {
     {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
      .help = "a model, machine, layout or trace; or the word operators"},
     ROW_BATCH(show_values),
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, machine),
+     .help = "of a model: say how many splits and layouts it has on this machine"},
+    ROW_DEVICES(show_values),
+    {"--json", NULL, OPTION_FLAG, offsetof(show_values, json),
+     .help = "of a model: print one JSON object instead of text"},
 };
+
+/* Options that belong to models. */
+static cleave_status check_is_model(const show_values *values, cleave_error *error) {
+    if (values->machine == NULL && !values->json)
+        return CLEAVE_OK;
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s goes with a model, which %s is not",
+                       values->machine != NULL ? "--machine" : "--json", values->file);
+}
 
 /* JSON starts with a brace or, a trace may, with a bracket; an ONNX file with a field tag. */
 static bool looks_like_json(const char *data, size_t bytes) {
@@ -40,19 +48,25 @@ static cleave_status show_json(const char *path, const cleave_json *document, cl
 static cleave_status show(const show_values *values, cleave_arena *arena, cleave_error *error) {
     char *data;
     size_t bytes;
+    if (values->devices > 0 && values->machine == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--devices goes with --machine");
     if (strcmp(values->file, "operators") == 0) {
+        CLEAVE_TRY(check_is_model(values, error));
         show_operators(arena);
         return CLEAVE_OK;
     }
     trace_reader trace; /* may be larger than the memory */
     if (trace_reader_open(&trace, values->file)) {
-        cleave_status status = show_trace(&trace, arena, error);
+        cleave_status status = check_is_model(values, error);
+        if (status == CLEAVE_OK)
+            status = show_trace(&trace, arena, error);
         trace_reader_close(&trace);
         return status;
     }
     CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
     if (!looks_like_json(data, bytes))
-        return show_model(values->file, values->batch, arena, error);
+        return show_model(values, arena, error);
+    CLEAVE_TRY(check_is_model(values, error));
     cleave_json *document;
     CLEAVE_TRY(cleave_json_parse(data, bytes, values->file, &document, error));
     cleave_status status = show_json(values->file, document, arena, error);
@@ -71,10 +85,15 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_show = {
     .name = "show",
     .summary = "print a model, machine, layout or trace for a person",
-    .details = "Recognises the file by its content.  For the word operators it lists the ONNX\n"
-               "operators that models may have, with their operator sets and attributes; a file\n"
-               "of that name is ./operators.",
+    .details =
+        "Recognises the file by its content.  For the word operators it lists the ONNX\n"
+        "operators that models may have, with their operator sets and attributes; a file\n"
+        "of that name is ./operators.  For a model with --machine it counts the splits of\n"
+        "each operator that a search considers, those before it keeps the best of many, and\n"
+        "the layouts that they make up.",
     .examples = "  cleave show configs/models/alexnet.onnx --batch 32\n"
+                "  cleave show configs/models/alexnet.onnx --batch 256 \\\n"
+                "      --machine configs/machines/k80-16x4.json --devices 16\n"
                 "  cleave show operators\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(show_values),

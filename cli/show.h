@@ -6,8 +6,30 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/trace_reader.h"
+#include "graph/model.h"
 
-cleave_status show_model(const char *path, int64_t batch, cleave_arena *arena, cleave_error *error);
+/* The options of `cleave show`. */
+typedef struct show_values {
+    const char *file, *machine;
+    int64_t batch, devices;
+    bool json;
+} show_values;
+
+/* The declared space of a model on a machine: splits are candidates at each of their blocks of
+   devices, as search/candidates.h declares them; how parameters are updated is not counted. */
+typedef struct show_space {
+    const char *machine;
+    int32_t n_devices;
+    double *splits;   /* [n_operators] */
+    double *searched; /* [n_operators] those that the search keeps */
+    double log10_layouts, log10_searched;
+    bool truncated; /* some are not kept */
+} show_space;
+cleave_status show_space_count(const cleave_model *model, const char *machine_path,
+                               int32_t n_devices, cleave_arena *arena, show_space *space,
+                               cleave_error *error);
+
+cleave_status show_model(const show_values *values, cleave_arena *arena, cleave_error *error);
 /* The ONNX operators that a model may have. */
 void show_operators(cleave_arena *arena);
 cleave_status show_machine(const char *path, cleave_arena *arena, cleave_error *error);

@@ -1,11 +1,13 @@
 /* What `cleave show` prints of a model: its operators with their axes, parameters and flops. */
 #include "cli/show.h"
 
+#include "cli/inputs.h"
 #include "cli/table.h"
 #include "graph/import.h"
 #include "graph/part.h"
 #include "graph/work.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A symbolic batch is set to `batch`, or to 1 where none was given; a model whose outputs are no
@@ -84,13 +86,22 @@ static void format_count(double count, const char *unit, char *text, size_t byte
     snprintf(text, bytes, p == 0 ? "%.0f %s%s" : "%.3g %s%s", count, prefixes[p], unit);
 }
 
-static void print_operators(const cleave_model *model, cleave_arena *arena, bool *counted) {
-    table t = {.arena = arena, .n_columns = 5, .align = "lllrr"};
-    table_text(&t, "operator");
-    table_text(&t, "type");
-    table_text(&t, "axes (never split)");
-    table_text(&t, "parameters");
-    table_text(&t, "forward");
+/* Counts beyond a million as a power of ten. */
+static void put_splits(table *t, double splits) {
+    if (splits < 1e6)
+        table_format(t, "%.0f", splits);
+    else
+        table_format(t, "10^%.1f", log10(splits));
+}
+
+/* `space` null: without its columns. */
+static void print_operators(const cleave_model *model, const show_space *space, cleave_arena *arena,
+                            bool *counted) {
+    static const char *const heads[] = {
+        "operator", "type", "axes (never split)", "parameters", "forward", "splits", "searched"};
+    table t = {.arena = arena, .n_columns = space != NULL ? 7 : 5, .align = "lllrrrr"};
+    for (int i = 0; i < t.n_columns; i++)
+        table_text(&t, heads[i]);
     for (int32_t o = 0; o < model->n_operators; o++) {
         const cleave_operator *op = &model->operators[o];
         char text[512];
@@ -101,27 +112,118 @@ static void print_operators(const cleave_model *model, cleave_arena *arena, bool
         table_format(&t, "%lld", (long long)count_parameters(model, op, counted));
         format_count(count_flops(model, op), "FLOP", text, sizeof text);
         table_text(&t, text);
+        if (space != NULL) {
+            put_splits(&t, space->splits[o]);
+            put_splits(&t, space->searched[o]);
+        }
     }
     table_print(&t, stdout);
 }
 
-cleave_status show_model(const char *path, int64_t batch, cleave_arena *arena,
-                         cleave_error *error) {
-    cleave_model model;
-    CLEAVE_TRY(import(path, batch, arena, &model, error));
-    bool *counted = CLEAVE_ARENA_ARRAY(arena, bool, model.n_tensors);
-    if (counted == NULL)
-        return cleave_fail_memory(error, "counting parameters");
-    printf("model %s, hash %s, graph version %d\n", path, model.hash, model.graph_version);
-    if (model.batch > 0)
-        printf("batch %lld%s\n", (long long)model.batch,
-               batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
-    printf("%d ONNX nodes make %d operators%s\n\n", model.n_onnx_nodes, model.n_operators,
-           model.loss >= 0 ? ", the loss among them" : "; no loss, forward only");
-    print_operators(&model, arena, counted);
-    int64_t parameters = cleave_model_parameter_count(&model);
+static void print_space(const show_space *space) {
+    printf("10^%.1f layouts on %d devices of %s: the product of the splits, without the choices of "
+           "updates and collectives\n",
+           space->log10_layouts, space->n_devices, space->machine);
+    if (space->truncated)
+        printf("10^%.1f of them are searched: of each operator the best splits by their own cost\n",
+               space->log10_searched);
+    else
+        printf("all of them are searched: nothing is cut off\n");
+}
+
+static void print_text(const show_values *values, const cleave_model *model,
+                       const show_space *space, cleave_arena *arena, bool *counted) {
+    printf("model %s, hash %s, graph version %d\n", values->file, model->hash,
+           model->graph_version);
+    if (model->batch > 0)
+        printf("batch %lld%s\n", (long long)model->batch,
+               values->batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
+    printf("%d ONNX nodes make %d operators%s\n\n", model->n_onnx_nodes, model->n_operators,
+           model->loss >= 0 ? ", the loss among them" : "; no loss, forward only");
+    print_operators(model, space, arena, counted);
+    int64_t parameters = cleave_model_parameter_count(model);
     char size[64];
     cleave_unit_format(4.0 * (double)parameters, CLEAVE_UNIT_BYTES, size, sizeof size);
     printf("\n%lld parameters, %s\n", (long long)parameters, size);
+    if (space != NULL)
+        print_space(space);
+}
+
+static void put_operator(cleave_json_writer *w, const cleave_model *model, int32_t o,
+                         const show_space *space, bool *counted) {
+    const cleave_operator *op = &model->operators[o];
+    cleave_json_key(w, op->name);
+    cleave_json_begin_object(w, true);
+    cleave_json_key(w, "type");
+    cleave_json_put_string(w, op->type);
+    for (int whole = 0; whole < 2; whole++) {
+        cleave_json_key(w, whole ? "never_split" : "axes");
+        cleave_json_begin_object(w, true);
+        for (int a = 0; a < op->n_axes; a++)
+            if (op->axes[a].whole == (whole == 1)) {
+                cleave_json_key(w, op->axes[a].name);
+                cleave_json_put_integer(w, op->axes[a].extent);
+            }
+        cleave_json_end_object(w);
+    }
+    cleave_json_key(w, "parameters");
+    cleave_json_put_integer(w, count_parameters(model, op, counted));
+    cleave_json_key(w, "forward_flops");
+    cleave_json_put_number(w, count_flops(model, op));
+    if (space != NULL) {
+        cleave_json_key(w, "splits");
+        cleave_json_put_number(w, space->splits[o]);
+        cleave_json_key(w, "searched");
+        cleave_json_put_number(w, space->searched[o]);
+    }
+    cleave_json_end_object(w);
+}
+
+static cleave_status print_json(const show_values *values, const cleave_model *model,
+                                const show_space *space, bool *counted, cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_key(&w, "model");
+    cleave_json_put_string(&w, values->file);
+    cleave_json_key(&w, "hash");
+    cleave_json_put_string(&w, model->hash);
+    cleave_json_key(&w, "batch");
+    cleave_json_put_integer(&w, model->batch);
+    cleave_json_key(&w, "parameters");
+    cleave_json_put_integer(&w, cleave_model_parameter_count(model));
+    if (space != NULL) {
+        cleave_json_key(&w, "machine");
+        cleave_json_put_string(&w, space->machine);
+        cleave_json_key(&w, "devices");
+        cleave_json_put_integer(&w, space->n_devices);
+        cleave_json_key(&w, "log10_layouts");
+        cleave_json_put_number(&w, space->log10_layouts);
+        cleave_json_key(&w, "log10_searched");
+        cleave_json_put_number(&w, space->log10_searched);
+    }
+    cleave_json_key(&w, "operators");
+    cleave_json_begin_object(&w, false);
+    for (int32_t o = 0; o < model->n_operators; o++)
+        put_operator(&w, model, o, space, counted);
+    cleave_json_end_object(&w);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
+cleave_status show_model(const show_values *values, cleave_arena *arena, cleave_error *error) {
+    cleave_model model;
+    show_space counts, *space = NULL;
+    CLEAVE_TRY(import(values->file, values->batch, arena, &model, error));
+    if (values->machine != NULL) {
+        CLEAVE_TRY(show_space_count(&model, values->machine, (int32_t)values->devices, arena,
+                                    &counts, error));
+        space = &counts;
+    }
+    bool *counted = CLEAVE_ARENA_ARRAY(arena, bool, model.n_tensors);
+    if (counted == NULL)
+        return cleave_fail_memory(error, "counting parameters");
+    if (values->json)
+        return print_json(values, &model, space, counted, error);
+    print_text(values, &model, space, arena, counted);
     return CLEAVE_OK;
 }

@@ -154,18 +154,28 @@ static bool sees_parameter(const cleave_model *model, int32_t id) {
     return false;
 }
 
-/* The axis of a nest that is an axis of its operator; -1: none is. */
-static int axis_in(const cleave_nest *nest, int axis) {
-    for (int i = 0; i < nest->n_axes && nest->derivation == CLEAVE_DERIVE_OPERATOR; i++)
-        if (nest->operator_axis[i] == axis)
-            return i;
+/* The axis of a nest that is an axis of its operator; -1: none is.  Where parts follow the owners
+   of an earlier output, an axis is a dimension of that output. */
+static int axis_in(const cleave_model *model, const cleave_nest *nest, int axis) {
+    if (nest->derivation == CLEAVE_DERIVE_OPERATOR) {
+        for (int i = 0; i < nest->n_axes; i++)
+            if (nest->operator_axis[i] == axis)
+                return i;
+        return -1;
+    }
+    const cleave_nest *owner = &model->nests[nest->owners_of];
+    int of_owner = axis_in(model, owner, axis);
+    for (int d = 0; d < nest->n_axes && of_owner >= 0; d++)
+        for (int t = 0; t < owner->output.map[d].n_terms; t++)
+            if (owner->output.map[d].terms[t].axis == of_owner)
+                return d;
     return -1;
 }
 
 static bool is_in_parameter(const cleave_model *model, const cleave_operator *op, int axis) {
     for (int32_t n = 0; n < op->n_nests; n++) {
         const cleave_nest *nest = &model->nests[op->nests[n]];
-        int own = axis_in(nest, axis);
+        int own = axis_in(model, nest, axis);
         for (int i = 0; i < nest->n_inputs && own >= 0; i++)
             if (maps_axis(&nest->inputs[i], model->tensors[nest->inputs[i].tensor].rank, own) &&
                 sees_parameter(model, nest->inputs[i].tensor))
@@ -176,7 +186,7 @@ static bool is_in_parameter(const cleave_model *model, const cleave_operator *op
 
 static bool is_in_output(const cleave_model *model, const cleave_operator *op, int axis) {
     const cleave_nest *nest = &model->nests[op->main_nest];
-    int own = axis_in(nest, axis);
+    int own = axis_in(model, nest, axis);
     return own >= 0 && maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, own);
 }
 

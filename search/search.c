@@ -184,6 +184,8 @@ static cleave_status collect_starts(search *s, cleave_mcmc *mcmc, const cleave_l
         if (s->given_fits[g] || !s->result.best.applies)
             starts[(*n_starts)++] = s->given[g];
     CLEAVE_TRY(cleave_mcmc_random_start(mcmc, s->given[0], &s->work, random, error));
+    CLEAVE_TRY(
+        cleave_constraints_impose(s->options->constraints, s->model, random, &s->work, error));
     CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
     if (price.excess_bytes == 0 || !s->result.best.applies)
         starts[(*n_starts)++] = random;

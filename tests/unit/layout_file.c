@@ -58,6 +58,48 @@ Test(layout_file, a_small_file_reads) {
     cr_expect_eq(layout.predicted_step_seconds, 0);
 }
 
+/* A file of some operators: the same checks, the others unsplit on device 0. */
+Test(layout_file, some_operators_read) {
+    static const struct {
+        const char *text;
+        bool conv, dense;
+    } cases[] = {{OPERATORS(CONV), true, false},
+                 {OPERATORS(DENSE), false, true},
+                 {OPERATORS(DENSE ", " CONV), true, true},
+                 {OPERATORS(""), false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleave_layout layout;
+        cleave_layout_listed listed;
+        cleave_error error = {""};
+        cr_assert_eq(cleave_layout_parse_some(cases[i].text, strlen(cases[i].text), "p.json",
+                                              &model, &arena, &layout, &listed, &error),
+                     CLEAVE_OK, "%s", error.message);
+        cr_expect_eq(listed.operators[0], cases[i].conv);
+        cr_expect_eq(listed.operators[1], cases[i].dense);
+        cr_expect_not(listed.updates[1]);
+        cr_expect_eq(layout.splits[0].n_parts, cases[i].conv ? 2 : 1);
+        cr_expect_eq(layout.splits[0].devices[0], cases[i].conv ? 1 : 0);
+    }
+}
+
+Test(layout_file, some_operators_are_checked_like_all) {
+    static const char *const cases[][2] = {
+        {OPERATORS(CONV ", " CONV), "p.json: line 1"},
+        {OPERATORS("\"stranger\": {\"split\": {}, \"devices\": [0]}"), "no operator \"stranger\""},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 5}, \"devices\": [0]}"), "above the axis"},
+        {HEAD "}", "operators"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleave_layout layout = {.n_operators = 77};
+        cleave_layout_listed listed;
+        cleave_error error = {""};
+        cr_expect_eq(cleave_layout_parse_some(cases[i][0], strlen(cases[i][0]), "p.json", &model,
+                                              &arena, &layout, &listed, &error),
+                     CLEAVE_BAD_INPUT);
+        cr_expect_not_null(strstr(error.message, cases[i][1]), "%s", error.message);
+        cr_expect_eq(layout.n_operators, 77);
+    }
+}
+
 #define COLLECTIVES(text)                                                                          \
     HEAD ", \"operators\": {" CONV ", " DENSE "}, \"collectives\": {" text "}}"
 
