@@ -1,38 +1,82 @@
 /* Refinement: from a layout to one that no single change improves, on the estimate of the simulated
    step.
 
-   Moves are drawn or swept: a candidate and a block for one operator; for all that are alike and
-   split alike (a repeated block); for a chain of operators that exchange tensors; for a segment
-   between two cut points; two blocks of devices swapped.  Between sweeps a Markov chain anneals. */
+   A refinement is a row of phases.  Sweeps go through all changes of groups (operators that are
+   alike and split alike, as those of repeated blocks) and through all single changes, the promising
+   ones first, taking whatever improves the step, until a whole round improves nothing.  Between two
+   descents a Markov chain may anneal: it draws single changes, groups, chains of neighbours and
+   segments between two cut points that all take one kind of split, and swaps of two blocks of
+   devices.  Its temperature starts at the least differences that single changes made in the sweeps
+   before, and falls to a hundredth of that.
+
+   All that a refinement is about to do follows from its state, which can be kept and gone on with
+   between any two proposals, with the same result. */
 #ifndef CLEAVE_SEARCH_REFINE_H
 #define CLEAVE_SEARCH_REFINE_H
 
-#include "base/progress.h"
 #include "base/random.h"
-#include "search/candidates.h"
-#include "search/price.h"
+#include "search/sweep.h"
 
-#include <signal.h>
+#include <stdatomic.h>
+
+/* What a refinement may spend; its phases get shares of whatever is limited.  0: no limit. */
+typedef struct cleave_refine_limits {
+    int64_t work;      /* bytes of fragments, see cleave_chain */
+    int64_t proposals; /* below 0: none may be made */
+    double seconds;    /* of the clock from now on */
+    int64_t patience;  /* single changes that may fail in a row before a sweep is given up */
+} cleave_refine_limits;
+
+typedef enum cleave_refine_phase {
+    CLEAVE_REFINE_GROUPS,
+    CLEAVE_REFINE_SINGLES,
+    CLEAVE_REFINE_ANNEAL,
+    CLEAVE_REFINE_LAST_GROUPS,
+    CLEAVE_REFINE_LAST_SINGLES,
+    CLEAVE_REFINE_DONE,
+} cleave_refine_phase;
+
+enum { CLEAVE_REFINE_SPREAD = 64 };
+
+typedef struct cleave_refine_state {
+    cleave_refine_limits limits;
+    bool anneals;
+    cleave_random random;
+    cleave_refine_phase phase;
+    cleave_choices current, best;
+    cleave_choices base; /* of the sweep at hand */
+    cleave_price best_price;
+    int64_t cursor;         /* of the sweep at hand: next move */
+    int64_t since_improved; /* moves of the sweep that improved nothing, one after the other */
+    bool improved;          /* in this round of sweeps */
+    int64_t spread[CLEAVE_REFINE_SPREAD]; /* single changes by log2 of the picoseconds they added */
+    double annealed_from; /* share of the limits that was spent when annealing began */
+    double temperature;   /* at its start, picoseconds */
+    int64_t proposals, accepted, work;
+    bool is_local_optimum; /* a whole sweep of single changes improves nothing on `best` */
+} cleave_refine_state;
 
 typedef struct cleave_refine {
-    cleave_pricer *pricer; /* of the calling thread */
-    const cleave_candidates *candidates;
-    const volatile sig_atomic_t *interrupted; /* may be null */
-    uint64_t seed;
-    int64_t most_proposals; /* 0: no limit */
-    double until_seconds;   /* clock; 0: no limit, and the clock decides nothing */
+    cleave_sweep_source source;
+    const cleave_layout *like; /* number of devices, collectives */
+    cleave_pricer *pricer;     /* of the calling thread */
+    const atomic_bool *stop;   /* may be null; between two proposals */
+    /* May be null; called after every proposal. */
+    void (*after)(void *context, const cleave_refine_state *state);
+    void *context;
 } cleave_refine;
 
-typedef struct cleave_refined {
-    cleave_layout layout;
-    cleave_price price;
-    int64_t proposals;
-    bool is_local_optimum; /* a whole sweep of single changes improved nothing */
-} cleave_refined;
+/* A state that has not begun; FAILED when memory is short. */
+cleave_status cleave_refine_state_create(const cleave_model *model, const cleave_choices *start,
+                                         const cleave_refine_limits *limits, bool anneals,
+                                         uint64_t seed, cleave_arena *arena,
+                                         cleave_refine_state *state, cleave_error *error);
+/* Of the same model; `to` has been created. */
+void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_state *from,
+                              cleave_refine_state *to);
 
-/* Never worse than `start`. */
-cleave_status cleave_refine_layout(const cleave_refine *refine, const cleave_layout *start,
-                                   cleave_arena *arena, cleave_refined *refined,
-                                   cleave_error *error);
+/* Goes on until the phase is DONE, or `stop`.  `best` is never worse than the start. */
+cleave_status cleave_refine_run(const cleave_refine *refine, cleave_refine_state *state,
+                                cleave_error *error);
 
 #endif
