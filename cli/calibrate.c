@@ -30,6 +30,9 @@ static const option_row rows[] = {
      .most = CLEAVE_MAX_NODE_DEVICES, .help = "devices of the machine (default its processors)"},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(calibrate_values, time), .standard = "60",
      .help = "budget; what is not measured by then is predicted from what is"},
+    {"--again", NULL, OPTION_FLAG, offsetof(calibrate_values, again),
+     .help =
+         "measure what the given layouts need once more, as the machine is now, and nothing else"},
     {"--name", "NAME", OPTION_TEXT, offsetof(calibrate_values, name),
      .help = "of the machine (default its host name)"},
     {"-o", "MACHINE.json", OPTION_TEXT, offsetof(calibrate_values, output), .required = true,
@@ -47,6 +50,8 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout %s: goes with one --model, not with %d",
                            values->layouts.items[0], values->models.n);
+    if (values->again && values->layouts.n == 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--again: no --layout is given");
     return CLEAVE_OK;
 }
 
@@ -159,7 +164,7 @@ static cleave_status calibrate(const calibrate_values *values, char *const *argu
         CLEAVE_TRY(cleave_machine_read(values->output, 0, arena, &old, error));
     }
     CLEAVE_TRY(ranks_launch(count_devices(values), arguments, error));
-    return measure_runtime(values, arena, error);
+    return values->again ? CLEAVE_OK : measure_runtime(values, arena, error);
 }
 
 static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {

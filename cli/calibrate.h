@@ -13,6 +13,7 @@ typedef struct calibrate_values {
     option_integers batches;
     int64_t devices;
     double time;
+    bool again; /* the given layouts' kernels, whatever is known of them, and no others */
     bool quiet;
 } calibrate_values;
 

@@ -51,10 +51,10 @@ static cleave_status agree(const calibration *c, double *value, cleave_error *er
     return CLEAVE_OK;
 }
 
-/* Has the work been timed, now or before? */
+/* Has the work been timed, now or before, and is that enough? */
 static bool is_timed(const calibration *c, const cleave_work *work) {
     const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(&c->kind, work->key);
-    return kernel != NULL && kernel->seconds > 0;
+    return !c->values->again && kernel != NULL && kernel->seconds > 0;
 }
 
 static cleave_status keep(calibration *c, const cleave_work *work, const cleave_measurement *result,
@@ -155,10 +155,19 @@ static cleave_status save(calibration *c, cleave_error *error) {
     return cleave_machine_write(c->values->output, &machine, error);
 }
 
+/* Seconds that work number i gets: an equal share of the time that is left where all of it has to
+   be measured, what is enough else.  The same on every rank, near enough: ranks that end sooner
+   wait. */
+static double seconds_of_work(const calibration *c, int32_t i, int32_t n) {
+    double left = c->values->time - (cleave_clock_seconds() - c->started_seconds);
+    double share = left > 0 ? left / (n - i) : 0;
+    return c->values->again && share < work_seconds ? share : work_seconds;
+}
+
 /* Has rank 0 time left for more?  The same answer on every rank. */
 static bool go_on(const calibration *c) {
     double spent = cleave_clock_seconds() - c->started_seconds;
-    uint8_t more = spent < c->values->time;
+    uint8_t more = c->values->again || spent < c->values->time;
     cleave_world_broadcast(c->world, &more, sizeof more);
     return more != 0;
 }
@@ -199,8 +208,8 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
         cleave_measurement result = {0};
         cleave_world_barrier(c->world);
         CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
-                                         &work->part, work->touched_bytes, work_seconds, &result,
-                                         error));
+                                         &work->part, work->touched_bytes,
+                                         seconds_of_work(c, i, works->n), &result, error));
         CLEAVE_TRY(keep(c, &work->work, &result, error));
         double spent = cleave_clock_seconds() - c->started_seconds;
         double of_works = (double)(i + 1) / works->n, of_time = spent / c->values->time;
@@ -298,7 +307,8 @@ static cleave_status list_works(calibration *c, calibrate_works *works, cleave_e
         if (model == NULL)
             return cleave_fail_memory(error, "listing what to measure");
         CLEAVE_TRY(calibrate_import(c->values, i, c->arena, model, error));
-        CLEAVE_TRY(calibrate_works_add(works, model, &machine, error));
+        if (!c->values->again)
+            CLEAVE_TRY(calibrate_works_add(works, model, &machine, error));
         for (int l = 0; l < c->values->layouts.n; l++) { /* of the only model */
             cleave_layout layout;
             CLEAVE_TRY(

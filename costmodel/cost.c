@@ -38,6 +38,7 @@ struct cleave_cost_cache {
     cleave_route_price *routes;              /* [n_routes] what was asked for last at each place */
     size_t n_routes;                         /* a power of two */
     bool *padded;                            /* [n_nests] something may stick out of its tensor */
+    bool loads_data;                         /* else data are there already */
     cleave_arena arena;
 };
 
@@ -144,6 +145,8 @@ void cleave_cost_cache_destroy(cleave_cost_cache *cache) {
 const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache) {
     return cache->machine;
 }
+
+void cleave_cost_cache_load_data(cleave_cost_cache *cache) { cache->loads_data = true; }
 
 /* Two independent hashes of what a price depends on. */
 typedef struct digest {
@@ -261,6 +264,12 @@ static int64_t price_update(const cleave_cost_cache *cache, const cleave_program
     return bytes_picoseconds(cache->update[kind], bytes);
 }
 
+/* Read once, written once. */
+static int64_t price_load(const cleave_cost_cache *cache, const cleave_program *program,
+                          const cleave_load *load, int32_t kind) {
+    return bytes_picoseconds(cache->load[kind], 2 * (double)program->buffers[load->buffer].bytes);
+}
+
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
                                             int32_t destination) {
     const cleave_machine *machine = cache->machine;
@@ -360,10 +369,9 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
         case CLEAVE_ITEM_UPDATE:
             duration[i] = price_update(cache, program, &program->updates[item->subject], kind);
             break;
-        case CLEAVE_ITEM_LOAD: /* read once, written once */
-            duration[i] = bytes_picoseconds(
-                cache->load[kind],
-                2 * (double)program->buffers[program->loads[item->subject].buffer].bytes);
+        case CLEAVE_ITEM_LOAD:
+            if (cache->loads_data)
+                duration[i] = price_load(cache, program, &program->loads[item->subject], kind);
             break;
         case CLEAVE_ITEM_COPY:
             duration[i] =

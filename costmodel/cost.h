@@ -38,6 +38,9 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
                                        cleave_cost_cache **cache, cleave_error *error);
 void cleave_cost_cache_destroy(cleave_cost_cache *cache);
 const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache);
+/* From now on data come from outside, and bringing them in has its price in every step.  Without
+   this they are there, as in a run that makes them up before its first step. */
+void cleave_cost_cache_load_data(cleave_cost_cache *cache);
 
 /* A route and what posting a message on it costs: the largest overheads among its links. */
 typedef struct cleave_route_price {

@@ -153,7 +153,8 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "the layout is for %d devices, but there are %d ranks",
                            layout->n_devices, cleave_world_size(world));
-    cleave_run_result run = {.n_devices = layout->n_devices};
+    cleave_run_result run = {.n_devices = layout->n_devices,
+                             .loads_data = options->data != NULL || options->text != NULL};
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, options->steps);
     if (!options->forward)

@@ -38,6 +38,7 @@ typedef struct cleave_run_result {
     double kernel_seconds;      /* rank 0: sum of its compute and update items in the median step's
                                    place: last step */
     double last_step_seconds;   /* rank 0 */
+    bool loads_data; /* from outside, in every step; else they were made up before the first */
     /* With options->timeline: the step nearest to the median, from when the first rank started it,
        and the median duration of every item over some steps near to that one. */
     cleave_timeline measured;
