@@ -43,7 +43,7 @@ static int64_t count_bytes(const cleave_program *program) {
 }
 
 static cleave_status price_window(cleave_pricer *pricer, const cleave_layout *layout,
-                                  cleave_rule rule, cleave_price *price, cleave_error *error) {
+                                  cleave_price *price, cleave_error *error) {
     cleave_fold fold;
     cleave_program program;
     cleave_timeline timeline;
@@ -56,8 +56,8 @@ static cleave_status price_window(cleave_pricer *pricer, const cleave_layout *la
     cleave_pricer_weigh(pricer, &program, &result);
     pricer->n_priced++;
     if (result.excess_bytes == 0) {
-        CLEAVE_TRY(
-            cleave_simulate(&program, pricer->cache, rule, &pricer->arena, &timeline, error));
+        CLEAVE_TRY(cleave_simulate(&program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
+                                   &timeline, error));
         result.step = timeline.step;
         result.bytes_sent = count_bytes(&program);
     }
@@ -66,10 +66,10 @@ static cleave_status price_window(cleave_pricer *pricer, const cleave_layout *la
 }
 
 cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
-                                  cleave_rule rule, cleave_price *price, cleave_error *error) {
+                                  cleave_price *price, cleave_error *error) {
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = true;
-    return price_window(pricer, layout, rule, price, error);
+    return price_window(pricer, layout, price, error);
 }
 
 bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error) {

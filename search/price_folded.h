@@ -6,12 +6,12 @@
 
 #include "search/price.h"
 
-/* The price of a whole layout with collectives in closed form, by either rule of time, from its
-   first window: the same step (by scan that of cleave_price_layout, not expanded), peak and excess.
-   `bytes_sent` counts messages of all devices, and closed forms as if their blocks were equal.
-   NO_LAYOUT, saying why, where the layout does not fold on the pricer's machine. */
+/* The price of a whole layout with collectives in closed form, from its first window: the step,
+   peak and excess that cleave_price_layout gives, not expanded. `bytes_sent` counts messages of all
+   devices, and closed forms as if their blocks were equal. NO_LAYOUT, saying why, where the layout
+   does not fold on the pricer's machine. */
 cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
-                                  cleave_rule rule, cleave_price *price, cleave_error *error);
+                                  cleave_price *price, cleave_error *error);
 
 /* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
    windows of one node be?  The error says why not; it may be null. */

@@ -51,12 +51,6 @@ static const cleave_window_list *list_of(const window_search *s, int32_t group) 
     return &s->space.lists[s->space.class_of[group]];
 }
 
-static cleave_status price_choice(window_search *s, const int32_t *choice,
-                                  cleave_window_price *price, cleave_error *error) {
-    s->proposals++;
-    return cleave_window_pricer_run(s->window_pricer, &s->space, choice, price, error);
-}
-
 /* ---- starts ---------------------------------------------------------------------------------- */
 
 /* What of the window a split gives to an axis. */
@@ -120,22 +114,26 @@ static bool is_old(const window_search *s, int32_t group, const cleave_split *sp
 static cleave_status try_splits(window_search *s, bool *improved, cleave_error *error) {
     int32_t group = s->changed[0], before = s->choice[group], best = before;
     const cleave_window_list *list = list_of(s, group);
+    cleave_window_price least = s->price;
     for (int32_t i = 0; i < list->n && !is_over(s); i++) {
         cleave_window_price price;
         if (i == before || is_old(s, group, &list->items[i]))
             continue;
         for (int32_t k = 0; k < s->n_changed; k++)
             s->choice[s->changed[k]] = i;
-        CLEAVE_TRY(price_choice(s, s->choice, &price, error));
-        if (is_better(&price, &s->price)) {
-            s->price = price;
+        s->proposals++;
+        CLEAVE_TRY(cleave_window_pricer_run(s->window_pricer, s->choice, false, &price, error));
+        if (is_better(&price, &least)) {
+            least = price;
             best = i;
-            *improved = true;
         }
     }
     for (int32_t k = 0; k < s->n_changed; k++)
         s->choice[s->changed[k]] = best;
-    return CLEAVE_OK;
+    if (best == before)
+        return CLEAVE_OK;
+    *improved = true;
+    return cleave_window_pricer_run(s->window_pricer, s->choice, true, &s->price, error);
 }
 
 /* Every group by itself, then all that are alike and split alike, as the products for queries, keys
@@ -197,8 +195,7 @@ static cleave_status price_whole(window_search *s, const int32_t *choice, cleave
     cleave_price price;
     double start = cleave_clock_seconds();
     CLEAVE_TRY(make_layout(s, choice, arena, &layout, error));
-    cleave_status status =
-        cleave_price_folded(s->pricer, &layout, CLEAVE_RULE_EVENTS, &price, error);
+    cleave_status status = cleave_price_folded(s->pricer, &layout, &price, error);
     s->found.pricing_seconds += cleave_clock_seconds() - start;
     if (status == CLEAVE_NO_LAYOUT) { /* not all blocks are as those that were kept */
         snprintf(s->why_not, sizeof s->why_not, "%s", error->message);
@@ -215,32 +212,45 @@ static cleave_status price_whole(window_search *s, const int32_t *choice, cleave
 
 /* ---- sizes of windows ------------------------------------------------------------------------ */
 
-/* The best of the starts, each of them priced whole if this is the first size: the result is no
-   worse than baselines that fold. */
+/* Prices a start; the best one so far is kept in `best`. */
+static cleave_status try_start(window_search *s, const int32_t *choice, bool is_first_size,
+                               int32_t *best, cleave_arena *arena, cleave_error *error) {
+    cleave_window_price price;
+    s->proposals++;
+    CLEAVE_TRY(cleave_window_pricer_begin(s->window_pricer, &s->space, choice, &price, error));
+    if (price.folds && is_first_size)
+        CLEAVE_TRY(price_whole(s, choice, arena, error));
+    if (is_better(&price, &s->price)) {
+        s->price = price;
+        memcpy(best, choice, (size_t)s->space.n_groups * sizeof *choice);
+    }
+    return CLEAVE_OK;
+}
+
+/* The best of the starts: what the size before has come to, and baselines of a window.  These are
+   priced whole, too, so that the result is no worse. */
 static cleave_status choose_start(window_search *s, const cleave_window_space *before,
                                   cleave_arena *arena, cleave_error *error) {
-    int32_t *choice = CLEAVE_ARENA_ARRAY(&s->work, int32_t, s->space.n_groups);
-    if (choice == NULL)
+    size_t n = (size_t)s->space.n_groups;
+    int32_t *choice = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
+    int32_t *best = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
+    if (choice == NULL || best == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t g = 0; g < s->space.n_groups && before != NULL; g++) {
         const cleave_split *split = &before->lists[before->class_of[g]].items[s->choice[g]];
-        s->choice[g] = find_split(list_of(s, g), split);
+        choice[g] = find_split(list_of(s, g), split);
     }
+    s->price = (cleave_window_price){0};
+    if (before != NULL)
+        CLEAVE_TRY(try_start(s, choice, false, best, arena, error));
     for (int i = 0; i < N_STARTS; i++) {
         bool applies;
-        cleave_window_price price;
         CLEAVE_TRY(start_from(s, starts[i], choice, &applies, error));
-        if (!applies)
-            continue;
-        CLEAVE_TRY(price_choice(s, choice, &price, error));
-        if (price.folds && before == NULL)
-            CLEAVE_TRY(price_whole(s, choice, arena, error));
-        if (is_better(&price, &s->price)) {
-            s->price = price;
-            memcpy(s->choice, choice, (size_t)s->space.n_groups * sizeof *choice);
-        }
+        if (applies)
+            CLEAVE_TRY(try_start(s, choice, before == NULL, best, arena, error));
     }
-    return CLEAVE_OK;
+    memcpy(s->choice, best, n * sizeof *best);
+    return cleave_window_pricer_begin(s->window_pricer, &s->space, best, &s->price, error);
 }
 
 static cleave_status search_size(window_search *s, int32_t window_devices, bool *improved,

@@ -24,7 +24,7 @@ typedef struct cleave_window_options {
 
 typedef struct cleave_window_found {
     cleave_layout layout; /* on all devices; its operators share one list of them */
-    cleave_price price;   /* folded, by events, of the whole model */
+    cleave_price price;   /* folded, of the whole model */
     int32_t n_devices;    /* of the window that it folds to, at most */
     int32_t n_blocks;     /* that repeat; 0: none */
     int64_t proposals;

@@ -1,4 +1,4 @@
-/* Prices of choices of a window space, by simulating windows of models of a few blocks. */
+/* Prices of choices of a window space, by estimates of windows of models of a few blocks. */
 #ifndef CLEAVE_SEARCH_WINDOW_PRICE_H
 #define CLEAVE_SEARCH_WINDOW_PRICE_H
 
@@ -20,9 +20,16 @@ cleave_status cleave_window_pricer_create(const cleave_pricer *pricer, const cle
                                           cleave_window_pricer **made, cleave_error *error);
 void cleave_window_pricer_destroy(cleave_window_pricer *pricer); /* null: nothing */
 
-/* `choice` is [n_groups], a split of each group's list. */
-cleave_status cleave_window_pricer_run(cleave_window_pricer *pricer,
-                                       const cleave_window_space *space, const int32_t *choice,
-                                       cleave_window_price *price, cleave_error *error);
+/* Begins with a space, which must outlive it, and a choice in it: [n_groups], a split of each
+   group's list. */
+cleave_status cleave_window_pricer_begin(cleave_window_pricer *pricer,
+                                         const cleave_window_space *space, const int32_t *choice,
+                                         cleave_window_price *price, cleave_error *error);
+
+/* The price of a choice, a few changes away from where it is; it goes there only if `moves`.  Not
+   before one with which it began folds.  Else a step may be INT64_MAX that is no better than where
+   it is, by the longest of the models priced. */
+cleave_status cleave_window_pricer_run(cleave_window_pricer *pricer, const int32_t *choice,
+                                       bool moves, cleave_window_price *price, cleave_error *error);
 
 #endif
