@@ -115,6 +115,10 @@ void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sh
     lowerer->layout.sharded[tensor] = sharded;
 }
 
+void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold) {
+    lowerer->state.base.fold = fold;
+}
+
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest) {
     return &lowerer->parts[nest];
 }
@@ -124,39 +128,42 @@ cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
     lower_builder *builder = &lowerer->state.base;
     builder->error = error;
     cleave_arena_reset(&lowerer->scratch);
+    for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++) /* they lay there */
+        builder->known_members[k].n = 0;
     if (setjmp(builder->unwind) != 0)
         return builder->status;
     lower_family(&lowerer->state, family);
     lower_find_live_slots(&lowerer->state);
-    *fragment = (cleave_fragment){.program = {.model = lowerer->model,
-                                              .parts = lowerer->parts,
-                                              .n_devices = builder->n_devices,
-                                              .n_windows = 1,
-                                              .training = lowerer->options.training,
-                                              .n_items = builder->items.n,
-                                              .items = builder->items.items,
-                                              .n_slots = lowerer->schedule.n_slots,
-                                              .slots = lowerer->schedule.slots,
-                                              .n_buffers = builder->buffers.n,
-                                              .buffers = builder->buffers.items,
-                                              .n_updates = builder->updates.n,
-                                              .updates = builder->updates.items,
-                                              .n_loads = builder->loads.n,
-                                              .loads = builder->loads.items,
-                                              .n_copies = builder->copies.n,
-                                              .copies = builder->copies.items,
-                                              .n_copy_pieces = builder->copy_pieces.n,
-                                              .copy_pieces = builder->copy_pieces.items,
-                                              .n_messages = builder->messages.n,
-                                              .messages = builder->messages.items,
-                                              .n_collectives = builder->collectives.n,
-                                              .collectives = builder->collectives.items,
-                                              .n_held = builder->held.n,
-                                              .held = builder->held.items,
-                                              .loss_buffer = -1},
-                                  .n_chunks = builder->chunks.n,
-                                  .n_marks = builder->marks.n,
-                                  .chunks = builder->chunks.items,
-                                  .marks = builder->marks.items};
+    *fragment = (cleave_fragment){
+        .program = {.model = lowerer->model,
+                    .parts = lowerer->parts,
+                    .n_devices = builder->n_devices,
+                    .n_windows = builder->fold != NULL ? builder->fold->n_windows : 1,
+                    .training = lowerer->options.training,
+                    .n_items = builder->items.n,
+                    .items = builder->items.items,
+                    .n_slots = lowerer->schedule.n_slots,
+                    .slots = lowerer->schedule.slots,
+                    .n_buffers = builder->buffers.n,
+                    .buffers = builder->buffers.items,
+                    .n_updates = builder->updates.n,
+                    .updates = builder->updates.items,
+                    .n_loads = builder->loads.n,
+                    .loads = builder->loads.items,
+                    .n_copies = builder->copies.n,
+                    .copies = builder->copies.items,
+                    .n_copy_pieces = builder->copy_pieces.n,
+                    .copy_pieces = builder->copy_pieces.items,
+                    .n_messages = builder->messages.n,
+                    .messages = builder->messages.items,
+                    .n_collectives = builder->collectives.n,
+                    .collectives = builder->collectives.items,
+                    .n_held = builder->held.n,
+                    .held = builder->held.items,
+                    .loss_buffer = -1},
+        .n_chunks = builder->chunks.n,
+        .n_marks = builder->marks.n,
+        .chunks = builder->chunks.items,
+        .marks = builder->marks.items};
     return CLEAVE_OK;
 }

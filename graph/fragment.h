@@ -58,6 +58,10 @@ cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                        const cleave_split *split, cleave_error *error);
 /* Shards the update of a parameter, or no longer: concerns its family. */
 void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sharded);
+/* From now on the layout and the splits are those of the window of a fold, which must be that of
+   the splits whenever a family is lowered, with windows of one size; NO_LAYOUT then, saying why,
+   where the family is not the same in all windows.  Null: of no fold. */
+void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold);
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest);
 
 /* Lowers a family as the splits now are.  The fragment holds until the next call. */

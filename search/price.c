@@ -28,7 +28,8 @@ static int64_t limit_of(const cleave_pricer *pricer, int32_t device) {
     return pricer->memory_limit_bytes > 0 ? pricer->memory_limit_bytes : kind->memory_bytes;
 }
 
-static void weigh(const cleave_pricer *pricer, const cleave_program *program, cleave_price *price) {
+void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
+                         cleave_price *price) {
     int64_t own_bytes = cleave_program_own_bytes(program);
     for (int32_t d = 0; d < program->n_devices; d++) {
         int64_t limit = limit_of(pricer, d);
@@ -39,6 +40,8 @@ static void weigh(const cleave_pricer *pricer, const cleave_program *program, cl
         if (bytes - limit > price->excess_bytes)
             price->excess_bytes = bytes - limit;
     }
+    if (price->peak_bytes < pricer->least_peak_bytes)
+        pricer->least_peak_bytes = price->peak_bytes;
 }
 
 static cleave_status count_bytes(const cleave_program *program, cleave_arena *arena,
@@ -59,10 +62,8 @@ static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *
     pricer->lower.symbolic_collectives = !expanded;
     CLEAVE_TRY(
         cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
-    weigh(pricer, &program, &result);
+    cleave_pricer_weigh(pricer, &program, &result);
     pricer->n_priced++;
-    if (result.peak_bytes < pricer->least_peak_bytes)
-        pricer->least_peak_bytes = result.peak_bytes;
     if (result.excess_bytes == 0) {
         CLEAVE_TRY(cleave_simulate(&program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
                                    &timeline, error));
@@ -126,9 +127,7 @@ static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *lay
     pricer->lower.symbolic_collectives = true;
     CLEAVE_TRY(
         cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
-    weigh(pricer, &program, price);
-    if (price->peak_bytes < pricer->least_peak_bytes)
-        pricer->least_peak_bytes = price->peak_bytes;
+    cleave_pricer_weigh(pricer, &program, price);
     return CLEAVE_OK;
 }
 

@@ -30,6 +30,9 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                                    cleave_error *error);
 void cleave_pricer_destroy(cleave_pricer *pricer);
 
+/* Raises peak and excess of a price to those of a program's devices, and notes the least peak. */
+void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, cleave_price *price);
+
 /* Simulates by scan, with collectives as one item each; or (`expanded`) in their steps, as
    `simulate` and `run` do. */
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,

@@ -100,6 +100,24 @@ static cleave_status find_links(finder *f, int32_t g) {
     return CLEAVE_OK;
 }
 
+/* Those on the way around the members in the first window and on to the next. */
+static cleave_status find_nearby_links(finder *f, int32_t g) {
+    group *of = &f->groups[g];
+    int32_t links[CLEAVE_MAX_ROUTE], n_windows = f->of->program->n_windows;
+    of->first = (int32_t)f->n_links;
+    for (int32_t i = 0; i < of->n_devices / n_windows; i++) {
+        int32_t n = cleave_machine_route(f->of->machine, of->devices[i], of->devices[i + 1], links);
+        for (int32_t l = 0; l < n; l++) {
+            int32_t image = f->image[links[l]];
+            if (f->seen[image] != g + 1 && !take(f, image))
+                return short_of_memory(f);
+            f->seen[image] = g + 1;
+        }
+    }
+    of->n = (int32_t)f->n_links - of->first;
+    return CLEAVE_OK;
+}
+
 /* What is used within windows: by messages, and by groups in one window. */
 static void mark_shared(finder *f) {
     const cleave_engine_problem *problem = f->of->problem;
@@ -184,12 +202,13 @@ cleave_status cleave_prepare_collective_links(const cleave_preparation *preparat
     for (int32_t g = 0; g < f.n_groups; g++)
         if (f.groups[g].inner)
             CLEAVE_TRY(find_links(&f, g));
-    if (image != NULL)
+    bool nearby = preparation->nearby, folded = image != NULL && !nearby;
+    if (folded)
         mark_shared(&f);
     for (int32_t g = 0; g < f.n_groups; g++)
         if (!f.groups[g].inner)
-            CLEAVE_TRY(find_links(&f, g));
-    if (image != NULL)
+            CLEAVE_TRY(nearby ? find_nearby_links(&f, g) : find_links(&f, g));
+    if (folded)
         thin_out(&f);
     return list_links(&f);
 }

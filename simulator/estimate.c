@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "base/random.h"
+#include "costmodel/machine_fold.h"
 #include "simulator/delta.h"
 #include "simulator/prepare.h"
 #include "simulator/price_fragment.h"
@@ -58,6 +59,9 @@ struct cleave_estimate {
     const cleave_model *model;
     cleave_lower_options options;
     cleave_cost_cache *cache;
+    const cleave_fold *fold; /* null: of no window */
+    int32_t *image;          /* of its links, or null */
+    cleave_arena lasting;
     int32_t n_devices, n_families, n_places, n_slots;
     cleave_lowerer *lowerer;
     cleave_delta *delta;
@@ -123,7 +127,7 @@ static cleave_status make_fragment(cleave_estimate *e, int32_t place, cleave_fra
                                      &e->scratch, price, error);
     cleave_fragment fragment;
     CLEAVE_TRY(cleave_lowerer_family(e->lowerer, place, &fragment, error));
-    return cleave_price_fragment(&fragment, e->cache, &e->scratch, price, error);
+    return cleave_price_fragment(&fragment, e->cache, e->image, &e->scratch, price, error);
 }
 
 static digest key_of(const cleave_estimate *e, int32_t place) {
@@ -423,6 +427,9 @@ static cleave_status begin(cleave_estimate *e, const cleave_layout *layout, clea
     const cleave_machine *machine = cleave_cost_cache_machine(e->cache);
     cleave_engine_problem links = {0};
     CLEAVE_TRY(cleave_lowerer_create(e->model, layout, &e->options, &e->lowerer, error));
+    cleave_lowerer_set_fold(e->lowerer, e->fold);
+    if (e->fold != NULL)
+        CLEAVE_TRY(cleave_machine_fold_links(machine, e->n_devices, &e->lasting, &e->image, error));
     e->n_families = cleave_lowerer_n_families(e->lowerer);
     e->n_places = e->n_families + e->model->n_nests;
     e->n_slots = cleave_lowerer_n_slots(e->lowerer);
@@ -438,15 +445,17 @@ static cleave_status begin(cleave_estimate *e, const cleave_layout *layout, clea
     return cleave_estimate_accept(e, error);
 }
 
-cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
-                                     const cleave_lower_options *options, cleave_cost_cache *cache,
-                                     cleave_estimate **estimate, cleave_error *error) {
+static cleave_status create(const cleave_model *model, const cleave_layout *layout,
+                            const cleave_fold *fold, const cleave_lower_options *options,
+                            cleave_cost_cache *cache, cleave_estimate **estimate,
+                            cleave_error *error) {
     cleave_estimate *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "estimating");
     *made = (cleave_estimate){.model = model,
                               .options = *options,
                               .cache = cache,
+                              .fold = fold,
                               .n_devices = layout->n_devices,
                               .room_bytes = most_remembered_bytes};
     made->options.symbolic_collectives = true;
@@ -458,6 +467,19 @@ cleave_status cleave_estimate_create(const cleave_model *model, const cleave_lay
     }
     *estimate = made;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
+                                     const cleave_lower_options *options, cleave_cost_cache *cache,
+                                     cleave_estimate **estimate, cleave_error *error) {
+    return create(model, layout, NULL, options, cache, estimate, error);
+}
+
+cleave_status cleave_estimate_create_window(const cleave_model *model, const cleave_fold *fold,
+                                            const cleave_lower_options *options,
+                                            cleave_cost_cache *cache, cleave_estimate **estimate,
+                                            cleave_error *error) {
+    return create(model, &fold->window, fold, options, cache, estimate, error);
 }
 
 void cleave_estimate_destroy(cleave_estimate *e) {
@@ -490,5 +512,6 @@ void cleave_estimate_destroy(cleave_estimate *e) {
     cleave_delta_destroy(e->delta);
     cleave_lowerer_destroy(e->lowerer);
     cleave_arena_free(&e->scratch);
+    cleave_arena_free(&e->lasting);
     free(e);
 }

@@ -16,6 +16,15 @@ typedef struct cleave_estimate cleave_estimate;
 cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
                                      const cleave_lower_options *options, cleave_cost_cache *cache,
                                      cleave_estimate **estimate, cleave_error *error);
+/* The same of the first window of a fold on the cache's machine, which must let it fold: splits are
+   those of the window (fold->window), and whenever a run begins the fold must be that of the splits
+   then proposed, with windows of the same size.  A run gives NO_LAYOUT where these don't fold; then
+   change back what was proposed, and run and accept that.  Steps are not those of the whole fold to
+   the bit: collectives of all windows wait for one another at the links of the first alone. */
+cleave_status cleave_estimate_create_window(const cleave_model *model, const cleave_fold *fold,
+                                            const cleave_lower_options *options,
+                                            cleave_cost_cache *cache, cleave_estimate **estimate,
+                                            cleave_error *error);
 void cleave_estimate_destroy(cleave_estimate *estimate); /* null: nothing */
 
 /* Proposes a (legal) split, whose devices are copied. */

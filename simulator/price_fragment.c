@@ -132,12 +132,17 @@ static void fill(const cleave_fragment *fragment, const cleave_engine_problem *p
 }
 
 cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
-                                    cleave_arena *scratch, cleave_fragment_price **price,
-                                    cleave_error *error) {
+                                    int32_t *image, cleave_arena *scratch,
+                                    cleave_fragment_price **price, cleave_error *error) {
     cleave_engine_problem problem = {0};
     cleave_arena_reset(scratch);
-    const cleave_preparation preparation = {
-        &fragment->program, cleave_cost_cache_machine(cache), scratch, &problem, error, NULL};
+    const cleave_preparation preparation = {&fragment->program,
+                                            cleave_cost_cache_machine(cache),
+                                            scratch,
+                                            &problem,
+                                            error,
+                                            image,
+                                            true};
     CLEAVE_TRY(cleave_prepare_items(&preparation, cache));
     CLEAVE_TRY(cleave_prepare_messages(&preparation, cache));
     CLEAVE_TRY(cleave_prepare_collectives(&preparation, cache));

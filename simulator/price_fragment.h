@@ -20,10 +20,11 @@ typedef struct cleave_fragment_price {
     size_t size;             /* of the block that all this lies in */
 } cleave_fragment_price;
 
-/* Of a family.  `scratch` is emptied.  Release with free(). */
+/* Of a family.  `image`: of a window, cleave_machine_fold_links; else null.  `scratch` is emptied.
+   Release with free(). */
 cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
-                                    cleave_arena *scratch, cleave_fragment_price **price,
-                                    cleave_error *error);
+                                    int32_t *image, cleave_arena *scratch,
+                                    cleave_fragment_price **price, cleave_error *error);
 
 /* Of the computes of a nest under its present parts. */
 cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,

@@ -161,7 +161,7 @@ cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost
                                       cleave_arena *arena, cleave_engine_problem *problem,
                                       cleave_error *error) {
     cleave_engine_problem made = {0};
-    builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error, NULL};
+    builder b = {program, cleave_cost_cache_machine(cache), arena, &made, error, NULL, false};
     CLEAVE_TRY(fold_machine(&b));
     CLEAVE_TRY(cleave_prepare_items(&b, cache));
     CLEAVE_TRY(cleave_prepare_messages(&b, cache));
