@@ -8,10 +8,11 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only;
-    int64_t batch, devices, proposals, seed;
+    int64_t batch, devices, proposals, seed, threads;
     double time, memory_limit, momentum;
     bool json, quiet;
 } search_values;
@@ -25,11 +26,14 @@ static const option_row rows[] = {
      .help = "auto, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
              "layer-per-device, ..."},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(search_values, time),
-     .help = "budget; the best so far is kept (default 30 without --proposals)"},
+     .help = "budget, with the report; without it and --proposals auto ends by itself"},
     {"--proposals", "K", OPTION_INTEGER, offsetof(search_values, proposals), .least = 1,
      .most = 0x1p62,
      .help = "most proposals of mcmc; without --time the result depends on nothing else"},
     ROW_SEED(search_values),
+    {"--threads", "N", OPTION_INTEGER, offsetof(search_values, threads), .least = 1, .most = 256,
+     .help = "of auto (default one for each core); without --time they change nothing but the time "
+             "it takes"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit),
      .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     {"--fix", "LAYOUT.json", OPTION_TEXT, offsetof(search_values, fix),
@@ -170,11 +174,14 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .time_seconds = values->time,
                                      .proposals = values->proposals,
                                      .seed = (uint64_t)values->seed,
+                                     .n_threads = (int32_t)values->threads,
                                      .memory_limit_bytes = (int64_t)values->memory_limit,
                                      .quiet = values->quiet,
                                      .interrupted = &interrupted};
-    if (values->time == 0 && values->proposals == 0)
-        options.time_seconds = 30;
+    if (values->threads == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        options.n_threads = cores < 1 ? 1 : cores > 256 ? 256 : (int32_t)cores;
+    }
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
     cleave_model model;

@@ -24,6 +24,7 @@ typedef struct cleave_search_options {
     int64_t proposals; /* most proposals of mcmc; 0: no limit, but 250 per operator without a time;
                           without a time the clock decides nothing */
     uint64_t seed;
+    int32_t n_threads;          /* 0: one; without a time the result does not depend on it */
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
     const cleave_constraints *constraints; /* null: none */
@@ -38,7 +39,9 @@ typedef struct cleave_search_result {
     cleave_plan *baselines; /* in the order of cleave_baseline_names */
     double search_seconds, lower_bound_seconds;
     int64_t proposals, accepted;
-    bool truncated; /* some operator has more candidates than were kept */
+    bool is_local_optimum; /* no single change of the best that "auto" found improves its step,
+                              with collectives as one item each */
+    bool truncated;        /* some operator has more candidates than were kept */
 } cleave_search_result;
 
 extern const char *const cleave_baseline_names[]; /* ends with null */

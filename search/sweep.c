@@ -190,8 +190,6 @@ static void add_choices(builder *b) {
 }
 
 static void add_operator(builder *b, int32_t op, bool groups) {
-    if (b->source->is_fixed != NULL && b->source->is_fixed[op])
-        return;
     b->members[0] = op;
     b->n_members = 1;
     if (groups)
