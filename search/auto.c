@@ -9,16 +9,27 @@
 static const double share_of_round[] = {0.3, 0.6, 1};
 enum { N_ROUNDS = 3, N_ANNEALING = 4, MOST_DESCENTS = 6, SEEDS_OF_ROUND = 1000 };
 
-/* What an unlimited search spends, in bytes of fragments: enough for whole sweeps of the largest
-   models on a node or two, and some twenty seconds' worth on many. */
-static const int64_t most_work = INT64_C(40) << 30;
+/* What a search without limits spends, and what it spends at most on a whole sweep beyond that,
+   both in times of what it takes to lower the whole model once: some seconds at any size, and whole
+   sweeps on a node or two. */
+static const int64_t most_wholes = 24, sweep_wholes = 600;
+/* Starts that are so many times as slow as the best are not gone on with. */
+static const double hopeless = 1.5;
+
+/* What a thread has to itself. */
+typedef struct auto_worker {
+    cleave_pricer pricer;
+    cleave_chain chain;
+    cleave_arena arena;
+} auto_worker;
 
 typedef struct auto_run {
     session *session;
     cleave_structure structure;
     cleave_refine refine; /* without a pricer */
     auto_state state;
-    cleave_pricer *pricers; /* [n_threads] */
+    auto_worker *workers; /* [n_threads] */
+    int64_t whole_work;   /* of the layout that the session begins with */
     atomic_bool stop;
     atomic_llong proposals, best_step; /* best_step: 0 where nothing fits yet */
 } auto_run;
@@ -86,7 +97,8 @@ static cleave_refine_limits share_out(const auto_run *run, int32_t n) {
         int32_t waves = (n + s->n_threads - 1) / s->n_threads;
         limits.seconds = share * session_seconds_left(s) / waves;
     } else {
-        int64_t left = most_work > a->work ? most_work - a->work : 1;
+        int64_t most = most_wholes * run->whole_work;
+        int64_t left = most > a->work ? most - a->work : 0;
         limits.work = (int64_t)(share * (double)left) / n + 1;
     }
     return limits;
@@ -112,6 +124,12 @@ static cleave_status add_task(auto_run *run, const cleave_choices *start,
     return status;
 }
 
+static bool is_hopeless(const auto_entry *entry, const auto_entry *best) {
+    if (best->price.excess_bytes > 0 || entry->price.excess_bytes > 0)
+        return best->price.excess_bytes == 0;
+    return (double)entry->price.step > hopeless * (double)best->price.step;
+}
+
 /* Descents from the best of what the session begins with, given or found already. */
 static cleave_status begin_first(auto_run *run, cleave_error *error) {
     session *s = run->session;
@@ -129,6 +147,8 @@ static cleave_status begin_first(auto_run *run, cleave_error *error) {
         entry.price = s->found[f].price;
         add_to_pool(s->model, &starts, &entry);
     }
+    while (starts.n_pool > 1 && is_hopeless(&starts.pool[starts.n_pool - 1], &starts.pool[0]))
+        starts.n_pool--;
     cleave_refine_limits limits = share_out(run, starts.n_pool);
     limits.patience = 100 + 3 * (int64_t)s->model->n_operators;
     for (int32_t i = 0; i < starts.n_pool; i++)
@@ -151,6 +171,9 @@ static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
 static cleave_status begin_last(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
     cleave_refine_limits limits = share_out(run, 1);
+    limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
+    if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
+        limits.sweep_work = sweep_wholes * run->whole_work;
     if (a->pool[0].is_local_optimum)
         return CLEAVE_OK;
     return add_task(run, &a->pool[0].choices, &limits, false, error);
@@ -225,7 +248,9 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
     auto_run *run = context;
     work_of w = {run, worker, run->state.tasks[task].proposals};
     cleave_refine refine = run->refine;
-    refine.pricer = &run->pricers[worker];
+    refine.pricer = &run->workers[worker].pricer;
+    refine.chain = &run->workers[worker].chain;
+    refine.arena = &run->workers[worker].arena;
     refine.after = after_proposal;
     refine.context = &w;
     if (atomic_load(&run->stop))
@@ -259,6 +284,20 @@ static cleave_status run_rounds(auto_run *run, cleave_error *error) {
 
 /* ---- the method ------------------------------------------------------------------------------ */
 
+/* The chain of the calling thread, at the first layout given, shows how much work a whole layout
+   is. */
+static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    auto_worker *w = &run->workers[0];
+    cleave_choices choices;
+    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &choices, error));
+    cleave_choices_of(s->model, &s->candidates, s->given[0].layout, &choices);
+    CLEAVE_TRY(cleave_chain_begin(&w->pricer, &s->candidates, &choices, run->refine.like, &w->arena,
+                                  &w->chain, error));
+    run->whole_work = cleave_estimate_count(w->chain.estimate).bytes;
+    return CLEAVE_OK;
+}
+
 static cleave_status begin(auto_run *run, cleave_error *error) {
     session *s = run->session;
     CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints, &s->work,
@@ -268,22 +307,25 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
         .source = {.model = s->model, .candidates = &s->candidates, .structure = &run->structure},
         .like = s->given[0].layout,
         .stop = &run->stop};
-    run->pricers = CLEAVE_ARENA_ARRAY(&s->work, cleave_pricer, s->n_threads);
-    if (run->pricers == NULL)
+    run->workers = CLEAVE_ARENA_ARRAY(&s->work, auto_worker, s->n_threads);
+    if (run->workers == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < s->n_threads; i++)
-        CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &run->pricers[i], error));
-    return CLEAVE_OK;
+        CLEAVE_TRY(
+            cleave_pricer_create(s->model, s->machine, s->options, &run->workers[i].pricer, error));
+    return begin_first_chain(run, error);
 }
 
 static void end(auto_run *run) {
     session *s = run->session;
-    for (int32_t i = 0; i < s->n_threads && run->pricers != NULL; i++) {
-        s->n_priced += run->pricers[i].n_priced;
-        if (run->pricers[i].least_peak_bytes > 0 &&
-            run->pricers[i].least_peak_bytes < s->least_peak_bytes)
-            s->least_peak_bytes = run->pricers[i].least_peak_bytes;
-        cleave_pricer_destroy(&run->pricers[i]);
+    for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
+        auto_worker *w = &run->workers[i];
+        s->n_priced += w->pricer.n_priced;
+        if (w->pricer.least_peak_bytes > 0 && w->pricer.least_peak_bytes < s->least_peak_bytes)
+            s->least_peak_bytes = w->pricer.least_peak_bytes;
+        cleave_chain_end(&w->chain);
+        cleave_pricer_destroy(&w->pricer);
+        cleave_arena_free(&w->arena);
     }
 }
 
