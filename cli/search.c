@@ -23,7 +23,7 @@ static const option_row rows[] = {
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
-     .help = "auto, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
+     .help = "auto, exact, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
              "layer-per-device, ..."},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(search_values, time),
      .help = "budget, with the report; without it and --proposals auto ends by itself"},
@@ -76,6 +76,14 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
     return status;
 }
 
+/* Null where the additive model was not solved. */
+static void put_additive(cleave_json_writer *w, const cleave_search_result *result, double value) {
+    if (result->additive_seconds > 0)
+        cleave_json_put_number(w, value);
+    else
+        cleave_json_put_null(w);
+}
+
 static void print_json(const search_values *values, const cleave_search_result *result,
                        const cleave_price_shares *shares, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
@@ -100,11 +108,10 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_end_object(w);
     cleave_json_key(w, "lower_bound_seconds");
     cleave_json_put_number(w, result->lower_bound_seconds);
-    /* Of the exact solver, which has not run. */
     cleave_json_key(w, "additive_seconds");
-    cleave_json_put_null(w);
+    put_additive(w, result, result->additive_seconds);
     cleave_json_key(w, "additive_gap");
-    cleave_json_put_null(w);
+    put_additive(w, result, result->additive_gap);
     cleave_json_key(w, "peak_bytes");
     cleave_json_put_integer(w, result->best.peak_bytes);
     cleave_json_key(w, "bytes_sent");
@@ -147,6 +154,11 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("\nNo layout can take less than %s: the found one is within %.2f x of that.\n", bound,
            result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
                                            : 0);
+    if (result->additive_seconds > 0) {
+        cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
+        printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
+               result->additive_gap * 100);
+    }
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
