@@ -4,6 +4,7 @@
    the tables that its steps took, at the values of the variables that went after it. */
 #include "search/additive.h"
 
+#include "search/additive_moves.h"
 #include "search/eliminate_plan.h"
 #include "search/eliminate_table.h"
 
@@ -165,37 +166,6 @@ static bool solve_component(run *r, int32_t component, int64_t *sums) {
     return true;
 }
 
-/* Gives each variable in turn the value that is best beside its neighbours' values, until none
-   changes: only where tables were split can there be a better one. */
-static bool improve(const cleave_additive *additive, int32_t *value, int64_t *sums,
-                    cleave_arena *arena) {
-    int32_t *start = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables + 2);
-    int32_t *pair_of = CLEAVE_ARENA_ARRAY(arena, int32_t, 2 * (size_t)additive->n_pairs);
-    if (start == NULL || pair_of == NULL)
-        return false;
-    cleave_additive_list_pairs(additive, start, pair_of);
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int32_t v = 0; v < additive->n_variables; v++) {
-            int32_t n = additive->n_values[v];
-            memcpy(sums, additive->cost[v], (size_t)n * sizeof *sums);
-            for (int32_t k = start[v]; k < start[v + 1]; k++) {
-                const cleave_additive_pair *pair = &additive->pairs[pair_of[k]];
-                int64_t n_b = additive->n_values[pair->b];
-                for (int32_t x = 0; x < n; x++)
-                    sums[x] += pair->a == v ? pair->cost[x * n_b + value[pair->b]]
-                                            : pair->cost[value[pair->a] * n_b + x];
-            }
-            int32_t best = place_of_least(n, sums);
-            if (sums[best] < sums[value[v]]) {
-                value[v] = best;
-                changed = true;
-            }
-        }
-    }
-    return true;
-}
-
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static cleave_status eliminate(const cleave_additive *additive, int64_t most_entries,
@@ -220,8 +190,11 @@ static cleave_status eliminate(const cleave_additive *additive, int64_t most_ent
     for (int32_t c = 0; c < plan.n_components; c++)
         if (!solve_component(&r, c, sums))
             return cleave_fail_memory(error, "eliminating variables");
-    if (!plan.exact && !improve(additive, value, sums, arena))
-        return cleave_fail_memory(error, "eliminating variables");
+    if (!plan.exact) {
+        cleave_additive_moves moves;
+        CLEAVE_TRY(cleave_additive_moves_create(additive, 0, NULL, arena, &moves, error));
+        cleave_additive_improve(&moves, value);
+    }
     int64_t total = cleave_additive_total(additive, value);
     *solution = (cleave_additive_solution){.outcome = total == r.bound ? CLEAVE_ADDITIVE_OPTIMAL
                                                                        : CLEAVE_ADDITIVE_FEASIBLE,

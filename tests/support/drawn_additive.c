@@ -89,7 +89,11 @@ cleave_additive_limit drawn_limit(const cleave_additive *additive, int64_t most_
         weight[v] = of;
         sum += most;
     }
-    return (cleave_additive_limit){.weight = weight, .most = cleave_random_below(random, sum + 1)};
+    /* The larger of two, so that most are wide enough for something. */
+    int64_t most = cleave_random_below(random, sum + 1),
+            other = cleave_random_below(random, sum + 1);
+    most = most > other ? most : other;
+    return (cleave_additive_limit){.weight = weight, .most = most};
 }
 
 int64_t drawn_weight(const cleave_additive *additive, const cleave_additive_limit *limit,
