@@ -8,10 +8,11 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only;
-    int64_t batch, devices, proposals, seed;
+    int64_t batch, devices, proposals, seed, threads;
     double time, memory_limit, momentum;
     bool json, quiet;
 } search_values;
@@ -22,14 +23,17 @@ static const option_row rows[] = {
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
-     .help = "auto, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
+     .help = "auto, exact, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
              "layer-per-device, ..."},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(search_values, time),
-     .help = "budget; the best so far is kept (default 30 without --proposals)"},
+     .help = "budget, with the report; without it and --proposals auto ends by itself"},
     {"--proposals", "K", OPTION_INTEGER, offsetof(search_values, proposals), .least = 1,
      .most = 0x1p62,
      .help = "most proposals of mcmc; without --time the result depends on nothing else"},
     ROW_SEED(search_values),
+    {"--threads", "N", OPTION_INTEGER, offsetof(search_values, threads), .least = 1, .most = 256,
+     .help = "of auto (default one for each core); without --time they change nothing but the time "
+             "it takes"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit),
      .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     {"--fix", "LAYOUT.json", OPTION_TEXT, offsetof(search_values, fix),
@@ -72,6 +76,14 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
     return status;
 }
 
+/* Null where the additive model was not solved. */
+static void put_additive(cleave_json_writer *w, const cleave_search_result *result, double value) {
+    if (result->additive_seconds > 0)
+        cleave_json_put_number(w, value);
+    else
+        cleave_json_put_null(w);
+}
+
 static void print_json(const search_values *values, const cleave_search_result *result,
                        const cleave_price_shares *shares, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
@@ -96,11 +108,10 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_end_object(w);
     cleave_json_key(w, "lower_bound_seconds");
     cleave_json_put_number(w, result->lower_bound_seconds);
-    /* Of the exact solver, which has not run. */
     cleave_json_key(w, "additive_seconds");
-    cleave_json_put_null(w);
+    put_additive(w, result, result->additive_seconds);
     cleave_json_key(w, "additive_gap");
-    cleave_json_put_null(w);
+    put_additive(w, result, result->additive_gap);
     cleave_json_key(w, "peak_bytes");
     cleave_json_put_integer(w, result->best.peak_bytes);
     cleave_json_key(w, "bytes_sent");
@@ -143,6 +154,11 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("\nNo layout can take less than %s: the found one is within %.2f x of that.\n", bound,
            result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
                                            : 0);
+    if (result->additive_seconds > 0) {
+        cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
+        printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
+               result->additive_gap * 100);
+    }
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
@@ -170,11 +186,14 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .time_seconds = values->time,
                                      .proposals = values->proposals,
                                      .seed = (uint64_t)values->seed,
+                                     .n_threads = (int32_t)values->threads,
                                      .memory_limit_bytes = (int64_t)values->memory_limit,
                                      .quiet = values->quiet,
                                      .interrupted = &interrupted};
-    if (values->time == 0 && values->proposals == 0)
-        options.time_seconds = 30;
+    if (values->threads == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        options.n_threads = cores < 1 ? 1 : cores > 256 ? 256 : (int32_t)cores;
+    }
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
     cleave_model model;

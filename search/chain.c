@@ -206,3 +206,19 @@ cleave_status cleave_chain_reject(cleave_chain *c, cleave_error *error) {
     end_proposal(c);
     return CLEAVE_OK;
 }
+
+cleave_status cleave_chain_go_to(cleave_chain *c, const cleave_choices *choices,
+                                 cleave_error *error) {
+    const cleave_model *model = c->pricer->model;
+    int64_t proposals = c->proposals, accepted = c->accepted, work = c->work;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        CLEAVE_TRY(cleave_chain_change(c, op, choices->of[op], error));
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        CLEAVE_TRY(cleave_chain_shard(c, t, choices->sharded[t], error));
+    CLEAVE_TRY(cleave_chain_price(c, INT64_MAX, error));
+    CLEAVE_TRY(cleave_chain_accept(c, error));
+    c->proposals = proposals;
+    c->accepted = accepted;
+    c->work = work;
+    return CLEAVE_OK;
+}

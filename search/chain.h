@@ -74,6 +74,10 @@ cleave_status cleave_chain_price(cleave_chain *chain, int64_t below, cleave_erro
 cleave_status cleave_chain_accept(cleave_chain *chain, cleave_error *error);
 cleave_status cleave_chain_reject(cleave_chain *chain, cleave_error *error);
 
+/* To other choices, at no proposal. */
+cleave_status cleave_chain_go_to(cleave_chain *chain, const cleave_choices *choices,
+                                 cleave_error *error);
+
 /* Fits, or comes nearer to fitting, or is quicker. */
 bool cleave_price_better(const cleave_price *a, const cleave_price *b);
 

@@ -61,20 +61,13 @@ static cleave_choice draw_choice(const cleave_drawing *d, cleave_random *random,
     return (cleave_choice){candidate, draw_start(d, random, op, &list->items[candidate], chain)};
 }
 
-static cleave_status change(const cleave_drawing *d, cleave_chain *chain, int32_t op,
-                            cleave_choice choice, cleave_error *error) {
-    if (d->source->is_fixed != NULL && d->source->is_fixed[op])
-        return CLEAVE_OK;
-    return cleave_chain_change(chain, op, choice, error);
-}
-
 /* Gives an operator the kind of split that another has got. */
 static cleave_status follow(const cleave_drawing *d, cleave_chain *chain, int32_t from,
                             cleave_choice choice, int32_t op, cleave_error *error) {
     cleave_choice alike;
     if (!cleave_choice_alike(d->source->model, d->source->candidates, from, choice, op, &alike))
         return CLEAVE_OK;
-    return change(d, chain, op, alike, error);
+    return cleave_chain_change(chain, op, alike, error);
 }
 
 /* ---- moves ----------------------------------------------------------------------------------- */
@@ -82,7 +75,7 @@ static cleave_status follow(const cleave_drawing *d, cleave_chain *chain, int32_
 static cleave_status single(cleave_drawing *d, cleave_random *random, cleave_chain *chain,
                             cleave_error *error) {
     int32_t op = draw_operator(d, random);
-    return change(d, chain, op, draw_choice(d, random, op, chain), error);
+    return cleave_chain_change(chain, op, draw_choice(d, random, op, chain), error);
 }
 
 static cleave_status group(cleave_drawing *d, cleave_random *random, cleave_chain *chain,
@@ -92,7 +85,7 @@ static cleave_status group(cleave_drawing *d, cleave_random *random, cleave_chai
     int32_t n =
         cleave_sweep_group(d->source->model, d->source->candidates, &chain->choices, op, d->ops);
     for (int32_t i = 0; i < n; i++)
-        CLEAVE_TRY(change(d, chain, d->ops[i], choice, error));
+        CLEAVE_TRY(cleave_chain_change(chain, d->ops[i], choice, error));
     return CLEAVE_OK;
 }
 
@@ -161,7 +154,7 @@ static cleave_status swap(cleave_drawing *d, cleave_random *random, cleave_chain
         choice.start += (block == a ? b - a : a - b) * (size / parts);
         if (choice.start <
             cleave_list_of(d->source->candidates, op)->items[choice.candidate].n_starts)
-            CLEAVE_TRY(change(d, chain, op, choice, error));
+            CLEAVE_TRY(cleave_chain_change(chain, op, choice, error));
     }
     return CLEAVE_OK;
 }

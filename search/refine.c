@@ -15,7 +15,7 @@ static const double cool_share = 0.1, coldest = 0.01;
 typedef struct run {
     const cleave_refine *refine;
     cleave_refine_state *state;
-    cleave_chain chain;
+    cleave_chain *chain; /* counts from 0 in every run */
     cleave_drawing drawing;
     cleave_sweep sweep;
     bool swept; /* `sweep` is that of the phase and base */
@@ -61,6 +61,15 @@ void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_sta
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
+/* Is the whole sweep at hand worth its work?  By what proposals have come to so far. */
+static bool is_affordable(const run *r) {
+    const cleave_refine_state *s = r->state;
+    if (!r->swept || !r->sweep.complete || s->limits.sweep_work <= 0)
+        return false;
+    double work = s->proposals > 0 ? (double)s->work / (double)s->proposals : 0;
+    return work * (double)r->sweep.n <= (double)s->limits.sweep_work;
+}
+
 /* Of the limits, 0 where there are none; 1 and more: nothing is left. */
 static double spent(const run *r) {
     const cleave_refine_state *s = r->state;
@@ -68,7 +77,7 @@ static double spent(const run *r) {
     double share = 0;
     if (limits->proposals != 0)
         share = limits->proposals < 0 ? 1 : (double)s->proposals / (double)limits->proposals;
-    if (limits->work > 0)
+    if (limits->work > 0 && !is_affordable(r))
         share = larger(share, (double)s->work / (double)limits->work);
     if (limits->seconds > 0)
         share = larger(share, (cleave_clock_seconds() - r->started_seconds) / limits->seconds);
@@ -94,23 +103,7 @@ static void enter(run *r, cleave_refine_phase phase) {
     s->phase = phase;
     s->cursor = s->since_improved = 0;
     r->swept = false;
-    cleave_choices_copy(r->refine->source.model, &r->chain.choices, &s->base);
-}
-
-/* From the best, after a chain has wandered. */
-static cleave_status go_to_best(run *r, cleave_error *error) {
-    const cleave_model *model = r->refine->source.model;
-    cleave_chain *c = &r->chain;
-    for (int32_t op = 0; op < model->n_operators; op++)
-        CLEAVE_TRY(cleave_chain_change(c, op, r->state->best.of[op], error));
-    for (int32_t t = 0; t < model->n_tensors; t++)
-        CLEAVE_TRY(cleave_chain_shard(c, t, r->state->best.sharded[t], error));
-    int64_t proposals = c->proposals, accepted = c->accepted;
-    CLEAVE_TRY(cleave_chain_price(c, INT64_MAX, error));
-    CLEAVE_TRY(cleave_chain_accept(c, error));
-    c->proposals = proposals;
-    c->accepted = accepted;
-    return CLEAVE_OK;
+    cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->base);
 }
 
 /* The temperature below which the given share of the single changes lie that added time. */
@@ -119,9 +112,9 @@ static double first_temperature(const run *r) {
     int64_t n = 0, below = 0;
     for (int i = 0; i < CLEAVE_REFINE_SPREAD; i++)
         n += s->spread[i];
-    double least = (double)r->chain.price.step * 1e-5;
+    double least = (double)r->chain->price.step * 1e-5;
     if (n == 0)
-        return larger(least, (double)r->chain.price.step * 2e-3);
+        return larger(least, (double)r->chain->price.step * 2e-3);
     for (int i = 0; i < CLEAVE_REFINE_SPREAD; i++) {
         below += s->spread[i];
         if ((double)below >= cool_share * (double)n)
@@ -163,7 +156,7 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
         }
         break;
     case CLEAVE_REFINE_ANNEAL:
-        CLEAVE_TRY(go_to_best(r, error));
+        CLEAVE_TRY(cleave_chain_go_to(r->chain, &s->best, error));
         s->improved = false;
         enter(r, CLEAVE_REFINE_LAST_GROUPS);
         return CLEAVE_OK;
@@ -179,13 +172,13 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
 static void note(run *r) {
     cleave_refine_state *s = r->state;
     const cleave_model *model = r->refine->source.model;
-    s->proposals = r->proposals + r->chain.proposals;
-    s->accepted = r->accepted + r->chain.accepted;
-    s->work = r->work + r->chain.work;
-    cleave_choices_copy(model, &r->chain.choices, &s->current);
-    if (cleave_price_better(&r->chain.price, &s->best_price)) {
-        cleave_choices_copy(model, &r->chain.choices, &s->best);
-        s->best_price = r->chain.price;
+    s->proposals = r->proposals + r->chain->proposals;
+    s->accepted = r->accepted + r->chain->accepted;
+    s->work = r->work + r->chain->work;
+    cleave_choices_copy(model, &r->chain->choices, &s->current);
+    if (cleave_price_better(&r->chain->price, &s->best_price)) {
+        cleave_choices_copy(model, &r->chain->choices, &s->best);
+        s->best_price = r->chain->price;
         s->is_local_optimum = false;
     }
     if (r->refine->after != NULL)
@@ -204,7 +197,7 @@ static int log2_of(int64_t value) {
 /* False: it is what is there already. */
 static cleave_status propose_swept(run *r, const cleave_move *move, bool *changes,
                                    cleave_error *error) {
-    cleave_chain *c = &r->chain;
+    cleave_chain *c = r->chain;
     *changes = true;
     if (move->op < 0)
         return cleave_chain_shard(c, move->tensor, !c->choices.sharded[move->tensor], error);
@@ -222,7 +215,7 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
 }
 
 static cleave_status try_move(run *r, const cleave_move *move, cleave_error *error) {
-    cleave_chain *c = &r->chain;
+    cleave_chain *c = r->chain;
     cleave_refine_state *s = r->state;
     bool changes;
     CLEAVE_TRY(propose_swept(r, move, &changes, error));
@@ -262,7 +255,8 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     CLEAVE_TRY(make_sweep(r, error));
     if (s->since_improved >= r->sweep.n)
         return leave(r, true, error);
-    bool impatient = s->limits.patience > 0 && s->since_improved >= s->limits.patience;
+    bool impatient =
+        s->limits.patience > 0 && s->since_improved >= s->limits.patience && !is_affordable(r);
     if (impatient || spent(r) >= (first && s->anneals ? first_share : 1))
         return leave(r, false, error);
     if (s->cursor >= r->sweep.n)
@@ -274,7 +268,7 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
    rule, by which one that takes longer by d is taken with probability exp(-d / temperature). */
 static cleave_status step_annealing(run *r, cleave_error *error) {
     cleave_refine_state *s = r->state;
-    cleave_chain *c = &r->chain;
+    cleave_chain *c = r->chain;
     double share = (spent(r) - s->annealed_from) / larger(anneal_share - s->annealed_from, 1e-9);
     if (share >= 1)
         return leave(r, true, error);
@@ -305,8 +299,12 @@ static cleave_status begin(run *r, cleave_error *error) {
     if (r->members == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_drawing_create(source, &r->arena, &r->drawing, error));
-    CLEAVE_TRY(cleave_chain_begin(refine->pricer, source->candidates, &r->state->current,
-                                  refine->like, &r->arena, &r->chain, error));
+    if (r->chain->estimate == NULL)
+        CLEAVE_TRY(cleave_chain_begin(refine->pricer, source->candidates, &r->state->current,
+                                      refine->like, refine->arena, r->chain, error));
+    else
+        CLEAVE_TRY(cleave_chain_go_to(r->chain, &r->state->current, error));
+    r->chain->proposals = r->chain->accepted = r->chain->work = 0;
     r->proposals = r->state->proposals;
     r->accepted = r->state->accepted;
     r->work = r->state->work;
@@ -329,13 +327,12 @@ static cleave_status go_on(run *r, cleave_error *error) {
 
 cleave_status cleave_refine_run(const cleave_refine *refine, cleave_refine_state *state,
                                 cleave_error *error) {
-    run r = {.refine = refine, .state = state};
+    run r = {.refine = refine, .state = state, .chain = refine->chain};
     if (state->phase == CLEAVE_REFINE_DONE)
         return CLEAVE_OK;
     cleave_status status = begin(&r, error);
     if (status == CLEAVE_OK)
         status = go_on(&r, error);
-    cleave_chain_end(&r.chain);
     cleave_arena_free(&r.arena);
     cleave_arena_free(&r.sweep_arena);
     return status;

@@ -21,10 +21,12 @@
 
 /* What a refinement may spend; its phases get shares of whatever is limited.  0: no limit. */
 typedef struct cleave_refine_limits {
-    int64_t work;      /* bytes of fragments, see cleave_chain */
-    int64_t proposals; /* below 0: none may be made */
-    double seconds;    /* of the clock from now on */
-    int64_t patience;  /* single changes that may fail in a row before a sweep is given up */
+    int64_t work;       /* bytes of fragments, see cleave_chain */
+    int64_t proposals;  /* below 0: none may be made */
+    double seconds;     /* of the clock from now on */
+    int64_t patience;   /* moves of a sweep that may fail in a row before it is given up */
+    int64_t sweep_work; /* a whole sweep that comes to no more than this is made whatever `work` and
+                           `patience` say */
 } cleave_refine_limits;
 
 typedef enum cleave_refine_phase {
@@ -60,6 +62,9 @@ typedef struct cleave_refine {
     cleave_sweep_source source;
     const cleave_layout *like; /* number of devices, collectives */
     cleave_pricer *pricer;     /* of the calling thread */
+    cleave_chain *chain;       /* of the calling thread: zeroed, or as the last call left it, which
+                                  saves most of the way to where the next one begins */
+    cleave_arena *arena;       /* that the chain lives in */
     const atomic_bool *stop;   /* may be null; between two proposals */
     /* May be null; called after every proposal. */
     void (*after)(void *context, const cleave_refine_state *state);
@@ -75,7 +80,8 @@ cleave_status cleave_refine_state_create(const cleave_model *model, const cleave
 void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_state *from,
                               cleave_refine_state *to);
 
-/* Goes on until the phase is DONE, or `stop`.  `best` is never worse than the start. */
+/* Goes on until the phase is DONE, or `stop`.  `best` is never worse than the start.  The caller
+   ends the chain. */
 cleave_status cleave_refine_run(const cleave_refine *refine, cleave_refine_state *state,
                                 cleave_error *error);
 

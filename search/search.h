@@ -19,11 +19,12 @@ typedef struct cleave_plan {
 } cleave_plan;
 
 typedef struct cleave_search_options {
-    const char *method;  /* "auto", "mcmc", "random" or a baseline */
+    const char *method;  /* "auto", "exact", "mcmc", "random" or a baseline */
     double time_seconds; /* budget of the whole search; 0: none */
     int64_t proposals; /* most proposals of mcmc; 0: no limit, but 250 per operator without a time;
                           without a time the clock decides nothing */
     uint64_t seed;
+    int32_t n_threads;          /* 0: one; without a time the result does not depend on it */
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
     const cleave_constraints *constraints; /* null: none */
@@ -37,16 +38,21 @@ typedef struct cleave_search_result {
     int32_t n_baselines;
     cleave_plan *baselines; /* in the order of cleave_baseline_names */
     double search_seconds, lower_bound_seconds;
+    /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,
+       and how far the proven bound may be below it, as a share of it. */
+    double additive_seconds, additive_gap;
     int64_t proposals, accepted;
-    bool truncated; /* some operator has more candidates than were kept */
+    bool is_local_optimum; /* no single change of the best that "auto" found improves its step,
+                              with collectives as one item each */
+    bool truncated;        /* some operator has more candidates than were kept */
 } cleave_search_result;
 
 extern const char *const cleave_baseline_names[]; /* ends with null */
 
-/* Prices the baselines, searches by the method, and gives the best of what it found; with "auto"
-   and "mcmc" that is never worse than a baseline.  NO_LAYOUT when nothing fits, with the least
-   memory that any layout tried needs, or when a baseline is asked for that does not apply or breaks
-   a constraint; BAD_INPUT for an unknown method.  Layouts live in `arena`. */
+/* Prices the baselines, searches by the method, and gives the best of what it found; with "auto",
+   "exact" and "mcmc" that is never worse than a baseline.  NO_LAYOUT when nothing fits, with the
+   least memory that any layout tried needs, or when a baseline is asked for that does not apply or
+   breaks a constraint; BAD_INPUT for an unknown method.  Layouts live in `arena`. */
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error);

@@ -85,12 +85,15 @@ static bool find_cuts(const cleave_model *model, cleave_arena *arena, cleave_str
     return true;
 }
 
-static bool list_parameters(const cleave_model *model, cleave_arena *arena, cleave_structure *s) {
+static bool list_parameters(const cleave_model *model, const cleave_constraints *constraints,
+                            cleave_arena *arena, cleave_structure *s) {
+    const bool *fixed = constraints != NULL ? constraints->is_update_fixed : NULL;
     s->parameters = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     if (s->parameters == NULL)
         return false;
     for (int32_t t = 0; t < model->n_tensors && model->loss >= 0; t++)
-        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER && model->tensors[t].needs_gradient)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER && model->tensors[t].needs_gradient &&
+            (fixed == NULL || !fixed[t]))
             s->parameters[s->n_parameters++] = t;
     return true;
 }
@@ -121,12 +124,13 @@ static bool rank_list(const cleave_candidate_list *list, cleave_arena *arena, in
 }
 
 cleave_status cleave_structure_create(const cleave_model *model,
-                                      const cleave_candidates *candidates, cleave_arena *arena,
+                                      const cleave_candidates *candidates,
+                                      const cleave_constraints *constraints, cleave_arena *arena,
                                       cleave_structure *structure, cleave_error *error) {
     cleave_structure s = {0};
     edge_list edges = {0};
     bool made = collect_edges(model, &edges) && list_neighbors(model, &edges, arena, &s) &&
-                find_cuts(model, arena, &s) && list_parameters(model, arena, &s);
+                find_cuts(model, arena, &s) && list_parameters(model, constraints, arena, &s);
     CLEAVE_LIST_FREE(&edges);
     s.by_cost = CLEAVE_ARENA_ARRAY(arena, int32_t *, candidates->n_lists);
     made = made && s.by_cost != NULL;

@@ -9,13 +9,14 @@ typedef struct cleave_structure {
     int32_t *first_neighbor, *neighbors; /* [n_operators + 1]; both ways, ascending */
     int32_t n_cuts, *cuts; /* ascending, 0 and n_operators among them: at most one activation goes
                               from the operators before to those from there on */
-    int32_t n_parameters, *parameters; /* tensors that are updated */
+    int32_t n_parameters, *parameters; /* tensors whose update may be sharded or not */
     int32_t **by_cost;                 /* [n_lists][n] candidates of a list, by node cost */
 } cleave_structure;
 
-/* FAILED when memory is short. */
+/* `constraints` may be null.  FAILED when memory is short. */
 cleave_status cleave_structure_create(const cleave_model *model,
-                                      const cleave_candidates *candidates, cleave_arena *arena,
+                                      const cleave_candidates *candidates,
+                                      const cleave_constraints *constraints, cleave_arena *arena,
                                       cleave_structure *structure, cleave_error *error);
 
 /* The choice for operator `to` that is of the same kind as one of operator `from`: on the same

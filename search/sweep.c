@@ -4,9 +4,8 @@
 
 #include <stdlib.h>
 
-/* Of an operator with more choices than this, and a candidate with more blocks, only some are
-   tried. */
-enum { MOST_CHOICES = 1024, MOST_BLOCKS = 16 };
+/* Of more moves than this, and of a candidate with more blocks, only some are tried. */
+enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
 
 typedef struct builder {
     const cleave_sweep_source *source;
@@ -182,16 +181,16 @@ static void add_choices(builder *b) {
                 b->complete = false;
         }
     }
-    if (b->moves.n - first > MOST_CHOICES) {
+    int32_t most = MOST_MOVES / b->source->model->n_operators;
+    most = most > LEAST_CHOICES ? most : LEAST_CHOICES;
+    if (b->moves.n - first > most) {
         sort(b->moves.items + first, b->moves.n - first);
-        b->moves.n = first + MOST_CHOICES;
+        b->moves.n = first + most;
         b->complete = false;
     }
 }
 
 static void add_operator(builder *b, int32_t op, bool groups) {
-    if (b->source->is_fixed != NULL && b->source->is_fixed[op])
-        return;
     b->members[0] = op;
     b->n_members = 1;
     if (groups)

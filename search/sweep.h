@@ -26,7 +26,6 @@ typedef struct cleave_sweep_source {
     const cleave_structure *structure;
     const cleave_additive_model *additive; /* a variable for every operator; may be null: node costs
                                               alone */
-    const bool *is_fixed;                  /* [n_operators] not to be changed; may be null */
 } cleave_sweep_source;
 
 /* Single changes of `base`: every choice for every operator, and the other update for every

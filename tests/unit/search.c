@@ -56,7 +56,7 @@ Test(search, result_is_never_worse_than_a_baseline) {
 
 Test(search, walk_finds_something_better_than_every_baseline_here) {
     run();
-    cr_expect_str_eq(result.best.method, "mcmc");
+    cr_expect_str_eq(result.best.method, "auto");
     cr_expect_gt(result.accepted, 0);
     for (int32_t i = 0; i < result.n_baselines; i++)
         if (result.baselines[i].applies)
@@ -127,7 +127,7 @@ Test(search, walk_finds_a_layout_that_fits_where_no_baseline_does) {
     options.memory_limit_bytes = least - 1024;
     options.proposals = 3000;
     run();
-    cr_expect_str_eq(result.best.method, "mcmc");
+    cr_expect_str_eq(result.best.method, "auto");
     cr_expect_leq(result.best.peak_bytes, options.memory_limit_bytes);
 }
 

@@ -1,0 +1,91 @@
+/* The method "exact", which is also where "auto" begins: the additive model is solved by
+   elimination, and the simulator says which of its solutions is best.
+
+   How much of the synchronisation of parameters hides behind the backward pass is what the additive
+   model can't know, so it is solved for none, half and all of it. */
+#include "search/session.h"
+
+#include <string.h>
+
+enum { MOST_VALUES = 48, N_EXPOSED = 3 };
+static const double exposed[N_EXPOSED] = {0, 0.5, 1};
+static const int64_t most_entries = INT64_C(1) << 22;
+
+static cleave_additive_options options_for(const session *s, double exposed_sync, bool tie,
+                                           const cleave_layout **given) {
+    for (int32_t g = 0; g < s->n_given; g++)
+        given[g] = s->given[g].layout;
+    return (cleave_additive_options){.optimizer_states = s->options->optimizer_states,
+                                     .memory_limit_bytes = s->options->memory_limit_bytes,
+                                     .most_values = MOST_VALUES,
+                                     .exposed_sync = exposed_sync,
+                                     .tie = tie,
+                                     .given = given,
+                                     .n_given = s->n_given};
+}
+
+/* Keeps the objective of the solution whose layout is best. */
+static void note_objective(session *s, const cleave_additive_model *made,
+                           const cleave_additive_solution *solution, const cleave_price *price) {
+    if (s->has_exact && !cleave_price_better(price, &s->exact_price))
+        return;
+    s->has_exact = true;
+    s->exact_price = *price;
+    int64_t total = solution->total + made->fixed;
+    s->result.additive_seconds = (double)total * 1e-12;
+    s->result.additive_gap =
+        total > 0 ? (double)(solution->total - solution->bound) / (double)total : 0;
+}
+
+static cleave_status take(session *s, const cleave_additive_model *made,
+                          const cleave_additive_solution *solution, cleave_price *price,
+                          cleave_error *error) {
+    cleave_layout layout;
+    if (solution->value == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_additive_model_layout(made, s->model, s->machine, &s->candidates,
+                                            solution->value, &s->work, &layout, error));
+    layout.collectives = s->collectives;
+    CLEAVE_TRY(
+        cleave_constraints_impose(s->options->constraints, s->model, &layout, &s->work, error));
+    CLEAVE_TRY(cleave_price_layout(&s->pricer, &layout, false, price, error));
+    note_objective(s, made, solution, price);
+    return session_add_found(s, "exact", &layout, price, error);
+}
+
+static cleave_status solve(session *s, double exposed_sync, cleave_arena *arena,
+                           cleave_error *error) {
+    const cleave_layout *given[SESSION_MAX_GIVEN];
+    cleave_additive_options options = options_for(s, exposed_sync, true, given);
+    cleave_additive_model made;
+    cleave_additive_solution solution;
+    cleave_price price = {0};
+    CLEAVE_TRY(cleave_additive_model_create(s->model, s->machine, &s->candidates, &options, arena,
+                                            &made, error));
+    CLEAVE_TRY(cleave_additive_eliminate(&made.additive, most_entries, arena, &solution, error));
+    CLEAVE_TRY(take(s, &made, &solution, &price, error));
+    if (price.excess_bytes == 0 || made.memory.most <= 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_additive_relax(&made.additive, 1, &made.memory, most_entries, arena,
+                                     &solution, error));
+    return take(s, &made, &solution, &price, error);
+}
+
+cleave_status session_solve(session *s, cleave_error *error) {
+    for (int i = 0; i < N_EXPOSED && !session_interrupted(s); i++) {
+        cleave_arena arena = {0};
+        cleave_progress_update(&s->progress, -1, "solving the additive model");
+        cleave_status status = solve(s, exposed[i], &arena, error);
+        cleave_arena_free(&arena);
+        CLEAVE_TRY(status);
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status session_model_costs(session *s, cleave_arena *arena, cleave_additive_model *made,
+                                  cleave_error *error) {
+    const cleave_layout *given[SESSION_MAX_GIVEN];
+    cleave_additive_options options = options_for(s, 0.5, false, given);
+    return cleave_additive_model_create(s->model, s->machine, &s->candidates, &options, arena, made,
+                                        error);
+}

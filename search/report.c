@@ -1,0 +1,136 @@
+/* The end of a search: what is reported is simulated in full, with collectives in their steps, as
+   `simulate` and `run` do.  Programs with expanded collectives are large, so nothing else is. */
+#include "search/parallel.h"
+#include "search/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND };
+
+typedef struct reported {
+    const char *method;
+    const cleave_layout *layout;
+    cleave_price price;
+    int32_t baseline; /* in the result; -1: none */
+    bool priced;
+} reported;
+
+typedef struct report {
+    session *session;
+    int32_t n;
+    reported items[MAX_REPORTED];
+    cleave_pricer *pricers; /* [n_threads] */
+} report;
+
+static int32_t find_baseline(const char *method) {
+    for (int32_t i = 0; method != NULL && cleave_baseline_names[i] != NULL; i++)
+        if (strcmp(cleave_baseline_names[i], method) == 0)
+            return i;
+    return -1;
+}
+
+/* May it be the result? */
+static bool is_wanted(const session *s, const char *method) {
+    return session_searches(s) || strcmp(method, s->options->method) == 0;
+}
+
+/* Baselines, what was found, and a start that is no baseline but the best of the starts: all of
+   them, or (`one`) the best alone. */
+static void collect(const session *s, bool one, report *r) {
+    for (int32_t i = 0; i < s->n_found; i++)
+        r->items[r->n++] =
+            (reported){s->found[i].method, &s->found[i].layout, s->found[i].price, -1, false};
+    for (int32_t g = 0; g < s->n_given; g++) {
+        const session_given *given = &s->given[g];
+        const char *method = given->method != NULL ? given->method : s->options->method;
+        int32_t baseline = find_baseline(given->method);
+        if (baseline >= 0 || s->n_found == 0)
+            r->items[r->n++] = (reported){method, given->layout, given->price, baseline, false};
+    }
+    int32_t best = -1;
+    for (int32_t i = 0; i < r->n && one; i++)
+        if (is_wanted(s, r->items[i].method) &&
+            (best < 0 || cleave_price_better(&r->items[i].price, &r->items[best].price)))
+            best = i;
+    if (best >= 0)
+        r->items[0] = r->items[best];
+    if (one)
+        r->n = best >= 0 ? 1 : 0;
+}
+
+static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
+    report *r = context;
+    reported *item = &r->items[task];
+    item->priced = true;
+    return cleave_price_layout(&r->pricers[worker], item->layout, true, &item->price, error);
+}
+
+static cleave_status price_all(report *r, cleave_error *error) {
+    session *s = r->session;
+    r->pricers = CLEAVE_ARENA_ARRAY(&s->work, cleave_pricer, s->n_threads);
+    if (r->pricers == NULL)
+        return cleave_fail_memory(error, "searching");
+    cleave_status status = CLEAVE_OK;
+    for (int32_t i = 0; i < s->n_threads && status == CLEAVE_OK; i++)
+        status = cleave_pricer_create(s->model, s->machine, s->options, &r->pricers[i], error);
+    const cleave_parallel parallel = {
+        .n_threads = s->n_threads, .n_tasks = r->n, .task = price_one, .context = r};
+    if (status == CLEAVE_OK)
+        status = cleave_parallel_run(&parallel, error);
+    for (int32_t i = 0; i < s->n_threads; i++) {
+        s->n_priced += r->pricers[i].n_priced;
+        if (r->pricers[i].n_priced > 0 && r->pricers[i].least_peak_bytes < s->least_peak_bytes)
+            s->least_peak_bytes = r->pricers[i].least_peak_bytes;
+        cleave_pricer_destroy(&r->pricers[i]);
+    }
+    return status;
+}
+
+static cleave_status make_plan(session *s, const reported *item, cleave_plan *plan,
+                               cleave_error *error) {
+    cleave_plan result = {.method = item->method,
+                          .applies = true,
+                          .step_seconds = (double)item->price.step * 1e-12,
+                          .peak_bytes = item->price.peak_bytes,
+                          .bytes_sent = item->price.bytes_sent};
+    CLEAVE_TRY(cleave_layout_copy(item->layout, s->model, s->arena, &result.layout, error));
+    result.layout.predicted_step_seconds = result.step_seconds;
+    snprintf(result.layout.machine, sizeof result.layout.machine, "%s", s->machine->name);
+    snprintf(result.layout.method, sizeof result.layout.method, "%s", item->method);
+    *plan = result;
+    return CLEAVE_OK;
+}
+
+/* What does not fit is no plan. */
+static cleave_status take(session *s, const reported *item, cleave_error *error) {
+    cleave_plan plan;
+    if (!item->priced || item->price.excess_bytes > 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(make_plan(s, item, &plan, error));
+    if (item->baseline >= 0)
+        s->result.baselines[item->baseline] = plan;
+    if (is_wanted(s, item->method) &&
+        (!s->result.best.applies || plan.step_seconds < s->result.best.step_seconds))
+        s->result.best = plan;
+    return CLEAVE_OK;
+}
+
+cleave_status session_report(session *s, cleave_error *error) {
+    report r = {.session = s};
+    int32_t n = 0;
+    while (cleave_baseline_names[n] != NULL)
+        n++;
+    s->result.baselines = CLEAVE_ARENA_ARRAY(s->arena, cleave_plan, n);
+    if (s->result.baselines == NULL)
+        return cleave_fail_memory(error, "searching");
+    s->result.n_baselines = n;
+    for (int32_t i = 0; i < n; i++)
+        s->result.baselines[i].method = cleave_baseline_names[i];
+    cleave_progress_update(&s->progress, -1, "simulating the best in full");
+    collect(s, session_interrupted(s), &r);
+    CLEAVE_TRY(price_all(&r, error));
+    for (int32_t i = 0; i < r.n; i++)
+        CLEAVE_TRY(take(s, &r.items[i], error));
+    return CLEAVE_OK;
+}

@@ -1,0 +1,82 @@
+/* One search while it runs: what the methods work on and leave behind.  Inside of search/ only. */
+#ifndef CLEAVE_SEARCH_SESSION_H
+#define CLEAVE_SEARCH_SESSION_H
+
+#include "base/progress.h"
+#include "search/additive_model.h"
+#include "search/chain.h"
+
+enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = 4 };
+
+/* A layout that a search begins with. */
+typedef struct session_given {
+    const char *method; /* the baseline that it is; null: a start and nothing more */
+    const cleave_layout *layout;
+    cleave_price price; /* with collectives as one item each */
+    double seconds;     /* that it took to find the price */
+} session_given;
+
+/* A layout that a method found, likewise priced. */
+typedef struct session_found {
+    const char *method;
+    cleave_layout layout;
+    cleave_price price;
+} session_found;
+
+typedef struct session {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    const cleave_search_options *options;
+    cleave_arena *arena; /* of the result */
+    cleave_arena work;
+    cleave_pricer pricer; /* of the calling thread */
+    cleave_node_costs *costs;
+    cleave_candidates candidates;
+    cleave_collective_rules collectives; /* of every layout but a drawn one */
+    cleave_progress progress;
+    double started_seconds;
+    double report_seconds; /* that the report at the end will take, as far as is known */
+    int32_t n_threads;
+    int32_t n_given;
+    session_given given[SESSION_MAX_GIVEN];
+    int32_t n_found; /* best first */
+    session_found found[SESSION_MAX_FOUND];
+    bool has_exact;                     /* the additive model was solved ... */
+    cleave_price exact_price;           /* ... and this is what the best of its layouts costs */
+    int64_t n_priced, least_peak_bytes; /* of all pricers that are gone */
+    cleave_search_result result;
+} session;
+
+bool session_interrupted(const session *s);
+/* Is it one that goes beyond the layouts known by name? */
+bool session_searches(const session *s);
+/* Seconds until the methods have to end; 0: no limit, a little more than 0 where it is over. */
+double session_seconds_left(const session *s);
+
+/* Adds the baselines (and "random", where it is asked for) that apply, priced; those that break a
+   constraint are changed and no baselines then.  Where devices are of several kinds, data parallel
+   over the quick ones, too. */
+cleave_status session_add_givens(session *s, cleave_error *error);
+
+/* Keeps a layout if it is among the best found so far; copies it.  One that is found already, or
+   given, is not added. */
+cleave_status session_add_found(session *s, const char *method, const cleave_layout *layout,
+                                const cleave_price *price, cleave_error *error);
+
+/* The methods: leave what they find in the session. */
+cleave_status session_walk(session *s, cleave_error *error);   /* "mcmc" */
+cleave_status session_solve(session *s, cleave_error *error);  /* "exact" */
+cleave_status session_refine(session *s, cleave_error *error); /* "auto" */
+
+/* The additive model with a variable for every operator, to tell which changes are promising. */
+cleave_status session_model_costs(session *s, cleave_arena *arena, cleave_additive_model *made,
+                                  cleave_error *error);
+
+/* Prices what is reported in full, and takes the best.  Law 7 is kept here: baselines and what was
+   found are compared by the same simulation. */
+cleave_status session_report(session *s, cleave_error *error);
+
+/* NO_LAYOUT: says how much is missing, where, and whether that is proven. */
+cleave_status session_fail_nothing_fits(session *s, cleave_error *error);
+
+#endif
