@@ -10,7 +10,7 @@
 
 typedef struct explain_values {
     const char *model, *machine, *layout, *operator_name, *optimizer;
-    int64_t batch;
+    int64_t batch, splits;
     double memory_limit, momentum;
     bool json, quiet;
 } explain_values;
@@ -23,6 +23,8 @@ static const option_row rows[] = {
      .required = true, .help = "the layout to explain"},
     {"--operator", "NAME", OPTION_TEXT, offsetof(explain_values, operator_name),
      .help = "this one alone, with its best other splits on any block of devices"},
+    {"--splits", "K", OPTION_INTEGER, offsetof(explain_values, splits), .most = 1 << 20,
+     .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(explain_values, memory_limit),
      .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     ROW_OPTIMIZER(explain_values),
@@ -74,23 +76,28 @@ static cleave_status choose_operators(explanation *e, const char *name, cleave_a
     return CLEAVE_OK;
 }
 
-static cleave_status try_changes(explanation *e, explain_changes *changes, bool quiet,
-                                 cleave_arena *arena, cleave_error *error) {
+static cleave_status try_changes(explanation *e, explain_changes *changes,
+                                 const explain_values *values, cleave_arena *arena,
+                                 cleave_error *error) {
     cleave_progress progress;
     explain_choice *choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
+    const explain_extent extent = {.all_blocks = !e->is_whole, .most = values->splits};
+    const explain_extent whole = {.all_blocks = extent.all_blocks};
     int64_t all = 0, done = 0;
     if (choices == NULL)
         return cleave_fail_memory(error, "explaining a layout");
     for (int32_t i = 0; i < e->n; i++)
-        all += explain_changes_count(changes, e->order[i], !e->is_whole);
-    cleave_progress_begin(&progress, "trying other splits", quiet);
+        all += explain_changes_count(changes, e->order[i], extent);
+    cleave_progress_begin(&progress, "trying other splits", values->quiet);
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < e->n && status == CLEAVE_OK; i++) {
         int32_t op = e->order[i];
         cleave_progress_update(&progress, (double)done / (double)all, e->model->operators[op].name);
-        status = explain_changes_choose(changes, op, !e->is_whole, arena, &choices[op], error);
-        done += explain_changes_count(changes, op, !e->is_whole);
+        status = explain_changes_choose(changes, op, extent, arena, &choices[op], error);
+        int64_t count = explain_changes_count(changes, op, extent);
+        done += count;
         e->tried += choices[op].tried;
+        e->not_tried += explain_changes_count(changes, op, whole) - count;
     }
     cleave_progress_end(&progress, NULL);
     e->choices = choices;
@@ -115,7 +122,7 @@ static cleave_status explain_layout(const explain_values *values, explanation *e
     if (status == CLEAVE_OK)
         status = explain_changes_list(&changes, arena, error);
     if (status == CLEAVE_OK)
-        status = try_changes(e, &changes, values->quiet, arena, error);
+        status = try_changes(e, &changes, values, arena, error);
     e->estimated_step = changes.price.step;
     explain_changes_destroy(&changes);
     return status;

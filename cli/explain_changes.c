@@ -84,15 +84,39 @@ static int32_t block_at(const cleave_candidate *candidate, const cleave_split *s
     return start < candidate->n_starts ? start : candidate->n_starts - 1;
 }
 
-cleave_status explain_changes_choose(explain_changes *changes, int32_t op, bool all_blocks,
+static const cleave_candidate_list *list_of(const explain_changes *changes, int32_t op) {
+    return &changes->candidates.lists[changes->candidates.list_of[op]];
+}
+
+/* Lists stand in order of size, and of own cost within a size: the next candidate after `i` that
+   belongs to the extent, and the first for -1; the list's end where there is none. */
+static int32_t next_candidate(const cleave_candidate_list *list, int64_t most, int32_t i) {
+    int32_t sizes = 0, begin = 0;
+    for (int32_t k = 0; k < list->n; k++)
+        sizes += k == 0 || list->items[k].n_parts != list->items[k - 1].n_parts;
+    for (i++; most > 0 && i < list->n; i++) {
+        for (begin = i; begin > 0 && list->items[begin - 1].n_parts == list->items[i].n_parts;)
+            begin--;
+        if ((int64_t)(i - begin) * sizes < most)
+            break;
+    }
+    return i;
+}
+
+static int64_t blocks_of(const cleave_candidate *candidate, explain_extent extent) {
+    return extent.all_blocks ? candidate->n_starts : 1;
+}
+
+cleave_status explain_changes_choose(explain_changes *changes, int32_t op, explain_extent extent,
                                      cleave_arena *arena, explain_choice *choice,
                                      cleave_error *error) {
-    const cleave_candidate_list *list = &changes->candidates.lists[changes->candidates.list_of[op]];
+    const cleave_candidate_list *list = list_of(changes, op);
     explain_choice made = {0}, large = {0};
-    for (int32_t i = 0; i < list->n; i++) {
+    for (int32_t i = next_candidate(list, extent.most, -1); i < list->n;
+         i = next_candidate(list, extent.most, i)) {
         const cleave_candidate *candidate = &list->items[i];
-        int32_t first = all_blocks ? 0 : block_at(candidate, &changes->layout.splits[op]);
-        int32_t end = all_blocks ? candidate->n_starts : first + 1;
+        int32_t first = extent.all_blocks ? 0 : block_at(candidate, &changes->layout.splits[op]);
+        int32_t end = first + (int32_t)blocks_of(candidate, extent);
         for (int32_t start = first; start < end; start++) {
             cleave_split split = {.devices = changes->devices};
             cleave_candidate_place(candidate, start, &split);
@@ -107,7 +131,11 @@ cleave_status explain_changes_choose(explain_changes *changes, int32_t op, bool 
     return CLEAVE_OK;
 }
 
-int64_t explain_changes_count(const explain_changes *changes, int32_t op, bool all_blocks) {
-    const cleave_candidate_list *list = &changes->candidates.lists[changes->candidates.list_of[op]];
-    return all_blocks ? cleave_candidates_count(list) : list->n;
+int64_t explain_changes_count(const explain_changes *changes, int32_t op, explain_extent extent) {
+    const cleave_candidate_list *list = list_of(changes, op);
+    int64_t count = 0;
+    for (int32_t i = next_candidate(list, extent.most, -1); i < list->n;
+         i = next_candidate(list, extent.most, i))
+        count += blocks_of(&list->items[i], extent);
+    return count;
 }

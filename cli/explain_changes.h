@@ -47,12 +47,18 @@ typedef struct explain_choice {
     explain_alternative held_back;  /* the best of those */
 } explain_choice;
 
-/* Tries all candidates of an operator, each at the block that has the first device of its split,
-   or (`all_blocks`) at every block. */
-cleave_status explain_changes_choose(explain_changes *changes, int32_t op, bool all_blocks,
+/* Which candidates of an operator are tried. */
+typedef struct explain_extent {
+    bool all_blocks; /* at every block of devices, else at that which has the first device of the
+                        operator's split */
+    int64_t most;    /* candidates: so many, an equal number of each size of block, those with the
+                        least costs of their own; 0: all */
+} explain_extent;
+
+cleave_status explain_changes_choose(explain_changes *changes, int32_t op, explain_extent extent,
                                      cleave_arena *arena, explain_choice *choice,
                                      cleave_error *error);
-/* How many that are. */
-int64_t explain_changes_count(const explain_changes *changes, int32_t op, bool all_blocks);
+/* How many that are, the operator's own split among them. */
+int64_t explain_changes_count(const explain_changes *changes, int32_t op, explain_extent extent);
 
 #endif

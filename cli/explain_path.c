@@ -98,6 +98,8 @@ static void charge_segment(finder *f, const cleave_critical_segment *segment) {
     }
     int64_t transfer = transfer_of(f, f->problem->subject[segment->item], segment->picoseconds);
     charge(f, op, sort, transfer);
+    if (op >= 0)
+        f->path->operators[op].transfers += transfer;
     charge(f, op, EXPLAIN_WAITING, segment->picoseconds - transfer);
 }
 

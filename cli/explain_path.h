@@ -22,8 +22,9 @@ extern const char *const explain_sort_names[EXPLAIN_N_SORTS];
    moved for, an update to the first that reads the parameter. */
 typedef struct explain_operator {
     int64_t picoseconds[EXPLAIN_N_SORTS];
-    int64_t total; /* of these; over all operators they add up to the step */
-    int32_t link;  /* that its transfers on the path take longest; -1: none */
+    int64_t total;     /* of these; over all operators they add up to the step */
+    int64_t transfers; /* of the total: on links, not in copies, sums and posts */
+    int32_t link;      /* that these take longest; -1: none */
     int64_t link_picoseconds;
     int64_t memory_bytes; /* parameters with their gradients and state, and the activations that it
                              writes, on the device where that is most */

@@ -42,7 +42,7 @@ void explain_binds(const explanation *e, int32_t op, char *text, size_t bytes) {
         snprintf(text, bytes, "compute");
     else if (waiting > moving)
         snprintf(text, bytes, "waiting");
-    else if (of->link >= 0 && of->link_picoseconds * 2 >= moving)
+    else if (of->link >= 0 && of->transfers * 2 >= moving)
         snprintf(text, bytes, "link %s", link);
     else
         snprintf(text, bytes, "copies"); /* packing, sums and posts rather than links */
@@ -220,11 +220,15 @@ static void print_verdict(const explanation *e) {
         if (best < 0 || choice->best[0].step < e->choices[best].best[0].step)
             best = e->order[i];
     }
-    printf("\n%lld other splits tried, each alone%s; their steps are estimates, scaled to the "
-           "step above.\n",
+    printf("\n%lld other splits tried, each alone%s; their steps are estimates, scaled to the step "
+           "above.\n",
            (long long)e->tried, e->is_whole ? ", near the devices that the operator has" : "");
+    if (e->not_tried > 0)
+        printf("%lld more were not, those with the higher costs of their own (--splits 0 tries "
+               "all).\n",
+               (long long)e->not_tried);
     if (better == 0) {
-        printf("None would be quicker.\n");
+        printf("None of them would be quicker.\n");
         return;
     }
     char text[256];

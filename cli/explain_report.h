@@ -15,7 +15,7 @@ typedef struct explanation {
     int32_t n;                     /* operators to tell about */
     int32_t *order;                /* [n] by their share of the step, the largest first */
     const explain_choice *choices; /* [n_operators] of those */
-    int64_t tried;                 /* splits, of all */
+    int64_t tried, not_tried;      /* splits, of all */
     bool is_whole;                 /* all operators, else one that was asked for by name */
 } explanation;
 
