@@ -137,6 +137,15 @@ static cleave_status match(const option_table *table, int n_arguments, char *con
     return CLEAVE_OK;
 }
 
+/* Arguments without a name go to the positional rows in turn; one too many to the last again. */
+static const option_row *next_positional(const option_table *table, const option_row *row,
+                                         const bool *seen) {
+    for (int r = 0; r < table->n_rows; r++)
+        if (table->rows[r].kind == OPTION_POSITIONAL && !seen[r])
+            return &table->rows[r];
+    return row;
+}
+
 static bool is_given(int n_arguments, char *const *arguments, const char *name) {
     size_t length = strlen(name);
     for (int i = 0; i < n_arguments; i++)
@@ -161,6 +170,8 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
         const option_row *row = NULL;
         const char *value = NULL;
         CLEAVE_TRY(match(table, n_arguments, arguments, &i, &row, &value, error));
+        if (row->kind == OPTION_POSITIONAL)
+            row = next_positional(table, row, seen);
         if (seen[row - table->rows] && !repeats(row))
             return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is given twice", row->name);
         seen[row - table->rows] = true;

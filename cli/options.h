@@ -21,7 +21,8 @@ typedef enum option_kind {
     OPTION_SECONDS,      /* double, seconds: "30", "2 min" */
     OPTION_TEXT_LIST,    /* option_texts: the option may be repeated */
     OPTION_INTEGER_LIST, /* option_integers */
-    OPTION_POSITIONAL    /* const char *: the argument without a name; always required */
+    OPTION_POSITIONAL    /* const char *: an argument without a name, in the order of the rows;
+                            always required */
 } option_kind;
 
 enum { OPTION_LIST_MAX = 32 };

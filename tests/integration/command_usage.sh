@@ -3,11 +3,11 @@
 . "$(dirname "$0")/command.bash"
 
 expect_ok --help
-for command in calibrate search simulate run show compare; do
+for command in calibrate search simulate run show compare explain diff; do
     grep -q "^  $command " "$work/out" || fail "--help does not list $command"
 done
 expect_ok --version
-for command in calibrate search simulate run show compare; do
+for command in calibrate search simulate run show compare explain diff; do
     expect_ok $command --help
     grep -q '^usage: cleave '$command "$work/out" || fail "$command --help has no usage"
     grep -q '^example:' "$work/out" || fail "$command --help has no example"
@@ -17,13 +17,17 @@ for command in calibrate search simulate run show compare; do
 done
 
 # The examples, copied from the help into a shell; the slow ones have tests of their own.
-for command in search simulate show; do
+# That of diff is of two layouts that differ, which is exit 1.
+for command in search simulate show explain diff; do
     expect_ok $command --help
     sed '1,/^example:/d' "$work/out" >"$work/example"
+    exit=0
     (
         cd "$work" && ln -sfn "$tree/configs" configs && PATH="$(dirname "$cleave"):$PATH" \
             bash -e "$work/example" >"$work/example.out" 2>&1
-    ) || fail "the example of $command: $(cat "$work/example" "$work/example.out")"
+    ) || exit=$?
+    [ $exit = $([ $command = diff ] && echo 1 || echo 0) ] ||
+        fail "the example of $command: exit $exit: $(cat "$work/example" "$work/example.out")"
     rm -f "$work"/*.layout.json
 done
 

@@ -1,0 +1,380 @@
+/* `cleave diff`: in what two layouts of a model differ, and what that is worth. */
+#include "base/progress.h"
+#include "cli/command.h"
+#include "cli/explain_changes.h"
+#include "cli/inputs.h"
+#include "cli/price_report.h"
+#include "cli/split_text.h"
+#include "cli/table.h"
+#include "graph/import.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct diff_values {
+    const char *a, *b, *model, *machine, *optimizer;
+    int64_t batch;
+    double momentum;
+    bool json, quiet;
+} diff_values;
+
+static const option_row rows[] = {
+    {"A", NULL, OPTION_POSITIONAL, offsetof(diff_values, a), .required = true, .help = "a layout"},
+    {"B", NULL, OPTION_POSITIONAL, offsetof(diff_values, b), .required = true,
+     .help = "another layout of the same model"},
+    ROW_MODEL(diff_values),
+    ROW_BATCH(diff_values),
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
+     .help = "also predict both, and what each operator's change alone would do to A"},
+    ROW_OPTIMIZER(diff_values),
+    ROW_MOMENTUM(diff_values),
+    ROW_JSON(diff_values),
+    ROW_QUIET(diff_values),
+};
+
+/* One of the two layouts. */
+typedef struct side {
+    const char *file;
+    cleave_layout layout;
+    int32_t n_devices;       /* as its file says */
+    const char *collectives; /* its rules as text */
+    double step_seconds;     /* 0: not predicted */
+    int64_t peak_bytes, bytes_sent;
+} side;
+
+typedef struct difference {
+    int32_t op;
+    double step_seconds; /* of A with B's split of this operator alone; 0: not asked for */
+} difference;
+
+typedef struct comparison {
+    cleave_model model;
+    side sides[2];
+    int32_t n_operators, n_updates;
+    difference *operators; /* [n_operators] */
+    int32_t *updates;      /* [n_updates] parameters */
+    bool collectives, is_predicted;
+} comparison;
+
+/* ---- what differs ---- */
+
+/* The rules in one line, whatever their order of keys in the file. */
+static cleave_status collectives_text(const cleave_collective_rules *rules, cleave_arena *arena,
+                                      const char **text, cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_array(&w, true);
+    cleave_collective_rules_write(&w, rules);
+    cleave_json_end_array(&w);
+    bool any = rules->direct || rules->n > 0;
+    size_t n = !w.failed && w.n > 2 ? strcspn(w.text, "\n") : 0; /* without the brackets */
+    *text = any && n > 2 ? cleave_arena_string_n(arena, w.text + 1, n - 2)
+                         : cleave_arena_string(arena, "the default");
+    bool failed = w.failed || *text == NULL;
+    cleave_json_writer_free(&w);
+    return failed ? cleave_fail_memory(error, "comparing layouts") : CLEAVE_OK;
+}
+
+static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave_error *error) {
+    const cleave_layout *a = &c->sides[0].layout, *b = &c->sides[1].layout;
+    c->operators = CLEAVE_ARENA_ARRAY(arena, difference, c->model.n_operators);
+    c->updates = CLEAVE_ARENA_ARRAY(arena, int32_t, c->model.n_tensors);
+    if (c->operators == NULL || c->updates == NULL)
+        return cleave_fail_memory(error, "comparing layouts");
+    for (int32_t op = 0; op < c->model.n_operators; op++)
+        if (!split_text_same(&c->model.operators[op], &a->splits[op], &b->splits[op]))
+            c->operators[c->n_operators++] = (difference){.op = op};
+    for (int32_t t = 0; t < c->model.n_tensors; t++)
+        if (a->sharded[t] != b->sharded[t])
+            c->updates[c->n_updates++] = t;
+    for (int i = 0; i < 2; i++)
+        CLEAVE_TRY(collectives_text(&c->sides[i].layout.collectives, arena,
+                                    &c->sides[i].collectives, error));
+    c->collectives = strcmp(c->sides[0].collectives, c->sides[1].collectives) != 0;
+    return CLEAVE_OK;
+}
+
+static bool is_same(const comparison *c) {
+    return c->n_operators == 0 && c->n_updates == 0 && !c->collectives &&
+           c->sides[0].n_devices == c->sides[1].n_devices;
+}
+
+/* ---- what that is worth ---- */
+
+static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
+                             side *s, cleave_error *error) {
+    priced_program priced = {0};
+    simulated_step step;
+    cleave_arena scratch = {0};
+    const inputs_pricing how = {.training = true, .optimizer_states = states};
+    cleave_status status = inputs_price(model, machine, &s->layout, &how, &scratch, &priced, error);
+    if (status == CLEAVE_OK)
+        status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
+    if (status == CLEAVE_OK) {
+        s->step_seconds = 1e-12 * (double)step.timeline.step;
+        s->bytes_sent = priced.bytes_sent;
+        for (int32_t d = 0; d < priced.n_devices; d++)
+            s->peak_bytes =
+                priced.peak_bytes[d] > s->peak_bytes ? priced.peak_bytes[d] : s->peak_bytes;
+    }
+    cleave_cost_cache_destroy(priced.cache);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+static int by_step(const void *a, const void *b) {
+    const difference *x = a, *y = b;
+    if (x->step_seconds < y->step_seconds || x->step_seconds > y->step_seconds)
+        return x->step_seconds < y->step_seconds ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+/* A with one operator as B has it, one after the other; estimates, scaled to A's step. */
+static cleave_status try_flips(comparison *c, explain_changes *changes, bool quiet,
+                               cleave_error *error) {
+    cleave_progress progress;
+    cleave_progress_begin(&progress, "trying changes", quiet);
+    cleave_status status = CLEAVE_OK;
+    for (int32_t i = 0; i < c->n_operators && status == CLEAVE_OK; i++) {
+        difference *d = &c->operators[i];
+        cleave_price price;
+        cleave_progress_update(&progress, (double)i / c->n_operators, NULL);
+        status =
+            explain_changes_try(changes, d->op, &c->sides[1].layout.splits[d->op], &price, error);
+        if (status == CLEAVE_OK)
+            d->step_seconds =
+                c->sides[0].step_seconds * (double)price.step / (double)changes->price.step;
+    }
+    cleave_progress_end(&progress, NULL);
+    if (status == CLEAVE_OK && c->n_operators > 0)
+        qsort(c->operators, (size_t)c->n_operators, sizeof *c->operators, by_step);
+    return status;
+}
+
+/* On the devices of the layout that has more. */
+static cleave_status predict_both(const diff_values *values, comparison *c, cleave_arena *arena,
+                                  cleave_error *error) {
+    int32_t n_devices = c->sides[0].n_devices;
+    n_devices = c->sides[1].n_devices > n_devices ? c->sides[1].n_devices : n_devices;
+    cleave_search_options options = {.method = "auto"};
+    cleave_machine machine;
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
+                                       &options.optimizer_states, error));
+    CLEAVE_TRY(cleave_machine_read(values->machine, n_devices, arena, &machine, error));
+    for (int i = 0; i < 2; i++) {
+        c->sides[i].layout.n_devices = n_devices;
+        CLEAVE_TRY(predict(&c->model, &machine, options.optimizer_states, &c->sides[i], error));
+    }
+    c->is_predicted = true;
+    explain_changes changes;
+    cleave_status status = explain_changes_create(&c->model, &machine, &c->sides[0].layout,
+                                                  &options, arena, &changes, error);
+    if (status == CLEAVE_OK)
+        status = try_flips(c, &changes, values->quiet, error);
+    explain_changes_destroy(&changes);
+    return status;
+}
+
+/* ---- printing ---- */
+
+static const char *update_name(const side *s, int32_t tensor) {
+    return s->layout.sharded[tensor] ? "sharded" : "replicated";
+}
+
+static void print_sides(const comparison *c, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = c->is_predicted ? 7 : 4, .align = "llrlrrr"};
+    static const char *const heads[] = {"",     "layout", "devices",    "found by",
+                                        "step", "memory", "sent a step"};
+    for (int i = 0; i < t.n_columns; i++)
+        table_text(&t, heads[i]);
+    for (int i = 0; i < 2; i++) {
+        const side *s = &c->sides[i];
+        table_text(&t, i == 0 ? "A" : "B");
+        table_text(&t, s->file);
+        table_format(&t, "%d", s->n_devices);
+        table_text(&t, s->layout.method[0] != '\0' ? s->layout.method : "-");
+        if (!c->is_predicted)
+            continue;
+        table_quantity(&t, s->step_seconds, CLEAVE_UNIT_SECONDS);
+        table_quantity(&t, (double)s->peak_bytes, CLEAVE_UNIT_BYTES);
+        table_quantity(&t, (double)s->bytes_sent, CLEAVE_UNIT_BYTES);
+    }
+    table_print(&t, stdout);
+}
+
+static void print_operators(const comparison *c, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = c->is_predicted ? 7 : 5, .align = "lllllrr"};
+    static const char *const heads[] = {"operator",   "A",          "on devices", "B",
+                                        "on devices", "A with B's", "change"};
+    for (int i = 0; i < t.n_columns; i++)
+        table_text(&t, heads[i]);
+    for (int32_t i = 0; i < c->n_operators; i++) {
+        const difference *d = &c->operators[i];
+        const cleave_operator *op = &c->model.operators[d->op];
+        table_text(&t, op->name);
+        for (int k = 0; k < 2; k++) {
+            char text[160];
+            split_text_degrees(op, &c->sides[k].layout.splits[d->op], text, sizeof text);
+            table_text(&t, text);
+            split_text_devices(&c->sides[k].layout.splits[d->op], text, 48);
+            table_text(&t, text);
+        }
+        if (!c->is_predicted)
+            continue;
+        table_quantity(&t, d->step_seconds, CLEAVE_UNIT_SECONDS);
+        table_format(&t, "%+.2f %%", 100 * (d->step_seconds / c->sides[0].step_seconds - 1));
+    }
+    printf("\n");
+    table_print(&t, stdout);
+}
+
+static void print_updates(const comparison *c, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = 3, .align = "lll"};
+    table_text(&t, "update of");
+    table_text(&t, "A");
+    table_text(&t, "B");
+    for (int32_t i = 0; i < c->n_updates; i++) {
+        table_text(&t, c->model.tensors[c->updates[i]].name);
+        table_text(&t, update_name(&c->sides[0], c->updates[i]));
+        table_text(&t, update_name(&c->sides[1], c->updates[i]));
+    }
+    printf("\n");
+    table_print(&t, stdout);
+}
+
+static void print_text(const comparison *c, cleave_arena *arena) {
+    print_sides(c, arena);
+    if (c->n_operators > 0)
+        print_operators(c, arena);
+    if (c->n_updates > 0)
+        print_updates(c, arena);
+    if (c->collectives)
+        printf("\ncollectives of A: %s\ncollectives of B: %s\n", c->sides[0].collectives,
+               c->sides[1].collectives);
+    if (is_same(c))
+        printf("\nThe layouts are the same.\n");
+    else
+        printf("\n%d of %d operators and %d updates differ%s.\n", c->n_operators,
+               c->model.n_operators, c->n_updates,
+               c->collectives ? ", and the collectives do" : "");
+    if (c->is_predicted && c->n_operators > 0)
+        printf("\"A with B's\" is an estimate of A's step with that operator alone split as in B; "
+               "together they do more or less than added up.\n");
+}
+
+static void put_side(cleave_json_writer *w, const char *key, const comparison *c, const side *s) {
+    cleave_json_key(w, key);
+    cleave_json_begin_object(w, false);
+    cleave_json_key(w, "layout");
+    cleave_json_put_string(w, s->file);
+    cleave_json_key(w, "devices");
+    cleave_json_put_integer(w, s->n_devices);
+    cleave_json_key(w, "method");
+    cleave_json_put_string(w, s->layout.method);
+    if (c->is_predicted) {
+        cleave_json_key(w, "step_seconds");
+        cleave_json_put_number(w, s->step_seconds);
+        cleave_json_key(w, "peak_bytes");
+        cleave_json_put_integer(w, s->peak_bytes);
+        cleave_json_key(w, "bytes_sent");
+        cleave_json_put_integer(w, s->bytes_sent);
+    }
+    if (s->layout.collectives.direct || s->layout.collectives.n > 0) {
+        cleave_json_key(w, "collectives");
+        cleave_collective_rules_write(w, &s->layout.collectives);
+    }
+    cleave_json_end_object(w);
+}
+
+static void put_operator(cleave_json_writer *w, const comparison *c, const difference *d) {
+    static const char *const keys[] = {"a", "b"};
+    cleave_json_begin_object(w, true);
+    cleave_json_key(w, "name");
+    cleave_json_put_string(w, c->model.operators[d->op].name);
+    for (int k = 0; k < 2; k++) {
+        cleave_json_key(w, keys[k]);
+        cleave_json_begin_object(w, true);
+        split_text_put(w, &c->model.operators[d->op], &c->sides[k].layout.splits[d->op]);
+        cleave_json_end_object(w);
+    }
+    if (c->is_predicted) {
+        cleave_json_key(w, "step_seconds_with_b");
+        cleave_json_put_number(w, d->step_seconds);
+    }
+    cleave_json_end_object(w);
+}
+
+static cleave_status print_json(const comparison *c, cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    put_side(&w, "a", c, &c->sides[0]);
+    put_side(&w, "b", c, &c->sides[1]);
+    cleave_json_key(&w, "differences"); /* of all sorts; devices of the files count as one */
+    cleave_json_put_integer(&w, c->n_operators + c->n_updates + c->collectives +
+                                    (c->sides[0].n_devices != c->sides[1].n_devices));
+    cleave_json_key(&w, "operators");
+    cleave_json_begin_array(&w, false);
+    for (int32_t i = 0; i < c->n_operators; i++)
+        put_operator(&w, c, &c->operators[i]);
+    cleave_json_end_array(&w);
+    cleave_json_key(&w, "updates");
+    cleave_json_begin_array(&w, false);
+    for (int32_t i = 0; i < c->n_updates; i++) {
+        cleave_json_begin_object(&w, true);
+        cleave_json_key(&w, "parameter");
+        cleave_json_put_string(&w, c->model.tensors[c->updates[i]].name);
+        cleave_json_key(&w, "a");
+        cleave_json_put_string(&w, update_name(&c->sides[0], c->updates[i]));
+        cleave_json_key(&w, "b");
+        cleave_json_put_string(&w, update_name(&c->sides[1], c->updates[i]));
+        cleave_json_end_object(&w);
+    }
+    cleave_json_end_array(&w);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
+/* ---- the command ---- */
+
+static cleave_status diff(const diff_values *values, cleave_arena *arena, cleave_error *error) {
+    comparison c = {.sides = {{.file = values->a}, {.file = values->b}}};
+    CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &c.model, error));
+    for (int i = 0; i < 2; i++) {
+        CLEAVE_TRY(cleave_layout_read(c.sides[i].file, &c.model, arena, &c.sides[i].layout, error));
+        c.sides[i].n_devices = c.sides[i].layout.n_devices;
+    }
+    CLEAVE_TRY(find_differences(&c, arena, error));
+    if (values->machine != NULL)
+        CLEAVE_TRY(predict_both(values, &c, arena, error));
+    if (values->json)
+        CLEAVE_TRY(print_json(&c, error));
+    else
+        print_text(&c, arena);
+    if (fflush(stdout) != 0)
+        return cleave_fail(error, CLEAVE_FAILED, "stdout could not be written");
+    return is_same(&c) ? CLEAVE_OK : CLEAVE_FAILED; /* without a message: exit 1, as of diff */
+}
+
+static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+    (void)arguments;
+    cleave_arena arena = {0};
+    cleave_status status = diff(values, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_diff = {
+    .name = "diff",
+    .summary = "say in what two layouts differ, and what each difference is worth",
+    .details =
+        "Operators that are split otherwise, parameters that are updated otherwise, and the\n"
+        "rules of collectives; the layouts may be for different numbers of devices.  Exit,\n"
+        "as of diff(1): 0 the layouts are the same, 1 they differ (or, with a message on\n"
+        "stderr, it failed), 2 bad input.",
+    .examples = "  cleave diff configs/layouts/alexnet-32-data-parallel.layout.json \\\n"
+                "      configs/layouts/alexnet-32-two-cores.layout.json \\\n"
+                "      --model configs/models/alexnet.onnx --batch 32 \\\n"
+                "      --machine configs/machines/two-cores.json\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(diff_values),
+    .run = run,
+};

@@ -1,0 +1,141 @@
+/* Single changes of a layout: each is proposed to the estimate, priced and taken back. */
+#include "cli/explain_changes.h"
+
+#include "cli/split_text.h"
+
+#include <string.h>
+
+cleave_status explain_changes_create(const cleave_model *model, const cleave_machine *machine,
+                                     const cleave_layout *layout,
+                                     const cleave_search_options *options, cleave_arena *arena,
+                                     explain_changes *changes, cleave_error *error) {
+    *changes = (explain_changes){0};
+    changes->devices = CLEAVE_ARENA_ARRAY(arena, int32_t, machine->n_devices);
+    if (changes->devices == NULL)
+        return cleave_fail_memory(error, "trying changes");
+    CLEAVE_TRY(cleave_layout_copy(layout, model, arena, &changes->layout, error));
+    CLEAVE_TRY(cleave_pricer_create(model, machine, options, &changes->pricer, error));
+    CLEAVE_TRY(
+        cleave_pricer_estimate(&changes->pricer, &changes->layout, &changes->estimate, error));
+    return cleave_price_proposal(&changes->pricer, changes->estimate, &changes->layout,
+                                 &changes->price, error);
+}
+
+cleave_status explain_changes_list(explain_changes *changes, cleave_arena *arena,
+                                   cleave_error *error) {
+    const cleave_layout *given[] = {&changes->layout};
+    const cleave_pricer *pricer = &changes->pricer;
+    CLEAVE_TRY(cleave_node_costs_create(pricer->model, pricer->machine, &changes->costs, error));
+    return cleave_candidates_create(pricer->model, pricer->machine, changes->costs, given, 1, arena,
+                                    &changes->candidates, error);
+}
+
+void explain_changes_destroy(explain_changes *changes) {
+    cleave_estimate_destroy(changes->estimate);
+    cleave_node_costs_destroy(changes->costs);
+    cleave_pricer_destroy(&changes->pricer);
+}
+
+cleave_status explain_changes_try(explain_changes *changes, int32_t op, const cleave_split *split,
+                                  cleave_price *price, cleave_error *error) {
+    cleave_split old = changes->layout.splits[op];
+    CLEAVE_TRY(cleave_estimate_change(changes->estimate, op, split, error));
+    changes->layout.splits[op] = *split;
+    cleave_status status =
+        cleave_price_proposal(&changes->pricer, changes->estimate, &changes->layout, price, error);
+    changes->layout.splits[op] = old;
+    return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
+}
+
+/* Keeps the best few; equal ones in the order that they came. */
+static cleave_status note(explain_choice *choice, const cleave_split *split, int64_t step,
+                          cleave_arena *arena, cleave_error *error) {
+    int32_t place = choice->n;
+    while (place > 0 && choice->best[place - 1].step > step)
+        place--;
+    if (place == EXPLAIN_ALTERNATIVES)
+        return CLEAVE_OK;
+    explain_alternative made = {*split, step};
+    made.split.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
+    if (made.split.devices == NULL)
+        return cleave_fail_memory(error, "trying changes");
+    memcpy(made.split.devices, split->devices, (size_t)split->n_parts * sizeof *split->devices);
+    choice->n += choice->n < EXPLAIN_ALTERNATIVES;
+    memmove(&choice->best[place + 1], &choice->best[place],
+            (size_t)(choice->n - 1 - place) * sizeof *choice->best);
+    choice->best[place] = made;
+    return CLEAVE_OK;
+}
+
+static cleave_status try_one(explain_changes *changes, int32_t op, const cleave_split *split,
+                             cleave_arena *arena, explain_choice *choice, explain_choice *large,
+                             cleave_error *error) {
+    cleave_price price;
+    if (split_text_same(&changes->pricer.model->operators[op], split, &changes->layout.splits[op]))
+        return CLEAVE_OK;
+    CLEAVE_TRY(explain_changes_try(changes, op, split, &price, error));
+    choice->tried++;
+    return note(price.excess_bytes > 0 ? large : choice, split, price.step, arena, error);
+}
+
+/* The block of a candidate's size that has the first device of the split as it is. */
+static int32_t block_at(const cleave_candidate *candidate, const cleave_split *split) {
+    int32_t start = split->devices[0] / candidate->n_parts;
+    return start < candidate->n_starts ? start : candidate->n_starts - 1;
+}
+
+static const cleave_candidate_list *list_of(const explain_changes *changes, int32_t op) {
+    return &changes->candidates.lists[changes->candidates.list_of[op]];
+}
+
+/* Lists stand in order of size, and of own cost within a size: the next candidate after `i` that
+   belongs to the extent, and the first for -1; the list's end where there is none. */
+static int32_t next_candidate(const cleave_candidate_list *list, int64_t most, int32_t i) {
+    int32_t sizes = 0, begin = 0;
+    for (int32_t k = 0; k < list->n; k++)
+        sizes += k == 0 || list->items[k].n_parts != list->items[k - 1].n_parts;
+    for (i++; most > 0 && i < list->n; i++) {
+        for (begin = i; begin > 0 && list->items[begin - 1].n_parts == list->items[i].n_parts;)
+            begin--;
+        if ((int64_t)(i - begin) * sizes < most)
+            break;
+    }
+    return i;
+}
+
+static int64_t blocks_of(const cleave_candidate *candidate, explain_extent extent) {
+    return extent.all_blocks ? candidate->n_starts : 1;
+}
+
+cleave_status explain_changes_choose(explain_changes *changes, int32_t op, explain_extent extent,
+                                     cleave_arena *arena, explain_choice *choice,
+                                     cleave_error *error) {
+    const cleave_candidate_list *list = list_of(changes, op);
+    explain_choice made = {0}, large = {0};
+    for (int32_t i = next_candidate(list, extent.most, -1); i < list->n;
+         i = next_candidate(list, extent.most, i)) {
+        const cleave_candidate *candidate = &list->items[i];
+        int32_t first = extent.all_blocks ? 0 : block_at(candidate, &changes->layout.splits[op]);
+        int32_t end = first + (int32_t)blocks_of(candidate, extent);
+        for (int32_t start = first; start < end; start++) {
+            cleave_split split = {.devices = changes->devices};
+            cleave_candidate_place(candidate, start, &split);
+            CLEAVE_TRY(try_one(changes, op, &split, arena, &made, &large, error));
+        }
+    }
+    made.is_held_back = large.n > 0 && large.best[0].step < changes->price.step &&
+                        (made.n == 0 || large.best[0].step < made.best[0].step);
+    if (made.is_held_back)
+        made.held_back = large.best[0];
+    *choice = made;
+    return CLEAVE_OK;
+}
+
+int64_t explain_changes_count(const explain_changes *changes, int32_t op, explain_extent extent) {
+    const cleave_candidate_list *list = list_of(changes, op);
+    int64_t count = 0;
+    for (int32_t i = next_candidate(list, extent.most, -1); i < list->n;
+         i = next_candidate(list, extent.most, i))
+        count += blocks_of(&list->items[i], extent);
+    return count;
+}

@@ -1,0 +1,148 @@
+/* What `explain` says is so: the shares of a step add up to it, memory is within the arena, and the
+   next best split is the best of all others, each lowered and simulated from scratch. */
+#include "cli/explain_changes.h"
+#include "cli/explain_path.h"
+#include "cli/split_text.h"
+#include "tests/support/models.h"
+
+#include "../test_machine.h"
+
+typedef struct drawn {
+    cleave_arena arena;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+} drawn;
+
+static void ok(cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
+}
+
+static void begin(drawn *d, int which, uint64_t seed, const char *memory) {
+    static const int32_t nodes[] = {1, 2, 1}, devices[] = {2, 2, 4};
+    cleave_error error = {""};
+    *d = (drawn){0};
+    cr_assert(hand_model(which, &d->arena, &d->model, &error), "%s", error.message);
+    d->machine = make_machine(&d->arena, nodes[seed % 3], devices[seed % 3], memory);
+    ok(cleave_layout_random(&d->model, d->machine.n_devices, seed, &d->arena, &d->layout, &error),
+       &error);
+}
+
+/* ---- shares ---- */
+
+static void check_path(drawn *d) {
+    cleave_error error = {""};
+    const inputs_pricing how = {.training = d->model.loss >= 0, .optimizer_states = 2};
+    priced_program priced = {0};
+    simulated_step step;
+    explain_path path;
+    ok(inputs_price(&d->model, &d->machine, &d->layout, &how, &d->arena, &priced, &error), &error);
+    ok(simulated_step_make(&priced.program, priced.cache, &d->arena, &step, &error), &error);
+    ok(explain_path_find(&d->model, &priced, &step, &d->arena, &path, &error), &error);
+    int64_t total = 0, of_operators[EXPLAIN_N_SORTS] = {0}, held = 0;
+    for (int32_t op = 0; op < d->model.n_operators; op++) {
+        const explain_operator *of = &path.operators[op];
+        int64_t sum = 0;
+        for (int s = 0; s < EXPLAIN_N_SORTS; s++) {
+            cr_assert_geq(of->picoseconds[s], 0);
+            sum += of->picoseconds[s];
+            of_operators[s] += of->picoseconds[s];
+        }
+        cr_assert_eq(sum, of->total);
+        cr_assert_leq(of->transfers,
+                      of->picoseconds[EXPLAIN_EXCHANGE] + of->picoseconds[EXPLAIN_SYNC]);
+        cr_assert_eq(of->link >= 0, of->link_picoseconds > 0);
+        cr_assert_leq(of->memory_bytes, path.peak_bytes);
+    }
+    for (int s = 0; s < EXPLAIN_N_SORTS; s++) {
+        cr_assert_leq(of_operators[s], path.picoseconds[s]);
+        total += path.picoseconds[s];
+    }
+    cr_assert_eq(total, step.timeline.step, "%lld of %lld picoseconds are explained",
+                 (long long)total, (long long)step.timeline.step);
+    cr_assert_leq(path.device_busy, path.step);
+    cr_assert_leq(path.link_busy, path.step);
+    for (int k = 0; k < CLEAVE_N_BUFFER_KINDS; k++)
+        held += path.held_bytes[k];
+    cr_assert_leq(held, path.peak_bytes);
+    cr_assert_gt(held * 2, path.peak_bytes, "an arena is mostly in use where it is fullest");
+    cleave_cost_cache_destroy(priced.cache);
+}
+
+/* ---- other splits ---- */
+
+/* Every candidate at every block, without the estimate. */
+static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_pricer *pricer,
+                         int64_t *fitting, int64_t *n) {
+    cleave_error error = {""};
+    const cleave_candidate_list *list = &changes->candidates.lists[changes->candidates.list_of[op]];
+    cleave_split own = d->layout.splits[op], split = {.devices = changes->devices};
+    *fitting = INT64_MAX;
+    *n = 0;
+    for (int32_t i = 0; i < list->n; i++)
+        for (int32_t start = 0; start < list->items[i].n_starts; start++) {
+            cleave_price price;
+            cleave_candidate_place(&list->items[i], start, &split);
+            if (split_text_same(&d->model.operators[op], &split, &own))
+                continue;
+            d->layout.splits[op] = split;
+            ok(cleave_price_layout(pricer, &d->layout, false, &price, &error), &error);
+            d->layout.splits[op] = own;
+            if (price.excess_bytes == 0 && price.step < *fitting)
+                *fitting = price.step;
+            (*n)++;
+        }
+}
+
+static void check_choices(drawn *d, int64_t limit) {
+    cleave_error error = {""};
+    const cleave_search_options options = {
+        .method = "auto", .optimizer_states = 1, .memory_limit_bytes = limit};
+    explain_changes changes;
+    cleave_pricer pricer;
+    ok(cleave_pricer_create(&d->model, &d->machine, &options, &pricer, &error), &error);
+    ok(explain_changes_create(&d->model, &d->machine, &d->layout, &options, &d->arena, &changes,
+                              &error),
+       &error);
+    ok(explain_changes_list(&changes, &d->arena, &error), &error);
+    for (int32_t op = 0; op < d->model.n_operators; op++) {
+        explain_choice all, some;
+        int64_t fitting, n;
+        ok(explain_changes_choose(&changes, op, (explain_extent){true, 0}, &d->arena, &all, &error),
+           &error);
+        find_by_hand(d, &changes, op, &pricer, &fitting, &n);
+        cr_assert_eq(all.tried, n, "%lld of %lld are tried", (long long)all.tried, (long long)n);
+        cr_assert_eq(all.n > 0 ? all.best[0].step : INT64_MAX, fitting);
+        for (int32_t i = 1; i < all.n; i++)
+            cr_assert_leq(all.best[i - 1].step, all.best[i].step);
+        if (all.is_held_back) {
+            cr_assert_lt(all.held_back.step, fitting);
+            cr_assert_lt(all.held_back.step, changes.price.step);
+        }
+        ok(explain_changes_choose(&changes, op, (explain_extent){false, 3}, &d->arena, &some,
+                                  &error),
+           &error);
+        cr_assert_leq(some.tried, explain_changes_count(&changes, op, (explain_extent){false, 3}));
+        if (some.n > 0)
+            cr_assert_geq(some.best[0].step, fitting);
+    }
+    explain_changes_destroy(&changes);
+    cleave_pricer_destroy(&pricer);
+}
+
+static void check_model(int which) {
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        drawn d;
+        begin(&d, which, seed, "1 TiB");
+        check_path(&d);
+        if (seed < 4)
+            check_choices(&d, seed % 2 == 0 ? 0 : 20000);
+        cleave_arena_free(&d.arena);
+    }
+}
+
+Test(explanations, add_up_on_a_multi_layer_perceptron) { check_model(MODEL_MLP); }
+Test(explanations, add_up_on_a_convolutional_network) { check_model(MODEL_CNN); }
+Test(explanations, add_up_on_a_network_with_tied_parameters) { check_model(MODEL_TIED); }
+Test(explanations, add_up_on_a_recurrent_network) { check_model(MODEL_RECURRENT); }
+Test(explanations, add_up_on_a_network_with_lookups) { check_model(MODEL_EMBEDDING); }
