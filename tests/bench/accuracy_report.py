@@ -3,9 +3,9 @@
 
 usage: tests/bench/accuracy_report.py FOLDER
 
-The error of a row is predicted / measured - 1, with the mean of its rounds as measured.  Kendall's tau of a
-model is (pairs in the right order - pairs in the wrong one) / pairs, over pairs of layouts on one network
-whose measured times differ by more than 5 %.
+The error of a row is the median over its rounds of predicted / measured - 1, where both are of the same
+round.  Kendall's tau of a model is (pairs in the right order - pairs in the wrong one) / pairs, over pairs of
+layouts on one network whose measured times (medians over rounds) differ by more than 5 %.
 """
 import csv
 import math
@@ -13,16 +13,16 @@ import os
 import statistics
 import sys
 
-COLUMNS = ["network", "model", "batch", "layout", "predicted", "predicted_scan", "measured", "bytes_sent",
-           "peak_bytes", "simulated_in", "scanned_in", "reason"]
+# Of every round: seconds, and how many processors something else took.
+ROUND_COLUMNS = ["predicted", "by_scan", "by_events", "measured", "scanned_in", "simulated_in", "others"]
+COLUMNS = ["network", "model", "batch", "layout", *ROUND_COLUMNS, "bytes_sent", "peak_bytes", "cause", "reason"]
 MISS = 0.15 # of |error|: listed one by one
 APART = 0.05 # relative difference from which the order of two layouts counts
 
 
 def new_row(network, model, batch, layout):
-    return {"network": network, "model": model, "batch": batch, "layout": layout, "predicted": None,
-            "predicted_scan": None, "measured": [], "bytes_sent": None, "peak_bytes": None, "simulated_in": None,
-            "scanned_in": None, "reason": ""}
+    return {"network": network, "model": model, "batch": batch, "layout": layout,
+            **{key: [] for key in ROUND_COLUMNS}, "bytes_sent": None, "peak_bytes": None, "cause": "", "reason": ""}
 
 
 def read_rows(path):
@@ -32,10 +32,10 @@ def read_rows(path):
         rows = list(csv.DictReader(file))
     for row in rows:
         row["batch"] = int(row["batch"])
-        row["measured"] = [float(x) for x in row["measured"].split()]
-        for key in ("predicted", "predicted_scan", "bytes_sent", "peak_bytes", "simulated_in", "scanned_in"):
-            kind = int if key in ("bytes_sent", "peak_bytes") else float
-            row[key] = kind(row[key]) if row.get(key) else None
+        for key in ROUND_COLUMNS:
+            row[key] = [float(x) for x in row[key].split()]
+        for key in ("bytes_sent", "peak_bytes"):
+            row[key] = int(row[key]) if row[key] else None
     return rows
 
 
@@ -44,25 +44,39 @@ def write_rows(path, rows):
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in rows:
-            writer.writerow({**row, "measured": " ".join(map(str, row["measured"]))})
+            writer.writerow({**row, **{key: " ".join(map(str, row[key])) for key in ROUND_COLUMNS}})
     os.replace(path + ".part", path)
 
 
+def find_cause(ran):
+    """Of what `cleave run --machine --json` printed: the kind of time that is furthest from its prediction, and
+    by how much of the step."""
+    def excess(kind):
+        return (kind["predicted_seconds"] - kind["measured_seconds"]) / ran["step_seconds"]
+
+    worst = max(ran["time_by_kind"], key=lambda kind: abs(excess(kind)))
+    return f"{worst['kind']} {percent(excess(worst))} of the step"
+
+
 def is_done(row):
-    return not row["reason"] and row["measured"] and row["predicted"]
+    return bool(not row["reason"] and row["measured"])
 
 
 def measured(row):
-    return statistics.fmean(row["measured"])
+    return statistics.median(row["measured"])
+
+
+def predicted(row):
+    return statistics.median(row["predicted"])
 
 
 def error(row, key="predicted"):
-    return row[key] / measured(row) - 1
+    return statistics.median(p / m - 1 for p, m in zip(row[key], row["measured"]))
 
 
-def spread(row):
-    """Of the rounds: the range over the mean, or None of a single one."""
-    return (max(row["measured"]) - min(row["measured"])) / measured(row) if len(row["measured"]) > 1 else None
+def spread(values):
+    """The range over the median, or None of a single one."""
+    return (max(values) - min(values)) / statistics.median(values) if len(values) > 1 else None
 
 
 def percent(value):
@@ -77,8 +91,8 @@ def describe(row):
     what = f"{row['network']} {row['model']} {row['layout']}: "
     if not is_done(row):
         return what + "skipped: " + row["reason"]
-    times = ", ".join(milliseconds(x) for x in row["measured"])
-    return what + f"predicted {milliseconds(row['predicted'])} ms, measured {times} ms, {percent(error(row))}"
+    times = [", ".join(milliseconds(x) for x in row[key]) for key in ("predicted", "measured")]
+    return what + f"predicted {times[0]} ms, measured {times[1]} ms, {percent(error(row))}"
 
 
 def count_pairs(rows):
@@ -89,7 +103,7 @@ def count_pairs(rows):
             x, y = measured(a), measured(b)
             if a["network"] != b["network"] or abs(x - y) <= APART * min(x, y):
                 continue
-            product = (x - y) * (a["predicted"] - b["predicted"])
+            product = (x - y) * (predicted(a) - predicted(b))
             right, wrong, pairs = right + (product > 0), wrong + (product < 0), pairs + 1
     return right, wrong, pairs
 
@@ -115,22 +129,45 @@ def groups(rows, *keys):
 
 
 def print_case(rows):
-    print(f"{'layout':<18} {'predicted ms':>12} {'by scan ms':>12} {'measured ms':>12} {'error':>8} {'spread':>8}")
+    print(f"{'layout':<18} {'predicted ms':>12} {'by events ms':>12} {'measured ms':>12} {'error':>8} {'rounds':>7} "
+          f"{'spread of both':>16}  furthest off")
     for row in rows:
         if not is_done(row):
             print(f"{row['layout']:<18} " + ("skipped: " + row["reason"] if row["reason"] else "not measured yet"))
             continue
-        print(f"{row['layout']:<18} {milliseconds(row['predicted']):>12} {milliseconds(row['predicted_scan']):>12} "
-              f"{milliseconds(measured(row)):>12} {percent(error(row)):>8} {percent(spread(row)):>8}")
+        print(f"{row['layout']:<18} {milliseconds(predicted(row)):>12} "
+              f"{milliseconds(statistics.median(row['by_events'])):>12} {milliseconds(measured(row)):>12} "
+              f"{percent(error(row)):>8} {len(row['measured']):>7} {percent(spread(row['predicted'])):>8}"
+              f"{percent(spread(row['measured'])):>8}  {row['cause']}")
     print()
 
 
 def print_speeds(rows):
     """How many times longer a step takes than its simulation, without lowering: the least of a model."""
-    print("\na step takes so many times as long as its simulation, at least: by events, by scan")
-    for (model,), case in groups([row for row in rows if row["simulated_in"]], "model").items():
-        print(f"{model:<22} {min(measured(row) / row['simulated_in'] for row in case):14,.0f} "
-              f"{min(measured(row) / row['scanned_in'] for row in case):14,.0f}")
+    print("\na step takes so many times as long as its simulation, at least: by scan, by events")
+    for (model,), case in groups(rows, "model").items():
+        least = [min(measured(row) / statistics.median(row[key]) for row in case)
+                 for key in ("scanned_in", "simulated_in")]
+        print(f"{model:<22} {least[0]:14,.0f} {least[1]:14,.0f}")
+
+
+def print_rules(rows):
+    """Which rule of time for links is nearer to what was measured."""
+    errors = [(abs(error(row, "by_scan")), abs(error(row, "by_events"))) for row in rows]
+    differences = sorted(abs(statistics.median(row["by_scan"]) / statistics.median(row["by_events"]) - 1)
+                         for row in rows)
+    print(f"\nlinks served in program order (scan) nearer in {sum(s < e for s, e in errors)} layouts, by readiness "
+          f"(events) in {sum(e < s for s, e in errors)}, equal in {sum(s == e for s, e in errors)}; they differ by "
+          f"{100 * percentile(differences, .95):.2f}% at the 95th percentile, {100 * differences[-1]:.2f}% at most")
+
+
+def print_drift(rows):
+    """How the machine changed between rounds, which are minutes apart."""
+    for key, what in (("measured", "measured steps"), ("predicted", "predictions, each from kernels measured anew")):
+        spreads = [spread(row[key]) for row in rows if len(row[key]) > 1]
+        if spreads:
+            print(f"range over rounds of {what}: median {100 * statistics.median(spreads):.1f}%, "
+                  f"95th percentile {100 * percentile(spreads, .95):.1f}%")
 
 
 def print_report(rows):
@@ -146,21 +183,20 @@ def print_report(rows):
     for (model,), case in groups(done, "model").items():
         summarize("model " + model, case)
     summarize("all", done)
-    summarize("all, by scan", done, "predicted_scan")
+    summarize("all, by events", done, "by_events")
+    print_rules(done)
     print_speeds(done)
-    spreads = [spread(row) for row in done if spread(row) is not None]
-    if spreads:
-        print(f"spread of rounds: median {100 * statistics.median(spreads):.1f}%, "
-              f"95th percentile {100 * percentile(spreads, .95):.1f}%")
+    print_drift(done)
     print("\nKendall's tau over pairs that differ by more than 5 %:")
     for (model,), case in groups(done, "model").items():
         right, wrong, pairs = count_pairs(case)
         tau = f"{(right - wrong) / pairs:.3f}" if pairs else "-"
         print(f"  {model:<16} {tau:>6} of {pairs} pairs")
     misses = sorted((row for row in done if abs(error(row)) > MISS), key=lambda row: -abs(error(row)))
-    print(f"\n{len(misses)} misses above {100 * MISS:.0f} %" + (":" if misses else ""))
+    print(f"\n{len(misses)} misses above {100 * MISS:.0f} %, with the time that is furthest from its prediction"
+          + (":" if misses else ""))
     for row in misses:
-        print(f"  {describe(row)}" + (f", spread {percent(spread(row))}" if spread(row) is not None else ""))
+        print(f"  {describe(row)}; {row['cause']}")
     print()
 
 
@@ -224,7 +260,7 @@ def write_plot(rows, path):
     done = [row for row in rows if is_done(row)]
     if not done:
         return
-    axes = Axes([row["predicted"] for row in done] + [measured(row) for row in done])
+    axes = Axes([predicted(row) for row in done] + [measured(row) for row in done])
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIZE + LEFT + 30}" height="{SIZE + TOP + 60}" '
              'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
              f'<text x="{LEFT}" y="24" font-size="15">Predicted against measured: {len(done)} layouts; '
@@ -235,7 +271,7 @@ def write_plot(rows, path):
         style = f' fill="{color}" fill-opacity="0.65"'
         lines.append(shape(LEFT + 20, TOP + 20 + 18 * i) + style + "/>")
         lines.append(f'<text x="{LEFT + 32}" y="{TOP + 24 + 18 * i}">{network}, {len(case)} layouts</text>')
-        lines += [shape(axes.x(measured(row)), axes.y(row["predicted"])) + style +
+        lines += [shape(axes.x(measured(row)), axes.y(predicted(row))) + style +
                   f"><title>{describe(row)}</title></" + shape(0, 0)[1:].split()[0] + ">" for row in case]
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n</svg>\n")
