@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WINDOW = 64, MOST_SIZES = 16, N_STARTS = 3, MOST_SWEEPS = 8 };
+enum { MOST_WINDOW = 64, N_STARTS = 3, MOST_SWEEPS = 8 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
 
 typedef struct window_search {
@@ -267,8 +267,13 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     cleave_window_space before = s->space;
     cleave_window_price price_before = s->price;
     int32_t n_devices = s->pricer->machine->n_devices;
-    CLEAVE_TRY(cleave_window_space_create(s->pricer->model, &s->blocks, s->class_of, n_devices,
-                                          window_devices, &s->work, &s->space, error));
+    const cleave_window_frame frame = {.model = s->pricer->model,
+                                       .class_of = s->class_of,
+                                       .blocks = s->blocks,
+                                       .n_devices = n_devices,
+                                       .window_devices = window_devices,
+                                       .constraints = s->options->constraints};
+    CLEAVE_TRY(cleave_window_space_create(&frame, &s->work, &s->space, error));
     s->windows_before = before.n_groups > 0 ? n_devices / before.window_devices : 0;
     if (s->choice == NULL) {
         s->choice = CLEAVE_ARENA_ARRAY(&s->work, int32_t, s->space.n_groups);
@@ -282,16 +287,29 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     return *improved ? price_whole(s, s->choice, arena, error) : CLEAVE_OK;
 }
 
+/* The size after this one; 0: there is none. */
+static int32_t next_size(const cleave_machine *machine, int32_t most_devices, int32_t size) {
+    int32_t next = size == 0 ? machine->devices_per_node : 2 * size;
+    int32_t most = most_devices > 0 ? most_devices : MOST_WINDOW;
+    if ((next > most && size > 0) || next > machine->n_devices / 2 ||
+        machine->n_devices % next != 0 ||
+        cleave_machine_fold_check(machine, next, NULL) != CLEAVE_OK)
+        return 0;
+    return next;
+}
+
+int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices) {
+    int32_t size = next_size(machine, most_devices, 0), next;
+    while (size > 0 && (next = next_size(machine, most_devices, size)) > 0)
+        size = next;
+    return size;
+}
+
 static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_error *error) {
     const cleave_machine *machine = s->pricer->machine;
-    int32_t most = s->options->most_devices > 0 ? s->options->most_devices : MOST_WINDOW;
     bool improved = true;
-    for (int32_t m = machine->devices_per_node; m <= most && m <= machine->n_devices / 2; m *= 2) {
-        if (machine->n_devices % m != 0 || is_over(s))
-            break;
-        cleave_status status = cleave_machine_fold_check(machine, m, error);
-        if (status == CLEAVE_OK)
-            status = search_size(s, m, &improved, arena, error);
+    for (int32_t m = 0; (m = next_size(machine, s->options->most_devices, m)) > 0 && !is_over(s);) {
+        cleave_status status = search_size(s, m, &improved, arena, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;
         if (status == CLEAVE_NO_LAYOUT)
@@ -307,7 +325,8 @@ static cleave_status run(window_search *s, cleave_arena *arena, cleave_error *er
     if (!cleave_machine_may_fold(s->pricer->machine, error))
         return CLEAVE_NO_LAYOUT;
     CLEAVE_TRY(cleave_operator_classes(model, &s->work, &s->class_of, error));
-    s->blocks = cleave_blocks_find(model, s->class_of);
+    if (s->options->constraints == NULL || s->options->constraints->fixed == NULL)
+        s->blocks = cleave_blocks_find(model, s->class_of);
     CLEAVE_TRY(
         cleave_window_pricer_create(s->pricer, &s->blocks, s->rules, &s->window_pricer, error));
     CLEAVE_TRY(search_sizes(s, arena, error));

@@ -167,8 +167,9 @@ static void walk(trial *t, uint64_t seed) {
     const cleave_blocks none = {0};
     int folded = 0;
     ok(t, cleave_operator_classes(&t->model, &t->arena, &class_of, &t->error));
-    ok(t, cleave_window_space_create(&t->model, &none, class_of, t->machine.n_devices, window,
-                                     &t->arena, &space, &t->error));
+    const cleave_window_frame frame = {&t->model, class_of, none, t->machine.n_devices,
+                                       window,    NULL};
+    ok(t, cleave_window_space_create(&frame, &t->arena, &space, &t->error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     int32_t *tried = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     ok(t, cleave_window_pricer_create(&t->pricer, &none, &t->rules, &pricer, &t->error));
@@ -220,8 +221,8 @@ Test(windows, few_blocks_tell_the_price_of_many) {
     ok(&t, cleave_operator_classes(&t.model, &t.arena, &class_of, &t.error));
     cleave_blocks blocks = cleave_blocks_find(&t.model, class_of);
     cr_assert_eq(blocks.n, 15);
-    ok(&t,
-       cleave_window_space_create(&t.model, &blocks, class_of, 64, 8, &t.arena, &space, &t.error));
+    const cleave_window_frame frame = {&t.model, class_of, blocks, 64, 8, NULL};
+    ok(&t, cleave_window_space_create(&frame, &t.arena, &space, &t.error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, space.n_groups);
     for (int round = 0; round < 12; round++) {
         cleave_window_price few = fresh_price(&t, &blocks, &space, choice);
