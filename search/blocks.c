@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_PERIOD = 512, LEAST_BLOCKS = 3 };
+enum { MOST_PERIOD = 512, LEAST_BLOCKS = 5 };
 
 cleave_status cleave_operator_classes(const cleave_model *model, cleave_arena *arena,
                                       int32_t **class_of, cleave_error *error) {

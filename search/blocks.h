@@ -23,7 +23,7 @@ cleave_status cleave_operator_classes(const cleave_model *model, cleave_arena *a
                                       int32_t **class_of, cleave_error *error);
 
 /* The repetition that covers most operators, of those the one with the shortest period; blocks of
-   more than some hundred operators, or fewer than three of them, are not looked for. */
+   more than some hundred operators, or fewer than five of them, are not looked for. */
 cleave_blocks cleave_blocks_find(const cleave_model *model, const int32_t *class_of);
 
 /* The model with the first `keep` blocks (2 or more, fewer than there are).  It lives in the arena

@@ -13,9 +13,10 @@ typedef struct cleave_plan {
     bool applies; /* false: does not apply to this model or machine, breaks a constraint, or does
                      not fit; the rest is not set */
     cleave_layout layout;
-    double step_seconds; /* by full simulation, with expanded collectives */
-    int64_t peak_bytes;  /* largest over devices, with the runtime's constant */
-    int64_t bytes_sent;  /* per step, all devices */
+    double step_seconds;  /* by full simulation, with expanded collectives */
+    int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
+    int64_t bytes_sent;   /* per step, all devices */
+    const char *unpriced; /* why a baseline was not priced, which then does not apply; else null */
 } cleave_plan;
 
 typedef struct cleave_search_options {

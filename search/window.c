@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WINDOW = 64, MOST_SIZES = 16, N_STARTS = 3, MOST_SWEEPS = 8 };
+enum { MOST_WINDOW = 64, N_STARTS = 3, MOST_SWEEPS = 8 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
 
 typedef struct window_search {
@@ -78,12 +78,13 @@ static int32_t nearest(const window_search *s, int32_t group, const cleave_split
     return best;
 }
 
-static cleave_status start_from(window_search *s, const char *name, int32_t *choice, bool *applies,
-                                cleave_error *error) {
+/* A baseline of the first `n_devices` of a window, the rest of it data parallel. */
+static cleave_status start_from(window_search *s, const char *name, int32_t n_devices,
+                                int32_t *choice, bool *applies, cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_machine window = *s->pricer->machine; /* only the number of its devices is looked at */
     cleave_layout layout;
-    window.n_devices = s->space.window_devices;
+    window.n_devices = n_devices;
     cleave_status status = cleave_baseline_layout(s->pricer->model, &window, name, 0, &scratch,
                                                   &layout, applies, error);
     for (int32_t g = 0; g < s->space.n_groups && status == CLEAVE_OK; g++)
@@ -213,13 +214,11 @@ static cleave_status price_whole(window_search *s, const int32_t *choice, cleave
 /* ---- sizes of windows ------------------------------------------------------------------------ */
 
 /* Prices a start; the best one so far is kept in `best`. */
-static cleave_status try_start(window_search *s, const int32_t *choice, bool is_first_size,
-                               int32_t *best, cleave_arena *arena, cleave_error *error) {
+static cleave_status try_start(window_search *s, const int32_t *choice, int32_t *best,
+                               cleave_error *error) {
     cleave_window_price price;
     s->proposals++;
     CLEAVE_TRY(cleave_window_pricer_begin(s->window_pricer, &s->space, choice, &price, error));
-    if (price.folds && is_first_size)
-        CLEAVE_TRY(price_whole(s, choice, arena, error));
     if (is_better(&price, &s->price)) {
         s->price = price;
         memcpy(best, choice, (size_t)s->space.n_groups * sizeof *choice);
@@ -227,10 +226,25 @@ static cleave_status try_start(window_search *s, const int32_t *choice, bool is_
     return CLEAVE_OK;
 }
 
-/* The best of the starts: what the size before has come to, and baselines of a window.  These are
-   priced whole, too, so that the result is no worse. */
+/* Baselines of a window, of half of it, a quarter ... */
+static cleave_status try_baselines(window_search *s, int32_t *choice, int32_t *best,
+                                   cleave_error *error) {
+    for (int i = 0; i < N_STARTS; i++)
+        for (int32_t n = s->space.window_devices; n > 1 && !is_over(s);
+             n = n % 2 == 0 ? n / 2 : 1) {
+            bool applies;
+            CLEAVE_TRY(start_from(s, starts[i], n, choice, &applies, error));
+            if (applies)
+                CLEAVE_TRY(try_start(s, choice, best, error));
+            if (i == 0 || !applies)
+                break; /* data parallel it is anyway */
+        }
+    return CLEAVE_OK;
+}
+
+/* The best of the starts: what the size before has come to, and baselines. */
 static cleave_status choose_start(window_search *s, const cleave_window_space *before,
-                                  cleave_arena *arena, cleave_error *error) {
+                                  cleave_error *error) {
     size_t n = (size_t)s->space.n_groups;
     int32_t *choice = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
     int32_t *best = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
@@ -242,13 +256,8 @@ static cleave_status choose_start(window_search *s, const cleave_window_space *b
     }
     s->price = (cleave_window_price){0};
     if (before != NULL)
-        CLEAVE_TRY(try_start(s, choice, false, best, arena, error));
-    for (int i = 0; i < N_STARTS; i++) {
-        bool applies;
-        CLEAVE_TRY(start_from(s, starts[i], choice, &applies, error));
-        if (applies)
-            CLEAVE_TRY(try_start(s, choice, before == NULL, best, arena, error));
-    }
+        CLEAVE_TRY(try_start(s, choice, best, error));
+    CLEAVE_TRY(try_baselines(s, choice, best, error));
     memcpy(s->choice, best, n * sizeof *best);
     return cleave_window_pricer_begin(s->window_pricer, &s->space, best, &s->price, error);
 }
@@ -258,8 +267,13 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     cleave_window_space before = s->space;
     cleave_window_price price_before = s->price;
     int32_t n_devices = s->pricer->machine->n_devices;
-    CLEAVE_TRY(cleave_window_space_create(s->pricer->model, &s->blocks, s->class_of, n_devices,
-                                          window_devices, &s->work, &s->space, error));
+    const cleave_window_frame frame = {.model = s->pricer->model,
+                                       .class_of = s->class_of,
+                                       .blocks = s->blocks,
+                                       .n_devices = n_devices,
+                                       .window_devices = window_devices,
+                                       .constraints = s->options->constraints};
+    CLEAVE_TRY(cleave_window_space_create(&frame, &s->work, &s->space, error));
     s->windows_before = before.n_groups > 0 ? n_devices / before.window_devices : 0;
     if (s->choice == NULL) {
         s->choice = CLEAVE_ARENA_ARRAY(&s->work, int32_t, s->space.n_groups);
@@ -267,22 +281,35 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
         if (s->choice == NULL || s->changed == NULL)
             return cleave_fail_memory(error, "searching");
     }
-    CLEAVE_TRY(choose_start(s, before.n_groups > 0 ? &before : NULL, arena, error));
+    CLEAVE_TRY(choose_start(s, before.n_groups > 0 ? &before : NULL, error));
     CLEAVE_TRY(descend(s, error));
     *improved = is_better(&s->price, &price_before);
     return *improved ? price_whole(s, s->choice, arena, error) : CLEAVE_OK;
 }
 
+/* The size after this one; 0: there is none. */
+static int32_t next_size(const cleave_machine *machine, int32_t most_devices, int32_t size) {
+    int32_t next = size == 0 ? machine->devices_per_node : 2 * size;
+    int32_t most = most_devices > 0 ? most_devices : MOST_WINDOW;
+    if ((next > most && size > 0) || next > machine->n_devices / 2 ||
+        machine->n_devices % next != 0 ||
+        cleave_machine_fold_check(machine, next, NULL) != CLEAVE_OK)
+        return 0;
+    return next;
+}
+
+int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices) {
+    int32_t size = next_size(machine, most_devices, 0), next;
+    while (size > 0 && (next = next_size(machine, most_devices, size)) > 0)
+        size = next;
+    return size;
+}
+
 static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_error *error) {
     const cleave_machine *machine = s->pricer->machine;
-    int32_t most = s->options->most_devices > 0 ? s->options->most_devices : MOST_WINDOW;
     bool improved = true;
-    for (int32_t m = machine->devices_per_node; m <= most && m <= machine->n_devices / 2; m *= 2) {
-        if (machine->n_devices % m != 0 || is_over(s))
-            break;
-        cleave_status status = cleave_machine_fold_check(machine, m, error);
-        if (status == CLEAVE_OK)
-            status = search_size(s, m, &improved, arena, error);
+    for (int32_t m = 0; (m = next_size(machine, s->options->most_devices, m)) > 0 && !is_over(s);) {
+        cleave_status status = search_size(s, m, &improved, arena, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;
         if (status == CLEAVE_NO_LAYOUT)
@@ -298,7 +325,8 @@ static cleave_status run(window_search *s, cleave_arena *arena, cleave_error *er
     if (!cleave_machine_may_fold(s->pricer->machine, error))
         return CLEAVE_NO_LAYOUT;
     CLEAVE_TRY(cleave_operator_classes(model, &s->work, &s->class_of, error));
-    s->blocks = cleave_blocks_find(model, s->class_of);
+    if (s->options->constraints == NULL || s->options->constraints->fixed == NULL)
+        s->blocks = cleave_blocks_find(model, s->class_of);
     CLEAVE_TRY(
         cleave_window_pricer_create(s->pricer, &s->blocks, s->rules, &s->window_pricer, error));
     CLEAVE_TRY(search_sizes(s, arena, error));

@@ -16,9 +16,10 @@
 #include <signal.h>
 
 typedef struct cleave_window_options {
-    int32_t most_devices;   /* of a window; 0: 64 */
-    int64_t most_proposals; /* 0: no limit */
-    double until_seconds;   /* clock; 0: no limit, and the clock decides nothing */
+    int32_t most_devices;                  /* of a window; 0: 64 */
+    int64_t most_proposals;                /* 0: no limit */
+    double until_seconds;                  /* clock; 0: no limit, and the clock decides nothing */
+    const cleave_constraints *constraints; /* null: none */
     const volatile sig_atomic_t *interrupted; /* may be null */
 } cleave_window_options;
 
@@ -30,6 +31,9 @@ typedef struct cleave_window_found {
     int64_t proposals;
     double pricing_seconds; /* of that in which whole models were priced */
 } cleave_window_found;
+
+/* Devices of the largest windows that are searched on a machine that may fold. */
+int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices);
 
 /* Searches the layouts that fold, under rules for collectives that the caller chose, and never
    gives one that is over the memory limit.  NO_LAYOUT, saying why, where the machine or the model

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_BLOCKS = 2, LEAST_LEFT_OUT = 2, N_SUBJECTS = 2 };
+enum { KEPT_BLOCKS = 2, N_SUBJECTS = 2 };
 
 /* A model that is priced in place of the whole one. */
 typedef struct subject {
@@ -61,7 +61,7 @@ static cleave_status make_subjects(cleave_window_pricer *p, const cleave_blocks 
                                    cleave_error *error) {
     const cleave_model *model = p->of->model;
     int32_t *stands_for[N_SUBJECTS];
-    bool shortens = blocks->n >= KEPT_BLOCKS + N_SUBJECTS - 1 + LEAST_LEFT_OUT;
+    bool shortens = blocks->n > KEPT_BLOCKS + N_SUBJECTS - 1;
     for (int i = 0; i < N_SUBJECTS && shortens; i++) {
         stands_for[i] = CLEAVE_ARENA_ARRAY(&p->arena, int32_t, model->n_operators);
         if (stands_for[i] == NULL)

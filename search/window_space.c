@@ -61,8 +61,18 @@ static void hand_out(enumeration *e, int i) {
     }
 }
 
-static cleave_status make_list(const cleave_operator *op, const cleave_window_space *space,
-                               cleave_arena *arena, cleave_window_list *list, cleave_error *error) {
+static void keep_allowed(const cleave_window_frame *frame, int32_t op, cleave_window_list *list) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < list->n; i++)
+        if (cleave_constraints_allow(frame->constraints, op, &list->items[i]))
+            list->items[n++] = list->items[i];
+    list->n = n;
+}
+
+static cleave_status make_list(const cleave_window_frame *frame, int32_t of,
+                               const cleave_window_space *space, cleave_arena *arena,
+                               cleave_window_list *list, cleave_error *error) {
+    const cleave_operator *op = &frame->model->operators[of];
     int32_t windows = space->n_devices / space->window_devices;
     enumeration e = {.op = op, .outer = cleave_window_outer_axis(op)};
     e.current = (cleave_split){.replicas = e.outer < 0 ? windows : 1,
@@ -80,14 +90,17 @@ static cleave_status make_list(const cleave_operator *op, const cleave_window_sp
     cleave_status status = CLEAVE_OK;
     if (e.failed || list->items == NULL)
         status = cleave_fail_memory(error, "listing splits of a window");
-    else if (list->n == 0)
-        status = cleave_fail(error, CLEAVE_NO_LAYOUT,
-                             "%s can't be cut into %d equal windows of %d devices", op->name,
-                             windows, space->window_devices);
-    else
+    else if (list->n > 0)
         memcpy(list->items, e.splits.items, (size_t)list->n * sizeof *list->items);
     CLEAVE_LIST_FREE(&e.splits);
-    return status;
+    CLEAVE_TRY(status);
+    if (frame->constraints != NULL)
+        keep_allowed(frame, of, list);
+    if (list->n == 0)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                           "%s can't be cut into %d equal windows of %d devices", op->name, windows,
+                           space->window_devices);
+    return CLEAVE_OK;
 }
 
 /* The operators before the blocks are groups of their own, then come the places in a block. */
@@ -103,32 +116,32 @@ static int32_t group_operators(const cleave_blocks *blocks, int32_t n_operators,
     return n;
 }
 
-cleave_status cleave_window_space_create(const cleave_model *model, const cleave_blocks *blocks,
-                                         const int32_t *class_of, int32_t n_devices,
-                                         int32_t window_devices, cleave_arena *arena,
+cleave_status cleave_window_space_create(const cleave_window_frame *frame, cleave_arena *arena,
                                          cleave_window_space *space, cleave_error *error) {
-    cleave_window_space made = {
-        .n_devices = n_devices,
-        .window_devices = window_devices,
-        .group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators),
-        .first_op = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators),
-        .class_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators),
-        .lists = CLEAVE_ARENA_ARRAY(arena, cleave_window_list, model->n_operators)};
-    int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
+    int32_t n_operators = frame->model->n_operators;
+    cleave_window_space made = {.n_devices = frame->n_devices,
+                                .window_devices = frame->window_devices,
+                                .group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operators),
+                                .first_op = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operators),
+                                .class_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operators),
+                                .lists =
+                                    CLEAVE_ARENA_ARRAY(arena, cleave_window_list, n_operators)};
+    int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, frame->n_devices);
     if (made.group_of == NULL || made.first_op == NULL || made.class_of == NULL ||
         made.lists == NULL || devices == NULL)
         return cleave_fail_memory(error, "listing splits of a window");
-    for (int32_t d = 0; d < n_devices; d++)
+    for (int32_t d = 0; d < frame->n_devices; d++)
         devices[d] = d;
     made.devices = devices;
-    made.n_groups = group_operators(blocks, model->n_operators, &made);
+    made.n_groups = group_operators(&frame->blocks, n_operators, &made);
     for (int32_t g = 0; g < made.n_groups; g++) {
-        made.class_of[g] = class_of[made.first_op[g]];
+        int32_t op = made.first_op[g];
+        made.class_of[g] = frame->constraints == NULL ? frame->class_of[op] : g;
         if (made.class_of[g] >= made.n_classes)
             made.n_classes = made.class_of[g] + 1;
         cleave_window_list *list = &made.lists[made.class_of[g]];
         if (list->n == 0)
-            CLEAVE_TRY(make_list(&model->operators[made.first_op[g]], &made, arena, list, error));
+            CLEAVE_TRY(make_list(frame, op, &made, arena, list, error));
     }
     *space = made;
     return CLEAVE_OK;

@@ -1,0 +1,259 @@
+/* What the search on windows finds is priced as all devices would be: the step and memory of a
+   layout that folds are those of lowering and simulating the whole of it, bit for bit; and however
+   an estimate of a window came to a choice of splits, it gives what one that begins with it gives.
+ */
+#include "graph/import.h"
+#include "search/window.h"
+#include "search/window_price.h"
+#include "tests/support/deep_transformer.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct trial {
+    cleave_arena arena;
+    cleave_error error;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_collective_rules rules;
+    cleave_pricer pricer;
+    char name[100];
+} trial;
+
+static void ok(const trial *t, cleave_status status) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
+}
+
+static void begin(trial *t, const char *model, int layers, const char *machine, int32_t n_devices,
+                  int64_t batch) {
+    char path[300];
+    *t = (trial){0};
+    snprintf(t->name, sizeof t->name, "%s on %d of %s, batch %lld", model, n_devices, machine,
+             (long long)batch);
+    if (layers > 0) {
+        const deep_transformer shape = {layers, 256, 4, 32, 1000};
+        size_t n_bytes;
+        char *file = deep_transformer_make(&shape, &n_bytes);
+        ok(t, cleave_model_import_memory(file, n_bytes, model, batch, true, &t->arena, &t->model,
+                                         &t->error));
+        free(file);
+    } else {
+        snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
+        ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));
+    }
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
+    ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));
+    ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
+    const cleave_search_options options = {.optimizer_states = 1};
+    ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &t->error));
+}
+
+static void end(trial *t) {
+    cleave_pricer_destroy(&t->pricer);
+    cleave_arena_free(&t->arena);
+}
+
+/* Written, read, and priced with all devices lowered. */
+static void expect_whole_price(trial *t, const cleave_layout *found, const cleave_price *price) {
+    cleave_layout layout;
+    cleave_price whole;
+    char path[] = "/tmp/cleave-window-XXXXXX";
+    int file = mkstemp(path);
+    cr_assert_geq(file, 0);
+    close(file);
+    ok(t, cleave_layout_write(path, &t->model, found, &t->error));
+    ok(t, cleave_layout_read(path, &t->model, &t->arena, &layout, &t->error));
+    unlink(path);
+    ok(t, cleave_price_layout(&t->pricer, &layout, false, &whole, &t->error));
+    cr_expect_eq(whole.step, price->step, "%s: %lld %lld", t->name, (long long)whole.step,
+                 (long long)price->step);
+    cr_expect_eq(whole.peak_bytes, price->peak_bytes, "%s", t->name);
+    cr_expect_eq(whole.excess_bytes, 0);
+}
+
+/* Data parallel, whole. */
+static int64_t baseline_step(trial *t) {
+    cleave_layout layout;
+    cleave_price price;
+    bool applies;
+    ok(t, cleave_baseline_layout(&t->model, &t->machine, "data-parallel", 0, &t->arena, &layout,
+                                 &applies, &t->error));
+    layout.collectives = t->rules;
+    ok(t, cleave_price_layout(&t->pricer, &layout, false, &price, &t->error));
+    return price.step;
+}
+
+typedef struct window_case {
+    const char *model;
+    int layers;
+    const char *machine;
+    int32_t devices;
+    int64_t batch;
+} window_case;
+
+static const window_case cases[] = {
+    {"mlp", 0, "a100-128x8", 16, 64},    {"mlp", 0, "k80-16x4", 32, 64},
+    {"lenet5", 0, "p100-4x4", 16, 32},   {"byte_gpt", 0, "a100-128x8", 32, 32},
+    {"alexnet", 0, "k80-16x4", 64, 256}, {"deep", 6, "a100-128x8", 64, 128},
+    {"deep", 8, "h100-512x8", 32, 32},   {"deep", 5, "v100-32x8", 64, 32},
+    {"dlrm", 0, "v100-32x8", 16, 64},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+Test(windows, found_layouts_have_the_price_of_all_devices) {
+    for (int c = 0; c < N_CASES; c++) {
+        trial t;
+        cleave_window_found found;
+        const cleave_window_options options = {.most_proposals = 400};
+        begin(&t, cases[c].model, cases[c].layers, cases[c].machine, cases[c].devices,
+              cases[c].batch);
+        ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &found, &t.error));
+        expect_whole_price(&t, &found.layout, &found.price);
+        if (cases[c].batch % cases[c].devices == 0) /* else it is no start */
+            cr_expect_leq(found.price.step, baseline_step(&t), "%s", t.name);
+        printf("%s: %.3f ms, windows of %d, %lld proposals\n", t.name,
+               (double)found.price.step * 1e-9, found.n_devices, (long long)found.proposals);
+        end(&t);
+    }
+}
+
+/* Some groups get another split; half of the time those of all samples, which fold. */
+static void draw(cleave_random *random, const cleave_window_space *space, int32_t *choice) {
+    for (int64_t n = 1 + cleave_random_below(random, 3); n > 0; n--) {
+        int32_t g = (int32_t)cleave_random_below(random, space->n_groups);
+        const cleave_window_list *list = &space->lists[space->class_of[g]];
+        choice[g] = (int32_t)cleave_random_below(random, list->n);
+    }
+}
+
+/* What a pricer that begins with a choice says of it. */
+static cleave_window_price fresh_price(trial *t, const cleave_blocks *blocks,
+                                       const cleave_window_space *space, const int32_t *choice) {
+    cleave_window_pricer *pricer;
+    cleave_window_price price;
+    ok(t, cleave_window_pricer_create(&t->pricer, blocks, &t->rules, &pricer, &t->error));
+    ok(t, cleave_window_pricer_begin(pricer, space, choice, &price, &t->error));
+    cleave_window_pricer_destroy(pricer);
+    return price;
+}
+
+/* The folded price of the whole model; the estimate's is near it: it takes a group of all windows
+   to use the links at its first window alone. */
+static void expect_near(trial *t, const cleave_window_space *space, const int32_t *choice,
+                        const cleave_window_price *price) {
+    cleave_layout layout;
+    cleave_price folded;
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &layout, &t->error));
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        int32_t g = space->group_of[op];
+        layout.splits[op] = space->lists[space->class_of[g]].items[choice[g]];
+    }
+    layout.collectives = t->rules;
+    cleave_status status = cleave_price_folded(&t->pricer, &layout, &folded, &t->error);
+    cr_assert_eq(status == CLEAVE_OK, price->folds, "%s: %s", t->name, t->error.message);
+    if (price->folds)
+        cr_expect_float_eq((double)price->step / (double)folded.step, 1, 0.1, "%s: %lld %lld",
+                           t->name, (long long)price->step, (long long)folded.step);
+}
+
+static void walk(trial *t, uint64_t seed) {
+    int32_t *class_of, window = t->machine.devices_per_node;
+    cleave_window_space space;
+    cleave_window_pricer *pricer;
+    cleave_window_price price;
+    cleave_random random = {.key = seed};
+    const cleave_blocks none = {0};
+    int folded = 0;
+    ok(t, cleave_operator_classes(&t->model, &t->arena, &class_of, &t->error));
+    const cleave_window_frame frame = {&t->model, class_of, none, t->machine.n_devices,
+                                       window,    NULL};
+    ok(t, cleave_window_space_create(&frame, &t->arena, &space, &t->error));
+    int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
+    int32_t *tried = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
+    ok(t, cleave_window_pricer_create(&t->pricer, &none, &t->rules, &pricer, &t->error));
+    ok(t, cleave_window_pricer_begin(pricer, &space, choice, &price, &t->error));
+    cr_assert(price.folds, "%s", t->name);
+    for (int round = 0; round < 40; round++) {
+        bool moves = cleave_random_below(&random, 2) == 0;
+        for (int32_t g = 0; g < space.n_groups; g++)
+            tried[g] = choice[g];
+        draw(&random, &space, tried);
+        ok(t, cleave_window_pricer_run(pricer, tried, moves, &price, &t->error));
+        cleave_window_price fresh = fresh_price(t, &none, &space, tried);
+        cr_assert_eq(fresh.folds, price.folds, "%s: round %d", t->name, round);
+        if (price.folds && price.step != INT64_MAX)
+            cr_assert_eq(price.step, fresh.step, "%s: round %d", t->name, round);
+        if (round % 8 == 0)
+            expect_near(t, &space, tried, &fresh);
+        folded += price.folds;
+        if (moves && price.folds)
+            for (int32_t g = 0; g < space.n_groups; g++)
+                choice[g] = tried[g];
+    }
+    cr_expect_gt(folded, 0, "%s", t->name);
+    cleave_window_pricer_destroy(pricer);
+}
+
+Test(windows, estimates_are_what_a_fresh_one_gives) {
+    static const window_case walks[] = {{"mlp", 0, "a100-128x8", 16, 64},
+                                        {"byte_gpt", 0, "v100-32x8", 32, 32},
+                                        {"lenet5", 0, "k80-16x4", 16, 64},
+                                        {"deep", 2, "h100-512x8", 512, 1024}};
+    for (size_t c = 0; c < sizeof walks / sizeof *walks; c++) {
+        trial t;
+        begin(&t, walks[c].model, walks[c].layers, walks[c].machine, walks[c].devices,
+              walks[c].batch);
+        walk(&t, 77 + c);
+        end(&t);
+    }
+}
+
+/* Of a deep model the price by a few blocks is that of all of them. */
+Test(windows, few_blocks_tell_the_price_of_many) {
+    trial t;
+    int32_t *class_of;
+    cleave_window_space space;
+    cleave_random random = {.key = 5};
+    const cleave_blocks none = {0};
+    begin(&t, "deep", 16, "a100-128x8", 64, 256);
+    ok(&t, cleave_operator_classes(&t.model, &t.arena, &class_of, &t.error));
+    cleave_blocks blocks = cleave_blocks_find(&t.model, class_of);
+    cr_assert_eq(blocks.n, 15);
+    const cleave_window_frame frame = {&t.model, class_of, blocks, 64, 8, NULL};
+    ok(&t, cleave_window_space_create(&frame, &t.arena, &space, &t.error));
+    int32_t *choice = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, space.n_groups);
+    for (int round = 0; round < 12; round++) {
+        cleave_window_price few = fresh_price(&t, &blocks, &space, choice);
+        cleave_window_price all = fresh_price(&t, &none, &space, choice);
+        cr_assert_eq(few.folds, all.folds);
+        if (few.folds)
+            cr_expect_float_eq((double)few.step / (double)all.step, 1, 0.02, "%lld %lld",
+                               (long long)few.step, (long long)all.step);
+        draw(&random, &space, choice);
+    }
+    end(&t);
+}
+
+/* A limit that data parallel's peak does not fit is kept, or said to be too low. */
+Test(windows, results_keep_the_memory_limit) {
+    trial t;
+    cleave_window_found found, limited;
+    const cleave_window_options options = {.most_proposals = 300};
+    begin(&t, "deep", 6, "a100-128x8", 64, 128);
+    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &found, &t.error));
+    for (int percent = 90; percent > 0; percent -= 30) {
+        t.pricer.memory_limit_bytes = found.price.peak_bytes * percent / 100;
+        cleave_status status =
+            cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &limited, &t.error);
+        if (status == CLEAVE_OK) {
+            cr_expect_leq(limited.price.peak_bytes, t.pricer.memory_limit_bytes);
+            cr_expect_geq(limited.price.step, found.price.step);
+        } else {
+            cr_expect_eq(status, CLEAVE_NO_LAYOUT, "%s", t.error.message);
+        }
+        printf("%d %%: %s\n", percent, status == CLEAVE_OK ? "found" : t.error.message);
+    }
+    end(&t);
+}
