@@ -230,7 +230,7 @@ static cleave_status relax(relaxation *r, cleave_error *error) {
     add_plane(r, value);
     add_plane(r, lightest);
     for (int32_t round = 0; round < ROUNDS && !is_done(r); round++) {
-        double height;
+        double height = 0;
         CLEAVE_TRY(climb(r, &height, error));
         if (height * r->cost_unit <= (double)(r->bound - r->base) + 0.5)
             break;
