@@ -1,10 +1,12 @@
 /* Variable elimination: min-sum dynamic programming over the graph of the pairs.  The plan
    (search/eliminate_plan.h) says which tables are made; here they get their numbers, and values are
    read back from them, the last variable first: a variable's value is the one of the least sum of
-   the tables that its steps took, at the values of the variables that went after it. */
+   the tables that its steps took, at the values of the variables that went after it.  Where tables
+   would be large messages are passed first, which leaves fewer values to each variable. */
 #include "search/additive.h"
 
 #include "search/additive_moves.h"
+#include "search/additive_tighten.h"
 #include "search/eliminate_plan.h"
 #include "search/eliminate_table.h"
 
@@ -166,41 +168,126 @@ static bool solve_component(run *r, int32_t component, int64_t *sums) {
     return true;
 }
 
+/* ---- wide models ------------------------------------------------------------------------------
+ */
+
+enum { TIMES = 8, MOST_ROUNDS = 12 };
+
+/* A model that shrinks: messages are passed for as long as that is quick beside the elimination. */
+typedef struct shrinking {
+    cleave_additive additive; /* what is left */
+    int32_t **kept;           /* [n_variables][n_values] the first model's value; null: all */
+    cleave_arena arenas[2];   /* of the last two models, in turn */
+    int32_t *value;           /* [n_variables] of the first model, where found */
+    bool found;
+    int64_t total, bound;
+} shrinking;
+
+/* In each round TIMES messages each way, and what goes with them. */
+static bool is_worth_it(const cleave_additive *additive, const cleave_elimination_plan *plan) {
+    double entries = 0;
+    for (int32_t i = 0; i < additive->n_pairs; i++)
+        entries += (double)additive->n_values[additive->pairs[i].a] *
+                   additive->n_values[additive->pairs[i].b];
+    return (double)plan->work > 4 * 5 * TIMES * entries;
+}
+
+static bool take_round(shrinking *s, const cleave_additive_tightened *made, cleave_arena *arena) {
+    int32_t n = s->additive.n_variables;
+    int32_t **kept = CLEAVE_ARENA_ARRAY(arena, int32_t *, n);
+    for (int32_t v = 0; v < n && kept != NULL; v++) {
+        kept[v] = CLEAVE_ARENA_ARRAY(arena, int32_t, made->additive.n_values[v]);
+        if (kept[v] == NULL)
+            return false;
+        for (int32_t x = 0; x < made->additive.n_values[v]; x++)
+            kept[v][x] = s->kept == NULL ? made->kept[v][x] : s->kept[v][made->kept[v][x]];
+    }
+    for (int32_t v = 0; v < n && (!s->found || made->total < s->total); v++)
+        s->value[v] = s->kept == NULL ? made->value[v] : s->kept[v][made->value[v]];
+    s->total = !s->found || made->total < s->total ? made->total : s->total;
+    s->bound = !s->found || made->bound > s->bound ? made->bound : s->bound;
+    s->found = true;
+    s->additive = made->additive;
+    s->kept = kept;
+    return kept != NULL;
+}
+
+/* Ends with the plan for what is left, or with a bound that equals the total. */
+static cleave_status shrink(shrinking *s, int64_t most_entries, cleave_arena *arena,
+                            cleave_elimination_plan *plan, cleave_error *error) {
+    CLEAVE_TRY(cleave_elimination_plan_create(&s->additive, most_entries, arena, plan, error));
+    if (!is_worth_it(&s->additive, plan) || !cleave_additive_can_tighten(&s->additive))
+        return CLEAVE_OK;
+    for (int32_t round = 0; round < MOST_ROUNDS && is_worth_it(&s->additive, plan); round++) {
+        cleave_additive_tightened made;
+        int64_t before = s->bound, work = plan->work;
+        cleave_arena_reset(&s->arenas[round % 2]);
+        CLEAVE_TRY(
+            cleave_additive_tighten(&s->additive, TIMES, &s->arenas[round % 2], &made, error));
+        if (!take_round(s, &made, arena))
+            return cleave_fail_memory(error, "eliminating variables");
+        if (s->bound >= s->total)
+            break;
+        CLEAVE_TRY(cleave_elimination_plan_create(&s->additive, most_entries, arena, plan, error));
+        if (round > 0 && plan->work > work / 10 * 9 &&
+            s->bound - before < (s->total - s->bound) / 20)
+            break;
+    }
+    return CLEAVE_OK;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static cleave_status eliminate(const cleave_additive *additive, int64_t most_entries,
-                               cleave_arena *arena, cleave_arena *tables, int32_t *value,
-                               cleave_additive_solution *solution, cleave_error *error) {
-    cleave_elimination_plan plan;
-    CLEAVE_TRY(cleave_elimination_plan_create(additive, most_entries, arena, &plan, error));
+/* The least total of a model by its plan; values are in `value`. */
+static cleave_status run_plan(const cleave_additive *additive, const cleave_elimination_plan *plan,
+                              cleave_arena *arena, int32_t *value, int64_t *bound,
+                              cleave_error *error) {
     int32_t most_values = 1;
     for (int32_t v = 0; v < additive->n_variables; v++)
         most_values = additive->n_values[v] > most_values ? additive->n_values[v] : most_values;
     int64_t *sums = CLEAVE_ARENA_ARRAY(arena, int64_t, most_values);
+    cleave_arena tables = {0};
     run r = {.additive = additive,
-             .plan = &plan,
+             .plan = plan,
              .cost = CLEAVE_ARENA_ARRAY(arena, const int64_t *, additive->n_variables),
-             .entries = CLEAVE_ARENA_ARRAY(arena, const int64_t *, plan.n_tables),
+             .entries = CLEAVE_ARENA_ARRAY(arena, const int64_t *, plan->n_tables),
              .no_cost = CLEAVE_ARENA_ARRAY(arena, int64_t, most_values),
              .value = value,
-             .tables = tables};
-    if (sums == NULL || r.cost == NULL || r.entries == NULL || r.no_cost == NULL ||
-        !fold_costs(&r, arena))
+             .tables = &tables};
+    bool done = sums != NULL && r.cost != NULL && r.entries != NULL && r.no_cost != NULL &&
+                fold_costs(&r, arena);
+    for (int32_t c = 0; c < plan->n_components && done; c++)
+        done = solve_component(&r, c, sums);
+    cleave_arena_free(&tables);
+    if (!done)
         return cleave_fail_memory(error, "eliminating variables");
-    for (int32_t c = 0; c < plan.n_components; c++)
-        if (!solve_component(&r, c, sums))
-            return cleave_fail_memory(error, "eliminating variables");
-    if (!plan.exact) {
+    if (!plan->exact) {
         cleave_additive_moves moves;
         CLEAVE_TRY(cleave_additive_moves_create(additive, 0, NULL, arena, &moves, error));
         cleave_additive_improve(&moves, value);
     }
-    int64_t total = cleave_additive_total(additive, value);
-    *solution = (cleave_additive_solution){.outcome = total == r.bound ? CLEAVE_ADDITIVE_OPTIMAL
-                                                                       : CLEAVE_ADDITIVE_FEASIBLE,
-                                           .value = value,
-                                           .total = total,
-                                           .bound = r.bound};
+    *bound = r.bound;
+    return CLEAVE_OK;
+}
+
+static cleave_status eliminate(const cleave_additive *additive, int64_t most_entries,
+                               cleave_arena *arena, shrinking *s, cleave_error *error) {
+    cleave_elimination_plan plan;
+    CLEAVE_TRY(shrink(s, most_entries, arena, &plan, error));
+    if (s->found && s->bound >= s->total)
+        return CLEAVE_OK;
+    int32_t *value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
+    int64_t bound = 0;
+    if (value == NULL)
+        return cleave_fail_memory(error, "eliminating variables");
+    CLEAVE_TRY(run_plan(&s->additive, &plan, arena, value, &bound, error));
+    int64_t total = cleave_additive_total(&s->additive, value);
+    s->bound = s->found && s->bound > bound ? s->bound : bound;
+    if (s->found && s->total <= total)
+        return CLEAVE_OK;
+    for (int32_t v = 0; v < additive->n_variables; v++)
+        s->value[v] = s->kept == NULL ? value[v] : s->kept[v][value[v]];
+    s->total = total;
     return CLEAVE_OK;
 }
 
@@ -208,13 +295,19 @@ cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error) {
     CLEAVE_TRY(cleave_additive_check(additive, 0, NULL, error));
-    int32_t *value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
-    if (value == NULL)
-        return cleave_fail_memory(error, "eliminating variables");
-    cleave_arena scratch = {0}, tables = {0};
-    cleave_status status =
-        eliminate(additive, most_entries, &scratch, &tables, value, solution, error);
+    cleave_arena scratch = {0};
+    shrinking s = {.additive = *additive,
+                   .value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables)};
+    cleave_status status = s.value == NULL ? cleave_fail_memory(error, "eliminating variables")
+                                           : eliminate(additive, most_entries, &scratch, &s, error);
+    if (status == CLEAVE_OK)
+        *solution = (cleave_additive_solution){
+            .outcome = s.bound >= s.total ? CLEAVE_ADDITIVE_OPTIMAL : CLEAVE_ADDITIVE_FEASIBLE,
+            .value = s.value,
+            .total = s.total,
+            .bound = s.bound};
+    cleave_arena_free(&s.arenas[0]);
+    cleave_arena_free(&s.arenas[1]);
     cleave_arena_free(&scratch);
-    cleave_arena_free(&tables);
     return status;
 }
