@@ -10,7 +10,7 @@
 
 /* Does a cell lie in one piece in a box around it?  Then it is as long as the box in all dimensions
    within the outermost one that it is longer than one element in. */
-static bool is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
+bool reshard_is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
     bool within = false;
     for (int i = 0; i < s->rank; i++) {
         int d = s->order[i];
@@ -37,8 +37,8 @@ static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
     const reshard_cell made = {.from = from,
                                .to = to,
                                .bytes = size * density,
-                               .packs = !is_dense(r->from, a, &cell),
-                               .unpacks = density < 1 || !is_dense(r->to, b, &cell)};
+                               .packs = !reshard_is_dense(r->from, a, &cell),
+                               .unpacks = density < 1 || !reshard_is_dense(r->to, b, &cell)};
     r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->cells, made);
 }
 
@@ -168,8 +168,8 @@ static int by_device(const void *a, const void *b) {
 }
 
 /* A group of devices, ascending. */
-static const int32_t *list_group(cleave_resharder *r, const cleave_shard_member *members,
-                                 int32_t n) {
+const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
+                                  int32_t n) {
     bool ascending = true;
     for (int32_t i = 0; i < n; i++) {
         r->group[i] = members[i].device;
@@ -204,8 +204,8 @@ static bool gather(cleave_resharder *r, const reshard_cell *cells, int32_t n) {
     }
     if (n_roots < to->n_members)
         return false;
-    reshard_collective(r, CLEAVE_ALL_GATHER, to->n_members, list_group(r, readers, to->n_members),
-                       bytes);
+    reshard_collective(r, CLEAVE_ALL_GATHER, to->n_members,
+                       reshard_list_group(r, readers, to->n_members), bytes);
     double packed = bytes / to->n_members;
     for (int32_t i = 0; i < to->n_members; i++)
         if (r->in_focus[readers[i].device])
@@ -321,7 +321,7 @@ static void reduce(cleave_resharder *r, const reshard_cell *cell) {
             n_read += speaks(r, cell, n_speakers, readers[i].device);
     }
     if (n_read > 2 && n_read == n_speakers)
-        reshard_collective(r, CLEAVE_ALL_REDUCE, n_read, list_group(r, readers, n_read),
+        reshard_collective(r, CLEAVE_ALL_REDUCE, n_read, reshard_list_group(r, readers, n_read),
                            cell->bytes);
     else
         combine(r, cell);
@@ -341,7 +341,7 @@ static void settle(cleave_resharder *r) {
         const cleave_shard_member *members = members_of(r->from, cell->from);
         double bytes = r->scattered[cell->from];
         reshard_collective(r, CLEAVE_REDUCE_SCATTER, shard->n_members,
-                           list_group(r, members, shard->n_members), bytes);
+                           reshard_list_group(r, members, shard->n_members), bytes);
         for (int32_t i = 0; i < shard->n_members; i++)
             if (r->in_focus[members[i].device])
                 reshard_copy(r, members[i].device, 2 * bytes);
@@ -388,6 +388,10 @@ cleave_status cleave_resharding_cost(cleave_resharder *r, const cleave_sharding 
     set_focus(r);
     if (is_aligned(r))
         return CLEAVE_OK;
+    if (reshard_even(r)) {
+        *picoseconds = cleave_picoseconds(reshard_end_stage(r));
+        return CLEAVE_OK;
+    }
     find_cells(r);
     for (int32_t c = 0, end; c < r->cells.n && !r->failed; c = end) {
         for (end = c; end < r->cells.n && r->cells.items[end].to == r->cells.items[c].to;)

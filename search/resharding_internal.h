@@ -64,7 +64,9 @@ struct cleave_resharder {
     reshard_load load;
     int32_t *node_start; /* [n_devices] first device of the node of each */
     int32_t *node_end;
-    bool everywhere; /* nodes are not alike, or links between them are shared by all: look at all */
+    bool everywhere; /* nodes are not alike, or links between them are shared by all, or all are
+                        few: look at all */
+    bool few;
     /* Of the present resharding: */
     bool *in_focus;             /* [n_devices] */
     CLEAVE_LIST(int32_t) focus; /* those devices */
@@ -88,6 +90,15 @@ void reshard_copy(cleave_resharder *r, int32_t device, double bytes);
 /* A collective among devices, ascending. */
 void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_t n,
                         const int32_t *devices, double bytes);
+/* Messages between a device and other nodes, in all: what they take of its own node's links. */
+void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes, double messages,
+                    bool copies);
+/* The values of even shardings, by arithmetic; false where they are not even (resharding_even.c).
+ */
+bool reshard_even(cleave_resharder *r);
+bool reshard_is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell);
+const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
+                                  int32_t n);
 /* Seconds of what was loaded since the last time. */
 double reshard_end_stage(cleave_resharder *r);
 

@@ -36,7 +36,8 @@ static void find_nodes(cleave_resharder *r) {
             }
         }
     bool alike = machine->n_node_types == 1 && machine->network.shape != CLEAVE_NETWORK_TORUS;
-    r->everywhere = machine->n_devices <= (alike ? RESHARD_FEW : RESHARD_MOST_TABLED);
+    r->few = alike && machine->n_devices <= RESHARD_FEW;
+    r->everywhere = r->few || (!alike && machine->n_devices <= RESHARD_MOST_TABLED);
 }
 
 /* Routes between all pairs, where that is not too much. */
@@ -145,24 +146,50 @@ void reshard_copy(cleave_resharder *r, int32_t device, double bytes) {
     load_device(r, device, r->copy_launch + r->copy_per_byte * bytes);
 }
 
+/* The links from one device to another. */
+static const int32_t *route_between(const cleave_resharder *r, int32_t source, int32_t destination,
+                                    reshard_route *route, int32_t *buffer) {
+    if (r->routes == NULL) {
+        *route = (reshard_route){0};
+        find_route(r->machine, source, destination, route, buffer);
+        return buffer;
+    }
+    *route = r->routes[(int64_t)source * r->machine->n_devices + destination];
+    return r->route_links + route->first;
+}
+
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
                   bool packs, bool unpacks) {
-    reshard_route found = {0};
+    reshard_route route;
     int32_t buffer[CLEAVE_MAX_ROUTE];
-    const int32_t *links = buffer;
-    if (r->routes != NULL) {
-        found = r->routes[(int64_t)source * r->machine->n_devices + destination];
-        links = r->route_links + found.first;
-    } else {
-        find_route(r->machine, source, destination, &found, buffer);
-    }
-    for (int32_t l = 0; l < found.n; l++)
+    const int32_t *links = route_between(r, source, destination, &route, buffer);
+    for (int32_t l = 0; l < route.n; l++)
         load_link(r, links[l], bytes * r->link_per_byte[links[l]]);
-    double post = (double)found.overhead + (double)found.overhead_per_byte * bytes;
+    double post = (double)route.overhead + (double)route.overhead_per_byte * bytes;
     double copy = r->copy_launch + 2 * r->copy_per_byte * bytes;
     load_device(r, source, post + (packs ? copy : 0));
     load_device(r, destination, post + (unpacks ? copy : 0));
-    r->load.latency = reshard_more(r->load.latency, (double)found.latency);
+    r->load.latency = reshard_more(r->load.latency, (double)route.latency);
+}
+
+/* By the way to the same place of a neighbouring node, of which half is in one's own. */
+void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes, double messages,
+                    bool copies) {
+    reshard_route route;
+    int32_t buffer[CLEAVE_MAX_ROUTE], width = r->node_end[device] - r->node_start[device];
+    int32_t other = device + width < r->machine->n_devices ? device + width : device - width;
+    if (other < 0)
+        other = r->node_start[device] > 0 ? 0 : r->machine->n_devices - 1;
+    const int32_t *links = out ? route_between(r, device, other, &route, buffer)
+                               : route_between(r, other, device, &route, buffer);
+    int32_t half = (route.n + 1) / 2;
+    for (int32_t l = out ? 0 : route.n - half; l < (out ? half : route.n); l++)
+        load_link(r, links[l], bytes * r->link_per_byte[links[l]]);
+    double seconds = messages * (double)route.overhead + (double)route.overhead_per_byte * bytes;
+    if (copies)
+        seconds += messages * r->copy_launch + 2 * r->copy_per_byte * bytes;
+    load_device(r, device, seconds);
+    r->load.latency = reshard_more(r->load.latency, (double)route.latency);
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */
