@@ -10,7 +10,7 @@
 
 /* Does a cell lie in one piece in a box around it?  Then it is as long as the box in all dimensions
    within the outermost one that it is longer than one element in. */
-static bool is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
+bool reshard_is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
     bool within = false;
     for (int i = 0; i < s->rank; i++) {
         int d = s->order[i];
@@ -37,37 +37,93 @@ static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
     const reshard_cell made = {.from = from,
                                .to = to,
                                .bytes = size * density,
-                               .packs = !is_dense(r->from, a, &cell),
-                               .unpacks = density < 1 || !is_dense(r->to, b, &cell)};
+                               .packs = !reshard_is_dense(r->from, a, &cell),
+                               .unpacks = density < 1 || !reshard_is_dense(r->to, b, &cell)};
     r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->cells, made);
 }
 
-/* The shards of `from` in the grid that overlap one of `to`, dimension by dimension. */
-static void descend(cleave_resharder *r, int32_t to, int d, int64_t at) {
-    const cleave_sharding *from = r->from;
-    if (d == from->rank) {
-        if (from->grid[at] >= 0)
-            add_cell(r, from->grid[at], to);
+/* A shard at the other end of the cells of one that is looked at: of `from`, or (`to_side`) of
+   `to`, where it is not looked at itself. */
+static void add_other(cleave_resharder *r, bool to_side, int32_t shard, int32_t other) {
+    if (!to_side)
+        add_cell(r, other, shard);
+    else if (!r->to_in_focus[other])
+        add_cell(r, shard, other);
+}
+
+/* The shards of the grid at the other end that overlap a box, dimension by dimension. */
+static void descend(cleave_resharder *r, bool to_side, int32_t shard, int d, int64_t at) {
+    const cleave_sharding *grid = to_side ? r->to : r->from, *own = to_side ? r->from : r->to;
+    if (d == grid->rank) {
+        if (grid->grid[at] >= 0)
+            add_other(r, to_side, shard, grid->grid[at]);
         return;
     }
-    const cleave_box *box = &r->to->shards[to].box;
-    const cleave_range *ranges = from->ranges[d];
-    int32_t n = from->n_ranges[d], first = 0;
+    const cleave_box *box = &own->shards[shard].box;
+    const cleave_range *ranges = grid->ranges[d];
+    int32_t n = grid->n_ranges[d], first = 0;
     while (first < n && ranges[first].hi <= box->lo[d])
         first++;
     for (int32_t i = first; i < n && ranges[i].lo < box->hi[d]; i++)
-        descend(r, to, d + 1, at * n + i);
+        descend(r, to_side, shard, d + 1, at * n + i);
 }
 
-/* Cells stand by shards of `to`. */
+static void find_cells_of(cleave_resharder *r, bool to_side, int32_t shard) {
+    const cleave_sharding *others = to_side ? r->to : r->from;
+    if (others->grid != NULL && others->n_shards > 0) {
+        descend(r, to_side, shard, 0, 0);
+        return;
+    }
+    for (int32_t s = 0; s < others->n_shards; s++)
+        add_other(r, to_side, shard, s);
+}
+
+/* Looks at the nodes where both shardings begin, or at all. */
+static void set_focus(cleave_resharder *r) {
+    int32_t n = r->machine->n_devices;
+    const cleave_sharding *both[2] = {r->from, r->to};
+    for (int32_t i = 0; i < r->focus.n; i++)
+        r->in_focus[r->focus.items[i]] = false;
+    r->focus.n = 0;
+    for (int k = 0; k < 2; k++) {
+        if (both[k]->n_shards == 0)
+            continue;
+        int32_t device = both[k]->members[both[k]->shards[0].first_member].device;
+        int32_t from = r->everywhere ? 0 : r->node_start[device];
+        int32_t end = r->everywhere ? n : r->node_end[device];
+        for (int32_t d = from; d < end && !r->in_focus[d]; d++) {
+            r->in_focus[d] = true;
+            r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->focus, d);
+        }
+    }
+}
+
+/* The cells that devices in focus have to do with: of the shards that they read, which stand side
+   by side, then of those that they hold. */
 static void find_cells(cleave_resharder *r) {
     r->cells.n = 0;
-    for (int32_t to = 0; to < r->to->n_shards; to++)
-        if (r->from->grid != NULL && r->from->n_shards > 0)
-            descend(r, to, 0, 0);
-        else
-            for (int32_t from = 0; from < r->from->n_shards; from++)
-                add_cell(r, from, to);
+    for (int32_t i = 0; i < r->focus.n; i++) {
+        int32_t to = r->to->shard_of[r->focus.items[i]];
+        if (to >= 0 && !r->to_in_focus[to]) {
+            r->to_in_focus[to] = true;
+            find_cells_of(r, false, to);
+        }
+    }
+    for (int32_t i = 0; i < r->focus.n; i++) {
+        int32_t from = r->from->shard_of[r->focus.items[i]];
+        if (from >= 0 && !r->from_in_focus[from]) {
+            r->from_in_focus[from] = true;
+            find_cells_of(r, true, from);
+        }
+    }
+    for (int32_t i = 0; i < r->focus.n; i++) {
+        int32_t to = r->to->shard_of[r->focus.items[i]];
+        int32_t from = r->from->shard_of[r->focus.items[i]];
+        if (to >= 0)
+            r->to_in_focus[to] = false;
+        if (from >= 0)
+            r->from_in_focus[from] = false;
+    }
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -85,6 +141,13 @@ static bool same_box(const cleave_resharder *r, const reshard_cell *cell) {
                             &r->to->shards[cell->to].box);
 }
 
+/* One message, if a device in focus has to do with it. */
+static void send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
+                 const reshard_cell *cell) {
+    if (r->in_focus[source] || r->in_focus[destination])
+        reshard_send(r, source, destination, bytes, cell->packs, cell->unpacks);
+}
+
 /* Every reader takes the copy of a holder, its own where it has one. */
 static void deliver(cleave_resharder *r, const reshard_cell *cell) {
     const cleave_shard *shard = &r->from->shards[cell->from], *to = &r->to->shards[cell->to];
@@ -93,9 +156,8 @@ static void deliver(cleave_resharder *r, const reshard_cell *cell) {
     for (int32_t i = 0; i < to->n_members; i++) {
         int32_t reader = readers[i].device;
         if (r->from->shard_of[reader] != cell->from)
-            reshard_send(r, holders[(reader + i) % shard->n_members].device, reader, cell->bytes,
-                         cell->packs, cell->unpacks);
-        else if (!same_box(r, cell))
+            send(r, holders[(reader + i) % shard->n_members].device, reader, cell->bytes, cell);
+        else if (r->in_focus[reader] && !same_box(r, cell))
             reshard_copy(r, reader, 2 * cell->bytes);
     }
 }
@@ -106,8 +168,8 @@ static int by_device(const void *a, const void *b) {
 }
 
 /* A group of devices, ascending. */
-static const int32_t *list_group(cleave_resharder *r, const cleave_shard_member *members,
-                                 int32_t n) {
+const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
+                                  int32_t n) {
     bool ascending = true;
     for (int32_t i = 0; i < n; i++) {
         r->group[i] = members[i].device;
@@ -142,11 +204,12 @@ static bool gather(cleave_resharder *r, const reshard_cell *cells, int32_t n) {
     }
     if (n_roots < to->n_members)
         return false;
-    reshard_collective(r, CLEAVE_ALL_GATHER, to->n_members, list_group(r, readers, to->n_members),
-                       bytes);
+    reshard_collective(r, CLEAVE_ALL_GATHER, to->n_members,
+                       reshard_list_group(r, readers, to->n_members), bytes);
+    double packed = bytes / to->n_members;
     for (int32_t i = 0; i < to->n_members; i++)
-        reshard_copy(r, readers[i].device,
-                     2 * (unpacks ? bytes + bytes / to->n_members : bytes / to->n_members));
+        if (r->in_focus[readers[i].device])
+            reshard_copy(r, readers[i].device, 2 * (unpacks ? bytes + packed : packed));
     return true;
 }
 
@@ -191,80 +254,101 @@ static int32_t choose_owners(const cleave_resharder *r, const reshard_cell *cell
     return n;
 }
 
-/* Owners add up a block each, and send it to the readers in the second stage. */
-static void combine(cleave_resharder *r, const reshard_cell *cell) {
+/* What goes to one owner, and from it to the readers in the second stage. */
+static void combine_block(cleave_resharder *r, const reshard_cell *cell, int32_t owner,
+                          int32_t n_speakers, double bytes) {
     const cleave_shard *to = &r->to->shards[cell->to];
     const cleave_shard_member *readers = members_of(r->to, cell->to);
+    for (int32_t s = 0; s < n_speakers; s++) {
+        if (r->speakers[s] == owner)
+            continue;
+        send(r, r->speakers[s], owner, bytes, cell);
+        if (r->in_focus[owner])
+            reshard_copy(r, owner, 3 * bytes);
+    }
+    for (int32_t i = 0; i < to->n_members; i++) {
+        const reshard_flow flow = {owner, readers[i].device, bytes, cell->unpacks};
+        if (flow.source != flow.destination &&
+            (r->in_focus[flow.source] || r->in_focus[flow.destination]))
+            r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->results, flow);
+    }
+}
+
+/* Owners add up a block each. */
+static void combine(cleave_resharder *r, const reshard_cell *cell) {
     int32_t n_speakers = list_speakers(r, cell), n = choose_owners(r, cell, n_speakers);
     double n_elements = cell->bytes / (double)r->from->element_bytes;
     if ((double)n > n_elements)
         n = n_elements < 1 ? 1 : (int32_t)n_elements;
-    double bytes = cell->bytes / n;
-    for (int32_t o = 0; o < n; o++) {
-        for (int32_t s = 0; s < n_speakers; s++) {
-            if (r->speakers[s] == r->owners[o])
-                continue;
-            reshard_send(r, r->speakers[s], r->owners[o], bytes, cell->packs, false);
-            reshard_copy(r, r->owners[o], 3 * bytes);
-        }
-        for (int32_t i = 0; i < to->n_members; i++) {
-            const reshard_flow flow = {r->owners[o], readers[i].device, bytes, cell->unpacks};
-            if (flow.source != flow.destination)
-                r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->results, flow);
-        }
-    }
+    for (int32_t o = 0; o < n; o++)
+        combine_block(r, cell, r->owners[o], n_speakers, cell->bytes / n);
 }
 
-static bool speaks(const cleave_resharder *r, int32_t n_speakers, int32_t device) {
+/* Does a device speak for one of the cell's keys, which are listed? */
+static bool speaks(const cleave_resharder *r, const reshard_cell *cell, int32_t n_speakers,
+                   int32_t device) {
+    if (r->from->shard_of[device] != cell->from)
+        return false;
+    if (r->from->shards[cell->from].n_members == n_speakers)
+        return true;
     for (int32_t i = 0; i < n_speakers; i++)
         if (r->speakers[i] == device)
             return true;
     return false;
 }
 
+/* May a partial result be a share of a reduce-scatter: read by one of those that add to it? */
+static bool is_scattered(const cleave_resharder *r, const reshard_cell *cell) {
+    const cleave_shard *from = &r->from->shards[cell->from];
+    return keys_of(r, cell) > 2 && r->to->shards[cell->to].n_members == 1 &&
+           from->n_members == from->n_keys &&
+           r->from->shard_of[members_of(r->to, cell->to)->device] == cell->from;
+}
+
 /* An all-reduce; or a share of a reduce-scatter, for later; or combined by owners. */
 static void reduce(cleave_resharder *r, const reshard_cell *cell) {
-    const cleave_shard *from = &r->from->shards[cell->from], *to = &r->to->shards[cell->to];
-    const cleave_shard_member *readers = members_of(r->to, cell->to);
-    int32_t n_speakers = list_speakers(r, cell), n_read = 0;
-    for (int32_t i = 0; i < n_speakers; i++)
-        n_read += r->to->shard_of[r->speakers[i]] == cell->to;
-    if (n_speakers > 2 && n_read == n_speakers && n_read == to->n_members) {
-        reshard_collective(r, CLEAVE_ALL_REDUCE, n_read, list_group(r, readers, n_read),
-                           cell->bytes);
-    } else if (n_speakers > 2 && to->n_members == 1 && from->n_members == n_speakers &&
-               speaks(r, n_speakers, readers->device)) {
+    if (is_scattered(r, cell)) {
         r->scattered[cell->from] += cell->bytes;
         r->n_roots[cell->from]++;
-    } else {
-        combine(r, cell);
+        return;
     }
+    const cleave_shard *to = &r->to->shards[cell->to];
+    const cleave_shard_member *readers = members_of(r->to, cell->to);
+    int32_t n_speakers = keys_of(r, cell), n_read = 0;
+    if (n_speakers > 2 && n_speakers == to->n_members) {
+        list_speakers(r, cell);
+        for (int32_t i = 0; i < to->n_members; i++)
+            n_read += speaks(r, cell, n_speakers, readers[i].device);
+    }
+    if (n_read > 2 && n_read == n_speakers)
+        reshard_collective(r, CLEAVE_ALL_REDUCE, n_read, reshard_list_group(r, readers, n_read),
+                           cell->bytes);
+    else
+        combine(r, cell);
 }
 
 /* Cells that were left for a reduce-scatter, which is one where each of the group gets some. */
 static void settle(cleave_resharder *r) {
-    for (int32_t s = 0; s < r->from->n_shards; s++) {
-        const cleave_shard *shard = &r->from->shards[s];
-        if (r->n_roots[s] < shard->n_members)
-            continue;
-        const cleave_shard_member *members = members_of(r->from, s);
-        reshard_collective(r, CLEAVE_REDUCE_SCATTER, shard->n_members,
-                           list_group(r, members, shard->n_members), r->scattered[s]);
-        for (int32_t i = 0; i < shard->n_members; i++)
-            reshard_copy(r, members[i].device, 2 * r->scattered[s]);
-    }
     for (int32_t c = 0; c < r->cells.n; c++) {
         const reshard_cell *cell = &r->cells.items[c];
         const cleave_shard *shard = &r->from->shards[cell->from];
-        if (r->n_roots[cell->from] == 0 || r->n_roots[cell->from] >= shard->n_members ||
-            r->to->shards[cell->to].n_members != 1)
+        if (r->n_roots[cell->from] == 0 || !is_scattered(r, cell))
             continue;
-        int32_t n_speakers = list_speakers(r, cell);
-        if (speaks(r, n_speakers, members_of(r->to, cell->to)->device))
+        if (r->n_roots[cell->from] < shard->n_members) {
             combine(r, cell);
+            continue;
+        }
+        const cleave_shard_member *members = members_of(r->from, cell->from);
+        double bytes = r->scattered[cell->from];
+        reshard_collective(r, CLEAVE_REDUCE_SCATTER, shard->n_members,
+                           reshard_list_group(r, members, shard->n_members), bytes);
+        for (int32_t i = 0; i < shard->n_members; i++)
+            if (r->in_focus[members[i].device])
+                reshard_copy(r, members[i].device, 2 * bytes);
+        r->n_roots[cell->from] = 0;
     }
-    memset(r->n_roots, 0, (size_t)r->from->n_shards * sizeof *r->n_roots);
-    memset(r->scattered, 0, (size_t)r->from->n_shards * sizeof *r->scattered);
+    for (int32_t c = 0; c < r->cells.n; c++)
+        r->n_roots[r->cells.items[c].from] = 0, r->scattered[r->cells.items[c].from] = 0;
 }
 
 /* The cells of one shard of `to`. */
@@ -277,20 +361,19 @@ static void move_shard(cleave_resharder *r, const reshard_cell *cells, int32_t n
             deliver(r, &cells[i]);
 }
 
-/* Does every device have all that it reads, and nobody anything to add? */
-static bool is_aligned(const cleave_sharding *from, const cleave_sharding *to,
-                       cleave_resharding_sort sort) {
-    if (from->n_devices != to->n_devices || from->overlaps)
+/* Does every device in focus have all that it reads, and nobody there anything to add? */
+static bool is_aligned(const cleave_resharder *r) {
+    if (r->from->overlaps)
         return false;
-    for (int32_t d = 0; d < to->n_devices; d++) {
-        int32_t there = to->shard_of[d], own = from->shard_of[d];
-        if (there >= 0 && (own < 0 || !cleave_box_equal(to->rank, &to->shards[there].box,
-                                                        &from->shards[own].box)))
+    for (int32_t i = 0; i < r->focus.n; i++) {
+        int32_t device = r->focus.items[i];
+        int32_t there = r->to->shard_of[device], own = r->from->shard_of[device];
+        if (own >= 0 && r->sort == CLEAVE_RESHARD_RESULTS && r->from->shards[own].n_keys > 1)
+            return false;
+        if (there >= 0 && (own < 0 || !cleave_box_equal(r->to->rank, &r->to->shards[there].box,
+                                                        &r->from->shards[own].box)))
             return false;
     }
-    for (int32_t s = 0; s < from->n_shards && sort == CLEAVE_RESHARD_RESULTS; s++)
-        if (from->shards[s].n_keys > 1)
-            return false;
     return true;
 }
 
@@ -298,12 +381,17 @@ cleave_status cleave_resharding_cost(cleave_resharder *r, const cleave_sharding 
                                      const cleave_sharding *to, cleave_resharding_sort sort,
                                      int64_t *picoseconds, cleave_error *error) {
     *picoseconds = 0;
-    if (is_aligned(from, to, sort))
-        return CLEAVE_OK;
     r->from = from;
     r->to = to;
     r->sort = sort;
     r->results.n = 0;
+    set_focus(r);
+    if (is_aligned(r))
+        return CLEAVE_OK;
+    if (reshard_even(r)) {
+        *picoseconds = cleave_picoseconds(reshard_end_stage(r));
+        return CLEAVE_OK;
+    }
     find_cells(r);
     for (int32_t c = 0, end; c < r->cells.n && !r->failed; c = end) {
         for (end = c; end < r->cells.n && r->cells.items[end].to == r->cells.items[c].to;)

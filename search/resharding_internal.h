@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "search/resharding.h"
 
-enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256 };
+enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256, RESHARD_FEW = 16 };
 
 /* A collective among one group, between two powers of two of bytes. */
 typedef struct reshard_line {
@@ -17,7 +17,7 @@ typedef struct reshard_line {
 typedef struct reshard_group {
     int32_t n_devices, n_links;
     int32_t *devices; /* [n_devices] ascending */
-    int32_t *links;   /* [n_links] that it takes */
+    int32_t *links;   /* [n_links] that it takes between its first members, and back to them */
     uint64_t hash;
     struct reshard_group *next;
     reshard_line lines[RESHARD_N_KINDS][RESHARD_N_SIZES];
@@ -62,7 +62,16 @@ struct cleave_resharder {
     int32_t n_groups;
     reshard_group **groups; /* [RESHARD_GROUP_ROWS] */
     reshard_load load;
+    int32_t *node_start; /* [n_devices] first device of the node of each */
+    int32_t *node_end;
+    bool everywhere; /* nodes are not alike, or links between them are shared by all, or all are
+                        few: look at all */
+    bool few;
     /* Of the present resharding: */
+    bool *in_focus;             /* [n_devices] */
+    CLEAVE_LIST(int32_t) focus; /* those devices */
+    bool *from_in_focus,
+        *to_in_focus; /* [n_devices] by shard: all false but while cells are found */
     const cleave_sharding *from, *to;
     cleave_resharding_sort sort;
     CLEAVE_LIST(reshard_cell) cells;
@@ -81,7 +90,18 @@ void reshard_copy(cleave_resharder *r, int32_t device, double bytes);
 /* A collective among devices, ascending. */
 void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_t n,
                         const int32_t *devices, double bytes);
+/* Messages between a device and other nodes, in all: what they take of its own node's links. */
+void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes, double messages,
+                    bool copies);
+/* The values of even shardings, by arithmetic; false where they are not even (resharding_even.c).
+ */
+bool reshard_even(cleave_resharder *r);
+bool reshard_is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell);
+const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
+                                  int32_t n);
 /* Seconds of what was loaded since the last time. */
 double reshard_end_stage(cleave_resharder *r);
+
+static inline double reshard_more(double a, double b) { return a > b ? a : b; }
 
 #endif

@@ -21,6 +21,25 @@ static void find_route(const cleave_machine *machine, int32_t source, int32_t de
     }
 }
 
+/* Nodes of one type do alike what is shared out alike, so that it is enough to look at one; on a
+   torus messages pass through all of them. */
+static void find_nodes(cleave_resharder *r) {
+    const cleave_machine *machine = r->machine;
+    int32_t device = 0;
+    for (int32_t t = 0; t < machine->n_node_types; t++)
+        for (int32_t k = 0; k < machine->node_types[t].count; k++) {
+            int32_t end = device + machine->node_types[t].n_devices, start = device;
+            end = end < machine->n_devices ? end : machine->n_devices;
+            for (; device < end; device++) {
+                r->node_start[device] = start;
+                r->node_end[device] = end;
+            }
+        }
+    bool alike = machine->n_node_types == 1 && machine->network.shape != CLEAVE_NETWORK_TORUS;
+    r->few = alike && machine->n_devices <= RESHARD_FEW;
+    r->everywhere = r->few || (!alike && machine->n_devices <= RESHARD_MOST_TABLED);
+}
+
 /* Routes between all pairs, where that is not too much. */
 static bool tabulate_routes(cleave_resharder *r) {
     int32_t n = r->machine->n_devices, links[CLEAVE_MAX_ROUTE];
@@ -57,9 +76,16 @@ static bool allocate(cleave_resharder *r) {
     r->speakers = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
     r->owners = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
     r->group = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
-    return r->link_per_byte != NULL && r->shares != NULL && r->seen != NULL && r->groups != NULL &&
-           r->load.link != NULL && r->load.device != NULL && r->scattered != NULL &&
-           r->n_roots != NULL && r->speakers != NULL && r->owners != NULL && r->group != NULL;
+    r->node_start = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
+    r->node_end = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
+    r->in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
+    r->from_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
+    r->to_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
+    return r->from_in_focus != NULL && r->to_in_focus != NULL && r->node_start != NULL &&
+           r->node_end != NULL && r->in_focus != NULL && r->link_per_byte != NULL &&
+           r->shares != NULL && r->seen != NULL && r->groups != NULL && r->load.link != NULL &&
+           r->load.device != NULL && r->scattered != NULL && r->n_roots != NULL &&
+           r->speakers != NULL && r->owners != NULL && r->group != NULL;
 }
 
 cleave_status cleave_resharder_create(const cleave_machine *machine,
@@ -74,6 +100,7 @@ cleave_status cleave_resharder_create(const cleave_machine *machine,
         cleave_resharder_destroy(r);
         return cleave_fail_memory(error, "pricing transfers");
     }
+    find_nodes(r);
     for (int32_t l = 0; l < machine->n_links; l++)
         r->link_per_byte[l] = 1 / machine->links[l].bytes_per_second;
     for (int32_t k = 0; k < machine->n_kinds; k++) {
@@ -92,6 +119,7 @@ void cleave_resharder_destroy(cleave_resharder *resharder) {
     CLEAVE_LIST_FREE(&resharder->load.devices);
     CLEAVE_LIST_FREE(&resharder->cells);
     CLEAVE_LIST_FREE(&resharder->results);
+    CLEAVE_LIST_FREE(&resharder->focus);
     cleave_arena_free(&resharder->arena);
     free(resharder);
 }
@@ -118,35 +146,64 @@ void reshard_copy(cleave_resharder *r, int32_t device, double bytes) {
     load_device(r, device, r->copy_launch + r->copy_per_byte * bytes);
 }
 
+/* The links from one device to another. */
+static const int32_t *route_between(const cleave_resharder *r, int32_t source, int32_t destination,
+                                    reshard_route *route, int32_t *buffer) {
+    if (r->routes == NULL) {
+        *route = (reshard_route){0};
+        find_route(r->machine, source, destination, route, buffer);
+        return buffer;
+    }
+    *route = r->routes[(int64_t)source * r->machine->n_devices + destination];
+    return r->route_links + route->first;
+}
+
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
                   bool packs, bool unpacks) {
-    reshard_route found = {0};
+    reshard_route route;
     int32_t buffer[CLEAVE_MAX_ROUTE];
-    const int32_t *links = buffer;
-    if (r->routes != NULL) {
-        found = r->routes[(int64_t)source * r->machine->n_devices + destination];
-        links = r->route_links + found.first;
-    } else {
-        find_route(r->machine, source, destination, &found, buffer);
-    }
-    for (int32_t l = 0; l < found.n; l++)
+    const int32_t *links = route_between(r, source, destination, &route, buffer);
+    for (int32_t l = 0; l < route.n; l++)
         load_link(r, links[l], bytes * r->link_per_byte[links[l]]);
-    double post = (double)found.overhead + (double)found.overhead_per_byte * bytes;
+    double post = (double)route.overhead + (double)route.overhead_per_byte * bytes;
     double copy = r->copy_launch + 2 * r->copy_per_byte * bytes;
     load_device(r, source, post + (packs ? copy : 0));
     load_device(r, destination, post + (unpacks ? copy : 0));
-    r->load.latency = fmax(r->load.latency, (double)found.latency);
+    r->load.latency = reshard_more(r->load.latency, (double)route.latency);
+}
+
+/* By the way to the same place of a neighbouring node, of which half is in one's own. */
+void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes, double messages,
+                    bool copies) {
+    reshard_route route;
+    int32_t buffer[CLEAVE_MAX_ROUTE], width = r->node_end[device] - r->node_start[device];
+    int32_t other = device + width < r->machine->n_devices ? device + width : device - width;
+    if (other < 0)
+        other = r->node_start[device] > 0 ? 0 : r->machine->n_devices - 1;
+    const int32_t *links = out ? route_between(r, device, other, &route, buffer)
+                               : route_between(r, other, device, &route, buffer);
+    int32_t half = (route.n + 1) / 2;
+    for (int32_t l = out ? 0 : route.n - half; l < (out ? half : route.n); l++)
+        load_link(r, links[l], bytes * r->link_per_byte[links[l]]);
+    double seconds = messages * (double)route.overhead + (double)route.overhead_per_byte * bytes;
+    if (copies)
+        seconds += messages * r->copy_launch + 2 * r->copy_per_byte * bytes;
+    load_device(r, device, seconds);
+    r->load.latency = reshard_more(r->load.latency, (double)route.latency);
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
 /* As the simulator has it: a collective takes the links between devices that follow one another. */
+enum { NEIGHBOURS = 16 };
 static bool find_group_links(cleave_resharder *r, reshard_group *group) {
     int32_t links[CLEAVE_MAX_ROUTE];
     CLEAVE_LIST(int32_t) all = {0};
     bool pushed = true;
     r->n_groups++;
     for (int32_t i = 0; i < group->n_devices; i++) {
+        if (i == NEIGHBOURS && group->n_devices > 2 * NEIGHBOURS)
+            i = group->n_devices - 1;
         int32_t n = cleave_machine_route(r->machine, group->devices[i],
                                          group->devices[(i + 1) % group->n_devices], links);
         for (int32_t l = 0; l < n; l++) {
@@ -231,20 +288,21 @@ void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_
     for (int32_t l = 0; l < group->n_links; l++)
         load_link(r, group->links[l], busy);
     for (int32_t i = 0; i < n; i++)
-        load_device(r, devices[i], processor);
-    r->load.latency = fmax(r->load.latency, between(share, line->rest));
+        if (r->in_focus[devices[i]])
+            load_device(r, devices[i], processor);
+    r->load.latency = reshard_more(r->load.latency, between(share, line->rest));
 }
 
 double reshard_end_stage(cleave_resharder *r) {
     double link = 0, device = 0, latency = r->load.latency;
     for (int32_t i = 0; i < r->load.links.n; i++) {
         double *at = &r->load.link[r->load.links.items[i]];
-        link = fmax(link, *at);
+        link = reshard_more(link, *at);
         *at = 0;
     }
     for (int32_t i = 0; i < r->load.devices.n; i++) {
         double *at = &r->load.device[r->load.devices.items[i]];
-        device = fmax(device, *at);
+        device = reshard_more(device, *at);
         *at = 0;
     }
     r->load.links.n = r->load.devices.n = 0;

@@ -88,6 +88,7 @@ static void list_members(making *m) {
         cleave_shard *shard = &s->shards[m->places[i].shard];
         if (shard->n_members++ == 0)
             shard->first_member = i;
+        s->rank_of[m->places[i].device] = shard->n_members - 1;
         s->members[i] = (cleave_shard_member){m->places[i].device, m->places[i].key};
     }
 }
@@ -110,8 +111,11 @@ static bool find_ranges(cleave_sharding *s, int d, cleave_arena *arena) {
     for (int32_t i = 0; i < s->n_shards; i++)
         if (n == 0 || by_range(&ranges[n - 1], &ranges[i]) != 0)
             ranges[n++] = ranges[i];
-    for (int32_t i = 1; i < n; i++)
+    s->tiles[d] = true;
+    for (int32_t i = 1; i < n; i++) {
         s->overlaps = s->overlaps || ranges[i].lo < ranges[i - 1].hi;
+        s->tiles[d] = s->tiles[d] && ranges[i].lo == ranges[i - 1].hi;
+    }
     for (int32_t i = 0; i < s->n_shards; i++) {
         const cleave_range own = {s->shards[i].box.lo[d], s->shards[i].box.hi[d]};
         const cleave_range *at = bsearch(&own, ranges, (size_t)n, sizeof own, by_range);
@@ -142,6 +146,13 @@ static bool make_grid(cleave_sharding *s, cleave_arena *arena) {
 }
 
 static void finish(cleave_sharding *s, const cleave_shard_entry *entries) {
+    int64_t size = 1;
+    for (int d = 0; d < s->rank && size <= s->n_shards; d++)
+        size *= s->n_ranges[d];
+    s->is_even = size == s->n_shards && s->grid != NULL;
+    for (int32_t i = 1; i < s->n_shards; i++)
+        s->is_even = s->is_even && s->shards[i].n_members == s->shards[0].n_members &&
+                     s->shards[i].n_keys == s->shards[0].n_keys;
     double there = 0, all = 0;
     for (int32_t d = 0; d < s->n_devices; d++)
         if (s->shard_of[d] >= 0) {
@@ -181,8 +192,9 @@ cleave_status cleave_sharding_create(const cleave_tensor *tensor, int32_t n_devi
     s.shards = CLEAVE_ARENA_ARRAY(arena, cleave_shard, n);
     s.members = CLEAVE_ARENA_ARRAY(arena, cleave_shard_member, n);
     s.shard_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
+    s.rank_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
     bool made = m.slots != NULL && m.keys != NULL && m.places != NULL && s.shards != NULL &&
-                s.members != NULL && s.shard_of != NULL;
+                s.members != NULL && s.shard_of != NULL && s.rank_of != NULL;
     if (made)
         list_members(&m);
     for (int d = 0; d < s.rank && made; d++)

@@ -34,11 +34,14 @@ typedef struct cleave_sharding {
     cleave_shard *shards;         /* [n_shards] by the first device that has each */
     cleave_shard_member *members; /* [n_members] shard by shard, by (key, device) */
     int32_t *shard_of;            /* [n_devices] -1: none */
+    int32_t *rank_of;             /* [n_devices] place among the members of its shard */
     int32_t n_ranges[CLEAVE_MAX_RANK];
     cleave_range *ranges[CLEAVE_MAX_RANK]; /* ascending */
     int32_t *grid;  /* [product of n_ranges] row-major: a shard or -1; null where that is large */
     double density; /* share of the boxes that is really there: pieces of a view may lie apart */
     bool overlaps;  /* boxes of different shards do */
+    bool is_even;   /* the grid is full, and each shard has as many members and keys as any other */
+    bool tiles[CLEAVE_MAX_RANK]; /* ranges follow one another without gaps and overlaps */
     uint64_t hash;
 } cleave_sharding;
 

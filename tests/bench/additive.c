@@ -1,8 +1,8 @@
 /* The additive model against the simulated step (scan, collectives in closed form), over drawn
    layouts of shipped models on k80-16x4, batch 64 per device.
      usage: bench_additive [LAYOUTS [MODEL [DEVICES [MACHINE [EXPOSED_SYNC]]]]]
-   Of each case: operators, variables (tied), seconds to make the model; then of three sorts of
-   layouts - values drawn for every operator; for all that are alike; data parallel with some
+   Of each case: operators, variables (tied), processor time to make the model; then of three sorts
+   of layouts - values drawn for every operator; for all that are alike; data parallel with some
    operators drawn - Kendall's tau between additive and simulated times, and additive / simulated:
    the median, and the 10th and 90th percentiles.  With a MODEL, the share of each part is printed,
    too. */
@@ -12,12 +12,13 @@
 #include "search/price.h"
 
 #include <string.h>
+#include <time.h>
 
 enum { BATCH_OF_DEVICE = 64, MAX_LAYOUTS = 2000, N_SORTS = 3, MOST_VALUES = 64 };
 
 static const char *const model_names[] = {
-    "mlp",     "lenet5", "alexnet", "inception_v3", "resnet50",   "resnet101", "rnnlm",    "rnntc",
-    "nmt",     "dlrm",   "byte_lstm", "byte_gpt",   "bert_base", "gpt2_small"};
+    "mlp",   "lenet5", "alexnet", "inception_v3", "resnet50", "resnet101", "rnnlm",
+    "rnntc", "nmt",    "dlrm",    "byte_lstm",    "byte_gpt", "bert_base", "gpt2_small"};
 static const char *const sort_names[N_SORTS] = {"every", "alike", "near"};
 static const int32_t device_counts[] = {4, 16, 64};
 
@@ -34,6 +35,12 @@ typedef struct bench_case {
     cleave_pricer pricer;
     double exposed_sync;
 } bench_case;
+
+static double processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 static cleave_status prepare(bench_case *c, cleave_error *error) {
     char path[4096];
@@ -62,12 +69,12 @@ static cleave_status make_models(bench_case *c, double seconds[2], cleave_error 
                                        .given = &given,
                                        .n_given = 1};
     for (int tie = 0; tie < 2; tie++) {
-        double before = cleave_clock_seconds();
+        double before = processor_seconds();
         options.tie = tie == 1;
         CLEAVE_TRY(cleave_additive_model_create(&c->model, &c->machine, &c->candidates, &options,
                                                 &c->arena, tie == 1 ? &c->tied : &c->additive,
                                                 error));
-        seconds[tie] = cleave_clock_seconds() - before;
+        seconds[tie] = processor_seconds() - before;
     }
     return CLEAVE_OK;
 }
@@ -92,7 +99,8 @@ static void draw(const bench_case *c, int sort, cleave_random *random, int32_t *
     for (int32_t op = 0; op < c->model.n_operators; op++) {
         int32_t n = c->additive.additive.n_values[op];
         if (sort == 1) {
-            cleave_random alike = {.key = cleave_hash_join(key, (uint64_t)c->candidates.list_of[op])};
+            cleave_random alike = {.key =
+                                       cleave_hash_join(key, (uint64_t)c->candidates.list_of[op])};
             value[op] = (int32_t)cleave_random_below(&alike, n);
         } else if (sort == 0 || cleave_random_next_uniform(random) < share) {
             value[op] = (int32_t)cleave_random_below(random, n);
@@ -108,7 +116,8 @@ static double total_of(const cleave_additive *a, const int32_t *value) {
         total += (double)a->cost[i][value[i]];
     for (int32_t p = 0; p < a->n_pairs; p++) {
         const cleave_additive_pair *pair = &a->pairs[p];
-        total += (double)pair->cost[(int64_t)value[pair->a] * a->n_values[pair->b] + value[pair->b]];
+        total +=
+            (double)pair->cost[(int64_t)value[pair->a] * a->n_values[pair->b] + value[pair->b]];
     }
     return total * 1e-12;
 }
@@ -138,8 +147,8 @@ static cleave_status compare(bench_case *c, int sort, int n, cleave_error *error
         status = cleave_additive_model_layout(&c->additive, &c->model, &c->machine, &c->candidates,
                                               value, &scratch, &layout, error);
         if (status == CLEAVE_OK)
-            status = cleave_choose_collectives(&c->machine, false, &scratch, &layout.collectives,
-                                               error);
+            status =
+                cleave_choose_collectives(&c->machine, false, &scratch, &layout.collectives, error);
         if (status == CLEAVE_OK)
             status = cleave_price_layout(&c->pricer, &layout, false, &price, error);
         additive[i] = total_of(&c->additive.additive, value);
@@ -156,6 +165,23 @@ static cleave_status compare(bench_case *c, int sort, int n, cleave_error *error
     return CLEAVE_OK;
 }
 
+/* Where the time of the data parallel layout goes. */
+static void print_parts(const bench_case *c) {
+    const cleave_additive *a = &c->additive.additive;
+    printf("\n");
+    for (int32_t op = 0; op < a->n_variables; op++)
+        printf("  %-40s %12.6f ms\n", c->model.operators[op].name,
+               (double)a->cost[op][value_of_given(c, op)] * 1e-9);
+    for (int32_t p = 0; p < a->n_pairs; p++) {
+        const cleave_additive_pair *pair = &a->pairs[p];
+        int32_t x = value_of_given(c, pair->a), y = value_of_given(c, pair->b);
+        double cost = (double)pair->cost[(int64_t)x * a->n_values[pair->b] + y] * 1e-9;
+        if (cost != 0)
+            printf("  %s -> %s %.6f ms\n", c->model.operators[pair->a].name,
+                   c->model.operators[pair->b].name, cost);
+    }
+}
+
 static cleave_status run(bench_case *c, int n, cleave_error *error) {
     double seconds[2];
     CLEAVE_TRY(prepare(c, error));
@@ -167,6 +193,8 @@ static cleave_status run(bench_case *c, int n, cleave_error *error) {
     for (int sort = 0; sort < N_SORTS && n > 0; sort++)
         CLEAVE_TRY(compare(c, sort, n, error));
     printf("\n");
+    if (getenv("PARTS") != NULL)
+        print_parts(c);
     return CLEAVE_OK;
 }
 
