@@ -26,7 +26,6 @@ typedef struct auto_worker {
 typedef struct auto_run {
     session *session;
     cleave_structure structure;
-    cleave_additive_model costs;
     cleave_refine refine; /* without a pricer */
     auto_state state;
     auto_worker *workers; /* [n_threads] */
@@ -303,14 +302,14 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
     session *s = run->session;
     CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints, &s->work,
                                        &run->structure, error));
-    CLEAVE_TRY(session_model_costs(s, &s->work, &run->costs, error));
     CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->state, error));
-    run->refine = (cleave_refine){.source = {.model = s->model,
-                                             .candidates = &s->candidates,
-                                             .structure = &run->structure,
-                                             .additive = &run->costs},
-                                  .like = s->given[0].layout,
-                                  .stop = &run->stop};
+    run->refine =
+        (cleave_refine){.source = {.model = s->model,
+                                   .candidates = &s->candidates,
+                                   .structure = &run->structure,
+                                   .additive = s->has_costs ? &s->costs_of_changes : NULL},
+                        .like = s->given[0].layout,
+                        .stop = &run->stop};
     run->workers = CLEAVE_ARENA_ARRAY(&s->work, auto_worker, s->n_threads);
     if (run->workers == NULL)
         return cleave_fail_memory(error, "searching");
@@ -350,7 +349,7 @@ static cleave_status keep_pool(auto_run *run, cleave_error *error) {
 
 cleave_status session_refine(session *s, cleave_error *error) {
     auto_run run = {.session = s};
-    cleave_status status = session_solve(s, error);
+    cleave_status status = session_interrupted(s) ? CLEAVE_OK : session_solve(s, error);
     if (status == CLEAVE_OK)
         status = begin(&run, error);
     if (status == CLEAVE_OK)

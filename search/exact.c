@@ -2,26 +2,34 @@
    elimination, and the simulator says which of its solutions is best.
 
    How much of the synchronisation of parameters hides behind the backward pass is what the additive
-   model can't know, so it is solved for none, half and all of it. */
+   model can't know: half of it, to begin with, and on few devices, where making the model takes no
+   time, none and all of it, too. */
 #include "search/session.h"
 
 #include <string.h>
 
-enum { MOST_VALUES = 48, N_EXPOSED = 3 };
-static const double exposed[N_EXPOSED] = {0, 0.5, 1};
+enum { FEW_DEVICES = 8 };
 static const int64_t most_entries = INT64_C(1) << 22;
 
-static cleave_additive_options options_for(const session *s, double exposed_sync, bool tie,
-                                           const cleave_layout **given) {
+/* Pairs of values are priced one by one, and the more devices, the longer each takes. */
+static int32_t values_for(const session *s) {
+    int32_t n = s->machine->n_devices;
+    return n <= FEW_DEVICES ? 32 : n <= 4 * FEW_DEVICES ? 16 : 12;
+}
+
+static cleave_status make(const session *s, double exposed_sync, cleave_arena *arena,
+                          cleave_additive_model *made, cleave_error *error) {
+    const cleave_layout *given[SESSION_MAX_GIVEN];
     for (int32_t g = 0; g < s->n_given; g++)
         given[g] = s->given[g].layout;
-    return (cleave_additive_options){.optimizer_states = s->options->optimizer_states,
-                                     .memory_limit_bytes = s->options->memory_limit_bytes,
-                                     .most_values = MOST_VALUES,
-                                     .exposed_sync = exposed_sync,
-                                     .tie = tie,
-                                     .given = given,
-                                     .n_given = s->n_given};
+    const cleave_additive_options options = {.optimizer_states = s->options->optimizer_states,
+                                             .memory_limit_bytes = s->options->memory_limit_bytes,
+                                             .most_values = values_for(s),
+                                             .exposed_sync = exposed_sync,
+                                             .given = given,
+                                             .n_given = s->n_given};
+    return cleave_additive_model_create(s->model, s->machine, &s->candidates, &options, arena, made,
+                                        error);
 }
 
 /* Keeps the objective of the solution whose layout is best. */
@@ -53,39 +61,33 @@ static cleave_status take(session *s, const cleave_additive_model *made,
     return session_add_found(s, "exact", &layout, price, error);
 }
 
-static cleave_status solve(session *s, double exposed_sync, cleave_arena *arena,
+static cleave_status solve(session *s, const cleave_additive_model *made, cleave_arena *arena,
                            cleave_error *error) {
-    const cleave_layout *given[SESSION_MAX_GIVEN];
-    cleave_additive_options options = options_for(s, exposed_sync, true, given);
-    cleave_additive_model made;
     cleave_additive_solution solution;
     cleave_price price = {0};
-    CLEAVE_TRY(cleave_additive_model_create(s->model, s->machine, &s->candidates, &options, arena,
-                                            &made, error));
-    CLEAVE_TRY(cleave_additive_eliminate(&made.additive, most_entries, arena, &solution, error));
-    CLEAVE_TRY(take(s, &made, &solution, &price, error));
-    if (price.excess_bytes == 0 || made.memory.most <= 0)
+    CLEAVE_TRY(cleave_additive_eliminate(&made->additive, most_entries, arena, &solution, error));
+    CLEAVE_TRY(take(s, made, &solution, &price, error));
+    if (price.excess_bytes == 0 || made->memory.most <= 0)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_additive_relax(&made.additive, 1, &made.memory, most_entries, arena,
+    CLEAVE_TRY(cleave_additive_relax(&made->additive, 1, &made->memory, most_entries, arena,
                                      &solution, error));
-    return take(s, &made, &solution, &price, error);
+    return take(s, made, &solution, &price, error);
 }
 
 cleave_status session_solve(session *s, cleave_error *error) {
-    for (int i = 0; i < N_EXPOSED && !session_interrupted(s); i++) {
+    static const double others[] = {0, 1};
+    cleave_progress_update(&s->progress, -1, "solving the additive model");
+    CLEAVE_TRY(make(s, 0.5, &s->work, &s->costs_of_changes, error));
+    s->has_costs = true;
+    CLEAVE_TRY(solve(s, &s->costs_of_changes, &s->work, error));
+    for (int i = 0; i < 2 && s->machine->n_devices <= FEW_DEVICES && !session_interrupted(s); i++) {
         cleave_arena arena = {0};
-        cleave_progress_update(&s->progress, -1, "solving the additive model");
-        cleave_status status = solve(s, exposed[i], &arena, error);
+        cleave_additive_model made;
+        cleave_status status = make(s, others[i], &arena, &made, error);
+        if (status == CLEAVE_OK)
+            status = solve(s, &made, &arena, error);
         cleave_arena_free(&arena);
         CLEAVE_TRY(status);
     }
     return CLEAVE_OK;
-}
-
-cleave_status session_model_costs(session *s, cleave_arena *arena, cleave_additive_model *made,
-                                  cleave_error *error) {
-    const cleave_layout *given[SESSION_MAX_GIVEN];
-    cleave_additive_options options = options_for(s, 0.5, false, given);
-    return cleave_additive_model_create(s->model, s->machine, &s->candidates, &options, arena, made,
-                                        error);
 }

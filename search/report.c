@@ -30,6 +30,10 @@ static int32_t find_baseline(const char *method) {
     return -1;
 }
 
+static bool is_random(const char *method) {
+    return method != NULL && strcmp(method, "random") == 0;
+}
+
 /* May it be the result? */
 static bool is_wanted(const session *s, const char *method) {
     return session_searches(s) || strcmp(method, s->options->method) == 0;
@@ -45,7 +49,8 @@ static void collect(const session *s, bool one, report *r) {
         const session_given *given = &s->given[g];
         const char *method = given->method != NULL ? given->method : s->options->method;
         int32_t baseline = find_baseline(given->method);
-        if (baseline >= 0 || s->n_found == 0)
+        bool is_start = given->method == NULL && s->n_found == 0 && session_searches(s);
+        if (baseline >= 0 || is_start || is_random(given->method))
             r->items[r->n++] = (reported){method, given->layout, given->price, baseline, false};
     }
     int32_t best = -1;

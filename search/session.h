@@ -41,9 +41,11 @@ typedef struct session {
     session_given given[SESSION_MAX_GIVEN];
     int32_t n_found; /* best first */
     session_found found[SESSION_MAX_FOUND];
-    bool has_exact;                     /* the additive model was solved ... */
-    cleave_price exact_price;           /* ... and this is what the best of its layouts costs */
-    int64_t n_priced, least_peak_bytes; /* of all pricers that are gone */
+    bool has_costs;
+    cleave_additive_model costs_of_changes; /* tells which changes are promising */
+    bool has_exact;                         /* the additive model was solved ... */
+    cleave_price exact_price;               /* ... and this is what the best of its layouts costs */
+    int64_t n_priced, least_peak_bytes;     /* of all pricers that are gone */
     cleave_search_result result;
 } session;
 
@@ -67,10 +69,6 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
 cleave_status session_walk(session *s, cleave_error *error);   /* "mcmc" */
 cleave_status session_solve(session *s, cleave_error *error);  /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error); /* "auto" */
-
-/* The additive model with a variable for every operator, to tell which changes are promising. */
-cleave_status session_model_costs(session *s, cleave_arena *arena, cleave_additive_model *made,
-                                  cleave_error *error);
 
 /* Prices what is reported in full, and takes the best.  Law 7 is kept here: baselines and what was
    found are compared by the same simulation. */
