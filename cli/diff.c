@@ -43,8 +43,8 @@ typedef struct side {
 } side;
 
 typedef struct difference {
-    int32_t op;
-    double step_seconds; /* of A with B's split of this operator alone; 0: not asked for */
+    int32_t id;          /* of the operator, or the parameter */
+    double step_seconds; /* of A with B's split or update of this alone; 0: not asked for */
 } difference;
 
 typedef struct comparison {
@@ -52,7 +52,7 @@ typedef struct comparison {
     side sides[2];
     int32_t n_operators, n_updates;
     difference *operators; /* [n_operators] */
-    int32_t *updates;      /* [n_updates] parameters */
+    difference *updates;   /* [n_updates] */
     bool collectives, is_predicted;
 } comparison;
 
@@ -77,15 +77,15 @@ static cleave_status collectives_text(const cleave_collective_rules *rules, clea
 static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave_error *error) {
     const cleave_layout *a = &c->sides[0].layout, *b = &c->sides[1].layout;
     c->operators = CLEAVE_ARENA_ARRAY(arena, difference, c->model.n_operators);
-    c->updates = CLEAVE_ARENA_ARRAY(arena, int32_t, c->model.n_tensors);
+    c->updates = CLEAVE_ARENA_ARRAY(arena, difference, c->model.n_tensors);
     if (c->operators == NULL || c->updates == NULL)
         return cleave_fail_memory(error, "comparing layouts");
     for (int32_t op = 0; op < c->model.n_operators; op++)
         if (!split_text_same(&c->model.operators[op], &a->splits[op], &b->splits[op]))
-            c->operators[c->n_operators++] = (difference){.op = op};
+            c->operators[c->n_operators++] = (difference){.id = op};
     for (int32_t t = 0; t < c->model.n_tensors; t++)
         if (a->sharded[t] != b->sharded[t])
-            c->updates[c->n_updates++] = t;
+            c->updates[c->n_updates++] = (difference){.id = t};
     for (int i = 0; i < 2; i++)
         CLEAVE_TRY(collectives_text(&c->sides[i].layout.collectives, arena,
                                     &c->sides[i].collectives, error));
@@ -125,28 +125,36 @@ static int by_step(const void *a, const void *b) {
     const difference *x = a, *y = b;
     if (x->step_seconds < y->step_seconds || x->step_seconds > y->step_seconds)
         return x->step_seconds < y->step_seconds ? -1 : 1;
-    return (x->op > y->op) - (x->op < y->op);
+    return (x->id > y->id) - (x->id < y->id);
 }
 
-/* A with one operator as B has it, one after the other; estimates, scaled to A's step. */
+static void sort_by_step(difference *differences, int32_t n) {
+    if (n > 0)
+        qsort(differences, (size_t)n, sizeof *differences, by_step);
+}
+
+/* A with one operator or one update as B has it, one after the other; estimates, scaled to A's
+   step. */
 static cleave_status try_flips(comparison *c, explain_changes *changes, bool quiet,
                                cleave_error *error) {
     cleave_progress progress;
+    const cleave_layout *b = &c->sides[1].layout;
+    double scale = c->sides[0].step_seconds / (double)changes->price.step;
+    int32_t n = c->n_operators + c->n_updates;
     cleave_progress_begin(&progress, "trying changes", quiet);
     cleave_status status = CLEAVE_OK;
-    for (int32_t i = 0; i < c->n_operators && status == CLEAVE_OK; i++) {
-        difference *d = &c->operators[i];
-        cleave_price price;
-        cleave_progress_update(&progress, (double)i / c->n_operators, NULL);
-        status =
-            explain_changes_try(changes, d->op, &c->sides[1].layout.splits[d->op], &price, error);
-        if (status == CLEAVE_OK)
-            d->step_seconds =
-                c->sides[0].step_seconds * (double)price.step / (double)changes->price.step;
+    for (int32_t i = 0; i < n && status == CLEAVE_OK; i++) {
+        bool is_update = i >= c->n_operators;
+        difference *d = is_update ? &c->updates[i - c->n_operators] : &c->operators[i];
+        cleave_price price = {0};
+        cleave_progress_update(&progress, (double)i / n, NULL);
+        status = is_update ? explain_changes_shard(changes, d->id, b->sharded[d->id], &price, error)
+                           : explain_changes_try(changes, d->id, &b->splits[d->id], &price, error);
+        d->step_seconds = scale * (double)price.step;
     }
     cleave_progress_end(&progress, NULL);
-    if (status == CLEAVE_OK && c->n_operators > 0)
-        qsort(c->operators, (size_t)c->n_operators, sizeof *c->operators, by_step);
+    sort_by_step(c->operators, c->n_operators);
+    sort_by_step(c->updates, c->n_updates);
     return status;
 }
 
@@ -201,6 +209,11 @@ static void print_sides(const comparison *c, cleave_arena *arena) {
     table_print(&t, stdout);
 }
 
+static void add_worth(table *t, const comparison *c, const difference *d) {
+    table_quantity(t, d->step_seconds, CLEAVE_UNIT_SECONDS);
+    table_format(t, "%+.2f %%", 100 * (d->step_seconds / c->sides[0].step_seconds - 1));
+}
+
 static void print_operators(const comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_predicted ? 7 : 5, .align = "lllllrr"};
     static const char *const heads[] = {"operator",   "A",          "on devices", "B",
@@ -209,33 +222,34 @@ static void print_operators(const comparison *c, cleave_arena *arena) {
         table_text(&t, heads[i]);
     for (int32_t i = 0; i < c->n_operators; i++) {
         const difference *d = &c->operators[i];
-        const cleave_operator *op = &c->model.operators[d->op];
+        const cleave_operator *op = &c->model.operators[d->id];
         table_text(&t, op->name);
         for (int k = 0; k < 2; k++) {
             char text[160];
-            split_text_degrees(op, &c->sides[k].layout.splits[d->op], text, sizeof text);
+            split_text_degrees(op, &c->sides[k].layout.splits[d->id], text, sizeof text);
             table_text(&t, text);
-            split_text_devices(&c->sides[k].layout.splits[d->op], text, 48);
+            split_text_devices(&c->sides[k].layout.splits[d->id], text, 48);
             table_text(&t, text);
         }
-        if (!c->is_predicted)
-            continue;
-        table_quantity(&t, d->step_seconds, CLEAVE_UNIT_SECONDS);
-        table_format(&t, "%+.2f %%", 100 * (d->step_seconds / c->sides[0].step_seconds - 1));
+        if (c->is_predicted)
+            add_worth(&t, c, d);
     }
     printf("\n");
     table_print(&t, stdout);
 }
 
 static void print_updates(const comparison *c, cleave_arena *arena) {
-    table t = {.arena = arena, .n_columns = 3, .align = "lll"};
-    table_text(&t, "update of");
-    table_text(&t, "A");
-    table_text(&t, "B");
+    table t = {.arena = arena, .n_columns = c->is_predicted ? 5 : 3, .align = "lllrr"};
+    static const char *const heads[] = {"update of", "A", "B", "A with B's", "change"};
+    for (int i = 0; i < t.n_columns; i++)
+        table_text(&t, heads[i]);
     for (int32_t i = 0; i < c->n_updates; i++) {
-        table_text(&t, c->model.tensors[c->updates[i]].name);
-        table_text(&t, update_name(&c->sides[0], c->updates[i]));
-        table_text(&t, update_name(&c->sides[1], c->updates[i]));
+        const difference *d = &c->updates[i];
+        table_text(&t, c->model.tensors[d->id].name);
+        table_text(&t, update_name(&c->sides[0], d->id));
+        table_text(&t, update_name(&c->sides[1], d->id));
+        if (c->is_predicted)
+            add_worth(&t, c, d);
     }
     printf("\n");
     table_print(&t, stdout);
@@ -256,9 +270,9 @@ static void print_text(const comparison *c, cleave_arena *arena) {
         printf("\n%d of %d operators and %d updates differ%s.\n", c->n_operators,
                c->model.n_operators, c->n_updates,
                c->collectives ? ", and the collectives do" : "");
-    if (c->is_predicted && c->n_operators > 0)
-        printf("\"A with B's\" is an estimate of A's step with that operator alone split as in B; "
-               "together they do more or less than added up.\n");
+    if (c->is_predicted && c->n_operators + c->n_updates > 0)
+        printf("\"A with B's\" is an estimate of A's step with that one alone as in B; together "
+               "they do more or less than added up.\n");
 }
 
 static void put_side(cleave_json_writer *w, const char *key, const comparison *c, const side *s) {
@@ -289,11 +303,11 @@ static void put_operator(cleave_json_writer *w, const comparison *c, const diffe
     static const char *const keys[] = {"a", "b"};
     cleave_json_begin_object(w, true);
     cleave_json_key(w, "name");
-    cleave_json_put_string(w, c->model.operators[d->op].name);
+    cleave_json_put_string(w, c->model.operators[d->id].name);
     for (int k = 0; k < 2; k++) {
         cleave_json_key(w, keys[k]);
         cleave_json_begin_object(w, true);
-        split_text_put(w, &c->model.operators[d->op], &c->sides[k].layout.splits[d->op]);
+        split_text_put(w, &c->model.operators[d->id], &c->sides[k].layout.splits[d->id]);
         cleave_json_end_object(w);
     }
     if (c->is_predicted) {
@@ -321,11 +335,15 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
     for (int32_t i = 0; i < c->n_updates; i++) {
         cleave_json_begin_object(&w, true);
         cleave_json_key(&w, "parameter");
-        cleave_json_put_string(&w, c->model.tensors[c->updates[i]].name);
+        cleave_json_put_string(&w, c->model.tensors[c->updates[i].id].name);
         cleave_json_key(&w, "a");
-        cleave_json_put_string(&w, update_name(&c->sides[0], c->updates[i]));
+        cleave_json_put_string(&w, update_name(&c->sides[0], c->updates[i].id));
         cleave_json_key(&w, "b");
-        cleave_json_put_string(&w, update_name(&c->sides[1], c->updates[i]));
+        cleave_json_put_string(&w, update_name(&c->sides[1], c->updates[i].id));
+        if (c->is_predicted) {
+            cleave_json_key(&w, "step_seconds_with_b");
+            cleave_json_put_number(&w, c->updates[i].step_seconds);
+        }
         cleave_json_end_object(&w);
     }
     cleave_json_end_array(&w);

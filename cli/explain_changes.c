@@ -47,6 +47,17 @@ cleave_status explain_changes_try(explain_changes *changes, int32_t op, const cl
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
 }
 
+cleave_status explain_changes_shard(explain_changes *changes, int32_t tensor, bool sharded,
+                                    cleave_price *price, cleave_error *error) {
+    bool old = changes->layout.sharded[tensor];
+    CLEAVE_TRY(cleave_estimate_shard(changes->estimate, tensor, sharded, error));
+    changes->layout.sharded[tensor] = sharded;
+    cleave_status status =
+        cleave_price_proposal(&changes->pricer, changes->estimate, &changes->layout, price, error);
+    changes->layout.sharded[tensor] = old;
+    return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
+}
+
 /* Keeps the best few; equal ones in the order that they came. */
 static cleave_status note(explain_choice *choice, const cleave_split *split, int64_t step,
                           cleave_arena *arena, cleave_error *error) {

@@ -27,9 +27,13 @@ void explain_changes_destroy(explain_changes *changes);
 cleave_status explain_changes_list(explain_changes *changes, cleave_arena *arena,
                                    cleave_error *error);
 
-/* The price of the layout with another split of one operator; the layout stays as it is. */
+/* The price of the layout with another split of one operator, or with another update of a
+   parameter; the layout stays as it is. */
 cleave_status explain_changes_try(explain_changes *changes, int32_t op, const cleave_split *split,
                                   cleave_price *price, cleave_error *error);
+
+cleave_status explain_changes_shard(explain_changes *changes, int32_t tensor, bool sharded,
+                                    cleave_price *price, cleave_error *error);
 
 typedef struct explain_alternative {
     cleave_split split; /* its devices are in the arena */

@@ -138,11 +138,11 @@ static cleave_status match(const option_table *table, int n_arguments, char *con
 }
 
 /* Arguments without a name go to the positional rows in turn; one too many to the last again. */
-static const option_row *next_positional(const option_table *table, const option_row *row,
-                                         const bool *seen) {
-    for (int r = 0; r < table->n_rows; r++)
-        if (table->rows[r].kind == OPTION_POSITIONAL && !seen[r])
-            return &table->rows[r];
+static const option_row *next_positional(const option_table *table, const bool *seen) {
+    const option_row *row = NULL;
+    for (int r = 0; r < table->n_rows && (row == NULL || seen[row - table->rows]); r++)
+        if (table->rows[r].kind == OPTION_POSITIONAL)
+            row = &table->rows[r];
     return row;
 }
 
@@ -171,7 +171,7 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
         const char *value = NULL;
         CLEAVE_TRY(match(table, n_arguments, arguments, &i, &row, &value, error));
         if (row->kind == OPTION_POSITIONAL)
-            row = next_positional(table, row, seen);
+            row = next_positional(table, seen);
         if (seen[row - table->rows] && !repeats(row))
             return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is given twice", row->name);
         seen[row - table->rows] = true;

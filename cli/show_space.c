@@ -7,13 +7,8 @@
 
 static cleave_status count(const cleave_model *model, const cleave_machine *machine,
                            cleave_arena *arena, show_space *space, cleave_error *error) {
-    cleave_node_costs *costs;
     cleave_candidates candidates;
-    CLEAVE_TRY(cleave_node_costs_create(model, machine, &costs, error));
-    cleave_status status =
-        cleave_candidates_create(model, machine, costs, NULL, 0, arena, &candidates, error);
-    cleave_node_costs_destroy(costs);
-    CLEAVE_TRY(status);
+    CLEAVE_TRY(cleave_candidates_create(model, machine, NULL, NULL, 0, arena, &candidates, error));
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_candidate_list *list = &candidates.lists[candidates.list_of[op]];
         space->splits[op] = list->n_splits;

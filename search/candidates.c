@@ -340,7 +340,7 @@ static cleave_status list_drafts(const maker *m, cleave_candidate_list *list, cl
     list->truncated = e.truncated;
     bool failed = e.failed || !count_splits(&e, m->machine->n_devices, &list->n_splits);
     cleave_status status = failed ? cleave_fail_memory(error, "listing candidates") : CLEAVE_OK;
-    if (status == CLEAVE_OK)
+    if (status == CLEAVE_OK && m->costs != NULL) /* else they stand by size already */
         status = price_drafts(&e, m->costs, list, error);
     if (status == CLEAVE_OK && !keep_best(&e, m->machine->n_devices, m->arena, list))
         status = cleave_fail_memory(error, "listing candidates");

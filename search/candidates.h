@@ -41,7 +41,9 @@ typedef struct cleave_candidates {
 /* Most candidates of an operator that are kept. */
 enum { CLEAVE_MAX_CANDIDATES = 512 };
 
-/* Enumerates; `given` layouts ([n_given]) add their splits.  Lives in the arena. */
+/* Enumerates; `given` layouts ([n_given]) add their splits.  Lives in the arena.  To count them
+   only, `costs` may be null: then nothing is priced, nothing may be given, and of too many
+   candidates any are kept. */
 cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs *costs, const cleave_layout *const *given,
                                        int32_t n_given, cleave_arena *arena,

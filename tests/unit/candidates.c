@@ -157,3 +157,16 @@ Test(candidates, node_cost_of_a_split_is_over_all_parts_and_of_the_busiest) {
     cr_expect_eq(cost.total, 4 * (1000000 + 3840));
     cr_expect_eq(cost.largest, 2 * (1000000 + 3840));
 }
+
+Test(candidates, are_as_many_without_prices) {
+    list(8, 4, NULL, 0);
+    cleave_candidates unpriced;
+    cr_assert_eq(cleave_candidates_create(&model, &machine, NULL, NULL, 0, &arena, &unpriced, NULL),
+                 CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++) {
+        const cleave_candidate_list *other = &unpriced.lists[unpriced.list_of[op]];
+        cr_expect_eq(cleave_candidates_count(of(op)), cleave_candidates_count(other));
+        cr_expect_eq(of(op)->n_splits, other->n_splits);
+        cr_expect_eq(of(op)->truncated, other->truncated);
+    }
+}

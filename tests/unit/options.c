@@ -122,3 +122,27 @@ Test(options, help_names_every_option_and_its_default) {
     }
     cr_expect_not_null(strstr(text, "default 8"));
 }
+
+/* Arguments without a name go to the rows in their order, wherever they stand. */
+Test(options, several_positional_arguments_land_in_order) {
+    static const option_row two[] = {
+        {"A", NULL, OPTION_POSITIONAL, offsetof(values, model), .required = true, .help = "one"},
+        {"B", NULL, OPTION_POSITIONAL, offsetof(values, file), .required = true, .help = "other"},
+        {"--json", NULL, OPTION_FLAG, offsetof(values, json), .help = "as JSON"},
+    };
+    static const option_table of_two = {two, 3};
+    char a[] = "a", b[] = "b", json[] = "--json", *arguments[] = {a, json, b, a};
+    values v;
+    bool help;
+    cleave_error error = {""};
+    cr_assert_eq(options_parse(&of_two, 3, arguments, &v, sizeof v, &help, &error), CLEAVE_OK);
+    cr_expect_str_eq(v.model, "a");
+    cr_expect_str_eq(v.file, "b");
+    cr_expect(v.json);
+    cr_expect_eq(options_parse(&of_two, 4, arguments, &v, sizeof v, &help, &error),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(error.message, "B is given twice");
+    cr_expect_eq(options_parse(&of_two, 2, arguments, &v, sizeof v, &help, &error),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(error.message, "B is missing (--help explains)");
+}
