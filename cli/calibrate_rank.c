@@ -57,10 +57,12 @@ static bool is_timed(const calibration *c, const cleave_work *work) {
     return !c->values->again && kernel != NULL && kernel->seconds > 0;
 }
 
+/* `alone`: seconds of rank 0 while the others waited for it, 0 where that was not measured. */
 static cleave_status keep(calibration *c, const cleave_work *work, const cleave_measurement *result,
-                          cleave_error *error) {
+                          double alone, cleave_error *error) {
     double seconds = result->seconds;
     CLEAVE_TRY(agree(c, &seconds, error));
+    cleave_world_broadcast(c->world, &alone, sizeof alone);
     cleave_kernel_time kernel = {
         .key = work->key,
         .family = work->family,
@@ -69,40 +71,62 @@ static cleave_status keep(calibration *c, const cleave_work *work, const cleave_
         .flops = work->flops,
         .bytes = work->bytes,
         .workspace_bytes = result->workspace_bytes,
+        .alone_seconds = alone,
     };
     c->n_measured++;
     return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
+}
+
+enum { N_BYTE_FAMILIES = 3, LEAST_BYTES = 1 << 6, MOST_BYTES = 1 << 26 };
+static const char *const byte_families[N_BYTE_FAMILIES] = {"copy", "load", "update"};
+
+static cleave_status measure_bytes_once(int family, int64_t bytes, int64_t touched, double seconds,
+                                        cleave_measurement *result, cleave_error *error) {
+    cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
+    return family == 0
+               ? cleave_copy_measure(CLEAVE_COPY_ASSIGN, bytes, touched, seconds, result, error)
+           : family == 1
+               ? cleave_load_measure(bytes, touched, seconds, result, error)
+               : cleave_update_measure(&optimizer, bytes, touched, seconds, result, error);
 }
 
 /* Copies, loads and updates of some sizes, in the surroundings of the largest model. */
 static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     int64_t touched = -1;
+    double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
     for (int32_t i = 0; i < works->n; i++)
         touched = works->items[i].touched_bytes > touched ? works->items[i].touched_bytes : touched;
-    static const char *const families[] = {"copy", "load", "update"};
-    cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
-    for (int f = 0; f < 3; f++)
-        for (int64_t bytes = 1 << 14; bytes <= 1 << 26; bytes <<= 4) {
-            cleave_measurement result = {0};
+    for (int f = 0; f < N_BYTE_FAMILIES; f++)
+        for (int64_t bytes = LEAST_BYTES; bytes <= MOST_BYTES; bytes <<= 4) {
+            cleave_measurement result = {0}, alone = {0};
             cleave_work work;
             double moved = f == 2 ? cleave_work_bytes_of_update(bytes, 0) : 2 * (double)bytes;
-            cleave_work_describe_bytes(families[f], moved, &work);
+            cleave_work_describe_bytes(byte_families[f], moved, &work);
             if (is_timed(c, &work)) {
                 c->n_kept++;
                 continue;
             }
             cleave_world_barrier(c->world);
-            CLEAVE_TRY(f == 0   ? cleave_copy_measure(CLEAVE_COPY_ASSIGN, bytes, touched,
-                                                      bytes_seconds, &result, error)
-                       : f == 1 ? cleave_load_measure(bytes, touched, bytes_seconds, &result, error)
-                                : cleave_update_measure(&optimizer, bytes, touched, bytes_seconds,
-                                                        &result, error));
-            CLEAVE_TRY(keep(c, &work, &result, error));
+            CLEAVE_TRY(measure_bytes_once(f, bytes, touched, seconds, &result, error));
+            cleave_world_barrier(c->world);
+            if (c->rank == 0 && c->n_devices > 1)
+                CLEAVE_TRY(measure_bytes_once(f, bytes, touched, seconds, &alone, error));
+            CLEAVE_TRY(keep(c, &work, &result, alone.seconds, error));
             if (f == 0) /* the largest copy stands for the memory's rate */
                 c->kind.bytes_per_second = moved / result.seconds;
         }
     return agree(c, &c->kind.bytes_per_second, error);
+}
+
+static cleave_protocol protocol_of(const cleave_link_figures *m) {
+    return (cleave_protocol){.large_from_bytes = m->polls.large_from_bytes,
+                             .large_seconds = m->link.large_seconds,
+                             .first_bytes = m->link.first_bytes,
+                             .first_bytes_per_second = m->link.first_bytes_per_second,
+                             .small_polls = m->polls.small_polls,
+                             .large_polls = m->polls.large_polls,
+                             .polls_per_byte = m->polls.polls_per_byte};
 }
 
 static cleave_status measure_links(calibration *c, cleave_error *error) {
@@ -115,7 +139,7 @@ static cleave_status measure_links(calibration *c, cleave_error *error) {
     seconds = seconds > least_link_seconds ? seconds : least_link_seconds;
     for (int32_t a = 0; a < c->n_devices; a++)
         for (int32_t b = a + 1; b < c->n_devices; b++) {
-            cleave_link_measurement m = {0};
+            cleave_link_figures m = {0};
             CLEAVE_TRY(cleave_link_measure(c->world, a, b, seconds, &m, error));
             if (a != 0 && c->rank == a)
                 cleave_world_send_now(c->world, &m, sizeof m, 0);
@@ -124,10 +148,11 @@ static cleave_status measure_links(calibration *c, cleave_error *error) {
             c->links[c->n_links++] =
                 (cleave_link){.from = a,
                               .to = b,
-                              .bytes_per_second = m.bytes_per_second,
-                              .latency_seconds = m.latency_seconds,
-                              .overhead_seconds = m.overhead_seconds,
-                              .overhead_seconds_per_byte = m.overhead_seconds_per_byte};
+                              .bytes_per_second = m.link.bytes_per_second,
+                              .latency_seconds = m.link.latency_seconds,
+                              .overhead_seconds = m.link.overhead_seconds,
+                              .overhead_seconds_per_byte = m.link.overhead_seconds_per_byte,
+                              .protocol = protocol_of(&m)};
         }
     cleave_world_broadcast(c->world, c->links, (int64_t)(n_pairs * sizeof *c->links));
     return CLEAVE_OK;
@@ -189,6 +214,24 @@ static cleave_status keep_workspace(calibration *c, const calibrate_work *work,
     return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
 }
 
+/* All ranks at once, then rank 0 alone, which says how much they take from each other: for that a
+   few repeats are enough, since it is the median over a family that counts. */
+static cleave_status measure_work(calibration *c, const calibrate_work *work, double seconds,
+                                  cleave_error *error) {
+    static const double alone_share = 0.3;
+    cleave_measurement result = {0}, alone = {0};
+    cleave_world_barrier(c->world);
+    CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass, &work->part,
+                                     work->touched_bytes, (1 - alone_share) * seconds, &result,
+                                     error));
+    cleave_world_barrier(c->world);
+    if (c->rank == 0 && c->n_devices > 1)
+        CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
+                                         &work->part, work->touched_bytes, alone_share * seconds,
+                                         &alone, error));
+    return keep(c, &work->work, &result, alone.seconds, error);
+}
+
 static cleave_status measure_works(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     cleave_progress progress;
@@ -205,12 +248,7 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
             c->n_left++;
             continue;
         }
-        cleave_measurement result = {0};
-        cleave_world_barrier(c->world);
-        CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
-                                         &work->part, work->touched_bytes,
-                                         seconds_of_work(c, i, works->n), &result, error));
-        CLEAVE_TRY(keep(c, &work->work, &result, error));
+        CLEAVE_TRY(measure_work(c, work, seconds_of_work(c, i, works->n), error));
         double spent = cleave_clock_seconds() - c->started_seconds;
         double of_works = (double)(i + 1) / works->n, of_time = spent / c->values->time;
         cleave_progress_update(&progress, of_works > of_time ? of_works : of_time,

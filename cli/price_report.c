@@ -1,7 +1,7 @@
 /* Shares of a step by what its prices rest on, for people and in JSON. */
 #include "cli/price_report.h"
 
-#include "simulator/simulate.h"
+#include "simulator/settle.h"
 
 #include <stdio.h>
 
@@ -25,6 +25,8 @@ cleave_status simulated_step_make(const cleave_program *program, cleave_cost_cac
     CLEAVE_TRY(cleave_simulate_prepare(program, cache, arena, &made.problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&made.problem, arena, &made.workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&made.problem, arena, &made.timeline, error));
+    CLEAVE_TRY(cleave_simulate_settle(program, cache, CLEAVE_RULE_SCAN, arena, &made.problem,
+                                      made.workspace, &made.timeline, error));
     CLEAVE_TRY(cleave_simulate_run(&made.problem, CLEAVE_RULE_SCAN, made.workspace, &made.timeline,
                                    error));
     CLEAVE_TRY(price_report_make(program, cache, &made.problem, &made.timeline, arena, &made.prices,

@@ -37,7 +37,8 @@ static void print_kinds(const cleave_machine *machine, cleave_arena *arena) {
 static bool same_figures(const cleave_link *a, const cleave_link *b) {
     return a->bytes_per_second == b->bytes_per_second && a->latency_seconds == b->latency_seconds &&
            a->overhead_seconds == b->overhead_seconds &&
-           a->overhead_seconds_per_byte == b->overhead_seconds_per_byte;
+           a->overhead_seconds_per_byte == b->overhead_seconds_per_byte &&
+           memcmp(&a->protocol, &b->protocol, sizeof a->protocol) == 0;
 }
 
 /* What a vertex is, without the numbers that tell it from others of its sort. */

@@ -1,5 +1,4 @@
 /* `cleave simulate`: how long a step of a layout takes, by both rules of time for links. */
-#include "simulator/simulate.h"
 #include "base/progress.h"
 #include "cli/bottleneck.h"
 #include "cli/command.h"
@@ -9,6 +8,7 @@
 #include "cli/table.h"
 #include "graph/import.h"
 #include "search/search.h"
+#include "simulator/settle.h"
 #include "simulator/tasks.h"
 #include "simulator/trace.h"
 
@@ -58,7 +58,8 @@ enum { N_RULES = CLEAVE_RULE_SCAN + 1 };
 
 /* Both rules on one program. */
 typedef struct outcome {
-    cleave_rule rule;             /* of the prediction */
+    cleave_rule rule; /* of the prediction */
+    bool apart;       /* without what devices do to each other, which a task graph can't say */
     cleave_timeline timeline;     /* by it */
     double step_seconds[N_RULES]; /* [rule] */
     double wall_seconds[N_RULES]; /* [rule] of simulating */
@@ -131,8 +132,8 @@ static cleave_status load_layout(const simulate_values *values, const cleave_mod
     return cleave_choose_collectives(machine, true, arena, &layout->collectives, error);
 }
 
-/* Prices once and runs by both rules, that of the prediction last; the wall times are of the runs
-   alone. */
+/* Prices once and runs by both rules, that of the prediction last; the wall times are of the runs,
+   and of the one before that settles prices. */
 static cleave_status simulate_both(const cleave_machine *machine, priced_program *priced,
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
     const cleave_program *program = &priced->program;
@@ -140,13 +141,19 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
     CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &result->workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &result->timeline, error));
+    double start = cleave_clock_seconds();
+    if (!result->apart)
+        CLEAVE_TRY(cleave_simulate_settle(program, priced->cache, result->rule, arena,
+                                          &result->problem, result->workspace, &result->timeline,
+                                          error));
+    double settling = cleave_clock_seconds() - start;
     for (int k = 0; k < N_RULES; k++) {
         cleave_rule rule = k + 1 == N_RULES                   ? result->rule
                            : result->rule == CLEAVE_RULE_SCAN ? CLEAVE_RULE_EVENTS
                                                               : CLEAVE_RULE_SCAN;
-        double start = cleave_clock_seconds();
+        start = cleave_clock_seconds();
         CLEAVE_TRY(cleave_simulate_run(problem, rule, result->workspace, &result->timeline, error));
-        result->wall_seconds[rule] = cleave_clock_seconds() - start;
+        result->wall_seconds[rule] = settling + cleave_clock_seconds() - start;
         result->step_seconds[rule] = 1e-12 * (double)result->timeline.step;
     }
     CLEAVE_TRY(price_report_make(program, priced->cache, problem, &result->timeline, arena,
@@ -330,6 +337,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     outcome result = {0};
     int states;
     CLEAVE_TRY(find_rule(values, &result.rule, error));
+    result.apart = values->dump_tasks != NULL;
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
     CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));

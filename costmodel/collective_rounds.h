@@ -5,7 +5,7 @@
 
 #include "costmodel/cost.h"
 
-/* Seconds that are linear in the bytes of the vector. */
+/* Seconds that are linear in the bytes of the vector, but for the protocols of links. */
 typedef struct cleave_round_line {
     double fixed, per_byte;
 } cleave_round_line;
@@ -16,6 +16,7 @@ typedef struct cleave_round_cost {
     double load_per_byte;    /* of the link that all messages together take longest, */
     double message_per_byte; /* and of one message alone */
     double largest_share;
+    const cleave_link *link;           /* the slowest that a message crosses */
     cleave_round_line post, processor; /* of one message; of a member, with posts and sums */
     /* Rounds with equal ones have the same messages; a distance of -1 has no equal. */
     int32_t distance, size, member_stride;

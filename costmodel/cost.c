@@ -15,7 +15,8 @@ typedef struct entry {
     uint64_t index, check; /* both 0: free */
     int64_t picoseconds;
     cleave_provenance provenance;
-    int32_t source; /* the kernel or the fit among those of its kind; -1 for a data sheet */
+    int32_t source;     /* the kernel or the fit among those of its kind; -1 for a data sheet */
+    int32_t family_fit; /* among those of its kind; -1: none */
 } entry;
 
 /* The rounds of the collectives of some devices. */
@@ -235,6 +236,8 @@ static const entry *price_compute(cleave_cost_cache *cache, const cleave_compute
     double seconds = find_price(&machine->kinds[machine->device_kind[compute->part.device]], &work,
                                 &found->provenance, &found->source);
     found->picoseconds = cleave_picoseconds(seconds);
+    found->family_fit =
+        find_fit(&machine->kinds[machine->device_kind[compute->part.device]], work.family);
     cache->n_entries++;
     return found;
 }
@@ -284,6 +287,8 @@ const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t so
         at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
         at->overhead_seconds_per_byte =
             fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
+        if (l == 0 || link->protocol.large_polls > at->protocol->large_polls)
+            at->protocol = &link->protocol;
     }
     return at;
 }
@@ -487,6 +492,52 @@ cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache
         case CLEAVE_ITEM_AWAIT:
         case CLEAVE_ITEM_SYNC:
             basis[i] = basis_of_links(cache, item->device, item->device);
+        }
+    }
+    return CLEAVE_OK;
+}
+
+bool cleave_cost_knows_neighbours(const cleave_cost_cache *cache) {
+    const cleave_machine *machine = cache->machine;
+    for (int32_t l = 0; l < machine->n_links; l++)
+        if (machine->links[l].protocol.small_polls > 0 ||
+            machine->links[l].protocol.large_polls > 0)
+            return true;
+    for (int32_t k = 0; k < machine->n_kinds; k++)
+        for (int32_t f = 0; f < machine->kinds[k].n_fits; f++)
+            if (machine->kinds[k].fits[f].alone > 0)
+                return true;
+    return false;
+}
+
+static float alone_of_fit(const cleave_device_kind *kind, int32_t fit) {
+    return fit >= 0 && kind->fits[fit].alone > 0 ? (float)kind->fits[fit].alone : 1;
+}
+
+cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache *cache,
+                                float *alone, cleave_error *error) {
+    CLEAVE_TRY(check_fits(program, cache, error));
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        int32_t kind_id = cache->machine->device_kind[item->device];
+        const cleave_device_kind *kind = &cache->machine->kinds[kind_id];
+        const entry *price;
+        alone[i] = 1;
+        switch ((cleave_item_kind)item->kind) {
+        case CLEAVE_ITEM_COMPUTE:
+            price = price_compute(cache, &program->computes[item->subject]);
+            if (price == NULL)
+                return cleave_fail_memory(error, "pricing a program");
+            alone[i] = alone_of_fit(kind, price->family_fit);
+            break;
+        case CLEAVE_ITEM_UPDATE:
+            alone[i] = alone_of_fit(kind, cache->update[kind_id].fit);
+            break;
+        case CLEAVE_ITEM_COPY:
+            alone[i] = alone_of_fit(kind, cache->copy[kind_id].fit);
+            break;
+        default:
+            break;
         }
     }
     return CLEAVE_OK;

@@ -25,6 +25,24 @@ static inline int64_t cleave_serialization(int64_t bytes, double bytes_per_secon
     return whole > 1 ? whole : 1;
 }
 
+/* The seconds that a message takes a link, by its protocol. */
+static inline double cleave_link_seconds(const cleave_link *link, double bytes) {
+    const cleave_protocol *protocol = &link->protocol;
+    double first = protocol->first_bytes < bytes ? protocol->first_bytes : bytes;
+    double seconds = (bytes - first) / link->bytes_per_second;
+    if (first > 0)
+        seconds += first / protocol->first_bytes_per_second;
+    return bytes >= protocol->large_from_bytes ? seconds + protocol->large_seconds : seconds;
+}
+
+static inline int64_t cleave_link_serialization(const cleave_link *link, int64_t bytes) {
+    const cleave_protocol *protocol = &link->protocol;
+    if (protocol->first_bytes <= 0 && protocol->large_seconds <= 0)
+        return cleave_serialization(bytes, link->bytes_per_second);
+    int64_t picoseconds = cleave_picoseconds(cleave_link_seconds(link, (double)bytes));
+    return picoseconds > 1 ? picoseconds : 1;
+}
+
 /* Seconds of one compute on a kind of device, and where the figure comes from: the measured kernel
    of the same key; else the fit of its family; else the roofline of the data sheet, launch +
    max(flops / (peak x efficiency), bytes / (bandwidth x efficiency)). */
@@ -47,10 +65,18 @@ typedef struct cleave_route_price {
     int32_t source, destination, n_links;
     int32_t links[CLEAVE_MAX_ROUTE];
     double overhead_seconds, overhead_seconds_per_byte;
+    const cleave_protocol *protocol; /* of the link that makes messages wait for most polls */
 } cleave_route_price;
 /* Of two different devices of the machine; holds until the next call. */
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
                                             int32_t destination);
+
+/* How much of its price an item takes where no other device of its node computes, [n_items], in (0,
+   1]: by what calibration found of its family of kernels; 1 where that is not known. */
+cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache *cache,
+                                float *alone, cleave_error *error);
+/* Do kernels of the machine's kinds take each other's time, or messages wait for polls? */
+bool cleave_cost_knows_neighbours(const cleave_cost_cache *cache);
 
 /* Duration of every item, picoseconds, [n_items]: compute, update, load and copy times; the
    processor's share of posting a send or a receive, of the largest overheads among the links of

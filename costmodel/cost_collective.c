@@ -37,7 +37,10 @@ static void cross(pricing *p, int32_t from, int32_t to, double share, cleave_rou
         p->load[links[l]] += share;
         round->load_per_byte =
             fmax(round->load_per_byte, p->load[links[l]] / link->bytes_per_second);
-        round->message_per_byte = fmax(round->message_per_byte, share / link->bytes_per_second);
+        if (share / link->bytes_per_second > round->message_per_byte) {
+            round->message_per_byte = share / link->bytes_per_second;
+            round->link = link;
+        }
     }
     round->latency = fmax(round->latency, latency);
     round->largest_share = fmax(round->largest_share, share);
@@ -171,12 +174,27 @@ static double end_run(run *r) {
     return seconds;
 }
 
+/* What the protocol of the slowest link adds to the bytes of a message over its bandwidth. */
+static double find_excess(const cleave_round_cost *round, double bytes) {
+    return round->link == NULL ? 0
+                               : cleave_link_seconds(round->link, round->largest_share * bytes) -
+                                     round->largest_share * bytes / round->link->bytes_per_second;
+}
+
+/* Seconds that the links of a round are taken, by all messages and by one. */
+static double load_of(const cleave_round_cost *round, double bytes) {
+    double messages =
+        round->message_per_byte > 0 ? round->load_per_byte / round->message_per_byte : 1;
+    return round->load_per_byte * bytes + messages * find_excess(round, bytes);
+}
+
 static double total_seconds(const cleave_collective_rounds *rounds, double bytes) {
     double seconds = 0;
     run shared = {0};
     for (int i = 0; i < rounds->n; i++) {
         const cleave_round_cost *round = &rounds->items[i];
-        double load = round->load_per_byte * bytes, message = round->message_per_byte * bytes;
+        double load = load_of(round, bytes);
+        double message = round->message_per_byte * bytes + find_excess(round, bytes);
         double rest = round->latency + round->processor.fixed + round->processor.per_byte * bytes;
         if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
             seconds += end_run(&shared) + round->times * (load + rest);
@@ -203,7 +221,7 @@ cleave_collective_cost cleave_collective_rounds_price(const cleave_collective_ro
     double bytes = (double)vector_bytes, busy = 0, processor = 0;
     for (int i = 0; i < rounds->n; i++) {
         const cleave_round_cost *round = &rounds->items[i];
-        busy += round->times * round->load_per_byte * bytes;
+        busy += round->times * load_of(round, bytes);
         processor += round->times * (round->processor.fixed + round->processor.per_byte * bytes);
     }
     double total = total_seconds(rounds, bytes);

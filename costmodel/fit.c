@@ -158,11 +158,30 @@ static cleave_status find_spread(const cleave_device_kind *kind, const measured_
     return CLEAVE_OK;
 }
 
+/* How much quicker the family's kernels are alone: the median over those of which it is known,
+   since one of them says little; measuring may find one slower, which it is not. */
+static cleave_status find_alone(const measured_family *family, cleave_arena *scratch, double *alone,
+                                cleave_error *error) {
+    int32_t n = 0;
+    double *share = CLEAVE_ARENA_ARRAY(scratch, double, family->n);
+    if (share == NULL)
+        return cleave_fail_memory(error, "fitting kernel times");
+    for (int32_t i = 0; i < family->n; i++)
+        if (family->kernels[i]->alone_seconds > 0)
+            share[n++] = family->kernels[i]->alone_seconds / family->kernels[i]->seconds;
+    if (n == 0)
+        return CLEAVE_OK;
+    qsort(share, (size_t)n, sizeof *share, compare_doubles);
+    *alone = fmin(1, (share[(n - 1) / 2] + share[n / 2]) / 2);
+    return CLEAVE_OK;
+}
+
 static cleave_status fit_family(const cleave_device_kind *kind, const measured_family *family,
                                 cleave_arena *scratch, cleave_family_fit *fit,
                                 cleave_error *error) {
     CLEAVE_TRY(solve_family(kind, family, scratch, fit, error));
     CLEAVE_TRY(find_spread(kind, family, scratch, &fit->spread, error));
+    CLEAVE_TRY(find_alone(family, scratch, &fit->alone, error));
     for (int32_t k = 0; k < kind->n_kernels; k++) {
         const cleave_kernel_time *kernel = &kind->kernels[k];
         if (strcmp(kernel->family, family->name) != 0)

@@ -155,6 +155,7 @@ void cleave_machine_add_link(cleave_machine *machine, int32_t from, int32_t to,
         .overhead_seconds = class->overhead_seconds,
         .overhead_seconds_per_byte =
             class->copy_bytes_per_second > 0 ? 1 / class->copy_bytes_per_second : 0,
+        .protocol = class->protocol,
     };
 }
 
@@ -284,6 +285,7 @@ cleave_status cleave_machine_create_node(const char *name, const cleave_device_k
             .latency_seconds = links[l].latency_seconds,
             .overhead_seconds = links[l].overhead_seconds,
             .copy_bytes_per_second = per_byte > 0 ? 1 / per_byte : 0,
+            .protocol = links[l].protocol,
             .n_groups = 1,
             .group_start = group_start,
             .members = members + 2 * (size_t)l,
@@ -293,6 +295,10 @@ cleave_status cleave_machine_create_node(const char *name, const cleave_device_k
     CLEAVE_TRY(cleave_machine_build(&made, 0, error));
     *machine = made;
     return CLEAVE_OK;
+}
+
+bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b) {
+    return machine->routes->node_of[a] == machine->routes->node_of[b];
 }
 
 int64_t cleave_machine_runtime_bytes(const cleave_machine *machine, int32_t d,

@@ -23,6 +23,7 @@ typedef struct cleave_kernel_time {
     double spread;  /* half the interquartile range over the median */
     double flops, bytes;
     int64_t workspace_bytes;
+    double alone_seconds; /* median while the other devices did nothing; 0: not measured */
 } cleave_kernel_time;
 
 /* Fitted efficiency of one family: seconds = launch + flops x per_flop + bytes x per_byte. */
@@ -33,6 +34,8 @@ typedef struct cleave_family_fit {
                       (cross-validation in ten parts); 1 where a single kernel is all there is */
     int64_t workspace_bytes; /* the most that any kernel of the family takes, timed or not, */
     double largest_bytes;    /* and the most bytes that any of them moves */
+    double alone; /* seconds alone over seconds with all devices busy, the median over its
+                     kernels, in (0, 1]; 0: not measured */
 } cleave_family_fit;
 
 typedef struct cleave_device_kind {
@@ -49,11 +52,24 @@ typedef struct cleave_device_kind {
     cleave_family_fit *fits;
 } cleave_device_kind;
 
+/* How a transport treats messages of different sizes; all 0: all alike. */
+typedef struct cleave_protocol {
+    double
+        large_from_bytes; /* messages of so many bytes or more are large: the ends agree first, */
+    double large_seconds; /* which takes the link so long; 0: none are large */
+    double first_bytes, first_bytes_per_second; /* so many bytes of a message go at another rate
+                                                   than the rest; 0: none */
+    /* The transport works only while it is called.  For so many pieces of computation, the mean of
+       those that its ends are at, a message comes later than to ranks that wait for it. */
+    double small_polls, large_polls, polls_per_byte;
+} cleave_protocol;
+
 typedef struct cleave_link {
     int32_t from, to; /* vertices: devices first, then switches and cards */
     double bytes_per_second, latency_seconds;
     double overhead_seconds,
         overhead_seconds_per_byte; /* processor time at each end of a message over it */
+    cleave_protocol protocol;
 } cleave_link;
 
 /* Links as a file declares them: of one kind, joining groups of vertices. */
@@ -62,6 +78,7 @@ typedef struct cleave_link_class {
                             members of a group are joined directly.  Both directions. */
     double bytes_per_second, latency_seconds, overhead_seconds;
     double copy_bytes_per_second; /* 1 / overhead_seconds_per_byte; 0: no processor time per byte */
+    cleave_protocol protocol;
     int32_t n_groups;
     const int32_t *group_start; /* [n_groups + 1] */
     const int32_t *members;     /* vertices of a node: its devices, then its inner vertices */
@@ -152,6 +169,9 @@ cleave_status cleave_machine_read(const char *path, int32_t n_devices, cleave_ar
 cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *name,
                                    int32_t n_devices, cleave_arena *arena, cleave_machine *machine,
                                    cleave_error *error);
+
+/* Are two devices of the machine in one node? */
+bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b);
 
 /* One node of `n_devices` devices of one kind, each link of `links` joining two devices in both
    directions: what calibration makes. */

@@ -8,10 +8,11 @@
              1 if left out; "launch": seconds of every item, 0 if left out; "source": where the
              figures come from.  After calibration also "runtime": resident bytes of a rank beside
              arena and program; "kernel_version": libraries that the times are of; "kernels":
-             [{"key", "family", "seconds", "spread", "flops", "bytes", "workspace"}, ...] in seconds
-             and bytes, without "seconds" and "spread" where only the workspace is known; "fits":
-             [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte", "spread",
-             "workspace", "largest"}].
+             [{"key", "family", "seconds", "spread", "flops", "bytes", "workspace", "alone"}, ...]
+   in seconds and bytes, without "seconds" and "spread" where only the workspace is known, and
+   without "alone" (seconds while the other devices did nothing) where that was not measured;
+   "fits": [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte", "spread",
+   "workspace", "largest", "alone"}], "alone" a share of the seconds.
 
    NODE      "count": nodes, 1 if left out; "devices": in each; "kind": NAME, or "kinds": one NAME
              per device; "links": [LINK, ...].  Devices are numbered in the order of the nodes.
@@ -23,7 +24,11 @@
              there is one group, else "NAME 0" for the first, "NAME 1" for the next.  "bandwidth"
              and "latency" hold for each direction on its own.  A message also costs its two
              devices' processors "overhead" (seconds) plus its bytes over "copy_bandwidth" each; 0
-             where left out.  Over several links the largest of each counts.
+             where left out.  Over several links the largest of each counts.  "protocol", which
+             calibration adds: {"large_from": bytes from which a message takes the link
+             "large_latency" longer, "first": bytes of a message that go at "first_bandwidth",
+             "small_polls", "large_polls", "polls_per_byte": the pieces of computation that a
+   message waits for}, see cleave_protocol; 0 where left out.
 
    NETWORK   One LEVEL, or a list of them from the nodes up.  The first has "join": VERTEX of every
              node, or [VERTEX, ...], all to one switch, or groups [[VERTEX, ...], ...], each to a
@@ -48,7 +53,10 @@ static const char *const root_keys[] = {"cleave_machine", "name",    "kinds", "n
                                         "nodes",          "network", NULL};
 static const char *const node_keys[] = {"count", "devices", "kind", "kinds", "links", NULL};
 static const char *const link_keys[] = {"join",     "through",        "bandwidth", "latency",
-                                        "overhead", "copy_bandwidth", NULL};
+                                        "overhead", "copy_bandwidth", "protocol",  NULL};
+static const char *const protocol_keys[] = {
+    "large_from",  "large_latency", "first",          "first_bandwidth",
+    "small_polls", "large_polls",   "polls_per_byte", NULL};
 
 cleave_status machine_read_short_of_memory(const machine_reader *r) {
     return cleave_fail_memory(r->error, "reading a machine");
@@ -208,6 +216,34 @@ static cleave_status read_join(machine_reader *r, const cleave_json_cursor *at, 
     return CLEAVE_OK;
 }
 
+static cleave_status read_count(const machine_reader *r, const cleave_json_cursor *at,
+                                const char *key, double *value) {
+    cleave_json_cursor member;
+    if (!cleave_json_find(at, key, &member))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_number(&member, value, r->error));
+    return *value >= 0 && *value <= 1e6
+               ? CLEAVE_OK
+               : cleave_json_fail(&member, r->error, "%g is not in the range 0 to 1000000", *value);
+}
+
+static cleave_status read_protocol(const machine_reader *r, const cleave_json_cursor *at,
+                                   cleave_protocol *protocol) {
+    CLEAVE_TRY(cleave_json_expect_object(at, r->error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, protocol_keys, r->error));
+    CLEAVE_TRY(machine_read_quantity(r, at, "large_from", CLEAVE_UNIT_BYTES, false,
+                                     &protocol->large_from_bytes));
+    CLEAVE_TRY(machine_read_quantity(r, at, "large_latency", CLEAVE_UNIT_SECONDS, false,
+                                     &protocol->large_seconds));
+    CLEAVE_TRY(
+        machine_read_quantity(r, at, "first", CLEAVE_UNIT_BYTES, false, &protocol->first_bytes));
+    CLEAVE_TRY(machine_read_quantity(r, at, "first_bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND,
+                                     protocol->first_bytes > 0, &protocol->first_bytes_per_second));
+    CLEAVE_TRY(read_count(r, at, "small_polls", &protocol->small_polls));
+    CLEAVE_TRY(read_count(r, at, "large_polls", &protocol->large_polls));
+    return read_count(r, at, "polls_per_byte", &protocol->polls_per_byte);
+}
+
 cleave_status machine_read_figures(const machine_reader *r, const cleave_json_cursor *at,
                                    bool derived, cleave_link_class *links) {
     cleave_json_cursor member;
@@ -224,6 +260,8 @@ cleave_status machine_read_figures(const machine_reader *r, const cleave_json_cu
         cleave_json_quantity(&member, CLEAVE_UNIT_SECONDS, &links->latency_seconds, r->error));
     CLEAVE_TRY(machine_read_quantity(r, at, "overhead", CLEAVE_UNIT_SECONDS, false,
                                      &links->overhead_seconds));
+    if (cleave_json_find(at, "protocol", &member))
+        CLEAVE_TRY(read_protocol(r, &member, &links->protocol));
     bool has_copy = cleave_json_find(at, "copy_bandwidth", &member);
     return machine_read_quantity(r, at, "copy_bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND, has_copy,
                                  &links->copy_bytes_per_second);

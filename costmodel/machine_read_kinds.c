@@ -10,11 +10,11 @@ static const char *const kind_keys[] = {
     "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
     "runtime", "kernel_version", "kernels",          "fits",       NULL};
 static const char *const efficiency_keys[] = {"product", "memory", NULL};
-static const char *const kernel_keys[] = {"key",   "family", "seconds",   "spread",
-                                          "flops", "bytes",  "workspace", NULL};
-static const char *const fit_keys[] = {
-    "family", "launch_seconds", "seconds_per_flop", "seconds_per_byte",
-    "spread", "workspace",      "largest",          NULL};
+static const char *const kernel_keys[] = {"key",   "family",    "seconds", "spread", "flops",
+                                          "bytes", "workspace", "alone",   NULL};
+static const char *const fit_keys[] = {"family",           "launch_seconds", "seconds_per_flop",
+                                       "seconds_per_byte", "spread",         "workspace",
+                                       "largest",          "alone",          NULL};
 static cleave_status get_number(const machine_reader *r, const cleave_json_cursor *at,
                                 const char *key, bool positive, double *value) {
     cleave_json_cursor member;
@@ -55,6 +55,8 @@ static cleave_status read_kernel(const machine_reader *r, const cleave_json_curs
         CLEAVE_TRY(get_number(r, at, "seconds", true, &kernel->seconds));
         CLEAVE_TRY(get_number(r, at, "spread", false, &kernel->spread));
     }
+    if (cleave_json_find(at, "alone", &member))
+        CLEAVE_TRY(get_number(r, at, "alone", true, &kernel->alone_seconds));
     CLEAVE_TRY(get_number(r, at, "flops", false, &kernel->flops));
     CLEAVE_TRY(get_number(r, at, "bytes", false, &kernel->bytes));
     CLEAVE_TRY(cleave_json_get(at, "workspace", &member, r->error));
@@ -101,6 +103,10 @@ static cleave_status read_fits(const machine_reader *r, const cleave_json_cursor
             CLEAVE_TRY(cleave_json_integer(&member, 0, INT64_MAX, &fit->workspace_bytes, r->error));
         if (cleave_json_find(&element, "largest", &member))
             CLEAVE_TRY(get_number(r, &element, "largest", false, &fit->largest_bytes));
+        if (cleave_json_find(&element, "alone", &member))
+            CLEAVE_TRY(get_number(r, &element, "alone", true, &fit->alone));
+        if (fit->alone > 1)
+            return cleave_json_fail(&member, r->error, "%g is more than 1", fit->alone);
     }
     qsort(kind->fits, (size_t)kind->n_fits, sizeof *kind->fits, compare_fits);
     for (int32_t i = 1; i < kind->n_fits; i++)

@@ -5,12 +5,12 @@
 
 enum { MAX_JOINS = 256, MAX_TORUS_SIZE = 1 << 16, MAX_SWITCHES = 1 << 12 };
 
-static const char *const first_keys[] = {"join",     "through",        "torus",
-                                         "nodes",    "bandwidth",      "latency",
-                                         "overhead", "copy_bandwidth", NULL};
-static const char *const further_keys[] = {"through",          "nodes",          "switches",
-                                           "oversubscription", "bandwidth",      "latency",
-                                           "overhead",         "copy_bandwidth", NULL};
+static const char *const first_keys[] = {"join",      "through", "torus",    "nodes",
+                                         "bandwidth", "latency", "overhead", "copy_bandwidth",
+                                         "protocol",  NULL};
+static const char *const further_keys[] = {"through",   "nodes",   "switches", "oversubscription",
+                                           "bandwidth", "latency", "overhead", "copy_bandwidth",
+                                           "protocol",  NULL};
 
 static cleave_status read_join_vertex(const machine_reader *r, const cleave_json_cursor *at,
                                       int32_t rail) {

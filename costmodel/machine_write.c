@@ -25,6 +25,10 @@ static void put_kernels(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_put_number(w, kernel->bytes);
         cleave_json_key(w, "workspace");
         cleave_json_put_integer(w, kernel->workspace_bytes);
+        if (kernel->alone_seconds > 0) {
+            cleave_json_key(w, "alone");
+            cleave_json_put_number(w, kernel->alone_seconds);
+        }
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -50,6 +54,10 @@ static void put_fits(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_put_integer(w, fit->workspace_bytes);
         cleave_json_key(w, "largest");
         cleave_json_put_number(w, fit->largest_bytes);
+        if (fit->alone > 0) {
+            cleave_json_key(w, "alone");
+            cleave_json_put_number(w, fit->alone);
+        }
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -96,6 +104,40 @@ static void put_vertex(cleave_json_writer *w, const cleave_node_type *type, int3
         cleave_json_put_string(w, type->inner_names[vertex - type->n_devices]);
 }
 
+static void put_protocol(cleave_json_writer *w, const cleave_protocol *protocol) {
+    const struct {
+        const char *key;
+        double value;
+        int unit; /* -1: a number */
+    } figures[] = {
+        {"large_from", protocol->large_from_bytes, CLEAVE_UNIT_BYTES},
+        {"large_latency", protocol->large_seconds, CLEAVE_UNIT_SECONDS},
+        {"first", protocol->first_bytes, CLEAVE_UNIT_BYTES},
+        {"first_bandwidth", protocol->first_bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND},
+        {"small_polls", protocol->small_polls, -1},
+        {"large_polls", protocol->large_polls, -1},
+        {"polls_per_byte", protocol->polls_per_byte, -1},
+    };
+    bool begun = false;
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        if (figures[i].value <= 0)
+            continue;
+        if (!begun) {
+            cleave_json_key(w, "protocol");
+            cleave_json_begin_object(w, true);
+            begun = true;
+        }
+        if (figures[i].unit >= 0) {
+            put_quantity(w, figures[i].key, figures[i].value, (cleave_unit)figures[i].unit);
+        } else {
+            cleave_json_key(w, figures[i].key);
+            cleave_json_put_number(w, figures[i].value);
+        }
+    }
+    if (begun)
+        cleave_json_end_object(w);
+}
+
 static void put_link_figures(cleave_json_writer *w, const cleave_link_class *class,
                              double oversubscription) {
     if (class->through != NULL) {
@@ -114,6 +156,7 @@ static void put_link_figures(cleave_json_writer *w, const cleave_link_class *cla
     if (class->copy_bytes_per_second > 0)
         put_quantity(w, "copy_bandwidth", class->copy_bytes_per_second,
                      CLEAVE_UNIT_BYTES_PER_SECOND);
+    put_protocol(w, &class->protocol);
 }
 
 static void put_link(cleave_json_writer *w, const cleave_node_type *type,

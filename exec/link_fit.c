@@ -7,6 +7,10 @@
        both ways   2 (o + g n) + latency + n / b
        processor   2 (o + g n)
 
+   where messages of many bytes may take the link by a constant longer (MPI asks first whether the
+   other end is ready for a large one), and the first bytes of a message may go at another rate than
+   the rest (those that fit a cache or a buffer).  How many bytes these are is tried out.
+
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
    of |fitted - measured| / sqrt(measured) is least, a linear program: what takes long counts more,
    since a step spends its time there, and a few odd samples don't count for much.  A network that
@@ -21,24 +25,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OVERHEAD, PER_BYTE, LATENCY, LINK_PER_BYTE, N_FIGURES, N_ENTRIES = N_FIGURES + 2 };
+enum {
+    OVERHEAD,
+    PER_BYTE,
+    LATENCY,
+    LINK_PER_BYTE,
+    FIRST_PER_BYTE,
+    LARGE,
+    N_FIGURES,
+    N_ENTRIES = N_FIGURES + 2
+};
 /* Of every kind: how often each figure is in it. */
 static const double parts[CLEAVE_LINK_N_SAMPLE_KINDS][N_FIGURES] = {
     [CLEAVE_LINK_POST] = {1, 0, 0, 0},
-    [CLEAVE_LINK_ONE_WAY] = {1, 1, 1, 1},
-    [CLEAVE_LINK_BOTH_WAYS] = {2, 2, 1, 1},
+    [CLEAVE_LINK_ONE_WAY] = {1, 1, 1, 1, 1, 1},
+    [CLEAVE_LINK_BOTH_WAYS] = {2, 2, 1, 1, 1, 1},
     [CLEAVE_LINK_PROCESSOR] = {2, 2, 0, 0},
 };
-static const double unit[N_FIGURES] = {1e-6, 1e-9, 1e-6, 1e-9};
+static const double unit[N_FIGURES] = {1e-6, 1e-9, 1e-6, 1e-9, 1e-9, 1e-6};
 static const double least_latency = 1e-9, least_share = 0.05;
+/* A fit with more figures has to be so much nearer. */
+static const double worth_a_figure = 0.8;
 
-static void fill_rows(const cleave_link_sample *samples, int32_t n, int32_t *start, int32_t *column,
-                      double *value) {
+/* What is tried out. */
+typedef struct shape {
+    double first_bytes, large_from_bytes; /* 0: none */
+} shape;
+
+/* How often a figure is in a message of some bytes. */
+static double amount(const shape *of, int figure, double bytes) {
+    double first = bytes < of->first_bytes ? bytes : of->first_bytes;
+    switch (figure) {
+    case PER_BYTE:
+        return bytes;
+    case LINK_PER_BYTE:
+        return bytes - first;
+    case FIRST_PER_BYTE:
+        return first;
+    case LARGE:
+        return of->large_from_bytes > 0 && bytes >= of->large_from_bytes;
+    default:
+        return 1;
+    }
+}
+
+static void fill_rows(const cleave_link_sample *samples, int32_t n, const shape *of, int32_t *start,
+                      int32_t *column, double *value) {
     for (int32_t i = 0, e = 0; i < n; i++) {
         for (int32_t f = 0; f < N_FIGURES; f++, e++) {
-            double bytes = f == PER_BYTE || f == LINK_PER_BYTE ? samples[i].bytes : 1;
             column[e] = f;
-            value[e] = parts[samples[i].kind][f] * bytes * unit[f] / samples[i].seconds;
+            value[e] = parts[samples[i].kind][f] * amount(of, f, samples[i].bytes) * unit[f] /
+                       samples[i].seconds;
         }
         for (int32_t side = 0; side < 2; side++, e++) {
             column[e] = N_FIGURES + 2 * i + side;
@@ -70,10 +107,25 @@ static void set_bounds(const cleave_link_sample *samples, int32_t n, double *low
     lower[LATENCY] = upper[LATENCY] = fmax(latency, least_latency) / unit[LATENCY];
     lower[LINK_PER_BYTE] =
         large != NULL ? least_share * large->seconds / large->bytes / unit[LINK_PER_BYTE] : 0;
+    lower[FIRST_PER_BYTE] = lower[LINK_PER_BYTE] / 4;
 }
 
-cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
-                              cleave_link_measurement *result, cleave_error *error) {
+static void set_result(const shape *of, const double *x, cleave_link_measurement *result) {
+    *result = (cleave_link_measurement){
+        .latency_seconds = x[LATENCY] * unit[LATENCY],
+        .bytes_per_second = 1 / (x[LINK_PER_BYTE] * unit[LINK_PER_BYTE]),
+        .overhead_seconds = x[OVERHEAD] * unit[OVERHEAD],
+        .overhead_seconds_per_byte = x[PER_BYTE] * unit[PER_BYTE],
+        .large_from_bytes = of->large_from_bytes,
+        .large_seconds = of->large_from_bytes > 0 ? x[LARGE] * unit[LARGE] : 0,
+        .first_bytes = of->first_bytes,
+        .first_bytes_per_second =
+            of->first_bytes > 0 ? 1 / (x[FIRST_PER_BYTE] * unit[FIRST_PER_BYTE]) : 0};
+}
+
+/* `off`: how far the fit is off, the sum that is least. */
+static cleave_status fit_shape(const cleave_link_sample *samples, int32_t n, const shape *of,
+                               double *off, cleave_link_measurement *result, cleave_error *error) {
     size_t rows = (size_t)n, n_columns = N_FIGURES + 2 * rows;
     double *numbers = calloc(4 * n_columns + rows + N_ENTRIES * rows, sizeof *numbers);
     int32_t *indices = calloc(rows + 1 + N_ENTRIES * rows, sizeof *indices);
@@ -93,7 +145,7 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
     for (size_t i = 0; i < rows; i++)
         one[i] = 1;
     set_bounds(samples, n, lower, upper);
-    fill_rows(samples, n, start, column, value);
+    fill_rows(samples, n, of, start, column, value);
     cleave_linear_program program = {.n_columns = (int32_t)n_columns,
                                      .n_rows = n,
                                      .objective = objective,
@@ -108,13 +160,72 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
     cleave_status status = cleave_linear_program_solve(&program, 0, x, &outcome, error);
     if (status == CLEAVE_OK && outcome.outcome != CLEAVE_LINEAR_OPTIMAL)
         status = cleave_fail(error, CLEAVE_FAILED, "the fit of a link has no optimum");
-    if (status == CLEAVE_OK)
-        *result = (cleave_link_measurement){
-            .latency_seconds = x[LATENCY] * unit[LATENCY],
-            .bytes_per_second = 1 / (x[LINK_PER_BYTE] * unit[LINK_PER_BYTE]),
-            .overhead_seconds = x[OVERHEAD] * unit[OVERHEAD],
-            .overhead_seconds_per_byte = x[PER_BYTE] * unit[PER_BYTE]};
+    if (status == CLEAVE_OK) {
+        set_result(of, x, result);
+        *off = 0;
+        for (size_t c = N_FIGURES; c < n_columns; c++)
+            *off += objective[c] * x[c];
+    }
     free(numbers);
     free(indices);
     return status;
+}
+
+cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, double large_from_bytes,
+                              cleave_link_measurement *result, cleave_error *error) {
+    static const double first_bytes[] = {0, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
+    double least = INFINITY;
+    cleave_link_measurement best = {0};
+    for (int large = 0; large <= (large_from_bytes > 0); large++)
+        for (size_t f = 0; f < sizeof first_bytes / sizeof *first_bytes; f++) {
+            shape of = {first_bytes[f], large ? large_from_bytes : 0};
+            cleave_link_measurement made = {0};
+            double off = 0;
+            CLEAVE_TRY(fit_shape(samples, n, &of, &off, &made, error));
+            off /= (large ? worth_a_figure : 1) * (f > 0 ? worth_a_figure : 1);
+            if (off < least) {
+                best = made;
+                least = off;
+            }
+        }
+    *result = best;
+    return CLEAVE_OK;
+}
+
+/* The least squares of `large + per_byte x bytes`, the slope 0 or more; how far it is off. */
+static double fit_line(const cleave_poll_sample *samples, int32_t n, cleave_poll_figures *figures) {
+    double bytes = 0, polls = 0, squares = 0, products = 0, off = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bytes += samples[i].bytes / n;
+        polls += samples[i].polls / n;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        squares += (samples[i].bytes - bytes) * (samples[i].bytes - bytes);
+        products += (samples[i].bytes - bytes) * (samples[i].polls - polls);
+    }
+    figures->polls_per_byte = squares > 0 ? fmax(0, products / squares) : 0;
+    figures->large_polls = fmax(0, polls - figures->polls_per_byte * bytes);
+    for (int32_t i = 0; i < n; i++) {
+        double difference =
+            samples[i].polls - figures->large_polls - figures->polls_per_byte * samples[i].bytes;
+        off += difference * difference;
+    }
+    return off;
+}
+
+void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n,
+                           cleave_poll_figures *figures) {
+    double least = INFINITY;
+    for (int32_t n_small = 1; n_small < n; n_small++) {
+        cleave_poll_figures made = {.large_from_bytes = samples[n_small].bytes};
+        for (int32_t i = 0; i < n_small; i++)
+            made.small_polls += fmax(0, samples[i].polls) / n_small;
+        double off = fit_line(samples + n_small, n - n_small, &made);
+        for (int32_t i = 0; i < n_small; i++)
+            off += (samples[i].polls - made.small_polls) * (samples[i].polls - made.small_polls);
+        if (off < least) {
+            *figures = made;
+            least = off;
+        }
+    }
 }

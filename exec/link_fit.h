@@ -11,6 +11,9 @@ typedef struct cleave_link_measurement {
     double bytes_per_second;          /* of the link */
     double overhead_seconds;          /* processor time of a post */
     double overhead_seconds_per_byte; /* processor time at each end, mean of both */
+    /* Messages of so many bytes or more take the link so long beside; 0: all are alike. */
+    double large_from_bytes, large_seconds;
+    double first_bytes, first_bytes_per_second; /* so many bytes of each go at another rate; 0 */
 } cleave_link_measurement;
 
 typedef enum cleave_link_sample_kind {
@@ -23,15 +26,30 @@ typedef enum cleave_link_sample_kind {
     CLEAVE_LINK_N_SAMPLE_KINDS
 } cleave_link_sample_kind;
 
+/* Pieces of computation by which a message is later between ranks that compute than between ranks
+   that wait; of large ones there are more for each byte. */
+typedef struct cleave_poll_figures {
+    double large_from_bytes, small_polls, large_polls, polls_per_byte;
+} cleave_poll_figures;
+
+typedef struct cleave_poll_sample {
+    double bytes, polls;
+} cleave_poll_sample;
+
 typedef struct cleave_link_sample {
     cleave_link_sample_kind kind;
     double bytes, seconds; /* above 0 */
 } cleave_link_sample;
 
-/* The figures that are nearest to `n` samples, a post and at least two sizes one
-   way among them.  FAILED when memory
-   is short or the solver fails. */
-cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n,
+/* The figures that are nearest to `n` samples, a post and at least two sizes one way among them,
+   where messages of `large_from_bytes` (0: none) may take longer; of polls none.  FAILED when
+   memory is short or the solver fails. */
+cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, double large_from_bytes,
                               cleave_link_measurement *result, cleave_error *error);
+
+/* The figures that are nearest to samples of two sizes or more, in the order of their bytes, by
+   least squares: small messages are alike, and from which size on they are large is tried out. */
+void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n,
+                           cleave_poll_figures *figures);
 
 #endif

@@ -5,6 +5,8 @@
      both ways   two messages at once, one each way, as in most collectives
      processor   by how much a rank's computation is longer while two messages go, one each way, and
                  both ranks compute with a poll now and then, as in a step
+     polls       by how many of the pieces of that computation the messages come later than to ranks
+                 that do nothing but wait
 
    and the figures that the simulator uses are fitted to them: see link_fit.h. */
 #include "exec/measure_link.h"
@@ -22,6 +24,9 @@ enum {
     MOST_BYTES = 64 << 20,
     LEAST_PROCESSOR_BYTES = 256 << 10, /* below, it is lost in the noise; above, it takes long */
     MOST_PROCESSOR_BYTES = 4 << 20,
+    LEAST_POLLED_BYTES = 1 << 10, /* of messages that are watched between pieces of computation */
+    MOST_POLLED_BYTES = 4 << 20,
+    MOST_POLL_SAMPLES = 8,
     MOST_SAMPLES = 32,
     MAX_REPEATS = 64,
     SEND = 0,
@@ -144,6 +149,32 @@ static double processor_share(const pair *p, int64_t bytes, int pieces, int repe
     return median(with, repeats) - median(without, repeats);
 }
 
+static const double piece_seconds = 2e-3;
+
+/* Seconds of two messages at once, one each way, between ranks that compute for `piece` seconds
+   between two looks at them, half a piece out of step; with `piece` 0 they only wait. */
+static double exchange_computing(const pair *p, int64_t bytes, double piece, int repeats) {
+    double seconds[MAX_REPEATS];
+    for (int r = 0; r < repeats; r++) {
+        ping(p, SMALL_BYTES, 1); /* both start together */
+        double start = cleave_clock_seconds(), until = start + (p->first ? piece : piece / 2);
+        cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
+        cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
+        bool sent = false, received = false;
+        while (!sent || !received) {
+            while (piece > 0 && cleave_clock_seconds() < until)
+                ;
+            until += piece;
+            sent = cleave_world_test(p->world, SEND, NULL);
+            received = cleave_world_test(p->world, RECEIVE, NULL);
+            if (piece <= 0)
+                sched_yield();
+        }
+        seconds[r] = cleave_clock_seconds() - start;
+    }
+    return median(seconds, repeats);
+}
+
 /* The mean of both ranks' figures, so that both have the same. */
 static double agree(const pair *p, double value) {
     double other = value;
@@ -208,14 +239,30 @@ static void measure(const pair *p, double seconds_budget, samples *found) {
     add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, smallest);
 }
 
+/* In the order of bytes; as far as the time allows. */
+static int32_t measure_polls(const pair *p, double seconds_budget, cleave_poll_sample *found) {
+    int32_t n = 0;
+    double started = cleave_clock_seconds(), spent = 0;
+    for (int64_t bytes = LEAST_POLLED_BYTES; bytes <= MOST_POLLED_BYTES && spent < seconds_budget;
+         bytes *= 4) {
+        int repeats = bytes <= 1 << 18 ? 9 : 5;
+        double waiting = agree(p, exchange_computing(p, bytes, 0, repeats));
+        double computing = agree(p, exchange_computing(p, bytes, piece_seconds, repeats));
+        found[n++] = (cleave_poll_sample){(double)bytes, (computing - waiting) / piece_seconds};
+        spent = agree(p, cleave_clock_seconds() - started);
+    }
+    return n;
+}
+
 cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, double seconds_budget,
-                                  cleave_link_measurement *result, cleave_error *error) {
+                                  cleave_link_figures *result, cleave_error *error) {
     int32_t rank = cleave_world_rank(world);
     CLEAVE_TRY(cleave_world_reserve(world, 2, error));
     cleave_world_barrier(world);
     if (rank == a || rank == b) {
         pair p = {.world = world, .peer = rank == a ? b : a, .first = rank == a};
         samples found = {0};
+        cleave_poll_sample polls[MOST_POLL_SAMPLES];
         size_t work_bytes = WORK_FLOATS * sizeof *p.work;
         char *memory = malloc((size_t)2 * MOST_BYTES + work_bytes);
         if (memory == NULL)
@@ -225,8 +272,11 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
         p.outgoing = memory + work_bytes;
         p.incoming = p.outgoing + MOST_BYTES;
         measure(&p, seconds_budget, &found);
+        int32_t n_polls = measure_polls(&p, seconds_budget, polls);
         free(memory);
-        CLEAVE_TRY(cleave_link_fit(found.items, found.n, result, error));
+        cleave_link_fit_polls(polls, n_polls, &result->polls);
+        CLEAVE_TRY(cleave_link_fit(found.items, found.n, result->polls.large_from_bytes,
+                                   &result->link, error));
     }
     cleave_world_barrier(world);
     return CLEAVE_OK;

@@ -6,10 +6,15 @@
 #include "exec/link_fit.h"
 #include "exec/world.h"
 
+typedef struct cleave_link_figures {
+    cleave_link_measurement link;
+    cleave_poll_figures polls;
+} cleave_link_figures;
+
 /* Measures the link between ranks `a` and `b`, a < b.  To be called by all ranks; the others wait
    at a barrier.  Ranks a and b get the result; `seconds_budget` is about what it takes, more where
    even small messages take long.  FAILED when memory is short. */
 cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, double seconds_budget,
-                                  cleave_link_measurement *result, cleave_error *error);
+                                  cleave_link_figures *result, cleave_error *error);
 
 #endif

@@ -61,6 +61,8 @@ typedef struct cleave_engine_problem {
     int32_t *hop_link;          /* [n_hops] */
     int64_t *hop_serialization; /* [n_hops] picoseconds, 1 or more */
     int64_t *link_latency;      /* [n_links] picoseconds */
+    int64_t *message_delay; /* [n_messages] picoseconds by which a message leaves and arrives later
+                               than its links say; null: none */
     /* A collective starts when all have joined and all its links are free, keeps them for `busy`
        picoseconds and has ended `rest` picoseconds later. */
     int32_t *collective_joins;      /* [n_collectives] */

@@ -27,8 +27,9 @@ static inline void post(const cleave_engine_problem *problem, cleave_engine_work
             cleave_link_serve(problem->hop_serialization[h], problem->link_latency[link],
                               &w->link_free[link], &head, &tail);
     }
-    w->release[message] = w->hop_begin[first] + problem->hop_serialization[first];
-    *arrival = tail;
+    int64_t delay = problem->message_delay != NULL ? problem->message_delay[message] : 0;
+    w->release[message] = w->hop_begin[first] + problem->hop_serialization[first] + delay;
+    *arrival = tail + delay;
 }
 
 static void join(const cleave_engine_problem *problem, cleave_engine_workspace *w,

@@ -3,6 +3,7 @@
 #include "costmodel/machine_fold.h"
 #include "simulator/collective_links.h"
 #include "simulator/prepare.h"
+#include "simulator/settle.h"
 
 typedef cleave_preparation builder;
 
@@ -66,16 +67,24 @@ static cleave_status count_hops(const builder *b, cleave_cost_cache *cache, int6
     return CLEAVE_OK;
 }
 
+static bool takes_as_long(const cleave_link *a, const cleave_link *b) {
+    return a->bytes_per_second == b->bytes_per_second &&
+           a->protocol.first_bytes == b->protocol.first_bytes &&
+           a->protocol.first_bytes_per_second == b->protocol.first_bytes_per_second &&
+           a->protocol.large_seconds == b->protocol.large_seconds &&
+           a->protocol.large_from_bytes == b->protocol.large_from_bytes;
+}
+
 /* Neighbours on a route are often equally fast. */
 static void serialize(const cleave_machine *machine, const cleave_route_price *route, int64_t bytes,
                       int32_t *hop_link, int64_t *hop_serialization) {
-    double before = -1;
+    const cleave_link *before = NULL;
     int64_t serialization = 0;
     for (int32_t h = 0; h < route->n_links; h++) {
-        double bytes_per_second = machine->links[route->links[h]].bytes_per_second;
-        if (bytes_per_second != before)
-            serialization = cleave_serialization(bytes, bytes_per_second);
-        before = bytes_per_second;
+        const cleave_link *link = &machine->links[route->links[h]];
+        if (before == NULL || !takes_as_long(link, before))
+            serialization = cleave_link_serialization(link, bytes);
+        before = link;
         hop_link[h] = route->links[h];
         hop_serialization[h] = serialization;
     }
@@ -187,5 +196,7 @@ cleave_status cleave_simulate(const cleave_program *program, cleave_cost_cache *
     CLEAVE_TRY(cleave_simulate_prepare(program, cache, arena, &problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&problem, arena, &workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&problem, arena, timeline, error));
+    CLEAVE_TRY(
+        cleave_simulate_settle(program, cache, rule, arena, &problem, workspace, timeline, error));
     return cleave_simulate_run(&problem, rule, workspace, timeline, error);
 }

@@ -31,7 +31,7 @@ static cleave_work work(const char *key, const char *family, double flops, doubl
 
 static void add(cleave_device_kind *kind, const char *key, const char *family, double seconds,
                 double flops, double bytes) {
-    cleave_kernel_time kernel = {key, family, seconds, 0, flops, bytes, 0};
+    cleave_kernel_time kernel = {key, family, seconds, 0, flops, bytes, 0, 0};
     cr_assert_eq(cleave_device_kind_add_kernel(kind, &kernel, &arena, NULL), CLEAVE_OK);
 }
 

@@ -6,7 +6,10 @@
 #include <math.h>
 
 enum { MOST = 64 };
-static const cleave_link_measurement ethernet = {30e-6, 0.118e9, 4e-6, 0.3e-9};
+static const cleave_link_measurement ethernet = {.latency_seconds = 30e-6,
+                                                 .bytes_per_second = 0.118e9,
+                                                 .overhead_seconds = 4e-6,
+                                                 .overhead_seconds_per_byte = 0.3e-9};
 
 static void add(cleave_link_sample *samples, int32_t *n, cleave_link_sample_kind kind, double bytes,
                 double seconds) {
@@ -49,7 +52,7 @@ Test(link_fit, figures_are_recovered_from_what_follows_the_model) {
     cleave_link_measurement got;
     cleave_error error = {""};
     int32_t n = sample(&ethernet, samples);
-    cr_assert_eq(cleave_link_fit(samples, n, &got, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
     expect_figures(&got, &ethernet, 5e-3);
 }
 
@@ -60,7 +63,7 @@ Test(link_fit, one_odd_sample_moves_nothing) {
     cleave_error error = {""};
     int32_t n = sample(&ethernet, samples);
     samples[9].seconds *= 10;
-    cr_assert_eq(cleave_link_fit(samples, n, &got, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
     expect_figures(&got, &ethernet, 5e-3);
 }
 
@@ -73,7 +76,7 @@ Test(link_fit, bursts_of_a_shaped_link_hide_nothing) {
     for (int32_t i = 0; i < n; i++)
         if (samples[i].bytes <= 1 << 16 && samples[i].kind != CLEAVE_LINK_POST)
             samples[i].seconds -= 0.95 * samples[i].bytes / ethernet.bytes_per_second;
-    cr_assert_eq(cleave_link_fit(samples, n, &got, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
     expect_near(got.bytes_per_second, ethernet.bytes_per_second, 0.02, "bandwidth");
     expect_near(got.overhead_seconds, ethernet.overhead_seconds, 0.02, "overhead");
 }
@@ -81,12 +84,56 @@ Test(link_fit, bursts_of_a_shaped_link_hide_nothing) {
 /* Where the processors copy everything there is no link to speak of, but it has a bandwidth: a
    twentieth of 1 ns a byte. */
 Test(link_fit, a_link_that_costs_nothing_has_a_bandwidth) {
-    const cleave_link_measurement memory = {1e-9, 1e18, 0.5e-6, 1e-9};
+    const cleave_link_measurement memory = {.latency_seconds = 1e-9,
+                                            .bytes_per_second = 1e18,
+                                            .overhead_seconds = 0.5e-6,
+                                            .overhead_seconds_per_byte = 1e-9};
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
     cleave_error error = {""};
     int32_t n = sample(&memory, samples);
-    cr_assert_eq(cleave_link_fit(samples, n, &got, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
     expect_near(got.bytes_per_second, 20e9, 0.01, "bandwidth");
     expect_near(got.overhead_seconds_per_byte, 1e-9, 0.06, "overhead per byte");
+}
+
+/* Messages that are large take 60 us more, and the first MiB of any goes at ten times the rate. */
+Test(link_fit, a_protocol_is_recovered) {
+    const cleave_link_measurement wanted = {.latency_seconds = 2e-6,
+                                            .bytes_per_second = 4e9,
+                                            .overhead_seconds = 4e-6,
+                                            .overhead_seconds_per_byte = 0.02e-9};
+    const double large_from = 1 << 16, large = 60e-6, first = 1 << 20, rate = 40e9;
+    cleave_link_sample samples[MOST];
+    cleave_link_measurement got;
+    cleave_error error = {""};
+    int32_t n = sample(&wanted, samples);
+    for (int32_t i = 0; i < n; i++) {
+        double bytes = samples[i].bytes, early = fmin(bytes, first);
+        if (samples[i].kind == CLEAVE_LINK_ONE_WAY || samples[i].kind == CLEAVE_LINK_BOTH_WAYS)
+            samples[i].seconds +=
+                early / rate - early / wanted.bytes_per_second + (bytes >= large_from ? large : 0);
+    }
+    cr_assert_eq(cleave_link_fit(samples, n, large_from, &got, &error), CLEAVE_OK, "%s",
+                 error.message);
+    expect_near(got.bytes_per_second, wanted.bytes_per_second, 0.01, "bandwidth");
+    expect_near(got.large_seconds, large, 0.01, "what is agreed first");
+    expect_near(got.first_bytes, first, 0, "first bytes");
+    expect_near(got.first_bytes_per_second, rate, 0.05, "their rate");
+}
+
+/* 1 KiB to 4 MiB, large ones from 64 KiB on: 3 pieces and another one for each MiB; small ones half
+   a piece.  Nothing is exact: each is off by up to a tenth of a piece. */
+Test(link_fit, polls_are_recovered) {
+    cleave_poll_sample samples[7];
+    cleave_poll_figures got;
+    int32_t n = 0;
+    for (double bytes = 1 << 10; bytes <= 1 << 22; bytes *= 4, n++)
+        samples[n] = (cleave_poll_sample){bytes, (bytes < 1 << 16 ? 0.5 : 3 + bytes / 0x1p20) +
+                                                     (n % 3 - 1) * 0.1};
+    cleave_link_fit_polls(samples, n, &got);
+    expect_near(got.large_from_bytes, 1 << 16, 0, "large from");
+    expect_near(got.small_polls, 0.5, 0.1, "small");
+    expect_near(got.large_polls, 3, 0.1, "large");
+    expect_near(got.polls_per_byte, 0x1p-20, 0.1, "per byte");
 }

@@ -374,7 +374,8 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                   same(x->bytes_per_second, y->bytes_per_second) &&
                   same(x->latency_seconds, y->latency_seconds) &&
                   same(x->overhead_seconds, y->overhead_seconds) &&
-                  same(x->overhead_seconds_per_byte, y->overhead_seconds_per_byte));
+                  same(x->overhead_seconds_per_byte, y->overhead_seconds_per_byte) &&
+                  memcmp(&x->protocol, &y->protocol, sizeof x->protocol) == 0);
     }
     for (int32_t k = 0; k < a->n_kinds; k++) {
         const cleave_device_kind *x = &a->kinds[k], *y = &b->kinds[k];
@@ -394,6 +395,7 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                       same(x->kernels[i].spread, y->kernels[i].spread) &&
                       same(x->kernels[i].flops, y->kernels[i].flops) &&
                       same(x->kernels[i].bytes, y->kernels[i].bytes) &&
+                      same(x->kernels[i].alone_seconds, y->kernels[i].alone_seconds) &&
                       x->kernels[i].workspace_bytes == y->kernels[i].workspace_bytes);
         for (int32_t i = 0; i < x->n_fits; i++)
             cr_expect(strcmp(x->fits[i].family, y->fits[i].family) == 0 &&
@@ -402,6 +404,7 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                       same(x->fits[i].seconds_per_byte, y->fits[i].seconds_per_byte) &&
                       same(x->fits[i].spread, y->fits[i].spread) &&
                       same(x->fits[i].largest_bytes, y->fits[i].largest_bytes) &&
+                      same(x->fits[i].alone, y->fits[i].alone) &&
                       x->fits[i].workspace_bytes == y->fits[i].workspace_bytes);
     }
 }
@@ -435,10 +438,10 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
                                .runtime_bytes = 34567891,
                                .kernel_version = "oneDNN 2.6.3"};
     const cleave_kernel_time times[] = {
-        {"product b", "product", 1e-3 / 3, 0.01, 1e9, 1e6, 0},
-        {"product a", "product", 2e-3 / 3, 0.01, 2e9, 1e6, 4096},
-        {"product b", "product", 1e-3 / 7, 0.02, 1e9, 1e6, 64},
-        {"product d", "product", 0, 0, 1e9, 1e6 / 3, 128}, /* not timed */
+        {"product b", "product", 1e-3 / 3, 0.01, 1e9, 1e6, 0, 1e-3 / 9},
+        {"product a", "product", 2e-3 / 3, 0.01, 2e9, 1e6, 4096, 0},
+        {"product b", "product", 1e-3 / 7, 0.02, 1e9, 1e6, 64, 1e-3 / 11},
+        {"product d", "product", 0, 0, 1e9, 1e6 / 3, 128, 0}, /* not timed */
     };
     for (int i = 0; i < 4; i++)
         cr_assert_eq(cleave_device_kind_add_kernel(&kind, &times[i], &arena, &error), CLEAVE_OK);
@@ -447,9 +450,12 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     cr_expect(same(cleave_device_kind_find_kernel(&kind, "product b")->seconds, 1e-3 / 7));
     cr_expect_null(cleave_device_kind_find_kernel(&kind, "product c"));
     cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
-    cleave_link links[3] = {{0, 1, 1e9 / 3, 1e-6 / 7, 1e-7 / 3, 1e-10 / 3},
-                            {1, 2, 1e9 / 7, 1e-6 / 3, 0, 0},
-                            {0, 2, 1e9 / 9, 1e-6 / 9, 1e-7, 1e-10}};
+    const cleave_protocol protocol = {1 << 16, 1e-4 / 3, 1 << 20, 1e10 / 3,
+                                      0.5,     10.0 / 3, 1e-6 / 3};
+    cleave_link links[3] = {
+        {0, 1, 1e9 / 3, 1e-6 / 7, 1e-7 / 3, 1e-10 / 3, protocol},
+        {.from = 1, .to = 2, .bytes_per_second = 1e9 / 7, .latency_seconds = 1e-6 / 3},
+        {0, 2, 1e9 / 9, 1e-6 / 9, 1e-7, 1e-10, {.large_polls = 2}}};
     cr_assert_eq(cleave_machine_create_node("here", &kind, 3, links, 3, &arena, &machine, &error),
                  CLEAVE_OK, "%s", error.message);
     expect_route(2, 0, "device 2 > device 0");
@@ -459,4 +465,7 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     write_and_read(&again, &text);
     expect_same_machine(&machine, &again);
     cr_expect_str_eq(again.kinds[0].kernel_version, "oneDNN 2.6.3");
+    cr_expect(same(again.links[0].protocol.large_polls, 10.0 / 3));
+    /* "product b" alone: 7/11 of its time; "product a" was not measured alone. */
+    cr_expect_float_eq(again.kinds[0].fits[0].alone, 7.0 / 11, 1e-9);
 }
