@@ -15,14 +15,15 @@ static cleave_status add(session *s, const char *method, const cleave_layout *la
     return CLEAVE_OK;
 }
 
-/* A layout that breaks a constraint is made to keep to it: it is that baseline no more, but a
-   start. */
+/* A layout that breaks a constraint is made to keep to it.  A drawn one is as good as before; a
+   baseline is that baseline no more, but a start. */
 static cleave_status add_constrained(session *s, const char *method, cleave_layout *layout,
                                      cleave_error *error) {
     const cleave_constraints *constraints = s->options->constraints;
     bool keeps = cleave_constraints_allow_layout(constraints, s->model, layout);
     CLEAVE_TRY(cleave_constraints_impose(constraints, s->model, layout, &s->work, error));
-    return add(s, keeps ? method : NULL, layout, error);
+    bool is_drawn = method != NULL && strcmp(method, "random") == 0;
+    return add(s, keeps || is_drawn ? method : NULL, layout, error);
 }
 
 static cleave_status add_named(session *s, const char *name, cleave_error *error) {
