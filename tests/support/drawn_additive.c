@@ -114,8 +114,7 @@ static int64_t total_of(const cleave_additive *additive, const int32_t *value) {
     return total;
 }
 
-/* The next choice in counting order; false after the last. */
-static bool count_on(const cleave_additive *additive, int32_t *value) {
+bool drawn_count_on(const cleave_additive *additive, int32_t *value) {
     for (int32_t v = 0; v < additive->n_variables; v++) {
         if (++value[v] < additive->n_values[v])
             return true;
@@ -137,7 +136,7 @@ bool drawn_optimum(const cleave_additive *additive, int32_t n_limits,
             *least = total;
             found = true;
         }
-    } while (count_on(additive, value));
+    } while (drawn_count_on(additive, value));
     return found;
 }
 

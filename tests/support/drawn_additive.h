@@ -38,6 +38,9 @@ cleave_additive_limit drawn_limit(const cleave_additive *additive, int64_t most_
 int64_t drawn_weight(const cleave_additive *additive, const cleave_additive_limit *limit,
                      const int32_t *value);
 
+/* The next choice in counting order; false after the last. */
+bool drawn_count_on(const cleave_additive *additive, int32_t *value);
+
 /* The least total within the limits by trying all choices; false if none is within them. */
 bool drawn_optimum(const cleave_additive *additive, int32_t n_limits,
                    const cleave_additive_limit *limits, int64_t *least);
