@@ -1,6 +1,6 @@
 /* The exact solvers of the additive model on graphs of the kinds that networks give, with random
    costs: variables are operators, pairs the tensors between them.
-     usage: bench_elimination [MOST_ENTRIES]
+     usage: bench_elimination [MOST_ENTRIES [PART OF A GRAPH'S NAME]]
    Of each graph and number of values: milliseconds, whether the optimum was proven and else how far
    from it at most, entries of the largest table, and how many sums a second go into minima, in
    thousand millions; that times 8 bytes is what memory would have to give if nothing was read
@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
     printf("memory gives %.2f thousand million entries a second\n", memory_rate());
     printf("%-24s %6s %6s %10s %9s %8s\n", "graph", "vars", "values", "ms", "largest", "Gsums/s");
     for (int k = 0; k < N_KINDS; k++)
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 3 && (argc < 3 || strstr(kinds[k].name, argv[2]) != NULL); i++)
             run(&kinds[k], values[i], most_entries);
     for (int limited = 0; limited < 2; limited++) {
         compare(30, 8, limited);
