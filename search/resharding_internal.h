@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "search/resharding.h"
 
-enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256, RESHARD_FEW = 16 };
+enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256, RESHARD_FEW = 8 };
 
 /* A collective among one group, between two powers of two of bytes. */
 typedef struct reshard_line {
