@@ -78,24 +78,28 @@ static void find_cells_of(cleave_resharder *r, bool to_side, int32_t shard) {
         add_other(r, to_side, shard, s);
 }
 
-/* Looks at the nodes where both shardings begin, or at all. */
+static void focus_on_node(cleave_resharder *r, int32_t device) {
+    int32_t from = r->everywhere ? 0 : r->node_start[device];
+    int32_t end = r->everywhere ? r->machine->n_devices : r->node_end[device];
+    for (int32_t d = from; d < end && !r->in_focus[d]; d++) {
+        r->in_focus[d] = true;
+        r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->focus, d);
+    }
+}
+
+/* Looks at the node where both shardings begin; where one is on fewer devices than the other, also
+   at those where they end: the further from what both have, the more has to move. */
 static void set_focus(cleave_resharder *r) {
-    int32_t n = r->machine->n_devices;
     const cleave_sharding *both[2] = {r->from, r->to};
     for (int32_t i = 0; i < r->focus.n; i++)
         r->in_focus[r->focus.items[i]] = false;
     r->focus.n = 0;
-    for (int k = 0; k < 2; k++) {
-        if (both[k]->n_shards == 0)
-            continue;
-        int32_t device = both[k]->members[both[k]->shards[0].first_member].device;
-        int32_t from = r->everywhere ? 0 : r->node_start[device];
-        int32_t end = r->everywhere ? n : r->node_end[device];
-        for (int32_t d = from; d < end && !r->in_focus[d]; d++) {
-            r->in_focus[d] = true;
-            r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->focus, d);
-        }
-    }
+    for (int k = 0; k < 2; k++)
+        if (both[k]->n_members > 0)
+            focus_on_node(r, both[k]->first_device);
+    for (int k = 0; k < 2 && r->from->last_device != r->to->last_device; k++)
+        if (both[k]->n_members > 0)
+            focus_on_node(r, both[k]->last_device);
 }
 
 /* The cells that devices in focus have to do with: of the shards that they read, which stand side

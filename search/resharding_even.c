@@ -85,8 +85,10 @@ static double held_of(const even *e, int32_t holder, int32_t reader) {
 static bool find_gathered(const even *e, int32_t to, double *elements) {
     const cleave_shard_member *readers = members_of(e->to, to);
     *elements = 0;
+    if (!e->gathers)
+        return false;
     for (int32_t i = 0; i < e->n_readers; i++) {
-        double held = e->gathers ? held_of(e, readers[i].device, readers[i].device) : 0;
+        double held = held_of(e, readers[i].device, readers[i].device);
         if (held == 0)
             return false;
         *elements += held;

@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "search/resharding.h"
 
-enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256, RESHARD_FEW = 16 };
+enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256, RESHARD_FEW = 8 };
 
 /* A collective among one group, between two powers of two of bytes. */
 typedef struct reshard_line {
@@ -36,6 +36,11 @@ typedef struct reshard_load {
     CLEAVE_LIST(int32_t) links, devices; /* that are not 0 */
     double latency;
 } reshard_load;
+
+/* What a device exchanges with other nodes, one way. */
+typedef struct reshard_remote_sum {
+    double bytes, messages, copied, copies; /* of them packed or unpacked */
+} reshard_remote_sum;
 
 typedef struct reshard_cell {
     int32_t from, to; /* shards */
@@ -68,8 +73,9 @@ struct cleave_resharder {
                         few: look at all */
     bool few;
     /* Of the present resharding: */
-    bool *in_focus;             /* [n_devices] */
-    CLEAVE_LIST(int32_t) focus; /* those devices */
+    bool *in_focus;                /* [n_devices] */
+    reshard_remote_sum *remote[2]; /* [n_devices] in and out, of devices in focus */
+    CLEAVE_LIST(int32_t) focus;    /* those devices */
     bool *from_in_focus,
         *to_in_focus; /* [n_devices] by shard: all false but while cells are found */
     const cleave_sharding *from, *to;
@@ -82,7 +88,7 @@ struct cleave_resharder {
     bool failed;                        /* memory is short */
 };
 
-/* One message. */
+/* One message; one of its ends at least is in focus. */
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
                   bool packs, bool unpacks);
 /* A copy, or a sum, on a device: bytes read and written. */
@@ -90,9 +96,15 @@ void reshard_copy(cleave_resharder *r, int32_t device, double bytes);
 /* A collective among devices, ascending. */
 void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_t n,
                         const int32_t *devices, double bytes);
-/* Messages between a device and other nodes, in all: what they take of its own node's links. */
-void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes, double messages,
-                    bool copies);
+/* Messages between a device in focus and other nodes, in all. */
+static inline void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes,
+                                  double messages, bool copies) {
+    reshard_remote_sum *sum = &r->remote[out][device];
+    sum->bytes += bytes;
+    sum->messages += messages;
+    sum->copied += copies ? bytes : 0;
+    sum->copies += copies ? messages : 0;
+}
 /* The values of even shardings, by arithmetic; false where they are not even (resharding_even.c).
  */
 bool reshard_even(cleave_resharder *r);

@@ -79,13 +79,16 @@ static bool allocate(cleave_resharder *r) {
     r->node_start = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
     r->node_end = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, n);
     r->in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
+    r->remote[0] = CLEAVE_ARENA_ARRAY(&r->arena, reshard_remote_sum, n);
+    r->remote[1] = CLEAVE_ARENA_ARRAY(&r->arena, reshard_remote_sum, n);
     r->from_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
     r->to_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
-    return r->from_in_focus != NULL && r->to_in_focus != NULL && r->node_start != NULL &&
-           r->node_end != NULL && r->in_focus != NULL && r->link_per_byte != NULL &&
-           r->shares != NULL && r->seen != NULL && r->groups != NULL && r->load.link != NULL &&
-           r->load.device != NULL && r->scattered != NULL && r->n_roots != NULL &&
-           r->speakers != NULL && r->owners != NULL && r->group != NULL;
+    return r->remote[0] != NULL && r->remote[1] != NULL && r->from_in_focus != NULL &&
+           r->to_in_focus != NULL && r->node_start != NULL && r->node_end != NULL &&
+           r->in_focus != NULL && r->link_per_byte != NULL && r->shares != NULL &&
+           r->seen != NULL && r->groups != NULL && r->load.link != NULL && r->load.device != NULL &&
+           r->scattered != NULL && r->n_roots != NULL && r->speakers != NULL && r->owners != NULL &&
+           r->group != NULL;
 }
 
 cleave_status cleave_resharder_create(const cleave_machine *machine,
@@ -160,6 +163,14 @@ static const int32_t *route_between(const cleave_resharder *r, int32_t source, i
 
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
                   bool packs, bool unpacks) {
+    if (!r->in_focus[source]) {
+        reshard_remote(r, destination, false, bytes, 1, unpacks);
+        return;
+    }
+    if (!r->in_focus[destination]) {
+        reshard_remote(r, source, true, bytes, 1, packs);
+        return;
+    }
     reshard_route route;
     int32_t buffer[CLEAVE_MAX_ROUTE];
     const int32_t *links = route_between(r, source, destination, &route, buffer);
@@ -172,9 +183,10 @@ void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, doub
     r->load.latency = reshard_more(r->load.latency, (double)route.latency);
 }
 
-/* By the way to the same place of a neighbouring node, of which half is in one's own. */
-void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes, double messages,
-                    bool copies) {
+/* What a device exchanges with other nodes goes by the way to the same place of a neighbouring one,
+   of which half is in its own. */
+static void load_remote(cleave_resharder *r, int32_t device, bool out) {
+    reshard_remote_sum *sum = &r->remote[out][device];
     reshard_route route;
     int32_t buffer[CLEAVE_MAX_ROUTE], width = r->node_end[device] - r->node_start[device];
     int32_t other = device + width < r->machine->n_devices ? device + width : device - width;
@@ -184,12 +196,13 @@ void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes,
                                : route_between(r, other, device, &route, buffer);
     int32_t half = (route.n + 1) / 2;
     for (int32_t l = out ? 0 : route.n - half; l < (out ? half : route.n); l++)
-        load_link(r, links[l], bytes * r->link_per_byte[links[l]]);
-    double seconds = messages * (double)route.overhead + (double)route.overhead_per_byte * bytes;
-    if (copies)
-        seconds += messages * r->copy_launch + 2 * r->copy_per_byte * bytes;
-    load_device(r, device, seconds);
+        load_link(r, links[l], sum->bytes * r->link_per_byte[links[l]]);
+    load_device(r, device,
+                sum->messages * (double)route.overhead +
+                    (double)route.overhead_per_byte * sum->bytes + sum->copies * r->copy_launch +
+                    2 * r->copy_per_byte * sum->copied);
     r->load.latency = reshard_more(r->load.latency, (double)route.latency);
+    *sum = (reshard_remote_sum){0};
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */
@@ -294,6 +307,10 @@ void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_
 }
 
 double reshard_end_stage(cleave_resharder *r) {
+    for (int32_t i = 0; i < r->focus.n; i++)
+        for (int out = 0; out < 2; out++)
+            if (r->remote[out][r->focus.items[i]].messages > 0)
+                load_remote(r, r->focus.items[i], out == 1);
     double link = 0, device = 0, latency = r->load.latency;
     for (int32_t i = 0; i < r->load.links.n; i++) {
         double *at = &r->load.link[r->load.links.items[i]];

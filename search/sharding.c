@@ -75,8 +75,10 @@ static void list_members(making *m) {
     cleave_sharding *s = m->s;
     for (int32_t d = 0; d < s->n_devices; d++) {
         s->shard_of[d] = -1;
-        if (m->entries[d].n_elements > 0)
-            s->shard_of[d] = find_shard(m, &m->entries[d].box);
+        if (m->entries[d].n_elements == 0)
+            continue;
+        s->shard_of[d] = find_shard(m, &m->entries[d].box);
+        s->last_device = d;
     }
     memset(m->slots, 0, (size_t)m->n_slots * sizeof *m->slots);
     for (int32_t d = 0; d < s->n_devices; d++)
@@ -91,6 +93,8 @@ static void list_members(making *m) {
         s->rank_of[m->places[i].device] = shard->n_members - 1;
         s->members[i] = (cleave_shard_member){m->places[i].device, m->places[i].key};
     }
+    while (s->first_device < s->n_devices - 1 && s->shard_of[s->first_device] < 0)
+        s->first_device++;
 }
 
 static int by_range(const void *a, const void *b) {

@@ -31,10 +31,11 @@ typedef struct cleave_sharding {
     int order[CLEAVE_MAX_RANK]; /* dimensions as they lie in memory, outermost first */
     int64_t element_bytes;
     int32_t n_devices, n_shards, n_members;
-    cleave_shard *shards;         /* [n_shards] by the first device that has each */
-    cleave_shard_member *members; /* [n_members] shard by shard, by (key, device) */
-    int32_t *shard_of;            /* [n_devices] -1: none */
-    int32_t *rank_of;             /* [n_devices] place among the members of its shard */
+    int32_t first_device, last_device; /* that have a shard; of no use where none has */
+    cleave_shard *shards;              /* [n_shards] by the first device that has each */
+    cleave_shard_member *members;      /* [n_members] shard by shard, by (key, device) */
+    int32_t *shard_of;                 /* [n_devices] -1: none */
+    int32_t *rank_of;                  /* [n_devices] place among the members of its shard */
     int32_t n_ranges[CLEAVE_MAX_RANK];
     cleave_range *ranges[CLEAVE_MAX_RANK]; /* ascending */
     int32_t *grid;  /* [product of n_ranges] row-major: a shard or -1; null where that is large */

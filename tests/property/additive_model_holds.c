@@ -1,0 +1,155 @@
+/* The additive model on real and small models. */
+#include "graph/import.h"
+#include "search/additive_model.h"
+#include "search/price.h"
+
+#include "../perceptron.h"
+#include "../test_machine.h"
+
+#include <stdio.h>
+
+static cleave_arena arena;
+static cleave_model model;
+static cleave_machine machine;
+static cleave_candidates candidates;
+static cleave_node_costs *costs;
+
+static void tear_down(void) {
+    cleave_node_costs_destroy(costs);
+    costs = NULL;
+    cleave_arena_free(&arena);
+}
+TestSuite(additive_model, .fini = tear_down);
+
+static void list_candidates(void) {
+    cleave_error error = {""};
+    cr_assert_eq(cleave_node_costs_create(&model, &machine, &costs, &error), CLEAVE_OK);
+    cr_assert_eq(
+        cleave_candidates_create(&model, &machine, costs, NULL, 0, &arena, &candidates, &error),
+        CLEAVE_OK, "%s", error.message);
+}
+
+static cleave_additive_model make(bool tie, int32_t most_values) {
+    cleave_error error = {""};
+    cleave_additive_model made;
+    const cleave_additive_options options = {
+        .optimizer_states = 1, .most_values = most_values, .exposed_sync = 1, .tie = tie};
+    cr_assert_eq(cleave_additive_model_create(&model, &machine, &candidates, &options, &arena,
+                                              &made, &error),
+                 CLEAVE_OK, "%s", error.message);
+    return made;
+}
+
+static void import(const char *name, int64_t batch) {
+    cleave_error error = {""};
+    char path[4096];
+    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
+    cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
+/* Where operators that are tied have equal values, tying changes nothing. */
+Test(additive_model, tied_total_is_that_of_equal_values) {
+    static const char *const names[] = {"byte_gpt", "byte_lstm", "resnet50", "mlp"};
+    for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
+        import(names[m], 32);
+        machine = make_machine(&arena, 2, 2, "1 TiB");
+        list_candidates();
+        cleave_additive_model tied = make(true, 12), apart = make(false, 12);
+        cr_expect_eq(apart.additive.n_variables, model.n_operators);
+        if (m < 3)
+            cr_expect_lt(tied.additive.n_variables, model.n_operators);
+        cleave_random random = {.key = m};
+        int32_t *value = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators);
+        int32_t *values = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators);
+        for (int i = 0; i < 50; i++) {
+            for (int32_t v = 0; v < tied.additive.n_variables; v++)
+                value[v] = (int32_t)cleave_random_below(&random, tied.additive.n_values[v]);
+            for (int32_t op = 0; op < model.n_operators; op++)
+                values[op] = value[tied.variable_of[op]];
+            cr_assert_eq(cleave_additive_total(&tied.additive, value),
+                         cleave_additive_total(&apart.additive, values), "%s", names[m]);
+        }
+        tear_down();
+        arena = (cleave_arena){0};
+    }
+}
+
+/* Blocks that repeat share their tables, so twice the layers are no more tables. */
+Test(additive_model, alike_pairs_share_their_table) {
+    import("bert_base", 8);
+    machine = make_machine(&arena, 1, 2, "1 TiB");
+    list_candidates();
+    cleave_additive_model made = make(false, 8);
+    int32_t n_distinct = 0;
+    for (int32_t p = 0; p < made.additive.n_pairs; p++) {
+        bool is_new = true;
+        for (int32_t q = 0; q < p && is_new; q++)
+            is_new = made.additive.pairs[q].cost != made.additive.pairs[p].cost;
+        n_distinct += is_new;
+        cr_assert_lt(made.additive.pairs[p].a, made.additive.pairs[p].b);
+    }
+    cr_expect_gt(made.additive.n_pairs, 100);
+    cr_expect_lt(n_distinct, 30);
+}
+
+static double simulate(const cleave_additive_model *made, const int32_t *value) {
+    cleave_error error = {""};
+    cleave_arena scratch = {0};
+    cleave_layout layout;
+    cleave_pricer pricer;
+    cleave_price price;
+    const cleave_search_options options = {.optimizer_states = 1,
+                                           .memory_limit_bytes = INT64_C(1) << 50};
+    cr_assert_eq(cleave_additive_model_layout(made, &model, &machine, &candidates, value, &scratch,
+                                              &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_choose_collectives(&machine, false, &scratch, &layout.collectives, &error),
+                 CLEAVE_OK);
+    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_price_layout(&pricer, &layout, false, &price, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cleave_pricer_destroy(&pricer);
+    cleave_arena_free(&scratch);
+    return (double)price.step;
+}
+
+/* A chain of three operators has little that could overlap, so the sum is near the simulated step,
+   whatever moves between them: every choice of values. */
+Test(additive_model, total_of_a_chain_is_near_its_simulated_step) {
+    model = make_perceptron(&arena, 1, 512, 256);
+    machine = make_machine(&arena, 2, 2, "1 TiB");
+    list_candidates();
+    cleave_additive_model made = make(false, 0);
+    const cleave_additive *a = &made.additive;
+    int32_t value[3], n = 0, n_far = 0;
+    for (value[0] = 0; value[0] < a->n_values[0]; value[0]++)
+        for (value[1] = 0; value[1] < a->n_values[1]; value[1]++)
+            for (value[2] = 0; value[2] < a->n_values[2]; value[2]++) {
+                double ratio = (double)cleave_additive_total(a, value) / simulate(&made, value);
+                cr_assert(ratio > 0.6 && ratio < 2, "%d %d %d: %g", value[0], value[1], value[2],
+                          ratio);
+                n++;
+                n_far += ratio < 0.8 || ratio > 1.25;
+            }
+    cr_expect_lt(n_far, n / 10, "%d of %d", n_far, n);
+}
+
+/* Memory: the weights of a device's share, at the least. */
+Test(additive_model, memory_counts_parameters_gradients_and_states) {
+    model = make_perceptron(&arena, 1, 8, 64);
+    machine = make_machine(&arena, 1, 2, "1 GiB");
+    list_candidates();
+    cleave_additive_model made = make(false, 0);
+    const cleave_candidate_list *list = &candidates.lists[candidates.list_of[0]];
+    for (int32_t v = 0; v < made.additive.n_values[0]; v++) {
+        const cleave_candidate *c = &list->items[made.candidates[0][v]];
+        /* Weight 64 x 64, its gradient and a state; x, and y which nobody keeps for backward but
+           the rectifier's output: that is the next operator's. */
+        int64_t weight = 64 * 64 * 4 / (c->degree[1] * c->degree[2]);
+        int64_t x = 8 * 64 * 4 / (c->degree[0] * c->degree[2]);
+        cr_expect_eq(made.memory.weight[0][v], 3 * weight + x, "value %d", v);
+    }
+    cr_expect_eq(made.memory.most, INT64_C(1) << 30);
+}
