@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 typedef struct search_values {
-    const char *model, *machine, *method, *output, *optimizer, *fix, *only;
+    const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume;
     int64_t batch, devices, proposals, seed, threads;
     double time, memory_limit, momentum;
     bool json, quiet;
@@ -43,6 +43,8 @@ static const option_row rows[] = {
              "parameter, reduction"},
     ROW_OPTIMIZER(search_values),
     ROW_MOMENTUM(search_values),
+    {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
+     .help = "go on from the state in this file, if there is one, and leave the state there"},
     {"-o", "PLAN.layout.json", OPTION_TEXT, offsetof(search_values, output), .required = true,
      .help = "where the layout is written"},
     ROW_JSON(search_values),
@@ -112,6 +114,8 @@ static void print_json(const search_values *values, const cleave_search_result *
     put_additive(w, result, result->additive_seconds);
     cleave_json_key(w, "additive_gap");
     put_additive(w, result, result->additive_gap);
+    cleave_json_key(w, "is_local_optimum");
+    cleave_json_put_integer(w, result->is_local_optimum);
     cleave_json_key(w, "peak_bytes");
     cleave_json_put_integer(w, result->best.peak_bytes);
     cleave_json_key(w, "bytes_sent");
@@ -188,6 +192,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .seed = (uint64_t)values->seed,
                                      .n_threads = (int32_t)values->threads,
                                      .memory_limit_bytes = (int64_t)values->memory_limit,
+                                     .resume_file = values->resume,
                                      .quiet = values->quiet,
                                      .interrupted = &interrupted};
     if (values->threads == 0) {

@@ -3,6 +3,7 @@
 #include "search/parallel.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 
 /* Shares of what is left that a round may spend; the last one gets all. */
@@ -15,6 +16,8 @@ enum { N_ROUNDS = 3, N_ANNEALING = 4, MOST_DESCENTS = 6, SEEDS_OF_ROUND = 1000 }
 static const int64_t most_wholes = 24, sweep_wholes = 600;
 /* Starts that are so many times as slow as the best are not gone on with. */
 static const double hopeless = 1.5;
+/* How often a thread puts down where it is, and the file is written. */
+static const double keep_seconds = 1, save_seconds = 5;
 
 /* What a thread has to itself. */
 typedef struct auto_worker {
@@ -28,8 +31,13 @@ typedef struct auto_run {
     cleave_structure structure;
     cleave_refine refine; /* without a pricer */
     auto_state state;
-    auto_worker *workers; /* [n_threads] */
-    int64_t whole_work;   /* of the layout that the session begins with */
+    auto_worker *workers;  /* [n_threads] */
+    int64_t whole_work;    /* of the layout that the session begins with */
+    pthread_mutex_t mutex; /* of what follows, while threads run */
+    auto_state kept;       /* what is written down */
+    double saved_seconds;
+    cleave_status save_status;
+    cleave_error save_error;
     atomic_bool stop;
     atomic_llong proposals, best_step; /* best_step: 0 where nothing fits yet */
 } auto_run;
@@ -38,7 +46,9 @@ typedef struct auto_run {
 typedef struct work_of {
     auto_run *run;
     int32_t worker;
+    int32_t task;
     int64_t seen; /* proposals of the task that are counted in the run's */
+    double kept_seconds;
 } work_of;
 
 cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, auto_state *state,
@@ -231,6 +241,47 @@ static void show(auto_run *run) {
 
 static void wait_for_others(void *context) { show(context); }
 
+/* What can be gone on with, apart from what threads are at. */
+static void snapshot(auto_run *run) {
+    const cleave_model *model = run->session->model;
+    auto_state *kept = &run->kept;
+    const auto_state *a = &run->state;
+    kept->round = a->round;
+    kept->n_tasks = a->n_tasks;
+    kept->proposals = a->proposals;
+    kept->accepted = a->accepted;
+    kept->work = a->work;
+    kept->n_pool = a->n_pool;
+    for (int32_t i = 0; i < a->n_pool; i++) {
+        kept->pool[i].price = a->pool[i].price;
+        kept->pool[i].is_local_optimum = a->pool[i].is_local_optimum;
+        cleave_choices_copy(model, &a->pool[i].choices, &kept->pool[i].choices);
+    }
+    for (int32_t i = 0; i < a->n_tasks; i++)
+        cleave_refine_state_copy(model, &a->tasks[i], &kept->tasks[i]);
+}
+
+static cleave_status save(auto_run *run, cleave_error *error) {
+    if (run->session->options->resume_file == NULL)
+        return CLEAVE_OK;
+    run->saved_seconds = cleave_clock_seconds();
+    return auto_state_write(run->session, &run->kept, error);
+}
+
+/* Now and then a thread puts down where it is, and writes down where all are. */
+static void keep_now_and_then(work_of *w, const cleave_refine_state *state) {
+    auto_run *run = w->run;
+    double now = cleave_clock_seconds();
+    if (run->session->options->resume_file == NULL || now - w->kept_seconds < keep_seconds)
+        return;
+    w->kept_seconds = now;
+    pthread_mutex_lock(&run->mutex);
+    cleave_refine_state_copy(run->session->model, state, &run->kept.tasks[w->task]);
+    if (run->save_status == CLEAVE_OK && now - run->saved_seconds > save_seconds)
+        run->save_status = save(run, &run->save_error);
+    pthread_mutex_unlock(&run->mutex);
+}
+
 static void after_proposal(void *context, const cleave_refine_state *state) {
     work_of *w = context;
     auto_run *run = w->run;
@@ -240,13 +291,18 @@ static void after_proposal(void *context, const cleave_refine_state *state) {
     while (state->best_price.excess_bytes == 0 && (best == 0 || step < best) &&
            !atomic_compare_exchange_weak(&run->best_step, &best, step))
         ;
+    keep_now_and_then(w, state);
     if (w->worker == 0)
         show(run);
 }
 
 static cleave_status run_task(void *context, int32_t worker, int32_t task, cleave_error *error) {
     auto_run *run = context;
-    work_of w = {run, worker, run->state.tasks[task].proposals};
+    work_of w = {.run = run,
+                 .worker = worker,
+                 .task = task,
+                 .seen = run->state.tasks[task].proposals,
+                 .kept_seconds = cleave_clock_seconds()};
     cleave_refine refine = run->refine;
     refine.pricer = &run->workers[worker].pricer;
     refine.chain = &run->workers[worker].chain;
@@ -269,17 +325,36 @@ static bool is_over(const auto_run *run) {
     return run->state.round >= N_ROUNDS;
 }
 
-static cleave_status run_rounds(auto_run *run, cleave_error *error) {
-    for (; !is_over(run); end_round(run)) {
-        CLEAVE_TRY(begin_round(run, error));
-        const cleave_parallel parallel = {.n_threads = run->session->n_threads,
-                                          .n_tasks = run->state.n_tasks,
-                                          .task = run_task,
-                                          .wait = wait_for_others,
-                                          .context = run};
-        CLEAVE_TRY(cleave_parallel_run(&parallel, error));
+static cleave_status run_round(auto_run *run, cleave_error *error) {
+    const cleave_parallel parallel = {.n_threads = run->session->n_threads,
+                                      .n_tasks = run->state.n_tasks,
+                                      .task = run_task,
+                                      .wait = wait_for_others,
+                                      .context = run};
+    snapshot(run);
+    CLEAVE_TRY(cleave_parallel_run(&parallel, error));
+    if (run->save_status != CLEAVE_OK && error != NULL)
+        *error = run->save_error;
+    return run->save_status;
+}
+
+/* `goes_on`: the state is one that was read, in the middle of a round. */
+static cleave_status run_rounds(auto_run *run, bool goes_on, cleave_error *error) {
+    while (!is_over(run)) {
+        if (!goes_on)
+            CLEAVE_TRY(begin_round(run, error));
+        goes_on = false;
+        CLEAVE_TRY(run_round(run, error));
+        if (atomic_load(&run->stop)) {
+            snapshot(run);
+            CLEAVE_TRY(save(run, error));
+        }
+        end_round(run);
     }
-    return CLEAVE_OK;
+    if (atomic_load(&run->stop))
+        return CLEAVE_OK;
+    snapshot(run);
+    return save(run, error);
 }
 
 /* ---- the method ------------------------------------------------------------------------------ */
@@ -303,6 +378,7 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
     CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints, &s->work,
                                        &run->structure, error));
     CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->state, error));
+    CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->kept, error));
     run->refine =
         (cleave_refine){.source = {.model = s->model,
                                    .candidates = &s->candidates,
@@ -324,8 +400,6 @@ static void end(auto_run *run) {
     for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
         auto_worker *w = &run->workers[i];
         s->n_priced += w->pricer.n_priced;
-        if (w->pricer.least_peak_bytes > 0 && w->pricer.least_peak_bytes < s->least_peak_bytes)
-            s->least_peak_bytes = w->pricer.least_peak_bytes;
         cleave_chain_end(&w->chain);
         cleave_pricer_destroy(&w->pricer);
         cleave_arena_free(&w->arena);
@@ -340,20 +414,37 @@ static cleave_status keep_pool(auto_run *run, cleave_error *error) {
         CLEAVE_TRY(cleave_choices_layout(s->model, &s->candidates, &a->pool[i].choices,
                                          run->refine.like, &s->work, &layout, error));
         CLEAVE_TRY(session_add_found(s, "auto", &layout, &a->pool[i].price, error));
+        session_mark_optimum(s, &layout, a->pool[i].is_local_optimum);
     }
     s->result.proposals = a->proposals;
     s->result.accepted = a->accepted;
-    s->result.is_local_optimum = a->n_pool > 0 && a->pool[0].is_local_optimum;
     return CLEAVE_OK;
 }
 
+/* What is left of the time is for the tasks that are not done yet. */
+static void limit_time(auto_run *run) {
+    const session *s = run->session;
+    int32_t n = 0;
+    for (int32_t i = 0; i < run->state.n_tasks; i++)
+        n += run->state.tasks[i].phase != CLEAVE_REFINE_DONE;
+    for (int32_t i = 0; i < run->state.n_tasks && s->options->time_seconds > 0; i++)
+        run->state.tasks[i].limits.seconds = share_of_round[run->state.round % N_ROUNDS] *
+                                             session_seconds_left(s) * s->n_threads /
+                                             (n + s->n_threads - 1);
+}
+
 cleave_status session_refine(session *s, cleave_error *error) {
-    auto_run run = {.session = s};
+    auto_run run = {.session = s, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    bool found = false;
     cleave_status status = session_interrupted(s) ? CLEAVE_OK : session_solve(s, error);
     if (status == CLEAVE_OK)
         status = begin(&run, error);
     if (status == CLEAVE_OK)
-        status = run_rounds(&run, error);
+        status = auto_state_read(s, &run.state, &found, error);
+    if (status == CLEAVE_OK && found)
+        limit_time(&run);
+    if (status == CLEAVE_OK)
+        status = run_rounds(&run, found && run.state.n_tasks > 0, error);
     if (status == CLEAVE_OK)
         status = keep_pool(&run, error);
     end(&run);

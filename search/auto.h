@@ -32,4 +32,11 @@ typedef struct auto_state {
 cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, auto_state *state,
                                 cleave_error *error);
 
+/* The session's own file (search/resume.c).  Writing is atomic.  Reading, into a state that was
+   created: `found` is false where there is no file; BAD_INPUT where it is not a state of this very
+   search: model, machine, space and options that decide what is found. */
+cleave_status auto_state_write(const session *s, const auto_state *state, cleave_error *error);
+cleave_status auto_state_read(const session *s, auto_state *state, bool *found,
+                              cleave_error *error);
+
 #endif

@@ -1,16 +1,182 @@
+/* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
+   device is fullest, and whether that had to be so. */
+#include "search/least_memory.h"
 #include "search/session.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_NAMED = 4 };
+
+static const char *const kind_names[CLEAVE_N_BUFFER_KINDS] = {
+    [CLEAVE_BUFFER_PARAMETER] = "",
+    [CLEAVE_BUFFER_GRADIENT] = "gradient of ",
+    [CLEAVE_BUFFER_STATE] = "optimizer state of ",
+    [CLEAVE_BUFFER_RUNNING] = "",
+    [CLEAVE_BUFFER_CONSTANT] = "",
+    [CLEAVE_BUFFER_DATA] = "",
+    [CLEAVE_BUFFER_ACTIVATION] = "",
+    [CLEAVE_BUFFER_ACTIVATION_GRADIENT] = "gradient of ",
+    [CLEAVE_BUFFER_MESSAGE] = "messages",
+    [CLEAVE_BUFFER_WORKSPACE] = "workspaces",
+};
+
+/* What one tensor, of one kind of buffer, holds. */
+typedef struct holding {
+    cleave_buffer_kind kind;
+    int32_t tensor;
+    int64_t bytes;
+} holding;
+
+static const cleave_layout *leanest(const session *s) {
+    const cleave_layout *layout = NULL;
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < s->n_found; i++)
+        if (layout == NULL || s->found[i].price.excess_bytes < least) {
+            layout = &s->found[i].layout;
+            least = s->found[i].price.excess_bytes;
+        }
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (layout == NULL || s->given[g].price.excess_bytes < least) {
+            layout = s->given[g].layout;
+            least = s->given[g].price.excess_bytes;
+        }
+    return layout;
+}
+
+/* The item at which most memory of a device is in use. */
+static cleave_status find_peak(const cleave_program *program, int32_t device, cleave_arena *arena,
+                               int32_t *item, cleave_error *error) {
+    int64_t *change = CLEAVE_ARENA_ARRAY(arena, int64_t, (size_t)program->n_items + 1);
+    if (change == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const cleave_buffer *buffer = &program->buffers[b];
+        if (buffer->device != device || buffer->storage != b)
+            continue;
+        change[buffer->first] += buffer->bytes;
+        change[buffer->last + 1] -= buffer->bytes;
+    }
+    int64_t live = 0, most = -1;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        live += change[i];
+        if (live > most) {
+            most = live;
+            *item = i;
+        }
+    }
+    return CLEAVE_OK;
+}
+
+static int by_bytes(const void *a, const void *b) {
+    const holding *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    return (int)x->kind - (int)y->kind;
+}
+
+static int by_tensor(const void *a, const void *b) {
+    const holding *x = a, *y = b;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    return (int)x->kind - (int)y->kind;
+}
+
+/* What is in use at an item, added up by tensor and kind, the largest first. */
+static cleave_status list_holdings(const cleave_program *program, int32_t device, int32_t item,
+                                   cleave_arena *arena, holding **holdings, int32_t *n,
+                                   cleave_error *error) {
+    holding *list = CLEAVE_ARENA_ARRAY(arena, holding, program->n_buffers);
+    int32_t n_listed = 0, n_merged = 0;
+    if (list == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const cleave_buffer *buffer = &program->buffers[b];
+        if (buffer->device == device && buffer->storage == b && buffer->first <= item &&
+            item <= buffer->last)
+            list[n_listed++] = (holding){buffer->kind, buffer->tensor, buffer->bytes};
+    }
+    if (n_listed > 0)
+        qsort(list, (size_t)n_listed, sizeof *list, by_tensor);
+    for (int32_t i = 0; i < n_listed; i++)
+        if (n_merged > 0 && by_tensor(&list[i], &list[n_merged - 1]) == 0)
+            list[n_merged - 1].bytes += list[i].bytes;
+        else
+            list[n_merged++] = list[i];
+    if (n_merged > 0)
+        qsort(list, (size_t)n_merged, sizeof *list, by_bytes);
+    *holdings = list;
+    *n = n_merged;
+    return CLEAVE_OK;
+}
+
+static void format_holdings(const cleave_model *model, const holding *holdings, int32_t n,
+                            char *text, size_t bytes) {
+    size_t at = 0;
+    for (int32_t i = 0; i < n && i < MOST_NAMED && at < bytes; i++) {
+        char size[32];
+        cleave_unit_format((double)holdings[i].bytes, CLEAVE_UNIT_BYTES, size, sizeof size);
+        int written = snprintf(
+            text + at, bytes - at, "%s%s%s %s", i > 0 ? ", " : "", kind_names[holdings[i].kind],
+            holdings[i].tensor >= 0 ? model->tensors[holdings[i].tensor].name : "", size);
+        at += written > 0 ? (size_t)written : 0;
+    }
+}
+
+/* The peak of the leanest layout, and what holds it. */
+static cleave_status describe(session *s, cleave_arena *arena, char *text, size_t bytes,
+                              cleave_error *error) {
+    cleave_program program;
+    cleave_lower_options options = s->pricer.lower;
+    holding *holdings = NULL;
+    int32_t n = 0, fullest = 0, item = 0;
+    options.symbolic_collectives = true;
+    CLEAVE_TRY(cleave_lower(s->model, leanest(s), &options, arena, &program, error));
+    for (int32_t d = 1; d < program.n_devices; d++)
+        if (program.peak_bytes[d] > program.peak_bytes[fullest])
+            fullest = d;
+    CLEAVE_TRY(find_peak(&program, fullest, arena, &item, error));
+    CLEAVE_TRY(list_holdings(&program, fullest, item, arena, &holdings, &n, error));
+    cleave_price price = {0};
+    char peak[32], held[512] = "";
+    cleave_pricer_weigh(&s->pricer, &program, &price);
+    cleave_unit_format((double)price.peak_bytes, CLEAVE_UNIT_BYTES, peak, sizeof peak);
+    format_holdings(s->model, holdings, n, held, sizeof held);
+    snprintf(text, bytes, "%s, on device %d, held by %s", peak, fullest, held);
+    return CLEAVE_OK;
+}
+
+static void format_proof(const session *s, char *text, size_t bytes) {
+    int64_t least = cleave_least_memory(s->model, s->options->optimizer_states);
+    int64_t most = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
+    char needed[32], there[32];
+    cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
+    cleave_unit_format((double)most, CLEAVE_UNIT_BYTES, there, sizeof there);
+    if (least > most)
+        snprintf(text, bytes, "proven: any layout holds %s in all, and there are %s", needed,
+                 there);
+    else
+        snprintf(text, bytes, "unproven");
+}
+
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
-    char least[32], limit[32], under[512];
+    char least[640], limit[32], under[512], proof[128];
     int64_t limit_bytes = s->options->memory_limit_bytes;
     for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++)
         if (s->machine->kinds[k].memory_bytes > limit_bytes)
             limit_bytes = s->machine->kinds[k].memory_bytes;
-    cleave_unit_format((double)s->pricer.least_peak_bytes, CLEAVE_UNIT_BYTES, least, sizeof least);
+    cleave_arena arena = {0};
+    cleave_status status = describe(s, &arena, least, sizeof least, error);
+    cleave_arena_free(&arena);
+    CLEAVE_TRY(status);
+    format_proof(s, proof, sizeof proof);
     cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
     cleave_constraints_describe(s->options->constraints, under, sizeof under);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
                        "no layout fits in %s of memory per device%s: the least that any of %lld "
-                       "layouts tried needs is %s",
-                       limit, under, (long long)s->pricer.n_priced, least);
+                       "layouts tried needs is %s (%s)",
+                       limit, under, (long long)(s->n_priced + s->pricer.n_priced), least, proof);
 }

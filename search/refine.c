@@ -104,6 +104,7 @@ static void enter(run *r, cleave_refine_phase phase) {
     s->cursor = s->since_improved = 0;
     r->swept = false;
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->base);
+    cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->current);
 }
 
 /* The temperature below which the given share of the single changes lie that added time. */

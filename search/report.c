@@ -13,7 +13,7 @@ typedef struct reported {
     const cleave_layout *layout;
     cleave_price price;
     int32_t baseline; /* in the result; -1: none */
-    bool priced;
+    bool priced, is_local_optimum;
 } reported;
 
 typedef struct report {
@@ -43,15 +43,22 @@ static bool is_wanted(const session *s, const char *method) {
    them, or (`one`) the best alone. */
 static void collect(const session *s, bool one, report *r) {
     for (int32_t i = 0; i < s->n_found; i++)
-        r->items[r->n++] =
-            (reported){s->found[i].method, &s->found[i].layout, s->found[i].price, -1, false};
+        r->items[r->n++] = (reported){.method = s->found[i].method,
+                                      .layout = &s->found[i].layout,
+                                      .price = s->found[i].price,
+                                      .baseline = -1,
+                                      .is_local_optimum = s->found[i].is_local_optimum};
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         const char *method = given->method != NULL ? given->method : s->options->method;
         int32_t baseline = find_baseline(given->method);
         bool is_start = given->method == NULL && s->n_found == 0 && session_searches(s);
         if (baseline >= 0 || is_start || is_random(given->method))
-            r->items[r->n++] = (reported){method, given->layout, given->price, baseline, false};
+            r->items[r->n++] = (reported){.method = method,
+                                          .layout = given->layout,
+                                          .price = given->price,
+                                          .baseline = baseline,
+                                          .is_local_optimum = given->is_local_optimum};
     }
     int32_t best = -1;
     for (int32_t i = 0; i < r->n && one; i++)
@@ -85,8 +92,6 @@ static cleave_status price_all(report *r, cleave_error *error) {
         status = cleave_parallel_run(&parallel, error);
     for (int32_t i = 0; i < s->n_threads; i++) {
         s->n_priced += r->pricers[i].n_priced;
-        if (r->pricers[i].n_priced > 0 && r->pricers[i].least_peak_bytes < s->least_peak_bytes)
-            s->least_peak_bytes = r->pricers[i].least_peak_bytes;
         cleave_pricer_destroy(&r->pricers[i]);
     }
     return status;
@@ -116,8 +121,10 @@ static cleave_status take(session *s, const reported *item, cleave_error *error)
     if (item->baseline >= 0)
         s->result.baselines[item->baseline] = plan;
     if (is_wanted(s, item->method) &&
-        (!s->result.best.applies || plan.step_seconds < s->result.best.step_seconds))
+        (!s->result.best.applies || plan.step_seconds < s->result.best.step_seconds)) {
         s->result.best = plan;
+        s->result.is_local_optimum = item->is_local_optimum;
+    }
     return CLEAVE_OK;
 }
 

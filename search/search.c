@@ -78,6 +78,15 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
     return CLEAVE_OK;
 }
 
+void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local_optimum) {
+    for (int32_t i = 0; i < s->n_found; i++)
+        if (same_layout(s->model, layout, &s->found[i].layout))
+            s->found[i].is_local_optimum = is_local_optimum;
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (same_layout(s->model, layout, s->given[g].layout))
+            s->given[g].is_local_optimum = is_local_optimum;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* The space, and a bound of it. */
@@ -183,8 +192,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                  .machine = machine,
                  .options = options,
                  .arena = arena,
-                 .n_threads = options->n_threads > 1 ? options->n_threads : 1,
-                 .least_peak_bytes = INT64_MAX};
+                 .n_threads = options->n_threads > 1 ? options->n_threads : 1};
     s.started_seconds = cleave_clock_seconds();
     cleave_progress_begin(&s.progress, "searching", options->quiet);
     cleave_status status = run(&s, error);

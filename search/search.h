@@ -29,7 +29,9 @@ typedef struct cleave_search_options {
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
     const cleave_constraints *constraints; /* null: none */
-    bool quiet;                            /* no progress */
+    const char *resume_file; /* null: none.  "auto" goes on from the state there, if there is one,
+                                and leaves its own there */
+    bool quiet;              /* no progress */
     const volatile sig_atomic_t
         *interrupted; /* may be null; set by a signal handler: stop with the best so far */
 } cleave_search_options;
@@ -43,8 +45,8 @@ typedef struct cleave_search_result {
        and how far the proven bound may be below it, as a share of it. */
     double additive_seconds, additive_gap;
     int64_t proposals, accepted;
-    bool is_local_optimum; /* no single change of the best that "auto" found improves its step,
-                              with collectives as one item each */
+    bool is_local_optimum; /* "auto": no single change of the best improves its step, with
+                              collectives as one item each */
     bool truncated;        /* some operator has more candidates than were kept */
 } cleave_search_result;
 

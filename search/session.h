@@ -14,11 +14,13 @@ typedef struct session_given {
     const cleave_layout *layout;
     cleave_price price; /* with collectives as one item each */
     double seconds;     /* that it took to find the price */
+    bool is_local_optimum;
 } session_given;
 
 /* A layout that a method found, likewise priced. */
 typedef struct session_found {
     const char *method;
+    bool is_local_optimum;
     cleave_layout layout;
     cleave_price price;
 } session_found;
@@ -45,7 +47,7 @@ typedef struct session {
     cleave_additive_model costs_of_changes; /* tells which changes are promising */
     bool has_exact;                         /* the additive model was solved ... */
     cleave_price exact_price;               /* ... and this is what the best of its layouts costs */
-    int64_t n_priced, least_peak_bytes;     /* of all pricers that are gone */
+    int64_t n_priced;                       /* of all pricers that are gone */
     cleave_search_result result;
 } session;
 
@@ -64,6 +66,9 @@ cleave_status session_add_givens(session *s, cleave_error *error);
    given, is not added. */
 cleave_status session_add_found(session *s, const char *method, const cleave_layout *layout,
                                 const cleave_price *price, cleave_error *error);
+
+/* Says of a layout that was found or given whether it is a local optimum. */
+void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local_optimum);
 
 /* The methods: leave what they find in the session. */
 cleave_status session_walk(session *s, cleave_error *error);   /* "mcmc" */
