@@ -224,9 +224,10 @@ static void print_verdict(const explanation *e) {
            "above.\n",
            (long long)e->tried, e->is_whole ? ", near the devices that the operator has" : "");
     if (e->not_tried > 0)
-        printf("%lld more were not, those with the higher costs of their own (--splits 0 tries "
-               "all).\n",
-               (long long)e->not_tried);
+        printf(
+            "%lld more were not: those with higher costs of their own (--splits 0 tries all), and, "
+            "of operators that are alike and split alike, what was not best for the first.\n",
+            (long long)e->not_tried);
     if (better == 0) {
         printf("None of them would be quicker.\n");
         return;
