@@ -4,8 +4,7 @@
 #include "cli/explain_report.h"
 #include "graph/import.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct explain_values {
@@ -76,28 +75,47 @@ static cleave_status choose_operators(explanation *e, const char *name, cleave_a
     return CLEAVE_OK;
 }
 
+/* An operator before it in the order that is alike and split alike; -1: none. */
+static int32_t find_alike(const explanation *e, const explain_changes *changes, int32_t place) {
+    for (int32_t i = 0; i < place; i++)
+        if (explain_changes_alike(changes, e->order[i], e->order[place]))
+            return e->order[i];
+    return -1;
+}
+
+static explain_extent choose_extent(const explanation *e, int64_t most) {
+    return (explain_extent){
+        .all_blocks = !e->is_whole, .most = most, .keep = e->is_whole ? 3 : EXPLAIN_ALTERNATIVES};
+}
+
+/* Of operators that are alike and split alike, as in blocks that repeat, the one with the largest
+   share is tried in full, the others with what was best for it. */
 static cleave_status try_changes(explanation *e, explain_changes *changes,
                                  const explain_values *values, cleave_arena *arena,
                                  cleave_error *error) {
     cleave_progress progress;
     explain_choice *choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
-    const explain_extent extent = {.all_blocks = !e->is_whole, .most = values->splits};
-    const explain_extent whole = {.all_blocks = extent.all_blocks};
-    int64_t all = 0, done = 0;
+    const explain_extent extent = choose_extent(e, values->splits), whole = choose_extent(e, 0);
+    int32_t like;
+    int64_t all = 0;
     if (choices == NULL)
         return cleave_fail_memory(error, "explaining a layout");
     for (int32_t i = 0; i < e->n; i++)
-        all += explain_changes_count(changes, e->order[i], extent);
+        all += find_alike(e, changes, i) >= 0 ? extent.keep
+                                              : explain_changes_count(changes, e->order[i], extent);
     cleave_progress_begin(&progress, "trying other splits", values->quiet);
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < e->n && status == CLEAVE_OK; i++) {
         int32_t op = e->order[i];
-        cleave_progress_update(&progress, (double)done / (double)all, e->model->operators[op].name);
-        status = explain_changes_choose(changes, op, extent, arena, &choices[op], error);
-        int64_t count = explain_changes_count(changes, op, extent);
-        done += count;
+        cleave_progress_update(&progress, fmin((double)e->tried / (double)all, 1),
+                               e->model->operators[op].name);
+        like = find_alike(e, changes, i);
+        status =
+            like >= 0
+                ? explain_changes_follow(changes, op, &choices[like], arena, &choices[op], error)
+                : explain_changes_choose(changes, op, extent, arena, &choices[op], error);
         e->tried += choices[op].tried;
-        e->not_tried += explain_changes_count(changes, op, whole) - count;
+        e->not_tried += explain_changes_count(changes, op, whole) - 1 - choices[op].tried;
     }
     cleave_progress_end(&progress, NULL);
     e->choices = choices;

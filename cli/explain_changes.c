@@ -36,15 +36,21 @@ void explain_changes_destroy(explain_changes *changes) {
     cleave_pricer_destroy(&changes->pricer);
 }
 
-cleave_status explain_changes_try(explain_changes *changes, int32_t op, const cleave_split *split,
-                                  cleave_price *price, cleave_error *error) {
+/* The memory of a split that is in doubt is planned where its step is less than `below`. */
+static cleave_status try_below(explain_changes *changes, int32_t op, const cleave_split *split,
+                               int64_t below, cleave_price *price, cleave_error *error) {
     cleave_split old = changes->layout.splits[op];
     CLEAVE_TRY(cleave_estimate_change(changes->estimate, op, split, error));
     changes->layout.splits[op] = *split;
-    cleave_status status =
-        cleave_price_proposal(&changes->pricer, changes->estimate, &changes->layout, price, error);
+    cleave_status status = cleave_price_proposal_below(&changes->pricer, changes->estimate,
+                                                       &changes->layout, below, price, error);
     changes->layout.splits[op] = old;
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
+}
+
+cleave_status explain_changes_try(explain_changes *changes, int32_t op, const cleave_split *split,
+                                  cleave_price *price, cleave_error *error) {
+    return try_below(changes, op, split, INT64_MAX, price, error);
 }
 
 cleave_status explain_changes_shard(explain_changes *changes, int32_t tensor, bool sharded,
@@ -59,34 +65,52 @@ cleave_status explain_changes_shard(explain_changes *changes, int32_t tensor, bo
 }
 
 /* Keeps the best few; equal ones in the order that they came. */
-static cleave_status note(explain_choice *choice, const cleave_split *split, int64_t step,
-                          cleave_arena *arena, cleave_error *error) {
+static cleave_status note(explain_choice *choice, int32_t keep, const cleave_split *split,
+                          int64_t step, cleave_arena *arena, cleave_error *error) {
     int32_t place = choice->n;
     while (place > 0 && choice->best[place - 1].step > step)
         place--;
-    if (place == EXPLAIN_ALTERNATIVES)
+    if (place == keep)
         return CLEAVE_OK;
     explain_alternative made = {*split, step};
     made.split.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
     if (made.split.devices == NULL)
         return cleave_fail_memory(error, "trying changes");
     memcpy(made.split.devices, split->devices, (size_t)split->n_parts * sizeof *split->devices);
-    choice->n += choice->n < EXPLAIN_ALTERNATIVES;
+    choice->n += choice->n < keep;
     memmove(&choice->best[place + 1], &choice->best[place],
             (size_t)(choice->n - 1 - place) * sizeof *choice->best);
     choice->best[place] = made;
     return CLEAVE_OK;
 }
 
-static cleave_status try_one(explain_changes *changes, int32_t op, const cleave_split *split,
-                             cleave_arena *arena, explain_choice *choice, explain_choice *large,
-                             cleave_error *error) {
+/* What is being found for an operator. */
+typedef struct finder {
+    explain_changes *changes;
+    int32_t op, keep;
+    cleave_arena *arena;
+    explain_choice fitting, large;
+} finder;
+
+static cleave_status try_one(finder *f, const cleave_split *split, cleave_error *error) {
+    const cleave_operator *op = &f->changes->pricer.model->operators[f->op];
+    int64_t below = f->fitting.n == f->keep ? f->fitting.best[f->keep - 1].step : INT64_MAX;
     cleave_price price;
-    if (split_text_same(&changes->pricer.model->operators[op], split, &changes->layout.splits[op]))
+    if (split_text_same(op, split, &f->changes->layout.splits[f->op]))
         return CLEAVE_OK;
-    CLEAVE_TRY(explain_changes_try(changes, op, split, &price, error));
-    choice->tried++;
-    return note(price.excess_bytes > 0 ? large : choice, split, price.step, arena, error);
+    CLEAVE_TRY(try_below(f->changes, f->op, split, below, &price, error));
+    f->fitting.tried++;
+    return price.excess_bytes > 0 ? note(&f->large, 1, split, price.step, f->arena, error)
+                                  : note(&f->fitting, f->keep, split, price.step, f->arena, error);
+}
+
+static explain_choice conclude(const finder *f) {
+    explain_choice made = f->fitting;
+    made.is_held_back = f->large.n > 0 && f->large.best[0].step < f->changes->price.step &&
+                        (made.n == 0 || f->large.best[0].step < made.best[0].step);
+    if (made.is_held_back)
+        made.held_back = f->large.best[0];
+    return made;
 }
 
 /* The block of a candidate's size that has the first device of the split as it is. */
@@ -122,7 +146,7 @@ cleave_status explain_changes_choose(explain_changes *changes, int32_t op, expla
                                      cleave_arena *arena, explain_choice *choice,
                                      cleave_error *error) {
     const cleave_candidate_list *list = list_of(changes, op);
-    explain_choice made = {0}, large = {0};
+    finder f = {.changes = changes, .op = op, .keep = extent.keep, .arena = arena};
     for (int32_t i = next_candidate(list, extent.most, -1); i < list->n;
          i = next_candidate(list, extent.most, i)) {
         const cleave_candidate *candidate = &list->items[i];
@@ -131,15 +155,29 @@ cleave_status explain_changes_choose(explain_changes *changes, int32_t op, expla
         for (int32_t start = first; start < end; start++) {
             cleave_split split = {.devices = changes->devices};
             cleave_candidate_place(candidate, start, &split);
-            CLEAVE_TRY(try_one(changes, op, &split, arena, &made, &large, error));
+            CLEAVE_TRY(try_one(&f, &split, error));
         }
     }
-    made.is_held_back = large.n > 0 && large.best[0].step < changes->price.step &&
-                        (made.n == 0 || large.best[0].step < made.best[0].step);
-    if (made.is_held_back)
-        made.held_back = large.best[0];
-    *choice = made;
+    *choice = conclude(&f);
     return CLEAVE_OK;
+}
+
+cleave_status explain_changes_follow(explain_changes *changes, int32_t op,
+                                     const explain_choice *other, cleave_arena *arena,
+                                     explain_choice *choice, cleave_error *error) {
+    finder f = {.changes = changes, .op = op, .keep = EXPLAIN_ALTERNATIVES, .arena = arena};
+    if (other->is_held_back)
+        CLEAVE_TRY(try_one(&f, &other->held_back.split, error));
+    for (int32_t i = 0; i < other->n; i++)
+        CLEAVE_TRY(try_one(&f, &other->best[i].split, error));
+    *choice = conclude(&f);
+    return CLEAVE_OK;
+}
+
+bool explain_changes_alike(const explain_changes *changes, int32_t a, int32_t b) {
+    return changes->candidates.list_of[a] == changes->candidates.list_of[b] &&
+           split_text_same(&changes->pricer.model->operators[a], &changes->layout.splits[a],
+                           &changes->layout.splits[b]);
 }
 
 int64_t explain_changes_count(const explain_changes *changes, int32_t op, explain_extent extent) {

@@ -57,11 +57,19 @@ typedef struct explain_extent {
                         operator's split */
     int64_t most;    /* candidates: so many, an equal number of each size of block, those with the
                         least costs of their own; 0: all */
+    int32_t keep;    /* alternatives, 1 .. EXPLAIN_ALTERNATIVES: fewer are quicker, since whether a
+                        split fits is not looked at where it is no better than these */
 } explain_extent;
 
 cleave_status explain_changes_choose(explain_changes *changes, int32_t op, explain_extent extent,
                                      cleave_arena *arena, explain_choice *choice,
                                      cleave_error *error);
+/* The same of an operator that is alike another one and has the same split: tries the alternatives
+   that were found best for that. */
+cleave_status explain_changes_follow(explain_changes *changes, int32_t op,
+                                     const explain_choice *other, cleave_arena *arena,
+                                     explain_choice *choice, cleave_error *error);
+bool explain_changes_alike(const explain_changes *changes, int32_t a, int32_t b);
 /* How many that are, the operator's own split among them. */
 int64_t explain_changes_count(const explain_changes *changes, int32_t op, explain_extent extent);
 

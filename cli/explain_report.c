@@ -102,7 +102,8 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
     char step[64], link[160];
     cleave_unit_format(1e-12 * (double)path->step, CLEAVE_UNIT_SECONDS, step, sizeof step);
     table_text(&t, "step");
-    table_format(&t, "%s on %d devices of %s", step, e->layout->n_devices, e->machine->name);
+    table_format(&t, "%s on %d device%s of %s", step, e->layout->n_devices,
+                 e->layout->n_devices == 1 ? "" : "s", e->machine->name);
     table_text(&t, "critical path");
     table_format(&t,
                  "compute %.1f %% (forward %.1f, gradients %.1f, updates %.1f), exchange %.1f %%, "
@@ -154,14 +155,14 @@ static void add_operator(const explanation *e, int32_t op, table *t) {
         table_text(t, text);
     } else {
         table_text(t, "-");
-        table_text(t, "none fits");
+        table_text(t, choice->tried > 0 ? "none fits" : "there is none");
     }
 }
 
 static void print_operators(const explanation *e, cleave_arena *arena) {
     static const char *const heads[] = {"operator", "split",    "devices", "of step",
                                         "compute",  "exchange", "sync",    "waiting",
-                                        "memory",   "bound by", "else",    "with the next best"};
+                                        "memory",   "bound by", "change",  "with the next best"};
     table t = {.arena = arena, .n_columns = 12, .align = "lllrrrrrrlrl"};
     for (int i = 0; i < 12; i++)
         table_text(&t, heads[i]);
@@ -224,9 +225,10 @@ static void print_verdict(const explanation *e) {
            "above.\n",
            (long long)e->tried, e->is_whole ? ", near the devices that the operator has" : "");
     if (e->not_tried > 0)
-        printf("%lld more were not, those with the higher costs of their own (--splits 0 tries "
-               "all).\n",
-               (long long)e->not_tried);
+        printf(
+            "%lld more were not: those with higher costs of their own (--splits 0 tries all), and, "
+            "of operators that are alike and split alike, what was not best for the first.\n",
+            (long long)e->not_tried);
     if (better == 0) {
         printf("None of them would be quicker.\n");
         return;

@@ -121,9 +121,10 @@ static void print_operators(const cleave_model *model, const show_space *space, 
 }
 
 static void print_space(const show_space *space) {
-    printf("10^%.1f layouts on %d devices of %s: the product of the splits, without the choices of "
-           "updates and collectives\n",
-           space->log10_layouts, space->n_devices, space->machine);
+    printf(
+        "10^%.1f layouts on %d device%s of %s: the product of the splits, without the choices of "
+        "updates and collectives\n",
+        space->log10_layouts, space->n_devices, space->n_devices == 1 ? "" : "s", space->machine);
     if (space->truncated)
         printf("10^%.1f of them are searched: of each operator the best splits by their own cost\n",
                space->log10_searched);

@@ -108,7 +108,8 @@ static void check_choices(drawn *d, int64_t limit) {
     for (int32_t op = 0; op < d->model.n_operators; op++) {
         explain_choice all, some;
         int64_t fitting, n;
-        ok(explain_changes_choose(&changes, op, (explain_extent){true, 0}, &d->arena, &all, &error),
+        ok(explain_changes_choose(&changes, op, (explain_extent){true, 0, EXPLAIN_ALTERNATIVES},
+                                  &d->arena, &all, &error),
            &error);
         find_by_hand(d, &changes, op, &pricer, &fitting, &n);
         cr_assert_eq(all.tried, n, "%lld of %lld are tried", (long long)all.tried, (long long)n);
@@ -119,12 +120,23 @@ static void check_choices(drawn *d, int64_t limit) {
             cr_assert_lt(all.held_back.step, fitting);
             cr_assert_lt(all.held_back.step, changes.price.step);
         }
-        ok(explain_changes_choose(&changes, op, (explain_extent){false, 3}, &d->arena, &some,
+        ok(explain_changes_choose(&changes, op, (explain_extent){false, 3, 2}, &d->arena, &some,
                                   &error),
            &error);
-        cr_assert_leq(some.tried, explain_changes_count(&changes, op, (explain_extent){false, 3}));
+        cr_assert_leq(some.tried,
+                      explain_changes_count(&changes, op, (explain_extent){false, 3, 2}));
+        cr_assert_leq(some.n, 2);
         if (some.n > 0)
             cr_assert_geq(some.best[0].step, fitting);
+        ok(explain_changes_follow(&changes, op, &all, &d->arena, &some, &error), &error);
+        cr_assert_eq(some.n, all.n, "what was best stays so, tried alone");
+        cr_assert_eq(some.is_held_back, all.is_held_back);
+        for (int32_t i = 0; i < all.n; i++)
+            cr_assert_eq(some.best[i].step, all.best[i].step);
+        ok(explain_changes_choose(&changes, op, (explain_extent){true, 0, 1}, &d->arena, &some,
+                                  &error),
+           &error);
+        cr_assert_eq(some.n > 0 ? some.best[0].step : INT64_MAX, fitting);
     }
     explain_changes_destroy(&changes);
     cleave_pricer_destroy(&pricer);
