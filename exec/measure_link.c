@@ -157,14 +157,14 @@ static double exchange_computing(const pair *p, int64_t bytes, double piece, int
     double seconds[MAX_REPEATS];
     for (int r = 0; r < repeats; r++) {
         ping(p, SMALL_BYTES, 1); /* both start together */
-        double start = cleave_clock_seconds(), until = start + (p->first ? piece : piece / 2);
+        double start = cleave_clock_seconds(), until = start;
         cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
         cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
         bool sent = false, received = false;
-        while (!sent || !received) {
+        for (int looks = 0; !sent || !received; looks++) {
             while (piece > 0 && cleave_clock_seconds() < until)
                 ;
-            until += piece;
+            until += looks == 0 && p->first ? piece / 2 : piece;
             sent = cleave_world_test(p->world, SEND, NULL);
             received = cleave_world_test(p->world, RECEIVE, NULL);
             if (piece <= 0)

@@ -103,12 +103,6 @@ static cleave_status check_range(const cleave_engine_problem *problem, cleave_er
     for (int32_t i = 0; i < problem->n_items; i++)
         total += 2 * (unsigned __int128)problem->duration[i];
     int32_t n_hops = problem->hop_start[problem->n_messages];
-    for (int32_t m = 0; m < problem->n_messages && problem->message_delay != NULL; m++) {
-        if (problem->message_delay[m] < 0)
-            return cleave_fail(error, CLEAVE_FAILED, "message %d is delayed by %lld ps", m,
-                               (long long)problem->message_delay[m]);
-        total += (unsigned __int128)problem->message_delay[m];
-    }
     for (int32_t h = 0; h < n_hops; h++) {
         int64_t latency = problem->link_latency[problem->hop_link[h]];
         if (latency < 0)

@@ -6,6 +6,8 @@
    blocks on the head.
 
    A message is ready when both of its POST items have ended; links serve it by the rule of link.h.
+   Both ends notice that it has left or arrived later by what polls.h says, if the problem has that.
+
    The engines differ in the order in which a link serves:
 
    - events: by (readiness at that link, message id).  The reference.
@@ -28,6 +30,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "graph/timeline.h"
+#include "simulator/polls.h"
 
 #include <stdint.h>
 
@@ -57,12 +60,12 @@ typedef struct cleave_engine_problem {
     int32_t *subject;  /* [n_items] -1 for work */
     int64_t *duration; /* [n_items] picoseconds, 0 or more; 0 for those that wait */
     /* Message m crosses hops hop_start[m] .. hop_start[m + 1], one or more. */
-    int32_t *hop_start;         /* [n_messages + 1] */
-    int32_t *hop_link;          /* [n_hops] */
-    int64_t *hop_serialization; /* [n_hops] picoseconds, 1 or more */
-    int64_t *link_latency;      /* [n_links] picoseconds */
-    int64_t *message_delay; /* [n_messages] picoseconds by which a message leaves and arrives later
-                               than its links say; null: none */
+    int32_t *hop_start;               /* [n_messages + 1] */
+    int32_t *hop_link;                /* [n_hops] */
+    int64_t *hop_serialization;       /* [n_hops] picoseconds, 1 or more */
+    int64_t *link_latency;            /* [n_links] picoseconds */
+    const cleave_poll_profile *polls; /* by which messages leave and arrive later than their links
+                                         say; null: they don't */
     /* A collective starts when all have joined and all its links are free, keeps them for `busy`
        picoseconds and has ended `rest` picoseconds later. */
     int32_t *collective_joins;      /* [n_collectives] */

@@ -56,17 +56,18 @@ static void message_event(run *r, int32_t message, int64_t now) {
     cleave_engine_workspace *w = r->w;
     cleave_message_state *state = &w->messages[message];
     int32_t hop = state->hop++, link = problem->hop_link[hop];
-    int64_t delay = problem->message_delay != NULL ? problem->message_delay[message] : 0;
+    if (hop == problem->hop_start[message] && problem->polls != NULL)
+        state->delay = cleave_poll_delay(problem->polls, message, now);
     state->head = now;
     w->hop_begin[hop] =
         cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
                           &w->link_free[link], &state->head, &state->tail);
     if (state->release < 0) {
-        state->release = w->link_free[link] + delay;
+        state->release = w->link_free[link] + state->delay;
         wake(r, &state->release_waiter, state->release);
     }
     if (state->hop == state->end) {
-        state->arrival = r->timeline->arrival[message] = state->tail + delay;
+        state->arrival = r->timeline->arrival[message] = state->tail + state->delay;
         wake(r, &state->arrival_waiter, state->arrival);
     } else {
         cleave_event_queue_push(&w->events, state->head, problem->n_queues + message);

@@ -20,6 +20,7 @@ static inline void post(const cleave_engine_problem *problem, cleave_engine_work
         return;
     }
     int64_t head = cleave_later(w->head[message], now), tail = 0;
+    int64_t delay = problem->polls != NULL ? cleave_poll_delay(problem->polls, message, head) : 0;
     int32_t first = problem->hop_start[message], end = problem->hop_start[message + 1];
     for (int32_t h = first; h < end; h++) {
         int32_t link = problem->hop_link[h];
@@ -27,7 +28,6 @@ static inline void post(const cleave_engine_problem *problem, cleave_engine_work
             cleave_link_serve(problem->hop_serialization[h], problem->link_latency[link],
                               &w->link_free[link], &head, &tail);
     }
-    int64_t delay = problem->message_delay != NULL ? problem->message_delay[message] : 0;
     w->release[message] = w->hop_begin[first] + problem->hop_serialization[first] + delay;
     *arrival = tail + delay;
 }

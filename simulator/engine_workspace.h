@@ -9,6 +9,7 @@
 /* What the events engine knows of a message, side by side since an event touches most of it. */
 typedef struct cleave_message_state {
     int64_t head, tail; /* see link.h */
+    int64_t delay;      /* by polls */
     int64_t release;    /* when the first link is free again; -1: not yet known */
     int64_t arrival;    /* -1: not yet known */
     int32_t hop, end;   /* the next hop, and the end of them */

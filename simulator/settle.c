@@ -1,5 +1,5 @@
 /* A lane's items are sorted by time, so what two devices do at the same time is found by one walk
-   over both, and what a device does at one time by halving. */
+   over both. */
 #include "simulator/settle.h"
 
 #include "graph/work.h"
@@ -110,57 +110,51 @@ static int32_t count_pieces(const cleave_program *program, int32_t id) {
     }
 }
 
-/* The first item of a lane that ends after a time; n: none. */
-static int32_t find_running(const settling *s, const busy_lane *lane, int64_t time) {
-    int32_t low = 0, high = lane->n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (s->timeline->end[lane->items[middle]] > time)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+static double polls_of(const cleave_protocol *protocol, double bytes) {
+    bool large = protocol->large_from_bytes > 0 && bytes >= protocol->large_from_bytes;
+    return large ? protocol->large_polls + protocol->polls_per_byte * bytes : protocol->small_polls;
 }
 
-/* How long a device takes from a time until so many pieces of its work are done; less where it
-   comes to a wait before, since then it polls all the time. */
-static int64_t wait_for_polls(const settling *s, int32_t device, int64_t time, double polls) {
-    const busy_lane *lane = &s->lanes[device];
-    const int64_t *start = s->timeline->start, *end = s->timeline->end;
-    int64_t now = time;
-    for (int32_t i = find_running(s, lane, time); i < lane->n && start[lane->items[i]] <= now;
-         i++) {
-        int32_t item = lane->items[i], pieces = count_pieces(s->program, item);
-        double piece = (double)(end[item] - start[item]) / (pieces > 1 ? pieces : 1);
-        double left = (double)(end[item] - now) / piece;
-        if (polls <= left)
-            return now + (int64_t)(polls * piece) - time;
-        polls -= left;
-        now = end[item];
-    }
-    return now - time;
-}
-
-/* Of each message from its later post, as far as polls make it late. */
-static void settle_messages(const settling *s, cleave_cost_cache *cache, int64_t *delay) {
+/* When devices work, and what messages wait for. */
+static cleave_status make_profile(const settling *s, cleave_cost_cache *cache, cleave_arena *arena,
+                                  const cleave_poll_profile **profile, cleave_error *error) {
     const cleave_program *program = s->program;
-    for (int32_t m = 0; m < program->n_messages; m++) {
-        const cleave_message *message = &program->messages[m];
-        const cleave_protocol *protocol =
-            cleave_cost_route(cache, message->source, message->destination)->protocol;
-        bool large =
-            protocol->large_from_bytes > 0 && (double)message->bytes >= protocol->large_from_bytes;
-        double polls =
-            large ? protocol->large_polls + protocol->polls_per_byte * (double)message->bytes
-                  : protocol->small_polls;
-        int64_t posted = cleave_later(s->timeline->end[message->send_item],
-                                      s->timeline->end[message->receive_item]);
-        delay[m] = polls > 0 ? (wait_for_polls(s, message->source, posted, polls) +
-                                wait_for_polls(s, message->destination, posted, polls)) /
-                                   2
-                             : 0;
+    int32_t n_devices = program->n_devices, n_messages = program->n_messages, n = 0;
+    cleave_poll_profile *made = CLEAVE_ARENA_ARRAY(arena, cleave_poll_profile, 1);
+    if (made == NULL)
+        return cleave_fail_memory(error, "simulating");
+    for (int32_t d = 0; d < n_devices; d++)
+        n += s->lanes[d].n;
+    made->lane_start = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)n_devices + 1);
+    made->begin = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
+    made->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
+    made->pieces = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+    made->source = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    made->destination = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    made->polls = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
+    if (made->lane_start == NULL || made->begin == NULL || made->end == NULL ||
+        made->pieces == NULL || made->source == NULL || made->destination == NULL ||
+        made->polls == NULL)
+        return cleave_fail_memory(error, "simulating");
+    for (int32_t d = 0, at = 0; d < n_devices; d++) {
+        for (int32_t i = 0; i < s->lanes[d].n; i++, at++) {
+            int32_t item = s->lanes[d].items[i], pieces = count_pieces(program, item);
+            made->begin[at] = s->timeline->start[item];
+            made->end[at] = s->timeline->end[item];
+            made->pieces[at] = pieces > 1 ? pieces : 1;
+        }
+        made->lane_start[d + 1] = at;
     }
+    for (int32_t m = 0; m < n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
+        made->source[m] = message->source;
+        made->destination[m] = message->destination;
+        made->polls[m] =
+            polls_of(cleave_cost_route(cache, message->source, message->destination)->protocol,
+                     (double)message->bytes);
+    }
+    *profile = made;
+    return CLEAVE_OK;
 }
 
 /* ---- Both ------------------------------------------------------------------------------------ */
@@ -169,16 +163,20 @@ static bool is_all_there(const cleave_program *program, const cleave_engine_prob
     return program->n_windows < 2 && problem->n_collectives == 0;
 }
 
+/* Each message is late by no more than a step, so all times stay far from what an integer holds. */
+static bool fits(const settling *s) {
+    return s->timeline->step < INT64_MAX / 8 / ((int64_t)s->program->n_messages + 1);
+}
+
 static cleave_status settle(settling *s, cleave_cost_cache *cache, cleave_arena *arena,
                             cleave_arena *scratch, cleave_error *error) {
     cleave_engine_problem *problem = s->problem;
-    int64_t *delay = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->n_messages);
-    if (delay == NULL)
-        return cleave_fail_memory(error, "simulating");
+    const cleave_poll_profile *profile = NULL;
     CLEAVE_TRY(find_lanes(s, scratch, error));
-    settle_messages(s, cache, delay);
+    if (fits(s))
+        CLEAVE_TRY(make_profile(s, cache, arena, &profile, error));
     CLEAVE_TRY(settle_kernels(s, cache, scratch, error));
-    problem->message_delay = delay;
+    problem->polls = profile;
     for (int32_t q = 0; q < problem->n_items; q++)
         problem->queue_items[q].duration = problem->duration[problem->queue_items[q].item];
     return CLEAVE_OK;

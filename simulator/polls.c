@@ -1,0 +1,42 @@
+/* By how much polls make messages late. */
+#include "simulator/polls.h"
+
+/* The first work of a device that ends after a time. */
+static int32_t find_running(const cleave_poll_profile *profile, int32_t device, int64_t time) {
+    int32_t low = profile->lane_start[device], high = profile->lane_start[device + 1];
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (profile->end[middle] > time)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* How long a device takes from a time until so many pieces of its work are done; less where it
+   comes to a wait before, since then it polls all the time. */
+static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device, int64_t time,
+                              double polls) {
+    int64_t now = time;
+    int32_t last = profile->lane_start[device + 1];
+    for (int32_t i = find_running(profile, device, time); i < last && profile->begin[i] <= now;
+         i++) {
+        double piece = (double)(profile->end[i] - profile->begin[i]) / profile->pieces[i];
+        double left = (double)(profile->end[i] - now) / piece;
+        if (polls <= left)
+            return now + (int64_t)(polls * piece) - time;
+        polls -= left;
+        now = profile->end[i];
+    }
+    return now - time;
+}
+
+int64_t cleave_poll_delay(const cleave_poll_profile *profile, int32_t message, int64_t posted) {
+    double polls = profile->polls[message];
+    if (polls <= 0)
+        return 0;
+    return (wait_for_polls(profile, profile->source[message], posted, polls) +
+            wait_for_polls(profile, profile->destination[message], posted, polls)) /
+           2;
+}

@@ -1,0 +1,23 @@
+/* By how much polls make messages late.  A transport works only while it is called, and a rank that
+   computes calls it between two pieces of its work; one that waits, all the time.  So a message
+   takes longer by some pieces of what its two ends are doing: the mean of both. */
+#ifndef CLEAVE_SIMULATOR_POLLS_H
+#define CLEAVE_SIMULATOR_POLLS_H
+
+#include <stdint.h>
+
+/* When devices work, and how finely: from a simulation without delays. */
+typedef struct cleave_poll_profile {
+    /* Work of device d's main lane: lane_start[d] .. lane_start[d + 1] - 1, one after the other. */
+    int32_t *lane_start;           /* [n_devices + 1] */
+    int64_t *begin, *end;          /* picoseconds */
+    int32_t *pieces;               /* 1 or more, a poll after each */
+    int32_t *source, *destination; /* [n_messages] */
+    double *polls;                 /* [n_messages] pieces that it waits for; 0: none */
+} cleave_poll_profile;
+
+/* Picoseconds, of a message that both ends have posted at a time.  The cost is a logarithm, and
+   what it waits for. */
+int64_t cleave_poll_delay(const cleave_poll_profile *profile, int32_t message, int64_t posted);
+
+#endif
