@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Parts of all operators, beyond which a layout that does not fold is not priced. */
-enum { MOST_PARTS = 1 << 14 };
+enum { MOST_PARTS = 1 << 12 };
 
 typedef struct many_search {
     const cleave_model *model;
