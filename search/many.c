@@ -100,7 +100,7 @@ static cleave_status price_baseline(many_search *s, const char *name, const clea
     cleave_status status = cleave_price_folded(&s->pricer, layout, &price, error);
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
-    if (status == CLEAVE_NO_LAYOUT && n_parts > MOST_PARTS) {
+    if (status == CLEAVE_NO_LAYOUT && n_parts > MOST_PARTS + layout->n_operators) {
         plan->unpriced = cleave_arena_printf(
             s->arena, "it does not fold (%s) and has %lld parts, too many to price them all",
             error->message, (long long)n_parts);
