@@ -5,6 +5,7 @@
 #include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import.h"
+#include "search/many.h"
 
 #include <signal.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static void interrupt(int signal_number) {
     interrupted = 1;
 }
 
-/* What the step of the found layout rests on. */
+/* What the step of the found layout rests on: priced as the search did. */
 static cleave_status find_shares(const cleave_model *model, const cleave_machine *machine,
                                  const cleave_search_options *options,
                                  const cleave_search_result *result, cleave_price_shares *shares,
@@ -66,9 +67,14 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
     cleave_arena scratch = {0};
     priced_program priced = {0};
     simulated_step step;
-    const inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
-    cleave_status status =
-        inputs_price(model, machine, &result->best.layout, &how, &scratch, &priced, error);
+    const cleave_layout *layout = &result->best.layout;
+    inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
+    how.closed_form = how.folded = cleave_search_is_many(machine, options);
+    cleave_status status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
+    if (status == CLEAVE_NO_LAYOUT && how.folded) {
+        how.folded = false;
+        status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
+    }
     if (status == CLEAVE_OK)
         status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK)
@@ -153,6 +159,10 @@ static void print_text(const search_values *values, const cleave_search_result *
     snprintf(name, sizeof name, "found (%s)", result->best.method);
     add_plan(&t, name, &result->best, result->best.step_seconds);
     table_print(&t, stdout);
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        if (result->baselines[b].unpriced != NULL)
+            printf("%s is not priced: %s.\n", cleave_baseline_names[b],
+                   result->baselines[b].unpriced);
     char bound[64];
     cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
     printf("\nNo layout can take less than %s: the found one is within %.2f x of that.\n", bound,

@@ -26,7 +26,7 @@ typedef struct known_rounds {
     cleave_collective_rounds rounds;
 } known_rounds;
 
-enum { N_KNOWN_ROUNDS = 64 };
+enum { N_KNOWN_ROUNDS = 1024 };
 
 struct cleave_cost_cache {
     const cleave_model *model;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Parts of all operators, beyond which a layout that does not fold is not priced. */
-enum { MOST_PARTS = 1 << 14 };
+enum { MOST_PARTS = 1 << 12 };
 
 typedef struct many_search {
     const cleave_model *model;
@@ -32,6 +32,14 @@ typedef struct many_search {
 bool cleave_search_is_many(const cleave_machine *machine, const cleave_search_options *options) {
     return machine->n_devices > CLEAVE_MOST_LOWERED && strcmp(options->method, "random") != 0 &&
            cleave_machine_may_fold(machine, NULL);
+}
+
+/* Methods that are no baseline are all this one. */
+static bool searches(const many_search *s) {
+    for (int b = 0; cleave_baseline_names[b] != NULL; b++)
+        if (strcmp(s->options->method, cleave_baseline_names[b]) == 0)
+            return false;
+    return true;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -100,7 +108,7 @@ static cleave_status price_baseline(many_search *s, const char *name, const clea
     cleave_status status = cleave_price_folded(&s->pricer, layout, &price, error);
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
-    if (status == CLEAVE_NO_LAYOUT && n_parts > MOST_PARTS) {
+    if (status == CLEAVE_NO_LAYOUT && n_parts > MOST_PARTS + layout->n_operators) {
         plan->unpriced = cleave_arena_printf(
             s->arena, "it does not fold (%s) and has %lld parts, too many to price them all",
             error->message, (long long)n_parts);
@@ -126,9 +134,7 @@ static cleave_status try_baseline(many_search *s, const char *name, cleave_plan 
     layout.collectives = s->rules;
     CLEAVE_TRY(cleave_window_bound_add(s->bound, &layout, error));
     CLEAVE_TRY(price_baseline(s, name, &layout, plan, error));
-    bool searches =
-        strcmp(s->options->method, "auto") == 0 || strcmp(s->options->method, "mcmc") == 0;
-    if (!searches && strcmp(s->options->method, name) != 0)
+    if (!searches(s) && strcmp(s->options->method, name) != 0)
         return CLEAVE_OK;
     return take_if_better(s, &layout, plan, error);
 }
@@ -239,8 +245,6 @@ static cleave_status fail_without_plan(const many_search *s, cleave_error *error
 }
 
 static cleave_status run(many_search *s, cleave_error *error) {
-    bool searches =
-        strcmp(s->options->method, "auto") == 0 || strcmp(s->options->method, "mcmc") == 0;
     CLEAVE_TRY(cleave_constraints_check_memory(s->options->constraints, s->model, s->machine,
                                                s->options->memory_limit_bytes, error));
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
@@ -248,7 +252,7 @@ static cleave_status run(many_search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_operator_classes(s->model, &s->work, &s->class_of, error));
     CLEAVE_TRY(begin_bound(s, error));
     CLEAVE_TRY(try_baselines(s, error));
-    if (searches)
+    if (searches(s))
         CLEAVE_TRY(search_windows(s, error));
     if (!s->result.best.applies)
         return fail_without_plan(s, error);

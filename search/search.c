@@ -1,6 +1,7 @@
 /* The search: price what is known by name, search by the method, and take the best of all by full
    simulation with collectives in their steps (search/report.c). */
 #include "search/bound.h"
+#include "search/many.h"
 #include "search/session.h"
 
 #include <string.h>
@@ -188,6 +189,8 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
             "method \"%s\" is not known: it is auto, exact, mcmc, random, data-parallel, "
             "single, layer-per-device, one-weird-trick or megatron",
             options->method);
+    if (cleave_search_is_many(machine, options))
+        return cleave_search_many(model, machine, options, arena, result, error);
     session s = {.model = model,
                  .machine = machine,
                  .options = options,

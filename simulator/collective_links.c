@@ -25,10 +25,12 @@ typedef struct finder {
     group *groups;     /* [n_groups] */
     int32_t *row;      /* [TABLE] group + 1 */
     int32_t *group_of; /* [n_collectives] */
-    int32_t *seen;     /* [n_links] group + 1 that took it last */
-    int32_t *images;   /* [n_links] links of the present group that have this image */
-    bool *shared;      /* [n_links] used within windows */
-    uint64_t *takers;  /* [n_links] bits of the groups that take it */
+    int32_t
+        *seen; /* [n_links] group + 1 that took it last; null if `nearby`: there are few links */
+    /* Of a window that is not `nearby`, else null: */
+    int32_t *images;  /* [n_links] links of the present group that have this image */
+    bool *shared;     /* [n_links] used within windows */
+    uint64_t *takers; /* [n_links] bits of the groups that take it */
     int32_t *links;
     int64_t n_links, capacity;
 } finder;
@@ -69,6 +71,19 @@ static bool take(finder *f, int32_t link) {
     return true;
 }
 
+/* Has the present group met a link before?  It has now. */
+static bool meet(finder *f, int32_t g, int32_t link) {
+    if (f->seen != NULL) {
+        bool met = f->seen[link] == g + 1;
+        f->seen[link] = g + 1;
+        return met;
+    }
+    for (int64_t l = f->groups[g].first; l < f->n_links; l++)
+        if (f->links[l] == link)
+            return true;
+    return false;
+}
+
 /* Every link on the way around a group, once; those that windows share by their images. */
 static cleave_status find_links(finder *f, int32_t g) {
     group *of = &f->groups[g];
@@ -79,9 +94,8 @@ static cleave_status find_links(finder *f, int32_t g) {
                                          of->devices[(i + 1) % of->n_devices], links);
         for (int32_t l = 0; l < n; l++) {
             int32_t link = links[l], image = of->inner ? link : f->image[link];
-            if (f->seen[link] == g + 1)
+            if (meet(f, g, link))
                 continue;
-            f->seen[link] = g + 1;
             if (!of->inner && f->shared[image] && f->images[image]++ > 0)
                 continue;
             if (!take(f, !of->inner && f->shared[image] ? image : link))
@@ -109,9 +123,8 @@ static cleave_status find_nearby_links(finder *f, int32_t g) {
         int32_t n = cleave_machine_route(f->of->machine, of->devices[i], of->devices[i + 1], links);
         for (int32_t l = 0; l < n; l++) {
             int32_t image = f->image[links[l]];
-            if (f->seen[image] != g + 1 && !take(f, image))
+            if (!meet(f, g, image) && !take(f, image))
                 return short_of_memory(f);
-            f->seen[image] = g + 1;
         }
     }
     of->n = (int32_t)f->n_links - of->first;
@@ -189,20 +202,23 @@ cleave_status cleave_prepare_collective_links(const cleave_preparation *preparat
                 .image = image,
                 .groups = cleave_arena_alloc(arena, (size_t)n, sizeof *f.groups),
                 .row = CLEAVE_ARENA_ARRAY(arena, int32_t, TABLE),
-                .group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
-                .seen = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links),
-                .images = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links),
-                .shared = CLEAVE_ARENA_ARRAY(arena, bool, n_links),
-                .takers = CLEAVE_ARENA_ARRAY(arena, uint64_t, n_links)};
-    if (f.groups == NULL || f.row == NULL || f.group_of == NULL || f.seen == NULL ||
-        f.images == NULL || f.shared == NULL || f.takers == NULL)
+                .group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n)};
+    bool nearby = preparation->nearby && image != NULL, folded = image != NULL && !nearby;
+    if (!nearby)
+        f.seen = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
+    if (folded) {
+        f.images = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
+        f.shared = CLEAVE_ARENA_ARRAY(arena, bool, n_links);
+        f.takers = CLEAVE_ARENA_ARRAY(arena, uint64_t, n_links);
+    }
+    if (f.groups == NULL || f.row == NULL || f.group_of == NULL || (!nearby && f.seen == NULL) ||
+        (folded && (f.images == NULL || f.shared == NULL || f.takers == NULL)))
         return short_of_memory(&f);
     for (int32_t c = 0; c < n; c++)
         f.group_of[c] = find_group(&f, &preparation->program->collectives[c]);
     for (int32_t g = 0; g < f.n_groups; g++)
         if (f.groups[g].inner)
             CLEAVE_TRY(find_links(&f, g));
-    bool nearby = preparation->nearby, folded = image != NULL && !nearby;
     if (folded)
         mark_shared(&f);
     for (int32_t g = 0; g < f.n_groups; g++)

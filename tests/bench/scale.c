@@ -1,18 +1,23 @@
-/* The search on many devices: BERT-base and GPT-2 on 64 and 1,024 A100s and on 4,096 H100s, and
-   transformers of the same block 12 to 1,000 times.  Seconds of processor time: reading
-   model and machine, searching, and of that pricing whole models; the step found, and its bound.
-   Memory is of the whole process so far: for one case's own, run that case alone.
+/* The search on many devices (search/many.h): BERT-base and GPT-2 on 64 and 1,024 A100s and on
+   4,096 H100s, and transformers of the same layer 12 to 1,000 times on 1,024 H100s.  Seconds of
+   processor time of the one thread: importing, reading the machine, and the search, of which
+   baselines, the lower bound and the found layout are priced on the whole model, and all else on a
+   few layers. Memory is of the whole process so far: for one case's own, run that case alone.
      usage: bench_scale [CASE] */
 #include "graph/import.h"
 #include "row.h"
+#include "search/many.h"
 #include "search/window.h"
+#include "tests/support/deep_transformer.h"
 
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
 typedef struct bench_case {
-    const char *model, *machine;
+    const char *model; /* null: `layers` of a transformer */
+    int layers;
+    const char *machine;
     int32_t devices;
     int64_t batch;
     const char *wanted;
@@ -31,68 +36,103 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static cleave_status search_model(const char *what, const char *wanted, const cleave_model *model,
-                                  const char *machine_name, int32_t devices, double import_seconds,
-                                  cleave_error *error) {
+static cleave_status import(const bench_case *of, cleave_arena *arena, cleave_model *model,
+                            cleave_error *error) {
+    char path[4096];
+    if (of->model != NULL) {
+        snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, of->model);
+        return cleave_model_import(path, of->batch, true, arena, model, error);
+    }
+    const deep_transformer shape = {of->layers, 1024, 16, 128, 32000};
+    size_t n_bytes;
+    char *file = deep_transformer_make(&shape, &n_bytes);
+    cleave_status status =
+        cleave_model_import_memory(file, n_bytes, "deep", of->batch, true, arena, model, error);
+    free(file);
+    return status;
+}
+
+/* The search on windows alone, and what of it is pricing whole models. */
+static cleave_status time_windows(const cleave_model *model, const cleave_machine *machine,
+                                  const cleave_search_options *options, double *seconds,
+                                  cleave_window_found *found, cleave_error *error) {
     cleave_arena arena = {0};
-    cleave_machine machine;
     cleave_pricer pricer = {0};
     cleave_collective_rules rules;
-    cleave_window_found found;
-    const cleave_search_options options = {.optimizer_states = 1};
     const cleave_window_options how = {0};
-    char path[4096];
+    cleave_status status = cleave_pricer_create(model, machine, options, &pricer, error);
+    if (status == CLEAVE_OK)
+        status = cleave_choose_collectives(machine, false, &arena, &rules, error);
     double start = processor_seconds();
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, machine_name);
-    cleave_status status = cleave_machine_read(path, devices, &arena, &machine, error);
-    double begun = processor_seconds(), chosen = begun;
     if (status == CLEAVE_OK)
-        status = cleave_pricer_create(model, &machine, &options, &pricer, error);
-    if (status == CLEAVE_OK)
-        status = cleave_choose_collectives(&machine, false, &arena, &rules, error);
-    chosen = processor_seconds();
-    if (status == CLEAVE_OK)
-        status = cleave_window_search(&pricer, &rules, &how, &arena, &found, error);
-    double end = processor_seconds();
-    if (status == CLEAVE_OK) {
-        bench_row(what, wanted,
-                  "%.2f s: import %.2f, machine %.2f, rules %.2f, search %.2f, pricing %.2f; peak "
-                  "%.0f MiB",
-                  import_seconds + end - start, import_seconds, begun - start, chosen - begun,
-                  end - chosen - found.pricing_seconds, found.pricing_seconds, peak_mebibytes());
-        bench_row("  found", "", "%.3f ms, windows of %d, %d blocks, %lld proposals",
-                  (double)found.price.step * 1e-9, found.n_devices, found.n_blocks,
-                  (long long)found.proposals);
-    }
+        status = cleave_window_search(&pricer, &rules, &how, &arena, found, error);
+    *seconds = processor_seconds() - start;
     cleave_pricer_destroy(&pricer);
     cleave_arena_free(&arena);
     return status;
 }
 
+static void print_result(const cleave_search_result *result) {
+    const cleave_plan *dp = &result->baselines[0];
+    double step = result->best.step_seconds;
+    bench_row("  step; data parallel; bound", "", "%.3f ms; %.3f; %.2f (gap %.2f), %lld proposals",
+              1e3 * step, dp->applies ? 1e3 * dp->step_seconds : 0,
+              1e3 * result->lower_bound_seconds, step / result->lower_bound_seconds,
+              (long long)result->proposals);
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        if (result->baselines[b].unpriced != NULL)
+            printf("  %s: %s\n", result->baselines[b].method, result->baselines[b].unpriced);
+}
+
 static cleave_status run(const bench_case *of, cleave_error *error) {
     cleave_arena arena = {0};
     cleave_model model;
-    char path[4096], what[80];
-    double start = processor_seconds();
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, of->model);
-    cleave_status status = cleave_model_import(path, of->batch, true, &arena, &model, error);
-    snprintf(what, sizeof what, "%s, %lld samples, on %d", of->model, (long long)of->batch,
-             of->devices);
+    cleave_machine machine;
+    cleave_search_result result;
+    cleave_window_found found;
+    char path[4096], what[80], layers[40];
+    double start = processor_seconds(), windows = 0;
+    const cleave_search_options options = {.method = "auto", .optimizer_states = 1, .quiet = true};
+    cleave_status status = import(of, &arena, &model, error);
+    double imported = processor_seconds();
+    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, of->machine);
     if (status == CLEAVE_OK)
-        status = search_model(what, of->wanted, &model, of->machine, of->devices,
-                              processor_seconds() - start, error);
+        status = cleave_machine_read(path, of->devices, &arena, &machine, error);
+    double begun = processor_seconds();
+    if (status == CLEAVE_OK)
+        status = cleave_search_many(&model, &machine, &options, &arena, &result, error);
+    double end = processor_seconds(), peak = peak_mebibytes();
+    if (status == CLEAVE_OK)
+        status = time_windows(&model, &machine, &options, &windows, &found, error);
+    if (status == CLEAVE_OK) {
+        snprintf(layers, sizeof layers, "%d layers", of->layers);
+        snprintf(what, sizeof what, "%s, batch %lld, %d %.4s",
+                 of->model != NULL ? of->model : layers, (long long)of->batch, of->devices,
+                 of->machine);
+        bench_row(what, of->wanted,
+                  "%.2f s: import %.2f, machine %.2f, all of the search %.2f; peak %.0f MiB",
+                  end - start, imported - start, begun - imported, end - begun, peak);
+        bench_row("  windows alone", "",
+                  "%.2f s, of which whole models (by the clock) %.2f; %d blocks", windows,
+                  found.pricing_seconds, found.n_blocks);
+        print_result(&result);
+    }
     cleave_arena_free(&arena);
     return status;
 }
 
 int main(int argc, char **argv) {
     static const bench_case cases[] = {
-        {"bert_base", "a100-128x8", 64, 4 * 64, "below 1 s"},
-        {"gpt2_small", "a100-128x8", 64, 4 * 64, "below 1 s"},
-        {"bert_base", "a100-128x8", 1024, 4 * 1024, "below 10 s"},
-        {"gpt2_small", "a100-128x8", 1024, 4 * 1024, "below 10 s"},
-        {"bert_base", "h100-512x8", 4096, 4 * 4096, "below 30 s, 2048 MiB"},
-        {"gpt2_small", "h100-512x8", 4096, 4 * 4096, "below 30 s, 2048 MiB"},
+        {"bert_base", 0, "a100-128x8", 64, 32 * 64, "below 1 s"},
+        {"gpt2_small", 0, "a100-128x8", 64, 4 * 64, "below 1 s"},
+        {"bert_base", 0, "a100-128x8", 1024, 32 * 1024, "below 10 s"},
+        {"gpt2_small", 0, "a100-128x8", 1024, 4 * 1024, "below 10 s"},
+        {"bert_base", 0, "h100-512x8", 4096, 32 * 4096, "below 30 s, 2048 MiB"},
+        {"gpt2_small", 0, "h100-512x8", 4096, 4 * 4096, "below 30 s, 2048 MiB"},
+        {NULL, 12, "h100-512x8", 1024, 1024, ""},
+        {NULL, 48, "h100-512x8", 1024, 1024, "as 12, but for whole models"},
+        {NULL, 192, "h100-512x8", 1024, 1024, "as 12, but for whole models"},
+        {NULL, 1000, "h100-512x8", 1024, 1024, "as 12, but for whole models"},
     };
     for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
         cleave_error error = {""};
