@@ -87,19 +87,29 @@ static void focus_on_node(cleave_resharder *r, int32_t device) {
     }
 }
 
-/* Looks at the node where both shardings begin; where one is on fewer devices than the other, also
-   at those where they end: the further from what both have, the more has to move. */
+/* Looks at one node in the middle: the corners of a tensor mostly stay where they are, at both
+   ends. Where one sharding is on fewer devices than the other, also at where they begin and end:
+   the further from what both have, the more has to move.  Where several devices hold the same,
+   readers choose among them by number, which is not even: at all four. */
 static void set_focus(cleave_resharder *r) {
-    const cleave_sharding *both[2] = {r->from, r->to};
+    const cleave_sharding *from = r->from, *to = r->to;
     for (int32_t i = 0; i < r->focus.n; i++)
         r->in_focus[r->focus.items[i]] = false;
     r->focus.n = 0;
-    for (int k = 0; k < 2; k++)
-        if (both[k]->n_members > 0)
-            focus_on_node(r, both[k]->first_device);
-    for (int k = 0; k < 2 && r->from->last_device != r->to->last_device; k++)
-        if (both[k]->n_members > 0)
-            focus_on_node(r, both[k]->last_device);
+    if (from->n_members == 0 || to->n_members == 0)
+        return;
+    const cleave_sharding *wide = from->n_members > to->n_members ? from : to;
+    int32_t third = (wide->last_device - wide->first_device + 1) / 3;
+    focus_on_node(r, wide->first_device + third);
+    if (from->has_replicas)
+        focus_on_node(r, wide->first_device + 2 * third);
+    if (!from->has_replicas && from->first_device == to->first_device &&
+        from->last_device == to->last_device)
+        return;
+    focus_on_node(r, from->first_device);
+    focus_on_node(r, to->first_device);
+    focus_on_node(r, from->last_device);
+    focus_on_node(r, to->last_device);
 }
 
 /* The cells that devices in focus have to do with: of the shards that they read, which stand side

@@ -154,6 +154,8 @@ static void finish(cleave_sharding *s, const cleave_shard_entry *entries) {
     for (int d = 0; d < s->rank && size <= s->n_shards; d++)
         size *= s->n_ranges[d];
     s->is_even = size == s->n_shards && s->grid != NULL;
+    for (int32_t i = 0; i < s->n_shards; i++)
+        s->has_replicas = s->has_replicas || s->shards[i].n_members > s->shards[i].n_keys;
     for (int32_t i = 1; i < s->n_shards; i++)
         s->is_even = s->is_even && s->shards[i].n_members == s->shards[0].n_members &&
                      s->shards[i].n_keys == s->shards[0].n_keys;

@@ -40,8 +40,9 @@ typedef struct cleave_sharding {
     cleave_range *ranges[CLEAVE_MAX_RANK]; /* ascending */
     int32_t *grid;  /* [product of n_ranges] row-major: a shard or -1; null where that is large */
     double density; /* share of the boxes that is really there: pieces of a view may lie apart */
-    bool overlaps;  /* boxes of different shards do */
-    bool is_even;   /* the grid is full, and each shard has as many members and keys as any other */
+    bool has_replicas; /* some key of a shard has several members */
+    bool overlaps;     /* boxes of different shards do */
+    bool is_even; /* the grid is full, and each shard has as many members and keys as any other */
     bool tiles[CLEAVE_MAX_RANK]; /* ranges follow one another without gaps and overlaps */
     uint64_t hash;
 } cleave_sharding;

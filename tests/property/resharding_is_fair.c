@@ -146,6 +146,28 @@ Test(resharding, arithmetic_agrees_with_looking_at_every_cell) {
     cr_expect_gt(n_compared, N_CASES);
 }
 
+/* Looking at few of many nodes gives what looking at all gives, but where readers choose unevenly.
+ */
+Test(resharding, few_nodes_stand_for_all) {
+    int n_far = 0, n = 0;
+    for (uint64_t i = 0; i < N_CASES; i++) {
+        cleave_arena scratch = {0};
+        cleave_random random = {.key = i};
+        drawn a = draw(&random, 5), b = draw(&random, 4);
+        cleave_sharding x = shard(&a, as_numbered(), &scratch),
+                        y = shard(&b, as_numbered(), &scratch);
+        resharder->few = resharder->everywhere = false;
+        double seen = (double)cost(&x, &y);
+        resharder->few = resharder->everywhere = true;
+        double all = (double)cost(&x, &y);
+        n += all > 0;
+        n_far += fabs(seen - all) > 0.05 * all;
+        cr_assert(seen <= 1.05 * all && seen >= 0.5 * all, "case %d: %g and %g", (int)i, seen, all);
+        cleave_arena_free(&scratch);
+    }
+    cr_expect_lt(n_far, n / 50, "%d of %d", n_far, n);
+}
+
 /* Nodes are alike, and devices within them.  Where one device holds a shard nobody chooses by
    number; collectives, whose order goes by number, need groups of three. */
 Test(resharding, costs_the_same_under_other_names_of_devices) {
