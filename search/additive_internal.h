@@ -32,6 +32,7 @@ typedef struct additive_making {
     cleave_operator_ports *ports; /* [n_operators] */
     additive_own *own;            /* [n_operators] */
     int32_t *first_reader;        /* [n_tensors] operator; -1: none */
+    int32_t *first_read, *reads;  /* [n_tensors + 1]; operators that read each tensor */
     bool *kept;                   /* [n_tensors] from forward for backward */
 } additive_making;
 

@@ -1,3 +1,4 @@
+/* Variables, their own costs and their pairs. */
 #include "search/additive_model.h"
 
 #include "search/additive_pairs.h"
@@ -47,6 +48,53 @@ static cleave_status make_ports(additive_making *m, cleave_error *error) {
         }
     }
     return CLEAVE_OK;
+}
+
+static const cleave_port_set *find_set(const cleave_operator_ports *ports, int32_t tensor) {
+    int32_t lo = 0, hi = ports->n;
+    while (lo < hi) {
+        int32_t middle = lo + (hi - lo) / 2;
+        if (ports->items[middle].tensor < tensor)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return lo < ports->n && ports->items[lo].tensor == tensor ? &ports->items[lo] : NULL;
+}
+
+/* Does an operator read of a tensor what others may read, too? */
+static bool reads_from_outside(const cleave_port_set *set) {
+    return set->read != NULL && set->write == NULL;
+}
+
+/* Who reads each tensor. */
+static bool list_readers(additive_making *m) {
+    int32_t n = m->model->n_tensors;
+    m->first_read = CLEAVE_ARENA_ARRAY(&m->scratch, int32_t, n + 2);
+    for (int32_t op = 0; op < m->model->n_operators && m->first_read != NULL; op++)
+        for (int32_t i = 0; i < m->ports[op].n; i++)
+            m->first_read[m->ports[op].items[i].tensor + 2] +=
+                reads_from_outside(&m->ports[op].items[i]);
+    for (int32_t t = 0; t < n && m->first_read != NULL; t++)
+        m->first_read[t + 2] += m->first_read[t + 1];
+    m->reads = m->first_read == NULL
+                   ? NULL
+                   : CLEAVE_ARENA_ARRAY(&m->scratch, int32_t, m->first_read[n + 1]);
+    for (int32_t op = 0; op < m->model->n_operators && m->reads != NULL; op++)
+        for (int32_t i = 0; i < m->ports[op].n; i++)
+            if (reads_from_outside(&m->ports[op].items[i]))
+                m->reads[m->first_read[m->ports[op].items[i].tensor + 1]++] = op;
+    return m->reads != NULL;
+}
+
+/* Operators that read the same of a tensor. */
+static int32_t count_alike(const additive_making *m, const cleave_port_set *set) {
+    int32_t n = 0;
+    for (int32_t i = m->first_read[set->tensor]; i < m->first_read[set->tensor + 1]; i++) {
+        const cleave_port_set *other = find_set(&m->ports[m->reads[i]], set->tensor);
+        n += other->read == set->read && other->give == set->give;
+    }
+    return n;
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */
@@ -101,18 +149,6 @@ static cleave_status allocate(additive_making *m, cleave_additive_model *made, i
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-static const cleave_port_set *find_set(const cleave_operator_ports *ports, int32_t tensor) {
-    int32_t lo = 0, hi = ports->n;
-    while (lo < hi) {
-        int32_t middle = lo + (hi - lo) / 2;
-        if (ports->items[middle].tensor < tensor)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo < ports->n && ports->items[lo].tensor == tensor ? &ports->items[lo] : NULL;
-}
-
 /* What one operator reads that another one writes, or gives a gradient of besides another one. */
 static cleave_status meet_sources(additive_pairs *p, const int32_t *variable_of, int32_t op,
                                   int32_t *last_reader, cleave_error *error) {
@@ -121,10 +157,10 @@ static cleave_status meet_sources(additive_pairs *p, const int32_t *variable_of,
         const cleave_port_set *set = &m->ports[op].items[i];
         int32_t nest = m->model->writer[set->tensor], other = -1;
         const additive_table *table = NULL;
-        if (nest >= 0 && set->read != NULL && set->write == NULL) {
+        if (nest >= 0 && reads_from_outside(set)) {
             other = m->model->nests[nest].op;
             CLEAVE_TRY(additive_price_transfer(p, find_set(&m->ports[other], set->tensor), set,
-                                               &table, error));
+                                               count_alike(m, set), &table, error));
         } else if (m->model->tensors[set->tensor].kind == CLEAVE_TENSOR_PARAMETER &&
                    set->give != NULL) {
             other = last_reader[set->tensor];
@@ -200,6 +236,8 @@ static cleave_status make(additive_making *m, cleave_additive_model *made, cleav
         return cleave_fail_memory(error, "making the additive model");
     CLEAVE_TRY(additive_choose_values(m, error));
     CLEAVE_TRY(make_ports(m, error));
+    if (!list_readers(m))
+        return cleave_fail_memory(error, "making the additive model");
     m->own = CLEAVE_ARENA_ARRAY(&m->scratch, additive_own, m->model->n_operators);
     if (m->own == NULL)
         return cleave_fail_memory(error, "making the additive model");

@@ -87,10 +87,11 @@ static cleave_status price_transfers(additive_pairs *p, const cleave_port *write
 }
 
 cleave_status additive_price_transfer(additive_pairs *p, const cleave_port_set *writer,
-                                      const cleave_port_set *reader, const additive_table **table,
-                                      cleave_error *error) {
+                                      const cleave_port_set *reader, int32_t n_alike,
+                                      const additive_table **table, cleave_error *error) {
     uint64_t key = cleave_hash_join(writer->write->key, reader->read->key);
     key = cleave_hash_join(key, reader->give != NULL ? reader->give->key : 0);
+    key = cleave_hash_join(key, (uint64_t)n_alike);
     *table = find_table(p, key);
     if (*table != NULL)
         return CLEAVE_OK;
@@ -103,6 +104,8 @@ cleave_status additive_price_transfer(additive_pairs *p, const cleave_port_set *
     if (distinct == NULL)
         return cleave_fail_memory(error, "pricing pairs of operators");
     CLEAVE_TRY(price_transfers(p, writer->write, &s, distinct, error));
+    for (int64_t i = 0; i < (int64_t)writer->write->n_distinct * s.port->n_distinct; i++)
+        distinct[i] /= n_alike;
     return keep_table(p, key, writer->write, s.port, distinct, table, error);
 }
 

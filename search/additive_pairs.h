@@ -30,11 +30,12 @@ typedef struct additive_pairs {
     additive_table *rows[ADDITIVE_TABLE_ROWS];
 } additive_pairs;
 
-/* What a tensor costs from the operator that writes it to one that reads it, and its gradient back.
- */
+/* What a tensor costs from the operator that writes it to one that reads it, and its gradient back;
+   shared evenly by `n_alike` operators that read the same of it.  What they read moves once where
+   they are split alike, which is what they want. */
 cleave_status additive_price_transfer(additive_pairs *p, const cleave_port_set *writer,
-                                      const cleave_port_set *reader, const additive_table **table,
-                                      cleave_error *error);
+                                      const cleave_port_set *reader, int32_t n_alike,
+                                      const additive_table **table, cleave_error *error);
 
 /* What the gradient of a parameter costs that two operators read, beyond the synchronisation among
    those that the first one is split over. */
