@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WINDOW = 64, N_STARTS = 3, MOST_SWEEPS = 8 };
+enum { MOST_STARTS = 32, MOST_SPLICE = 8, MOST_WINDOW = 64, N_STARTS = 3, MOST_SWEEPS = 8 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
 
 typedef struct window_search {
@@ -26,8 +26,9 @@ typedef struct window_search {
     int32_t windows_before; /* of the size of windows before; 0: this is the first */
     int32_t *choice;        /* [n_groups] */
     cleave_window_price price;
-    int32_t *changed, n_changed; /* groups of a move */
-    cleave_window_found found;   /* of whole models; found.price.step 0: none yet */
+    int32_t *changed, n_changed;            /* groups of a move */
+    int32_t *starts[MOST_STARTS], n_starts; /* choices of this size: parts of them are moves, too */
+    cleave_window_found found;              /* of whole models; found.price.step 0: none yet */
     int64_t proposals;
     char why_not[sizeof(cleave_error)];
 } window_search;
@@ -158,10 +159,51 @@ static cleave_status sweep(window_search *s, bool *improved, cleave_error *error
     return CLEAVE_OK;
 }
 
+/* Is a run of groups of a start new: other than as it is in more than one group, which has been
+   tried, and than in the starts before? */
+static bool is_new_run(const window_search *s, int32_t start, int32_t first, int32_t n) {
+    const int32_t *run = s->starts[start] + first;
+    size_t bytes = (size_t)n * sizeof *run;
+    for (int32_t before = 0; before < start; before++)
+        if (memcmp(run, s->starts[before] + first, bytes) == 0)
+            return false;
+    return run[0] != s->choice[first] && run[n - 1] != s->choice[first + n - 1];
+}
+
+/* Takes over runs of groups from the starts, such as two products of which the second undoes what
+   the first one cuts. */
+static cleave_status splice(window_search *s, bool *improved, cleave_error *error) {
+    int32_t kept[MOST_SPLICE];
+    for (int32_t n = 2; n <= MOST_SPLICE; n++)
+        for (int32_t first = 0; first + n <= s->space.n_groups; first++)
+            for (int32_t i = 0; i < s->n_starts && !is_over(s); i++) {
+                cleave_window_price price;
+                size_t bytes = (size_t)n * sizeof *kept;
+                if (!is_new_run(s, i, first, n))
+                    continue;
+                memcpy(kept, s->choice + first, bytes);
+                memcpy(s->choice + first, s->starts[i] + first, bytes);
+                s->proposals++;
+                CLEAVE_TRY(
+                    cleave_window_pricer_run(s->window_pricer, s->choice, false, &price, error));
+                if (is_better(&price, &s->price)) {
+                    *improved = true;
+                    CLEAVE_TRY(cleave_window_pricer_run(s->window_pricer, s->choice, true,
+                                                        &s->price, error));
+                } else {
+                    memcpy(s->choice + first, kept, bytes);
+                }
+            }
+    return CLEAVE_OK;
+}
+
 static cleave_status descend(window_search *s, cleave_error *error) {
     bool improved = s->price.folds;
-    for (int i = 0; i < MOST_SWEEPS && improved && !is_over(s); i++)
+    for (int i = 0; i < MOST_SWEEPS && improved && !is_over(s); i++) {
         CLEAVE_TRY(sweep(s, &improved, error));
+        if (!improved)
+            CLEAVE_TRY(splice(s, &improved, error));
+    }
     return CLEAVE_OK;
 }
 
@@ -217,11 +259,19 @@ static cleave_status price_whole(window_search *s, const int32_t *choice, cleave
 static cleave_status try_start(window_search *s, const int32_t *choice, int32_t *best,
                                cleave_error *error) {
     cleave_window_price price;
+    size_t n = (size_t)s->space.n_groups;
     s->proposals++;
     CLEAVE_TRY(cleave_window_pricer_begin(s->window_pricer, &s->space, choice, &price, error));
+    if (price.folds && s->n_starts < MOST_STARTS) {
+        int32_t *kept = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
+        if (kept == NULL)
+            return cleave_fail_memory(error, "searching");
+        memcpy(kept, choice, n * sizeof *kept);
+        s->starts[s->n_starts++] = kept;
+    }
     if (is_better(&price, &s->price)) {
         s->price = price;
-        memcpy(best, choice, (size_t)s->space.n_groups * sizeof *choice);
+        memcpy(best, choice, n * sizeof *choice);
     }
     return CLEAVE_OK;
 }
@@ -255,6 +305,7 @@ static cleave_status choose_start(window_search *s, const cleave_window_space *b
         choice[g] = find_split(list_of(s, g), split);
     }
     s->price = (cleave_window_price){0};
+    s->n_starts = 0;
     if (before != NULL)
         CLEAVE_TRY(try_start(s, choice, best, error));
     CLEAVE_TRY(try_baselines(s, choice, best, error));
