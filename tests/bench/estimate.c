@@ -18,6 +18,7 @@
 #include "simulator/simulate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -53,6 +54,9 @@ typedef struct bench_case {
     int64_t n_proposals, n_checked, n_wrong;
     double scan_ratios[MAX_SAMPLES], runs[MAX_SAMPLES];
     int n_samples;
+    double forms_sum;
+    int64_t forms_every;
+    bool wanders; /* among random layouts, rather than near good ones */
 } bench_case;
 
 static double processor_seconds(void) {
@@ -66,7 +70,8 @@ static cleave_status read_case(bench_case *c, cleave_error *error) {
     snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->name);
     CLEAVE_TRY(cleave_model_import(path, (int64_t)BATCH_OF_DEVICE * c->n_devices, true, &c->arena,
                                    &c->model, error));
-    snprintf(path, sizeof path, "%s/configs/machines/k80-16x4.json", CLEAVE_SOURCE_DIR);
+    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR,
+             getenv("CLEAVE_BENCH_MACHINE") != NULL ? getenv("CLEAVE_BENCH_MACHINE") : "k80-16x4");
     return cleave_machine_read(path, c->n_devices, &c->arena, &c->machine, error);
 }
 
@@ -158,6 +163,22 @@ static cleave_status check(bench_case *c, int64_t step, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Closed form against the steps expanded, both by scan. */
+static cleave_status compare_forms(bench_case *c, cleave_error *error) {
+    int64_t closed, expanded;
+    double lowering, running;
+    CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &closed, &lowering, &running, error));
+    c->options.symbolic_collectives = false;
+    cleave_status status = from_scratch(c, CLEAVE_RULE_SCAN, &expanded, &lowering, &running, error);
+    c->options.symbolic_collectives = true;
+    if (status == CLEAVE_OK && expanded > 0 && c->n_samples < MAX_SAMPLES) {
+        c->forms_sum += (double)expanded * 1e-12;
+        c->runs[c->n_samples] = (double)closed / (double)expanded - 1;
+        c->scan_ratios[c->n_samples++] = fabs((double)closed / (double)expanded - 1);
+    }
+    return status;
+}
+
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 static void swap(cleave_split *a, cleave_split *b) {
@@ -176,6 +197,8 @@ static int32_t draw(bench_case *c) {
 }
 
 static bool accepts(bench_case *c, int64_t step) {
+    if (c->wanders)
+        return cleave_random_below(&c->random, 2) == 0;
     double change = (double)(c->step - step);
     return change >= 0 || cleave_random_next_uniform(&c->random) < exp(c->beta * change);
 }
@@ -194,6 +217,8 @@ static cleave_status propose(bench_case *c, bool checks, double *run, cleave_err
     swap(&c->layout.splits[op], &c->tried);
     if (checks)
         CLEAVE_TRY(check(c, step, error));
+    if (c->forms_every > 0 && c->n_proposals % c->forms_every == 0)
+        CLEAVE_TRY(compare_forms(c, error));
     double decided = processor_seconds();
     if (accepts(c, step)) {
         CLEAVE_TRY(cleave_estimate_accept(c->estimate, error));
@@ -258,10 +283,26 @@ static cleave_status check_all(bench_case *c, int64_t n_changes, cleave_error *e
     return CLEAVE_OK;
 }
 
+static cleave_status forms_all(bench_case *c, int64_t n_changes, cleave_error *error) {
+    double run;
+    c->forms_every = n_changes / 30;
+    while (c->n_proposals < n_changes)
+        CLEAVE_TRY(propose(c, false, &run, error));
+    double median = bench_median(c->runs, c->n_samples);
+    double size = bench_median(c->scan_ratios, c->n_samples);
+    double most = c->scan_ratios[c->n_samples - 1];
+    printf("%-13s %4d %5d  %+6.2f %% median, %6.2f %% median of sizes, %6.2f %% at most; "
+           "%.4g s expanded on average\n",
+           c->name, c->n_devices, c->model.n_operators, 100 * median, 100 * size, 100 * most,
+           c->forms_sum / c->n_samples);
+    fflush(stdout);
+    return CLEAVE_OK;
+}
+
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 typedef struct wishes {
-    bool check;
+    bool check, forms;
     double amount; /* changes in all, or seconds for each case */
     const char *model;
     int32_t n_devices; /* 0: all */
@@ -281,10 +322,12 @@ static int64_t run_case(const wishes *w, int model, int count, int32_t n_cases) 
     c->name = model_names[model];
     c->n_devices = device_counts[count];
     c->random.key = 1;
+    c->wanders = getenv("CLEAVE_BENCH_WANDERS") != NULL;
     cleave_status status = begin_case(c, &error);
     if (status == CLEAVE_OK)
-        status = w->check ? check_all(c, (int64_t)ceil(w->amount / n_cases), &error)
-                          : measure(c, w->amount, &error);
+        status = w->forms   ? forms_all(c, (int64_t)w->amount, &error)
+                 : w->check ? check_all(c, (int64_t)ceil(w->amount / n_cases), &error)
+                            : measure(c, w->amount, &error);
     int64_t n_wrong = c->n_wrong;
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_estimate: %s on %d devices: %s\n", c->name, c->n_devices,
@@ -297,7 +340,8 @@ static int64_t run_case(const wishes *w, int model, int count, int32_t n_cases) 
 int main(int argc, char **argv) {
     wishes w = {.amount = 3};
     w.check = argc > 1 && strcmp(argv[1], "--check") == 0;
-    int first = w.check ? 2 : 1;
+    w.forms = argc > 1 && strcmp(argv[1], "--forms") == 0;
+    int first = w.check || w.forms ? 2 : 1;
     w.amount = argc > first ? atof(argv[first]) : w.check ? 27000 : 3;
     w.model = argc > first + 1 ? argv[first + 1] : NULL;
     w.n_devices = argc > first + 2 ? atoi(argv[first + 2]) : 0;
@@ -305,7 +349,7 @@ int main(int argc, char **argv) {
     for (int m = 0; m < N_MODELS; m++)
         for (int d = 0; d < N_COUNTS; d++)
             n_cases += is_wanted(&w, m, d);
-    if (!w.check)
+    if (!w.check && !w.forms)
         printf("%-13s %4s %5s %9s   %-11s %5s %8s %8s %10s %9s\n", "model", "dev", "ops", "props/s",
                "lower/d/rest", "hit %", "full/d", "events/d", "lower ms", "scan ms");
     int64_t n_wrong = 0;
