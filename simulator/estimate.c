@@ -35,6 +35,7 @@ static bool same(digest x, digest y) { return x.a == y.a && x.b == y.b; }
 typedef struct memory {
     digest key;
     cleave_fragment_price *price;
+    cleave_delta_made *made;
     int32_t uses; /* places where it stands, or stood before what is now proposed */
     struct memory *next;
 } memory;
@@ -95,6 +96,16 @@ static memory **bucket_of(const cleave_estimate *e, digest key) {
     return &e->table[key.a & (uint64_t)(e->table_size - 1)];
 }
 
+static size_t bytes_of(const memory *m) {
+    return sizeof *m + m->price->size + cleave_delta_made_bytes(m->made);
+}
+
+static void release(memory *m) {
+    cleave_delta_unmake(m->made);
+    free(m->price);
+    free(m);
+}
+
 /* Forgets what is not in use. */
 static void forget(cleave_estimate *e) {
     for (int32_t b = 0; b < e->table_size; b++)
@@ -105,10 +116,9 @@ static void forget(cleave_estimate *e) {
                 continue;
             }
             *at = m->next;
-            e->remembered_bytes -= m->price->size;
+            e->remembered_bytes -= bytes_of(m);
             e->n_remembered--;
-            free(m->price);
-            free(m);
+            release(m);
         }
     int64_t fragments = e->counts.fragments - e->counted.fragments;
     int64_t found = fragments - (e->counts.made - e->counted.made);
@@ -157,14 +167,16 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
     if (made == NULL)
         return cleave_fail_memory(error, "estimating");
     cleave_status status = make_fragment(e, place, &made->price, error);
+    if (status == CLEAVE_OK)
+        status = cleave_delta_make(e->delta, place, &made->price->priced, &made->made, error);
     if (status != CLEAVE_OK) {
-        free(made);
+        release(made);
         return status;
     }
     made->key = key;
     made->next = *bucket_of(e, key);
     *bucket_of(e, key) = made;
-    e->remembered_bytes += made->price->size;
+    e->remembered_bytes += bytes_of(made);
     e->n_remembered++;
     e->counts.made++;
     e->counts.bytes += (int64_t)made->price->size;
@@ -186,7 +198,7 @@ static void weigh(cleave_estimate *e, const memory *m, int64_t sign) {
 
 /* Both stay in use until the change is accepted or rejected. */
 static cleave_status put(cleave_estimate *e, int32_t place, memory *fragment, cleave_error *error) {
-    CLEAVE_TRY(cleave_delta_put(e->delta, place, &fragment->price->priced, error));
+    CLEAVE_TRY(cleave_delta_put_made(e->delta, place, fragment->made, error));
     if (!CLEAVE_LIST_PUSH(&e->changes, (change){place, e->placed[place]}))
         return cleave_fail_memory(error, "estimating");
     weigh(e, e->placed[place], -1);
@@ -485,11 +497,11 @@ cleave_status cleave_estimate_create_window(const cleave_model *model, const cle
 void cleave_estimate_destroy(cleave_estimate *e) {
     if (e == NULL)
         return;
+    cleave_delta_destroy(e->delta); /* before what stands in it */
     for (int32_t b = 0; e->table != NULL && b < e->table_size; b++)
         for (memory *m = e->table[b], *next; m != NULL; m = next) {
             next = m->next;
-            free(m->price);
-            free(m);
+            release(m);
         }
     free(e->table);
     if (e->splits != NULL)
@@ -509,7 +521,6 @@ void cleave_estimate_destroy(cleave_estimate *e) {
     CLEAVE_LIST_FREE(&e->old);
     CLEAVE_LIST_FREE(&e->old_devices);
     CLEAVE_LIST_FREE(&e->old_shards);
-    cleave_delta_destroy(e->delta);
     cleave_lowerer_destroy(e->lowerer);
     cleave_arena_free(&e->scratch);
     cleave_arena_free(&e->lasting);
