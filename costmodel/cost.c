@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "costmodel/byte_price.h"
 #include "costmodel/collective_rounds.h"
+#include "costmodel/cost_exchange.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct cleave_cost_cache {
     size_t capacity, n_entries;              /* capacity: a power of two */
     known_rounds *known[N_KNOWN_ROUNDS];     /* by a hash; null: none yet */
     double *shares;                          /* [machine's n_links] scratch, all 0 */
+    cleave_exchange_price exchange;          /* of the last all-to-all */
     cleave_route_price *routes;              /* [n_routes] what was asked for last at each place */
     size_t n_routes;                         /* a power of two */
     bool *padded;                            /* [n_nests] something may stick out of its tensor */
@@ -108,10 +110,17 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
+    made->exchange.load = made->shares;
+    made->exchange.seconds_per_byte = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
+    made->exchange.processor = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_devices);
+    made->exchange.n_sent = CLEAVE_ARENA_ARRAY(&made->arena, int32_t, machine->n_devices);
+    made->exchange.links = CLEAVE_ARENA_ARRAY(&made->arena, int32_t, machine->n_links);
     made->n_routes = size_of_route_table(machine->n_devices);
     made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
     made->padded = CLEAVE_ARENA_ARRAY(&made->arena, bool, model->n_nests);
     if (made->shares == NULL || made->entries == NULL || made->routes == NULL ||
+        made->exchange.processor == NULL || made->exchange.n_sent == NULL ||
+        made->exchange.links == NULL || made->exchange.seconds_per_byte == NULL ||
         made->padded == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
@@ -121,6 +130,8 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
         made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
         made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
     }
+    for (int32_t l = 0; l < machine->n_links; l++)
+        made->exchange.seconds_per_byte[l] = 1 / machine->links[l].bytes_per_second;
     for (int32_t n = 0; n < model->n_nests; n++)
         made->padded[n] = cleave_nest_is_padded(model, &model->nests[n]);
     *cache = made;
@@ -260,6 +271,12 @@ static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(price.launch_seconds + price.seconds_per_byte * bytes);
 }
 
+static int64_t price_copy(cleave_byte_price price, const cleave_copy *copy) {
+    if (copy->n_copies > 1)
+        price.launch_seconds *= copy->n_copies;
+    return bytes_picoseconds(price, (double)copy->bytes);
+}
+
 static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,
                             const cleave_update *update, int32_t kind) {
     int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
@@ -289,6 +306,7 @@ const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t so
             fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
         if (l == 0 || link->protocol.large_polls > at->protocol->large_polls)
             at->protocol = &link->protocol;
+        at->latency_seconds += link->latency_seconds;
     }
     return at;
 }
@@ -339,6 +357,20 @@ cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
     return CLEAVE_OK;
 }
 
+const cleave_exchange_price *cleave_cost_cache_exchange(cleave_cost_cache *cache,
+                                                        const cleave_collective *collective) {
+    cleave_exchange_price_find(cache, collective, cache->copy, &cache->exchange);
+    return &cache->exchange;
+}
+
+static cleave_status price_join(cleave_cost_cache *cache, const cleave_collective *collective,
+                                cleave_collective_cost *join, cleave_error *error) {
+    *join = (cleave_collective_cost){0};
+    return collective->kind == CLEAVE_ALL_TO_ALL
+               ? CLEAVE_OK
+               : cleave_cost_cache_collective(cache, collective, join, error);
+}
+
 static cleave_status check_fits(const cleave_program *program, const cleave_cost_cache *cache,
                                 cleave_error *error) {
     if (program->model != cache->model)
@@ -379,8 +411,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
                 duration[i] = price_load(cache, program, &program->loads[item->subject], kind);
             break;
         case CLEAVE_ITEM_COPY:
-            duration[i] =
-                bytes_picoseconds(cache->copy[kind], (double)program->copies[item->subject].bytes);
+            duration[i] = price_copy(cache->copy[kind], &program->copies[item->subject]);
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:
@@ -388,8 +419,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
             break;
         case CLEAVE_ITEM_JOIN:
             if (item->subject != joined)
-                CLEAVE_TRY(cleave_cost_cache_collective(cache, &program->collectives[item->subject],
-                                                        &join, error));
+                CLEAVE_TRY(price_join(cache, &program->collectives[item->subject], &join, error));
             joined = item->subject;
             duration[i] = join.processor;
             break;

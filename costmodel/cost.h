@@ -66,6 +66,7 @@ typedef struct cleave_route_price {
     int32_t links[CLEAVE_MAX_ROUTE];
     double overhead_seconds, overhead_seconds_per_byte;
     const cleave_protocol *protocol; /* of the link that makes messages wait for most polls */
+    double latency_seconds; /* of all its links */
 } cleave_route_price;
 /* Of two different devices of the machine; holds until the next call. */
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
@@ -80,8 +81,9 @@ bool cleave_cost_knows_neighbours(const cleave_cost_cache *cache);
 
 /* Duration of every item, picoseconds, [n_items]: compute, update, load and copy times; the
    processor's share of posting a send or a receive, of the largest overheads among the links of
-   its route; of a JOIN, the processor's share of the whole collective with its sums; 0 for what
-   waits.  The program's devices must be among the machine's, and its model the cache's. */
+   its route; of a JOIN, the processor's share of the whole collective with its sums (but 0 where
+   it is an all-to-all: cost_exchange.h); 0 for what waits.  The program's devices must be among the
+   machine's, and its model the cache's. */
 cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache *cache,
                                 int64_t *duration, cleave_error *error);
 

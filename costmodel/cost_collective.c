@@ -20,9 +20,12 @@ typedef struct pricing {
     const cleave_machine *machine;
     const cleave_collective *collective;
     double *load; /* [n_links] shares of the vector across each, in the current step */
+    double bytes_per_second, seconds_per_byte; /* of the last link that was crossed */
     cleave_byte_price copy;
     cleave_collective_rounds *rounds;
 } pricing;
+
+static inline double larger(double a, double b) { return a > b ? a : b; }
 
 static void cross(pricing *p, int32_t from, int32_t to, double share, cleave_round_cost *round) {
     int32_t links[CLEAVE_MAX_ROUTE];
@@ -32,18 +35,23 @@ static void cross(pricing *p, int32_t from, int32_t to, double share, cleave_rou
     for (int32_t l = 0; l < n; l++) {
         const cleave_link *link = &p->machine->links[links[l]];
         latency += link->latency_seconds;
-        round->post.fixed = fmax(round->post.fixed, link->overhead_seconds);
-        round->post.per_byte = fmax(round->post.per_byte, share * link->overhead_seconds_per_byte);
+        round->post.fixed = larger(round->post.fixed, link->overhead_seconds);
+        round->post.per_byte =
+            larger(round->post.per_byte, share * link->overhead_seconds_per_byte);
+        if (link->bytes_per_second != p->bytes_per_second) { /* links are of few sorts */
+            p->bytes_per_second = link->bytes_per_second;
+            p->seconds_per_byte = 1 / link->bytes_per_second;
+        }
         p->load[links[l]] += share;
         round->load_per_byte =
-            fmax(round->load_per_byte, p->load[links[l]] / link->bytes_per_second);
-        if (share / link->bytes_per_second > round->message_per_byte) {
-            round->message_per_byte = share / link->bytes_per_second;
+            larger(round->load_per_byte, p->load[links[l]] * p->seconds_per_byte);
+        if (share * p->seconds_per_byte > round->message_per_byte) {
+            round->message_per_byte = share * p->seconds_per_byte;
             round->link = link;
         }
     }
-    round->latency = fmax(round->latency, latency);
-    round->largest_share = fmax(round->largest_share, share);
+    round->latency = larger(round->latency, latency);
+    round->largest_share = larger(round->largest_share, share);
 }
 
 static void clear(pricing *p, int32_t from, int32_t to) {

@@ -100,6 +100,11 @@ int32_t cleave_lowerer_slot(const cleave_lowerer *lowerer, int32_t nest, cleave_
     return lowerer->schedule.slot_of[nest][pass];
 }
 
+cleave_status cleave_lowerer_alike(const cleave_lowerer *lowerer, cleave_arena *arena,
+                                   cleave_alike *alike, cleave_error *error) {
+    return lower_find_alike(lowerer->model, &lowerer->schedule, arena, alike, error);
+}
+
 cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                        const cleave_split *split, cleave_error *error) {
     cleave_arena_reset(&lowerer->arenas[op]);

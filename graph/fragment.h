@@ -53,6 +53,18 @@ int32_t cleave_lowerer_family_of(const cleave_lowerer *lowerer, int32_t tensor);
 /* Slot of a pass of a nest; -1: it has none. */
 int32_t cleave_lowerer_slot(const cleave_lowerer *lowerer, int32_t nest, cleave_pass pass);
 
+/* Places, families and then nests, that are alike, as those of repeated blocks are: under the same
+   splits of their operators, taken in order, and all updates sharded alike, their fragments (of
+   nests: their computes) are the same but for ids, and for slots.  Of these each place may name
+   some; to the i-th of one corresponds the i-th of the other. */
+typedef struct cleave_alike {
+    int32_t *like;    /* [n_families + n_nests] the first place that is alike */
+    int32_t *n_slots; /* [n_families + n_nests] */
+    int32_t **slots;  /* [n_families + n_nests][n_slots] ascending */
+} cleave_alike;
+cleave_status cleave_lowerer_alike(const cleave_lowerer *lowerer, cleave_arena *arena,
+                                   cleave_alike *alike, cleave_error *error);
+
 /* Gives an operator another split; its devices are copied. */
 cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                        const cleave_split *split, cleave_error *error);

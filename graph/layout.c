@@ -93,6 +93,11 @@ static cleave_status check_devices(const cleave_operator *op, const cleave_split
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "operator \"%s\": device %d is not in the range 0 to %d", op->name,
                                split->devices[p], n_devices - 1);
+    bool ascends = true; /* as nearly all do */
+    for (int32_t p = 1; p < split->n_parts && ascends; p++)
+        ascends = split->devices[p - 1] < split->devices[p];
+    if (ascends)
+        return CLEAVE_OK;
     int32_t *sorted = malloc((size_t)split->n_parts * sizeof *sorted);
     if (sorted == NULL)
         return cleave_fail_memory(error, "checking a layout");

@@ -9,7 +9,6 @@
 #include <string.h>
 
 /* One message never holds more: sizes stay well inside MPI's int counts. */
-static const int64_t most_message_bytes = INT64_C(256) << 20;
 
 void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...) {
     if (builder->error != NULL) {
@@ -191,7 +190,8 @@ void lower_builder_free(lower_builder *builder) {
 
 void lower_copy_begin(lower_builder *builder) {
     builder->last_piece_repeats = false;
-    LOWER_PUSH(builder, &builder->copies, (cleave_copy){.first_piece = builder->copy_pieces.n});
+    LOWER_PUSH(builder, &builder->copies,
+               (cleave_copy){.first_piece = builder->copy_pieces.n, .n_copies = 1});
 }
 
 /* Drops dimensions of one element and joins those that run on in both regions.  A record (moments)
@@ -308,20 +308,21 @@ lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lan
                          int32_t source_buffer, int64_t source_offset, int32_t destination,
                          int32_t destination_buffer, int64_t destination_offset, int64_t bytes) {
     lower_run run = {.first_message = builder->messages.n};
-    for (int64_t done = 0; done < bytes; done += most_message_bytes) {
+    for (int64_t done = 0; done < bytes; done += CLEAVE_MOST_MESSAGE_BYTES) {
         int64_t rest = bytes - done;
         LOWER_PUSH(builder, &builder->messages,
-                   (cleave_message){.source = source,
-                                    .destination = destination,
-                                    .lane = (uint8_t)lane,
-                                    .bytes = rest < most_message_bytes ? rest : most_message_bytes,
-                                    .source_buffer = source_buffer,
-                                    .destination_buffer = destination_buffer,
-                                    .source_offset = source_offset + done,
-                                    .destination_offset = destination_offset + done,
-                                    .tensor = tensor,
-                                    .send_item = -1,
-                                    .receive_item = -1});
+                   (cleave_message){
+                       .source = source,
+                       .destination = destination,
+                       .lane = (uint8_t)lane,
+                       .bytes = rest < CLEAVE_MOST_MESSAGE_BYTES ? rest : CLEAVE_MOST_MESSAGE_BYTES,
+                       .source_buffer = source_buffer,
+                       .destination_buffer = destination_buffer,
+                       .source_offset = source_offset + done,
+                       .destination_offset = destination_offset + done,
+                       .tensor = tensor,
+                       .send_item = -1,
+                       .receive_item = -1});
         run.n_messages++;
     }
     builder->sent[source_buffer] = true;

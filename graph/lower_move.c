@@ -57,8 +57,7 @@ static const lower_region *place_of(const movement *move, move_place at) {
     return at >= 0 ? &move->contributions.items[at].at : &move->sums.items[~at];
 }
 
-/* The place that a flow starts from, or where its owner adds up. */
-static const lower_region *region_of(const movement *move, int32_t place) {
+const lower_region *move_region_of(const movement *move, int32_t place) {
     return place_of(move, move->places.items[place]);
 }
 
@@ -68,29 +67,34 @@ static const cleave_box *box_of(const movement *move, const move_flow *flow) {
 
 enum { N_KEYS = 3 };
 
-static int32_t key_of_flow(const move_flow *flow, int key) {
-    return key == 0 ? flow->destination : key == 1 ? flow->source : (int32_t)flow->stage;
+static int32_t key_of_flow(const move_flow *flow, int key, int32_t n_devices) {
+    int32_t distance = flow->destination - flow->source;
+    return key == 0   ? flow->source
+           : key == 1 ? (distance < 0 ? distance + 2 * n_devices : distance)
+                      : (int32_t)flow->stage;
 }
 
-/* Sorts the flows by stage, source and destination, and leaves alike ones in their order: by
-   counting, the last key first. */
+/* Sorts the flows by stage, distance and source, and leaves alike ones in their order: by counting,
+   the last key first.  Where all send to all, each then sends to another one at a time; by source
+   and destination all would begin with the first device.  Distances ahead come before those back,
+   and no device has a number of its own in that, so all windows of a fold have one order. */
 static void sort_flows(lower_builder *builder, movement *move) {
     size_t n = (size_t)move->flows.n;
     if (n < 2)
         return;
     move_flow *from = move->flows.items, *to = LOWER_ARRAY(builder, move_flow, n), *kept;
-    int32_t *start = LOWER_ARRAY(builder, int32_t, builder->n_devices + MOVE_RESULT + 2);
+    int32_t *start = LOWER_ARRAY(builder, int32_t, 2 * builder->n_devices + MOVE_N_STAGES + 1);
     for (int key = 0; key < N_KEYS; key++) {
-        int32_t n_values = key == 2 ? MOVE_RESULT + 1 : builder->n_devices;
+        int32_t n_values = key == 2 ? MOVE_N_STAGES : 2 * builder->n_devices;
         memset(start, 0, (size_t)(n_values + 1) * sizeof *start);
         for (size_t f = 0; f < n; f++)
-            start[key_of_flow(&from[f], key) + 1]++;
-        if (start[key_of_flow(&from[0], key) + 1] == move->flows.n)
+            start[key_of_flow(&from[f], key, builder->n_devices) + 1]++;
+        if (start[key_of_flow(&from[0], key, builder->n_devices) + 1] == move->flows.n)
             continue; /* all alike */
         for (int32_t v = 0; v < n_values; v++)
             start[v + 1] += start[v];
         for (size_t f = 0; f < n; f++)
-            to[start[key_of_flow(&from[f], key)]++] = from[f];
+            to[start[key_of_flow(&from[f], key, builder->n_devices)]++] = from[f];
         kept = from, from = to, to = kept;
     }
     if (from != move->flows.items)
@@ -112,6 +116,7 @@ static void group_flows(lower_builder *builder, movement *move) {
                                        .source = flow->source,
                                        .destination = flow->destination,
                                        .first_flow = f,
+                                       .exchange = -1,
                                        .send_buffer = -1,
                                        .receive_buffer = -1});
             last = &move->transfers.items[move->transfers.n - 1];
@@ -156,32 +161,26 @@ static void packed_region(const lower_builder *builder, const movement *move, co
     cleave_tensor_strides(&builder->model->tensors[move->tensor], &region->box, region->stride);
 }
 
-/* A place that a message is sent from or received at: an offset of elements in a buffer. */
-typedef struct message_end {
-    int32_t buffer;
-    int64_t offset;
-} message_end;
-
 /* Of a flow alone in its transfer, where the elements lie in one run. */
 static bool is_in_place(const lower_builder *builder, const movement *move, const move_flow *flow,
-                        const lower_region *region, message_end *end) {
+                        const lower_region *region, move_end *end) {
     const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
     const cleave_box *box = box_of(move, flow);
     if (!lower_region_is_dense(tensor, box, region))
         return false;
-    *end = (message_end){region->buffer, lower_region_offset(tensor->rank, region, box)};
+    *end = (move_end){region->buffer, lower_region_offset(tensor->rank, region, box)};
     return true;
 }
 
-static bool sent_in_place(const lower_builder *builder, const movement *move,
-                          const move_transfer *transfer, message_end *end) {
+bool move_sent_in_place(const lower_builder *builder, const movement *move,
+                        const move_transfer *transfer, move_end *end) {
     const move_flow *flow = &move->flows.items[transfer->first_flow];
     return transfer->n_flows == 1 && flow->n_sources == 1 &&
-           is_in_place(builder, move, flow, region_of(move, flow->first_source), end);
+           is_in_place(builder, move, flow, move_region_of(move, flow->first_source), end);
 }
 
-static bool received_in_place(const lower_builder *builder, const movement *move,
-                              const move_transfer *transfer, message_end *end) {
+bool move_received_in_place(const lower_builder *builder, const movement *move,
+                            const move_transfer *transfer, move_end *end) {
     const move_flow *flow = &move->flows.items[transfer->first_flow];
     if (transfer->stage == MOVE_PARTIAL || transfer->n_flows != 1 || flow->n_targets != 1)
         return false;
@@ -197,7 +196,7 @@ static void pack(lower_builder *builder, movement *move, move_transfer *transfer
         packed_region(builder, move, flow, transfer->send_buffer, &to);
         for (int32_t s = 0; s < flow->n_sources; s++)
             lower_copy_add(builder, move->tensor, s == 0 ? CLEAVE_COPY_ASSIGN : move_mode(move),
-                           &to.box, &to, region_of(move, flow->first_source + s), 0);
+                           &to.box, &to, move_region_of(move, flow->first_source + s), 0);
     }
     lower_copy_end(builder, transfer->source, move->lane);
 }
@@ -207,19 +206,19 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
     int64_t element = lower_type_bytes(builder, move->tensor);
     for (int32_t t = 0; t < move->transfers.n; t++) {
         move_transfer *transfer = &move->transfers.items[t];
-        if (transfer->stage != stage)
+        if (transfer->stage != stage || transfer->exchange >= 0)
             continue;
-        message_end from, to;
-        if (!sent_in_place(builder, move, transfer, &from)) {
+        move_end from, to;
+        if (!move_sent_in_place(builder, move, transfer, &from)) {
             transfer->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
                                                        transfer->source, transfer->bytes);
-            from = (message_end){transfer->send_buffer, 0};
+            from = (move_end){transfer->send_buffer, 0};
             pack(builder, move, transfer);
         }
-        if (!received_in_place(builder, move, transfer, &to)) {
+        if (!move_received_in_place(builder, move, transfer, &to)) {
             transfer->receive_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
                                                           transfer->destination, transfer->bytes);
-            to = (message_end){transfer->receive_buffer, 0};
+            to = (move_end){transfer->receive_buffer, 0};
         }
         transfer->run = lower_messages(builder, move->tensor, move->lane, transfer->source,
                                        from.buffer, from.offset * element, transfer->destination,
@@ -227,6 +226,7 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
         lower_send(builder, transfer->run);
         lower_receive(builder, transfer->run);
     }
+    move_exchanges_post(builder, move, stage);
 }
 
 /* In the communication lane the work of a device starts when its main lane has come this far. */
@@ -275,6 +275,7 @@ void move_begin(lower_builder *builder, movement *move) {
     lower_cut(builder, move, n_contributions, contributions, n_demands, demands);
     group_flows(builder, move);
     index_arrivals(builder, move);
+    move_exchanges_find(builder, move);
     if (move->transfers.n == 0 && !has_collectives(move))
         move->lane = CLEAVE_LANE_MAIN; /* nothing to overlap */
     follow_main_lane(builder, move);
@@ -319,9 +320,33 @@ static void combine_transfer(lower_builder *builder, movement *move,
         const move_flow *flow = &move->flows.items[f];
         packed_region(builder, move, flow, transfer->receive_buffer, &from);
         lower_copy_add(builder, move->tensor, flow->starts ? CLEAVE_COPY_ASSIGN : move_mode(move),
-                       &from.box, region_of(move, flow->first_source + flow->n_sources), &from, 0);
+                       &from.box, move_region_of(move, flow->first_source + flow->n_sources), &from,
+                       0);
     }
     lower_copy_end(builder, transfer->destination, move->lane);
+}
+
+/* Of messages. */
+static bool is_partial(const move_transfer *transfer) {
+    return transfer->stage == MOVE_PARTIAL && transfer->exchange < 0;
+}
+
+/* The transfers of partial results by their sources: owners combine in that order. */
+static int32_t *sort_partial(lower_builder *builder, const movement *move, int32_t *n) {
+    int32_t *start = LOWER_ARRAY(builder, int32_t, builder->n_devices + 1);
+    *n = 0;
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        if (is_partial(&move->transfers.items[t])) {
+            start[move->transfers.items[t].source + 1]++;
+            ++*n;
+        }
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        start[d + 1] += start[d];
+    int32_t *sorted = LOWER_ARRAY(builder, int32_t, *n);
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        if (is_partial(&move->transfers.items[t]))
+            sorted[start[move->transfers.items[t].source]++] = t;
+    return sorted;
 }
 
 void move_combine(lower_builder *builder, movement *move) {
@@ -329,23 +354,43 @@ void move_combine(lower_builder *builder, movement *move) {
         return;
     move->combined = true;
     combine_locals(builder, move);
-    for (int32_t t = 0; t < move->transfers.n; t++)
-        if (move->transfers.items[t].stage == MOVE_PARTIAL)
-            combine_transfer(builder, move, &move->transfers.items[t]);
+    int32_t n_partial, *partial = sort_partial(builder, move, &n_partial);
+    for (int32_t i = 0; i < n_partial; i++)
+        combine_transfer(builder, move, &move->transfers.items[partial[i]]);
     /* A result may be received into the buffer that a partial result was sent from. */
     for (int32_t t = 0; t < move->transfers.n; t++)
-        if (move->transfers.items[t].stage == MOVE_PARTIAL)
+        if (is_partial(&move->transfers.items[t]))
             lower_wait_at_sender(builder, move->transfers.items[t].run);
+    move_exchanges_combine(builder, move);
     move_collectives_combine(builder, move);
     post_stage(builder, move, MOVE_RESULT);
 }
 
+/* The same of a transfer that is part of an exchange. */
+static int32_t arrive_of_exchange(lower_builder *builder, movement *move, int32_t target,
+                                  cleave_packing *unpacking) {
+    int32_t t = move->flows.items[move->targets.items[target].flow].transfer;
+    int64_t n = 0;
+    for (; target >= 0; target = move->targets.items[target].next) {
+        const move_flow *flow = &move->flows.items[move->targets.items[target].flow];
+        if (flow->transfer != t)
+            break;
+        n += cleave_box_size(rank_of(builder, move), box_of(move, flow));
+    }
+    move_exchange_arrive(builder, move, &move->transfers.items[t],
+                         n * lower_type_bytes(builder, move->tensor), unpacking);
+    return target;
+}
+
 /* The flows of one transfer to a demand, from `target` on; returns the target of the next one. */
-static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t target) {
+static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t target,
+                               cleave_packing *unpacking) {
     const move_demand *demand = &move->demands.items[move->targets.items[target].demand];
     int32_t t = move->flows.items[move->targets.items[target].flow].transfer;
     move_transfer *transfer = &move->transfers.items[t];
     lower_region from;
+    if (transfer->exchange >= 0)
+        return arrive_of_exchange(builder, move, target, unpacking);
     if (!transfer->arrived) {
         lower_wait_at_receiver(builder, transfer->run);
         lower_wait_at_sender(builder, transfer->run);
@@ -367,8 +412,10 @@ static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t t
 
 void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
     move_combine(builder, move);
+    cleave_packing unpacking = {0};
     for (int32_t target = move->first_target[demand]; target >= 0;)
-        target = arrive_transfer(builder, move, target);
+        target = arrive_transfer(builder, move, target, &unpacking);
+    move_exchange_unpack(builder, move, demand, &unpacking);
     lower_copy_begin(builder);
     for (int32_t i = move->first_local[demand]; i >= 0; i = move->locals.items[i].next)
         add_local(builder, move, &move->locals.items[i]);
@@ -387,7 +434,8 @@ void movement_clear(movement *move) {
         CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
     move->contributions.n = move->demands.n = move->flows.n = move->transfers.n = move->locals.n =
         move->boxes.n = move->places.n = move->sums.n = move->targets.n = move->buckets.n =
-            move->cells.n = move->cell_members.n = 0;
+            move->cells.n = move->cell_members.n = move->exchanges.n = 0;
+    memset(move->members, 0, sizeof move->members);
     move->involved = NULL;
     move->begun = move->combined = false;
 }
@@ -407,4 +455,5 @@ void movement_free(movement *move) {
     CLEAVE_LIST_FREE(&move->buckets);
     CLEAVE_LIST_FREE(&move->cells);
     CLEAVE_LIST_FREE(&move->cell_members);
+    CLEAVE_LIST_FREE(&move->exchanges);
 }

@@ -31,7 +31,8 @@ typedef struct move_demand {
 typedef enum move_stage {
     MOVE_VALUE,   /* a value to a reader */
     MOVE_PARTIAL, /* a partial result to its owner */
-    MOVE_RESULT   /* a combined result to a reader */
+    MOVE_RESULT,  /* a combined result to a reader */
+    MOVE_N_STAGES
 } move_stage;
 
 /* Where something lies: a contribution's id; or ~id of one of the movement's sums. */
@@ -59,7 +60,35 @@ typedef struct move_transfer {
     int32_t send_buffer,
         receive_buffer; /* packed, or -1 where the message is sent or received in place */
     bool arrived;
+    int32_t exchange;               /* that it is part of, or -1; then instead: */
+    int32_t sent_from, received_in; /* buffers where it is sent or received in place, or -1 */
+    int32_t next_in_place;          /* of the same source; or -1 */
+    bool unpacks;
 } move_transfer;
+
+/* An end of a message in place: an offset of elements in a buffer. */
+typedef struct move_end {
+    int32_t buffer;
+    int64_t offset;
+} move_end;
+
+/* Transfers of one stage that an all-to-all stands for, in the symbolic form. */
+typedef struct move_exchange {
+    move_stage stage;
+    int32_t n_devices, n_transfers;
+    const int32_t *devices; /* ascending */
+    int32_t collective;     /* once it is posted */
+} move_exchange;
+
+/* A device in an exchange. */
+typedef struct move_member {
+    int32_t exchange, index;             /* -1: in none; among its devices */
+    int32_t join;                        /* item */
+    int64_t sent_bytes, received_bytes;  /* packed */
+    int32_t send_buffer, receive_buffer; /* of those, or -1 */
+    int32_t first_in_place;              /* transfer that is sent in place, or -1 */
+    bool awaited;
+} move_member;
 
 /* A copy within a device: towards a demand (value) or an owner's sum. */
 typedef struct move_local {
@@ -114,9 +143,11 @@ typedef struct movement {
     CLEAVE_LIST(move_bucket) buckets;
     CLEAVE_LIST(move_cell) cells;
     CLEAVE_LIST(int32_t) cell_members;
-    int32_t *first_target;         /* [demands] or -1 */
-    int32_t *first_local;          /* [demands] or -1 */
-    struct lower_cutting *cutting; /* see lower_cell.h */
+    CLEAVE_LIST(move_exchange) exchanges;
+    move_member *members[MOVE_N_STAGES]; /* [n_devices]; null: no exchange in the stage */
+    int32_t *first_target;               /* [demands] or -1 */
+    int32_t *first_local;                /* [demands] or -1 */
+    struct lower_cutting *cutting;       /* see lower_cell.h */
     bool *involved; /* [n_devices] has items in the communication lane; null: nobody has */
     bool begun, combined;
 } movement;
@@ -138,6 +169,25 @@ void move_all(lower_builder *builder, movement *move);
 /* Empties a movement but keeps the memory of its lists; and gives that back. */
 void movement_clear(movement *move);
 void movement_free(movement *move);
+
+/* Where a transfer starts and ends, if its elements lie in one run there. */
+bool move_sent_in_place(const lower_builder *builder, const movement *move,
+                        const move_transfer *transfer, move_end *end);
+bool move_received_in_place(const lower_builder *builder, const movement *move,
+                            const move_transfer *transfer, move_end *end);
+/* The place that a flow starts from, or where its owner adds up. */
+const lower_region *move_region_of(const movement *move, int32_t place);
+
+/* Exchanges (lower_exchange.c): found once transfers are; posted and combined with the messages of
+   a stage.  What arrives for a demand is awaited transfer by transfer, of each so many bytes, and
+   then unpacked. */
+void move_exchanges_find(lower_builder *builder, movement *move);
+void move_exchanges_post(lower_builder *builder, movement *move, move_stage stage);
+void move_exchanges_combine(lower_builder *builder, movement *move);
+void move_exchange_arrive(lower_builder *builder, movement *move, const move_transfer *transfer,
+                          int64_t bytes, cleave_packing *unpacking);
+void move_exchange_unpack(lower_builder *builder, movement *move, int32_t demand,
+                          const cleave_packing *unpacking);
 
 /* Collectives (lower_collective.c). */
 bool move_group_is_collective(const lower_builder *builder, int32_t n_devices);

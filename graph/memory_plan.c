@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A buffer's life begins or ends.  All that one item uses lives at once, so at its position begins
+   come before ends; the buffers of either sort ascend. */
 typedef struct event {
-    int32_t position; /* of the item; a buffer ends before others start at a later item */
     bool start;
     int32_t buffer;
 } event;
@@ -22,15 +23,6 @@ typedef struct planner {
     int32_t n_free;
     int64_t top; /* end of the arena so far */
 } planner;
-
-static int compare_events(const void *a, const void *b) {
-    const event *x = a, *y = b;
-    if (x->position != y->position)
-        return (x->position > y->position) - (x->position < y->position);
-    if (x->start != y->start)
-        return x->start ? -1 : 1; /* all that one item uses lives at once */
-    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
-}
 
 static int64_t take(planner *plan, int64_t bytes) {
     int32_t best = -1;
@@ -107,50 +99,96 @@ static void plan_device(planner *plan, const event *events, int32_t n_events) {
     }
 }
 
-cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
-                                 cleave_error *error) {
-    int32_t n = program->n_buffers;
-    program->peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
-    int32_t *start = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_devices + 1);
-    int32_t *fill = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_devices + 1);
-    event *events = malloc((2 * (size_t)n + 1) * sizeof *events);
-    planner plan = {.program = program, .free = malloc(((size_t)n + 2) * sizeof *plan.free)};
-    cleave_status status = CLEAVE_OK;
-    if (program->peak_bytes == NULL || start == NULL || fill == NULL || events == NULL ||
-        plan.free == NULL) {
-        status = cleave_fail_memory(error, "planning memory");
-        goto done;
-    }
-    int64_t total = 0;
-    for (int32_t b = 0; b < n; b++) {
-        if (program->buffers[b].storage == b)
-            start[program->buffers[b].device + 1] += 2;
-        if (!cleave_int64_add(total, cleave_buffer_aligned(program->buffers[b].bytes), &total)) {
-            status = cleave_fail(error, CLEAVE_FAILED,
-                                 "the program needs more than 2^63 bytes of memory");
-            goto done;
-        }
-    }
-    for (int32_t d = 0; d < program->n_devices; d++)
-        fill[d + 1] = start[d + 1] += start[d];
+/* What sorting needs; freed as one. */
+typedef struct sorting {
+    int32_t *start;  /* [n_devices + 1] of the events of a device */
+    int32_t *fill;   /* [n_devices + 1] */
+    int32_t *moment; /* [2 x n_items + 3] events before the begins, or the ends, at a position */
+    event *by_moment, *events; /* [2 x n_buffers] */
+} sorting;
+
+static void free_sorting(sorting *s) {
+    free(s->start);
+    free(s->fill);
+    free(s->moment);
+    free(s->by_moment);
+    free(s->events);
+}
+
+static bool begin_sorting(const cleave_program *program, sorting *s) {
+    size_t n_devices = (size_t)program->n_devices, n_events = 2 * (size_t)program->n_buffers + 1;
+    *s = (sorting){.start = calloc(n_devices + 1, sizeof *s->start),
+                   .fill = calloc(n_devices + 1, sizeof *s->fill),
+                   .moment = calloc(2 * (size_t)program->n_items + 3, sizeof *s->moment),
+                   .by_moment = malloc(n_events * sizeof *s->by_moment),
+                   .events = malloc(n_events * sizeof *s->events)};
+    return s->start != NULL && s->fill != NULL && s->moment != NULL && s->by_moment != NULL &&
+           s->events != NULL;
+}
+
+/* Of a position from -1 on: a program without items still has what persists. */
+static size_t moment_of(int32_t position, bool start) {
+    return 2 * ((size_t)position + 1) + (start ? 0 : 1);
+}
+
+/* The events of each device in order: by counting, over all devices first by the moments, then by
+   device. */
+static void sort_events(const cleave_program *program, sorting *s) {
+    int32_t n = program->n_buffers, n_events = 0, before = 0;
+    size_t n_moments = 2 * (size_t)program->n_items + 2;
     for (int32_t b = 0; b < n; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
         if (buffer->storage != b)
             continue;
-        events[fill[buffer->device]++] = (event){buffer->first, true, b};
-        events[fill[buffer->device]++] = (event){buffer->last, false, b};
+        s->moment[moment_of(buffer->first, true)]++;
+        s->moment[moment_of(buffer->last, false)]++;
+        s->start[buffer->device + 1] += 2;
+        n_events += 2;
     }
-    for (int32_t d = 0; d < program->n_devices; d++) {
-        event *own = &events[start[d]];
-        int32_t n_own = start[d + 1] - start[d];
-        qsort(own, (size_t)n_own, sizeof *own, compare_events);
-        plan_device(&plan, own, n_own);
+    for (size_t m = 0; m < n_moments; m++) {
+        int32_t here = s->moment[m];
+        s->moment[m] = before;
+        before += here;
+    }
+    for (int32_t b = 0; b < n; b++) {
+        const cleave_buffer *buffer = &program->buffers[b];
+        if (buffer->storage != b)
+            continue;
+        s->by_moment[s->moment[moment_of(buffer->first, true)]++] = (event){true, b};
+        s->by_moment[s->moment[moment_of(buffer->last, false)]++] = (event){false, b};
+    }
+    for (int32_t d = 0; d < program->n_devices; d++)
+        s->fill[d + 1] = s->start[d + 1] += s->start[d];
+    for (int32_t e = 0; e < n_events; e++)
+        s->events[s->fill[program->buffers[s->by_moment[e].buffer].device]++] = s->by_moment[e];
+}
+
+static cleave_status check_total(const cleave_program *program, cleave_error *error) {
+    int64_t total = 0;
+    for (int32_t b = 0; b < program->n_buffers; b++)
+        if (!cleave_int64_add(total, cleave_buffer_aligned(program->buffers[b].bytes), &total))
+            return cleave_fail(error, CLEAVE_FAILED,
+                               "the program needs more than 2^63 bytes of memory");
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
+                                 cleave_error *error) {
+    int32_t n = program->n_buffers;
+    CLEAVE_TRY(check_total(program, error));
+    program->peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
+    sorting s;
+    planner plan = {.program = program, .free = malloc(((size_t)n + 2) * sizeof *plan.free)};
+    bool ready = begin_sorting(program, &s) && program->peak_bytes != NULL && plan.free != NULL;
+    if (ready)
+        sort_events(program, &s);
+    for (int32_t d = 0; d < program->n_devices && ready; d++) {
+        plan_device(&plan, s.events + s.start[d], s.start[d + 1] - s.start[d]);
         program->peak_bytes[d] = plan.top;
     }
-    for (int32_t b = 0; b < n; b++)
+    for (int32_t b = 0; b < n && ready; b++)
         program->buffers[b].offset = program->buffers[program->buffers[b].storage].offset;
-done:
-    free(events);
+    free_sorting(&s);
     free(plan.free);
-    return status;
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }

@@ -131,7 +131,11 @@ typedef struct cleave_copy_piece {
 typedef struct cleave_copy {
     int32_t first_piece, n_pieces; /* of copy_pieces, done in order */
     int64_t bytes;                 /* read and written, for the cost */
+    int32_t n_copies; /* 1; or, beside a symbolic all-to-all, so many of which no piece is listed */
 } cleave_copy;
+
+/* Longer ones are cut. */
+#define CLEAVE_MOST_MESSAGE_BYTES (INT64_C(256) << 20)
 
 typedef struct cleave_message {
     int32_t source, destination; /* devices, different */
@@ -143,8 +147,21 @@ typedef struct cleave_message {
     int32_t send_item, receive_item;           /* where it is posted */
 } cleave_message;
 
+/* What one member of an all-to-all sends another. */
+typedef struct cleave_transfer {
+    int32_t source, destination; /* indices of the collective's devices, different */
+    int64_t bytes;               /* 1 or more */
+} cleave_transfer;
+
+/* Copies that a device makes one after the other, and what they read and write in all. */
+typedef struct cleave_packing {
+    int32_t n_copies;
+    int64_t bytes;
+} cleave_packing;
+
 /* Recognised in the movement of one tensor and phase.  In the expanded form its messages and sums
-   stand in the program; in the symbolic form JOIN and AWAIT do, and no messages. */
+   stand in the program; in the symbolic form JOIN and AWAIT do, and no messages.  All-to-alls, each
+   message of which is a transfer, are recognised in the symbolic form only. */
 typedef struct cleave_collective {
     cleave_collective_kind kind;
     cleave_collective_algorithm algorithm; /* never DEFAULT */
@@ -152,9 +169,13 @@ typedef struct cleave_collective {
     int32_t n_devices;
     const int32_t *devices; /* ascending */
     int64_t bytes; /* of the whole vector that every device holds (all-reduce, reduce-scatter) or
-                      gets */
+                      gets; of all transfers (all-to-all) */
     int32_t tensor;
     uint8_t lane;
+    /* Of an all-to-all: */
+    int32_t n_transfers;
+    const cleave_transfer *transfers; /* [n_transfers] in the order in which they would be posted */
+    const cleave_packing *packing;    /* [n_devices] before a device joins */
 } cleave_collective;
 
 /* A box of a parameter or buffer that a device keeps right: what counts when it is saved.  (The

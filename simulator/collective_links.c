@@ -1,5 +1,6 @@
-/* A collective takes the links between devices that follow one another in it.  Many tensors are
-   combined by the same devices, so links are found by groups of devices.
+/* A collective takes the links between devices that follow one another in it; an all-to-all those
+   of its transfers, which its price knows.  Many tensors are combined by the same devices, so links
+   are found by groups of devices.
 
    Of a window (graph/fold.h), links that messages or collectives within windows use are taken by
    their images in window 0, and then a group that is in all windows must take all of them or none.
@@ -13,9 +14,10 @@ enum { TABLE = 256, MOST_CLASSES = 64 };
 
 typedef struct group {
     const int32_t *devices;
-    int32_t n_devices, first, n; /* links */
-    int32_t next;                /* in the same row of the table */
-    bool inner;                  /* all of it in this window, or there are none */
+    int32_t n_devices, first, n;          /* links */
+    int32_t next;                         /* in the same row of the table */
+    bool inner;                           /* all of it in this window, or there are none */
+    const cleave_collective_links *known; /* of an all-to-all; else null */
 } group;
 
 typedef struct finder {
@@ -39,17 +41,19 @@ static cleave_status short_of_memory(const finder *f) {
     return cleave_fail_memory(f->of->error, "preparing to simulate");
 }
 
-static int32_t find_group(finder *f, const cleave_collective *collective) {
+static int32_t find_group(finder *f, const cleave_collective *collective,
+                          const cleave_collective_links *known) {
     int32_t n = collective->n_devices;
     int32_t *row = &f->row[(uint32_t)(collective->devices[0] + 31 * n) % TABLE];
-    for (int32_t g = *row - 1; g >= 0; g = f->groups[g].next)
-        if (f->groups[g].n_devices == n &&
+    for (int32_t g = *row - 1; g >= 0 && known == NULL; g = f->groups[g].next)
+        if (f->groups[g].n_devices == n && f->groups[g].known == NULL &&
             (f->groups[g].devices == collective->devices ||
              memcmp(f->groups[g].devices, collective->devices, (size_t)n * sizeof(int32_t)) == 0))
             return g;
     f->groups[f->n_groups] = (group){.devices = collective->devices,
                                      .n_devices = n,
                                      .next = *row - 1,
+                                     .known = known,
                                      .inner = f->image == NULL || collective->devices[n - 1] <
                                                                       f->of->program->n_devices};
     *row = ++f->n_groups;
@@ -84,11 +88,22 @@ static bool meet(finder *f, int32_t g, int32_t link) {
     return false;
 }
 
+/* Of an all-to-all, which lies in one window. */
+static cleave_status take_known(finder *f, group *of) {
+    for (int32_t l = 0; l < of->known->n; l++)
+        if (!take(f, of->known->links[l]))
+            return short_of_memory(f);
+    of->n = of->known->n;
+    return CLEAVE_OK;
+}
+
 /* Every link on the way around a group, once; those that windows share by their images. */
 static cleave_status find_links(finder *f, int32_t g) {
     group *of = &f->groups[g];
     int32_t links[CLEAVE_MAX_ROUTE];
     of->first = (int32_t)f->n_links;
+    if (of->known != NULL)
+        return take_known(f, of);
     for (int32_t i = 0; i < of->n_devices; i++) {
         int32_t n = cleave_machine_route(f->of->machine, of->devices[i],
                                          of->devices[(i + 1) % of->n_devices], links);
@@ -195,7 +210,8 @@ static cleave_status list_links(const finder *f) {
 }
 
 cleave_status cleave_prepare_collective_links(const cleave_preparation *preparation,
-                                              const int32_t *image) {
+                                              const cleave_collective_links *known) {
+    const int32_t *image = preparation->image;
     int32_t n = preparation->problem->n_collectives, n_links = preparation->machine->n_links;
     cleave_arena *arena = preparation->arena;
     finder f = {.of = preparation,
@@ -215,7 +231,8 @@ cleave_status cleave_prepare_collective_links(const cleave_preparation *preparat
         (folded && (f.images == NULL || f.shared == NULL || f.takers == NULL)))
         return short_of_memory(&f);
     for (int32_t c = 0; c < n; c++)
-        f.group_of[c] = find_group(&f, &preparation->program->collectives[c]);
+        f.group_of[c] = find_group(&f, &preparation->program->collectives[c],
+                                   known[c].links != NULL ? &known[c] : NULL);
     for (int32_t g = 0; g < f.n_groups; g++)
         if (f.groups[g].inner)
             CLEAVE_TRY(find_links(&f, g));

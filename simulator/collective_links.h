@@ -4,9 +4,16 @@
 
 #include "simulator/prepare.h"
 
+/* Links that are known before. */
+typedef struct cleave_collective_links {
+    int32_t n;
+    const int32_t *links; /* [n]; null: not known */
+} cleave_collective_links;
+
 /* Fills collective_link_start and collective_links of a problem whose messages have their hops.
-   `image`: of a window, cleave_machine_fold_links; else null; then see also `nearby` there. */
+   `known` of each collective: all-to-alls take these, all others what lies on their way.  Of a
+   window, see also `nearby` there. */
 cleave_status cleave_prepare_collective_links(const cleave_preparation *preparation,
-                                              const int32_t *image);
+                                              const cleave_collective_links *known);
 
 #endif

@@ -52,8 +52,8 @@
 
 cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error) {
     (void)error; /* what could be wrong was refused when it was put */
-    if (delta->n_changes > 0 && !delta->is_run)
-        delta_run_changes(delta);
+    if (delta->n_changes > 0 && !delta->is_timed)
+        delta_run_changes(delta, false);
     *step = delta->n_changes > 0 ? delta->step : delta->base_step;
     return CLEAVE_OK;
 }
@@ -114,38 +114,78 @@ static cleave_status make_room(cleave_delta *delta, const delta_placed *placed,
     return CLEAVE_OK;
 }
 
-cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
-                               const cleave_priced_fragment *fragment, cleave_error *error) {
-    delta_placed *placed = NULL, *there;
-    if (place < 0 || place >= delta->n_places)
-        return cleave_fail(error, CLEAVE_FAILED, "place %d of %d", place, delta->n_places);
-    there = delta->placed[place];
-    if (fragment != NULL)
-        CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
-    int64_t total = delta->total - (there == NULL ? 0 : there->total);
-    if (placed != NULL && placed->total > INT64_MAX / 4 - total) {
+static cleave_status check_place(const cleave_delta *delta, int32_t place, cleave_error *error) {
+    return place >= 0 && place < delta->n_places
+               ? CLEAVE_OK
+               : cleave_fail(error, CLEAVE_FAILED, "place %d of %d", place, delta->n_places);
+}
+
+/* What is not kept by somebody goes. */
+static void release(delta_placed *placed) {
+    if (placed != NULL && !placed->is_kept)
         delta_placed_free(placed);
+}
+
+static void count_items(cleave_delta *delta, const delta_placed *placed, int64_t sign) {
+    delta->n_items += placed == NULL ? 0 : sign * placed->n_items;
+}
+
+static cleave_status put(cleave_delta *delta, int32_t place, delta_placed *placed,
+                         cleave_error *error) {
+    delta_placed *there = delta->placed[place];
+    int64_t total = delta->total - (there == NULL ? 0 : there->total);
+    if (placed != NULL && placed->total > INT64_MAX / 4 - total)
         return cleave_fail(error, CLEAVE_FAILED,
                            "the times of the step add up to more than 26 days: too long to "
                            "simulate in picoseconds");
-    }
-    cleave_status status = make_room(delta, placed, error);
-    if (status != CLEAVE_OK) {
-        delta_placed_free(placed);
-        return status;
-    }
+    CLEAVE_TRY(make_room(delta, placed, error));
     take_out(delta, there);
     put_in(delta, place, placed);
+    count_items(delta, there, -1);
+    count_items(delta, placed, 1);
     if (delta->is_changed[place])
-        delta_placed_free(there);
+        release(there);
     else
         delta->changes[delta->n_changes++] = (delta_change){place, there};
     delta->is_changed[place] = true;
     delta->placed[place] = placed;
     delta->total = total + (placed == NULL ? 0 : placed->total);
-    delta->is_run = false;
+    delta->is_run = delta->is_timed = false;
     return CLEAVE_OK;
 }
+
+cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
+                               const cleave_priced_fragment *fragment, cleave_error *error) {
+    delta_placed *placed = NULL;
+    CLEAVE_TRY(check_place(delta, place, error));
+    if (fragment != NULL)
+        CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
+    cleave_status status = put(delta, place, placed, error);
+    if (status != CLEAVE_OK)
+        delta_placed_free(placed);
+    return status;
+}
+
+cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
+                                const cleave_priced_fragment *fragment, cleave_delta_made **made,
+                                cleave_error *error) {
+    delta_placed *placed;
+    CLEAVE_TRY(check_place(delta, place, error));
+    CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
+    placed->is_kept = true;
+    *made = placed;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_delta_put_made(cleave_delta *delta, int32_t place, cleave_delta_made *made,
+                                    cleave_error *error) {
+    CLEAVE_TRY(check_place(delta, place, error));
+    return put(delta, place, made, error);
+}
+
+size_t cleave_delta_made_bytes(const cleave_delta_made *made) { return made->bytes; }
+
+void cleave_delta_unmake(cleave_delta_made *made) { delta_placed_free(made); }
 
 /* Writes the state in which a resource truly met a slot into the slot's record. */
 static void keep_exception(cleave_delta *delta, const delta_exception *of) {
@@ -169,7 +209,7 @@ static void forget_changes(cleave_delta *delta) {
     for (int32_t c = 0; c < delta->n_changes; c++)
         delta->is_changed[delta->changes[c].place] = false;
     delta->n_changes = 0;
-    delta->is_run = false;
+    delta->is_run = delta->is_timed = false;
     memset(delta->slot_changed, 0, (size_t)delta->n_slots * sizeof *delta->slot_changed);
 }
 
@@ -177,7 +217,8 @@ void cleave_delta_accept(cleave_delta *delta) {
     if (delta->n_changes == 0)
         return;
     if (!delta->is_run)
-        delta_run_changes(delta);
+        delta_run_changes(delta, true);
+    delta_learn(delta, true);
     for (int32_t s = delta->first_run; s <= delta->n_slots; s++) {
         if (s == delta->n_slots || delta->view[s].ran) {
             delta_record kept = delta->base[s];
@@ -195,18 +236,22 @@ void cleave_delta_accept(cleave_delta *delta) {
     for (int32_t e = 0; e < delta->n_exceptions; e++)
         keep_exception(delta, &delta->exceptions[e]);
     for (int32_t c = 0; c < delta->n_changes; c++)
-        delta_placed_free(delta->changes[c].before);
+        release(delta->changes[c].before);
     delta->base_step = delta->step;
     forget_changes(delta);
 }
 
 void cleave_delta_reject(cleave_delta *delta) {
+    if (delta->n_changes > 0)
+        delta_learn(delta, false);
     for (int32_t c = 0; c < delta->n_changes; c++) {
         int32_t place = delta->changes[c].place;
         delta_placed *placed = delta->placed[place], *before = delta->changes[c].before;
         take_out(delta, placed);
         delta->total += (before == NULL ? 0 : before->total) - (placed == NULL ? 0 : placed->total);
-        delta_placed_free(placed);
+        count_items(delta, placed, -1);
+        count_items(delta, before, 1);
+        release(placed);
         delta->placed[place] = NULL;
     }
     for (int32_t c = 0; c < delta->n_changes; c++) {
@@ -311,9 +356,9 @@ void cleave_delta_destroy(cleave_delta *delta) {
     if (delta == NULL)
         return;
     for (int32_t p = 0; delta->placed != NULL && p < delta->n_places; p++)
-        delta_placed_free(delta->placed[p]);
+        release(delta->placed[p]);
     for (int32_t c = 0; c < delta->n_changes; c++)
-        delta_placed_free(delta->changes[c].before);
+        release(delta->changes[c].before);
     for (int32_t s = 0; delta->slots != NULL && s < delta->n_slots; s++)
         free(delta->slots[s].entries);
     free(delta->scratch);

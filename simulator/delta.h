@@ -10,12 +10,15 @@
 #include <stdint.h>
 
 typedef struct cleave_delta cleave_delta;
+/* A fragment made ready for one place of one delta. */
+typedef struct delta_placed cleave_delta_made;
 
 /* What happened since creation, for benches and for the curious. */
 typedef struct cleave_delta_counts {
     int64_t runs, items;  /* passes of cleave_delta_run, and the items they simulated */
     int64_t slots, jumps; /* slots they simulated, and how often they jumped over some */
     int64_t slots_jumped; /* slots jumped over */
+    int64_t passes;       /* of the runs, those that gave up keeping what jumps need */
 } cleave_delta_counts;
 
 /* A step without fragments yet, of `n_places` of them, over `n_slots` slots, `n_queues` queues (two
@@ -33,6 +36,17 @@ void cleave_delta_destroy(cleave_delta *delta); /* null: nothing */
  */
 cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
                                const cleave_priced_fragment *fragment, cleave_error *error);
+
+/* The same in two steps, for who puts a fragment again and again: it is made ready once.  What is
+   made does not need the fragment any more, stands at its place or nowhere, and must outlive its
+   use.  FAILED as above, without what is said of the step. */
+cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
+                                const cleave_priced_fragment *fragment, cleave_delta_made **made,
+                                cleave_error *error);
+cleave_status cleave_delta_put_made(cleave_delta *delta, int32_t place, cleave_delta_made *made,
+                                    cleave_error *error);
+size_t cleave_delta_made_bytes(const cleave_delta_made *made);
+void cleave_delta_unmake(cleave_delta_made *made); /* null: nothing */
 
 /* The time of a step of what is now put, in picoseconds. */
 cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error);

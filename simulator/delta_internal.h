@@ -76,6 +76,9 @@ typedef struct delta_placed {
     int32_t first_collective, n_chunks;
     delta_chunk *chunks;
     int64_t total; /* a bound of what it adds to the step */
+    int32_t n_items;
+    bool is_kept; /* by who had it made: not released here */
+    size_t bytes; /* of both blocks */
     void *jump_block;
     uint64_t *uses;     /* [n_chunks][n_words] resources */
     uint64_t *awaiting; /* [n_chunks][n_words] the lanes of its `firsts` */
@@ -148,7 +151,11 @@ struct cleave_delta {
     bool *is_changed;      /* [n_places] */
     int32_t n_changes;
     bool *slot_changed; /* [n_slots] */
-    bool is_run;        /* since the last put */
+    bool is_run;        /* since the last put, with records */
+    bool is_timed;      /* since the last put: `step` is known */
+    int64_t n_items;    /* of all placed */
+    int32_t share;      /* of them that runs simulate lately, 1024 for all: see delta_run_changes */
+    int32_t accepted;   /* of the latest runs, 1024 for all */
     int32_t first_run;  /* the slot where that run started */
     int64_t step, base_step;
     /* The base, and what the run makes of it; slot n_slots is the end of the step. */
@@ -206,8 +213,11 @@ cleave_status delta_place(cleave_delta *delta, int32_t place,
 void delta_placed_free(delta_placed *placed); /* null: nothing */
 
 /* delta_pass.c */
-/* Simulates what has changed since the base, and sets `step`. */
-void delta_run_changes(cleave_delta *delta);
+/* Simulates what has changed since the base, and sets `step`.  Keeps records, so that it may be
+   accepted; or, where that is not worth while, does not. */
+void delta_run_changes(cleave_delta *delta, bool must_keep);
+/* Takes note of what became of a run. */
+void delta_learn(cleave_delta *delta, bool accepted);
 /* Derives what a slot uses and reaches back to from its chunks. */
 void delta_derive_slot(cleave_delta *delta, int32_t slot);
 

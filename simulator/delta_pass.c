@@ -145,15 +145,16 @@ static void keep_record(cleave_delta *delta, int32_t slot) {
         }
 }
 
-static void run_slot(cleave_delta *delta, int32_t slot) {
+static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
     const delta_slot *of = &delta->slots[slot];
     int32_t row = !delta->base_view[slot].row;
     pass p = {.delta = delta,
               .state = delta->state,
               .view = delta->view,
-              .links = delta->next[slot].links};
+              .links = keeps ? delta->next[slot].links : NULL};
     delta_load(delta, slot);
-    keep_record(delta, slot);
+    if (keeps)
+        keep_record(delta, slot);
     delta->view[slot] = (delta_view){.shift = 0, .row = row, .ran = true};
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_entry *entry = &of->entries[e];
@@ -184,7 +185,42 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     }
 }
 
-void delta_run_changes(cleave_delta *delta) {
+/* Records and looks for jumps make a pass about twice as dear.  So a run that has simulated an
+   eighth of all items since its start or its last jump does without from there on.  And where the
+   latest runs simulated the share s of all items, and the share a of them was accepted, the next
+   one is a plain pass over everything, unless 2 s, with records, is less than 1 + 2 s a: for
+   whoever accepts a pass without records runs it again.  Every eighth run tries all the same.  All
+   this is counted, never measured: the same proposals, the same passes. */
+enum { WHOLE = 1024, PATIENCE = 8 };
+
+static bool is_worth_while(const cleave_delta *delta) {
+    return 2 * delta->share * (WHOLE - delta->accepted) <= WHOLE * WHOLE ||
+           delta->counts.runs % PATIENCE == 0;
+}
+
+static void move_towards(int32_t *average, int64_t value) {
+    *average += (int32_t)((value > WHOLE ? WHOLE : value) - *average) / 4;
+}
+
+void delta_learn(cleave_delta *delta, bool accepted) {
+    move_towards(&delta->accepted, accepted ? WHOLE : 0);
+}
+
+static void pass_over_all(cleave_delta *delta) {
+    (void)cleave_delta_full(delta, &delta->step, NULL); /* can't fail */
+    delta->is_run = false;
+    delta->is_timed = true;
+    delta->counts.runs++;
+    delta->counts.passes++;
+}
+
+void delta_run_changes(cleave_delta *delta, bool must_keep) {
+    bool keeps = true;
+    if (!must_keep && !is_worth_while(delta)) {
+        pass_over_all(delta);
+        return;
+    }
+    int64_t before = delta->counts.items, since = before;
     int32_t slot = 0;
     while (slot < delta->n_slots && !delta->slot_changed[slot])
         slot++;
@@ -197,14 +233,22 @@ void delta_run_changes(cleave_delta *delta) {
     memset(delta->lazy_by, 0, 64 * (size_t)delta->n_words * sizeof *delta->lazy_by);
     delta->n_exceptions = 0;
     while (slot < delta->n_slots) {
-        int32_t then = delta_jump(delta, slot);
-        if (then == slot)
-            run_slot(delta, then++);
+        int32_t then = keeps ? delta_jump(delta, slot) : slot;
+        if (then > slot)
+            since = delta->counts.items;
+        else
+            run_slot(delta, then++, keeps);
+        keeps = keeps && (must_keep || PATIENCE * (delta->counts.items - since) <= delta->n_items);
         slot = then;
     }
     delta_load(delta, delta->n_slots);
-    keep_record(delta, delta->n_slots);
+    if (keeps)
+        keep_record(delta, delta->n_slots);
+    int64_t n_items = keeps ? delta->counts.items - before : delta->n_items;
+    move_towards(&delta->share, WHOLE * n_items / (delta->n_items > 0 ? delta->n_items : 1));
     delta->step = latest_clock(delta, delta->state.devices);
-    delta->is_run = true;
+    delta->is_run = keeps;
+    delta->is_timed = true;
     delta->counts.runs++;
+    delta->counts.passes += !keeps;
 }

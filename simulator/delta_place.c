@@ -360,14 +360,18 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     size_t n_messages = (size_t)f->n_messages, n_collectives = (size_t)f->n_collectives;
     size_t n_hops = n_messages > 0 ? (size_t)f->hop_start[n_messages] : 0;
     size_t n_links = n_collectives > 0 ? (size_t)f->collective_link_start[n_collectives] : 0;
-    char *at =
-        malloc(sizeof(delta_placed) + n_items * sizeof(delta_item) + 3 * n_times * sizeof(int64_t) +
-               n_hops * sizeof(delta_hop) + n_collectives * sizeof(delta_collective) +
-               (n_messages + 1 + n_links) * sizeof(int32_t) + n_chunks * sizeof(delta_chunk));
+    size_t bytes = sizeof(delta_placed) + n_items * sizeof(delta_item) +
+                   3 * n_times * sizeof(int64_t) + n_hops * sizeof(delta_hop) +
+                   n_collectives * sizeof(delta_collective) +
+                   (n_messages + 1 + n_links) * sizeof(int32_t) + n_chunks * sizeof(delta_chunk);
+    char *at = malloc(bytes);
     delta_placed *placed = cut(&at, 1, sizeof *placed);
     if (placed == NULL)
         return NULL;
-    *placed = (delta_placed){.n_chunks = f->n_chunks, .first_collective = 2 * f->n_messages};
+    *placed = (delta_placed){.n_chunks = f->n_chunks,
+                             .first_collective = 2 * f->n_messages,
+                             .n_items = f->n_items,
+                             .bytes = bytes};
     placed->items = cut(&at, n_items, sizeof(delta_item));
     placed->times[0] = cut(&at, n_times, sizeof(int64_t));
     placed->times[1] = cut(&at, n_times, sizeof(int64_t));
@@ -394,12 +398,14 @@ static void *copy(char **at, const void *from, int32_t n, size_t size) {
 static cleave_status keep_for_jumps(placer *p) {
     delta_placed *placed = p->placed;
     int32_t n_uses = p->fragment->n_chunks * p->delta->n_words;
-    char *at =
-        malloc(2 * (size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
-               (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts + 1);
+    size_t bytes =
+        2 * (size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
+        (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts + 1;
+    char *at = malloc(bytes);
     if (at == NULL)
         return cleave_fail_memory(p->error, "placing a fragment");
     placed->jump_block = at;
+    placed->bytes += bytes;
     placed->uses = copy(&at, p->uses, n_uses, sizeof *p->uses);
     placed->awaiting = copy(&at, p->awaiting, n_uses, sizeof *p->awaiting);
     placed->reaches = copy(&at, p->reaches, p->n_reaches, sizeof *p->reaches);

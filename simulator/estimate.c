@@ -31,10 +31,21 @@ static digest join(digest d, uint64_t value) {
 
 static bool same(digest x, digest y) { return x.a == y.a && x.b == y.b; }
 
-/* A priced fragment that is remembered. */
-typedef struct memory {
+/* A priced fragment, with the slots that its place may name by their numbers: for all places that
+   are alike. */
+typedef struct shared_price {
     digest key;
     cleave_fragment_price *price;
+    int32_t uses; /* memories */
+    struct shared_price *next;
+} shared_price;
+
+/* One that is remembered for a place. */
+typedef struct memory {
+    digest key;
+    int32_t place;
+    shared_price *shared;
+    cleave_delta_made *made;
     int32_t uses; /* places where it stands, or stood before what is now proposed */
     struct memory *next;
 } memory;
@@ -82,7 +93,11 @@ struct cleave_estimate {
     CLEAVE_LIST(old_split) old;
     CLEAVE_LIST(int32_t) old_devices;
     CLEAVE_LIST(old_shard) old_shards;
-    memory **table; /* [table_size] */
+    cleave_alike alike;
+    cleave_priced_chunk *chunks; /* [room_chunks] of a fragment that is put */
+    int32_t room_chunks;
+    memory **table;        /* [table_size] */
+    shared_price **prices; /* [table_size] */
     int32_t table_size, n_remembered;
     size_t remembered_bytes, room_bytes;
     cleave_estimate_counts counted; /* when something was forgotten last */
@@ -95,6 +110,28 @@ static memory **bucket_of(const cleave_estimate *e, digest key) {
     return &e->table[key.a & (uint64_t)(e->table_size - 1)];
 }
 
+static shared_price **price_bucket_of(const cleave_estimate *e, digest key) {
+    return &e->prices[key.a & (uint64_t)(e->table_size - 1)];
+}
+
+static void release_price(cleave_estimate *e, shared_price *price) {
+    if (price == NULL || --price->uses > 0)
+        return;
+    shared_price **at = price_bucket_of(e, price->key);
+    while (*at != price)
+        at = &(*at)->next;
+    *at = price->next;
+    e->remembered_bytes -= price->price->size;
+    free(price->price);
+    free(price);
+}
+
+static void release(cleave_estimate *e, memory *m) {
+    cleave_delta_unmake(m->made);
+    release_price(e, m->shared);
+    free(m);
+}
+
 /* Forgets what is not in use. */
 static void forget(cleave_estimate *e) {
     for (int32_t b = 0; b < e->table_size; b++)
@@ -105,10 +142,9 @@ static void forget(cleave_estimate *e) {
                 continue;
             }
             *at = m->next;
-            e->remembered_bytes -= m->price->size;
+            e->remembered_bytes -= cleave_delta_made_bytes(m->made);
             e->n_remembered--;
-            free(m->price);
-            free(m);
+            release(e, m);
         }
     int64_t fragments = e->counts.fragments - e->counted.fragments;
     int64_t found = fragments - (e->counts.made - e->counted.made);
@@ -130,8 +166,9 @@ static cleave_status make_fragment(cleave_estimate *e, int32_t place, cleave_fra
     return cleave_price_fragment(&fragment, e->cache, e->image, &e->scratch, price, error);
 }
 
-static digest key_of(const cleave_estimate *e, int32_t place) {
-    digest key = join((digest){1, 1}, (uint64_t)place);
+/* Of a place, or of all that are like the place `like`. */
+static digest key_of(const cleave_estimate *e, int32_t place, int32_t like) {
+    digest key = join((digest){1, 1}, (uint64_t)like);
     if (place >= e->n_families)
         return join(key, e->split_digest[e->model->nests[place - e->n_families].op].a ^
                              e->split_digest[e->model->nests[place - e->n_families].op].b << 1);
@@ -141,13 +178,86 @@ static digest key_of(const cleave_estimate *e, int32_t place) {
     return key;
 }
 
+/* The number of a slot among those that its place may name. */
+static int32_t number_of(const cleave_estimate *e, int32_t place, int32_t slot) {
+    const int32_t *slots = e->alike.slots[place];
+    int32_t low = 0, n = e->alike.n_slots[place];
+    while (n > 0) {
+        int32_t half = n / 2;
+        bool before = slots[low + half] < slot;
+        low = before ? low + half + 1 : low;
+        n = before ? n - half - 1 : half;
+    }
+    return low;
+}
+
+static void number_slots(const cleave_estimate *e, int32_t place, cleave_fragment_price *price) {
+    for (int32_t c = 0; c < price->priced.n_chunks; c++)
+        price->priced.chunks[c].slot = number_of(e, place, price->priced.chunks[c].slot);
+    for (int32_t i = 0; i < price->n_live; i++) {
+        price->live[i].first = number_of(e, place, price->live[i].first);
+        price->live[i].last = number_of(e, place, price->live[i].last);
+    }
+}
+
+/* Remembered of any place that is alike, or made. */
+static cleave_status find_price(cleave_estimate *e, int32_t place, shared_price **found,
+                                cleave_error *error) {
+    /* What a window is the first of depends on more than the splits of a family. */
+    digest key = key_of(e, place, e->fold == NULL ? e->alike.like[place] : place);
+    shared_price **bucket = price_bucket_of(e, key);
+    for (shared_price *p = *bucket; p != NULL; p = p->next)
+        if (same(p->key, key)) {
+            p->uses++;
+            *found = p;
+            return CLEAVE_OK;
+        }
+    shared_price *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "estimating");
+    cleave_status status = make_fragment(e, place, &made->price, error);
+    if (status != CLEAVE_OK) {
+        free(made);
+        return status;
+    }
+    number_slots(e, place, made->price);
+    made->key = key;
+    made->uses = 1;
+    made->next = *bucket;
+    *bucket = made;
+    e->remembered_bytes += made->price->size;
+    e->counts.made++;
+    *found = made;
+    return CLEAVE_OK;
+}
+
+/* Makes a fragment ready for its place: in the slots of that. */
+static cleave_status make_ready(cleave_estimate *e, int32_t place, memory *m, cleave_error *error) {
+    cleave_priced_fragment priced = m->shared->price->priced;
+    if (priced.n_chunks > e->room_chunks) {
+        free(e->chunks);
+        e->room_chunks = 2 * priced.n_chunks;
+        e->chunks = malloc((size_t)e->room_chunks * sizeof *e->chunks);
+        if (e->chunks == NULL) {
+            e->room_chunks = 0;
+            return cleave_fail_memory(error, "estimating");
+        }
+    }
+    for (int32_t c = 0; c < priced.n_chunks; c++) {
+        e->chunks[c] = priced.chunks[c];
+        e->chunks[c].slot = e->alike.slots[place][priced.chunks[c].slot];
+    }
+    priced.chunks = e->chunks;
+    return cleave_delta_make(e->delta, place, &priced, &m->made, error);
+}
+
 static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **found,
                                    cleave_error *error) {
-    digest key = key_of(e, place);
+    digest key = key_of(e, place, place);
     e->counts.fragments++;
     for (memory *m = *bucket_of(e, key); m != NULL; m = m->next)
         if (same(m->key, key)) {
-            e->counts.bytes += (int64_t)m->price->size;
+            e->counts.bytes += (int64_t)m->shared->price->size;
             *found = m;
             return CLEAVE_OK;
         }
@@ -156,18 +266,20 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
     memory *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "estimating");
-    cleave_status status = make_fragment(e, place, &made->price, error);
+    cleave_status status = find_price(e, place, &made->shared, error);
+    if (status == CLEAVE_OK)
+        status = make_ready(e, place, made, error);
     if (status != CLEAVE_OK) {
-        free(made);
+        release(e, made);
         return status;
     }
     made->key = key;
+    made->place = place;
     made->next = *bucket_of(e, key);
     *bucket_of(e, key) = made;
-    e->remembered_bytes += made->price->size;
+    e->remembered_bytes += cleave_delta_made_bytes(made->made);
     e->n_remembered++;
-    e->counts.made++;
-    e->counts.bytes += (int64_t)made->price->size;
+    e->counts.bytes += (int64_t)made->shared->price->size;
     *found = made;
     return CLEAVE_OK;
 }
@@ -175,18 +287,22 @@ static cleave_status find_fragment(cleave_estimate *e, int32_t place, memory **f
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static void weigh(cleave_estimate *e, const memory *m, int64_t sign) {
-    for (int32_t i = 0; m != NULL && i < m->price->n_live; i++) {
-        const cleave_live_range *live = &m->price->live[i];
+    if (m == NULL)
+        return;
+    const cleave_fragment_price *price = m->shared->price;
+    const int32_t *slots = e->alike.slots[m->place];
+    for (int32_t i = 0; i < price->n_live; i++) {
+        const cleave_live_range *live = &price->live[i];
         int64_t *steps = &e->steps[(size_t)live->device * ((size_t)e->n_slots + 1)];
-        steps[live->first] += sign * live->bytes;
-        steps[live->last + 1] -= sign * live->bytes;
+        steps[slots[live->first]] += sign * live->bytes;
+        steps[slots[live->last] + 1] -= sign * live->bytes;
     }
-    e->own_bytes += m != NULL ? sign * m->price->own_bytes : 0;
+    e->own_bytes += sign * price->own_bytes;
 }
 
 /* Both stay in use until the change is accepted or rejected. */
 static cleave_status put(cleave_estimate *e, int32_t place, memory *fragment, cleave_error *error) {
-    CLEAVE_TRY(cleave_delta_put(e->delta, place, &fragment->price->priced, error));
+    CLEAVE_TRY(cleave_delta_put_made(e->delta, place, fragment->made, error));
     if (!CLEAVE_LIST_PUSH(&e->changes, (change){place, e->placed[place]}))
         return cleave_fail_memory(error, "estimating");
     weigh(e, e->placed[place], -1);
@@ -405,10 +521,11 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
     e->dirty = calloc((size_t)e->n_places, sizeof *e->dirty);
     e->steps = calloc(n_devices * ((size_t)e->n_slots + 1), sizeof *e->steps);
     e->table = calloc((size_t)e->table_size, sizeof(memory *));
+    e->prices = calloc((size_t)e->table_size, sizeof(shared_price *));
     int32_t *devices = calloc(n_ops * n_devices + 1, sizeof *devices);
     if (e->splits == NULL || e->split_digest == NULL || e->placed == NULL || e->dirty == NULL ||
-        e->steps == NULL || e->table == NULL || devices == NULL || e->sharded == NULL ||
-        e->shard_digest == NULL) {
+        e->steps == NULL || e->table == NULL || e->prices == NULL || devices == NULL ||
+        e->sharded == NULL || e->shard_digest == NULL) {
         free(devices);
         return cleave_fail_memory(error, "estimating");
     }
@@ -435,6 +552,7 @@ static cleave_status begin(cleave_estimate *e, const cleave_layout *layout, clea
     e->n_slots = cleave_lowerer_n_slots(e->lowerer);
     CLEAVE_TRY(allocate(e, layout, error));
     CLEAVE_TRY(index_operators(e, error));
+    CLEAVE_TRY(cleave_lowerer_alike(e->lowerer, &e->lasting, &e->alike, error));
     CLEAVE_TRY(cleave_prepare_links(machine, &e->scratch, &links, error));
     CLEAVE_TRY(cleave_delta_create(e->n_places, e->n_slots, e->n_devices * CLEAVE_N_LANES,
                                    links.n_links, links.link_latency, &e->delta, error));
@@ -485,13 +603,15 @@ cleave_status cleave_estimate_create_window(const cleave_model *model, const cle
 void cleave_estimate_destroy(cleave_estimate *e) {
     if (e == NULL)
         return;
+    cleave_delta_destroy(e->delta); /* before what stands in it */
     for (int32_t b = 0; e->table != NULL && b < e->table_size; b++)
         for (memory *m = e->table[b], *next; m != NULL; m = next) {
             next = m->next;
-            free(m->price);
-            free(m);
+            release(e, m);
         }
     free(e->table);
+    free(e->prices);
+    free(e->chunks);
     if (e->splits != NULL)
         free(e->splits[e->model->n_operators].devices);
     free(e->splits);
@@ -509,7 +629,6 @@ void cleave_estimate_destroy(cleave_estimate *e) {
     CLEAVE_LIST_FREE(&e->old);
     CLEAVE_LIST_FREE(&e->old_devices);
     CLEAVE_LIST_FREE(&e->old_shards);
-    cleave_delta_destroy(e->delta);
     cleave_lowerer_destroy(e->lowerer);
     cleave_arena_free(&e->scratch);
     cleave_arena_free(&e->lasting);

@@ -21,7 +21,7 @@ cleave_status cleave_prepare_items(const cleave_preparation *preparation, cleave
 /* Hops of its messages. */
 cleave_status cleave_prepare_messages(const cleave_preparation *preparation,
                                       cleave_cost_cache *cache);
-/* Its symbolic collectives in closed form. */
+/* Its symbolic collectives in closed form, with what the JOINs of its all-to-alls take. */
 cleave_status cleave_prepare_collectives(const cleave_preparation *preparation,
                                          cleave_cost_cache *cache);
 

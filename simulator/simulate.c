@@ -1,9 +1,12 @@
 /* From a program to a problem of the engines: items get their prices and messages their hops. */
 #include "simulator/simulate.h"
+#include "costmodel/cost_exchange.h"
 #include "costmodel/machine_fold.h"
 #include "simulator/collective_links.h"
 #include "simulator/prepare.h"
 #include "simulator/settle.h"
+
+#include <string.h>
 
 typedef cleave_preparation builder;
 
@@ -123,18 +126,44 @@ cleave_status cleave_prepare_links(const cleave_machine *machine, cleave_arena *
     return CLEAVE_OK;
 }
 
-/* Where the collectives stand in the program as messages, no item joins them. */
-static bool is_symbolic(const cleave_program *program) {
-    for (int32_t i = 0; i < program->n_items; i++)
-        if (program->items[i].kind == CLEAVE_ITEM_JOIN)
-            return true;
-    return false;
+/* Where the collectives stand in the program as messages, no item joins them.  Finds the first JOIN
+   of each; they stand side by side. */
+static bool is_symbolic(const cleave_program *program, int32_t *first_join) {
+    bool found = false;
+    for (int32_t i = program->n_items - 1; i >= 0; i--)
+        if (program->items[i].kind == CLEAVE_ITEM_JOIN) {
+            first_join[program->items[i].subject] = i;
+            found = true;
+        }
+    return found;
+}
+
+/* What the JOINs take is of each device its own. */
+static cleave_status price_exchange(const builder *b, cleave_cost_cache *cache, int32_t collective,
+                                    int32_t first_join, cleave_collective_links *known,
+                                    cleave_collective_cost *cost) {
+    const cleave_collective *of = &b->program->collectives[collective];
+    const cleave_exchange_price *price = cleave_cost_cache_exchange(cache, of);
+    int32_t *links = CLEAVE_ARENA_ARRAY(b->arena, int32_t, price->n_links);
+    if (links == NULL)
+        return short_of_memory(b);
+    memcpy(links, price->links, (size_t)price->n_links * sizeof *links);
+    for (int32_t i = 0; i < of->n_devices; i++)
+        b->problem->duration[first_join + i] = cleave_picoseconds(price->processor[i]);
+    *known = (cleave_collective_links){price->n_links, links};
+    *cost = cleave_exchange_price_cost(of, price);
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_prepare_collectives(const cleave_preparation *b, cleave_cost_cache *cache) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
-    int32_t n = is_symbolic(program) ? program->n_collectives : 0;
+    int32_t *first_join = CLEAVE_ARENA_ARRAY(b->arena, int32_t, program->n_collectives);
+    cleave_collective_links *known =
+        CLEAVE_ARENA_ARRAY(b->arena, cleave_collective_links, program->n_collectives);
+    if (program->n_collectives > 0 && (first_join == NULL || known == NULL))
+        return short_of_memory(b);
+    int32_t n = is_symbolic(program, first_join) ? program->n_collectives : 0;
     problem->n_collectives = n;
     problem->collective_joins = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n);
     problem->collective_busy = CLEAVE_ARENA_ARRAY(b->arena, int64_t, n);
@@ -147,14 +176,17 @@ cleave_status cleave_prepare_collectives(const cleave_preparation *b, cleave_cos
     for (int32_t c = 0; c < n; c++) {
         const cleave_collective *collective = &program->collectives[c];
         cleave_collective_cost cost;
-        CLEAVE_TRY(cleave_cost_cache_collective(cache, collective, &cost, b->error));
+        if (collective->kind == CLEAVE_ALL_TO_ALL)
+            CLEAVE_TRY(price_exchange(b, cache, c, first_join[c], &known[c], &cost));
+        else
+            CLEAVE_TRY(cleave_cost_cache_collective(cache, collective, &cost, b->error));
         problem->collective_busy[c] = cost.busy;
         problem->collective_rest[c] = cost.rest;
         int32_t *joins = &problem->collective_joins[c]; /* those of a window come first */
         while (*joins < collective->n_devices && collective->devices[*joins] < program->n_devices)
             ++*joins;
     }
-    return n > 0 ? cleave_prepare_collective_links(b, b->image) : CLEAVE_OK;
+    return n > 0 ? cleave_prepare_collective_links(b, known) : CLEAVE_OK;
 }
 
 /* What a fold needs of the machine. */

@@ -1,15 +1,24 @@
 /* Proposals a second of cleave_estimate, and whether its times are right.  For every model and
-   number of devices (of k80-16x4): a Metropolis walk from the data parallel layout over the
-   candidates of the search, on processor time, without anything of memory limits.
-     usage: bench_estimate [SECONDS [MODEL [DEVICES]]]
-            bench_estimate --check CHANGES [MODEL [DEVICES]]
-   SECONDS for each case (3); below 0, so many proposals instead, to count instructions.
-   Of each case: operators; proposals a second (change, run, accept or reject); the shares of
-   lowering and pricing fragments, of the delta simulation, and of the rest; how many fragments were
-   remembered; how many times the time of a run a pass over everything takes, by scan and by events
-   (medians; the fragments' share is not in a run here); and one lowering and scan from scratch.
-   --check spreads the changes over the cases, compares every time with a full pass and every
-   thousandth with a lowering from scratch, and fails where any differs. */
+   number of devices, on processor time, without anything of memory limits, two walks over the
+   candidates of the search, operator by operator:
+     near    from the data parallel layout by the Metropolis rule, as a search goes
+     random  half of all proposals are accepted whatever they cost, so that soon all operators are
+             split without regard to one another
+     usage: bench_estimate [--machine NAME] [--seed S] [SECONDS [MODEL [DEVICES]]]
+            bench_estimate [--machine NAME] [--seed S] --check CHANGES [MODEL [DEVICES]]
+            bench_estimate [--machine NAME] [--seed S] --forms CHANGES [MODEL [DEVICES]]
+   The machine is k80-16x4.  SECONDS for each walk (1); below 0, so many proposals instead.
+   Of each walk: operators; proposals a second (change, run, accept or reject) and how many are
+   accepted; the shares of lowering and pricing fragments, of putting them and the delta simulation,
+   and of the rest; how many fragments were remembered.  Then by how many times a proposal whose
+   fragments are ready would take longer with a pass over everything, by the scan (medians; both put
+   the fragments) and by events; how many times longer all of it takes from scratch, lowering and
+   pricing and scanning the whole layout, than a proposal with all it does: the comparison that
+   is usual; and what that lowering and scan take.
+   --check spreads the changes over the walks, compares every time with a full pass and every
+   thousandth with a lowering from scratch, and fails where any differs: again with other seeds, as
+   long as wanted.  --forms says how far the closed form is from the expanded one, over the
+   proposals of a walk. */
 #include "simulator/estimate.h"
 #include "graph/import.h"
 #include "row.h"
@@ -18,6 +27,7 @@
 #include "simulator/simulate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -33,7 +43,7 @@ enum {
 
 /* Data of one case; memory is its arenas' and is given back with it. */
 typedef struct bench_case {
-    const char *name;
+    const char *name, *machine_name;
     int32_t n_devices;
     cleave_arena arena, scratch;
     cleave_model model;
@@ -50,9 +60,11 @@ typedef struct bench_case {
     double beta;
     /* Of the walk, processor seconds: */
     double fragments, delta, rest;
-    int64_t n_proposals, n_checked, n_wrong;
+    int64_t n_proposals, n_timed, n_accepted, n_checked, n_wrong;
     double scan_ratios[MAX_SAMPLES], runs[MAX_SAMPLES];
     int n_samples;
+    double forms_sum;
+    bool wanders; /* among random layouts, rather than near good ones */
 } bench_case;
 
 static double processor_seconds(void) {
@@ -66,7 +78,7 @@ static cleave_status read_case(bench_case *c, cleave_error *error) {
     snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->name);
     CLEAVE_TRY(cleave_model_import(path, (int64_t)BATCH_OF_DEVICE * c->n_devices, true, &c->arena,
                                    &c->model, error));
-    snprintf(path, sizeof path, "%s/configs/machines/k80-16x4.json", CLEAVE_SOURCE_DIR);
+    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, c->machine_name);
     return cleave_machine_read(path, c->n_devices, &c->arena, &c->machine, error);
 }
 
@@ -158,6 +170,22 @@ static cleave_status check(bench_case *c, int64_t step, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Closed form against the steps expanded, both by scan. */
+static cleave_status compare_forms(bench_case *c, cleave_error *error) {
+    int64_t closed, expanded;
+    double lowering, running;
+    CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &closed, &lowering, &running, error));
+    c->options.symbolic_collectives = false;
+    cleave_status status = from_scratch(c, CLEAVE_RULE_SCAN, &expanded, &lowering, &running, error);
+    c->options.symbolic_collectives = true;
+    if (status == CLEAVE_OK && expanded > 0 && c->n_samples < MAX_SAMPLES) {
+        c->forms_sum += (double)expanded * 1e-12;
+        c->runs[c->n_samples] = (double)closed / (double)expanded - 1;
+        c->scan_ratios[c->n_samples++] = fabs((double)closed / (double)expanded - 1);
+    }
+    return status;
+}
+
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 static void swap(cleave_split *a, cleave_split *b) {
@@ -176,14 +204,46 @@ static int32_t draw(bench_case *c) {
 }
 
 static bool accepts(bench_case *c, int64_t step) {
+    if (c->wanders)
+        return cleave_random_below(&c->random, 2) == 0;
     double change = (double)(c->step - step);
     return change >= 0 || cleave_random_next_uniform(&c->random) < exp(c->beta * change);
 }
 
-/* One proposal; `run` is what its delta simulation took. */
-static cleave_status propose(bench_case *c, bool checks, double *run, cleave_error *error) {
+/* What a proposal whose fragments are ready takes by a pass over everything; both ways put them
+   first, and meet them in the caches. */
+static cleave_status time_full(bench_case *c, int32_t op, double *seconds, cleave_error *error) {
     int64_t step;
+    for (int k = 0; k < 2; k++) {
+        CLEAVE_TRY(cleave_estimate_change(c->estimate, op, &c->tried, error));
+        CLEAVE_TRY(cleave_estimate_prepare(c->estimate, error));
+        double begun = processor_seconds();
+        CLEAVE_TRY(cleave_estimate_full(c->estimate, &step, error));
+        *seconds = processor_seconds() - begun;
+        CLEAVE_TRY(cleave_estimate_reject(c->estimate, error));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status decide(bench_case *c, int32_t op, int64_t step, cleave_error *error) {
+    if (accepts(c, step)) {
+        c->step = step;
+        c->n_accepted++;
+        return cleave_estimate_accept(c->estimate, error);
+    }
+    swap(&c->layout.splits[op], &c->tried);
+    return cleave_estimate_reject(c->estimate, error);
+}
+
+typedef enum purpose { TIME, SAMPLE, CHECK, FORMS } purpose;
+
+/* One proposal, and what it is looked at for besides. */
+static cleave_status propose(bench_case *c, purpose what, cleave_error *error) {
+    int64_t step;
+    double full = 0;
     int32_t op = draw(c);
+    if (what == SAMPLE)
+        CLEAVE_TRY(time_full(c, op, &full, error));
     double begun = processor_seconds();
     CLEAVE_TRY(cleave_estimate_change(c->estimate, op, &c->tried, error));
     double changed = processor_seconds();
@@ -192,31 +252,22 @@ static cleave_status propose(bench_case *c, bool checks, double *run, cleave_err
     CLEAVE_TRY(cleave_estimate_run(c->estimate, &step, error));
     double done = processor_seconds();
     swap(&c->layout.splits[op], &c->tried);
-    if (checks)
+    if (what == CHECK)
         CLEAVE_TRY(check(c, step, error));
+    if (what == FORMS)
+        CLEAVE_TRY(compare_forms(c, error));
     double decided = processor_seconds();
-    if (accepts(c, step)) {
-        CLEAVE_TRY(cleave_estimate_accept(c->estimate, error));
-        c->step = step;
-    } else {
-        CLEAVE_TRY(cleave_estimate_reject(c->estimate, error));
-        swap(&c->layout.splits[op], &c->tried);
+    CLEAVE_TRY(decide(c, op, step, error));
+    c->n_proposals++;
+    if (what == SAMPLE) { /* its fragments were made before */
+        c->scan_ratios[c->n_samples] = full / (done - prepared);
+        c->runs[c->n_samples++] = done - prepared;
+        return CLEAVE_OK;
     }
     c->rest += changed - begun + processor_seconds() - decided;
     c->fragments += prepared - changed;
     c->delta += done - prepared;
-    c->n_proposals++;
-    *run = done - prepared;
-    return CLEAVE_OK;
-}
-
-/* How the pass over everything compares with the delta simulation just before it. */
-static cleave_status sample(bench_case *c, double run, cleave_error *error) {
-    int64_t step;
-    double begun = processor_seconds();
-    CLEAVE_TRY(cleave_estimate_full(c->estimate, &step, error));
-    c->scan_ratios[c->n_samples] = (processor_seconds() - begun) / run;
-    c->runs[c->n_samples++] = run;
+    c->n_timed++;
     return CLEAVE_OK;
 }
 
@@ -226,45 +277,65 @@ static cleave_status report(bench_case *c, cleave_error *error) {
     int64_t step;
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &step, &lowering, &scan, error));
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_EVENTS, &step, &again, &events, error));
-    printf("%-13s %4d %5d %9.0f   %3.0f %3.0f %3.0f %5.0f %8.2f %8.1f %10.2f %9.3f\n", c->name,
-           c->n_devices, c->model.n_operators, (double)c->n_proposals / all,
-           100 * c->fragments / all, 100 * c->delta / all, 100 * c->rest / all,
-           100 - 100 * (double)counts.made / (double)counts.fragments,
-           bench_median(c->scan_ratios, c->n_samples), events / bench_median(c->runs, c->n_samples),
-           1e3 * lowering, 1e3 * scan);
+    double run = bench_median(c->runs, c->n_samples), n = (double)c->n_timed;
+    printf(
+        "%-6s %-13s %4d %4d %9.0f %5.1f  %3.0f %3.0f %3.0f %5.0f %8.2f %8.1f %8.1f %9.2f %8.3f\n",
+        c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators, n / all,
+        100 * (double)c->n_accepted / (double)c->n_proposals, 100 * c->fragments / all,
+        100 * c->delta / all, 100 * c->rest / all,
+        100 - 100 * (double)counts.made / (double)counts.fragments,
+        bench_median(c->scan_ratios, c->n_samples), events / run, (lowering + scan) * n / all,
+        1e3 * lowering, 1e3 * scan);
     fflush(stdout);
     return CLEAVE_OK;
 }
 
 static cleave_status measure(bench_case *c, double seconds, cleave_error *error) {
-    double run, begun = processor_seconds();
+    double begun = processor_seconds();
     while (seconds < 0 ? c->n_proposals < -seconds
-                       : processor_seconds() - begun < seconds || c->n_samples == 0) {
-        CLEAVE_TRY(propose(c, false, &run, error));
-        if (c->n_proposals % EVERY == 1 && c->n_samples < MAX_SAMPLES)
-            CLEAVE_TRY(sample(c, run, error));
+                       : processor_seconds() - begun < seconds || c->n_timed == 0) {
+        bool samples = c->n_proposals % EVERY == 0 && c->n_samples < MAX_SAMPLES;
+        CLEAVE_TRY(propose(c, samples ? SAMPLE : TIME, error));
     }
     return report(c, error);
 }
 
 static cleave_status check_all(bench_case *c, int64_t n_changes, cleave_error *error) {
-    double run;
     while (c->n_proposals < n_changes)
-        CLEAVE_TRY(propose(c, true, &run, error));
-    printf("%-13s %4d %5d %9lld changes, %lld comparisons, %lld differ\n", c->name, c->n_devices,
-           c->model.n_operators, (long long)c->n_proposals, (long long)c->n_checked,
-           (long long)c->n_wrong);
+        CLEAVE_TRY(propose(c, CHECK, error));
+    printf("%-6s %-13s %4d %4d %9lld changes, %lld comparisons, %lld differ\n",
+           c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators,
+           (long long)c->n_proposals, (long long)c->n_checked, (long long)c->n_wrong);
+    fflush(stdout);
+    return CLEAVE_OK;
+}
+
+static cleave_status forms_all(bench_case *c, int64_t n_changes, cleave_error *error) {
+    int64_t every = n_changes / 30 + 1;
+    while (c->n_proposals < n_changes)
+        CLEAVE_TRY(propose(c, c->n_proposals % every == 0 ? FORMS : TIME, error));
+    double median = bench_median(c->runs, c->n_samples);
+    double size = bench_median(c->scan_ratios, c->n_samples);
+    double most = c->scan_ratios[c->n_samples - 1];
+    printf("%-6s %-13s %4d %4d  %+6.2f %% median, %6.2f %% median of sizes, %6.2f %% at most; "
+           "%.4g s expanded on average\n",
+           c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators,
+           100 * median, 100 * size, 100 * most, c->forms_sum / c->n_samples);
     fflush(stdout);
     return CLEAVE_OK;
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
+typedef enum mode { MEASURE, COMPARE_TIMES, COMPARE_FORMS } mode;
+
 typedef struct wishes {
-    bool check;
-    double amount; /* changes in all, or seconds for each case */
-    const char *model;
+    mode mode;
+    double amount; /* seconds of a case; or changes, in all or of a case (forms) */
+    const char *machine, *model;
     int32_t n_devices; /* 0: all */
+    uint64_t seed;
+    int32_t n_cases;
 } wishes;
 
 static bool is_wanted(const wishes *w, int model, int count) {
@@ -272,19 +343,30 @@ static bool is_wanted(const wishes *w, int model, int count) {
            (w->n_devices == 0 || w->n_devices == device_counts[count]);
 }
 
+static cleave_status look(bench_case *c, const wishes *w, cleave_error *error) {
+    CLEAVE_TRY(begin_case(c, error));
+    switch (w->mode) {
+    case COMPARE_TIMES:
+        return check_all(c, (int64_t)ceil(w->amount / w->n_cases), error);
+    case COMPARE_FORMS:
+        return forms_all(c, (int64_t)w->amount, error);
+    default:
+        return measure(c, w->amount, error);
+    }
+}
+
 /* Returns the number of comparisons that failed; -1 for an error. */
-static int64_t run_case(const wishes *w, int model, int count, int32_t n_cases) {
+static int64_t run_case(const wishes *w, int model, int count, bool wanders) {
     cleave_error error = {""};
     bench_case *c = calloc(1, sizeof *c);
     if (c == NULL)
         return -1;
     c->name = model_names[model];
+    c->machine_name = w->machine;
     c->n_devices = device_counts[count];
-    c->random.key = 1;
-    cleave_status status = begin_case(c, &error);
-    if (status == CLEAVE_OK)
-        status = w->check ? check_all(c, (int64_t)ceil(w->amount / n_cases), &error)
-                          : measure(c, w->amount, &error);
+    c->random.key = w->seed;
+    c->wanders = wanders;
+    cleave_status status = look(c, w, &error);
     int64_t n_wrong = c->n_wrong;
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_estimate: %s on %d devices: %s\n", c->name, c->n_devices,
@@ -294,27 +376,55 @@ static int64_t run_case(const wishes *w, int model, int count, int32_t n_cases) 
     return status == CLEAVE_OK ? n_wrong : -1;
 }
 
+static int64_t run_all(const wishes *w) {
+    int64_t n_wrong = 0;
+    for (int wanders = 0; wanders < 2; wanders++)
+        for (int m = 0; m < N_MODELS; m++)
+            for (int d = 0; d < N_COUNTS; d++) {
+                int64_t wrong = is_wanted(w, m, d) ? run_case(w, m, d, wanders == 1) : 0;
+                if (wrong < 0)
+                    return -1;
+                n_wrong += wrong;
+            }
+    return n_wrong;
+}
+
+static void print_head(const wishes *w) {
+    if (w->mode == MEASURE)
+        printf("%-6s %-13s %4s %4s %9s %5s  %-11s %5s %8s %8s %8s %9s %8s\n", "walk", "model",
+               "dev", "ops", "props/s", "acc %", "lower/d/rest", "hit %", "full/d", "events/d",
+               "whole/p", "lower ms", "scan ms");
+}
+
+/* Takes "NAME VALUE" off the front of the arguments. */
+static const char *option(const char *name, int *argc, char ***argv) {
+    if (*argc < 3 || strcmp((*argv)[1], name) != 0)
+        return NULL;
+    *argc -= 2;
+    *argv += 2;
+    return (*argv)[0];
+}
+
 int main(int argc, char **argv) {
-    wishes w = {.amount = 3};
-    w.check = argc > 1 && strcmp(argv[1], "--check") == 0;
-    int first = w.check ? 2 : 1;
-    w.amount = argc > first ? atof(argv[first]) : w.check ? 27000 : 3;
-    w.model = argc > first + 1 ? argv[first + 1] : NULL;
-    w.n_devices = argc > first + 2 ? atoi(argv[first + 2]) : 0;
-    int32_t n_cases = 0;
+    wishes w = {.amount = 3, .machine = "k80-16x4", .seed = 1};
+    const char *value;
+    if ((value = option("--machine", &argc, &argv)) != NULL)
+        w.machine = value;
+    if ((value = option("--seed", &argc, &argv)) != NULL)
+        w.seed = (uint64_t)strtoull(value, NULL, 10);
+    if ((value = option("--check", &argc, &argv)) != NULL)
+        w.mode = COMPARE_TIMES;
+    else if ((value = option("--forms", &argc, &argv)) != NULL)
+        w.mode = COMPARE_FORMS;
+    else if (argc > 1)
+        value = *++argv, argc--;
+    w.amount = value != NULL ? atof(value) : 1;
+    w.model = argc > 1 ? argv[1] : NULL;
+    w.n_devices = argc > 2 ? atoi(argv[2]) : 0;
     for (int m = 0; m < N_MODELS; m++)
         for (int d = 0; d < N_COUNTS; d++)
-            n_cases += is_wanted(&w, m, d);
-    if (!w.check)
-        printf("%-13s %4s %5s %9s   %-11s %5s %8s %8s %10s %9s\n", "model", "dev", "ops", "props/s",
-               "lower/d/rest", "hit %", "full/d", "events/d", "lower ms", "scan ms");
-    int64_t n_wrong = 0;
-    for (int m = 0; m < N_MODELS; m++)
-        for (int d = 0; d < N_COUNTS; d++) {
-            int64_t wrong = is_wanted(&w, m, d) ? run_case(&w, m, d, n_cases) : 0;
-            if (wrong < 0)
-                return 1;
-            n_wrong += wrong;
-        }
-    return n_wrong > 0;
+            w.n_cases += 2 * is_wanted(&w, m, d);
+    print_head(&w);
+    int64_t n_wrong = run_all(&w);
+    return n_wrong != 0;
 }
