@@ -8,12 +8,19 @@
 
 /* Shares of what is left that a round may spend; the last one gets all. */
 static const double share_of_round[] = {0.3, 0.6, 1};
-enum { N_ROUNDS = 3, N_ANNEALING = 4, MOST_DESCENTS = 6, SEEDS_OF_ROUND = 1000 };
+enum {
+    N_ROUNDS = 3,
+    N_ANNEALING = 4,
+    MOST_DESCENTS = 6,
+    SEEDS_OF_ROUND = 1000,
+    PROPOSALS_PER_OPERATOR = 2
+};
 
-/* What a search without limits spends, and what it spends at most on a whole sweep beyond that,
-   both in times of what it takes to lower the whole model once: some seconds at any size, and whole
-   sweeps on a node or two. */
-static const int64_t most_wholes = 24, sweep_wholes = 600;
+/* What a search without limits spends, in times of what it takes to lower the whole model once.  On
+   few devices it also makes whole sweeps of single changes until none improves anything; on more
+   there are too many changes for that. */
+static const int64_t most_wholes = 24;
+enum { FEW_DEVICES = 8 };
 /* Starts that are so many times as slow as the best are not gone on with. */
 static const double hopeless = 1.5;
 /* How often a thread puts down where it is, and the file is written. */
@@ -166,10 +173,21 @@ static cleave_status begin_first(auto_run *run, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Would annealing make enough proposals to come to anything?  By what they have come to so far. */
+static bool is_worth_annealing(const auto_run *run, const cleave_refine_limits *limits) {
+    const auto_state *a = &run->state;
+    if (limits->work <= 0 || a->work <= 0)
+        return true;
+    double each = (double)a->work / (double)(a->proposals > 0 ? a->proposals : 1);
+    return (double)limits->work > each * PROPOSALS_PER_OPERATOR * run->session->model->n_operators;
+}
+
 /* Three chains from the best and one from the second. */
 static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
     cleave_refine_limits limits = share_out(run, N_ANNEALING);
+    if (!is_worth_annealing(run, &limits))
+        return CLEAVE_OK;
     limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
     for (int32_t i = 0; i < N_ANNEALING; i++) {
         const auto_entry *from = &a->pool[i == N_ANNEALING - 1 && a->n_pool > 1 ? 1 : 0];
@@ -183,7 +201,7 @@ static cleave_status begin_last(auto_run *run, cleave_error *error) {
     cleave_refine_limits limits = share_out(run, 1);
     limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
     if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
-        limits.sweep_work = sweep_wholes * run->whole_work;
+        limits.whole_sweeps = run->session->machine->n_devices <= FEW_DEVICES;
     if (a->pool[0].is_local_optimum)
         return CLEAVE_OK;
     return add_task(run, &a->pool[0].choices, &limits, false, error);

@@ -2,8 +2,8 @@
    elimination, and the simulator says which of its solutions is best.
 
    How much of the synchronisation of parameters hides behind the backward pass is what the additive
-   model can't know: half of it, to begin with, and on few devices, where making the model takes no
-   time, none and all of it, too. */
+   model can't know: half of it, to begin with, then none, and on few devices, where making the
+   model takes no time, all of it, too. */
 #include "search/session.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static const int64_t most_entries = INT64_C(1) << 22;
 /* Pairs of values are priced one by one, and the more devices, the longer each takes. */
 static int32_t values_for(const session *s) {
     int32_t n = s->machine->n_devices;
-    return n <= FEW_DEVICES ? 32 : n <= 4 * FEW_DEVICES ? 16 : 12;
+    return n <= FEW_DEVICES ? 32 : 16;
 }
 
 static cleave_status make(const session *s, double exposed_sync, cleave_arena *arena,
@@ -75,12 +75,13 @@ static cleave_status solve(session *s, const cleave_additive_model *made, cleave
 }
 
 cleave_status session_solve(session *s, cleave_error *error) {
-    static const double others[] = {0, 1};
+    static const double others[] = {1, 0};
+    int n_others = s->machine->n_devices <= FEW_DEVICES ? 2 : 1;
     cleave_progress_update(&s->progress, -1, "solving the additive model");
     CLEAVE_TRY(make(s, 0.5, &s->work, &s->costs_of_changes, error));
     s->has_costs = true;
     CLEAVE_TRY(solve(s, &s->costs_of_changes, &s->work, error));
-    for (int i = 0; i < 2 && s->machine->n_devices <= FEW_DEVICES && !session_interrupted(s); i++) {
+    for (int i = 0; i < n_others && !session_interrupted(s); i++) {
         cleave_arena arena = {0};
         cleave_additive_model made;
         cleave_status status = make(s, others[i], &arena, &made, error);

@@ -8,6 +8,9 @@
 
 /* Shares of the limits at which the first descent and annealing end. */
 static const double first_share = 0.3, anneal_share = 0.8;
+/* Of that, what sweeps of groups may take: each of their moves is as much work as many single ones.
+ */
+static const double group_share = 0.5;
 /* Temperature begins at what so large a share of the single changes that made the step longer stays
    below, and ends at so much of that. */
 static const double cool_share = 0.1, coldest = 0.01;
@@ -61,13 +64,9 @@ void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_sta
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* Is the whole sweep at hand worth its work?  By what proposals have come to so far. */
+/* Is the whole sweep at hand made, whatever it takes? */
 static bool is_affordable(const run *r) {
-    const cleave_refine_state *s = r->state;
-    if (!r->swept || !r->sweep.complete || s->limits.sweep_work <= 0)
-        return false;
-    double work = s->proposals > 0 ? (double)s->work / (double)s->proposals : 0;
-    return work * (double)r->sweep.n <= (double)s->limits.sweep_work;
+    return r->state->limits.whole_sweeps && r->swept && r->sweep.complete;
 }
 
 /* Of the limits, 0 where there are none; 1 and more: nothing is left. */
@@ -138,7 +137,7 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
     switch (s->phase) {
     case CLEAVE_REFINE_GROUPS:
     case CLEAVE_REFINE_LAST_GROUPS:
-        if (stays || first) {
+        if (spent(r) < 1) {
             enter(r, first ? CLEAVE_REFINE_SINGLES : CLEAVE_REFINE_LAST_SINGLES);
             return CLEAVE_OK;
         }
@@ -256,9 +255,10 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     CLEAVE_TRY(make_sweep(r, error));
     if (s->since_improved >= r->sweep.n)
         return leave(r, true, error);
-    bool impatient =
-        s->limits.patience > 0 && s->since_improved >= s->limits.patience && !is_affordable(r);
-    if (impatient || spent(r) >= (first && s->anneals ? first_share : 1))
+    bool groups = is_of_groups(s->phase);
+    int64_t patience = groups ? (s->limits.patience + 3) / 4 : s->limits.patience;
+    double share = (first && s->anneals ? first_share : 1) * (groups ? group_share : 1);
+    if ((patience > 0 && s->since_improved >= patience && !is_affordable(r)) || spent(r) >= share)
         return leave(r, false, error);
     if (s->cursor >= r->sweep.n)
         s->cursor = 0;

@@ -21,12 +21,11 @@
 
 /* What a refinement may spend; its phases get shares of whatever is limited.  0: no limit. */
 typedef struct cleave_refine_limits {
-    int64_t work;       /* bytes of fragments, see cleave_chain */
-    int64_t proposals;  /* below 0: none may be made */
-    double seconds;     /* of the clock from now on */
-    int64_t patience;   /* moves of a sweep that may fail in a row before it is given up */
-    int64_t sweep_work; /* a whole sweep that comes to no more than this is made whatever `work` and
-                           `patience` say */
+    int64_t work;      /* bytes of fragments, see cleave_chain */
+    int64_t proposals; /* below 0: none may be made */
+    double seconds;    /* of the clock from now on */
+    int64_t patience;  /* moves of a sweep that may fail in a row before it is given up */
+    bool whole_sweeps; /* complete sweeps are made whole whatever `work` and `patience` say */
 } cleave_refine_limits;
 
 typedef enum cleave_refine_phase {

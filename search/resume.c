@@ -93,7 +93,7 @@ static void put_task(cleave_json_writer *w, const cleave_model *model,
     put(w, "most_work", t->limits.work);
     put(w, "most_proposals", t->limits.proposals);
     put(w, "patience", t->limits.patience);
-    put(w, "sweep_work", t->limits.sweep_work);
+    put(w, "whole_sweeps", t->limits.whole_sweeps);
     put(w, "anneals", t->anneals);
     cleave_json_key(w, "random");
     cleave_json_put_string(w, key);
@@ -270,7 +270,7 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
     CLEAVE_TRY(get_count(at, "most_work", &t->limits.work, error));
     CLEAVE_TRY(get_integer(at, "most_proposals", -1, INT64_MAX, &t->limits.proposals, error));
     CLEAVE_TRY(get_count(at, "patience", &t->limits.patience, error));
-    CLEAVE_TRY(get_count(at, "sweep_work", &t->limits.sweep_work, error));
+    CLEAVE_TRY(get_flag(at, "whole_sweeps", &t->limits.whole_sweeps, error));
     CLEAVE_TRY(get_flag(at, "anneals", &t->anneals, error));
     CLEAVE_TRY(get_random(at, &t->random, error));
     CLEAVE_TRY(get_integer(at, "phase", 0, CLEAVE_REFINE_DONE, &phase, error));
@@ -290,7 +290,7 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
 static cleave_status get_task(const session *s, const cleave_json_cursor *at,
                               cleave_refine_state *t, cleave_error *error) {
     static const char *const keys[] = {
-        "most_work", "most_proposals", "patience", "sweep_work",     "anneals",  "random",
+        "most_work", "most_proposals", "patience", "whole_sweeps",   "anneals",  "random",
         "drawn",     "phase",          "cursor",   "since_improved", "improved", "spread",
         "proposals", "annealed_from",  "accepted", "temperature",    "work",     "local",
         "step",      "excess",         "current",  "best",           "base",     NULL};
