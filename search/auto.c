@@ -28,7 +28,6 @@ static const double keep_seconds = 1, save_seconds = 5;
 
 /* What a thread has to itself. */
 typedef struct auto_worker {
-    cleave_pricer pricer;
     cleave_chain chain;
     cleave_arena arena;
 } auto_worker;
@@ -322,7 +321,7 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
                  .seen = run->state.tasks[task].proposals,
                  .kept_seconds = cleave_clock_seconds()};
     cleave_refine refine = run->refine;
-    refine.pricer = &run->workers[worker].pricer;
+    refine.pricer = &run->session->pricers[worker];
     refine.chain = &run->workers[worker].chain;
     refine.arena = &run->workers[worker].arena;
     refine.after = after_proposal;
@@ -385,8 +384,8 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
     cleave_choices choices;
     CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &choices, error));
     cleave_choices_of(s->model, &s->candidates, s->given[0].layout, &choices);
-    CLEAVE_TRY(cleave_chain_begin(&w->pricer, &s->candidates, &choices, run->refine.like, &w->arena,
-                                  &w->chain, error));
+    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &choices, run->refine.like,
+                                  &w->arena, &w->chain, error));
     run->whole_work = cleave_estimate_count(w->chain.estimate).bytes;
     return CLEAVE_OK;
 }
@@ -407,9 +406,6 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
     run->workers = CLEAVE_ARENA_ARRAY(&s->work, auto_worker, s->n_threads);
     if (run->workers == NULL)
         return cleave_fail_memory(error, "searching");
-    for (int32_t i = 0; i < s->n_threads; i++)
-        CLEAVE_TRY(
-            cleave_pricer_create(s->model, s->machine, s->options, &run->workers[i].pricer, error));
     return begin_first_chain(run, error);
 }
 
@@ -417,9 +413,7 @@ static void end(auto_run *run) {
     session *s = run->session;
     for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
         auto_worker *w = &run->workers[i];
-        s->n_priced += w->pricer.n_priced;
         cleave_chain_end(&w->chain);
-        cleave_pricer_destroy(&w->pricer);
         cleave_arena_free(&w->arena);
     }
 }

@@ -178,5 +178,5 @@ cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
                        "no layout fits in %s of memory per device%s: the least that any of %lld "
                        "layouts tried needs is %s (%s)",
-                       limit, under, (long long)(s->n_priced + s->pricer.n_priced), least, proof);
+                       limit, under, (long long)session_n_priced(s), least, proof);
 }

@@ -1,5 +1,6 @@
-/* The end of a search: what is reported is simulated in full, with collectives in their steps, as
-   `simulate` and `run` do.  Programs with expanded collectives are large, so nothing else is. */
+/* The end of a search: the best, and all that come near it, are simulated in full, with collectives
+   in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
+   nothing else is. */
 #include "search/parallel.h"
 #include "search/session.h"
 
@@ -8,19 +9,21 @@
 
 enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND };
 
+static const double far_behind = 1.25;
+
 typedef struct reported {
     const char *method;
     const cleave_layout *layout;
     cleave_price price;
     int32_t baseline; /* in the result; -1: none */
-    bool priced, is_local_optimum;
+    bool is_local_optimum;
 } reported;
 
 typedef struct report {
     session *session;
     int32_t n;
     reported items[MAX_REPORTED];
-    cleave_pricer *pricers; /* [n_threads] */
+    reported *wanted[MAX_REPORTED]; /* to be simulated in full */
 } report;
 
 static int32_t find_baseline(const char *method) {
@@ -71,30 +74,38 @@ static void collect(const session *s, bool one, report *r) {
         r->n = best >= 0 ? 1 : 0;
 }
 
+/* Collectives in closed form are within some percent of their steps, so what is far behind the best
+   even so can't be the result.  It is reported as it is: its program in full would be large, and
+   the slower a layout, the larger, mostly. */
+static bool is_far_behind(const report *r, const reported *item) {
+    const reported *best = NULL;
+    for (int32_t i = 0; i < r->n; i++)
+        if (best == NULL || cleave_price_better(&r->items[i].price, &best->price))
+            best = &r->items[i];
+    return best->price.excess_bytes == 0 && item->price.excess_bytes == 0 &&
+           (double)item->price.step > far_behind * (double)best->price.step;
+}
+
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     report *r = context;
-    reported *item = &r->items[task];
-    item->priced = true;
-    return cleave_price_layout(&r->pricers[worker], item->layout, true, &item->price, error);
+    reported *item = r->wanted[task];
+    return cleave_price_layout(&r->session->pricers[worker], item->layout, true, &item->price,
+                               error);
 }
 
 static cleave_status price_all(report *r, cleave_error *error) {
     session *s = r->session;
-    r->pricers = CLEAVE_ARENA_ARRAY(&s->work, cleave_pricer, s->n_threads);
-    if (r->pricers == NULL)
-        return cleave_fail_memory(error, "searching");
-    cleave_status status = CLEAVE_OK;
-    for (int32_t i = 0; i < s->n_threads && status == CLEAVE_OK; i++)
-        status = cleave_pricer_create(s->model, s->machine, s->options, &r->pricers[i], error);
-    const cleave_parallel parallel = {
-        .n_threads = s->n_threads, .n_tasks = r->n, .task = price_one, .context = r};
-    if (status == CLEAVE_OK)
-        status = cleave_parallel_run(&parallel, error);
-    for (int32_t i = 0; i < s->n_threads; i++) {
-        s->n_priced += r->pricers[i].n_priced;
-        cleave_pricer_destroy(&r->pricers[i]);
+    int32_t n = 0;
+    for (int32_t i = 0; i < r->n; i++) {
+        bool is_asked_for = !session_searches(s) && is_wanted(s, r->items[i].method);
+        if (is_asked_for || !is_far_behind(r, &r->items[i]))
+            r->wanted[n++] = &r->items[i];
+        else
+            r->items[i].price.bytes_sent = -1;
     }
-    return status;
+    const cleave_parallel parallel = {
+        .n_threads = s->n_threads, .n_tasks = n, .task = price_one, .context = r};
+    return cleave_parallel_run(&parallel, error);
 }
 
 static cleave_status make_plan(session *s, const reported *item, cleave_plan *plan,
@@ -115,7 +126,7 @@ static cleave_status make_plan(session *s, const reported *item, cleave_plan *pl
 /* What does not fit is no plan. */
 static cleave_status take(session *s, const reported *item, cleave_error *error) {
     cleave_plan plan;
-    if (!item->priced || item->price.excess_bytes > 0)
+    if (item->price.excess_bytes > 0)
         return CLEAVE_OK;
     CLEAVE_TRY(make_plan(s, item, &plan, error));
     if (item->baseline >= 0)

@@ -157,11 +157,27 @@ static cleave_status keep_used_rules(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+static cleave_status create_pricers(session *s, cleave_error *error) {
+    s->pricers = CLEAVE_ARENA_ARRAY(&s->work, cleave_pricer, s->n_threads);
+    if (s->pricers == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t i = 0; i < s->n_threads; i++)
+        CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricers[i], error));
+    return cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error);
+}
+
+int64_t session_n_priced(const session *s) {
+    int64_t n = s->pricer.n_priced;
+    for (int32_t i = 0; i < s->n_threads; i++)
+        n += s->pricers[i].n_priced;
+    return n;
+}
+
 static cleave_status run(session *s, cleave_error *error) {
     int method = find_method(s->options->method);
     CLEAVE_TRY(cleave_constraints_check_memory(s->options->constraints, s->model, s->machine,
                                                s->options->memory_limit_bytes, error));
-    CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
+    CLEAVE_TRY(create_pricers(s, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(session_add_givens(s, error));
     CLEAVE_TRY(prepare(s, error));
@@ -201,6 +217,8 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
     cleave_status status = run(&s, error);
     cleave_progress_end(&s.progress, NULL);
     cleave_node_costs_destroy(s.costs);
+    for (int32_t i = 0; s.pricers != NULL && i < s.n_threads; i++)
+        cleave_pricer_destroy(&s.pricers[i]);
     cleave_pricer_destroy(&s.pricer);
     cleave_arena_free(&s.work);
     if (status != CLEAVE_OK)

@@ -13,9 +13,10 @@ typedef struct cleave_plan {
     bool applies; /* false: does not apply to this model or machine, breaks a constraint, or does
                      not fit; the rest is not set */
     cleave_layout layout;
-    double step_seconds;  /* by full simulation, with expanded collectives */
+    double step_seconds;  /* by full simulation, with expanded collectives; of a baseline that is
+                             far behind the best, with collectives in closed form */
     int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
-    int64_t bytes_sent;   /* per step, all devices */
+    int64_t bytes_sent;   /* per step, all devices; -1: not known */
     const char *unpriced; /* why a baseline was not priced, which then does not apply; else null */
 } cleave_plan;
 

@@ -31,7 +31,8 @@ typedef struct session {
     const cleave_search_options *options;
     cleave_arena *arena; /* of the result */
     cleave_arena work;
-    cleave_pricer pricer; /* of the calling thread */
+    cleave_pricer pricer;   /* of the calling thread, for what no others share in */
+    cleave_pricer *pricers; /* [n_threads] one for each worker */
     cleave_node_costs *costs;
     cleave_candidates candidates;
     cleave_collective_rules collectives; /* of every layout but a drawn one */
@@ -47,7 +48,6 @@ typedef struct session {
     cleave_additive_model costs_of_changes; /* tells which changes are promising */
     bool has_exact;                         /* the additive model was solved ... */
     cleave_price exact_price;               /* ... and this is what the best of its layouts costs */
-    int64_t n_priced;                       /* of all pricers that are gone */
     cleave_search_result result;
 } session;
 
@@ -61,6 +61,9 @@ double session_seconds_left(const session *s);
    constraint are changed and no baselines then.  Where devices are of several kinds, data parallel
    over the quick ones, too. */
 cleave_status session_add_givens(session *s, cleave_error *error);
+
+/* Layouts that any pricer of the session has priced. */
+int64_t session_n_priced(const session *s);
 
 /* Keeps a layout if it is among the best found so far; copies it.  One that is found already, or
    given, is not added. */

@@ -1,18 +1,25 @@
 /* What a search begins with: the layouts known by name, and data parallel over the quick devices of
    a machine that has several kinds. */
+#include "search/parallel.h"
 #include "search/session.h"
+#include "search/window.h"
 
 #include <string.h>
 
-static cleave_status add(session *s, const char *method, const cleave_layout *layout,
-                         cleave_error *error) {
-    session_given *given = &s->given[s->n_given];
-    *given = (session_given){.method = method, .layout = layout};
+enum { FEW_DEVICES = 8 };
+
+static cleave_status price_given(void *context, int32_t worker, int32_t task, cleave_error *error) {
+    session *s = context;
+    session_given *given = &s->given[task];
     double started = cleave_clock_seconds();
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, layout, false, &given->price, error));
+    CLEAVE_TRY(
+        cleave_price_layout(&s->pricers[worker], given->layout, false, &given->price, error));
     given->seconds = cleave_clock_seconds() - started;
-    s->n_given++;
     return CLEAVE_OK;
+}
+
+static void add(session *s, const char *method, const cleave_layout *layout) {
+    s->given[s->n_given++] = (session_given){.method = method, .layout = layout};
 }
 
 /* A layout that breaks a constraint is made to keep to it.  A drawn one is as good as before; a
@@ -23,7 +30,8 @@ static cleave_status add_constrained(session *s, const char *method, cleave_layo
     bool keeps = cleave_constraints_allow_layout(constraints, s->model, layout);
     CLEAVE_TRY(cleave_constraints_impose(constraints, s->model, layout, &s->work, error));
     bool is_drawn = method != NULL && strcmp(method, "random") == 0;
-    return add(s, keeps || is_drawn ? method : NULL, layout, error);
+    add(s, keeps || is_drawn ? method : NULL, layout);
+    return CLEAVE_OK;
 }
 
 static cleave_status add_named(session *s, const char *name, cleave_error *error) {
@@ -78,10 +86,49 @@ static cleave_status add_quick_starts(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-cleave_status session_add_givens(session *s, cleave_error *error) {
+/* The best of the layouts that fold, which take no time to search.  They are few, but on many
+   devices good ones are among them. */
+static cleave_status add_folded(session *s, cleave_error *error) {
+    cleave_window_options how = {.constraints = s->options->constraints,
+                                 .interrupted = s->options->interrupted};
+    cleave_error why_not = {""};
+    cleave_window_found *found = CLEAVE_ARENA_ARRAY(&s->work, cleave_window_found, 1);
+    if (found == NULL)
+        return cleave_fail_memory(error, "searching");
+    if (s->machine->n_devices <= FEW_DEVICES || !cleave_machine_may_fold(s->machine, NULL))
+        return CLEAVE_OK;
+    if (s->options->time_seconds > 0 && s->options->resume_file == NULL)
+        how.until_seconds = s->started_seconds + 0.3 * s->options->time_seconds;
+    cleave_progress_update(&s->progress, -1, "searching layouts that fold");
+    cleave_status status =
+        cleave_window_search(&s->pricer, &s->collectives, &how, &s->work, found, &why_not);
+    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
+        *error = why_not;
+    if (status != CLEAVE_OK)
+        return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+    cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+    if (layout == NULL)
+        return cleave_fail_memory(error, "searching");
+    CLEAVE_TRY(cleave_layout_copy(&found->layout, s->model, &s->work, layout, error));
+    layout->collectives = s->collectives;
+    return add_constrained(s, NULL, layout, error);
+}
+
+/* Layouts first, then their prices, of which some take long. */
+static cleave_status add_all(session *s, cleave_error *error) {
     for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
         CLEAVE_TRY(add_named(s, cleave_baseline_names[i], error));
     if (strcmp(s->options->method, "random") == 0)
         return add_named(s, "random", error);
-    return session_searches(s) ? add_quick_starts(s, error) : CLEAVE_OK;
+    if (session_searches(s))
+        CLEAVE_TRY(add_quick_starts(s, error));
+    bool is_reference = strcmp(s->options->method, "mcmc") == 0;
+    return session_searches(s) && !is_reference ? add_folded(s, error) : CLEAVE_OK;
+}
+
+cleave_status session_add_givens(session *s, cleave_error *error) {
+    CLEAVE_TRY(add_all(s, error));
+    const cleave_parallel parallel = {
+        .n_threads = s->n_threads, .n_tasks = s->n_given, .task = price_given, .context = s};
+    return cleave_parallel_run(&parallel, error);
 }
