@@ -120,13 +120,13 @@ static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
 }
 
 static cleave_protocol protocol_of(const cleave_link_figures *m) {
-    return (cleave_protocol){.large_from_bytes = m->polls.large_from_bytes,
-                             .large_seconds = m->link.large_seconds,
-                             .first_bytes = m->link.first_bytes,
-                             .first_bytes_per_second = m->link.first_bytes_per_second,
-                             .small_polls = m->polls.small_polls,
-                             .large_polls = m->polls.large_polls,
-                             .polls_per_byte = m->polls.polls_per_byte};
+    return (cleave_protocol){
+        .large_from_bytes = m->receiving.large_from_bytes,
+        .large_seconds = m->link.large_seconds,
+        .first_bytes = m->link.first_bytes,
+        .first_bytes_per_second = m->link.first_bytes_per_second,
+        .sending = {m->sending.small, m->sending.large, m->sending.per_byte},
+        .receiving = {m->receiving.small, m->receiving.large, m->receiving.per_byte}};
 }
 
 static cleave_status measure_links(calibration *c, cleave_error *error) {

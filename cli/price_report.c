@@ -22,11 +22,13 @@ cleave_status price_report_make(const cleave_program *program, cleave_cost_cache
 cleave_status simulated_step_make(const cleave_program *program, cleave_cost_cache *cache,
                                   cleave_arena *arena, simulated_step *step, cleave_error *error) {
     simulated_step made;
+    cleave_settling *settling;
     CLEAVE_TRY(cleave_simulate_prepare(program, cache, arena, &made.problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&made.problem, arena, &made.workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&made.problem, arena, &made.timeline, error));
-    CLEAVE_TRY(cleave_simulate_settle(program, cache, CLEAVE_RULE_SCAN, arena, &made.problem,
-                                      made.workspace, &made.timeline, error));
+    CLEAVE_TRY(cleave_settling_create(program, cache, &made.problem, arena, &settling, error));
+    CLEAVE_TRY(cleave_settling_apply(settling, CLEAVE_RULE_SCAN, &made.problem, made.workspace,
+                                     &made.timeline, error));
     CLEAVE_TRY(cleave_simulate_run(&made.problem, CLEAVE_RULE_SCAN, made.workspace, &made.timeline,
                                    error));
     CLEAVE_TRY(price_report_make(program, cache, &made.problem, &made.timeline, arena, &made.prices,

@@ -138,14 +138,15 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
     const cleave_program *program = &priced->program;
     const cleave_engine_problem *problem = &result->problem;
+    cleave_settling *mutual = NULL;
     CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &result->workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &result->timeline, error));
-    double start = cleave_clock_seconds();
     if (!result->apart)
-        CLEAVE_TRY(cleave_simulate_settle(program, priced->cache, result->rule, arena,
-                                          &result->problem, result->workspace, &result->timeline,
-                                          error));
+        CLEAVE_TRY(cleave_settling_create(program, priced->cache, problem, arena, &mutual, error));
+    double start = cleave_clock_seconds();
+    CLEAVE_TRY(cleave_settling_apply(mutual, result->rule, &result->problem, result->workspace,
+                                     &result->timeline, error));
     double settling = cleave_clock_seconds() - start;
     for (int k = 0; k < N_RULES; k++) {
         cleave_rule rule = k + 1 == N_RULES                   ? result->rule

@@ -304,7 +304,7 @@ const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t so
         at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
         at->overhead_seconds_per_byte =
             fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
-        if (l == 0 || link->protocol.large_polls > at->protocol->large_polls)
+        if (l == 0 || link->protocol.receiving.large > at->protocol->receiving.large)
             at->protocol = &link->protocol;
         at->latency_seconds += link->latency_seconds;
     }
@@ -529,10 +529,11 @@ cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache
 
 bool cleave_cost_knows_neighbours(const cleave_cost_cache *cache) {
     const cleave_machine *machine = cache->machine;
-    for (int32_t l = 0; l < machine->n_links; l++)
-        if (machine->links[l].protocol.small_polls > 0 ||
-            machine->links[l].protocol.large_polls > 0)
+    for (int32_t l = 0; l < machine->n_links; l++) {
+        const cleave_polls *receiving = &machine->links[l].protocol.receiving;
+        if (receiving->small > 0 || receiving->large > 0 || receiving->per_byte > 0)
             return true;
+    }
     for (int32_t k = 0; k < machine->n_kinds; k++)
         for (int32_t f = 0; f < machine->kinds[k].n_fits; f++)
             if (machine->kinds[k].fits[f].alone > 0)

@@ -52,6 +52,14 @@ typedef struct cleave_device_kind {
     cleave_family_fit *fits;
 } cleave_device_kind;
 
+/* A transport works only while it is called: by a rank that waits all the time, by one that
+   computes between two pieces of its work.  So many of them an end computes until a message is
+   through. */
+typedef struct cleave_polls {
+    double small;           /* of a small message */
+    double large, per_byte; /* of a large one: large + per_byte x its bytes */
+} cleave_polls;
+
 /* How a transport treats messages of different sizes; all 0: all alike. */
 typedef struct cleave_protocol {
     double
@@ -59,9 +67,7 @@ typedef struct cleave_protocol {
     double large_seconds; /* which takes the link so long; 0: none are large */
     double first_bytes, first_bytes_per_second; /* so many bytes of a message go at another rate
                                                    than the rest; 0: none */
-    /* The transport works only while it is called.  For so many pieces of computation, the mean of
-       those that its ends are at, a message comes later than to ranks that wait for it. */
-    double small_polls, large_polls, polls_per_byte;
+    cleave_polls sending, receiving;
 } cleave_protocol;
 
 typedef struct cleave_link {

@@ -27,8 +27,8 @@
              where left out.  Over several links the largest of each counts.  "protocol", which
              calibration adds: {"large_from": bytes from which a message takes the link
              "large_latency" longer, "first": bytes of a message that go at "first_bandwidth",
-             "small_polls", "large_polls", "polls_per_byte": the pieces of computation that a
-   message waits for}, see cleave_protocol; 0 where left out.
+             "send_polls" and "receive_polls": {"small", "large", "per_byte"}: pieces that an end
+             computes until a message is through}, see cleave_protocol; 0 where left out.
 
    NETWORK   One LEVEL, or a list of them from the nodes up.  The first has "join": VERTEX of every
              node, or [VERTEX, ...], all to one switch, or groups [[VERTEX, ...], ...], each to a
@@ -55,8 +55,8 @@ static const char *const node_keys[] = {"count", "devices", "kind", "kinds", "li
 static const char *const link_keys[] = {"join",     "through",        "bandwidth", "latency",
                                         "overhead", "copy_bandwidth", "protocol",  NULL};
 static const char *const protocol_keys[] = {
-    "large_from",  "large_latency", "first",          "first_bandwidth",
-    "small_polls", "large_polls",   "polls_per_byte", NULL};
+    "large_from", "large_latency", "first", "first_bandwidth", "send_polls", "receive_polls", NULL};
+static const char *const polls_keys[] = {"small", "large", "per_byte", NULL};
 
 cleave_status machine_read_short_of_memory(const machine_reader *r) {
     return cleave_fail_memory(r->error, "reading a machine");
@@ -227,6 +227,18 @@ static cleave_status read_count(const machine_reader *r, const cleave_json_curso
                : cleave_json_fail(&member, r->error, "%g is not in the range 0 to 1000000", *value);
 }
 
+static cleave_status read_polls(const machine_reader *r, const cleave_json_cursor *at,
+                                const char *key, cleave_polls *polls) {
+    cleave_json_cursor member;
+    if (!cleave_json_find(at, key, &member))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_expect_object(&member, r->error));
+    CLEAVE_TRY(cleave_json_expect_keys(&member, polls_keys, r->error));
+    CLEAVE_TRY(read_count(r, &member, "small", &polls->small));
+    CLEAVE_TRY(read_count(r, &member, "large", &polls->large));
+    return read_count(r, &member, "per_byte", &polls->per_byte);
+}
+
 static cleave_status read_protocol(const machine_reader *r, const cleave_json_cursor *at,
                                    cleave_protocol *protocol) {
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
@@ -239,9 +251,8 @@ static cleave_status read_protocol(const machine_reader *r, const cleave_json_cu
         machine_read_quantity(r, at, "first", CLEAVE_UNIT_BYTES, false, &protocol->first_bytes));
     CLEAVE_TRY(machine_read_quantity(r, at, "first_bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND,
                                      protocol->first_bytes > 0, &protocol->first_bytes_per_second));
-    CLEAVE_TRY(read_count(r, at, "small_polls", &protocol->small_polls));
-    CLEAVE_TRY(read_count(r, at, "large_polls", &protocol->large_polls));
-    return read_count(r, at, "polls_per_byte", &protocol->polls_per_byte);
+    CLEAVE_TRY(read_polls(r, at, "send_polls", &protocol->sending));
+    return read_polls(r, at, "receive_polls", &protocol->receiving);
 }
 
 cleave_status machine_read_figures(const machine_reader *r, const cleave_json_cursor *at,

@@ -104,38 +104,42 @@ static void put_vertex(cleave_json_writer *w, const cleave_node_type *type, int3
         cleave_json_put_string(w, type->inner_names[vertex - type->n_devices]);
 }
 
+static bool has_polls(const cleave_polls *polls) {
+    return polls->small > 0 || polls->large > 0 || polls->per_byte > 0;
+}
+
+static void put_polls(cleave_json_writer *w, const char *key, const cleave_polls *polls) {
+    if (!has_polls(polls))
+        return;
+    cleave_json_key(w, key);
+    cleave_json_begin_object(w, true);
+    cleave_json_key(w, "small");
+    cleave_json_put_number(w, polls->small);
+    cleave_json_key(w, "large");
+    cleave_json_put_number(w, polls->large);
+    cleave_json_key(w, "per_byte");
+    cleave_json_put_number(w, polls->per_byte);
+    cleave_json_end_object(w);
+}
+
 static void put_protocol(cleave_json_writer *w, const cleave_protocol *protocol) {
-    const struct {
-        const char *key;
-        double value;
-        int unit; /* -1: a number */
-    } figures[] = {
-        {"large_from", protocol->large_from_bytes, CLEAVE_UNIT_BYTES},
-        {"large_latency", protocol->large_seconds, CLEAVE_UNIT_SECONDS},
-        {"first", protocol->first_bytes, CLEAVE_UNIT_BYTES},
-        {"first_bandwidth", protocol->first_bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND},
-        {"small_polls", protocol->small_polls, -1},
-        {"large_polls", protocol->large_polls, -1},
-        {"polls_per_byte", protocol->polls_per_byte, -1},
-    };
-    bool begun = false;
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
-        if (figures[i].value <= 0)
-            continue;
-        if (!begun) {
-            cleave_json_key(w, "protocol");
-            cleave_json_begin_object(w, true);
-            begun = true;
-        }
-        if (figures[i].unit >= 0) {
-            put_quantity(w, figures[i].key, figures[i].value, (cleave_unit)figures[i].unit);
-        } else {
-            cleave_json_key(w, figures[i].key);
-            cleave_json_put_number(w, figures[i].value);
-        }
+    if (protocol->large_from_bytes <= 0 && protocol->first_bytes <= 0 &&
+        !has_polls(&protocol->sending) && !has_polls(&protocol->receiving))
+        return;
+    cleave_json_key(w, "protocol");
+    cleave_json_begin_object(w, true);
+    if (protocol->large_from_bytes > 0)
+        put_quantity(w, "large_from", protocol->large_from_bytes, CLEAVE_UNIT_BYTES);
+    if (protocol->large_seconds > 0)
+        put_quantity(w, "large_latency", protocol->large_seconds, CLEAVE_UNIT_SECONDS);
+    if (protocol->first_bytes > 0) {
+        put_quantity(w, "first", protocol->first_bytes, CLEAVE_UNIT_BYTES);
+        put_quantity(w, "first_bandwidth", protocol->first_bytes_per_second,
+                     CLEAVE_UNIT_BYTES_PER_SECOND);
     }
-    if (begun)
-        cleave_json_end_object(w);
+    put_polls(w, "send_polls", &protocol->sending);
+    put_polls(w, "receive_polls", &protocol->receiving);
+    cleave_json_end_object(w);
 }
 
 static void put_link_figures(cleave_json_writer *w, const cleave_link_class *class,

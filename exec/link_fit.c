@@ -203,26 +203,28 @@ static double fit_line(const cleave_poll_sample *samples, int32_t n, cleave_poll
         squares += (samples[i].bytes - bytes) * (samples[i].bytes - bytes);
         products += (samples[i].bytes - bytes) * (samples[i].polls - polls);
     }
-    figures->polls_per_byte = squares > 0 ? fmax(0, products / squares) : 0;
-    figures->large_polls = fmax(0, polls - figures->polls_per_byte * bytes);
+    figures->per_byte = squares > 0 ? fmax(0, products / squares) : 0;
+    figures->large = fmax(0, polls - figures->per_byte * bytes);
     for (int32_t i = 0; i < n; i++) {
         double difference =
-            samples[i].polls - figures->large_polls - figures->polls_per_byte * samples[i].bytes;
+            samples[i].polls - figures->large - figures->per_byte * samples[i].bytes;
         off += difference * difference;
     }
     return off;
 }
 
-void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n,
+void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n, double large_from_bytes,
                            cleave_poll_figures *figures) {
     double least = INFINITY;
     for (int32_t n_small = 1; n_small < n; n_small++) {
         cleave_poll_figures made = {.large_from_bytes = samples[n_small].bytes};
+        if (large_from_bytes > 0 && made.large_from_bytes != large_from_bytes)
+            continue;
         for (int32_t i = 0; i < n_small; i++)
-            made.small_polls += fmax(0, samples[i].polls) / n_small;
+            made.small += fmax(0, samples[i].polls) / n_small;
         double off = fit_line(samples + n_small, n - n_small, &made);
         for (int32_t i = 0; i < n_small; i++)
-            off += (samples[i].polls - made.small_polls) * (samples[i].polls - made.small_polls);
+            off += (samples[i].polls - made.small) * (samples[i].polls - made.small);
         if (off < least) {
             *figures = made;
             least = off;

@@ -26,10 +26,10 @@ typedef enum cleave_link_sample_kind {
     CLEAVE_LINK_N_SAMPLE_KINDS
 } cleave_link_sample_kind;
 
-/* Pieces of computation by which a message is later between ranks that compute than between ranks
-   that wait; of large ones there are more for each byte. */
+/* Pieces of computation by which a message is later where one of its ends computes than where both
+   wait; of large ones there are more for each byte. */
 typedef struct cleave_poll_figures {
-    double large_from_bytes, small_polls, large_polls, polls_per_byte;
+    double large_from_bytes, small, large, per_byte;
 } cleave_poll_figures;
 
 typedef struct cleave_poll_sample {
@@ -48,8 +48,9 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, doub
                               cleave_link_measurement *result, cleave_error *error);
 
 /* The figures that are nearest to samples of two sizes or more, in the order of their bytes, by
-   least squares: small messages are alike, and from which size on they are large is tried out. */
-void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n,
+   least squares: small messages are alike, and from which size on they are large is tried out, or,
+   where `large_from_bytes` is not 0, that size. */
+void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n, double large_from_bytes,
                            cleave_poll_figures *figures);
 
 #endif

@@ -5,8 +5,8 @@
      both ways   two messages at once, one each way, as in most collectives
      processor   by how much a rank's computation is longer while two messages go, one each way, and
                  both ranks compute with a poll now and then, as in a step
-     polls       by how many of the pieces of that computation the messages come later than to ranks
-                 that do nothing but wait
+     polls       by how many pieces of computation a message one way comes later where its sender
+                 computes, or its receiver, than where both do nothing but wait
 
    and the figures that the simulator uses are fitted to them: see link_fit.h. */
 #include "exec/measure_link.h"
@@ -151,23 +151,25 @@ static double processor_share(const pair *p, int64_t bytes, int pieces, int repe
 
 static const double piece_seconds = 2e-3;
 
-/* Seconds of two messages at once, one each way, between ranks that compute for `piece` seconds
-   between two looks at them, half a piece out of step; with `piece` 0 they only wait. */
-static double exchange_computing(const pair *p, int64_t bytes, double piece, int repeats) {
+/* Seconds until the second rank has a message from the first, whose `sender` or other end computes
+   for `piece` seconds between two looks at it; 0: both only wait. */
+static double watch_message(const pair *p, int64_t bytes, double piece, bool sender, int repeats) {
     double seconds[MAX_REPEATS];
+    bool computes = piece > 0 && p->first == sender;
+    int request = p->first ? SEND : RECEIVE;
     for (int r = 0; r < repeats; r++) {
         ping(p, SMALL_BYTES, 1); /* both start together */
-        double start = cleave_clock_seconds(), until = start;
-        cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
-        cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
-        bool sent = false, received = false;
-        for (int looks = 0; !sent || !received; looks++) {
-            while (piece > 0 && cleave_clock_seconds() < until)
+        /* It may be posted at any time within a piece. */
+        double start = cleave_clock_seconds(), until = start + piece * (r + 0.5) / repeats;
+        if (p->first)
+            cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
+        else
+            cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
+        while (!cleave_world_test(p->world, request, NULL)) {
+            while (computes && cleave_clock_seconds() < until)
                 ;
-            until += looks == 0 && p->first ? piece / 2 : piece;
-            sent = cleave_world_test(p->world, SEND, NULL);
-            received = cleave_world_test(p->world, RECEIVE, NULL);
-            if (piece <= 0)
+            until += piece;
+            if (!computes)
                 sched_yield();
         }
         seconds[r] = cleave_clock_seconds() - start;
@@ -239,16 +241,30 @@ static void measure(const pair *p, double seconds_budget, samples *found) {
     add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, smallest);
 }
 
+/* What the second rank found. */
+static double agree_with_second(const pair *p, double value) {
+    if (p->first)
+        cleave_world_receive_now(p->world, &value, sizeof value, p->peer);
+    else
+        cleave_world_send_now(p->world, &value, sizeof value, p->peer);
+    return value;
+}
+
 /* In the order of bytes; as far as the time allows. */
-static int32_t measure_polls(const pair *p, double seconds_budget, cleave_poll_sample *found) {
+static int32_t measure_polls(const pair *p, double seconds_budget, cleave_poll_sample *sending,
+                             cleave_poll_sample *receiving) {
     int32_t n = 0;
     double started = cleave_clock_seconds(), spent = 0;
-    for (int64_t bytes = LEAST_POLLED_BYTES; bytes <= MOST_POLLED_BYTES && spent < seconds_budget;
-         bytes *= 4) {
+    for (int64_t bytes = LEAST_POLLED_BYTES;
+         bytes <= MOST_POLLED_BYTES && (n < 4 || spent < seconds_budget); bytes *= 4, n++) {
         int repeats = bytes <= 1 << 18 ? 9 : 5;
-        double waiting = agree(p, exchange_computing(p, bytes, 0, repeats));
-        double computing = agree(p, exchange_computing(p, bytes, piece_seconds, repeats));
-        found[n++] = (cleave_poll_sample){(double)bytes, (computing - waiting) / piece_seconds};
+        double seconds[3];
+        for (int i = 0; i < 3; i++)
+            seconds[i] = agree_with_second(
+                p, watch_message(p, bytes, i > 0 ? piece_seconds : 0, i == 1, repeats));
+        sending[n].bytes = receiving[n].bytes = (double)bytes;
+        sending[n].polls = fmax(0, (seconds[1] - seconds[0]) / piece_seconds);
+        receiving[n].polls = fmax(0, (seconds[2] - seconds[0]) / piece_seconds);
         spent = agree(p, cleave_clock_seconds() - started);
     }
     return n;
@@ -262,7 +278,7 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
     if (rank == a || rank == b) {
         pair p = {.world = world, .peer = rank == a ? b : a, .first = rank == a};
         samples found = {0};
-        cleave_poll_sample polls[MOST_POLL_SAMPLES];
+        cleave_poll_sample sending[MOST_POLL_SAMPLES], receiving[MOST_POLL_SAMPLES];
         size_t work_bytes = WORK_FLOATS * sizeof *p.work;
         char *memory = malloc((size_t)2 * MOST_BYTES + work_bytes);
         if (memory == NULL)
@@ -272,11 +288,12 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
         p.outgoing = memory + work_bytes;
         p.incoming = p.outgoing + MOST_BYTES;
         measure(&p, seconds_budget, &found);
-        int32_t n_polls = measure_polls(&p, seconds_budget, polls);
+        int32_t n_polls = measure_polls(&p, seconds_budget, sending, receiving);
         free(memory);
-        cleave_link_fit_polls(polls, n_polls, &result->polls);
-        CLEAVE_TRY(cleave_link_fit(found.items, found.n, result->polls.large_from_bytes,
-                                   &result->link, error));
+        cleave_link_fit_polls(receiving, n_polls, 0, &result->receiving);
+        double large_from = result->receiving.large_from_bytes;
+        cleave_link_fit_polls(sending, n_polls, large_from, &result->sending);
+        CLEAVE_TRY(cleave_link_fit(found.items, found.n, large_from, &result->link, error));
     }
     cleave_world_barrier(world);
     return CLEAVE_OK;

@@ -8,7 +8,7 @@
 
 typedef struct cleave_link_figures {
     cleave_link_measurement link;
-    cleave_poll_figures polls;
+    cleave_poll_figures sending, receiving; /* what either end's computation does */
 } cleave_link_figures;
 
 /* Measures the link between ranks `a` and `b`, a < b.  To be called by all ranks; the others wait

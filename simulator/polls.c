@@ -19,6 +19,8 @@ static int32_t find_running(const cleave_poll_profile *profile, int32_t device, 
 static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device, int64_t time,
                               double polls) {
     int64_t now = time;
+    if (polls <= 0)
+        return 0;
     int32_t last = profile->lane_start[device + 1];
     for (int32_t i = find_running(profile, device, time); i < last && profile->begin[i] <= now;
          i++) {
@@ -33,10 +35,9 @@ static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device
 }
 
 int64_t cleave_poll_delay(const cleave_poll_profile *profile, int32_t message, int64_t posted) {
-    double polls = profile->polls[message];
-    if (polls <= 0)
-        return 0;
-    return (wait_for_polls(profile, profile->source[message], posted, polls) +
-            wait_for_polls(profile, profile->destination[message], posted, polls)) /
-           2;
+    int64_t sending =
+        wait_for_polls(profile, profile->source[message], posted, profile->sending[message]);
+    int64_t receiving =
+        wait_for_polls(profile, profile->destination[message], posted, profile->receiving[message]);
+    return sending > receiving ? sending : receiving;
 }

@@ -3,199 +3,182 @@
 #include "simulator/settle.h"
 
 #include "graph/work.h"
-#include "simulator/link.h"
 
 #include <math.h>
 
-/* The work of a device's main lane, one item after the other. */
-typedef struct busy_lane {
-    int32_t n;
-    const int32_t *items; /* [n] */
-} busy_lane;
-
-typedef struct settling {
+struct cleave_settling {
     const cleave_program *program;
     const cleave_machine *machine;
-    const cleave_timeline *timeline;
-    cleave_engine_problem *problem;
-    busy_lane *lanes; /* [n_devices] */
-} settling;
+    cleave_poll_profile profile; /* times still missing */
+    int32_t *items;              /* of the profile's lanes: its place to an item of the program */
+    float *alone;     /* [n_items] share of the price where the others of a node are idle */
+    int64_t *overlap; /* [places of the profile] picoseconds, scratch */
+};
+
+/* ---- What does not depend on times ----------------------------------------------------------- */
 
 static bool has_work(const cleave_engine_problem *problem, int32_t item) {
     return problem->kind[item] == CLEAVE_ENGINE_WORK && problem->duration[item] > 0;
 }
 
-static cleave_status find_lanes(settling *s, cleave_arena *scratch, cleave_error *error) {
-    const cleave_engine_problem *problem = s->problem;
-    int32_t n_devices = problem->n_queues / CLEAVE_N_LANES;
-    int32_t *items = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->n_items), used = 0;
-    s->lanes = CLEAVE_ARENA_ARRAY(scratch, busy_lane, n_devices);
-    if (items == NULL || s->lanes == NULL)
-        return cleave_fail_memory(error, "simulating");
-    for (int32_t d = 0; d < n_devices; d++) {
-        int32_t queue = d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN;
-        s->lanes[d].items = items + used;
-        for (int32_t q = problem->queue_start[queue]; q < problem->queue_start[queue + 1]; q++)
-            if (has_work(problem, problem->queue_items[q].item))
-                items[used + s->lanes[d].n++] = problem->queue_items[q].item;
-        used += s->lanes[d].n;
+/* Of an item, with a poll after each. */
+static int32_t count_pieces(const cleave_program *program, int32_t id) {
+    const cleave_item *item = &program->items[id];
+    const cleave_update *update;
+    int32_t pieces = 1;
+    switch ((cleave_item_kind)item->kind) {
+    case CLEAVE_ITEM_COMPUTE:
+        pieces = program->computes[item->subject].pieces;
+        break;
+    case CLEAVE_ITEM_UPDATE:
+        update = &program->updates[item->subject];
+        pieces = cleave_work_pieces_of_bytes(
+            cleave_work_bytes_of_update(program->buffers[update->parameter].bytes,
+                                        (update->state[0] >= 0) + (update->state[1] >= 0)));
+        break;
+    case CLEAVE_ITEM_COPY:
+        pieces = cleave_work_pieces_of_bytes((double)program->copies[item->subject].bytes);
+        break;
+    default:
+        break;
     }
+    return pieces > 1 ? pieces : 1;
+}
+
+static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
+                     cleave_arena *arena) {
+    size_t n_devices = (size_t)s->program->n_devices, n_items = (size_t)problem->n_items;
+    size_t n_messages = (size_t)s->program->n_messages;
+    cleave_poll_profile *profile = &s->profile;
+    profile->lane_start = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices + 1);
+    profile->begin = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
+    profile->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
+    profile->pieces = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
+    profile->source = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    profile->destination = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    profile->sending = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
+    profile->receiving = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
+    s->items = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
+    s->alone = CLEAVE_ARENA_ARRAY(arena, float, n_items);
+    s->overlap = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
+    return profile->lane_start != NULL && profile->begin != NULL && profile->end != NULL &&
+           profile->pieces != NULL && profile->source != NULL && profile->destination != NULL &&
+           profile->sending != NULL && profile->receiving != NULL && s->items != NULL &&
+           s->alone != NULL && s->overlap != NULL;
+}
+
+static void find_lanes(cleave_settling *s, const cleave_engine_problem *problem) {
+    int32_t n = 0;
+    for (int32_t d = 0; d < s->program->n_devices; d++) {
+        int32_t queue = d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN;
+        for (int32_t q = problem->queue_start[queue]; q < problem->queue_start[queue + 1]; q++) {
+            int32_t item = problem->queue_items[q].item;
+            if (!has_work(problem, item))
+                continue;
+            s->items[n] = item;
+            s->profile.pieces[n++] = count_pieces(s->program, item);
+        }
+        s->profile.lane_start[d + 1] = n;
+    }
+}
+
+static double polls_of(const cleave_polls *polls, bool large, double bytes) {
+    return large ? polls->large + polls->per_byte * bytes : polls->small;
+}
+
+static void find_polls(cleave_settling *s, cleave_cost_cache *cache) {
+    for (int32_t m = 0; m < s->program->n_messages; m++) {
+        const cleave_message *message = &s->program->messages[m];
+        const cleave_protocol *protocol =
+            cleave_cost_route(cache, message->source, message->destination)->protocol;
+        double bytes = (double)message->bytes;
+        bool large = protocol->large_from_bytes > 0 && bytes >= protocol->large_from_bytes;
+        s->profile.source[m] = message->source;
+        s->profile.destination[m] = message->destination;
+        s->profile.sending[m] = polls_of(&protocol->sending, large, bytes);
+        s->profile.receiving[m] = polls_of(&protocol->receiving, large, bytes);
+    }
+}
+
+cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_cache *cache,
+                                     const cleave_engine_problem *problem, cleave_arena *arena,
+                                     cleave_settling **settling, cleave_error *error) {
+    *settling = NULL;
+    if (!cleave_cost_knows_neighbours(cache) || program->n_windows > 1 ||
+        problem->n_collectives > 0)
+        return CLEAVE_OK;
+    cleave_settling *made = CLEAVE_ARENA_ARRAY(arena, cleave_settling, 1);
+    if (made == NULL)
+        return cleave_fail_memory(error, "preparing to simulate");
+    made->program = program;
+    made->machine = cleave_cost_cache_machine(cache);
+    if (!allocate(made, problem, arena))
+        return cleave_fail_memory(error, "preparing to simulate");
+    find_lanes(made, problem);
+    find_polls(made, cache);
+    CLEAVE_TRY(cleave_cost_alone(program, cache, made->alone, error));
+    *settling = made;
     return CLEAVE_OK;
 }
 
-/* ---- Kernels --------------------------------------------------------------------------------- */
+/* ---- What does ------------------------------------------------------------------------------- */
 
-/* Adds to `overlap` of every item of one lane how long the other one works meanwhile. */
-static void add_overlaps(const settling *s, const busy_lane *of, const busy_lane *other,
-                         int64_t *overlap) {
-    const int64_t *start = s->timeline->start, *end = s->timeline->end;
-    for (int32_t i = 0, first = 0; i < of->n; i++) {
-        int32_t item = of->items[i];
-        while (first < other->n && end[other->items[first]] <= start[item])
+/* Adds to the overlap of each work of a device how long another one works meanwhile. */
+static void add_overlaps(cleave_settling *s, int32_t device, int32_t other) {
+    const cleave_poll_profile *p = &s->profile;
+    int32_t first = p->lane_start[other], last = p->lane_start[other + 1];
+    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
+        while (first < last && p->end[first] <= p->begin[i])
             first++;
-        for (int32_t j = first; j < other->n && start[other->items[j]] < end[item]; j++) {
-            int64_t from = cleave_later(start[item], start[other->items[j]]);
-            int64_t until = end[item] < end[other->items[j]] ? end[item] : end[other->items[j]];
-            overlap[item] += until > from ? until - from : 0;
+        for (int32_t j = first; j < last && p->begin[j] < p->end[i]; j++) {
+            int64_t from = p->begin[i] > p->begin[j] ? p->begin[i] : p->begin[j];
+            int64_t until = p->end[i] < p->end[j] ? p->end[i] : p->end[j];
+            s->overlap[i] += until > from ? until - from : 0;
         }
     }
 }
 
 /* Between the price alone and that with all others busy, by the share of the time in which the
    others of the node work. */
-static cleave_status settle_kernels(settling *s, cleave_cost_cache *cache, cleave_arena *scratch,
-                                    cleave_error *error) {
-    cleave_engine_problem *problem = s->problem;
-    float *alone = CLEAVE_ARENA_ARRAY(scratch, float, problem->n_items);
-    int64_t *overlap = CLEAVE_ARENA_ARRAY(scratch, int64_t, problem->n_items);
-    if (alone == NULL || overlap == NULL)
-        return cleave_fail_memory(error, "simulating");
-    CLEAVE_TRY(cleave_cost_alone(s->program, cache, alone, error));
+static void settle_kernels(cleave_settling *s, cleave_engine_problem *problem) {
+    const cleave_poll_profile *p = &s->profile;
     for (int32_t d = 0; d < s->program->n_devices; d++) {
         int32_t n_others = 0;
         for (int32_t other = 0; other < s->program->n_devices; other++)
             if (other != d && cleave_machine_same_node(s->machine, d, other)) {
                 n_others++;
-                add_overlaps(s, &s->lanes[d], &s->lanes[other], overlap);
+                add_overlaps(s, d, other);
             }
-        for (int32_t i = 0; i < s->lanes[d].n && n_others > 0; i++) {
-            int32_t item = s->lanes[d].items[i];
-            double span = (double)(s->timeline->end[item] - s->timeline->start[item]) * n_others;
-            double share = span > 0 ? fmin(1, (double)overlap[item] / span) : 1;
-            double factor = (double)alone[item] + (1 - (double)alone[item]) * share;
-            problem->duration[item] = (int64_t)((double)problem->duration[item] * factor + 0.5);
+        for (int32_t i = p->lane_start[d]; i < p->lane_start[d + 1] && n_others > 0; i++) {
+            double span = (double)(p->end[i] - p->begin[i]) * n_others;
+            double share = span > 0 ? fmin(1, (double)s->overlap[i] / span) : 1;
+            double alone = (double)s->alone[s->items[i]];
+            int64_t *duration = &problem->duration[s->items[i]];
+            *duration = (int64_t)((double)*duration * (alone + (1 - alone) * share) + 0.5);
         }
     }
-    return CLEAVE_OK;
-}
-
-/* ---- Messages -------------------------------------------------------------------------------- */
-
-/* Of an item, with a poll after each. */
-static int32_t count_pieces(const cleave_program *program, int32_t id) {
-    const cleave_item *item = &program->items[id];
-    const cleave_update *update;
-    switch ((cleave_item_kind)item->kind) {
-    case CLEAVE_ITEM_COMPUTE:
-        return program->computes[item->subject].pieces;
-    case CLEAVE_ITEM_UPDATE:
-        update = &program->updates[item->subject];
-        return cleave_work_pieces_of_bytes(
-            cleave_work_bytes_of_update(program->buffers[update->parameter].bytes,
-                                        (update->state[0] >= 0) + (update->state[1] >= 0)));
-    case CLEAVE_ITEM_COPY:
-        return cleave_work_pieces_of_bytes((double)program->copies[item->subject].bytes);
-    default:
-        return 1;
-    }
-}
-
-static double polls_of(const cleave_protocol *protocol, double bytes) {
-    bool large = protocol->large_from_bytes > 0 && bytes >= protocol->large_from_bytes;
-    return large ? protocol->large_polls + protocol->polls_per_byte * bytes : protocol->small_polls;
-}
-
-/* When devices work, and what messages wait for. */
-static cleave_status make_profile(const settling *s, cleave_cost_cache *cache, cleave_arena *arena,
-                                  const cleave_poll_profile **profile, cleave_error *error) {
-    const cleave_program *program = s->program;
-    int32_t n_devices = program->n_devices, n_messages = program->n_messages, n = 0;
-    cleave_poll_profile *made = CLEAVE_ARENA_ARRAY(arena, cleave_poll_profile, 1);
-    if (made == NULL)
-        return cleave_fail_memory(error, "simulating");
-    for (int32_t d = 0; d < n_devices; d++)
-        n += s->lanes[d].n;
-    made->lane_start = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)n_devices + 1);
-    made->begin = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    made->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    made->pieces = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
-    made->source = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
-    made->destination = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
-    made->polls = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
-    if (made->lane_start == NULL || made->begin == NULL || made->end == NULL ||
-        made->pieces == NULL || made->source == NULL || made->destination == NULL ||
-        made->polls == NULL)
-        return cleave_fail_memory(error, "simulating");
-    for (int32_t d = 0, at = 0; d < n_devices; d++) {
-        for (int32_t i = 0; i < s->lanes[d].n; i++, at++) {
-            int32_t item = s->lanes[d].items[i], pieces = count_pieces(program, item);
-            made->begin[at] = s->timeline->start[item];
-            made->end[at] = s->timeline->end[item];
-            made->pieces[at] = pieces > 1 ? pieces : 1;
-        }
-        made->lane_start[d + 1] = at;
-    }
-    for (int32_t m = 0; m < n_messages; m++) {
-        const cleave_message *message = &program->messages[m];
-        made->source[m] = message->source;
-        made->destination[m] = message->destination;
-        made->polls[m] =
-            polls_of(cleave_cost_route(cache, message->source, message->destination)->protocol,
-                     (double)message->bytes);
-    }
-    *profile = made;
-    return CLEAVE_OK;
-}
-
-/* ---- Both ------------------------------------------------------------------------------------ */
-
-static bool is_all_there(const cleave_program *program, const cleave_engine_problem *problem) {
-    return program->n_windows < 2 && problem->n_collectives == 0;
 }
 
 /* Each message is late by no more than a step, so all times stay far from what an integer holds. */
-static bool fits(const settling *s) {
-    return s->timeline->step < INT64_MAX / 8 / ((int64_t)s->program->n_messages + 1);
+static bool fits(const cleave_settling *s, int64_t step) {
+    return step < INT64_MAX / 8 / ((int64_t)s->program->n_messages + 1);
 }
 
-static cleave_status settle(settling *s, cleave_cost_cache *cache, cleave_arena *arena,
-                            cleave_arena *scratch, cleave_error *error) {
-    cleave_engine_problem *problem = s->problem;
-    const cleave_poll_profile *profile = NULL;
-    CLEAVE_TRY(find_lanes(s, scratch, error));
-    if (fits(s))
-        CLEAVE_TRY(make_profile(s, cache, arena, &profile, error));
-    CLEAVE_TRY(settle_kernels(s, cache, scratch, error));
-    problem->polls = profile;
+cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
+                                    cleave_engine_problem *problem,
+                                    cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                                    cleave_error *error) {
+    if (settling == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, timeline, error));
+    cleave_poll_profile *profile = &settling->profile;
+    for (int32_t i = 0; i < profile->lane_start[settling->program->n_devices]; i++) {
+        profile->begin[i] = timeline->start[settling->items[i]];
+        profile->end[i] = timeline->end[settling->items[i]];
+    }
+    settle_kernels(settling, problem);
+    problem->polls = fits(settling, timeline->step) ? profile : NULL;
     for (int32_t q = 0; q < problem->n_items; q++)
         problem->queue_items[q].duration = problem->duration[problem->queue_items[q].item];
     return CLEAVE_OK;
-}
-
-cleave_status cleave_simulate_settle(const cleave_program *program, cleave_cost_cache *cache,
-                                     cleave_rule rule, cleave_arena *arena,
-                                     cleave_engine_problem *problem,
-                                     cleave_engine_workspace *workspace, cleave_timeline *timeline,
-                                     cleave_error *error) {
-    cleave_arena scratch = {0};
-    settling s = {.program = program,
-                  .machine = cleave_cost_cache_machine(cache),
-                  .timeline = timeline,
-                  .problem = problem};
-    if (!cleave_cost_knows_neighbours(cache) || !is_all_there(program, problem))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, timeline, error));
-    cleave_status status = settle(&s, cache, arena, &scratch, error);
-    cleave_arena_free(&scratch);
-    return status;
 }

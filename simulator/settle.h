@@ -7,15 +7,20 @@
 
 #include "simulator/simulate.h"
 
-/* Runs the problem that was prepared from the program by a rule, and puts into it the durations and
-   delays that follow: running it again gives the step.  Leaves it as it is, without a run, where
-   the machine has no such figures, and for folds and collectives in closed form, whose devices are
-   not all there.  What the problem gets lives in the arena.  Linear in the items, for each device
-   of a node, and in the polls that messages wait for. */
-cleave_status cleave_simulate_settle(const cleave_program *program, cleave_cost_cache *cache,
-                                     cleave_rule rule, cleave_arena *arena,
-                                     cleave_engine_problem *problem,
-                                     cleave_engine_workspace *workspace, cleave_timeline *timeline,
-                                     cleave_error *error);
+/* All that does not depend on times, of a prepared problem; null where the machine has no such
+   figures, and for folds and collectives in closed form, whose devices are not all there.  Lives in
+   the arena. */
+typedef struct cleave_settling cleave_settling;
+cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_cache *cache,
+                                     const cleave_engine_problem *problem, cleave_arena *arena,
+                                     cleave_settling **settling, cleave_error *error);
+
+/* Runs the problem by a rule, and puts into it the durations and polls that follow: running it once
+   more gives the step.  Of null it does nothing, without a run.  Once for each problem.  Linear in
+   the items for each device of a node. */
+cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
+                                    cleave_engine_problem *problem,
+                                    cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                                    cleave_error *error);
 
 #endif

@@ -225,10 +225,11 @@ cleave_status cleave_simulate(const cleave_program *program, cleave_cost_cache *
                               cleave_error *error) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
+    cleave_settling *settling;
     CLEAVE_TRY(cleave_simulate_prepare(program, cache, arena, &problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&problem, arena, &workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&problem, arena, timeline, error));
-    CLEAVE_TRY(
-        cleave_simulate_settle(program, cache, rule, arena, &problem, workspace, timeline, error));
+    CLEAVE_TRY(cleave_settling_create(program, cache, &problem, arena, &settling, error));
+    CLEAVE_TRY(cleave_settling_apply(settling, rule, &problem, workspace, timeline, error));
     return cleave_simulate_run(&problem, rule, workspace, timeline, error);
 }

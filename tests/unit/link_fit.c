@@ -131,9 +131,9 @@ Test(link_fit, polls_are_recovered) {
     for (double bytes = 1 << 10; bytes <= 1 << 22; bytes *= 4, n++)
         samples[n] = (cleave_poll_sample){bytes, (bytes < 1 << 16 ? 0.5 : 3 + bytes / 0x1p20) +
                                                      (n % 3 - 1) * 0.1};
-    cleave_link_fit_polls(samples, n, &got);
+    cleave_link_fit_polls(samples, n, 0, &got);
     expect_near(got.large_from_bytes, 1 << 16, 0, "large from");
-    expect_near(got.small_polls, 0.5, 0.1, "small");
-    expect_near(got.large_polls, 3, 0.1, "large");
-    expect_near(got.polls_per_byte, 0x1p-20, 0.1, "per byte");
+    expect_near(got.small, 0.5, 0.1, "small");
+    expect_near(got.large, 3, 0.1, "large");
+    expect_near(got.per_byte, 0x1p-20, 0.1, "per byte");
 }

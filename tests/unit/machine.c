@@ -450,12 +450,12 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     cr_expect(same(cleave_device_kind_find_kernel(&kind, "product b")->seconds, 1e-3 / 7));
     cr_expect_null(cleave_device_kind_find_kernel(&kind, "product c"));
     cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
-    const cleave_protocol protocol = {1 << 16, 1e-4 / 3, 1 << 20, 1e10 / 3,
-                                      0.5,     10.0 / 3, 1e-6 / 3};
+    const cleave_protocol protocol = {1 << 16,  1e-4 / 3,  1 << 20,
+                                      1e10 / 3, {0, 2, 0}, {0.5, 10.0 / 3, 1e-6 / 3}};
     cleave_link links[3] = {
         {0, 1, 1e9 / 3, 1e-6 / 7, 1e-7 / 3, 1e-10 / 3, protocol},
         {.from = 1, .to = 2, .bytes_per_second = 1e9 / 7, .latency_seconds = 1e-6 / 3},
-        {0, 2, 1e9 / 9, 1e-6 / 9, 1e-7, 1e-10, {.large_polls = 2}}};
+        {0, 2, 1e9 / 9, 1e-6 / 9, 1e-7, 1e-10, {.sending = {.large = 2}}}};
     cr_assert_eq(cleave_machine_create_node("here", &kind, 3, links, 3, &arena, &machine, &error),
                  CLEAVE_OK, "%s", error.message);
     expect_route(2, 0, "device 2 > device 0");
@@ -465,7 +465,7 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     write_and_read(&again, &text);
     expect_same_machine(&machine, &again);
     cr_expect_str_eq(again.kinds[0].kernel_version, "oneDNN 2.6.3");
-    cr_expect(same(again.links[0].protocol.large_polls, 10.0 / 3));
+    cr_expect(same(again.links[0].protocol.receiving.large, 10.0 / 3));
     /* "product b" alone: 7/11 of its time; "product a" was not measured alone. */
     cr_expect_float_eq(again.kinds[0].fits[0].alone, 7.0 / 11, 1e-9);
 }
