@@ -1,7 +1,10 @@
 /* The additive model of a step: what each operator's split costs by itself, and what each tensor
    costs that goes from one split to another.
 
-   Costs are closed forms, from boxes and the machine; nothing is lowered.  They leave out that
+   Costs are closed forms, from boxes and the machine; nothing is lowered.  A tensor that several
+   operators read alike costs each of them an even share: it moves once where they are split alike.
+   Cost grows with the kinds of pairs, not with layers, and with the square of the values' shardings
+   that differ; a few microseconds each on 64 devices.  They leave out that
    communication overlaps with computation, that links are shared, and that operators on different
    devices run at once: the simulator, which sees all this, has the last word (search/refine.h). */
 #ifndef CLEAVE_SEARCH_ADDITIVE_MODEL_H

@@ -161,37 +161,47 @@ static void read_shard(const even *e, int32_t device) {
         messages--;
     }
     if (left > 0.5 && messages > 0.5)
-        reshard_remote(e->r, device, false, left * e->element_bytes, messages, unpacks);
+        reshard_remote(e->r, device, false, left * e->element_bytes / e->n_holders, messages,
+                       unpacks);
 }
 
-/* What a device sends to other nodes: its share of what all read of its shard, less what stays on
-   those that have it, is gathered, or goes to its own node. */
+/* What stays of a shard on one that holds it, is gathered, or goes to its own node: elements, and
+   how many read them. */
+static double kept_near(const even *e, int32_t holder, double *n_readers) {
+    double gathered, own = held_of(e, holder, holder), elements = 0;
+    int32_t to = e->to->shard_of[holder];
+    *n_readers = 0;
+    if (own > 0) {
+        *n_readers = find_gathered(e, to, &gathered) ? e->n_readers : 1;
+        elements = own * *n_readers;
+    }
+    for (int32_t d = e->r->node_start[holder]; d < e->r->node_end[holder]; d++) {
+        to = e->to->shard_of[d];
+        double read = taken(e, holder, d, to >= 0 && find_gathered(e, to, &gathered));
+        elements += read;
+        *n_readers += read > 0;
+    }
+    return elements;
+}
+
+/* What a device sends to other nodes: of all that is read of its shard and is not kept near those
+   that hold it, an equal share. */
 static void send_shard(const even *e, int32_t device) {
     int32_t from = e->from->shard_of[device];
     overlap all = find_overlap(e->to, &e->from->shards[from].box);
     const cleave_shard_member *holders = members_of(e->from, from);
-    double left = all.elements * e->n_readers, messages = all.n_shards * e->n_readers, gathered;
+    double left = all.elements * e->n_readers, messages = all.n_shards * e->n_readers, n_readers;
     bool packs, unpacks;
     if (all.first < 0)
         return;
     cut(e, from, all.first, &packs, &unpacks);
     for (int32_t i = 0; i < e->n_holders; i++) {
-        double own = held_of(e, holders[i].device, holders[i].device);
-        int32_t to = e->to->shard_of[holders[i].device];
-        double times = own > 0 && find_gathered(e, to, &gathered) ? e->n_readers : 1;
-        left -= own * times;
-        messages -= own > 0 ? times : 0;
+        left -= kept_near(e, holders[i].device, &n_readers);
+        messages -= n_readers;
     }
-    left /= e->n_holders;
-    messages /= e->n_holders;
-    for (int32_t d = e->r->node_start[device]; d < e->r->node_end[device]; d++) {
-        int32_t to = e->to->shard_of[d];
-        double elements = taken(e, device, d, to >= 0 && find_gathered(e, to, &gathered));
-        left -= elements;
-        messages -= elements > 0;
-    }
-    if (left > 0.5 && messages > 0)
-        reshard_remote(e->r, device, true, left * e->element_bytes, messages, packs);
+    if (left > 0.5 && messages > 0.5)
+        reshard_remote(e->r, device, true, left * e->element_bytes / e->n_holders,
+                       messages / e->n_holders, packs);
 }
 
 bool reshard_even(cleave_resharder *r) {

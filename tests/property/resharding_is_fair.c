@@ -146,6 +146,33 @@ Test(resharding, arithmetic_agrees_with_looking_at_every_cell) {
     cr_expect_gt(n_compared, N_CASES);
 }
 
+/* Where several devices hold the same, arithmetic takes readers to be shared out among them evenly.
+   Lowering does it by number, so most of the time they are, and never are all at one for nothing.
+ */
+Test(resharding, arithmetic_shares_readers_out_among_replicas) {
+    int n_far = 0, n = 0;
+    resharder->few = resharder->everywhere = true;
+    for (uint64_t i = 0; i < N_CASES; i++) {
+        cleave_arena scratch = {0};
+        cleave_random random = {.key = i};
+        drawn a = draw(&random, 4), b = draw(&random, 4);
+        cleave_sharding x = shard(&a, as_numbered(), &scratch),
+                        y = shard(&b, as_numbered(), &scratch);
+        bool has_replicas = x.has_replicas;
+        double even = (double)cost(&x, &y);
+        x.is_even = false;
+        double looked = (double)cost(&x, &y);
+        cleave_arena_free(&scratch);
+        if (!has_replicas || looked == 0)
+            continue;
+        cr_assert(even > 0.4 * looked && even < 1.3 * looked, "case %d: %g and %g", (int)i, even,
+                  looked);
+        n++;
+        n_far += fabs(even - looked) > 0.3 * looked;
+    }
+    cr_expect_lt(n_far, n / 10, "%d of %d", n_far, n);
+}
+
 /* Looking at few of many nodes gives what looking at all gives, but where readers choose unevenly.
  */
 Test(resharding, few_nodes_stand_for_all) {
