@@ -1,232 +1,241 @@
-/* Two bounds, of which the larger is taken.
+/* Three bounds, of which the largest is taken.  The head of bound_path.c says what a path is, that
+   of bound_work.c what devices do beside the computes of nests.
 
-   Work.  A device runs its compute items one after the other, in one lane, so the step is at least
-   what the busiest device computes, which is at least the sum over all devices divided by their
+   Work.  A device runs the items of its main lane one after the other, so the step is at least what
+   the busiest device does there, which is at least the sum over all devices divided by their
    number.  That sum is a sum over operators, and each operator's term is at least the least one
-   over its candidates (least_total).  Updates run in the same lane; every parameter with a gradient
-   is updated at least once, whole or in pieces, and as the price of an update is a launch plus so
-   much a byte, pieces together cost no less than the whole.  Sums, copies and messages only add.
+   over its candidates (least_total), plus other work.  More sums, copies and messages only add.
 
-   Path.  Let least(nest, pass) be the time of the quickest non-empty part over all candidates.  Two
-   quantities are worked out, and hold for every candidate of every operator, by induction:
-     ready(t)    no element of tensor t is there earlier;
-     wanted(t)   no element of the complete gradient of t is there earlier.
-   Forward: a non-empty part of a nest starts after some element of every input of which its box
-   can't be empty (reads_always), so its output is ready no earlier than the largest ready() of
-   those, plus least.  An element of a view is an element of its source; of a concatenation, of one
-   of its sources (so the smallest counts); of a padding, maybe of none.
-   Backward: a part runs on the device of its forward part, later in the order of that device's main
-   lane, and after some element of its output's complete gradient.  An element of a gradient is
-   complete when every part that read it has contributed; where an operand covers its tensor under
-   every split (covers_always) that is at least one part of that nest, so wanted(t) is at least the
-   end of its backward pass.  Every element of the source of a reshape, transpose, concatenation or
-   padding is one of the view; a slice may leave it out, and then nothing is claimed.
-   The step is no shorter than the end of any pass. */
-#include "search/bound.h"
+   Path.  No pass of a nest takes less than its quickest non-empty part over all candidates.
+
+   Both at once.  The two above let one operator be in one piece where its work counts (few
+   launches) and in many where its part of the path does.  But it has one split.  For any l in [0,
+   1] and any chain (a path that is the same in every layout), step >= (1 - l) x work / devices + l
+   x chain, and both are sums over operators of what the same split takes.  So the right side is at
+   least the sum over operators of the least over its ways of splitting of (1 - l) x its work /
+   devices + l x its part of the chain, namely its quickest part in each of its passes that are on
+   the chain. As a function of l this is concave, a least of straight lines for each operator; its
+   largest value is searched for, and any value of l gives a valid bound.  Of an operator's ways
+   only the corners of their lower convex hull can be the least for some l.  Operators with the same
+   list and the same passes on the chain have the same term. */
+#include "search/bound_internal.h"
 
 #include <stdlib.h>
-
-typedef struct walk {
-    const cleave_model *model;
-    const cleave_candidates *candidates;
-    int64_t *least;  /* [n_nests][CLEAVE_N_COMPUTE_PASSES] picoseconds */
-    int64_t *ready;  /* [n_nests] of the nest's output */
-    int64_t *wanted; /* [n_tensors] base tensors only */
-} walk;
+#include <string.h>
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static void collect_least(walk *w) {
-    for (int32_t op = 0; op < w->model->n_operators; op++) {
-        const cleave_operator *of = &w->model->operators[op];
-        const int64_t *least = w->candidates->lists[w->candidates->list_of[op]].least;
-        for (int32_t i = 0; i < of->n_nests; i++)
-            for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
-                int64_t picoseconds = least[i * CLEAVE_N_COMPUTE_PASSES + pass];
-                w->least[of->nests[i] * CLEAVE_N_COMPUTE_PASSES + pass] =
-                    picoseconds == INT64_MAX ? 0 : picoseconds;
-            }
-    }
+static const cleave_candidate_list *list_of(const cleave_candidates *candidates, int32_t op) {
+    return &candidates->lists[candidates->list_of[op]];
 }
 
-static bool is_whole(const cleave_model *model, const cleave_nest *nest, int axis) {
-    return nest->derivation == CLEAVE_DERIVE_OPERATOR &&
-           (nest->operator_axis[axis] < 0 ||
-            model->operators[nest->op].axes[nest->operator_axis[axis]].whole);
+static int64_t or_none(int64_t picoseconds) { return picoseconds == INT64_MAX ? 0 : picoseconds; }
+
+/* The quickest parts over all ways. */
+static void collect_least(const cleave_model *model, const cleave_candidates *candidates,
+                          int64_t *time) {
+    for (int32_t op = 0; op < model->n_operators; op++)
+        for (int32_t i = 0; i < model->operators[op].n_nests; i++)
+            for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++)
+                time[model->operators[op].nests[i] * CLEAVE_N_COMPUTE_PASSES + pass] =
+                    or_none(list_of(candidates, op)->least[i * CLEAVE_N_COMPUTE_PASSES + pass]);
 }
 
-/* Is an operand's clipped box non-empty for every non-empty part?  The box that ends first is that
-   of a part at the start of all split axes, the one that starts last is at their end. */
-static bool reads_always(const cleave_model *model, const cleave_nest *nest,
-                         const cleave_operand *operand) {
-    const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    for (int d = 0; d < tensor->rank; d++) {
-        const cleave_dimension_map *map = &operand->map[d];
-        int64_t first_end = map->offset + 1, last_start = map->offset;
-        for (int t = 0; t < map->n_terms; t++) {
-            int axis = map->terms[t].axis;
-            int64_t reach = map->terms[t].stride * (nest->axes[axis].extent - 1);
-            if (is_whole(model, nest, axis))
-                first_end += reach;
-            else
-                last_start += reach;
+/* Those of the way with the least work among those with the most parts: splits that a good layout
+   is likely to have. */
+static void collect_likely(const cleave_model *model, const cleave_candidates *candidates,
+                           int64_t *time) {
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const cleave_candidate_list *list = list_of(candidates, op);
+        const cleave_candidate_way *likely = NULL;
+        for (int32_t w = 0; w < list->n_ways; w++) {
+            const cleave_candidate_way *way = &list->ways[w];
+            if (likely == NULL || way->n_parts > likely->n_parts ||
+                (way->n_parts == likely->n_parts && way->total < likely->total))
+                likely = way;
         }
-        if (first_end <= 0 || last_start >= tensor->shape[d])
-            return false;
+        for (int32_t i = 0; i < model->operators[op].n_nests; i++)
+            for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++)
+                time[model->operators[op].nests[i] * CLEAVE_N_COMPUTE_PASSES + pass] =
+                    likely == NULL ? 0 : or_none(likely->least[i * CLEAVE_N_COMPUTE_PASSES + pass]);
     }
-    return true;
 }
 
-/* Do the boxes of all parts together cover the tensor, even where parts are single points of the
-   split axes?  Per dimension: whole axes give each box its width; then each split axis, by rising
-   stride, must not step over what is covered so far. */
-static bool covers_always(const cleave_model *model, const cleave_nest *nest,
-                          const cleave_operand *operand) {
-    const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    for (int d = 0; d < tensor->rank; d++) {
-        const cleave_dimension_map *map = &operand->map[d];
-        int64_t width = 1, stride[CLEAVE_MAX_TERMS], reach[CLEAVE_MAX_TERMS];
-        int n = 0;
-        for (int t = 0; t < map->n_terms; t++) {
-            int64_t extent = nest->axes[map->terms[t].axis].extent;
-            if (is_whole(model, nest, map->terms[t].axis)) {
-                width += map->terms[t].stride * (extent - 1);
-                continue;
-            }
-            int place = n++;
-            for (; place > 0 && stride[place - 1] > map->terms[t].stride; place--) {
-                stride[place] = stride[place - 1];
-                reach[place] = reach[place - 1];
-            }
-            stride[place] = map->terms[t].stride;
-            reach[place] = map->terms[t].stride * (extent - 1);
-        }
-        for (int t = 0; t < n; t++) {
-            if (reach[t] > 0 && stride[t] > width)
-                return false;
-            width += reach[t];
-        }
-        if (map->offset > 0 || map->offset + width < tensor->shape[d])
-            return false;
-    }
-    return true;
+/* ---- both at once ---------------------------------------------------------------------------- */
+
+typedef struct point {
+    double work, part;
+} point;
+
+/* Operators with one list and the same of their passes on the chain. */
+typedef struct group {
+    int32_t list, n_operators;
+    uint64_t on_chain; /* bits of places in `least`; what has no bit is left out, which is valid */
+    int32_t n_points;
+    point *points; /* corners of the lower hull, ascending by work */
+} group;
+
+static int by_list(const void *a, const void *b) {
+    const group *x = a, *y = b;
+    if (x->list != y->list)
+        return x->list < y->list ? -1 : 1;
+    return (x->on_chain > y->on_chain) - (x->on_chain < y->on_chain);
 }
 
-static int64_t ready(const walk *w, int32_t tensor) {
-    const cleave_tensor *of = &w->model->tensors[tensor];
-    if (of->view.kind == CLEAVE_VIEW_NONE)
-        return w->model->writer[tensor] < 0 ? 0 : w->ready[w->model->writer[tensor]];
-    if (of->view.kind == CLEAVE_VIEW_PAD)
-        return 0;
-    int64_t earliest = INT64_MAX;
-    for (int32_t i = 0; i < of->view.n_sources; i++) {
-        int64_t source = ready(w, of->view.sources[i]);
-        earliest = source < earliest ? source : earliest;
-    }
-    return earliest;
+static int by_work(const void *a, const void *b) {
+    const point *x = a, *y = b;
+    if (x->work != y->work)
+        return x->work < y->work ? -1 : 1;
+    return (x->part > y->part) - (x->part < y->part);
 }
 
-static void want(walk *w, int32_t tensor, int64_t end) {
-    const cleave_tensor *of = &w->model->tensors[tensor];
-    if (of->view.kind == CLEAVE_VIEW_NONE)
-        w->wanted[tensor] = larger(w->wanted[tensor], end);
-    else if (of->view.kind != CLEAVE_VIEW_SLICE)
-        for (int32_t i = 0; i < of->view.n_sources; i++)
-            want(w, of->view.sources[i], end);
-}
-
-static int32_t first_device_of_kind(const cleave_machine *machine, int32_t kind) {
-    for (int32_t d = 0; d < machine->n_devices; d++)
-        if (machine->device_kind[d] == kind)
-            return d;
-    return -1;
-}
-
-/* One update of every parameter, in one piece each, on the kind of device where it takes least. */
-static cleave_status update_work(const cleave_model *model, const cleave_machine *machine,
-                                 int optimizer_states, int64_t *work, cleave_error *error) {
-    cleave_cost_cache *cache;
-    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &cache, error));
-    cleave_status status = CLEAVE_OK;
-    *work = 0;
-    for (int32_t t = 0; t < model->n_tensors && model->loss >= 0 && status == CLEAVE_OK; t++) {
-        const cleave_tensor *tensor = &model->tensors[t];
-        if (tensor->kind != CLEAVE_TENSOR_PARAMETER || !tensor->needs_gradient)
+/* Keeps the corners of the lower hull. */
+static int32_t keep_hull(point *points, int32_t n) {
+    int32_t kept = 0;
+    qsort(points, (size_t)n, sizeof *points, by_work);
+    for (int32_t i = 0; i < n; i++) {
+        point p = points[i];
+        if (kept > 0 && p.part >= points[kept - 1].part)
             continue;
-        cleave_buffer buffer = {.bytes = cleave_tensor_size(tensor) * 4};
-        cleave_update update = {
-            .tensor = t, .state = {optimizer_states > 0 ? 0 : -1, optimizer_states > 1 ? 0 : -1}};
-        cleave_item item = {.kind = CLEAVE_ITEM_UPDATE};
-        cleave_program program = {.model = model,
-                                  .n_items = 1,
-                                  .items = &item,
-                                  .n_updates = 1,
-                                  .updates = &update,
-                                  .n_buffers = 1,
-                                  .buffers = &buffer};
-        int64_t least = INT64_MAX, price = 0;
-        for (int32_t k = 0; k < machine->n_kinds && status == CLEAVE_OK; k++) {
-            item.device = first_device_of_kind(machine, k);
-            if (item.device < 0)
-                continue;
-            program.n_devices = item.device + 1;
-            status = cleave_cost_items(&program, cache, &price, error);
-            least = price < least ? price : least;
+        while (kept > 1) {
+            point a = points[kept - 2], b = points[kept - 1];
+            if ((b.part - a.part) * (p.work - a.work) < (p.part - a.part) * (b.work - a.work))
+                break;
+            kept--;
         }
-        *work += least;
+        points[kept++] = p;
     }
-    cleave_cost_cache_destroy(cache);
+    return kept;
+}
+
+static bool find_points(const cleave_candidate_list *list, cleave_arena *arena, group *g) {
+    g->points = CLEAVE_ARENA_ARRAY(arena, point, list->n_ways);
+    if (g->points == NULL)
+        return false;
+    for (int32_t w = 0; w < list->n_ways; w++) {
+        const cleave_candidate_way *way = &list->ways[w];
+        int64_t part = 0;
+        for (uint64_t left = g->on_chain; left != 0; left &= left - 1)
+            part += or_none(way->least[__builtin_ctzll(left)]);
+        g->points[w] = (point){(double)way->total, (double)part};
+    }
+    g->n_points = keep_hull(g->points, list->n_ways);
+    return true;
+}
+
+/* One group for each operator at first, then those that are alike joined. */
+static cleave_status find_groups(const cleave_model *model, const cleave_candidates *candidates,
+                                 const bound_chain *chain, cleave_arena *arena, group **groups,
+                                 int32_t *n_groups, cleave_error *error) {
+    group *made = CLEAVE_ARENA_ARRAY(arena, group, model->n_operators);
+    int32_t *place = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_nests), n = 0;
+    if (made == NULL || place == NULL)
+        return cleave_fail_memory(error, "bounding the step");
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        made[op] = (group){.list = candidates->list_of[op], .n_operators = 1};
+        for (int32_t i = 0; i < model->operators[op].n_nests; i++)
+            place[model->operators[op].nests[i]] = i;
+    }
+    for (int32_t c = 0; c < chain->n; c++) {
+        int32_t nest = chain->elements[c] / CLEAVE_N_COMPUTE_PASSES;
+        int32_t bit =
+            place[nest] * CLEAVE_N_COMPUTE_PASSES + chain->elements[c] % CLEAVE_N_COMPUTE_PASSES;
+        if (bit < 64)
+            made[model->nests[nest].op].on_chain |= UINT64_C(1) << bit;
+    }
+    qsort(made, (size_t)model->n_operators, sizeof *made, by_list);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (n > 0 && by_list(&made[n - 1], &made[op]) == 0)
+            made[n - 1].n_operators++;
+        else
+            made[n++] = made[op];
+    for (int32_t g = 0; g < n; g++)
+        if (!find_points(&candidates->lists[made[g].list], arena, &made[g]))
+            return cleave_fail_memory(error, "bounding the step");
+    *groups = made;
+    *n_groups = n;
+    return CLEAVE_OK;
+}
+
+typedef struct mixture {
+    const group *groups;
+    int32_t n_groups;
+    double n_devices, other_work;
+} mixture;
+
+static double mix(const mixture *m, double l) {
+    double of_work = (1 - l) / m->n_devices, sum = of_work * m->other_work;
+    for (int32_t g = 0; g < m->n_groups; g++) {
+        double least = 0;
+        for (int32_t p = 0; p < m->groups[g].n_points; p++) {
+            double value = of_work * m->groups[g].points[p].work + l * m->groups[g].points[p].part;
+            least = p == 0 || value < least ? value : least;
+        }
+        sum += m->groups[g].n_operators * least;
+    }
+    return sum * (1 - 1e-12); /* sums of doubles round */
+}
+
+/* The largest value of a concave function on [0, 1], nearly: thirds are left out.  The best shares
+   of the path are mostly small, so the ends are looked at on their own scale, too. */
+static double best_mix(const mixture *m) {
+    double low = 0, high = 1, best = mix(m, 0);
+    for (int round = 0; round < 80; round++) {
+        double a = low + (high - low) / 3, b = high - (high - low) / 3;
+        double at_a = mix(m, a), at_b = mix(m, b);
+        double better = at_a > at_b ? at_a : at_b;
+        best = better > best ? better : best;
+        if (at_a < at_b)
+            low = a;
+        else
+            high = b;
+    }
+    return best;
+}
+
+static cleave_status bound_both(const cleave_model *model, const cleave_machine *machine,
+                                const cleave_candidates *candidates, const int64_t *time,
+                                int64_t other_work, int64_t *bound, cleave_error *error) {
+    cleave_arena scratch = {0};
+    bound_chain chain;
+    group *groups = NULL;
+    mixture m = {.n_devices = machine->n_devices, .other_work = (double)other_work};
+    cleave_status status = bound_longest_chain(model, time, &scratch, &chain, error);
+    if (status == CLEAVE_OK)
+        status = find_groups(model, candidates, &chain, &scratch, &groups, &m.n_groups, error);
+    if (status == CLEAVE_OK) {
+        m.groups = groups;
+        *bound = larger(*bound, (int64_t)best_mix(&m));
+    }
+    cleave_arena_free(&scratch);
     return status;
 }
 
-/* Forward of all nests, then backward; the latest end of any pass. */
-static int64_t longest_path(walk *w) {
-    const cleave_model *model = w->model;
-    int64_t latest = 0;
-    for (int32_t n = 0; n < model->n_nests; n++) {
-        const cleave_nest *nest = &model->nests[n];
-        int64_t start = 0;
-        for (int i = 0; i < nest->n_inputs; i++)
-            if (reads_always(model, nest, &nest->inputs[i]))
-                start = larger(start, ready(w, nest->inputs[i].tensor));
-        w->ready[n] = start + w->least[n * CLEAVE_N_COMPUTE_PASSES + CLEAVE_PASS_FORWARD];
-        latest = larger(latest, w->ready[n]);
-    }
-    for (int32_t n = model->n_nests - 1; n >= 0 && model->loss >= 0; n--) {
-        const cleave_nest *nest = &model->nests[n];
-        int64_t start = larger(w->ready[n], w->wanted[nest->output.tensor]);
-        for (int pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
-            uint32_t inputs = cleave_nest_pass_inputs(model, nest, (cleave_pass)pass);
-            int64_t end = start + w->least[n * CLEAVE_N_COMPUTE_PASSES + pass];
-            if (inputs == 0)
-                continue;
-            latest = larger(latest, end);
-            for (int i = 0; i < nest->n_inputs; i++)
-                if ((inputs >> i & 1) != 0 && covers_always(model, nest, &nest->inputs[i]))
-                    want(w, nest->inputs[i].tensor, end);
-        }
-    }
-    return latest;
+static cleave_status bound_all(const cleave_model *model, const cleave_machine *machine,
+                               const cleave_candidates *candidates, int64_t other_work,
+                               int64_t *time, int64_t *bound, cleave_error *error) {
+    int64_t work = other_work;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        work += list_of(candidates, op)->least_total;
+    collect_least(model, candidates, time);
+    CLEAVE_TRY(bound_longest_path(model, time, bound, error));
+    *bound = larger(*bound, work / machine->n_devices);
+    CLEAVE_TRY(bound_both(model, machine, candidates, time, other_work, bound, error));
+    collect_likely(model, candidates, time);
+    return bound_both(model, machine, candidates, time, other_work, bound, error);
 }
 
 cleave_status cleave_lower_bound(const cleave_model *model, const cleave_machine *machine,
                                  const cleave_candidates *candidates, int optimizer_states,
                                  double *seconds, cleave_error *error) {
-    int64_t work;
-    CLEAVE_TRY(update_work(model, machine, optimizer_states, &work, error));
-    walk w = {.model = model, .candidates = candidates};
-    w.least = calloc((size_t)model->n_nests * CLEAVE_N_COMPUTE_PASSES + 1, sizeof *w.least);
-    w.ready = calloc((size_t)model->n_nests + 1, sizeof *w.ready);
-    w.wanted = calloc((size_t)model->n_tensors + 1, sizeof *w.wanted);
-    bool made = w.least != NULL && w.ready != NULL && w.wanted != NULL;
-    if (made) {
-        for (int32_t op = 0; op < model->n_operators; op++)
-            work += candidates->lists[candidates->list_of[op]].least_total;
-        collect_least(&w);
-        *seconds = (double)larger(work / machine->n_devices, longest_path(&w)) * 1e-12;
-    }
-    free(w.least);
-    free(w.ready);
-    free(w.wanted);
-    return made ? CLEAVE_OK : cleave_fail_memory(error, "bounding the step");
+    int64_t other_work, bound = 0;
+    CLEAVE_TRY(bound_other_work(model, machine, optimizer_states, &other_work, error));
+    int64_t *time = calloc((size_t)model->n_nests * CLEAVE_N_COMPUTE_PASSES + 1, sizeof *time);
+    if (time == NULL)
+        return cleave_fail_memory(error, "bounding the step");
+    cleave_status status = bound_all(model, machine, candidates, other_work, time, &bound, error);
+    free(time);
+    CLEAVE_TRY(status);
+    *seconds = (double)bound * 1e-12;
+    return CLEAVE_OK;
 }

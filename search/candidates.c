@@ -192,11 +192,40 @@ static int by_cost(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static void note_cost(cleave_candidate_list *list, const cleave_node_cost *cost) {
-    list->least_total = cost->total < list->least_total ? cost->total : list->least_total;
+/* Room for one more way: it is doubled at powers of two. */
+static bool grow_ways(cleave_candidate_list *list, cleave_arena *arena) {
+    int32_t n = list->n_ways;
+    if (n > 0 && (n & (n - 1)) != 0)
+        return true;
+    cleave_candidate_way *ways =
+        CLEAVE_ARENA_ARRAY(arena, cleave_candidate_way, 2 * (int64_t)n + 1);
+    if (ways != NULL && n > 0)
+        memcpy(ways, list->ways, (size_t)n * sizeof *ways);
+    list->ways = ways;
+    return ways != NULL;
 }
 
-static cleave_status price_drafts(enumeration *e, cleave_node_costs *costs,
+/* Prices degrees, and notes the least. */
+static cleave_status add_way(cleave_node_costs *costs, const cleave_split *split,
+                             cleave_arena *arena, cleave_candidate_list *list,
+                             cleave_node_cost *cost, cleave_error *error) {
+    cleave_candidate_way way = {.replicas = split->replicas, .n_parts = split->n_parts};
+    memcpy(way.degree, split->degree, sizeof way.degree);
+    way.least = CLEAVE_ARENA_ARRAY(arena, int64_t, list->n_least);
+    if (way.least == NULL || !grow_ways(list, arena))
+        return cleave_fail_memory(error, "listing candidates");
+    for (int32_t i = 0; i < list->n_least; i++)
+        way.least[i] = INT64_MAX;
+    CLEAVE_TRY(cleave_node_cost_of(costs, list->op, split, cost, way.least, error));
+    way.total = cost->total;
+    list->ways[list->n_ways++] = way;
+    list->least_total = cost->total < list->least_total ? cost->total : list->least_total;
+    for (int32_t i = 0; i < list->n_least; i++)
+        list->least[i] = way.least[i] < list->least[i] ? way.least[i] : list->least[i];
+    return CLEAVE_OK;
+}
+
+static cleave_status price_drafts(enumeration *e, cleave_node_costs *costs, cleave_arena *arena,
                                   cleave_candidate_list *list, cleave_error *error) {
     if (e->drafts.n == 0)
         return CLEAVE_OK;
@@ -210,8 +239,7 @@ static cleave_status price_drafts(enumeration *e, cleave_node_costs *costs,
         cleave_split split = {.replicas = d->total[0], .n_parts = d->n_parts};
         memcpy(split.degree, d->total + 1, sizeof split.degree);
         cleave_node_cost cost;
-        CLEAVE_TRY(cleave_node_cost_of(costs, list->op, &split, &cost, list->least, error));
-        note_cost(list, &cost);
+        CLEAVE_TRY(add_way(costs, &split, arena, list, &cost, error));
         d->picoseconds = cost.largest;
     }
     qsort(e->drafts.items, (size_t)e->drafts.n, sizeof *e->drafts.items, by_cost);
@@ -296,8 +324,7 @@ static cleave_status add_given(cleave_node_costs *costs, const cleave_split *spl
     if (holds(list, split))
         return CLEAVE_OK;
     cleave_node_cost cost;
-    CLEAVE_TRY(cleave_node_cost_of(costs, list->op, split, &cost, list->least, error));
-    note_cost(list, &cost);
+    CLEAVE_TRY(add_way(costs, split, arena, list, &cost, error));
     cleave_candidate *c = &list->items[list->n];
     *c = (cleave_candidate){.replicas = split->replicas,
                             .n_parts = split->n_parts,
@@ -341,7 +368,7 @@ static cleave_status list_drafts(const maker *m, cleave_candidate_list *list, cl
     bool failed = e.failed || !count_splits(&e, m->machine->n_devices, &list->n_splits);
     cleave_status status = failed ? cleave_fail_memory(error, "listing candidates") : CLEAVE_OK;
     if (status == CLEAVE_OK && m->costs != NULL) /* else they stand by size already */
-        status = price_drafts(&e, m->costs, list, error);
+        status = price_drafts(&e, m->costs, m->arena, list, error);
     if (status == CLEAVE_OK && !keep_best(&e, m->machine->n_devices, m->arena, list))
         status = cleave_fail_memory(error, "listing candidates");
     CLEAVE_LIST_FREE(&e.drafts);
@@ -358,7 +385,7 @@ static cleave_status make_list(const maker *m, int32_t n_given, cleave_candidate
                                cleave_error *error) {
     const cleave_split *fixed = fixed_split(m, list->op);
     int32_t n_least = m->model->operators[list->op].n_nests * CLEAVE_N_COMPUTE_PASSES;
-    *list = (cleave_candidate_list){.op = list->op, .least_total = INT64_MAX};
+    *list = (cleave_candidate_list){.op = list->op, .least_total = INT64_MAX, .n_least = n_least};
     list->items = CLEAVE_ARENA_ARRAY(m->arena, cleave_candidate,
                                      fixed != NULL ? 1 : CLEAVE_MAX_CANDIDATES + n_given);
     list->least = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n_least);

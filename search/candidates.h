@@ -19,6 +19,14 @@ typedef struct cleave_candidate {
     int64_t picoseconds; /* of its busiest device: node cost */
 } cleave_candidate;
 
+/* Degrees of candidates, wherever their parts stand. */
+typedef struct cleave_candidate_way {
+    int32_t replicas, n_parts;
+    int32_t degree[CLEAVE_MAX_AXES];
+    int64_t total;  /* picoseconds of all parts, nests and passes */
+    int64_t *least; /* as below, of this way; INT64_MAX where no part has the pass */
+} cleave_candidate_way;
+
 typedef struct cleave_candidate_list {
     int32_t n;
     cleave_candidate *items; /* by node cost within a size of block, smaller blocks first */
@@ -29,6 +37,9 @@ typedef struct cleave_candidate_list {
     int64_t least_total; /* picoseconds, over all candidates, truncated ones included */
     int64_t *least;      /* [n_nests of op][CLEAVE_N_COMPUTE_PASSES] picoseconds of the quickest
                             non-empty part of any candidate, truncated ones included */
+    int32_t n_least;     /* of them */
+    int32_t n_ways;
+    cleave_candidate_way *ways; /* of all candidates that were priced, truncated ones included */
 } cleave_candidate_list;
 
 typedef struct cleave_candidates {
