@@ -33,4 +33,15 @@ bool bound_reads_always(const cleave_model *model, const cleave_nest *nest,
 bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
                          const cleave_operand *operand);
 
+/* What the boxes of all parts together cover, even where parts are single points of the split axes;
+   false where that is no box, or none is known. */
+bool bound_covered_box(const cleave_model *model, const cleave_nest *nest,
+                       const cleave_operand *operand, cleave_box *box);
+
+/* bound_loss.c: of which nests every backward compute begins after some part of the last nest of
+   the loss has ended, in all layouts of the splits `values`, [n_operators][n_values].  `follows` is
+   [n_nests]. */
+cleave_status bound_follow_loss(const cleave_model *model, const int32_t *n_values,
+                                cleave_split *const *values, bool *follows, cleave_error *error);
+
 #endif

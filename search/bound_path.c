@@ -54,11 +54,12 @@ bool bound_reads_always(const cleave_model *model, const cleave_nest *nest,
     return true;
 }
 
-/* Per dimension: whole axes give each box its width; then each split axis, by rising
-   stride, must not step over what is covered so far. */
-bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
-                         const cleave_operand *operand) {
+/* Per dimension: whole axes give each box its width; then each split axis, by rising stride, must
+   not step over what is covered so far. */
+bool bound_covered_box(const cleave_model *model, const cleave_nest *nest,
+                       const cleave_operand *operand, cleave_box *box) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    *box = cleave_box_of_shape(tensor->rank, tensor->shape);
     for (int d = 0; d < tensor->rank; d++) {
         const cleave_dimension_map *map = &operand->map[d];
         int64_t width = 1, stride[CLEAVE_MAX_TERMS], reach[CLEAVE_MAX_TERMS];
@@ -82,10 +83,21 @@ bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
                 return false;
             width += reach[t];
         }
-        if (map->offset > 0 || map->offset + width < tensor->shape[d])
+        box->lo[d] = larger(0, map->offset);
+        if (map->offset + width < tensor->shape[d])
+            box->hi[d] = map->offset + width;
+        if (box->lo[d] >= box->hi[d])
             return false;
     }
     return true;
+}
+
+bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
+                         const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box covered, all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    return bound_covered_box(model, nest, operand, &covered) &&
+           cleave_box_contains(tensor->rank, &covered, &all);
 }
 
 enum { NONE = -1 };
