@@ -48,8 +48,7 @@ static cleave_status find_start(bench *b, cleave_layout *start, cleave_price *be
     cleave_mcmc mcmc = {.pricer = &b->pricer,
                         .candidates = &b->candidates,
                         .progress = &progress,
-                        .most_proposals = PROPOSALS,
-                        .moves_groups = true};
+                        .most_proposals = PROPOSALS};
     for (int32_t g = 0; g < b->n_given; g++) {
         cleave_layout found;
         cleave_price price;

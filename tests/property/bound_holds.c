@@ -120,8 +120,7 @@ static void expect_above_walks(trial *t) {
     cleave_mcmc mcmc = {.pricer = &t->pricer,
                         .candidates = &t->candidates,
                         .progress = &progress,
-                        .most_proposals = 400,
-                        .moves_groups = true};
+                        .most_proposals = 400};
     for (int32_t g = 0; g < t->n_given; g++) {
         cleave_layout found;
         cleave_price price;
