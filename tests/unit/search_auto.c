@@ -8,7 +8,7 @@
 #include "../perceptron.h"
 #include "../test_machine.h"
 #include "base/file.h"
-#include "graph/import.h"
+#include "tests/support/models.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -245,6 +245,35 @@ Test(search_auto, says_what_holds_memory_and_whether_it_is_proven) {
     cr_expect_eq(cleave_search(&model, &machine, &options, &arena, &result, &error),
                  CLEAVE_NO_LAYOUT);
     cr_expect_not_null(strstr(error.message, "(unproven)"), "%s", error.message);
+}
+
+/* What is claimed of every layout must hold for any that is drawn, devices added up. */
+Test(search_auto, no_drawn_layout_holds_less_than_is_proven) {
+    for (int which = 0; which < N_MODELS; which++)
+        for (int states = 0; states <= 2; states++)
+            for (uint64_t seed = 0; seed < 40; seed++) {
+                cleave_error error = {""};
+                cleave_arena own = {0};
+                cleave_model drawn;
+                cleave_layout layout;
+                cleave_program program;
+                int32_t n_devices = 1 + (int32_t)(seed % 6);
+                cr_assert(hand_model(which, &own, &drawn, &error), "%s", error.message);
+                const cleave_lower_options lower = {.training = drawn.loss >= 0,
+                                                    .optimizer_states = states};
+                cr_assert_eq(cleave_layout_random(&drawn, n_devices, seed, &own, &layout, &error),
+                             CLEAVE_OK);
+                cr_assert_eq(cleave_lower(&drawn, &layout, &lower, &own, &program, &error),
+                             CLEAVE_OK);
+                int64_t held = 0, least = cleave_least_memory(&drawn, states);
+                for (int32_t d = 0; d < n_devices; d++)
+                    held += program.peak_bytes[d];
+                cr_expect_geq(held, least, "%s, seed %d: %lld bytes, %lld proven",
+                              hand_model_names[which], (int)seed, (long long)held,
+                              (long long)least);
+                cr_expect_gt(least, 0);
+                cleave_arena_free(&own);
+            }
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
