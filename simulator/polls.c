@@ -15,14 +15,13 @@ static int32_t find_running(const cleave_poll_profile *profile, int32_t device, 
 }
 
 /* How long a device takes from a time until so many pieces of its work are done; less where it
-   comes to a wait before, since then it polls all the time. */
-static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device, int64_t time,
-                              double polls) {
+   comes to a wait before, since then it polls all the time.  Only work before `until` counts. */
+static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device, int32_t until,
+                              int64_t time, double polls) {
     int64_t now = time;
     if (polls <= 0)
         return 0;
-    int32_t last = profile->lane_start[device + 1];
-    for (int32_t i = find_running(profile, device, time); i < last && profile->begin[i] <= now;
+    for (int32_t i = find_running(profile, device, time); i < until && profile->begin[i] <= now;
          i++) {
         double piece = (double)(profile->end[i] - profile->begin[i]) / profile->pieces[i];
         double left = (double)(profile->end[i] - now) / piece;
@@ -36,8 +35,10 @@ static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device
 
 int64_t cleave_poll_delay(const cleave_poll_profile *profile, int32_t message, int64_t posted) {
     int64_t sending =
-        wait_for_polls(profile, profile->source[message], posted, profile->sending[message]);
+        wait_for_polls(profile, profile->source[message], profile->source_until[message], posted,
+                       profile->sending[message]);
     int64_t receiving =
-        wait_for_polls(profile, profile->destination[message], posted, profile->receiving[message]);
+        wait_for_polls(profile, profile->destination[message], profile->destination_until[message],
+                       posted, profile->receiving[message]);
     return sending > receiving ? sending : receiving;
 }

@@ -13,7 +13,10 @@ typedef struct cleave_poll_profile {
     int64_t *begin, *end;          /* picoseconds */
     int32_t *pieces;               /* 1 or more, a poll after each */
     int32_t *source, *destination; /* [n_messages] */
-    double *sending, *receiving;   /* [n_messages] pieces of its source, and of its destination */
+    /* [n_messages] work of either end from here on waits for the message, so it does not delay it.
+     */
+    int32_t *source_until, *destination_until;
+    double *sending, *receiving; /* [n_messages] pieces of its source, and of its destination */
 } cleave_poll_profile;
 
 /* Picoseconds, of a message that both ends have posted at a time.  The cost is a logarithm, and

@@ -56,6 +56,8 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     profile->pieces = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
     profile->source = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
     profile->destination = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    profile->source_until = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
+    profile->destination_until = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
     profile->sending = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
     profile->receiving = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
     s->items = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
@@ -63,21 +65,50 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     s->overlap = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
     return profile->lane_start != NULL && profile->begin != NULL && profile->end != NULL &&
            profile->pieces != NULL && profile->source != NULL && profile->destination != NULL &&
+           profile->source_until != NULL && profile->destination_until != NULL &&
            profile->sending != NULL && profile->receiving != NULL && s->items != NULL &&
            s->alone != NULL && s->overlap != NULL;
+}
+
+static bool is_message_wait(uint8_t kind) {
+    return kind == CLEAVE_ENGINE_WAIT_ARRIVAL || kind == CLEAVE_ENGINE_WAIT_RELEASE;
+}
+
+/* The work of a device from place `n` of the profile on waits for a message. */
+static void set_until(cleave_settling *s, int32_t message, int32_t device, int32_t n) {
+    const cleave_message *of = &s->program->messages[message];
+    *(of->source == device ? &s->profile.source_until[message]
+                           : &s->profile.destination_until[message]) = n;
+}
+
+/* What the communication lane waits for before and at item `until` of its own, which the main lane
+   waits for; `q` is as far as that was done before. */
+static int32_t set_until_sync(cleave_settling *s, const cleave_engine_problem *problem,
+                              int32_t device, int32_t q, int32_t until, int32_t n) {
+    int32_t last = problem->queue_start[device * CLEAVE_N_LANES + CLEAVE_LANE_COMMUNICATION + 1];
+    for (; q < last && problem->queue_items[q].item <= until; q++)
+        if (is_message_wait(problem->queue_items[q].kind))
+            set_until(s, problem->queue_items[q].subject, device, n);
+    return q;
 }
 
 static void find_lanes(cleave_settling *s, const cleave_engine_problem *problem) {
     int32_t n = 0;
     for (int32_t d = 0; d < s->program->n_devices; d++) {
         int32_t queue = d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN;
+        int32_t other = problem->queue_start[d * CLEAVE_N_LANES + CLEAVE_LANE_COMMUNICATION];
         for (int32_t q = problem->queue_start[queue]; q < problem->queue_start[queue + 1]; q++) {
-            int32_t item = problem->queue_items[q].item;
-            if (!has_work(problem, item))
+            const cleave_queued_item *item = &problem->queue_items[q];
+            if (is_message_wait(item->kind))
+                set_until(s, item->subject, d, n);
+            if (item->kind == CLEAVE_ENGINE_SYNC)
+                other = set_until_sync(s, problem, d, other, item->subject, n);
+            if (!has_work(problem, item->item))
                 continue;
-            s->items[n] = item;
-            s->profile.pieces[n++] = count_pieces(s->program, item);
+            s->items[n] = item->item;
+            s->profile.pieces[n++] = count_pieces(s->program, item->item);
         }
+        set_until_sync(s, problem, d, other, INT32_MAX, n);
         s->profile.lane_start[d + 1] = n;
     }
 }
