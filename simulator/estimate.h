@@ -1,9 +1,8 @@
 /* Estimates: the time of a step, by the scan, of one layout after the other, each a few splits away
    from the one before.  What a change concerns is lowered and priced (or remembered: a fragment
    follows from the splits of the operators that touch it, and is the same in all blocks that repeat
-   one another), the rest is as it was, and the delta
-   simulation finds what has moved.  The result is that of lowering and scanning the whole layout,
-   bit for bit. */
+   one another), the rest is as it was, and the delta simulation finds what has moved.  The result
+   is that of lowering and scanning the whole layout, bit for bit. */
 #ifndef CLEAVE_SIMULATOR_ESTIMATE_H
 #define CLEAVE_SIMULATOR_ESTIMATE_H
 

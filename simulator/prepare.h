@@ -12,8 +12,8 @@ typedef struct cleave_preparation {
     cleave_engine_problem *problem; /* gets what is prepared */
     cleave_error *error;
     int32_t *image; /* of a window: cleave_machine_fold_links; else null */
-    bool nearby;    /* of a window: collectives of all windows take the links at the first one alone,
-                       by their images: what else they take is not known from a part of a program */
+    bool nearby; /* of a window: collectives of all windows take the links at the first one alone,
+                    by their images: what else they take is not known from a part of a program */
 } cleave_preparation;
 
 /* kind, queue, subject and duration of the program's items. */
