@@ -255,13 +255,21 @@ static cleave_status price_whole(window_search *s, const int32_t *choice, cleave
 
 /* ---- sizes of windows ------------------------------------------------------------------------ */
 
+/* The first choice of a size that folds is begun with; from there the pricer moves on. */
+static cleave_status go_to(window_search *s, const int32_t *choice, cleave_window_price *price,
+                           cleave_error *error) {
+    if (s->n_starts > 0)
+        return cleave_window_pricer_run(s->window_pricer, choice, true, price, error);
+    return cleave_window_pricer_begin(s->window_pricer, &s->space, choice, price, error);
+}
+
 /* Prices a start; the best one so far is kept in `best`. */
 static cleave_status try_start(window_search *s, const int32_t *choice, int32_t *best,
                                cleave_error *error) {
     cleave_window_price price;
     size_t n = (size_t)s->space.n_groups;
     s->proposals++;
-    CLEAVE_TRY(cleave_window_pricer_begin(s->window_pricer, &s->space, choice, &price, error));
+    CLEAVE_TRY(go_to(s, choice, &price, error));
     if (price.folds && s->n_starts < MOST_STARTS) {
         int32_t *kept = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
         if (kept == NULL)
@@ -310,7 +318,7 @@ static cleave_status choose_start(window_search *s, const cleave_window_space *b
         CLEAVE_TRY(try_start(s, choice, best, error));
     CLEAVE_TRY(try_baselines(s, choice, best, error));
     memcpy(s->choice, best, n * sizeof *best);
-    return cleave_window_pricer_begin(s->window_pricer, &s->space, best, &s->price, error);
+    return s->n_starts > 0 ? go_to(s, best, &s->price, error) : CLEAVE_OK;
 }
 
 static cleave_status search_size(window_search *s, int32_t window_devices, bool *improved,

@@ -264,26 +264,32 @@ cleave_status cleave_window_pricer_begin(cleave_window_pricer *p, const cleave_w
     return CLEAVE_OK;
 }
 
+/* Of all models, none of which moves; `folds` false where one does not. */
+static cleave_status price_all(cleave_window_pricer *p, const int32_t *choice, bool screens,
+                               subject_price *prices, cleave_window_price *price,
+                               cleave_error *error) {
+    for (int i = 0; i < p->n_subjects; i++) {
+        subject *s = &p->subjects[i];
+        CLEAVE_TRY(price_subject(p, s, choice, false, &prices[i], error));
+        *price = (cleave_window_price){.folds = prices[i].folds, .step = INT64_MAX};
+        if (!prices[i].folds || (i == 0 && screens && prices[0].step >= s->step))
+            return CLEAVE_OK;
+    }
+    *price = extrapolate(p, prices);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_window_pricer_run(cleave_window_pricer *p, const int32_t *choice, bool moves,
                                        cleave_window_price *price, cleave_error *error) {
     subject_price prices[N_SUBJECTS];
-    for (int i = 0; i < p->n_subjects; i++) {
-        subject *s = &p->subjects[i];
-        CLEAVE_TRY(price_subject(p, s, choice, moves, &prices[i], error));
-        if (!prices[i].folds) {
-            *price = (cleave_window_price){0};
-            return CLEAVE_OK;
-        }
-        if (i == 0 && !moves && p->here.excess_bytes == 0 && prices[i].step >= s->step) {
-            *price = (cleave_window_price){.folds = true, .step = INT64_MAX};
-            return CLEAVE_OK;
-        }
-        if (moves)
-            s->step = prices[i].step;
-    }
-    *price = extrapolate(p, prices);
-    if (!moves)
+    bool screens = !moves && p->here.excess_bytes == 0;
+    CLEAVE_TRY(price_all(p, choice, screens, prices, price, error));
+    if (!moves || !price->folds)
         return CLEAVE_OK;
+    for (int i = 0; i < p->n_subjects; i++) { /* all of them fold: none is left behind */
+        CLEAVE_TRY(price_subject(p, &p->subjects[i], choice, true, &prices[i], error));
+        p->subjects[i].step = prices[i].step;
+    }
     p->here = *price;
     memcpy(p->choice, choice, (size_t)p->space->n_groups * sizeof *choice);
     return CLEAVE_OK;
