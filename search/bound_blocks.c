@@ -62,15 +62,15 @@ typedef struct part_keys {
    first; the first backward pass of the first. */
 typedef enum path_side { FORWARD, BACKWARD, EARLIEST, N_SIDES } path_side;
 
-typedef struct cleave_blocks_maker {
+typedef struct cleave_bound_blocks_maker {
     const cleave_model *model;
     const cleave_candidates *candidates;
     const cleave_machine *machine;
     cleave_cost_cache *cache;
-    const cleave_blocks_options *options;
+    const cleave_bound_blocks_options *options;
     cleave_arena *arena; /* of the result */
     cleave_arena work, scratch;
-    cleave_blocks *made;
+    cleave_bound_blocks *made;
     cleave_lowerer *lowerer;
     window window;
     int32_t n_families, n_slots, n_places;
@@ -101,7 +101,7 @@ static cleave_status short_of_memory(const maker *m) {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static cleave_status list_values(maker *m) {
-    cleave_blocks *made = m->made;
+    cleave_bound_blocks *made = m->made;
     int32_t n_ops = m->model->n_operators;
     made->n_values = CLEAVE_ARENA_ARRAY(m->arena, int32_t, n_ops);
     made->values = CLEAVE_ARENA_ARRAY(m->arena, cleave_split *, n_ops);
@@ -199,7 +199,7 @@ static cleave_status find_levels(maker *m) {
 }
 
 static cleave_status make_blocks(maker *m) {
-    cleave_blocks *made = m->made;
+    cleave_bound_blocks *made = m->made;
     m->too_large = made->n_blocks > MOST_BLOCKS;
     made->blocks = CLEAVE_ARENA_ARRAY(m->arena, cleave_block, made->n_blocks);
     int32_t *lists = CLEAVE_ARENA_ARRAY(m->arena, int32_t, m->model->n_operators);
@@ -813,7 +813,7 @@ static cleave_status make(maker *m) {
     return fill_tables(m);
 }
 
-void cleave_blocks_destroy(cleave_blocks *blocks) {
+void cleave_bound_blocks_destroy(cleave_bound_blocks *blocks) {
     maker *m = blocks->maker;
     if (m == NULL)
         return;
@@ -828,12 +828,14 @@ void cleave_blocks_destroy(cleave_blocks *blocks) {
     blocks->maker = NULL;
 }
 
-cleave_status cleave_blocks_create(const cleave_model *model, const cleave_candidates *candidates,
-                                   const cleave_blocks_options *options, cleave_cost_cache *cache,
-                                   cleave_arena *arena, cleave_blocks *blocks, bool *made,
-                                   cleave_error *error) {
-    *blocks = (cleave_blocks){.n_devices = options->like->n_devices,
-                              .n_sums = blocks_n_sums(options->like->n_devices)};
+cleave_status cleave_bound_blocks_create(const cleave_model *model,
+                                         const cleave_candidates *candidates,
+                                         const cleave_bound_blocks_options *options,
+                                         cleave_cost_cache *cache, cleave_arena *arena,
+                                         cleave_bound_blocks *blocks, bool *made,
+                                         cleave_error *error) {
+    *blocks = (cleave_bound_blocks){.n_devices = options->like->n_devices,
+                                    .n_sums = blocks_n_sums(options->like->n_devices)};
     maker *m = blocks->maker = calloc(1, sizeof *m);
     if (m == NULL)
         return cleave_fail_memory(error, "bounding the step");
@@ -848,7 +850,7 @@ cleave_status cleave_blocks_create(const cleave_model *model, const cleave_candi
     cleave_status status = make(m);
     *made = status == CLEAVE_OK && !m->too_large;
     if (!*made)
-        cleave_blocks_destroy(blocks);
+        cleave_bound_blocks_destroy(blocks);
     return status;
 }
 
@@ -856,8 +858,8 @@ cleave_status cleave_blocks_create(const cleave_model *model, const cleave_candi
 
 /* The window is all that is known of the layout, from the start of the step.  Block k's last group
    begins its backward pass when its forward pass has ended and what is behind has been passed. */
-cleave_status cleave_blocks_simulate(const cleave_blocks *blocks, const int32_t *value, int32_t k,
-                                     int64_t *bound, cleave_error *error) {
+cleave_status cleave_bound_blocks_simulate(const cleave_bound_blocks *blocks, const int32_t *value,
+                                           int32_t k, int64_t *bound, cleave_error *error) {
     maker *m = blocks->maker;
     m->error = error;
     *bound = 0;
@@ -891,7 +893,7 @@ cleave_status cleave_blocks_simulate(const cleave_blocks *blocks, const int32_t 
 
 /* Of sums that are mixed of `share` of path and updates, one for each device: of the last group of
    the first block the device with the most. */
-static int64_t bound_of_updates(const cleave_blocks *blocks, const int64_t *so_far,
+static int64_t bound_of_updates(const cleave_bound_blocks *blocks, const int64_t *so_far,
                                 const int64_t *rest, int32_t first, int64_t share) {
     int32_t n_devices = blocks->n_devices;
     const int64_t *end = &blocks->end[(int64_t)first * (1 + n_devices)];
@@ -911,8 +913,9 @@ static int64_t bound_of_updates(const cleave_blocks *blocks, const int64_t *so_f
     return least == INT64_MAX ? 0 : least;
 }
 
-void cleave_blocks_add(const cleave_blocks *blocks, const cleave_blocks_prefix *before,
-                       int32_t last, int32_t k, int32_t value, cleave_blocks_prefix *after) {
+void cleave_bound_blocks_add(const cleave_bound_blocks *blocks,
+                             const cleave_bound_blocks_prefix *before, int32_t last, int32_t k,
+                             int32_t value, cleave_bound_blocks_prefix *after) {
     const cleave_block *block = &blocks->blocks[k];
     int32_t n_sums = blocks->n_sums, n_devices = blocks->n_devices;
     const int64_t *own = &block->sums[(int64_t)value * n_sums];
@@ -940,8 +943,9 @@ void cleave_blocks_add(const cleave_blocks *blocks, const cleave_blocks_prefix *
     }
 }
 
-int64_t cleave_blocks_bound(const cleave_blocks *blocks, const cleave_blocks_prefix *prefix,
-                            int32_t first, int32_t k, int32_t value) {
+int64_t cleave_bound_blocks_bound(const cleave_bound_blocks *blocks,
+                                  const cleave_bound_blocks_prefix *prefix, int32_t first,
+                                  int32_t k, int32_t value) {
     const int64_t *so_far = prefix->sums;
     int32_t n_devices = blocks->n_devices;
     const int64_t *rest = &blocks->blocks[k].rest[(int64_t)value * blocks->n_sums];

@@ -36,8 +36,8 @@ typedef struct cleave_block {
     int64_t *rest; /* [n_values][n_sums] least of all that blocks behind it may add */
 } cleave_block;
 
-typedef struct cleave_blocks {
-    struct cleave_blocks_maker *maker;
+typedef struct cleave_bound_blocks {
+    struct cleave_bound_blocks_maker *maker;
     int32_t n_devices, n_sums, n_blocks;
     cleave_block *blocks;
     int32_t *n_values;     /* [n_operators] */
@@ -47,43 +47,47 @@ typedef struct cleave_blocks {
                               before its updates */
     int32_t *end_group;    /* [values of block 0][n_devices] groups of parts (bound_blocks.c) that
                               begin it on each device; -1: none */
-} cleave_blocks;
+} cleave_bound_blocks;
 
-typedef struct cleave_blocks_options {
+typedef struct cleave_bound_blocks_options {
     const cleave_layout *like; /* its updates and collectives */
     const cleave_lower_options *lower;
     double until_seconds; /* clock; 0: none */
-} cleave_blocks_options;
+} cleave_bound_blocks_options;
 
 /* `made` is false where there are too many values, or the time was up.  Destroy what was made; its
    tables live in the arena.  Options must outlive it. */
-cleave_status cleave_blocks_create(const cleave_model *model, const cleave_candidates *candidates,
-                                   const cleave_blocks_options *options, cleave_cost_cache *cache,
-                                   cleave_arena *arena, cleave_blocks *blocks, bool *made,
-                                   cleave_error *error);
+cleave_status cleave_bound_blocks_create(const cleave_model *model,
+                                         const cleave_candidates *candidates,
+                                         const cleave_bound_blocks_options *options,
+                                         cleave_cost_cache *cache, cleave_arena *arena,
+                                         cleave_bound_blocks *blocks, bool *made,
+                                         cleave_error *error);
 
-void cleave_blocks_destroy(cleave_blocks *blocks);
+void cleave_bound_blocks_destroy(cleave_bound_blocks *blocks);
 
 /* What is known of a layout whose blocks 0..k have values. */
-typedef struct cleave_blocks_prefix {
+typedef struct cleave_bound_blocks_prefix {
     int64_t *sums;   /* [n_sums] of these blocks, and of neighbours among them */
     int64_t forward; /* path to the end of block k's forward pass */
     int64_t
         *synced; /* [n_devices] path up to block k's backward pass, and then on to the end in the
                     communication lane: the largest over the blocks where the two may part */
-} cleave_blocks_prefix;
+} cleave_bound_blocks_prefix;
 
 /* Adds block k's value to the prefix before it (null for block 0), whose last value is `last`. */
-void cleave_blocks_add(const cleave_blocks *blocks, const cleave_blocks_prefix *before,
-                       int32_t last, int32_t k, int32_t value, cleave_blocks_prefix *after);
+void cleave_bound_blocks_add(const cleave_bound_blocks *blocks,
+                             const cleave_bound_blocks_prefix *before, int32_t last, int32_t k,
+                             int32_t value, cleave_bound_blocks_prefix *after);
 
 /* No layout that begins so, with `first` the value of block 0, has a shorter step. */
-int64_t cleave_blocks_bound(const cleave_blocks *blocks, const cleave_blocks_prefix *prefix,
-                            int32_t first, int32_t k, int32_t value);
+int64_t cleave_bound_blocks_bound(const cleave_bound_blocks *blocks,
+                                  const cleave_bound_blocks_prefix *prefix, int32_t first,
+                                  int32_t k, int32_t value);
 
 /* The same by simulating, without the charge of one lane on the other, all that blocks 0..k do with
    these values, and the path through the blocks behind: closer, and dearer. */
-cleave_status cleave_blocks_simulate(const cleave_blocks *blocks, const int32_t *value, int32_t k,
-                                     int64_t *bound, cleave_error *error);
+cleave_status cleave_bound_blocks_simulate(const cleave_bound_blocks *blocks, const int32_t *value,
+                                           int32_t k, int64_t *bound, cleave_error *error);
 
 #endif

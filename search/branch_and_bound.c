@@ -26,17 +26,17 @@ typedef struct choice {
 
 typedef struct tree {
     cleave_pricer *pricer;
-    const cleave_blocks *blocks;
+    const cleave_bound_blocks *blocks;
     const volatile sig_atomic_t *interrupted;
     double until_seconds;
     cleave_estimate *estimate;
-    cleave_layout layout;         /* that the estimate has come to */
-    int32_t *priced_value;        /* [n_operators] of it; -1: that of the start */
-    int32_t *value;               /* [n_blocks] */
-    cleave_blocks_prefix *prefix; /* [n_blocks] */
-    choice **choices;             /* [n_blocks][values], ascending by bound */
-    int32_t *best_value;          /* [n_blocks] of the best layout; -1: the start */
-    int64_t best, open;           /* the best step; the least bound of what was not looked at */
+    cleave_layout layout;               /* that the estimate has come to */
+    int32_t *priced_value;              /* [n_operators] of it; -1: that of the start */
+    int32_t *value;                     /* [n_blocks] */
+    cleave_bound_blocks_prefix *prefix; /* [n_blocks] */
+    choice **choices;                   /* [n_blocks][values], ascending by bound */
+    int32_t *best_value;                /* [n_blocks] of the best layout; -1: the start */
+    int64_t best, open; /* the best step; the least bound of what was not looked at */
     int64_t visited, priced;
     bool stopped;
 } tree;
@@ -58,8 +58,8 @@ static bool is_over(tree *t) {
 
 /* Gives block k a value. */
 static void extend(const tree *t, int32_t k, int32_t value) {
-    cleave_blocks_add(t->blocks, k == 0 ? NULL : &t->prefix[k - 1], k == 0 ? 0 : t->value[k - 1], k,
-                      value, &t->prefix[k]);
+    cleave_bound_blocks_add(t->blocks, k == 0 ? NULL : &t->prefix[k - 1],
+                            k == 0 ? 0 : t->value[k - 1], k, value, &t->prefix[k]);
 }
 
 /* The values of block k that may lead to something better. */
@@ -67,8 +67,8 @@ static int32_t list_choices(tree *t, int32_t k) {
     int32_t n = 0;
     for (int32_t value = 0; value < t->blocks->blocks[k].n_values; value++) {
         extend(t, k, value);
-        int64_t bound =
-            cleave_blocks_bound(t->blocks, &t->prefix[k], k == 0 ? value : t->value[0], k, value);
+        int64_t bound = cleave_bound_blocks_bound(t->blocks, &t->prefix[k],
+                                                  k == 0 ? value : t->value[0], k, value);
         t->visited++;
         if (bound < t->best)
             t->choices[k][n++] = (choice){bound, value};
@@ -86,7 +86,7 @@ static void copy_split(cleave_split *to, const cleave_split *from) {
 }
 
 /* The value of an operator in a value of its block. */
-static int32_t value_of(const cleave_blocks *blocks, const cleave_block *block, int32_t value,
+static int32_t value_of(const cleave_bound_blocks *blocks, const cleave_block *block, int32_t value,
                         int32_t i) {
     for (int32_t j = block->n_operators - 1; j > i; j--)
         value /= blocks->n_values[block->operators[j]];
@@ -94,7 +94,7 @@ static int32_t value_of(const cleave_blocks *blocks, const cleave_block *block, 
 }
 
 static cleave_status price_whole(tree *t, cleave_error *error) {
-    const cleave_blocks *blocks = t->blocks;
+    const cleave_bound_blocks *blocks = t->blocks;
     cleave_price price;
     for (int32_t k = 0; k < blocks->n_blocks; k++)
         for (int32_t i = 0; i < blocks->blocks[k].n_operators; i++) {
@@ -129,7 +129,7 @@ static cleave_status descend(tree *t, int32_t k, cleave_error *error) {
             CLEAVE_TRY(price_whole(t, error));
             continue;
         }
-        CLEAVE_TRY(cleave_blocks_simulate(t->blocks, t->value, k, &bound, error));
+        CLEAVE_TRY(cleave_bound_blocks_simulate(t->blocks, t->value, k, &bound, error));
         if (bound >= t->best)
             continue;
         extend(t, k, t->value[k]);
@@ -159,7 +159,7 @@ static cleave_status prepare(tree *t, const cleave_layout *start, cleave_arena *
     t->priced_value = CLEAVE_ARENA_ARRAY(arena, int32_t, start->n_operators);
     t->value = CLEAVE_ARENA_ARRAY(arena, int32_t, n_blocks);
     t->best_value = CLEAVE_ARENA_ARRAY(arena, int32_t, n_blocks);
-    t->prefix = CLEAVE_ARENA_ARRAY(arena, cleave_blocks_prefix, n_blocks);
+    t->prefix = CLEAVE_ARENA_ARRAY(arena, cleave_bound_blocks_prefix, n_blocks);
     t->choices = CLEAVE_ARENA_ARRAY(arena, choice *, n_blocks);
     if (t->priced_value == NULL || t->value == NULL || t->best_value == NULL || t->prefix == NULL ||
         t->choices == NULL)
@@ -190,20 +190,20 @@ static cleave_status simple_bound(const tree *t, const cleave_candidates *candid
 static cleave_status search_tree(tree *t, const cleave_candidates *candidates,
                                  const cleave_layout *start, cleave_arena *scratch,
                                  cleave_error *error) {
-    cleave_blocks blocks;
+    cleave_bound_blocks blocks;
     bool made;
     cleave_lower_options lower = t->pricer->lower;
     lower.symbolic_collectives = true;
     lower.workspace = NULL; /* memory is the estimate's business */
-    cleave_blocks_options options = {
+    cleave_bound_blocks_options options = {
         .like = start, .lower = &lower, .until_seconds = t->until_seconds};
     CLEAVE_TRY(simple_bound(t, candidates, &t->open, error));
     if (t->best > LONGEST_STEP) {
         t->stopped = true;
         return CLEAVE_OK;
     }
-    CLEAVE_TRY(cleave_blocks_create(t->pricer->model, candidates, &options, t->pricer->cache,
-                                    scratch, &blocks, &made, error));
+    CLEAVE_TRY(cleave_bound_blocks_create(t->pricer->model, candidates, &options, t->pricer->cache,
+                                          scratch, &blocks, &made, error));
     if (!made) { /* too large, or no time */
         t->stopped = true;
         return CLEAVE_OK;
@@ -211,13 +211,13 @@ static cleave_status search_tree(tree *t, const cleave_candidates *candidates,
     t->blocks = &blocks;
     cleave_status prepared = prepare(t, start, scratch, error);
     if (prepared != CLEAVE_OK) {
-        cleave_blocks_destroy(&blocks);
+        cleave_bound_blocks_destroy(&blocks);
         return prepared;
     }
     int64_t simple = t->open;
     t->open = INT64_MAX;
     cleave_status status = descend(t, 0, error);
-    cleave_blocks_destroy(&blocks);
+    cleave_bound_blocks_destroy(&blocks);
     CLEAVE_TRY(status);
     if (t->open < simple)
         t->open = simple;

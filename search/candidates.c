@@ -6,6 +6,7 @@
 #include "search/candidates.h"
 
 #include "base/list.h"
+#include "search/candidate_ways.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,41 +193,9 @@ static int by_cost(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Room for one more way: it is doubled at powers of two. */
-static bool grow_ways(cleave_candidate_list *list, cleave_arena *arena) {
-    int32_t n = list->n_ways;
-    if (n > 0 && (n & (n - 1)) != 0)
-        return true;
-    cleave_candidate_way *ways =
-        CLEAVE_ARENA_ARRAY(arena, cleave_candidate_way, 2 * (int64_t)n + 1);
-    if (ways != NULL && n > 0)
-        memcpy(ways, list->ways, (size_t)n * sizeof *ways);
-    list->ways = ways;
-    return ways != NULL;
-}
-
-/* Prices degrees, and notes the least. */
-static cleave_status add_way(cleave_node_costs *costs, const cleave_split *split,
-                             cleave_arena *arena, cleave_candidate_list *list,
-                             cleave_node_cost *cost, cleave_error *error) {
-    cleave_candidate_way way = {.replicas = split->replicas, .n_parts = split->n_parts};
-    memcpy(way.degree, split->degree, sizeof way.degree);
-    way.least = CLEAVE_ARENA_ARRAY(arena, int64_t, list->n_least);
-    if (way.least == NULL || !grow_ways(list, arena))
-        return cleave_fail_memory(error, "listing candidates");
-    for (int32_t i = 0; i < list->n_least; i++)
-        way.least[i] = INT64_MAX;
-    CLEAVE_TRY(cleave_node_cost_of(costs, list->op, split, cost, way.least, error));
-    way.total = cost->total;
-    list->ways[list->n_ways++] = way;
-    list->least_total = cost->total < list->least_total ? cost->total : list->least_total;
-    for (int32_t i = 0; i < list->n_least; i++)
-        list->least[i] = way.least[i] < list->least[i] ? way.least[i] : list->least[i];
-    return CLEAVE_OK;
-}
-
 static cleave_status price_drafts(enumeration *e, cleave_node_costs *costs, cleave_arena *arena,
                                   cleave_candidate_list *list, cleave_error *error) {
+    const cleave_way_pricing pricing = {costs, arena, 1};
     if (e->drafts.n == 0)
         return CLEAVE_OK;
     qsort(e->drafts.items, (size_t)e->drafts.n, sizeof *e->drafts.items, by_degrees);
@@ -239,7 +208,7 @@ static cleave_status price_drafts(enumeration *e, cleave_node_costs *costs, clea
         cleave_split split = {.replicas = d->total[0], .n_parts = d->n_parts};
         memcpy(split.degree, d->total + 1, sizeof split.degree);
         cleave_node_cost cost;
-        CLEAVE_TRY(add_way(costs, &split, arena, list, &cost, error));
+        CLEAVE_TRY(cleave_candidate_list_add_way(&pricing, &split, list, &cost, error));
         d->picoseconds = cost.largest;
     }
     qsort(e->drafts.items, (size_t)e->drafts.n, sizeof *e->drafts.items, by_cost);
@@ -321,10 +290,11 @@ static bool holds(const cleave_candidate_list *list, const cleave_split *split) 
 static cleave_status add_given(cleave_node_costs *costs, const cleave_split *split,
                                cleave_arena *arena, cleave_candidate_list *list,
                                cleave_error *error) {
+    const cleave_way_pricing pricing = {costs, arena, 1};
     if (holds(list, split))
         return CLEAVE_OK;
     cleave_node_cost cost;
-    CLEAVE_TRY(add_way(costs, split, arena, list, &cost, error));
+    CLEAVE_TRY(cleave_candidate_list_add_way(&pricing, split, list, &cost, error));
     cleave_candidate *c = &list->items[list->n];
     *c = (cleave_candidate){.replicas = split->replicas,
                             .n_parts = split->n_parts,

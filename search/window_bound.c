@@ -3,6 +3,7 @@
 #include "search/window_bound.h"
 
 #include "base/list.h"
+#include "search/candidate_ways.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +25,14 @@ struct cleave_window_bound {
 static cleave_status add_split(cleave_window_bound *b, cleave_candidate_list *list,
                                const cleave_split *split, int32_t n_windows, cleave_error *error) {
     cleave_node_cost cost;
-    CLEAVE_TRY(cleave_node_cost_of(b->costs, list->op, split, &cost, list->least, error));
-    int64_t total = cost.total * n_windows;
-    list->least_total = total < list->least_total ? total : list->least_total;
-    return CLEAVE_OK;
+    const cleave_way_pricing pricing = {b->costs, &b->arena, n_windows};
+    return cleave_candidate_list_add_way(&pricing, split, list, &cost, error);
 }
 
 static cleave_status make_list(cleave_window_bound *b, int32_t op, cleave_candidate_list *list,
                                cleave_error *error) {
     int32_t n_least = b->model->operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES;
-    *list = (cleave_candidate_list){.op = op, .least_total = INT64_MAX};
+    *list = (cleave_candidate_list){.op = op, .least_total = INT64_MAX, .n_least = n_least};
     list->least = CLEAVE_ARENA_ARRAY(&b->arena, int64_t, n_least);
     if (list->least == NULL)
         return cleave_fail_memory(error, "bounding the step");

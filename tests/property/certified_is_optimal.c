@@ -137,20 +137,20 @@ static void expect_optimum(trial *t) {
 /* At every level the bounds of drawn values lie below the step of the whole. */
 static void expect_bounds_below(trial *t, int n_drawn) {
     cleave_error error = {""};
-    cleave_blocks blocks;
+    cleave_bound_blocks blocks;
     bool made;
     cleave_lower_options lower = t->pricer.lower;
     lower.symbolic_collectives = true;
     lower.workspace = NULL;
-    cleave_blocks_options options = {.like = &t->start, .lower = &lower};
+    cleave_bound_blocks_options options = {.like = &t->start, .lower = &lower};
     ok(t,
-       cleave_blocks_create(&t->model, &t->candidates, &options, t->pricer.cache, &t->scratch,
-                            &blocks, &made, &error),
+       cleave_bound_blocks_create(&t->model, &t->candidates, &options, t->pricer.cache, &t->scratch,
+                                  &blocks, &made, &error),
        &error);
     cr_assert(made, "%s", t->name);
     int32_t *value = CLEAVE_ARENA_ARRAY(&t->scratch, int32_t, blocks.n_blocks);
-    cleave_blocks_prefix *prefix =
-        CLEAVE_ARENA_ARRAY(&t->scratch, cleave_blocks_prefix, blocks.n_blocks);
+    cleave_bound_blocks_prefix *prefix =
+        CLEAVE_ARENA_ARRAY(&t->scratch, cleave_bound_blocks_prefix, blocks.n_blocks);
     for (int i = 0; i < n_drawn; i++) {
         cleave_price price;
         for (int32_t k = 0; k < blocks.n_blocks; k++) {
@@ -172,17 +172,17 @@ static void expect_bounds_below(trial *t, int n_drawn) {
             int64_t simulated;
             prefix[k].sums = CLEAVE_ARENA_ARRAY(&t->scratch, int64_t, blocks.n_sums);
             prefix[k].synced = CLEAVE_ARENA_ARRAY(&t->scratch, int64_t, blocks.n_devices);
-            cleave_blocks_add(&blocks, k == 0 ? NULL : &prefix[k - 1], k == 0 ? 0 : value[k - 1], k,
-                              value[k], &prefix[k]);
-            int64_t bound = cleave_blocks_bound(&blocks, &prefix[k], value[0], k, value[k]);
+            cleave_bound_blocks_add(&blocks, k == 0 ? NULL : &prefix[k - 1],
+                                    k == 0 ? 0 : value[k - 1], k, value[k], &prefix[k]);
+            int64_t bound = cleave_bound_blocks_bound(&blocks, &prefix[k], value[0], k, value[k]);
             cr_assert_leq(bound, price.step, "%s: sums up to block %d of %d", t->name, k,
                           blocks.n_blocks);
-            ok(t, cleave_blocks_simulate(&blocks, value, k, &simulated, &error), &error);
+            ok(t, cleave_bound_blocks_simulate(&blocks, value, k, &simulated, &error), &error);
             cr_assert_leq(simulated, price.step, "%s: simulated up to block %d of %d", t->name, k,
                           blocks.n_blocks);
         }
     }
-    cleave_blocks_destroy(&blocks);
+    cleave_bound_blocks_destroy(&blocks);
 }
 
 static void read_machine(trial *t, const char *name, int32_t n_devices) {
