@@ -19,7 +19,7 @@ enum {
 /* What a search without limits spends, in times of what it takes to lower the whole model once.  On
    few devices it also makes whole sweeps of single changes until none improves anything; on more
    there are too many changes for that. */
-static const int64_t most_wholes = 24;
+static const int64_t most_wholes = 8;
 enum { FEW_DEVICES = 8 };
 /* Starts that are so many times as slow as the best are not gone on with. */
 static const double hopeless = 1.5;
