@@ -24,7 +24,8 @@ static const option_row rows[] = {
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
-     .help = "auto, exact, mcmc, random, or a baseline: data-parallel, single, one-weird-trick, "
+     .help = "auto, exact, mcmc, branch-and-bound, random, or a baseline: data-parallel, single, "
+             "one-weird-trick, "
              "layer-per-device, ..."},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(search_values, time),
      .help = "budget, with the report; without it and --proposals auto ends by itself"},
@@ -120,6 +121,13 @@ static void print_json(const search_values *values, const cleave_search_result *
     put_additive(w, result, result->additive_seconds);
     cleave_json_key(w, "additive_gap");
     put_additive(w, result, result->additive_gap);
+    cleave_json_key(w, "certified_seconds");
+    if (result->certified_seconds > 0)
+        cleave_json_put_number(w, result->certified_seconds);
+    else
+        cleave_json_put_null(w);
+    cleave_json_key(w, "is_certified");
+    cleave_json_put_integer(w, result->is_certified);
     cleave_json_key(w, "is_local_optimum");
     cleave_json_put_integer(w, result->is_local_optimum);
     cleave_json_key(w, "peak_bytes");
@@ -175,6 +183,11 @@ static void print_text(const search_values *values, const cleave_search_result *
         cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
         printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
                result->additive_gap * 100);
+    }
+    if (result->certified_seconds > 0) {
+        cleave_unit_format(result->certified_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
+        printf("%s: with collectives in closed form no layout of the space takes less than %s.\n",
+               result->is_certified ? "Certified" : "Proven so far", bound);
     }
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);

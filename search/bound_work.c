@@ -4,9 +4,6 @@
    the price of an update is a launch plus so much a byte, pieces together cost no less than the
    whole.
 
-   Loads.  Where a nest reads a datum itself and its parts cover it (covers_always), every element
-   is loaded at least once: a launch, and two passes over its bytes.
-
    Sums.  Let q nests of one operator read tensor X, an activation whose gradient is wanted, by the
    same map from the same axes of the operator, one whole axis to a dimension.  Then parts of equal
    number read equal boxes of X on the same device, and in backward each of the q contributes to the
@@ -81,24 +78,6 @@ static int64_t least_bytes_price(const cleave_machine *machine, const char *fami
     }
     int64_t fixed = cleave_picoseconds(launch);
     return fixed < 1 ? 0 : fixed - 1 + cleave_picoseconds(per_byte * bytes * (1 - 1e-9));
-}
-
-static int64_t load_work(const cleave_model *model, const cleave_machine *machine) {
-    int64_t work = 0;
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        const cleave_tensor *tensor = &model->tensors[t];
-        bool covered = false;
-        if (tensor->kind != CLEAVE_TENSOR_DATA || tensor->view.kind != CLEAVE_VIEW_NONE)
-            continue;
-        for (int32_t n = 0; n < model->n_nests && !covered; n++)
-            for (int i = 0; i < model->nests[n].n_inputs && !covered; i++)
-                covered = model->nests[n].inputs[i].tensor == t &&
-                          bound_covers_always(model, &model->nests[n], &model->nests[n].inputs[i]);
-        int64_t bytes = cleave_tensor_size(tensor) * cleave_type_bytes(tensor->type);
-        if (covered && bytes > 0)
-            work += least_bytes_price(machine, "load", 2 * (double)bytes);
-    }
-    return work;
 }
 
 /* Is every dimension of the operand one axis of the operator, all of it? */
@@ -180,7 +159,6 @@ static int64_t sum_work(const cleave_model *model, const cleave_machine *machine
 cleave_status bound_other_work(const cleave_model *model, const cleave_machine *machine,
                                int optimizer_states, int64_t *work, cleave_error *error) {
     CLEAVE_TRY(update_work(model, machine, optimizer_states, work, error));
-    *work += load_work(model, machine);
     if (model->loss >= 0)
         *work += sum_work(model, machine);
     return CLEAVE_OK;

@@ -24,7 +24,10 @@ double session_seconds_left(const session *s) {
 static const struct {
     const char *name;
     cleave_status (*run)(session *s, cleave_error *error);
-} methods[] = {{"auto", session_refine}, {"exact", session_solve}, {"mcmc", session_walk}};
+} methods[] = {{"auto", session_refine},
+               {"exact", session_solve},
+               {"mcmc", session_walk},
+               {"branch-and-bound", session_certify}};
 enum { N_METHODS = sizeof methods / sizeof methods[0] };
 
 static int find_method(const char *name) {
@@ -200,11 +203,11 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error) {
     if (!is_method(options->method))
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "method \"%s\" is not known: it is auto, exact, mcmc, random, data-parallel, "
-            "single, layer-per-device, one-weird-trick or megatron",
-            options->method);
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method \"%s\" is not known: it is auto, exact, mcmc, branch-and-bound, "
+                           "random, data-parallel, "
+                           "single, layer-per-device, one-weird-trick or megatron",
+                           options->method);
     if (cleave_search_is_many(machine, options))
         return cleave_search_many(model, machine, options, arena, result, error);
     session s = {.model = model,

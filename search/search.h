@@ -21,7 +21,7 @@ typedef struct cleave_plan {
 } cleave_plan;
 
 typedef struct cleave_search_options {
-    const char *method;  /* "auto", "exact", "mcmc", "random" or a baseline */
+    const char *method;  /* "auto", "exact", "mcmc", "branch-and-bound", "random" or a baseline */
     double time_seconds; /* budget of the whole search; 0: none */
     int64_t proposals; /* most proposals of mcmc; 0: no limit, but 250 per operator without a time;
                           without a time the clock decides nothing */
@@ -45,6 +45,11 @@ typedef struct cleave_search_result {
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,
        and how far the proven bound may be below it, as a share of it. */
     double additive_seconds, additive_gap;
+    /* "branch-and-bound": no layout of the space, with the updates of the best, has a step below
+       that with collectives as one item each; it is the best's own where it is certified.  0: not
+       searched that way. */
+    double certified_seconds;
+    bool is_certified;
     int64_t proposals, accepted;
     bool is_local_optimum; /* "auto": no single change of the best improves its step, with
                               collectives as one item each */

@@ -74,9 +74,10 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
 void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local_optimum);
 
 /* The methods: leave what they find in the session. */
-cleave_status session_walk(session *s, cleave_error *error);   /* "mcmc" */
-cleave_status session_solve(session *s, cleave_error *error);  /* "exact" */
-cleave_status session_refine(session *s, cleave_error *error); /* "auto" */
+cleave_status session_walk(session *s, cleave_error *error);    /* "mcmc" */
+cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
+cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */
+cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-bound" */
 
 /* Prices what is reported in full, and takes the best.  Law 7 is kept here: baselines and what was
    found are compared by the same simulation. */

@@ -63,6 +63,22 @@ Test(search, walk_finds_something_better_than_every_baseline_here) {
             cr_expect_lt(result.best.step_seconds, result.baselines[i].step_seconds);
 }
 
+/* Two devices have no collectives, so closed forms and steps are the same. */
+Test(search, certified_step_is_that_of_the_result_and_no_walk_is_below_it) {
+    options.method = "branch-and-bound";
+    run();
+    cr_assert(result.is_certified);
+    cr_expect_float_eq(result.best.step_seconds, result.certified_seconds, 1e-15);
+    cr_expect_geq(result.certified_seconds, result.lower_bound_seconds);
+    double certified = result.certified_seconds;
+    options.method = "mcmc";
+    for (options.seed = 1; options.seed <= 5; options.seed++) {
+        run();
+        cr_expect_eq(result.certified_seconds, 0);
+        cr_expect_geq(result.best.step_seconds, certified - 1e-15);
+    }
+}
+
 Test(search, equal_seeds_give_identical_results) {
     run();
     cleave_search_result first = result;
