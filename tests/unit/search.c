@@ -65,6 +65,7 @@ Test(search, walk_finds_something_better_than_every_baseline_here) {
 
 /* Two devices have no collectives, so closed forms and steps are the same. */
 Test(search, certified_step_is_that_of_the_result_and_no_walk_is_below_it) {
+    machine = make_machine(&arena, 1, 2, "1 GiB");
     options.method = "branch-and-bound";
     run();
     cr_assert(result.is_certified);
