@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "base/units.h"
+#include "search/used_rules.h"
 #include "search/window.h"
 #include "search/window_bound.h"
 
@@ -211,23 +212,7 @@ static cleave_status keep_used_rules(many_search *s, cleave_error *error) {
     if (status == CLEAVE_NO_LAYOUT)
         status = cleave_lower(s->model, layout, &options, &s->pricer.arena, &program, error);
     CLEAVE_TRY(status);
-    cleave_collective_rules *rules = &layout->collectives;
-    bool *used = CLEAVE_ARENA_ARRAY(&s->work, bool, rules->n);
-    if (used == NULL)
-        return cleave_fail_memory(error, "searching");
-    for (int32_t c = 0; c < program.n_collectives; c++) {
-        const cleave_collective *of = &program.collectives[c];
-        int32_t rule =
-            cleave_collective_rules_find(rules, of->kind, of->n_devices, of->devices, of->bytes);
-        if (rule >= 0)
-            used[rule] = true;
-    }
-    int32_t n = 0;
-    for (int32_t r = 0; r < rules->n; r++)
-        if (used[r])
-            rules->items[n++] = rules->items[r];
-    rules->n = n;
-    return CLEAVE_OK;
+    return cleave_keep_used_rules(&program, &s->work, &layout->collectives, error);
 }
 
 static cleave_status fail_without_plan(const many_search *s, cleave_error *error) {

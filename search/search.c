@@ -3,6 +3,7 @@
 #include "search/bound.h"
 #include "search/many.h"
 #include "search/session.h"
+#include "search/used_rules.h"
 
 #include <string.h>
 
@@ -142,22 +143,7 @@ static cleave_status keep_used_rules(session *s, cleave_error *error) {
     cleave_arena_free(&s->pricer.arena);
     CLEAVE_TRY(cleave_lower(s->model, &s->result.best.layout, &options, &s->pricer.arena, &program,
                             error));
-    bool *used = CLEAVE_ARENA_ARRAY(&s->work, bool, rules->n);
-    if (used == NULL)
-        return cleave_fail_memory(error, "searching");
-    for (int32_t c = 0; c < program.n_collectives; c++) {
-        const cleave_collective *of = &program.collectives[c];
-        int32_t rule =
-            cleave_collective_rules_find(rules, of->kind, of->n_devices, of->devices, of->bytes);
-        if (rule >= 0)
-            used[rule] = true;
-    }
-    int32_t n = 0;
-    for (int32_t r = 0; r < rules->n; r++)
-        if (used[r])
-            rules->items[n++] = rules->items[r];
-    rules->n = n;
-    return CLEAVE_OK;
+    return cleave_keep_used_rules(&program, &s->work, rules, error);
 }
 
 static cleave_status create_pricers(session *s, cleave_error *error) {
