@@ -12,6 +12,24 @@ int64_t cleave_tensor_size(const cleave_tensor *tensor) {
     return size;
 }
 
+bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    if (of->view.kind == CLEAVE_VIEW_NONE)
+        return of->kind == CLEAVE_TENSOR_PARAMETER;
+    for (int32_t i = 0; i < of->view.n_sources; i++)
+        if (cleave_tensor_sees_parameter(model, of->view.sources[i]))
+            return true;
+    return false;
+}
+
+bool cleave_operand_maps_axis(const cleave_operand *operand, int rank, int axis) {
+    for (int d = 0; d < rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (operand->map[d].terms[t].axis == axis)
+                return true;
+    return false;
+}
+
 void cleave_tensor_strides(const cleave_tensor *tensor, const cleave_box *box, int64_t *strides) {
     int64_t stride = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {

@@ -310,6 +310,10 @@ int32_t cleave_model_find_tensor(const cleave_model *model, const char *name);  
 /* Strides, in elements, of a dense local piece with these extents in the tensor's memory order. */
 void cleave_tensor_strides(const cleave_tensor *tensor, const cleave_box *box, int64_t *strides);
 int64_t cleave_tensor_size(const cleave_tensor *tensor); /* elements */
+/* Is it a parameter, or a view of one? */
+bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor);
+/* Does an index of the operand, of a tensor of this rank, move with an axis of the nest? */
+bool cleave_operand_maps_axis(const cleave_operand *operand, int rank, int axis);
 
 /* Backward passes: a product or convolution has two, the others one. */
 typedef enum cleave_pass {

@@ -136,24 +136,6 @@ static bool is_outermost(const place *p, int64_t extent) {
 
 /* ---- the other sorts ---- */
 
-static bool maps_axis(const cleave_operand *operand, int rank, int axis) {
-    for (int d = 0; d < rank; d++)
-        for (int t = 0; t < operand->map[d].n_terms; t++)
-            if (operand->map[d].terms[t].axis == axis)
-                return true;
-    return false;
-}
-
-static bool sees_parameter(const cleave_model *model, int32_t id) {
-    const cleave_tensor *tensor = &model->tensors[id];
-    if (tensor->view.kind == CLEAVE_VIEW_NONE)
-        return tensor->kind == CLEAVE_TENSOR_PARAMETER;
-    for (int32_t i = 0; i < tensor->view.n_sources; i++)
-        if (sees_parameter(model, tensor->view.sources[i]))
-            return true;
-    return false;
-}
-
 /* The axis of a nest that is an axis of its operator; -1: none is.  Where parts follow the owners
    of an earlier output, an axis is a dimension of that output. */
 static int axis_in(const cleave_model *model, const cleave_nest *nest, int axis) {
@@ -177,8 +159,9 @@ static bool is_in_parameter(const cleave_model *model, const cleave_operator *op
         const cleave_nest *nest = &model->nests[op->nests[n]];
         int own = axis_in(model, nest, axis);
         for (int i = 0; i < nest->n_inputs && own >= 0; i++)
-            if (maps_axis(&nest->inputs[i], model->tensors[nest->inputs[i].tensor].rank, own) &&
-                sees_parameter(model, nest->inputs[i].tensor))
+            if (cleave_operand_maps_axis(&nest->inputs[i],
+                                         model->tensors[nest->inputs[i].tensor].rank, own) &&
+                cleave_tensor_sees_parameter(model, nest->inputs[i].tensor))
                 return true;
     }
     return false;
@@ -187,7 +170,8 @@ static bool is_in_parameter(const cleave_model *model, const cleave_operator *op
 static bool is_in_output(const cleave_model *model, const cleave_operator *op, int axis) {
     const cleave_nest *nest = &model->nests[op->main_nest];
     int own = axis_in(model, nest, axis);
-    return own >= 0 && maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, own);
+    return own >= 0 &&
+           cleave_operand_maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, own);
 }
 
 static void sort_axes(const cleave_model *model, const cleave_operator *op, uint8_t *sorts) {

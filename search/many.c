@@ -141,14 +141,8 @@ static cleave_status try_baseline(many_search *s, const char *name, cleave_plan 
 }
 
 static cleave_status try_baselines(many_search *s, cleave_error *error) {
-    int32_t n = 0;
-    while (cleave_baseline_names[n] != NULL)
-        n++;
-    s->result.baselines = CLEAVE_ARENA_ARRAY(s->arena, cleave_plan, n);
-    if (s->result.baselines == NULL)
-        return cleave_fail_memory(error, "searching");
-    s->result.n_baselines = n;
-    for (int32_t i = 0; i < n; i++) {
+    CLEAVE_TRY(cleave_search_result_list_baselines(&s->result, s->arena, error));
+    for (int32_t i = 0; i < s->result.n_baselines; i++) {
         cleave_arena scratch = {0};
         cleave_progress_update(&s->progress, -1, cleave_baseline_names[i]);
         cleave_status status =

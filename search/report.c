@@ -141,15 +141,7 @@ static cleave_status take(session *s, const reported *item, cleave_error *error)
 
 cleave_status session_report(session *s, cleave_error *error) {
     report r = {.session = s};
-    int32_t n = 0;
-    while (cleave_baseline_names[n] != NULL)
-        n++;
-    s->result.baselines = CLEAVE_ARENA_ARRAY(s->arena, cleave_plan, n);
-    if (s->result.baselines == NULL)
-        return cleave_fail_memory(error, "searching");
-    s->result.n_baselines = n;
-    for (int32_t i = 0; i < n; i++)
-        s->result.baselines[i].method = cleave_baseline_names[i];
+    CLEAVE_TRY(cleave_search_result_list_baselines(&s->result, s->arena, error));
     cleave_progress_update(&s->progress, -1, "simulating the best in full");
     collect(s, session_interrupted(s), &r);
     CLEAVE_TRY(price_all(&r, error));

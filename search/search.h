@@ -66,6 +66,10 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error);
 
+/* Makes room for the baselines of a result, none of which applies yet. */
+cleave_status cleave_search_result_list_baselines(cleave_search_result *result, cleave_arena *arena,
+                                                  cleave_error *error);
+
 /* Data parallel over some of the devices, ascending, unpriced. */
 cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleave_machine *machine,
                                           int32_t n_devices, const int32_t *devices,

@@ -235,23 +235,6 @@ static cleave_status place_nests(cleave_importer *im, cleave_model *model,
 
 /* ---- roles ----------------------------------------------------------------------------------- */
 
-static bool maps_axis(const cleave_operand *operand, int rank, int axis) {
-    for (int d = 0; d < rank; d++)
-        for (int t = 0; t < operand->map[d].n_terms; t++)
-            if (operand->map[d].terms[t].axis == axis)
-                return true;
-    return false;
-}
-
-/* Is the tensor a parameter, or a view of one? */
-static bool is_weight(const cleave_model *model, int32_t id) {
-    const cleave_tensor *tensor = &model->tensors[id];
-    for (int32_t i = 0; tensor->view.kind != CLEAVE_VIEW_NONE && i < tensor->view.n_sources; i++)
-        if (is_weight(model, tensor->view.sources[i]))
-            return true;
-    return tensor->kind == CLEAVE_TENSOR_PARAMETER;
-}
-
 /* Labels for people, from the maps of the main nest: an axis that the output lacks is a reduction;
    n and b* are samples; what else a parameter has is a parameter axis; the rest are attributes. */
 static void name_roles(const cleave_model *model, cleave_operator *op) {
@@ -262,10 +245,12 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
         int axis = i; /* main nests begin with all axes of their operator, in order */
         for (int k = 0; k < nest->n_inputs; k++) {
             const cleave_tensor *tensor = &model->tensors[nest->inputs[k].tensor];
-            parameter = parameter || (is_weight(model, nest->inputs[k].tensor) &&
-                                      maps_axis(&nest->inputs[k], tensor->rank, axis));
+            parameter =
+                parameter || (cleave_tensor_sees_parameter(model, nest->inputs[k].tensor) &&
+                              cleave_operand_maps_axis(&nest->inputs[k], tensor->rank, axis));
         }
-        bool reduced = !maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, axis);
+        bool reduced = !cleave_operand_maps_axis(&nest->output,
+                                                 model->tensors[nest->output.tensor].rank, axis);
         op->roles[i] = reduced     ? "reduction"
                        : sample    ? "sample"
                        : parameter ? "parameter"
