@@ -3,7 +3,7 @@
 
 #include "costmodel/cost.h"
 #include "graph/layout.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "search/candidates.h"
 #include "search/search.h"
 

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "costmodel/cost.h"
 #include "graph/layout.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "graph/model.h"
 
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */

@@ -5,7 +5,7 @@
 #include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import.h"
-#include "search/many.h"
+#include "search/window/many.h"
 
 #include <signal.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define CLEAVE_COSTMODEL_COST_H
 
 #include "costmodel/machine.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "graph/program.h"
 #include "graph/work.h"
 
@@ -66,7 +66,7 @@ typedef struct cleave_route_price {
     int32_t links[CLEAVE_MAX_ROUTE];
     double overhead_seconds, overhead_seconds_per_byte;
     const cleave_protocol *protocol; /* of the link that makes messages wait for most polls */
-    double latency_seconds; /* of all its links */
+    double latency_seconds;          /* of all its links */
 } cleave_route_price;
 /* Of two different devices of the machine; holds until the next call. */
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,

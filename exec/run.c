@@ -5,7 +5,7 @@
 #include "exec/gather_timeline.h"
 #include "exec/rank.h"
 #include "exec/values.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>

@@ -1,7 +1,7 @@
 #include "graph/fragment.h"
 
 #include "graph/fragment_live.h"
-#include "graph/lower_family.h"
+#include "graph/lower/family.h"
 
 #include <stdlib.h>
 #include <string.h>

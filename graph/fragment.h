@@ -1,12 +1,12 @@
 /* Fragments: a program in pieces, each of which follows from the splits of a few operators.
 
-   A program is put together from the fragments of its tensor families (graph/lower_schedule.h) and
+   A program is put together from the fragments of its tensor families (graph/lower/schedule.h) and
    the computes of its nests.  cleave_lower does that; who tries one layout after the other lowers
    what a change of a split concerns, and no more. */
 #ifndef CLEAVE_GRAPH_FRAGMENT_H
 #define CLEAVE_GRAPH_FRAGMENT_H
 
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 
 /* The items of one event.  A slot runs its chunks by rank, those of one rank by family; the
    computes of its nest stand at CLEAVE_RANK_COMPUTE. */

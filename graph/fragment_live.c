@@ -1,6 +1,6 @@
 #include "graph/fragment_live.h"
 
-#include "graph/lower_events.h"
+#include "graph/lower/events.h"
 
 static void touch(lowering *state, int32_t buffer, int32_t first, int32_t last) {
     if (buffer < 0)

@@ -6,7 +6,7 @@
 #include "search/candidates.h"
 
 #include "base/list.h"
-#include "search/candidate_ways.h"
+#include "search/bound/candidate_ways.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
-#include "search/least_memory.h"
+#include "search/bound/least_memory.h"
 #include "search/session.h"
 
 #include <stdio.h>

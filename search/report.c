@@ -1,7 +1,7 @@
 /* The end of a search: the best, and all that come near it, are simulated in full, with collectives
    in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
    nothing else is. */
-#include "search/parallel.h"
+#include "search/refine/parallel.h"
 #include "search/session.h"
 
 #include <stdio.h>

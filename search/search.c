@@ -1,9 +1,9 @@
 /* The search: price what is known by name, search by the method, and take the best of all by full
    simulation with collectives in their steps (search/report.c). */
-#include "search/bound.h"
-#include "search/many.h"
+#include "search/bound/bound.h"
 #include "search/session.h"
 #include "search/used_rules.h"
+#include "search/window/many.h"
 
 #include <string.h>
 

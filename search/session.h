@@ -3,8 +3,8 @@
 #define CLEAVE_SEARCH_SESSION_H
 
 #include "base/progress.h"
-#include "search/additive_model.h"
-#include "search/chain.h"
+#include "search/additive/model.h"
+#include "search/refine/chain.h"
 
 enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = 4 };
 

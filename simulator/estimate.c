@@ -3,7 +3,7 @@
 #include "base/list.h"
 #include "base/random.h"
 #include "costmodel/machine_fold.h"
-#include "simulator/delta.h"
+#include "simulator/delta/delta.h"
 #include "simulator/prepare.h"
 #include "simulator/price_fragment.h"
 

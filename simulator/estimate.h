@@ -7,7 +7,7 @@
 #define CLEAVE_SIMULATOR_ESTIMATE_H
 
 #include "costmodel/cost.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 
 typedef struct cleave_estimate cleave_estimate;
 

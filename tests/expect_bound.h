@@ -3,7 +3,7 @@
 #ifndef CLEAVE_TESTS_EXPECT_BOUND_H
 #define CLEAVE_TESTS_EXPECT_BOUND_H
 
-#include "search/bound.h"
+#include "search/bound/bound.h"
 #include "search/price.h"
 
 #include <criterion/criterion.h>

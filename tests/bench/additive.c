@@ -8,7 +8,7 @@
    too. */
 #include "graph/import.h"
 #include "row.h"
-#include "search/additive_model.h"
+#include "search/additive/model.h"
 #include "search/price.h"
 
 #include <string.h>

@@ -3,9 +3,9 @@
      usage: bench_certify [SECONDS [MODEL.onnx BATCH DEVICES [MACHINE.json]]] */
 #include "base/progress.h"
 #include "graph/import.h"
-#include "search/bound.h"
-#include "search/branch_and_bound.h"
-#include "search/mcmc.h"
+#include "search/bound/bound.h"
+#include "search/bound/branch_and_bound.h"
+#include "search/refine/mcmc.h"
 
 #include "row.h"
 

@@ -19,7 +19,7 @@
 #include "exec/rank.h"
 #include "exec/values.h"
 #include "exec/world.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "simulator/simulate.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
    communication lane.  A Metropolis walk changes one operator at a time from mixed layouts; each
    proposal is also simulated in full.  Processor time; building the fragments is not in it.
      usage: bench_delta [PROPOSALS [SEED [OPERATORS DEVICES]]] */
-#include "simulator/delta.h"
+#include "simulator/delta/delta.h"
 #include "base/arena.h"
 #include "base/random.h"
 #include "row.h"

@@ -10,8 +10,8 @@
 #include "row.h"
 
 #include "base/random.h"
-#include "search/additive.h"
-#include "search/eliminate_plan.h"
+#include "search/additive/additive.h"
+#include "search/additive/eliminate_plan.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -6,7 +6,7 @@
    scan */
 #include "costmodel/cost.h"
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "simulator/simulate.h"
 
 #include <stdio.h>

@@ -1,13 +1,13 @@
-/* The search on many devices (search/many.h): BERT-base and GPT-2 on 64 and 1,024 A100s and on
-   4,096 H100s, and transformers of the same layer 12 to 1,000 times on 1,024 H100s.  Seconds of
+/* The search on many devices (search/window/many.h): BERT-base and GPT-2 on 64 and 1,024 A100s and
+   on 4,096 H100s, and transformers of the same layer 12 to 1,000 times on 1,024 H100s.  Seconds of
    processor time of the one thread: importing, reading the machine, and the search, of which
    baselines, the lower bound and the found layout are priced on the whole model, and all else on a
    few layers. Memory is of the whole process so far: for one case's own, run that case alone.
      usage: bench_scale [CASE] */
 #include "graph/import.h"
 #include "row.h"
-#include "search/many.h"
-#include "search/window.h"
+#include "search/window/many.h"
+#include "search/window/window.h"
 #include "tests/support/deep_transformer.h"
 
 #include <string.h>

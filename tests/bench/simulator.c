@@ -3,7 +3,7 @@
    busy machine counts less.  Pricing is not in it.
      usage: bench_simulator [REPETITIONS] */
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "row.h"
 #include "search/search.h"
 #include "simulator/simulate.h"

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "graph/import.h"
 #include "graph/layout.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "exec/safetensors.h"
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "exec/initial.h"
 #include "exec/rank.h"
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "graph/onnx_file.h"
 #include "tests/support/interpreter.h"
 

@@ -1,6 +1,6 @@
 /* The additive model on real and small models. */
 #include "graph/import.h"
-#include "search/additive_model.h"
+#include "search/additive/model.h"
 #include "search/price.h"
 
 #include "../perceptron.h"

@@ -2,8 +2,8 @@
    layouts, baselines, what walks find, with sharded updates or without, by both rules of time and
    with collectives in closed form or in steps; and it is at least what two simpler bounds say. */
 #include "graph/import.h"
-#include "search/bound_internal.h"
-#include "search/mcmc.h"
+#include "search/bound/internal.h"
+#include "search/refine/mcmc.h"
 #include "tests/support/models.h"
 
 #include "../test_machine.h"

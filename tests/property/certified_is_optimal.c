@@ -2,8 +2,8 @@
    few candidates for each operator, drawn, on several machines.  And of every layout of the space
    the bounds that it rests on lie below the simulated step. */
 #include "graph/import.h"
-#include "search/bound_blocks.h"
-#include "search/branch_and_bound.h"
+#include "search/bound/blocks.h"
+#include "search/bound/branch_and_bound.h"
 #include "tests/support/models.h"
 
 #include "../perceptron.h"

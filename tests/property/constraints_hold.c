@@ -1,6 +1,6 @@
 /* With constraints, nothing that a search offers or finds breaks them: candidates, layouts that are
    made to keep to them, starts, and results. */
-#include "search/mcmc.h"
+#include "search/refine/mcmc.h"
 #include "tests/support/models.h"
 
 #include "../test_machine.h"

@@ -4,7 +4,7 @@
    marks, waits over many slots, empty chunks, ties and work that takes no time.
      CLEAVE_DELTA_CHANGES: how many changes instead of 100,000. */
 #include "base/random.h"
-#include "simulator/delta.h"
+#include "simulator/delta/delta.h"
 #include "simulator/engine.h"
 
 #include <criterion/criterion.h>

@@ -3,7 +3,7 @@
    step is the slope of the loss, by finite differences along a random direction. */
 #include "base/random.h"
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/support/interpreter.h"
 #include "tests/support/onnx_writer.h"
 

@@ -2,7 +2,7 @@
    expanded: between every two devices, tensor by tensor, for random layouts; and its closed form is
    near to what those take. */
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "simulator/simulate.h"
 #include "tests/support/models.h"
 

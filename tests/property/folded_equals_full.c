@@ -3,7 +3,7 @@
    by side are those of the whole program, and so are its bytes and its memory.  Layouts that are
    symmetric but for one thing are not taken for symmetric. */
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "simulator/simulate.h"
 #include "tests/support/models.h"
 

@@ -1,7 +1,7 @@
 /* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal
    those of one device, to summation order, whatever the timing; every program passes its check. */
 #include "base/random.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/support/interpreter.h"
 #include "tests/support/models.h"
 

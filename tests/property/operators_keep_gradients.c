@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "exec/initial.h"
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/support/double_evaluator.h"
 #include "tests/support/generators.h"
 #include "tests/support/interpreter.h"

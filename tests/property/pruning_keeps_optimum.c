@@ -1,6 +1,6 @@
 /* Dropping values that are never needed: the optimum stays, with and without limits, and something
    is dropped. */
-#include "search/additive_prune.h"
+#include "search/additive/prune.h"
 #include "tests/support/drawn_additive.h"
 
 #include <criterion/criterion.h>

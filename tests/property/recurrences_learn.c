@@ -2,7 +2,7 @@
    layout learns what one device does. */
 #include "base/random.h"
 #include "graph/import.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/support/double_evaluator.h"
 #include "tests/support/interpreter.h"
 #include "tests/support/onnx_writer.h"

@@ -1,6 +1,6 @@
 /* What resharding costs, on drawn shardings: blocks of devices that are handed out to dimensions,
    replicas and keys, in any order, of tensors that they divide or do not. */
-#include "search/resharding_internal.h"
+#include "search/additive/resharding_internal.h"
 
 #include "base/random.h"
 

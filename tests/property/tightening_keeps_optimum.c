@@ -1,6 +1,6 @@
 /* Passing messages: no optimum is lost, no total changes, and the bound is one.  And elimination of
    models that are wide enough for it finds what elimination without it finds. */
-#include "search/additive_tighten.h"
+#include "search/additive/tighten.h"
 #include "tests/support/drawn_additive.h"
 
 #include <criterion/criterion.h>

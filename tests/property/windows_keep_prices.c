@@ -3,8 +3,8 @@
    an estimate of a window came to a choice of splits, it gives what one that begins with it gives.
  */
 #include "graph/import.h"
-#include "search/window.h"
-#include "search/window_price.h"
+#include "search/window/price.h"
+#include "search/window/window.h"
 #include "tests/support/deep_transformer.h"
 
 #include <criterion/criterion.h>

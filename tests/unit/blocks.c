@@ -1,6 +1,6 @@
 /* Repeated blocks: what is found in the models that ship, and that a model which is made shorter is
    the one that has fewer layers. */
-#include "search/blocks.h"
+#include "search/window/blocks.h"
 #include "graph/import.h"
 #include "tests/support/deep_transformer.h"
 

@@ -1,6 +1,6 @@
 /* The closed form of an all-reduce against its steps, simulated by events on a machine that does
    nothing else, with what they differ by; and the rules of the choice against all algorithms. */
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "simulator/simulate.h"
 
 #include "../perceptron.h"

@@ -1,5 +1,5 @@
 /* Delta simulation on steps worked out by hand: times, how little is simulated, what is refused. */
-#include "simulator/delta.h"
+#include "simulator/delta/delta.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Elimination on models whose optimum is known by hand, and what it refuses. */
-#include "search/additive.h"
-#include "search/eliminate_plan.h"
+#include "search/additive/additive.h"
+#include "search/additive/eliminate_plan.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* Losses over classes, as nodes and as what a model is trained on. */
 #include "imported.h"
 
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/support/interpreter.h"
 
 TestSuite(import_loss, .fini = tear_down);

@@ -1,5 +1,5 @@
 /* Textbook exchanges come out of the rule about boxes: which collectives, and how many bytes. */
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/support/models.h"
 
 #include <criterion/criterion.h>

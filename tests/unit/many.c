@@ -1,6 +1,6 @@
 /* The search on many devices, as a whole: what comes out is no worse than any baseline, no better
    than its bound, and keeps to constraints; what was not priced is said. */
-#include "search/many.h"
+#include "search/window/many.h"
 #include "graph/import.h"
 #include "search/price.h"
 

@@ -3,7 +3,7 @@
 
    One rank of a perceptron's data-parallel step over two devices, with reference kernels. */
 #include "exec/rank.h"
-#include "graph/lower.h"
+#include "graph/lower/lower.h"
 #include "tests/perceptron.h"
 
 #include <criterion/criterion.h>

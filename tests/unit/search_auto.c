@@ -1,8 +1,8 @@
 /* "auto": what it finds depends neither on threads nor on being interrupted, it ends at layouts
    that no single change improves, and it finds what there is. */
-#include "search/chain.h"
-#include "search/least_memory.h"
-#include "search/parallel.h"
+#include "search/bound/least_memory.h"
+#include "search/refine/chain.h"
+#include "search/refine/parallel.h"
 #include "search/search.h"
 
 #include "../perceptron.h"

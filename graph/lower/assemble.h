@@ -1,0 +1,44 @@
+/* Fragments become a program: the last step of lowering.  Items get their places in the global
+   order and all ids their final values, computes join them, and buffers get their lifetimes. */
+#ifndef CLEAVE_GRAPH_LOWER_ASSEMBLE_H
+#define CLEAVE_GRAPH_LOWER_ASSEMBLE_H
+
+#include "graph/lower/operand.h"
+#include "graph/memory_plan.h"
+
+typedef struct lower_placed_chunk {
+    cleave_fragment_chunk chunk; /* of the assembly's items and marks */
+    int32_t place;               /* among chunks of one slot and rank: the family */
+} lower_placed_chunk;
+
+typedef struct lower_assembly {
+    lower_builder *builder; /* for its arena, and to unwind to */
+    const lower_schedule *schedule;
+    CLEAVE_LIST(lower_placed_chunk) chunks;
+    CLEAVE_LIST(cleave_lane_mark) marks;
+    CLEAVE_LIST(cleave_item) unplaced; /* by fragment */
+    CLEAVE_LIST(cleave_item) items;    /* in the global order */
+    CLEAVE_LIST(cleave_buffer) buffers;
+    CLEAVE_LIST(bool) sent;
+    CLEAVE_LIST(cleave_compute) computes;
+    CLEAVE_LIST(cleave_update) updates;
+    CLEAVE_LIST(cleave_load) loads;
+    CLEAVE_LIST(cleave_copy) copies;
+    CLEAVE_LIST(cleave_copy_piece) copy_pieces;
+    CLEAVE_LIST(cleave_message) unposted; /* by fragment */
+    CLEAVE_LIST(cleave_message) messages; /* in the order in which they are sent */
+    CLEAVE_LIST(cleave_collective) collectives;
+    CLEAVE_LIST(cleave_held) held;
+    CLEAVE_LIST(lower_touch_mark) touches;
+    CLEAVE_LIST(int32_t) rows;
+    CLEAVE_LIST(int32_t) bindings;
+    int32_t *first_row; /* [n_events] of rows and bindings */
+} lower_assembly;
+
+/* Adds the fragment that the state has just lowered; `arena`: what outlives it goes there. */
+void lower_assembly_add(lower_assembly *assembly, const lowering *state);
+/* Puts everything into order. */
+void lower_assembly_finish(lower_assembly *assembly, cleave_program *program);
+void lower_assembly_free(lower_assembly *assembly);
+
+#endif

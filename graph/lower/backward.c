@@ -1,0 +1,211 @@
+/* Backward, in reverse order of the nests.  A part that read a box of a tensor contributes to the
+   gradient over that box; a part that wrote one reads the gradient over it. */
+#include "graph/lower/events.h"
+
+#include <string.h>
+
+/* Adds what one part gives to the gradient of an input, through views, to the base tensors'
+ * movements. */
+static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, int32_t buffer) {
+    lower_builder *builder = &state->base;
+    const lower_operand *operand =
+        &state->operands.items[lower_row(state, state->schedule->read[n][i])[p]];
+    const cleave_part *part = &builder->parts[n].items[p];
+    for (int32_t q = 0; q < operand->n_pieces; q++) {
+        const cleave_piece *piece = &state->pieces.items[operand->first_piece + q].piece;
+        if (!builder->model->tensors[piece->tensor].needs_gradient)
+            continue;
+        lower_region region = {.buffer = buffer, .box = piece->box, .offset = piece->offset};
+        memcpy(region.stride, piece->stride, sizeof region.stride);
+        int64_t key = ((((int64_t)n * CLEAVE_MAX_INPUTS + i) << 18 | q) << 20) | part->key;
+        LOWER_PUSH(builder, &state->tensors[piece->tensor].backward.contributions,
+                   (move_contribution){.key = key,
+                                       .device = part->device,
+                                       .at = region,
+                                       .may_take = operand->whole,
+                                       .every_window = lower_in_every_window(builder, n)});
+    }
+}
+
+/* Calls `visit` for every base tensor under a tensor that needs a gradient. */
+static void each_base(lowering *state, int32_t tensor, void (*visit)(lowering *, int32_t)) {
+    const cleave_tensor *of = &state->base.model->tensors[tensor];
+    if (!of->needs_gradient)
+        return;
+    if (of->view.kind == CLEAVE_VIEW_NONE)
+        visit(state, tensor);
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        each_base(state, of->view.sources[s], visit);
+}
+
+/* The demands of a parameter's gradient: what each device holds, or its shard. */
+static void demand_parameter_gradient(lowering *state, int32_t tensor) {
+    lower_builder *builder = &state->base;
+    lower_tensor *of = &state->tensors[tensor];
+    int rank = builder->model->tensors[tensor].rank;
+    for (int32_t h = 0; h < of->holders.n; h++) {
+        const lower_holder *holder = &of->holders.items[h];
+        const cleave_box *box = of->shards != NULL ? &of->shards[h].box : &holder->box;
+        if (cleave_box_is_empty(rank, box))
+            continue;
+        int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_GRADIENT, holder->device, tensor, box);
+        lower_region region = lower_region_of(builder, buffer);
+        of->first_demand[h] = of->backward.demands.n;
+        bool one = of->shards != NULL || (state->uses.items[holder->first_use].next < 0);
+        if (one) {
+            LOWER_PUSH(
+                builder, &of->backward.demands,
+                (move_demand){
+                    .operand = -1, .device = holder->device, .at = region, .may_move = true});
+            continue;
+        }
+        lower_copy_begin(builder); /* elements that nobody on this device uses */
+        lower_copy_add(builder, tensor, CLEAVE_COPY_FILL, box, &region, NULL, 0);
+        lower_copy_end(builder, holder->device, CLEAVE_LANE_MAIN);
+        for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
+            LOWER_PUSH(
+                builder, &of->backward.demands,
+                (move_demand){.operand = -1,
+                              .device = holder->device,
+                              .at = lower_region_within(rank, &region, &state->uses.items[u].box)});
+    }
+}
+
+static void demand_activation_gradient(lowering *state, int32_t tensor) {
+    lower_builder *builder = &state->base;
+    int32_t n = builder->model->writer[tensor];
+    for (int32_t p = 0; p < builder->parts[n].n; p++) {
+        const cleave_part *part = &builder->parts[n].items[p];
+        if (part->empty)
+            continue;
+        cleave_box box;
+        cleave_part_box(builder->model, part, &builder->model->nests[n].output, &box);
+        int32_t buffer =
+            lower_buffer(builder, CLEAVE_BUFFER_ACTIVATION_GRADIENT, part->device, tensor, &box);
+        LOWER_PUSH(builder, &state->tensors[tensor].backward.demands,
+                   (move_demand){.operand = -1,
+                                 .device = part->device,
+                                 .at = lower_region_of(builder, buffer),
+                                 .may_move = true});
+    }
+}
+
+static void begin_gradient(lowering *state, int32_t tensor) {
+    lower_builder *builder = &state->base;
+    lower_tensor *of = &state->tensors[tensor];
+    if (builder->model->tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER) {
+        demand_activation_gradient(state, tensor);
+        move_begin(builder, &of->backward);
+        return;
+    }
+    demand_parameter_gradient(state, tensor);
+    of->backward.lane = CLEAVE_LANE_COMMUNICATION;
+    move_all(builder, &of->backward);
+    of->main_after = LOWER_ARRAY(builder, int32_t, of->holders.n);
+    for (int32_t h = 0; h < of->holders.n; h++) {
+        int32_t device = of->holders.items[h].device;
+        bool waits = of->backward.involved != NULL && of->backward.involved[device];
+        of->main_after[h] = waits ? lower_mark(builder, device, CLEAVE_LANE_COMMUNICATION) : -1;
+    }
+}
+
+static void one_pass_less(lowering *state, int32_t tensor) {
+    if (--state->tensors[tensor].pending == 0)
+        begin_gradient(state, tensor);
+}
+
+void lower_read_gradient(lowering *state, const lower_event *event) {
+    lower_builder *builder = &state->base;
+    movement *move = &state->tensors[event->tensor].backward;
+    const cleave_parts *parts = &builder->parts[event->nest];
+    int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
+    if (event->tensor == builder->model->loss) { /* the seed of backward */
+        demand_activation_gradient(state, event->tensor);
+        for (int32_t i = 0; i < move->demands.n; i++) {
+            lower_copy_begin(builder);
+            lower_copy_add(builder, event->tensor, CLEAVE_COPY_FILL, &move->demands.items[i].at.box,
+                           &move->demands.items[i].at, NULL, 1);
+            lower_copy_end(builder, move->demands.items[i].device, CLEAVE_LANE_MAIN);
+        }
+    } else {
+        if (!move->begun)
+            begin_gradient(state, event->tensor); /* nobody reads it: zero */
+        for (int32_t i = 0; i < move->demands.n; i++)
+            move_arrive(builder, move, i);
+    }
+    int32_t demand = 0;
+    for (int32_t p = 0; p < parts->n; p++)
+        if (!parts->items[p].empty)
+            binding[p] = move->demands.items[demand++].at.buffer;
+}
+
+/* Inputs that a pass reads: a product needs, for each gradient, the other factors. */
+uint32_t lower_inputs_read(const cleave_nest *nest, uint32_t gradients) {
+    if (nest->kind != CLEAVE_NEST_PRODUCT && nest->kind != CLEAVE_NEST_CONVOLUTION)
+        return nest->kept_inputs;
+    uint32_t read = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (gradients & (1u << i))
+            read |= ~(1u << i);
+    return read & nest->kept_inputs;
+}
+
+/* ---- accumulating: a weight that many nests read, such as the cells of a recurrence ---------- */
+
+/* Do two nests read the same pieces on the same devices, part by part?  Then what they give to the
+   gradient may be summed where it arises, replicas included. */
+static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulator like) {
+    const cleave_parts *a = &state->base.parts[n], *b = &state->base.parts[like.nest];
+    if (a->n != b->n)
+        return false;
+    for (int32_t p = 0; p < a->n; p++) {
+        const cleave_part *x = &a->items[p], *y = &b->items[p];
+        if (x->empty != y->empty || x->device != y->device || x->key != y->key ||
+            lower_row(state, state->schedule->read[n][i])[p] !=
+                lower_row(state, state->schedule->read[like.nest][like.input])[p])
+            return false;
+    }
+    return true;
+}
+
+/* The gradient that this pass can add to: `nest` is -1 where there is none, and from now on this
+   one is there for others.  Only products can add at no cost. */
+static lower_accumulator find_accumulator(lowering *state, int32_t n, int i, cleave_pass pass) {
+    const cleave_nest *nest = &state->base.model->nests[n];
+    lower_tensor *of = &state->tensors[nest->inputs[i].tensor];
+    if (pass != CLEAVE_PASS_WEIGHT_GRADIENT || nest->kind != CLEAVE_NEST_PRODUCT)
+        return (lower_accumulator){-1, -1};
+    for (int32_t a = 0; a < of->accumulators.n; a++)
+        if (read_alike(state, n, i, of->accumulators.items[a]))
+            return of->accumulators.items[a];
+    LOWER_PUSH(&state->base, &of->accumulators, (lower_accumulator){n, i});
+    return (lower_accumulator){-1, -1};
+}
+
+/* Nest by nest: what the parts give for one input, and the movement once all have given theirs. */
+void lower_write_gradient(lowering *state, const lower_event *event) {
+    lower_builder *builder = &state->base;
+    int32_t n = event->nest, i = event->input;
+    cleave_pass pass = state->schedule->slots[event->slot].pass;
+    lower_accumulator first = find_accumulator(state, n, i, pass);
+    for (int32_t p = 0; p < builder->parts[n].n; p++) {
+        int32_t id = lower_row(state, state->schedule->read[n][i])[p];
+        if (id < 0)
+            continue;
+        int32_t *binding = &lower_binding(state, state->schedule->write_gradient[n][i])[p];
+        if (first.nest >= 0) {
+            *binding =
+                lower_binding(state, state->schedule->write_gradient[first.nest][first.input])[p];
+            lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_ADDS;
+            continue;
+        }
+        const lower_operand *operand = &state->operands.items[id];
+        *binding =
+            lower_buffer(builder,
+                         pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
+                                                             : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
+                         operand->device, operand->tensor, &operand->box);
+        contribute_gradient(state, n, p, i, *binding);
+    }
+    each_base(state, event->tensor, one_pass_less);
+}

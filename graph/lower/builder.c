@@ -1,0 +1,356 @@
+/* Putting buffers, copies, messages and items into a program under construction. */
+#include "graph/lower/builder.h"
+
+#include "base/checked.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One message never holds more: sizes stay well inside MPI's int counts. */
+
+void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...) {
+    if (builder->error != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(builder->error->message, sizeof builder->error->message, format, arguments);
+        va_end(arguments);
+    }
+    builder->status = status;
+    longjmp(builder->unwind, 1);
+}
+
+void lower_fail_memory(lower_builder *builder) {
+    lower_fail(builder, CLEAVE_FAILED, "out of memory, or more than 2^31 items, while lowering");
+}
+
+void lower_fail_fold(lower_builder *builder, int32_t tensor, const char *why) {
+    lower_fail(builder, CLEAVE_NO_LAYOUT, "tensor %s: %s", builder->model->tensors[tensor].name,
+               why);
+}
+
+void *lower_array(lower_builder *builder, size_t count, size_t size) {
+    void *array = cleave_arena_alloc(builder->arena, count, size);
+    if (array == NULL)
+        lower_fail_memory(builder);
+    return array;
+}
+
+static void grow_sent(lower_builder *builder) {
+    int32_t capacity = builder->buffers.capacity;
+    bool *sent = realloc(builder->sent, (size_t)capacity * sizeof *sent);
+    if (sent == NULL)
+        lower_fail_memory(builder);
+    memset(sent + builder->sent_capacity, 0,
+           (size_t)(capacity - builder->sent_capacity) * sizeof *sent);
+    builder->sent = sent;
+    builder->sent_capacity = capacity;
+}
+
+/* Its box is left to the caller: buffers are large and many. */
+static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                                 int32_t tensor, int64_t bytes) {
+    if (bytes < 0)
+        lower_fail(builder, CLEAVE_FAILED, "a buffer has more than 2^63 bytes");
+    cleave_buffer *buffer = LOWER_ROOM(builder, &builder->buffers);
+    builder->buffers.n++;
+    buffer->kind = kind;
+    buffer->device = device;
+    buffer->tensor = tensor;
+    buffer->bytes = bytes;
+    buffer->offset = 0;
+    buffer->storage = builder->buffers.n - 1;
+    buffer->first = INT32_MAX;
+    buffer->last = -1;
+    buffer->persistent = false;
+    if (builder->buffers.n > builder->sent_capacity)
+        grow_sent(builder);
+    return buffer;
+}
+
+int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                     int32_t tensor, const cleave_box *box) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
+    add_buffer(builder, kind, device, tensor, bytes)->box = *box;
+    return builder->buffers.n - 1;
+}
+
+int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                           int64_t bytes) {
+    add_buffer(builder, kind, device, -1, bytes)->box.lo[0] = 0; /* no box is of rank -1 */
+    return builder->buffers.n - 1;
+}
+
+lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
+    const cleave_buffer *of = &builder->buffers.items[buffer];
+    lower_region region = {.buffer = buffer, .box = of->box};
+    cleave_tensor_strides(&builder->model->tensors[of->tensor], &of->box, region.stride);
+    return region;
+}
+
+lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box) {
+    lower_region within = *region;
+    within.box = *box;
+    within.offset = lower_region_offset(rank, region, box);
+    return within;
+}
+
+bool lower_region_same_place(int rank, const cleave_box *box, const lower_region *a,
+                             const lower_region *b) {
+    if (a->buffer != b->buffer ||
+        lower_region_offset(rank, a, box) != lower_region_offset(rank, b, box))
+        return false;
+    for (int d = 0; d < rank; d++)
+        if (box->hi[d] - box->lo[d] > 1 && a->stride[d] != b->stride[d])
+            return false;
+    return true;
+}
+
+bool lower_region_is_dense(const cleave_tensor *tensor, const cleave_box *box,
+                           const lower_region *region) {
+    int64_t expected = 1;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        int d = tensor->order[i];
+        int64_t extent = box->hi[d] - box->lo[d];
+        if (extent > 1 && region->stride[d] != expected)
+            return false;
+        expected *= extent;
+    }
+    return true;
+}
+
+void lower_begin_chunk(lower_builder *builder, int32_t slot, int32_t rank) {
+    cleave_fragment_chunk chunk = {
+        .slot = slot, .rank = rank, .first_item = builder->items.n, .first_mark = builder->marks.n};
+    if (builder->chunks.n > 0) {
+        const cleave_fragment_chunk *last = &builder->chunks.items[builder->chunks.n - 1];
+        if (last->n_items == 0 && last->n_marks == 0)
+            builder->chunks.n--;
+    }
+    LOWER_PUSH(builder, &builder->chunks, chunk);
+}
+
+int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cleave_item_kind kind,
+                   int32_t subject) {
+    cleave_fragment_chunk *chunk = &builder->chunks.items[builder->chunks.n - 1];
+    LOWER_PUSH(builder, &builder->items,
+               (cleave_item){.kind = (uint8_t)kind,
+                             .lane = (uint8_t)lane,
+                             .device = device,
+                             .slot = chunk->slot,
+                             .subject = subject});
+    chunk->n_items++;
+    return builder->items.n - 1;
+}
+
+int32_t lower_mark(lower_builder *builder, int32_t device, cleave_lane lane) {
+    LOWER_PUSH(builder, &builder->marks,
+               (cleave_lane_mark){.before = builder->items.n, .device = device, .lane = lane});
+    builder->chunks.items[builder->chunks.n - 1].n_marks++;
+    return builder->marks.n - 1;
+}
+
+void lower_sync(lower_builder *builder, int32_t mark) {
+    const cleave_lane_mark *at = &builder->marks.items[mark];
+    cleave_lane other = at->lane == CLEAVE_LANE_MAIN ? CLEAVE_LANE_COMMUNICATION : CLEAVE_LANE_MAIN;
+    lower_item(builder, at->device, other, CLEAVE_ITEM_SYNC, mark);
+}
+
+void lower_touch(lower_builder *builder, int32_t buffer, int32_t item) {
+    LOWER_PUSH(builder, &builder->touches, (lower_touch_mark){.buffer = buffer, .item = item});
+}
+
+void lower_builder_clear(lower_builder *builder) {
+    if (builder->buffers.n > 0)
+        memset(builder->sent, 0, (size_t)builder->buffers.n * sizeof *builder->sent);
+    builder->chunks.n = builder->marks.n = builder->items.n = builder->buffers.n =
+        builder->updates.n = builder->loads.n = builder->copies.n = builder->copy_pieces.n =
+            builder->messages.n = builder->collectives.n = builder->held.n = builder->touches.n = 0;
+}
+
+void lower_builder_free(lower_builder *builder) {
+    CLEAVE_LIST_FREE(&builder->chunks);
+    CLEAVE_LIST_FREE(&builder->marks);
+    CLEAVE_LIST_FREE(&builder->items);
+    CLEAVE_LIST_FREE(&builder->buffers);
+    CLEAVE_LIST_FREE(&builder->updates);
+    CLEAVE_LIST_FREE(&builder->loads);
+    CLEAVE_LIST_FREE(&builder->copies);
+    CLEAVE_LIST_FREE(&builder->copy_pieces);
+    CLEAVE_LIST_FREE(&builder->messages);
+    CLEAVE_LIST_FREE(&builder->collectives);
+    CLEAVE_LIST_FREE(&builder->held);
+    CLEAVE_LIST_FREE(&builder->touches);
+    free(builder->sent);
+    builder->sent = NULL;
+    builder->sent_capacity = 0;
+}
+
+void lower_copy_begin(lower_builder *builder) {
+    builder->last_piece_repeats = false;
+    LOWER_PUSH(builder, &builder->copies,
+               (cleave_copy){.first_piece = builder->copy_pieces.n, .n_copies = 1});
+}
+
+/* Drops dimensions of one element and joins those that run on in both regions.  A record (moments)
+   stays dimension 0. */
+static void simplify_piece(cleave_copy_piece *piece) {
+    int rank = 0;
+    bool record = piece->mode == CLEAVE_COPY_MOMENTS;
+    for (int d = 0; d < piece->rank; d++) {
+        if (piece->extent[d] == 1 && !(record && d == 0))
+            continue;
+        bool joins = rank > (record ? 1 : 0) &&
+                     piece->destination_stride[rank - 1] ==
+                         piece->destination_stride[d] * piece->extent[d] &&
+                     piece->source_stride[rank - 1] == piece->source_stride[d] * piece->extent[d];
+        int to = joins ? rank - 1 : rank++;
+        piece->extent[to] = joins ? piece->extent[to] * piece->extent[d] : piece->extent[d];
+        piece->destination_stride[to] = piece->destination_stride[d];
+        piece->source_stride[to] = piece->source_stride[d];
+    }
+    piece->rank = rank;
+}
+
+static bool same_block(const cleave_copy_piece *a, int from, const cleave_copy_piece *b) {
+    bool same = a->rank - from == b->rank;
+    for (int d = 0; same && d < b->rank; d++)
+        same = a->extent[from + d] == b->extent[d] &&
+               a->destination_stride[from + d] == b->destination_stride[d] &&
+               a->source_stride[from + d] == b->source_stride[d];
+    return same;
+}
+
+/* Cells of a collective, and rows of views, come as many equal pieces at equal distances: they
+   become one piece with an outer dimension more.  False where `piece` does not continue the last
+   one of the copy under construction. */
+static bool repeat_last_piece(lower_builder *builder, const cleave_copy_piece *piece) {
+    if (builder->copies.items[builder->copies.n - 1].n_pieces == 0)
+        return false;
+    cleave_copy_piece *last = &builder->copy_pieces.items[builder->copy_pieces.n - 1];
+    bool fills = piece->mode == CLEAVE_COPY_FILL;
+    int outer = builder->last_piece_repeats ? 1 : 0;
+    if (piece->mode == CLEAVE_COPY_MOMENTS || last->mode != piece->mode ||
+        last->destination != piece->destination || last->source != piece->source ||
+        (fills && memcmp(&last->fill, &piece->fill, sizeof last->fill) != 0) ||
+        last->rank + 1 - outer > CLEAVE_MAX_RANK || !same_block(last, outer, piece))
+        return false;
+    int64_t to = piece->destination_offset - last->destination_offset,
+            from = piece->source_offset - last->source_offset;
+    if (outer > 0) {
+        if (to != last->extent[0] * last->destination_stride[0] ||
+            from != last->extent[0] * last->source_stride[0])
+            return false;
+        last->extent[0]++;
+        return true;
+    }
+    if (to <= 0 || from < 0)
+        return false;
+    for (int d = last->rank; d > 0; d--) {
+        last->extent[d] = last->extent[d - 1];
+        last->destination_stride[d] = last->destination_stride[d - 1];
+        last->source_stride[d] = last->source_stride[d - 1];
+    }
+    last->rank++;
+    last->extent[0] = 2;
+    last->destination_stride[0] = to;
+    last->source_stride[0] = from;
+    builder->last_piece_repeats = true;
+    return true;
+}
+
+void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
+                    const cleave_box *box, const lower_region *destination,
+                    const lower_region *source, float fill) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    const lower_region *from = source != NULL ? source : destination;
+    if (cleave_box_is_empty(of->rank, box) ||
+        (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, box, destination, from)))
+        return;
+    /* In place, and dimensions past the rank are left as they are: pieces are large and many. */
+    cleave_copy_piece *piece = LOWER_ROOM(builder, &builder->copy_pieces);
+    piece->mode = mode;
+    piece->type = of->type;
+    piece->destination = destination->buffer;
+    piece->source = source != NULL ? source->buffer : -1;
+    piece->destination_offset = lower_region_offset(of->rank, destination, box);
+    piece->source_offset = source != NULL ? lower_region_offset(of->rank, source, box) : 0;
+    piece->fill = fill;
+    piece->rank = of->rank;
+    for (int i = 0; i < of->rank; i++) {
+        int d = mode == CLEAVE_COPY_MOMENTS ? i : of->order[i];
+        piece->extent[i] = box->hi[d] - box->lo[d];
+        piece->destination_stride[i] = destination->stride[d];
+        piece->source_stride[i] = from->stride[d];
+    }
+    simplify_piece(piece);
+    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
+    int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
+    copy->bytes += cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
+    if (repeat_last_piece(builder, piece))
+        return;
+    copy->n_pieces++;
+    builder->last_piece_repeats = false;
+    builder->copy_pieces.n++;
+}
+
+int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane) {
+    if (builder->copies.items[builder->copies.n - 1].n_pieces == 0) {
+        builder->copies.n--;
+        return -1;
+    }
+    return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
+}
+
+lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lane, int32_t source,
+                         int32_t source_buffer, int64_t source_offset, int32_t destination,
+                         int32_t destination_buffer, int64_t destination_offset, int64_t bytes) {
+    lower_run run = {.first_message = builder->messages.n};
+    for (int64_t done = 0; done < bytes; done += CLEAVE_MOST_MESSAGE_BYTES) {
+        int64_t rest = bytes - done;
+        LOWER_PUSH(builder, &builder->messages,
+                   (cleave_message){
+                       .source = source,
+                       .destination = destination,
+                       .lane = (uint8_t)lane,
+                       .bytes = rest < CLEAVE_MOST_MESSAGE_BYTES ? rest : CLEAVE_MOST_MESSAGE_BYTES,
+                       .source_buffer = source_buffer,
+                       .destination_buffer = destination_buffer,
+                       .source_offset = source_offset + done,
+                       .destination_offset = destination_offset + done,
+                       .tensor = tensor,
+                       .send_item = -1,
+                       .receive_item = -1});
+        run.n_messages++;
+    }
+    builder->sent[source_buffer] = true;
+    return run;
+}
+
+static void each_message(lower_builder *builder, lower_run run, cleave_item_kind kind,
+                         bool at_source) {
+    for (int32_t m = run.first_message; m < run.first_message + run.n_messages; m++) {
+        cleave_message *message = &builder->messages.items[m];
+        int32_t device = at_source ? message->source : message->destination;
+        int32_t item = lower_item(builder, device, (cleave_lane)message->lane, kind, m);
+        if (kind == CLEAVE_ITEM_SEND)
+            message->send_item = item;
+        else if (kind == CLEAVE_ITEM_RECEIVE)
+            message->receive_item = item;
+    }
+}
+
+void lower_send(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_SEND, true);
+}
+void lower_receive(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_RECEIVE, false);
+}
+void lower_wait_at_receiver(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_WAIT, false);
+}
+void lower_wait_at_sender(lower_builder *builder, lower_run run) {
+    each_message(builder, run, CLEAVE_ITEM_WAIT, true);
+}

@@ -1,0 +1,478 @@
+/* Deciding, cell by cell, who combines and who sends what to whom. */
+#include "graph/lower/cell.h"
+
+#include <string.h>
+
+/* A record of moments is never cut. */
+static bool is_record_dimension(const movement *move, int d) {
+    return move->combiner == CLEAVE_COMBINE_MOMENTS && d == 0;
+}
+
+static int32_t holder_of(const movement *move, const lower_cell *at, int32_t i) {
+    return move->cutting->holder[at->contributions[i]];
+}
+
+static int64_t key_of(const movement *move, const lower_cell *at, int32_t i) {
+    return move->cutting->key[at->contributions[i]];
+}
+
+static int32_t add_box(lower_builder *builder, movement *move, const cleave_box *box) {
+    LOWER_PUSH(builder, &move->boxes, *box);
+    return move->boxes.n - 1;
+}
+
+/* Notes the devices that read the cell, and each one's demands. */
+static void mark_readers(movement *move, const lower_cell *at) {
+    lower_cutting *c = move->cutting;
+    for (int32_t r = 0; r < c->n_readers; r++)
+        c->reads[c->readers[r]] = false;
+    c->n_readers = 0;
+    for (int32_t i = at->n_demands - 1; i >= 0; i--) {
+        int32_t reader = c->reader[at->demands[i]];
+        c->next_demand[i] = c->reads[reader] ? c->first_demand[reader] : -1;
+        c->first_demand[reader] = i;
+        c->reads[reader] = true;
+    }
+    for (int32_t i = 0; i < at->n_demands; i++) {
+        int32_t reader = c->reader[at->demands[i]];
+        if (c->first_demand[reader] == i)
+            c->readers[c->n_readers++] = reader;
+    }
+}
+
+/* Delivers what lies at `from` on device `source` to all demands of one reader. */
+static void deliver(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
+                    move_stage stage, int32_t source, move_place from, int32_t reader) {
+    const lower_cutting *c = move->cutting;
+    if (reader == source) { /* results wait for combining, so they are copied with it */
+        for (int32_t i = c->first_demand[reader]; i >= 0; i = c->next_demand[i])
+            LOWER_PUSH(builder, &move->locals,
+                       (move_local){.device = reader,
+                                    .demand = at->demands[i],
+                                    .mode = CLEAVE_COPY_ASSIGN,
+                                    .box = box,
+                                    .from = from});
+        return;
+    }
+    int32_t first_target = move->targets.n;
+    for (int32_t i = c->first_demand[reader]; i >= 0; i = c->next_demand[i])
+        LOWER_PUSH(builder, &move->targets, (move_target){.demand = at->demands[i]});
+    LOWER_PUSH(builder, &move->places, from);
+    LOWER_PUSH(builder, &move->flows,
+               (move_flow){.stage = stage,
+                           .source = source,
+                           .destination = reader,
+                           .box = box,
+                           .first_source = move->places.n - 1,
+                           .n_sources = 1,
+                           .first_target = first_target,
+                           .n_targets = move->targets.n - first_target});
+}
+
+/* One key: every reader takes the copy of a holder, its own where it has one. */
+static void deliver_value(lower_builder *builder, movement *move, const lower_cell *at) {
+    lower_cutting *c = move->cutting;
+    int32_t box = add_box(builder, move, at->box);
+    for (int32_t i = 0; i < at->n_contributions; i++) /* the last of each device */
+        c->first_contribution[holder_of(move, at, i)] = i;
+    for (int32_t r = 0; r < c->n_readers; r++) {
+        int32_t reader = c->readers[r], from = c->first_contribution[reader];
+        /* What stands there of another cell names another device. */
+        if (from < 0 || from >= at->n_contributions || holder_of(move, at, from) != reader) {
+            if (builder->fold != NULL &&
+                (move->repeats || builder->n_devices % at->n_contributions != 0))
+                lower_fail_fold(builder, move->tensor,
+                                "readers choose among holders by their numbers");
+            from = (reader + c->first_demand[reader]) % at->n_contributions; /* spread readers */
+        }
+        deliver(builder, move, at, box, MOVE_VALUE, holder_of(move, at, from),
+                at->contributions[from], reader);
+    }
+}
+
+/* Does j speak for the key that both have rather than i: `owner` where it holds the key, else the
+   first reader that does, else the first device. */
+static bool is_better(const movement *move, const lower_cell *at, int32_t j, int32_t i,
+                      int32_t owner) {
+    const bool *reads = move->cutting->reads;
+    int32_t other = holder_of(move, at, j), mine = holder_of(move, at, i);
+    if (other == owner)
+        return true;
+    return reads[other] != reads[mine] ? reads[other] : other < mine;
+}
+
+/* Does contribution i speak for its key?  Those of one key stand side by side. */
+static bool speaks(const movement *move, const lower_cell *at, int32_t i, int32_t owner) {
+    if (holder_of(move, at, i) == owner)
+        return true;
+    int64_t key = key_of(move, at, i);
+    for (int32_t j = i - 1; j >= 0 && key_of(move, at, j) == key; j--)
+        if (is_better(move, at, j, i, owner))
+            return false;
+    for (int32_t j = i + 1; j < at->n_contributions && key_of(move, at, j) == key; j++)
+        if (is_better(move, at, j, i, owner))
+            return false;
+    return true;
+}
+
+/* ---- combining at owners --------------------------------------------------------------------- */
+
+/* Where the owner adds up a block: its first demand, or memory of its own. */
+static move_place begin_sum(lower_builder *builder, movement *move, const lower_cell *at,
+                            const cleave_box *block, int32_t owner) {
+    const lower_cutting *c = move->cutting;
+    if (c->reads[owner]) {
+        LOWER_PUSH(builder, &move->sums,
+                   move->demands.items[at->demands[c->first_demand[owner]]].at);
+    } else {
+        int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_MESSAGE, owner, move->tensor, block);
+        LOWER_PUSH(builder, &move->sums, lower_region_of(builder, buffer));
+    }
+    return ~(move->sums.n - 1);
+}
+
+/* The owner's own contributions; one that lies in the sum's place comes first.  Returns whether
+   there are any. */
+static bool combine_own(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
+                        move_place sum, int32_t owner) {
+    const lower_cutting *c = move->cutting;
+    int rank = builder->model->tensors[move->tensor].rank;
+    bool started = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = c->first_contribution[owner]; i >= 0; i = c->next_contribution[i]) {
+            bool in_place = lower_region_same_place(
+                rank, &move->boxes.items[box], &move->contributions.items[at->contributions[i]].at,
+                &move->sums.items[~sum]);
+            if (in_place != (pass == 0))
+                continue;
+            if (!in_place)
+                LOWER_PUSH(builder, &move->locals,
+                           (move_local){.device = owner,
+                                        .demand = -1,
+                                        .mode = started ? move_mode(move) : CLEAVE_COPY_ASSIGN,
+                                        .box = box,
+                                        .to = sum,
+                                        .from = at->contributions[i]});
+            started = true;
+        }
+    return started;
+}
+
+/* Owner of a block of a cell: adds up what it has and what comes, in a fixed order: its own
+   contributions in the order of keys, then the other devices in ascending order, each summed at
+   home first. */
+static void combine_block(lower_builder *builder, movement *move, const lower_cell *at,
+                          const cleave_box *block, int32_t owner) {
+    const lower_cutting *c = move->cutting;
+    int32_t box = add_box(builder, move, block);
+    move_place sum = begin_sum(builder, move, at, block, owner);
+    bool started = combine_own(builder, move, at, box, sum, owner);
+    for (int32_t s = 0; s < c->n_speakers; s++) {
+        int32_t device = c->speakers[s];
+        move_flow flow = {.stage = MOVE_PARTIAL,
+                          .source = device,
+                          .destination = owner,
+                          .box = box,
+                          .starts = !started,
+                          .first_source = move->places.n};
+        for (int32_t i = device == owner ? -1 : c->first_contribution[device]; i >= 0;
+             i = c->next_contribution[i]) {
+            if (!speaks(move, at, i, owner))
+                continue;
+            LOWER_PUSH(builder, &move->places, at->contributions[i]);
+            flow.n_sources++;
+        }
+        if (flow.n_sources == 0)
+            continue;
+        LOWER_PUSH(builder, &move->places, sum); /* just behind the sources */
+        started = true;
+        LOWER_PUSH(builder, &move->flows, flow);
+    }
+    for (int32_t r = 0; r < c->n_readers; r++)
+        deliver(builder, move, at, box, MOVE_RESULT, owner, sum, c->readers[r]);
+}
+
+/* Owners of a partial cell: the sole reader; else the sole contributor; else devices that are both;
+   else the smaller side. */
+static int32_t choose_owners(const lower_builder *builder, lower_cutting *c) {
+    const bool *reads = c->reads, *speaks_for_key = c->speaks;
+    int32_t n_sources = 0, n_both = 0;
+    for (int32_t d = 0; d < builder->n_devices; d++) {
+        n_sources += speaks_for_key[d];
+        n_both += reads[d] && speaks_for_key[d];
+    }
+    const bool *side = c->n_readers == 1           ? reads
+                       : n_sources == 1            ? speaks_for_key
+                       : n_both > 0                ? NULL
+                       : c->n_readers <= n_sources ? reads
+                                                   : speaks_for_key;
+    int32_t n = 0;
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        if (side != NULL ? side[d] : reads[d] && speaks_for_key[d])
+            c->owners[n++] = d;
+    return n;
+}
+
+/* Lists the contributing devices, and what each has. */
+static void list_speakers(const lower_builder *builder, movement *move, const lower_cell *at) {
+    lower_cutting *c = move->cutting;
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        c->first_contribution[d] = -1;
+    for (int32_t i = at->n_contributions - 1; i >= 0; i--) {
+        int32_t *first = &c->first_contribution[holder_of(move, at, i)];
+        c->next_contribution[i] = *first;
+        *first = i;
+    }
+    c->n_speakers = 0;
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        if (c->first_contribution[d] >= 0)
+            c->speakers[c->n_speakers++] = d;
+}
+
+/* The dimension that is cut for the owners: outermost in memory among the longest, so that blocks
+   are contiguous; -1: none. */
+static int longest_dimension(const lower_builder *builder, const movement *move,
+                             const cleave_box *box) {
+    const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
+    int longest = -1;
+    for (int i = 0; i < tensor->rank; i++) {
+        int d = tensor->order[i];
+        if (!is_record_dimension(move, d) &&
+            (longest < 0 || box->hi[d] - box->lo[d] > box->hi[longest] - box->lo[longest]))
+            longest = d;
+    }
+    return longest;
+}
+
+/* Partial results that are combined by owners, block by block. */
+static void combine_cell(lower_builder *builder, movement *move, const lower_cell *at) {
+    list_speakers(builder, move, at);
+    int32_t n = choose_owners(builder, move->cutting);
+    int longest = longest_dimension(builder, move, at->box);
+    for (int32_t i = 0; i < (longest < 0 ? 1 : n); i++) {
+        cleave_box block = *at->box;
+        if (longest >= 0) {
+            int64_t extent = at->box->hi[longest] - at->box->lo[longest];
+            block.lo[longest] = at->box->lo[longest] + cleave_block_start(extent, n, i);
+            block.hi[longest] = at->box->lo[longest] + cleave_block_start(extent, n, i + 1);
+            if (block.lo[longest] >= block.hi[longest])
+                continue;
+        }
+        combine_block(builder, move, at, &block, move->cutting->owners[i]);
+    }
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+/* Puts the cell into the bucket of its kind and group, to wait there.  The group is where
+ * `in_group` says. */
+static void bucket_cell(lower_builder *builder, movement *move, const lower_cell *at,
+                        cleave_collective_kind kind, const bool *in_group, int32_t n,
+                        int32_t root) {
+    int32_t n_windows = move->repeats ? builder->fold->n_windows : 1;
+    move_bucket *bucket = NULL;
+    for (int32_t b = 0; b < move->buckets.n && bucket == NULL; b++) {
+        bucket = &move->buckets.items[b];
+        bool same = bucket->kind == kind && bucket->n_devices == n;
+        for (int32_t i = 0; i < n && same; i++)
+            same = in_group[bucket->devices[i]];
+        if (!same)
+            bucket = NULL;
+    }
+    if (bucket == NULL) {
+        int32_t *devices = LOWER_ARRAY(builder, int32_t, n);
+        for (int32_t d = 0, i = 0; d < builder->n_devices; d++)
+            if (in_group[d])
+                devices[i++] = d;
+        LOWER_PUSH(builder, &move->buckets,
+                   (move_bucket){
+                       .kind = kind, .n_devices = n, .devices = devices, .n_windows = n_windows});
+        bucket = &move->buckets.items[move->buckets.n - 1];
+    }
+    LOWER_PUSH(builder, &move->cells,
+               (move_cell){.box = *at->box,
+                           .root = root,
+                           .first_member = move->cell_members.n,
+                           .n_demands = at->n_demands});
+    for (int32_t i = 0; i < at->n_contributions; i++) {
+        if (!speaks(move, at, i, -1))
+            continue;
+        LOWER_PUSH(builder, &move->cell_members, at->contributions[i]);
+        move->cells.items[move->cells.n - 1].n_contributions++;
+    }
+    for (int32_t i = 0; i < at->n_demands; i++)
+        LOWER_PUSH(builder, &move->cell_members, at->demands[i]);
+    LOWER_PUSH(builder, &bucket->cells, move->cells.n - 1);
+}
+
+/* Marks the devices that speak for the cell's keys, once its readers are; returns their number. */
+static int32_t mark_speakers(const lower_builder *builder, movement *move, const lower_cell *at) {
+    lower_cutting *c = move->cutting;
+    int32_t n = 0;
+    memset(c->speaks, 0, (size_t)builder->n_devices * sizeof *c->speaks);
+    for (int32_t i = 0; i < at->n_contributions; i++) {
+        bool *speaking = &c->speaks[holder_of(move, at, i)];
+        if (*speaking || !speaks(move, at, i, -1))
+            continue;
+        *speaking = true;
+        n++;
+    }
+    return n;
+}
+
+/* A value that one device has and a group with that device in it reads may be part of an
+ * all-gather. */
+static void cell_value(lower_builder *builder, movement *move, const lower_cell *at) {
+    const lower_cutting *c = move->cutting;
+    int32_t source = holder_of(move, at, 0);
+    if (at->n_contributions == 1 && c->reads[source] &&
+        move_group_is_collective(builder, c->n_readers))
+        bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, c->reads, c->n_readers, source);
+    else
+        deliver_value(builder, move, at);
+}
+
+static void check_combines(lower_builder *builder, const movement *move) {
+    if (move->combiner == CLEAVE_COMBINE_NONE)
+        lower_fail(builder, CLEAVE_FAILED, "tensor %s: an element is written twice",
+                   builder->model->tensors[move->tensor].name);
+}
+
+/* Do just the `n_speakers` devices that speak for the cell read it? */
+static bool reads_alike(const lower_cutting *c, int32_t n_speakers) {
+    bool alike = n_speakers == c->n_readers;
+    for (int32_t r = 0; r < c->n_readers && alike; r++)
+        alike = c->speaks[c->readers[r]];
+    return alike;
+}
+
+/* Several keys: partial results.  A group that contributes and reads alike makes an all-reduce; a
+   group in which one reads may be part of a reduce-scatter. */
+static void cell_partial(lower_builder *builder, movement *move, const lower_cell *at) {
+    const lower_cutting *c = move->cutting;
+    check_combines(builder, move);
+    int32_t n = mark_speakers(builder, move, at);
+    bool alike = reads_alike(c, n);
+    if (alike && move_group_is_collective(builder, n))
+        bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, c->speaks, n, -1);
+    else if (c->n_readers == 1 && c->speaks[c->readers[0]] && move_group_is_collective(builder, n))
+        bucket_cell(builder, move, at, CLEAVE_REDUCE_SCATTER, c->speaks, n, c->readers[0]);
+    else
+        combine_cell(builder, move, at);
+}
+
+/* A reduce-scatter or an all-gather is one only when every device of the group is the root of some
+   cell; else its cells move one by one. */
+static void settle_bucket(lower_builder *builder, movement *move, move_bucket *bucket) {
+    bool *is_root = move->cutting->speaks;
+    int32_t roots = 0;
+    memset(is_root, 0, (size_t)builder->n_devices * sizeof *is_root);
+    for (int32_t i = 0; i < bucket->cells.n && bucket->kind != CLEAVE_ALL_REDUCE; i++) {
+        bool *root = &is_root[move->cells.items[bucket->cells.items[i]].root];
+        roots += !*root;
+        *root = true;
+    }
+    if (bucket->kind == CLEAVE_ALL_REDUCE || roots == bucket->n_devices)
+        return;
+    for (int32_t i = 0; i < bucket->cells.n; i++) {
+        const move_cell *waiting = &move->cells.items[bucket->cells.items[i]];
+        const int32_t *members = &move->cell_members.items[waiting->first_member];
+        lower_cell at = {.box = &waiting->box,
+                         .n_contributions = waiting->n_contributions,
+                         .n_demands = waiting->n_demands,
+                         .contributions = members,
+                         .demands = members + waiting->n_contributions};
+        mark_readers(move, &at);
+        if (bucket->kind == CLEAVE_ALL_GATHER) {
+            deliver_value(builder, move, &at);
+        } else {
+            mark_speakers(builder, move, &at);
+            combine_cell(builder, move, &at);
+        }
+    }
+    bucket->cells.n = 0;
+}
+
+/* A cell that all windows have alike.  Where none has keys of its own they are replicas, and every
+   reader must have what it reads.  Else all must be partial results, of those that read the sum: an
+   all-reduce of all windows. */
+static void cell_of_windows(lower_builder *builder, movement *move, const lower_cell *at,
+                            bool one_key) {
+    int32_t n_own = 0;
+    for (int32_t i = 0; i < at->n_contributions; i++)
+        n_own += move->contributions.items[at->contributions[i]].every_window;
+    if (n_own == 0 && one_key) {
+        deliver_value(builder, move, at);
+        return;
+    }
+    if (n_own < at->n_contributions)
+        lower_fail_fold(builder, move->tensor, "replicas combine in one window for all");
+    check_combines(builder, move);
+    int32_t n = mark_speakers(builder, move, at);
+    if (!reads_alike(move->cutting, n) ||
+        !move_group_is_collective(builder, n * builder->fold->n_windows))
+        lower_fail_fold(builder, move->tensor,
+                        "windows combine it otherwise than by an all-reduce");
+    bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, move->cutting->speaks, n, -1);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void fill_with_zero(lower_builder *builder, movement *move, const lower_cell *at) {
+    if (!move->zero_where_unwritten)
+        lower_fail(builder, CLEAVE_FAILED, "tensor %s: an element is read that nobody writes",
+                   builder->model->tensors[move->tensor].name);
+    int32_t box = add_box(builder, move, at->box);
+    for (int32_t i = 0; i < at->n_demands; i++)
+        LOWER_PUSH(builder, &move->locals,
+                   (move_local){.device = move->cutting->reader[at->demands[i]],
+                                .demand = at->demands[i],
+                                .mode = CLEAVE_COPY_FILL,
+                                .box = box});
+}
+
+void lower_cell_done(lower_builder *builder, movement *move, const lower_cell *at) {
+    if (at->n_contributions == 0) {
+        fill_with_zero(builder, move, at);
+        return;
+    }
+    mark_readers(move, at);
+    /* They are sorted by key. */
+    bool one_key = key_of(move, at, 0) == key_of(move, at, at->n_contributions - 1);
+    if (move->repeats)
+        cell_of_windows(builder, move, at, one_key);
+    else if (one_key)
+        cell_value(builder, move, at);
+    else
+        cell_partial(builder, move, at);
+}
+
+void lower_cells_settle(lower_builder *builder, movement *move) {
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        settle_bucket(builder, move, &move->buckets.items[b]);
+}
+
+void lower_cells_begin(lower_builder *builder, movement *move) {
+    lower_cutting *c = LOWER_ARRAY(builder, lower_cutting, 1);
+    int32_t n_devices = builder->n_devices;
+    c->key = LOWER_ARRAY(builder, int64_t, move->contributions.n);
+    c->holder = LOWER_ARRAY(builder, int32_t, move->contributions.n);
+    c->reader = LOWER_ARRAY(builder, int32_t, move->demands.n);
+    c->reads = LOWER_ARRAY(builder, bool, n_devices);
+    c->speaks = LOWER_ARRAY(builder, bool, n_devices);
+    c->readers = LOWER_ARRAY(builder, int32_t, n_devices);
+    c->first_demand = LOWER_ARRAY(builder, int32_t, n_devices);
+    c->first_contribution = LOWER_ARRAY(builder, int32_t, n_devices);
+    c->speakers = LOWER_ARRAY(builder, int32_t, n_devices);
+    c->owners = LOWER_ARRAY(builder, int32_t, n_devices);
+    c->next_demand = LOWER_ARRAY(builder, int32_t, move->demands.n);
+    c->next_contribution = LOWER_ARRAY(builder, int32_t, move->contributions.n);
+    for (int32_t i = 0; i < move->contributions.n; i++) {
+        c->key[i] = move->contributions.items[i].key;
+        c->holder[i] = move->contributions.items[i].device;
+    }
+    for (int32_t i = 0; i < move->demands.n; i++)
+        c->reader[i] = move->demands.items[i].device;
+    move->cutting = c;
+    move->repeats = builder->fold != NULL && builder->fold->tensor_dimension[move->tensor] < 0;
+}

@@ -1,0 +1,38 @@
+/* The cells of a tensor: who combines each and who sends what to whom. */
+#ifndef CLEAVE_GRAPH_LOWER_CELL_H
+#define CLEAVE_GRAPH_LOWER_CELL_H
+
+#include "graph/lower/move.h"
+
+/* The contributions, sorted by (key, device), and the demands of one cell. */
+typedef struct lower_cell {
+    const cleave_box *box;
+    int32_t n_contributions, n_demands;
+    const int32_t *contributions, *demands;
+} lower_cell;
+
+/* What the cells of a movement are decided with. */
+typedef struct lower_cutting {
+    /* The same as in the movement, side by side: */
+    int64_t *key;             /* [contributions] */
+    int32_t *holder, *reader; /* devices of the [contributions] and of the [demands] */
+    /* Of the present cell, [n_devices]: */
+    bool *reads,
+        *speaks;      /* the device has a demand; and it contributes what nobody does before it */
+    int32_t *readers; /* [n_readers] devices, by their first demands */
+    int32_t n_readers;
+    int32_t *first_demand, *first_contribution; /* indices within the cell; the latter: or -1 */
+    int32_t *speakers;                          /* [n_speakers] contributing devices, ascending */
+    int32_t n_speakers;
+    int32_t *owners;
+    int32_t *next_demand;       /* [demands] within the cell, of the same device; or -1 */
+    int32_t *next_contribution; /* [contributions] the same */
+} lower_cutting;
+
+void lower_cells_begin(lower_builder *builder, movement *move);
+/* Values and partial results become flows and locals, or wait for a collective. */
+void lower_cell_done(lower_builder *builder, movement *move, const lower_cell *cell);
+/* Once all cells are done: what becomes no collective moves, too. */
+void lower_cells_settle(lower_builder *builder, movement *move);
+
+#endif

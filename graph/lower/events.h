@@ -1,0 +1,27 @@
+/* What a family does at its events, by phase: forward is in lower_forward.c, backward in
+   lower_backward.c, the end of the step in lower_update.c. */
+#ifndef CLEAVE_GRAPH_LOWER_EVENTS_H
+#define CLEAVE_GRAPH_LOWER_EVENTS_H
+
+#include "graph/lower/operand.h"
+
+/* Who needs what of the family's tensors: before any event. */
+void lower_plan_needs(lowering *state);
+
+void lower_read(lowering *state, const lower_event *event);
+void lower_write(lowering *state, const lower_event *event);
+void lower_read_final(lowering *state, const lower_event *event); /* loss, outputs */
+
+void lower_read_gradient(lowering *state, const lower_event *event);
+void lower_write_gradient(lowering *state, const lower_event *event);
+
+/* Who updates the family's parameters: before any backward event. */
+void lower_plan_shards(lowering *state);
+void lower_update(lowering *state, const lower_event *event);
+void lower_assign(lowering *state, const lower_event *event);
+void lower_list_held(lowering *state);
+
+/* Inputs that a pass reads: a product needs, for each gradient, the other factors. */
+uint32_t lower_inputs_read(const cleave_nest *nest, uint32_t gradients);
+
+#endif

@@ -1,0 +1,16 @@
+/* Lowering one family of tensors: what a program is put together from. */
+#ifndef CLEAVE_GRAPH_LOWER_FAMILY_H
+#define CLEAVE_GRAPH_LOWER_FAMILY_H
+
+#include "graph/lower/operand.h"
+
+/* Makes `state`, which is zeroed but for the builder's model, layout, options, arena and parts,
+   ready for any family. */
+void lowering_begin(lowering *state, const lower_schedule *schedule);
+
+/* Lowers a family: the state's lists are its fragment, until the next one. */
+void lower_family(lowering *state, int32_t family);
+
+void lowering_free(lowering *state);
+
+#endif

@@ -1,0 +1,155 @@
+/* Forward: operands arrive where nests read them, and what nests write begins to move. */
+#include "graph/lower/events.h"
+
+static void add_row(lowering *state, int32_t operand) {
+    LOWER_PUSH(&state->base, &state->rows, operand);
+    LOWER_PUSH(&state->base, &state->bindings, -1);
+}
+
+static int32_t *first_row_of(const lowering *state, const lower_event *event) {
+    const lower_schedule *schedule = state->schedule;
+    return &state->first_row[event - (schedule->events + schedule->first_event[state->family])];
+}
+
+/* The boxes that the parts of a nest read (or, of the combined output, wrote). */
+static void plan_operand(lowering *state, const cleave_operand *of, int32_t n) {
+    const lower_builder *builder = &state->base;
+    for (int32_t p = 0; p < builder->parts[n].n; p++) {
+        const cleave_part *part = &builder->parts[n].items[p];
+        int32_t operand = -1;
+        if (!part->empty) {
+            cleave_box box;
+            cleave_part_box(builder->model, part, of, &box);
+            operand = lower_operand_need(state, of->tensor, part->device, &box);
+        }
+        add_row(state, operand);
+    }
+}
+
+static void plan_loss(lowering *state) {
+    const lower_builder *builder = &state->base;
+    const cleave_box scalar = {{0}, {0}};
+    const cleave_parts *parts = &builder->parts[builder->model->writer[builder->model->loss]];
+    for (int32_t p = 0; p < parts->n; p++)
+        add_row(state, parts->items[p].empty ? -1
+                                             : lower_operand_need(state, builder->model->loss,
+                                                                  parts->items[p].device, &scalar));
+}
+
+/* An output is gathered where the first part is that writes some of it. */
+static void plan_output(lowering *state, int32_t output) {
+    const lower_builder *builder = &state->base;
+    const cleave_model *model = builder->model;
+    int32_t tensor = model->outputs[output], base = tensor, device = 0;
+    while (model->tensors[base].view.kind != CLEAVE_VIEW_NONE)
+        base = model->tensors[base].view.sources[0];
+    if (model->writer[base] >= 0) {
+        const cleave_parts *parts = &builder->parts[model->writer[base]];
+        for (int32_t p = parts->n - 1; p >= 0; p--)
+            device = parts->items[p].empty ? device : parts->items[p].device;
+    }
+    cleave_box all = cleave_box_of_shape(model->tensors[tensor].rank, model->tensors[tensor].shape);
+    add_row(state, lower_operand_need(state, tensor, device, &all));
+}
+
+/* Those that hold the target need the source; all holders are known by then. */
+static void plan_assignment(lowering *state, int32_t a) {
+    const cleave_assignment *assignment = &state->base.model->assignments[a];
+    const lower_tensor *target = &state->tensors[assignment->target];
+    for (int32_t h = 0; h < target->holders.n; h++) {
+        cleave_box box = target->holders.items[h].box;
+        add_row(state, lower_operand_need(state, assignment->source,
+                                          target->holders.items[h].device, &box));
+    }
+}
+
+static void plan_event(lowering *state, const lower_event *event) {
+    const cleave_model *model = state->base.model;
+    *first_row_of(state, event) = state->rows.n;
+    switch (event->kind) {
+    case LOWER_READ:
+        plan_operand(state, &model->nests[event->nest].inputs[event->input], event->nest);
+        break;
+    case LOWER_READ_COMBINED:
+        plan_operand(state, &model->nests[event->nest].output, event->nest);
+        break;
+    case LOWER_READ_LOSS:
+        plan_loss(state);
+        break;
+    case LOWER_READ_OUTPUT:
+        plan_output(state, event->input);
+        break;
+    case LOWER_ASSIGN:
+        plan_assignment(state, event->input);
+        break;
+    case LOWER_WRITE:
+    case LOWER_READ_GRADIENT:
+    case LOWER_WRITE_GRADIENT:
+        for (int32_t p = 0; p < state->base.parts[event->nest].n; p++)
+            add_row(state, -1);
+        break;
+    case LOWER_UPDATE:
+        break;
+    }
+}
+
+void lower_plan_needs(lowering *state) {
+    const lower_schedule *schedule = state->schedule;
+    int32_t first = schedule->first_event[state->family],
+            end = schedule->first_event[state->family + 1];
+    state->first_row = LOWER_ARRAY(&state->base, int32_t, end - first);
+    for (int32_t e = first; e < end; e++)
+        plan_event(state, &schedule->events[e]);
+    lower_operand_place_holders(state);
+}
+
+void lower_read(lowering *state, const lower_event *event) {
+    int32_t e = (int32_t)(event - state->schedule->events);
+    for (int32_t p = 0; p < state->base.parts[event->nest].n; p++) {
+        int32_t operand = lower_row(state, e)[p];
+        if (operand < 0)
+            continue;
+        lower_operand_arrive(state, operand);
+        lower_binding(state, e)[p] = state->operands.items[operand].buffer;
+    }
+}
+
+void lower_write(lowering *state, const lower_event *event) {
+    lower_builder *builder = &state->base;
+    const cleave_operand *output = &builder->model->nests[event->nest].output;
+    const cleave_parts *parts = &builder->parts[event->nest];
+    int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
+    movement *move = &state->tensors[output->tensor].forward;
+    for (int32_t p = 0; p < parts->n; p++) {
+        const cleave_part *part = &parts->items[p];
+        if (part->empty)
+            continue;
+        cleave_box box;
+        cleave_part_box(builder->model, part, output, &box);
+        binding[p] =
+            lower_buffer(builder, CLEAVE_BUFFER_ACTIVATION, part->device, output->tensor, &box);
+        LOWER_PUSH(
+            builder, &move->contributions,
+            (move_contribution){.key = part->key,
+                                .device = part->device,
+                                .at = lower_region_of(builder, binding[p]),
+                                .may_take = true,
+                                .every_window = lower_in_every_window(builder, event->nest)});
+    }
+    lower_operand_prepare(state, output->tensor);
+    move_begin(builder, move);
+}
+
+void lower_read_final(lowering *state, const lower_event *event) {
+    int32_t e = (int32_t)(event - state->schedule->events);
+    int32_t n = 1;
+    if (event->kind == LOWER_READ_LOSS)
+        n = state->base.parts[state->base.model->writer[event->tensor]].n;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t operand = lower_row(state, e)[i];
+        if (operand < 0)
+            continue;
+        lower_operand_arrive(state, operand);
+        lower_binding(state, e)[i] = state->operands.items[operand].buffer;
+    }
+}

@@ -1,0 +1,187 @@
+/* Lifetimes.  Memory is planned by the program order of the main lane.  What the communication lane
+   uses is live from the main-lane item that it last waited for to the main-lane item that waits for
+   it: in between the two run side by side. */
+#include "graph/lower/lifetimes.h"
+
+#include <string.h>
+
+typedef struct lifetimes {
+    const lower_assembly *assembly;
+    int32_t *since; /* [n_items] main-lane position from which the item may run */
+    int32_t *until; /* [n_items] main-lane position by which it has ended */
+} lifetimes;
+
+static void touch(const lifetimes *state, int32_t buffer, int32_t item) {
+    if (buffer < 0)
+        return;
+    cleave_buffer *of = &state->assembly->buffers.items[buffer];
+    of->first = state->since[item] < of->first ? state->since[item] : of->first;
+    of->last = state->until[item] > of->last ? state->until[item] : of->last;
+}
+
+static void touch_item(const lifetimes *state, int32_t id) {
+    const lower_assembly *assembly = state->assembly;
+    const cleave_item *item = &assembly->items.items[id];
+    switch ((cleave_item_kind)item->kind) {
+    case CLEAVE_ITEM_COMPUTE: {
+        const cleave_compute *compute = &assembly->computes.items[item->subject];
+        for (int i = 0; i < CLEAVE_MAX_INPUTS; i++) {
+            touch(state, compute->inputs[i], id);
+            touch(state, compute->input_gradients[i], id);
+        }
+        touch(state, compute->output, id);
+        touch(state, compute->combined, id);
+        touch(state, compute->output_gradient, id);
+        touch(state, compute->workspace, id);
+        break;
+    }
+    case CLEAVE_ITEM_UPDATE: {
+        const cleave_update *update = &assembly->updates.items[item->subject];
+        touch(state, update->parameter, id);
+        touch(state, update->gradient, id);
+        touch(state, update->state[0], id);
+        touch(state, update->state[1], id);
+        break;
+    }
+    case CLEAVE_ITEM_LOAD:
+        touch(state, assembly->loads.items[item->subject].buffer, id);
+        break;
+    case CLEAVE_ITEM_COPY: {
+        const cleave_copy *copy = &assembly->copies.items[item->subject];
+        for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
+            touch(state, assembly->copy_pieces.items[p].destination, id);
+            touch(state, assembly->copy_pieces.items[p].source, id);
+        }
+        break;
+    }
+    case CLEAVE_ITEM_SEND:
+    case CLEAVE_ITEM_RECEIVE:
+    case CLEAVE_ITEM_WAIT: {
+        const cleave_message *message = &assembly->messages.items[item->subject];
+        touch(state,
+              message->source == item->device ? message->source_buffer
+                                              : message->destination_buffer,
+              id);
+        break;
+    }
+    case CLEAVE_ITEM_SYNC:
+    case CLEAVE_ITEM_JOIN:
+    case CLEAVE_ITEM_AWAIT:
+        break;
+    }
+}
+
+/* Main-lane items run at their own position; items of the communication lane between two syncs. */
+static void find_spans(lifetimes *state) {
+    const lower_assembly *assembly = state->assembly;
+    lower_builder *builder = assembly->builder;
+    int32_t n = assembly->items.n;
+    int32_t *seen = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    for (int32_t i = 0; i < n; i++) {
+        const cleave_item *item = &assembly->items.items[i];
+        bool main_lane = item->lane == CLEAVE_LANE_MAIN;
+        if (!main_lane && item->kind == CLEAVE_ITEM_SYNC)
+            seen[item->device] = item->subject;
+        state->since[i] = main_lane ? i : seen[item->device];
+    }
+    /* Backwards: the earliest later main-lane sync whose target is this item or a later one of the
+     * lane. */
+    int32_t *waits = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    int32_t *waited = LOWER_ARRAY(builder, int32_t, n);
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const cleave_item *item = &assembly->items.items[i];
+        if (item->lane == CLEAVE_LANE_MAIN && item->kind == CLEAVE_ITEM_SYNC)
+            waited[item->subject] = i;
+    }
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        waits[d] = n - 1;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const cleave_item *item = &assembly->items.items[i];
+        if (item->lane != CLEAVE_LANE_MAIN && waited[i] > 0)
+            waits[item->device] = waited[i];
+        state->until[i] = item->lane == CLEAVE_LANE_MAIN ? i : waits[item->device];
+    }
+}
+
+/* Unused buffers go; the rest keep their order. */
+static void compact_buffers(lower_assembly *assembly, cleave_program *program) {
+    int32_t n = assembly->buffers.n, kept = 0;
+    int32_t *renamed = LOWER_ARRAY(assembly->builder, int32_t, n);
+    cleave_buffer *buffers = assembly->buffers.items;
+    for (int32_t b = 0; b < n; b++) /* what lies in another buffer keeps that one */
+        if (buffers[b].last >= 0 && buffers[b].storage != b) {
+            cleave_buffer *root = &buffers[buffers[b].storage];
+            root->first = buffers[b].first < root->first ? buffers[b].first : root->first;
+            root->last = buffers[b].last > root->last ? buffers[b].last : root->last;
+        }
+    for (int32_t b = 0; b < n; b++) {
+        renamed[b] = buffers[b].last >= 0 ? kept : -1;
+        if (buffers[b].last < 0)
+            continue;
+        if (buffers[b].persistent) {
+            buffers[b].first = 0;
+            buffers[b].last = assembly->items.n - 1;
+        }
+        buffers[kept++] = buffers[b];
+    }
+    assembly->buffers.n = kept;
+#define RENAME(id) ((id) = (id) < 0 ? -1 : renamed[id])
+    for (int32_t b = 0; b < kept; b++)
+        RENAME(buffers[b].storage);
+    for (int32_t i = 0; i < assembly->computes.n; i++) {
+        cleave_compute *compute = &assembly->computes.items[i];
+        for (int j = 0; j < CLEAVE_MAX_INPUTS; j++) {
+            RENAME(compute->inputs[j]);
+            RENAME(compute->input_gradients[j]);
+        }
+        RENAME(compute->output);
+        RENAME(compute->combined);
+        RENAME(compute->output_gradient);
+        RENAME(compute->workspace);
+    }
+    for (int32_t i = 0; i < assembly->updates.n; i++) {
+        RENAME(assembly->updates.items[i].parameter);
+        RENAME(assembly->updates.items[i].gradient);
+        RENAME(assembly->updates.items[i].state[0]);
+        RENAME(assembly->updates.items[i].state[1]);
+    }
+    for (int32_t i = 0; i < assembly->loads.n; i++)
+        RENAME(assembly->loads.items[i].buffer);
+    for (int32_t i = 0; i < assembly->copy_pieces.n; i++) {
+        RENAME(assembly->copy_pieces.items[i].destination);
+        RENAME(assembly->copy_pieces.items[i].source);
+    }
+    for (int32_t i = 0; i < assembly->messages.n; i++) {
+        RENAME(assembly->messages.items[i].source_buffer);
+        RENAME(assembly->messages.items[i].destination_buffer);
+    }
+    int32_t n_held = 0; /* what is held but never used is not there */
+    for (int32_t i = 0; i < assembly->held.n; i++) {
+        RENAME(assembly->held.items[i].buffer);
+        if (assembly->held.items[i].buffer >= 0)
+            assembly->held.items[n_held++] = assembly->held.items[i];
+    }
+    assembly->held.n = n_held;
+    RENAME(program->loss_buffer);
+    for (int32_t o = 0; o < program->n_outputs; o++)
+        RENAME(program->output_buffers[o]);
+#undef RENAME
+}
+
+void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
+    lifetimes state = {.assembly = assembly,
+                       .since = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n),
+                       .until = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n)};
+    find_spans(&state);
+    for (int32_t i = 0; i < assembly->items.n; i++)
+        touch_item(&state, i);
+    for (int32_t i = 0; i < assembly->touches.n; i++)
+        touch(&state, assembly->touches.items[i].buffer, assembly->touches.items[i].item);
+    if (assembly->items.n > 0) {
+        if (program->loss_buffer >= 0)
+            touch(&state, program->loss_buffer, assembly->items.n - 1);
+        for (int32_t o = 0; o < program->n_outputs; o++)
+            touch(&state, program->output_buffers[o], assembly->items.n - 1);
+    }
+    compact_buffers(assembly, program);
+}

@@ -1,0 +1,71 @@
+#include "graph/lower/assemble.h"
+#include "graph/lower/family.h"
+
+/* Failures inside unwind to here. */
+static cleave_status lower_guarded(lowering *state, lower_assembly *assembly,
+                                   const lower_schedule *schedule, cleave_program *program) {
+    lower_builder *builder = &state->base;
+    if (setjmp(builder->unwind) != 0)
+        return builder->status;
+    assembly->first_row = LOWER_ARRAY(builder, int32_t, schedule->n_events);
+    lowering_begin(state, schedule);
+    for (int32_t f = 0; f < schedule->n_families; f++) {
+        lower_family(state, f);
+        lower_assembly_add(assembly, state);
+    }
+    lower_assembly_finish(assembly, program);
+    return CLEAVE_OK;
+}
+
+static cleave_status lower_devices(const cleave_model *model, const cleave_layout *layout,
+                                   const cleave_fold *fold, const cleave_lower_options *options,
+                                   cleave_arena *arena, cleave_program *program,
+                                   cleave_error *error) {
+    if (options->training && model->loss < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: the model has no loss, so it can't be trained", model->file);
+    cleave_program result = {.model = model,
+                             .n_devices = layout->n_devices,
+                             .n_windows = fold == NULL ? 1 : fold->n_windows,
+                             .training = options->training};
+    cleave_parts *parts;
+    lower_schedule schedule;
+    CLEAVE_TRY(cleave_parts_derive(model, layout, arena, &parts, error));
+    CLEAVE_TRY(lower_schedule_create(model, options->training, arena, &schedule, error));
+    result.parts = parts;
+    lowering *state = cleave_arena_alloc(arena, 1, sizeof *state);
+    lower_assembly *assembly = cleave_arena_alloc(arena, 1, sizeof *assembly);
+    if (state == NULL || assembly == NULL)
+        return cleave_fail_memory(error, "lowering");
+    state->base = (lower_builder){.model = model,
+                                  .layout = layout,
+                                  .options = options,
+                                  .arena = arena,
+                                  .error = error,
+                                  .parts = parts,
+                                  .n_devices = layout->n_devices,
+                                  .fold = fold};
+    *assembly = (lower_assembly){.builder = &state->base, .schedule = &schedule};
+    cleave_status status = lower_guarded(state, assembly, &schedule, &result);
+    lower_assembly_free(assembly);
+    lowering_free(state);
+    CLEAVE_TRY(status);
+    CLEAVE_TRY(cleave_memory_plan(&result, arena, error));
+    *program = result;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
+                           const cleave_lower_options *options, cleave_arena *arena,
+                           cleave_program *program, cleave_error *error) {
+    return lower_devices(model, layout, NULL, options, arena, program, error);
+}
+
+cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,
+                                  const cleave_lower_options *options, cleave_arena *arena,
+                                  cleave_program *program, cleave_error *error) {
+    if (!options->training)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                           "outputs of a model are gathered on one device");
+    return lower_devices(model, &fold->window, fold, options, arena, program, error);
+}

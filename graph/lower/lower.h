@@ -1,0 +1,36 @@
+/* Lowering: a model and a layout become a program. */
+#ifndef CLEAVE_GRAPH_LOWER_LOWER_H
+#define CLEAVE_GRAPH_LOWER_LOWER_H
+
+#include "graph/fold.h"
+#include "graph/program.h"
+
+/* Bytes of scratch that a kernel needs for this work; from the machine file when predicting, from
+   the kernel library when running. */
+typedef int64_t cleave_workspace_function(void *context, const cleave_model *model,
+                                          const cleave_nest *nest, cleave_pass pass,
+                                          const cleave_part *part);
+
+typedef struct cleave_lower_options {
+    bool training;             /* the model must have a loss */
+    bool symbolic_collectives; /* collectives as one item each: for the search */
+    int optimizer_states;      /* 0, 1 (momentum) or 2 (Adam) state values per parameter */
+    cleave_workspace_function *workspace; /* may be null: none */
+    void *workspace_context;
+} cleave_lower_options;
+
+/* The layout must be legal (cleave_layout_check).  The program lives in `arena` and refers to the
+   model; the memory plan is done.  FAILED when memory is short or the program has more than 2^31
+   items. */
+cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
+                           const cleave_lower_options *options, cleave_arena *arena,
+                           cleave_program *program, cleave_error *error);
+
+/* Lowers the first window of a fold and never any other: the program has M devices, and W windows
+   of it side by side are the program of all devices, item by item.  NO_LAYOUT, saying why, where
+   something turns out not to be the same in all windows. */
+cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,
+                                  const cleave_lower_options *options, cleave_arena *arena,
+                                  cleave_program *program, cleave_error *error);
+
+#endif

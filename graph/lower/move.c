@@ -1,0 +1,459 @@
+/* Movement: turning the flows that cutting gives into packed messages, copies and waits. */
+#include "graph/lower/move.h"
+
+#include "graph/lower/cut.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int rank_of(const lower_builder *builder, const movement *move) {
+    return builder->model->tensors[move->tensor].rank;
+}
+
+/* A demand for exactly the box of a contribution of its device is laid into that contribution's
+   buffer: a value then needs no copy, and a sum starts from it. */
+static void lay_demands_into_contributions(lower_builder *builder, movement *move) {
+    const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
+    int32_t *first = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    int32_t *next = LOWER_ARRAY(builder, int32_t, move->contributions.n);
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        first[d] = -1;
+    for (int32_t i = move->contributions.n - 1; i >= 0; i--) {
+        next[i] = first[move->contributions.items[i].device];
+        first[move->contributions.items[i].device] = i;
+    }
+    for (int32_t i = 0; i < move->demands.n; i++) {
+        move_demand *demand = &move->demands.items[i];
+        if (!demand->may_move)
+            continue;
+        for (int32_t c = first[demand->device]; c >= 0; c = next[c]) {
+            move_contribution *from = &move->contributions.items[c];
+            if (from->taken || !from->may_take ||
+                !cleave_box_equal(tensor->rank, &demand->at.box, &from->at.box) ||
+                !lower_region_is_dense(tensor, &from->at.box, &from->at) || from->at.offset != 0)
+                continue;
+            from->taken = true;
+            demand->at = from->at;
+            break;
+        }
+    }
+}
+
+static int compare_contributions(const void *a, const void *b) {
+    const move_contribution *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key)
+                            : (x->device > y->device) - (x->device < y->device);
+}
+
+static bool are_sorted(const movement *move) {
+    for (int32_t i = 1; i < move->contributions.n; i++)
+        if (compare_contributions(&move->contributions.items[i - 1],
+                                  &move->contributions.items[i]) > 0)
+            return false;
+    return true;
+}
+
+static const lower_region *place_of(const movement *move, move_place at) {
+    return at >= 0 ? &move->contributions.items[at].at : &move->sums.items[~at];
+}
+
+const lower_region *move_region_of(const movement *move, int32_t place) {
+    return place_of(move, move->places.items[place]);
+}
+
+static const cleave_box *box_of(const movement *move, const move_flow *flow) {
+    return &move->boxes.items[flow->box];
+}
+
+enum { N_KEYS = 3 };
+
+static int32_t key_of_flow(const move_flow *flow, int key, int32_t n_devices) {
+    int32_t distance = flow->destination - flow->source;
+    return key == 0   ? flow->source
+           : key == 1 ? (distance < 0 ? distance + 2 * n_devices : distance)
+                      : (int32_t)flow->stage;
+}
+
+/* Sorts the flows by stage, distance and source, and leaves alike ones in their order: by counting,
+   the last key first.  Where all send to all, each then sends to another one at a time; by source
+   and destination all would begin with the first device.  Distances ahead come before those back,
+   and no device has a number of its own in that, so all windows of a fold have one order. */
+static void sort_flows(lower_builder *builder, movement *move) {
+    size_t n = (size_t)move->flows.n;
+    if (n < 2)
+        return;
+    move_flow *from = move->flows.items, *to = LOWER_ARRAY(builder, move_flow, n), *kept;
+    int32_t *start = LOWER_ARRAY(builder, int32_t, 2 * builder->n_devices + MOVE_N_STAGES + 1);
+    for (int key = 0; key < N_KEYS; key++) {
+        int32_t n_values = key == 2 ? MOVE_N_STAGES : 2 * builder->n_devices;
+        memset(start, 0, (size_t)(n_values + 1) * sizeof *start);
+        for (size_t f = 0; f < n; f++)
+            start[key_of_flow(&from[f], key, builder->n_devices) + 1]++;
+        if (start[key_of_flow(&from[0], key, builder->n_devices) + 1] == move->flows.n)
+            continue; /* all alike */
+        for (int32_t v = 0; v < n_values; v++)
+            start[v + 1] += start[v];
+        for (size_t f = 0; f < n; f++)
+            to[start[key_of_flow(&from[f], key, builder->n_devices)]++] = from[f];
+        kept = from, from = to, to = kept;
+    }
+    if (from != move->flows.items)
+        memcpy(move->flows.items, from, n * sizeof *from);
+}
+
+static void group_flows(lower_builder *builder, movement *move) {
+    sort_flows(builder, move);
+    int rank = rank_of(builder, move);
+    int64_t element = lower_type_bytes(builder, move->tensor);
+    for (int32_t f = 0; f < move->flows.n; f++) {
+        move_flow *flow = &move->flows.items[f];
+        move_transfer *last =
+            move->transfers.n > 0 ? &move->transfers.items[move->transfers.n - 1] : NULL;
+        if (last == NULL || last->stage != flow->stage || last->source != flow->source ||
+            last->destination != flow->destination) {
+            LOWER_PUSH(builder, &move->transfers,
+                       (move_transfer){.stage = flow->stage,
+                                       .source = flow->source,
+                                       .destination = flow->destination,
+                                       .first_flow = f,
+                                       .exchange = -1,
+                                       .send_buffer = -1,
+                                       .receive_buffer = -1});
+            last = &move->transfers.items[move->transfers.n - 1];
+        }
+        last->n_flows++;
+        flow->transfer = move->transfers.n - 1;
+        flow->packed = last->bytes / element;
+        last->bytes += cleave_box_size(rank, box_of(move, flow)) * element;
+    }
+}
+
+/* Lists what arrives, and local copies, by demand. */
+static void index_arrivals(lower_builder *builder, movement *move) {
+    move->first_target = LOWER_ARRAY(builder, int32_t, move->demands.n);
+    move->first_local = LOWER_ARRAY(builder, int32_t, move->demands.n);
+    for (int32_t i = 0; i < move->demands.n; i++)
+        move->first_target[i] = move->first_local[i] = -1;
+    for (int32_t f = move->flows.n - 1; f >= 0; f--) {
+        const move_flow *flow = &move->flows.items[f];
+        for (int32_t t = flow->first_target; t < flow->first_target + flow->n_targets; t++) {
+            move_target *target = &move->targets.items[t];
+            target->flow = f;
+            target->next = move->first_target[target->demand];
+            move->first_target[target->demand] = t;
+        }
+    }
+    for (int32_t i = move->locals.n - 1; i >= 0; i--) {
+        move_local *local = &move->locals.items[i];
+        if (local->demand < 0)
+            continue;
+        local->next = move->first_local[local->demand];
+        move->first_local[local->demand] = i;
+    }
+}
+
+/* Where a flow of a transfer lies in its packed message. */
+static void packed_region(const lower_builder *builder, const movement *move, const move_flow *flow,
+                          int32_t buffer, lower_region *region) {
+    region->buffer = buffer;
+    region->box = *box_of(move, flow);
+    region->offset = flow->packed;
+    cleave_tensor_strides(&builder->model->tensors[move->tensor], &region->box, region->stride);
+}
+
+/* Of a flow alone in its transfer, where the elements lie in one run. */
+static bool is_in_place(const lower_builder *builder, const movement *move, const move_flow *flow,
+                        const lower_region *region, move_end *end) {
+    const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
+    const cleave_box *box = box_of(move, flow);
+    if (!lower_region_is_dense(tensor, box, region))
+        return false;
+    *end = (move_end){region->buffer, lower_region_offset(tensor->rank, region, box)};
+    return true;
+}
+
+bool move_sent_in_place(const lower_builder *builder, const movement *move,
+                        const move_transfer *transfer, move_end *end) {
+    const move_flow *flow = &move->flows.items[transfer->first_flow];
+    return transfer->n_flows == 1 && flow->n_sources == 1 &&
+           is_in_place(builder, move, flow, move_region_of(move, flow->first_source), end);
+}
+
+bool move_received_in_place(const lower_builder *builder, const movement *move,
+                            const move_transfer *transfer, move_end *end) {
+    const move_flow *flow = &move->flows.items[transfer->first_flow];
+    if (transfer->stage == MOVE_PARTIAL || transfer->n_flows != 1 || flow->n_targets != 1)
+        return false;
+    int32_t demand = move->targets.items[flow->first_target].demand;
+    return is_in_place(builder, move, flow, &move->demands.items[demand].at, end);
+}
+
+static void pack(lower_builder *builder, movement *move, move_transfer *transfer) {
+    lower_region to;
+    lower_copy_begin(builder);
+    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
+        const move_flow *flow = &move->flows.items[f];
+        packed_region(builder, move, flow, transfer->send_buffer, &to);
+        for (int32_t s = 0; s < flow->n_sources; s++)
+            lower_copy_add(builder, move->tensor, s == 0 ? CLEAVE_COPY_ASSIGN : move_mode(move),
+                           &to.box, &to, move_region_of(move, flow->first_source + s), 0);
+    }
+    lower_copy_end(builder, transfer->source, move->lane);
+}
+
+/* Both ends post all transfers of a stage. */
+static void post_stage(lower_builder *builder, movement *move, move_stage stage) {
+    int64_t element = lower_type_bytes(builder, move->tensor);
+    for (int32_t t = 0; t < move->transfers.n; t++) {
+        move_transfer *transfer = &move->transfers.items[t];
+        if (transfer->stage != stage || transfer->exchange >= 0)
+            continue;
+        move_end from, to;
+        if (!move_sent_in_place(builder, move, transfer, &from)) {
+            transfer->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
+                                                       transfer->source, transfer->bytes);
+            from = (move_end){transfer->send_buffer, 0};
+            pack(builder, move, transfer);
+        }
+        if (!move_received_in_place(builder, move, transfer, &to)) {
+            transfer->receive_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
+                                                          transfer->destination, transfer->bytes);
+            to = (move_end){transfer->receive_buffer, 0};
+        }
+        transfer->run = lower_messages(builder, move->tensor, move->lane, transfer->source,
+                                       from.buffer, from.offset * element, transfer->destination,
+                                       to.buffer, to.offset * element, transfer->bytes);
+        lower_send(builder, transfer->run);
+        lower_receive(builder, transfer->run);
+    }
+    move_exchanges_post(builder, move, stage);
+}
+
+/* In the communication lane the work of a device starts when its main lane has come this far. */
+static void follow_main_lane(lower_builder *builder, movement *move) {
+    if (move->lane != CLEAVE_LANE_COMMUNICATION)
+        return;
+    bool *involved = LOWER_ARRAY(builder, bool, builder->n_devices);
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        involved[move->transfers.items[t].source] = involved[move->transfers.items[t].destination] =
+            true;
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        for (int32_t i = 0;
+             i < move->buckets.items[b].n_devices && move->buckets.items[b].cells.n > 0; i++)
+            involved[move->buckets.items[b].devices[i]] = true;
+    for (int32_t i = 0; i < move->locals.n; i++)
+        involved[move->locals.items[i].device] = true;
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        if (involved[d])
+            lower_sync(builder, lower_mark(builder, d, CLEAVE_LANE_MAIN));
+    move->involved = involved;
+}
+
+static bool has_collectives(const movement *move) {
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        if (move->buckets.items[b].cells.n > 0)
+            return true;
+    return false;
+}
+
+void move_begin(lower_builder *builder, movement *move) {
+    int rank = rank_of(builder, move);
+    move->begun = true;
+    if (!are_sorted(move))
+        qsort(move->contributions.items, (size_t)move->contributions.n,
+              sizeof *move->contributions.items, compare_contributions);
+    lay_demands_into_contributions(builder, move);
+    int32_t n_contributions = 0, n_demands = 0;
+    int32_t *contributions = LOWER_ARRAY(builder, int32_t, move->contributions.n);
+    int32_t *demands = LOWER_ARRAY(builder, int32_t, move->demands.n);
+    for (int32_t i = 0; i < move->contributions.n; i++)
+        if (!cleave_box_is_empty(rank, &move->contributions.items[i].at.box))
+            contributions[n_contributions++] = i;
+    for (int32_t i = 0; i < move->demands.n; i++)
+        if (!cleave_box_is_empty(rank, &move->demands.items[i].at.box))
+            demands[n_demands++] = i;
+    lower_cut(builder, move, n_contributions, contributions, n_demands, demands);
+    group_flows(builder, move);
+    index_arrivals(builder, move);
+    move_exchanges_find(builder, move);
+    if (move->transfers.n == 0 && !has_collectives(move))
+        move->lane = CLEAVE_LANE_MAIN; /* nothing to overlap */
+    follow_main_lane(builder, move);
+    post_stage(builder, move, MOVE_VALUE);
+    post_stage(builder, move, MOVE_PARTIAL);
+}
+
+static void add_local(lower_builder *builder, const movement *move, const move_local *local) {
+    const lower_region *to =
+        local->demand >= 0 ? &move->demands.items[local->demand].at : place_of(move, local->to);
+    lower_copy_add(builder, move->tensor, local->mode, &move->boxes.items[local->box], to,
+                   local->mode == CLEAVE_COPY_FILL ? NULL : place_of(move, local->from), 0);
+}
+
+/* The owner's copies: what it has itself, then what each other device sent. */
+static void combine_locals(lower_builder *builder, movement *move) {
+    int32_t *first = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    memset(first, -1, (size_t)builder->n_devices * sizeof *first);
+    for (int32_t i = move->locals.n - 1; i >= 0; i--) {
+        move_local *local = &move->locals.items[i];
+        if (local->demand >= 0)
+            continue;
+        local->next = first[local->device];
+        first[local->device] = i;
+    }
+    for (int32_t device = 0; device < builder->n_devices; device++) {
+        if (first[device] < 0)
+            continue;
+        lower_copy_begin(builder); /* one, however the cells of devices alternate */
+        for (int32_t i = first[device]; i >= 0; i = move->locals.items[i].next)
+            add_local(builder, move, &move->locals.items[i]);
+        lower_copy_end(builder, device, move->lane);
+    }
+}
+
+static void combine_transfer(lower_builder *builder, movement *move,
+                             const move_transfer *transfer) {
+    lower_region from;
+    lower_wait_at_receiver(builder, transfer->run);
+    lower_copy_begin(builder);
+    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
+        const move_flow *flow = &move->flows.items[f];
+        packed_region(builder, move, flow, transfer->receive_buffer, &from);
+        lower_copy_add(builder, move->tensor, flow->starts ? CLEAVE_COPY_ASSIGN : move_mode(move),
+                       &from.box, move_region_of(move, flow->first_source + flow->n_sources), &from,
+                       0);
+    }
+    lower_copy_end(builder, transfer->destination, move->lane);
+}
+
+/* Of messages. */
+static bool is_partial(const move_transfer *transfer) {
+    return transfer->stage == MOVE_PARTIAL && transfer->exchange < 0;
+}
+
+/* The transfers of partial results by their sources: owners combine in that order. */
+static int32_t *sort_partial(lower_builder *builder, const movement *move, int32_t *n) {
+    int32_t *start = LOWER_ARRAY(builder, int32_t, builder->n_devices + 1);
+    *n = 0;
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        if (is_partial(&move->transfers.items[t])) {
+            start[move->transfers.items[t].source + 1]++;
+            ++*n;
+        }
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        start[d + 1] += start[d];
+    int32_t *sorted = LOWER_ARRAY(builder, int32_t, *n);
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        if (is_partial(&move->transfers.items[t]))
+            sorted[start[move->transfers.items[t].source]++] = t;
+    return sorted;
+}
+
+void move_combine(lower_builder *builder, movement *move) {
+    if (move->combined)
+        return;
+    move->combined = true;
+    combine_locals(builder, move);
+    int32_t n_partial, *partial = sort_partial(builder, move, &n_partial);
+    for (int32_t i = 0; i < n_partial; i++)
+        combine_transfer(builder, move, &move->transfers.items[partial[i]]);
+    /* A result may be received into the buffer that a partial result was sent from. */
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        if (is_partial(&move->transfers.items[t]))
+            lower_wait_at_sender(builder, move->transfers.items[t].run);
+    move_exchanges_combine(builder, move);
+    move_collectives_combine(builder, move);
+    post_stage(builder, move, MOVE_RESULT);
+}
+
+/* The same of a transfer that is part of an exchange. */
+static int32_t arrive_of_exchange(lower_builder *builder, movement *move, int32_t target,
+                                  cleave_packing *unpacking) {
+    int32_t t = move->flows.items[move->targets.items[target].flow].transfer;
+    int64_t n = 0;
+    for (; target >= 0; target = move->targets.items[target].next) {
+        const move_flow *flow = &move->flows.items[move->targets.items[target].flow];
+        if (flow->transfer != t)
+            break;
+        n += cleave_box_size(rank_of(builder, move), box_of(move, flow));
+    }
+    move_exchange_arrive(builder, move, &move->transfers.items[t],
+                         n * lower_type_bytes(builder, move->tensor), unpacking);
+    return target;
+}
+
+/* The flows of one transfer to a demand, from `target` on; returns the target of the next one. */
+static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t target,
+                               cleave_packing *unpacking) {
+    const move_demand *demand = &move->demands.items[move->targets.items[target].demand];
+    int32_t t = move->flows.items[move->targets.items[target].flow].transfer;
+    move_transfer *transfer = &move->transfers.items[t];
+    lower_region from;
+    if (transfer->exchange >= 0)
+        return arrive_of_exchange(builder, move, target, unpacking);
+    if (!transfer->arrived) {
+        lower_wait_at_receiver(builder, transfer->run);
+        lower_wait_at_sender(builder, transfer->run);
+        transfer->arrived = true;
+    }
+    lower_copy_begin(builder);
+    for (; target >= 0; target = move->targets.items[target].next) {
+        const move_flow *flow = &move->flows.items[move->targets.items[target].flow];
+        if (flow->transfer != t)
+            break;
+        if (transfer->receive_buffer < 0)
+            continue;
+        packed_region(builder, move, flow, transfer->receive_buffer, &from);
+        lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &from.box, &demand->at, &from, 0);
+    }
+    lower_copy_end(builder, transfer->destination, move->lane);
+    return target;
+}
+
+void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
+    move_combine(builder, move);
+    cleave_packing unpacking = {0};
+    for (int32_t target = move->first_target[demand]; target >= 0;)
+        target = arrive_transfer(builder, move, target, &unpacking);
+    move_exchange_unpack(builder, move, demand, &unpacking);
+    lower_copy_begin(builder);
+    for (int32_t i = move->first_local[demand]; i >= 0; i = move->locals.items[i].next)
+        add_local(builder, move, &move->locals.items[i]);
+    lower_copy_end(builder, move->demands.items[demand].device, move->lane);
+}
+
+void move_all(lower_builder *builder, movement *move) {
+    move_begin(builder, move);
+    move_combine(builder, move);
+    for (int32_t i = 0; i < move->demands.n; i++)
+        move_arrive(builder, move, i);
+}
+
+void movement_clear(movement *move) {
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
+    move->contributions.n = move->demands.n = move->flows.n = move->transfers.n = move->locals.n =
+        move->boxes.n = move->places.n = move->sums.n = move->targets.n = move->buckets.n =
+            move->cells.n = move->cell_members.n = move->exchanges.n = 0;
+    memset(move->members, 0, sizeof move->members);
+    move->involved = NULL;
+    move->begun = move->combined = false;
+}
+
+void movement_free(movement *move) {
+    CLEAVE_LIST_FREE(&move->contributions);
+    CLEAVE_LIST_FREE(&move->demands);
+    CLEAVE_LIST_FREE(&move->flows);
+    CLEAVE_LIST_FREE(&move->transfers);
+    CLEAVE_LIST_FREE(&move->locals);
+    CLEAVE_LIST_FREE(&move->boxes);
+    CLEAVE_LIST_FREE(&move->places);
+    CLEAVE_LIST_FREE(&move->sums);
+    CLEAVE_LIST_FREE(&move->targets);
+    for (int32_t b = 0; b < move->buckets.n; b++)
+        CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
+    CLEAVE_LIST_FREE(&move->buckets);
+    CLEAVE_LIST_FREE(&move->cells);
+    CLEAVE_LIST_FREE(&move->cell_members);
+    CLEAVE_LIST_FREE(&move->exchanges);
+}

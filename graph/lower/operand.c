@@ -1,0 +1,283 @@
+/* Operands: who needs what, and how it gets there. */
+#include "graph/lower/operand.h"
+
+#include "base/random.h"
+
+#include <string.h>
+
+static uint64_t hash_need(int32_t tensor, int32_t device, int rank, const cleave_box *box) {
+    uint64_t hash = cleave_hash_join((uint64_t)tensor, (uint64_t)device);
+    for (int d = 0; d < rank; d++)
+        hash = (hash ^ (uint64_t)box->lo[d] * 0x9e3779b97f4a7c15u ^ (uint64_t)box->hi[d]) *
+               0xbf58476d1ce4e5b9u;
+    return cleave_hash64(hash);
+}
+
+static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
+    int rank = state->base.model->tensors[tensor].rank;
+    uint64_t at = hash_need(tensor, device, rank, box);
+    for (;; at++) {
+        int32_t *slot = &state->table[at & (uint64_t)(state->table_size - 1)];
+        if (*slot == 0)
+            return slot;
+        const lower_operand *operand = &state->operands.items[*slot - 1];
+        if (operand->tensor == tensor && operand->device == device &&
+            cleave_box_equal(rank, &operand->box, box))
+            return slot;
+    }
+}
+
+static void grow_table(lowering *state) {
+    if (state->table_size > 2 * (state->operands.n + 1))
+        return;
+    state->table_size = state->table_size == 0 ? 256 : 2 * state->table_size;
+    state->table = LOWER_ARRAY(&state->base, int32_t, state->table_size);
+    for (int32_t i = 0; i < state->operands.n; i++) {
+        const lower_operand *operand = &state->operands.items[i];
+        *find_slot(state, operand->tensor, operand->device, &operand->box) = i + 1;
+    }
+}
+
+static cleave_buffer_kind buffer_kind(const cleave_tensor *tensor) {
+    switch (tensor->kind) {
+    case CLEAVE_TENSOR_PARAMETER:
+        return CLEAVE_BUFFER_PARAMETER;
+    case CLEAVE_TENSOR_BUFFER:
+        return CLEAVE_BUFFER_RUNNING;
+    case CLEAVE_TENSOR_DATA:
+        return CLEAVE_BUFFER_DATA;
+    case CLEAVE_TENSOR_CONSTANT:
+        return CLEAVE_BUFFER_CONSTANT;
+    case CLEAVE_TENSOR_ACTIVATION:
+        break;
+    }
+    return CLEAVE_BUFFER_ACTIVATION;
+}
+
+static void hold(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
+    lower_tensor *of = &state->tensors[tensor];
+    int rank = state->base.model->tensors[tensor].rank;
+    lower_holder *holder = lower_holder_find(of, device);
+    if (holder == NULL) {
+        LOWER_PUSH(&state->base, &of->holders,
+                   (lower_holder){.device = device, .buffer = -1, .box = *box, .first_use = -1});
+        holder = &of->holders.items[of->holders.n - 1];
+    }
+    for (int d = 0; d < rank; d++) {
+        holder->box.lo[d] = box->lo[d] < holder->box.lo[d] ? box->lo[d] : holder->box.lo[d];
+        holder->box.hi[d] = box->hi[d] > holder->box.hi[d] ? box->hi[d] : holder->box.hi[d];
+    }
+    for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
+        if (cleave_box_equal(rank, &state->uses.items[u].box, box))
+            return;
+    LOWER_PUSH(&state->base, &state->uses, (lower_use){.box = *box, .next = holder->first_use});
+    holder->first_use = state->uses.n - 1;
+}
+
+lower_holder *lower_holder_find(lower_tensor *tensor, int32_t device) {
+    for (int32_t i = 0; i < tensor->holders.n; i++)
+        if (tensor->holders.items[i].device == device)
+            return &tensor->holders.items[i];
+    return NULL;
+}
+
+/* Statistics combine as whole records, so whoever reads one of the three numbers gets the record
+ * first. */
+static bool needs_whole_record(const lowering *state, int32_t tensor, const cleave_box *box) {
+    int32_t writer = state->base.model->writer[tensor];
+    return writer >= 0 && state->base.model->nests[writer].combiner == CLEAVE_COMBINE_MOMENTS &&
+           (box->lo[0] != 0 || box->hi[0] != state->base.model->tensors[tensor].shape[0]);
+}
+
+/* Finds out where one piece of an operand comes from. */
+static void source_piece(lowering *state, int32_t operand, int32_t p) {
+    const cleave_model *model = state->base.model;
+    lower_operand_piece piece = state->pieces.items[p];
+    lower_operand of = state->operands.items[operand];
+    int32_t tensor = piece.piece.tensor;
+    const cleave_tensor *base = &model->tensors[tensor];
+    piece.demand = piece.from_operand = -1;
+    bool itself = tensor == of.tensor;
+    if (base->kind == CLEAVE_TENSOR_PARAMETER || base->kind == CLEAVE_TENSOR_BUFFER) {
+        hold(state, tensor, of.device, &piece.piece.box);
+    } else if (base->kind == CLEAVE_TENSOR_ACTIVATION &&
+               needs_whole_record(state, tensor, &piece.piece.box)) {
+        cleave_box record = piece.piece.box;
+        record.lo[0] = 0;
+        record.hi[0] = base->shape[0];
+        state->operands.items[operand].whole = false;
+        piece.from_operand = lower_operand_need(state, tensor, of.device, &record);
+    } else if (base->kind != CLEAVE_TENSOR_ACTIVATION && !itself) {
+        piece.from_operand = lower_operand_need(state, tensor, of.device, &piece.piece.box);
+    } else if (base->kind == CLEAVE_TENSOR_ACTIVATION) {
+        lower_region region = {
+            .buffer = of.buffer, .box = piece.piece.box, .offset = piece.piece.offset};
+        memcpy(region.stride, piece.piece.stride, sizeof region.stride);
+        movement *move = &state->tensors[tensor].forward;
+        LOWER_PUSH(
+            &state->base, &move->demands,
+            (move_demand){
+                .device = of.device, .operand = operand, .at = region, .may_move = of.whole});
+        piece.demand = move->demands.n - 1;
+    }
+    state->pieces.items[p] = piece;
+}
+
+int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
+    lower_builder *builder = &state->base;
+    grow_table(state);
+    int32_t *slot = find_slot(state, tensor, device, box);
+    if (*slot != 0)
+        return *slot - 1;
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    cleave_piece_list pulled = {0};
+    cleave_status status = cleave_view_pull(builder->model, tensor, box, &pulled, builder->error);
+    lower_operand operand = {.tensor = tensor,
+                             .device = device,
+                             .box = *box,
+                             .first_piece = state->pieces.n,
+                             .n_pieces = pulled.n};
+    operand.buffer = lower_buffer(builder, buffer_kind(of), device, tensor, box);
+    if (pulled.n == 1) {
+        const cleave_tensor *base = &builder->model->tensors[pulled.items[0].tensor];
+        lower_region region = {.box = pulled.items[0].box};
+        memcpy(region.stride, pulled.items[0].stride, sizeof region.stride);
+        operand.whole = pulled.items[0].offset == 0 &&
+                        lower_region_is_dense(base, &region.box, &region) &&
+                        cleave_box_size(base->rank, &region.box) == cleave_box_size(of->rank, box);
+    }
+    bool pushed = CLEAVE_LIST_PUSH(&state->operands, operand);
+    for (int32_t i = 0; i < pulled.n && pushed; i++)
+        pushed = CLEAVE_LIST_PUSH(&state->pieces, (lower_operand_piece){.piece = pulled.items[i]});
+    CLEAVE_LIST_FREE(&pulled);
+    if (status != CLEAVE_OK) {
+        builder->status = status;
+        longjmp(builder->unwind, 1);
+    }
+    if (!pushed)
+        lower_fail_memory(builder);
+    int32_t id = state->operands.n - 1;
+    *slot = id + 1;
+    for (int32_t i = 0; i < operand.n_pieces; i++)
+        source_piece(state, id, operand.first_piece + i);
+    return id;
+}
+
+void lower_operand_place_holders(lowering *state) {
+    lower_builder *builder = &state->base;
+    const lower_schedule *schedule = state->schedule;
+    for (int32_t m = schedule->first_member[state->family];
+         m < schedule->first_member[state->family + 1]; m++) {
+        int32_t t = schedule->members[m];
+        const cleave_tensor *tensor = &builder->model->tensors[t];
+        for (int32_t i = 0; i < state->tensors[t].holders.n; i++) {
+            lower_holder *holder = &state->tensors[t].holders.items[i];
+            holder->buffer =
+                lower_buffer(builder, buffer_kind(tensor), holder->device, t, &holder->box);
+            builder->buffers.items[holder->buffer].persistent = true;
+        }
+    }
+    for (int32_t i = 0; i < state->operands.n; i++) {
+        const lower_operand *operand = &state->operands.items[i];
+        const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
+        /* Data too: what is read first is mostly kept for backward, to the end of the step. */
+        if (tensor->view.kind == CLEAVE_VIEW_NONE &&
+            (tensor->kind == CLEAVE_TENSOR_CONSTANT || tensor->kind == CLEAVE_TENSOR_DATA))
+            builder->buffers.items[operand->buffer].persistent = true;
+    }
+}
+
+/* From what the device holds: that memory itself where it is the same, else a copy at every step.
+ */
+static void arrive_held(lowering *state, lower_operand *operand, const lower_operand_piece *piece) {
+    lower_builder *builder = &state->base;
+    int32_t tensor = piece->piece.tensor;
+    lower_holder *holder = lower_holder_find(&state->tensors[tensor], operand->device);
+    if (operand->whole &&
+        cleave_box_equal(builder->model->tensors[tensor].rank, &holder->box, &piece->piece.box)) {
+        operand->buffer = holder->buffer;
+        return;
+    }
+    lower_region from = lower_region_of(builder, holder->buffer);
+    lower_region to = {
+        .buffer = operand->buffer, .box = piece->piece.box, .offset = piece->piece.offset};
+    memcpy(to.stride, piece->piece.stride, sizeof to.stride);
+    lower_copy_add(builder, tensor, CLEAVE_COPY_ASSIGN, &piece->piece.box, &to, &from, 0);
+}
+
+static void arrive_from_operand(lowering *state, lower_operand *operand,
+                                const lower_operand_piece *piece) {
+    lower_builder *builder = &state->base;
+    lower_region from = lower_region_of(builder, state->operands.items[piece->from_operand].buffer);
+    from.box = state->operands.items[piece->from_operand].box;
+    cleave_tensor_strides(&builder->model->tensors[piece->piece.tensor], &from.box, from.stride);
+    lower_region to = {
+        .buffer = operand->buffer, .box = piece->piece.box, .offset = piece->piece.offset};
+    memcpy(to.stride, piece->piece.stride, sizeof to.stride);
+    lower_copy_add(builder, piece->piece.tensor, CLEAVE_COPY_ASSIGN, &piece->piece.box, &to, &from,
+                   0);
+}
+
+/* What a pad adds. */
+static void fill_uncovered(lowering *state, lower_operand *operand) {
+    lower_builder *builder = &state->base;
+    if (operand->filled)
+        return;
+    operand->filled = true;
+    const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
+    int64_t covered = 0;
+    for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
+        const cleave_piece *piece = &state->pieces.items[p].piece;
+        covered += cleave_box_size(builder->model->tensors[piece->tensor].rank, &piece->box);
+    }
+    if (covered >= cleave_box_size(tensor->rank, &operand->box))
+        return;
+    lower_region all = lower_region_of(builder, operand->buffer);
+    lower_copy_begin(builder);
+    lower_copy_add(builder, operand->tensor, CLEAVE_COPY_FILL, &operand->box, &all, NULL,
+                   cleave_view_fill(builder->model, operand->tensor));
+    lower_copy_end(builder, operand->device, CLEAVE_LANE_MAIN);
+}
+
+void lower_operand_prepare(lowering *state, int32_t tensor) {
+    const movement *move = &state->tensors[tensor].forward;
+    for (int32_t i = 0; i < move->demands.n; i++)
+        if (move->demands.items[i].operand >= 0)
+            fill_uncovered(state, &state->operands.items[move->demands.items[i].operand]);
+}
+
+void lower_operand_arrive(lowering *state, int32_t id) {
+    lower_builder *builder = &state->base;
+    lower_operand *operand = &state->operands.items[id];
+    if (operand->arrived)
+        return;
+    operand->arrived = true;
+    const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
+    if (tensor->kind == CLEAVE_TENSOR_DATA && tensor->view.kind == CLEAVE_VIEW_NONE) {
+        LOWER_PUSH(builder, &builder->loads, (cleave_load){.buffer = operand->buffer});
+        lower_item(builder, operand->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_LOAD,
+                   builder->loads.n - 1);
+        return;
+    }
+    fill_uncovered(state, operand);
+    for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
+        const lower_operand_piece *piece = &state->pieces.items[p];
+        if (piece->demand >= 0)
+            move_arrive(builder, &state->tensors[piece->piece.tensor].forward, piece->demand);
+        else if (piece->from_operand >= 0)
+            lower_operand_arrive(state, piece->from_operand);
+    }
+    lower_copy_begin(builder);
+    for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
+        const lower_operand_piece *piece = &state->pieces.items[p];
+        cleave_tensor_kind kind = builder->model->tensors[piece->piece.tensor].kind;
+        if (piece->demand >= 0 && operand->whole)
+            operand->buffer =
+                state->tensors[piece->piece.tensor].forward.demands.items[piece->demand].at.buffer;
+        else if (piece->from_operand >= 0)
+            arrive_from_operand(state, operand, piece);
+        else if (kind == CLEAVE_TENSOR_PARAMETER || kind == CLEAVE_TENSOR_BUFFER)
+            arrive_held(state, operand, piece);
+    }
+    lower_copy_end(builder, operand->device, CLEAVE_LANE_MAIN);
+}

@@ -1,0 +1,103 @@
+/* Operands: the local pieces that parts read.  Equal needs (tensor, device, box) share one.  An
+   operand is filled from demands on the base tensors under its views, from what its device holds of
+   a parameter, or from another operand; where the box and the memory order agree it is that other
+   memory. */
+#ifndef CLEAVE_GRAPH_LOWER_OPERAND_H
+#define CLEAVE_GRAPH_LOWER_OPERAND_H
+
+#include "graph/lower/move.h"
+#include "graph/lower/schedule.h"
+
+typedef struct lower_operand {
+    int32_t tensor, device;
+    cleave_box box;
+    int32_t buffer;
+    int32_t first_piece, n_pieces;
+    bool whole;  /* one piece that covers it and lies as in its base tensor: may be other memory */
+    bool filled; /* what no piece covers has its value */
+    bool arrived;
+} lower_operand;
+
+typedef struct lower_operand_piece {
+    cleave_piece piece;   /* of the base tensor */
+    int32_t demand;       /* in the forward movement of an activation, else -1 */
+    int32_t from_operand; /* an operand over the base tensor to copy from, else -1 */
+} lower_operand_piece;
+
+/* What a device holds of a parameter or buffer. */
+typedef struct lower_holder {
+    int32_t device, buffer;
+    cleave_box box;    /* bounding box of what it uses */
+    int32_t first_use; /* linked list through uses[].next */
+} lower_holder;
+
+typedef struct lower_use {
+    cleave_box box;
+    int32_t next;
+} lower_use;
+
+typedef struct lower_accumulator {
+    int32_t nest, input;
+} lower_accumulator;
+
+/* Everything that is known per tensor; movements and holders of base tensors only. */
+typedef struct lower_tensor {
+    movement forward, backward;
+    int32_t pending;                   /* backward passes that have not contributed yet */
+    CLEAVE_LIST(lower_holder) holders; /* by device of first use */
+    lower_region *shards;  /* [holders] of a sharded update, else null; empty box: no shard */
+    int32_t *first_demand; /* [holders] of the gradient */
+    /* Gradients of this tensor, a view perhaps, that later backward passes may add to: (nest,
+       input) of those that began one. */
+    CLEAVE_LIST(lower_accumulator) accumulators;
+    int32_t *main_after; /* [holders] mark in the communication lane that the update waits for; -1:
+                            none */
+} lower_tensor;
+
+/* One family under way. */
+typedef struct lowering {
+    lower_builder base;
+    const lower_schedule *schedule;
+    int32_t family;
+    lower_tensor *tensors; /* [n_tensors] base tensors of the family are in use */
+    CLEAVE_LIST(lower_operand) operands;
+    CLEAVE_LIST(lower_operand_piece) pieces;
+    CLEAVE_LIST(lower_use) uses;
+    int32_t *table; /* open addressing: operand id + 1 */
+    int32_t table_size;
+    int32_t *first_row; /* [events of the family] of rows */
+    /* Per event and part (of an assignment: per holder of its target): the operand that is read, -1
+       where there is none, LOWER_ADDS where a gradient is added to; and the buffer that is read or
+       written. */
+    CLEAVE_LIST(int32_t) rows;
+    CLEAVE_LIST(int32_t) bindings;
+} lowering;
+
+enum { LOWER_ADDS = -2 };
+
+/* Row of an event of this family. */
+static inline int32_t *lower_row(const lowering *state, int32_t event) {
+    int32_t first = state->schedule->first_event[state->family];
+    return state->rows.items + state->first_row[event - first];
+}
+static inline int32_t *lower_binding(const lowering *state, int32_t event) {
+    int32_t first = state->schedule->first_event[state->family];
+    return state->bindings.items + state->first_row[event - first];
+}
+
+/* Finds or makes the operand. */
+int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box);
+
+/* Once all needs are known: what the devices hold of parameters, buffers and constants. */
+void lower_operand_place_holders(lowering *state);
+
+/* Gives what a pad adds its value, in all operands that the forward movement of a tensor goes to;
+   before anything of the movement can arrive. */
+void lower_operand_prepare(lowering *state, int32_t tensor);
+
+/* Makes sure the operand is there, in the current slot. */
+void lower_operand_arrive(lowering *state, int32_t operand);
+
+lower_holder *lower_holder_find(lower_tensor *tensor, int32_t device);
+
+#endif

@@ -1,0 +1,296 @@
+#include "graph/lower/schedule.h"
+
+#include "base/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct planner {
+    const cleave_model *model;
+    bool training;
+    lower_schedule *schedule;
+    CLEAVE_LIST(cleave_slot) slots;
+    CLEAVE_LIST(lower_event) events;
+    int32_t *pending; /* [n_tensors] backward passes that have not contributed yet */
+    CLEAVE_LIST(int32_t) updated;
+    bool failed;
+} planner;
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+static int32_t root_of(int32_t *parent, int32_t tensor) {
+    while (parent[tensor] != tensor)
+        tensor = parent[tensor] = parent[parent[tensor]];
+    return tensor;
+}
+
+static void join(int32_t *parent, int32_t a, int32_t b) {
+    int32_t x = root_of(parent, a), y = root_of(parent, b);
+    parent[x > y ? x : y] = x > y ? y : x;
+}
+
+static bool find_families(const cleave_model *model, cleave_arena *arena, lower_schedule *s) {
+    size_t n = (size_t)model->n_tensors;
+    int32_t *parent = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+    s->family_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+    s->first_member = CLEAVE_ARENA_ARRAY(arena, int32_t, n + 2);
+    s->members = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+    if (parent == NULL || s->family_of == NULL || s->first_member == NULL || s->members == NULL)
+        return false;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        parent[t] = t;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        for (int32_t i = 0; i < model->tensors[t].view.n_sources; i++)
+            join(parent, t, model->tensors[t].view.sources[i]);
+    for (int32_t a = 0; a < model->n_assignments; a++)
+        join(parent, model->assignments[a].target, model->assignments[a].source);
+    for (int32_t t = 0; t < model->n_tensors; t++) { /* a root is the least of its family */
+        int32_t root = root_of(parent, t);
+        s->family_of[t] = root == t ? s->n_families++ : s->family_of[root];
+        if (model->tensors[t].view.kind == CLEAVE_VIEW_NONE)
+            s->first_member[s->family_of[t] + 1]++;
+    }
+    for (int32_t f = 0; f < s->n_families; f++)
+        s->first_member[f + 1] += s->first_member[f];
+    int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, s->n_families);
+    if (next == NULL)
+        return false;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].view.kind == CLEAVE_VIEW_NONE) {
+            int32_t f = s->family_of[t];
+            s->members[s->first_member[f] + next[f]++] = t;
+        }
+    return true;
+}
+
+/* ---- slots and events ------------------------------------------------------------------------ */
+
+static void begin_slot(planner *p, int32_t nest, int32_t tensor, cleave_pass pass) {
+    if (!CLEAVE_LIST_PUSH(&p->slots, (cleave_slot){.nest = nest, .tensor = tensor, .pass = pass}))
+        p->failed = true;
+}
+
+static void add_event(planner *p, lower_event_kind kind, int32_t rank, int32_t nest, int32_t input,
+                      int32_t tensor) {
+    if (!CLEAVE_LIST_PUSH(&p->events, (lower_event){.kind = kind,
+                                                    .slot = p->slots.n - 1,
+                                                    .rank = rank,
+                                                    .nest = nest,
+                                                    .input = input,
+                                                    .tensor = tensor}))
+        p->failed = true;
+}
+
+static void forward(planner *p) {
+    const cleave_model *model = p->model;
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[n];
+        begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
+        for (int i = 0; i < nest->n_inputs; i++)
+            add_event(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
+        add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+    }
+    for (int32_t o = 0; o < model->n_outputs && !p->training; o++)
+        add_event(p, LOWER_READ_OUTPUT, CLEAVE_RANK_COMPUTE + 2, -1, o, model->outputs[o]);
+}
+
+/* Calls `visit` for every base tensor under a tensor that needs a gradient. */
+static void each_base(planner *p, int32_t tensor, void (*visit)(planner *, int32_t)) {
+    const cleave_tensor *of = &p->model->tensors[tensor];
+    if (!of->needs_gradient)
+        return;
+    if (of->view.kind == CLEAVE_VIEW_NONE)
+        visit(p, tensor);
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        each_base(p, of->view.sources[s], visit);
+}
+
+static void one_more(planner *p, int32_t tensor) { p->schedule->n_contributing[tensor]++; }
+
+static void one_less(planner *p, int32_t tensor) {
+    if (--p->pending[tensor] == 0 && p->model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER)
+        p->failed = !CLEAVE_LIST_PUSH(&p->updated, tensor) || p->failed;
+}
+
+static void each_gradient(planner *p, int32_t n, void (*visit)(planner *, int32_t)) {
+    const cleave_nest *nest = &p->model->nests[n];
+    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
+         pass++) {
+        uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+        for (int i = 0; i < nest->n_inputs; i++)
+            if (gradients & (1u << i))
+                each_base(p, nest->inputs[i].tensor, visit);
+    }
+}
+
+static void backward_of_nest(planner *p, int32_t n) {
+    const cleave_nest *nest = &p->model->nests[n];
+    bool first = true;
+    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
+         pass++) {
+        uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+        if (gradients == 0)
+            continue;
+        begin_slot(p, n, -1, pass);
+        if (first) {
+            add_event(p, LOWER_READ_GRADIENT, 0, n, -1, nest->output.tensor);
+            if (nest->kept_combined)
+                add_event(p, LOWER_READ_COMBINED, 1, n, -1, nest->output.tensor);
+        }
+        first = false;
+        for (int i = 0; i < nest->n_inputs; i++)
+            if (gradients & (1u << i))
+                add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i, n, i,
+                          nest->inputs[i].tensor);
+    }
+}
+
+static void backward(planner *p) {
+    const cleave_model *model = p->model;
+    for (int32_t n = 0; n < model->n_nests; n++)
+        if (model->nests[n].differentiable)
+            each_gradient(p, n, one_more);
+    memcpy(p->pending, p->schedule->n_contributing, (size_t)model->n_tensors * sizeof *p->pending);
+    for (int32_t n = model->n_nests - 1; n >= 0; n--)
+        if (model->nests[n].differentiable) {
+            backward_of_nest(p, n);
+            each_gradient(p, n, one_less);
+        }
+    for (int32_t i = 0; i < p->updated.n; i++) {
+        begin_slot(p, -1, p->updated.items[i], CLEAVE_PASS_UPDATE);
+        add_event(p, LOWER_UPDATE, 0, -1, -1, p->updated.items[i]);
+    }
+    for (int32_t a = 0; a < model->n_assignments; a++)
+        add_event(p, LOWER_ASSIGN, 1, -1, a, model->assignments[a].source);
+    add_event(p, LOWER_READ_LOSS, 2, -1, -1, model->loss); /* last: nothing waits for it */
+}
+
+/* ---- indices --------------------------------------------------------------------------------- */
+
+static void sort_by_family(const planner *p, int32_t *next) {
+    lower_schedule *s = p->schedule;
+    for (int32_t e = 0; e < p->events.n; e++)
+        s->first_event[s->family_of[p->events.items[e].tensor] + 1]++;
+    for (int32_t f = 0; f < s->n_families; f++)
+        s->first_event[f + 1] += s->first_event[f];
+    for (int32_t e = 0; e < p->events.n; e++) {
+        int32_t f = s->family_of[p->events.items[e].tensor];
+        s->events[s->first_event[f] + next[f]++] = p->events.items[e];
+    }
+}
+
+static void find_slots_of_nests(lower_schedule *s, int32_t n_nests) {
+    for (int32_t n = 0; n < n_nests; n++)
+        for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
+            s->slot_of[n][pass] = -1;
+    for (int32_t slot = 0; slot < s->n_slots; slot++)
+        if (s->slots[slot].nest >= 0)
+            s->slot_of[s->slots[slot].nest][s->slots[slot].pass] = slot;
+}
+
+static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
+    for (int32_t n = 0; n < n_nests; n++) {
+        s->write[n] = s->read_gradient[n] = s->read_combined[n] = -1;
+        for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
+            s->read[n][i] = s->write_gradient[n][i] = -1;
+    }
+    for (int32_t e = 0; e < s->n_events; e++) {
+        const lower_event *event = &s->events[e];
+        switch (event->kind) {
+        case LOWER_READ:
+            s->read[event->nest][event->input] = e;
+            break;
+        case LOWER_WRITE:
+            s->write[event->nest] = e;
+            break;
+        case LOWER_READ_GRADIENT:
+            s->read_gradient[event->nest] = e;
+            break;
+        case LOWER_READ_COMBINED:
+            s->read_combined[event->nest] = e;
+            break;
+        case LOWER_WRITE_GRADIENT:
+            s->write_gradient[event->nest][event->input] = e;
+            break;
+        case LOWER_READ_LOSS:
+        case LOWER_READ_OUTPUT:
+        case LOWER_UPDATE:
+        case LOWER_ASSIGN:
+            break;
+        }
+    }
+}
+
+/* Marks the families of an operator and lists them. */
+static void touch_families(const cleave_model *model, lower_schedule *s, int32_t op,
+                           bool *touched) {
+    memset(touched, 0, (size_t)s->n_families * sizeof *touched);
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        for (int i = 0; i < nest->n_inputs; i++)
+            touched[s->family_of[nest->inputs[i].tensor]] = true;
+        touched[s->family_of[nest->output.tensor]] = true;
+    }
+    s->first_touched[op + 1] = s->first_touched[op];
+    for (int32_t f = 0; f < s->n_families; f++)
+        if (touched[f])
+            s->touched[s->first_touched[op + 1]++] = f;
+}
+
+static bool index_everything(planner *p, cleave_arena *arena) {
+    const cleave_model *model = p->model;
+    lower_schedule *s = p->schedule;
+    size_t n_nests = (size_t)model->n_nests, n_families = (size_t)s->n_families, n_operands = 0;
+    for (size_t n = 0; n < n_nests; n++)
+        n_operands += (size_t)model->nests[n].n_inputs + 1;
+    s->n_slots = p->slots.n;
+    s->n_events = p->events.n;
+    s->slots = CLEAVE_ARENA_ARRAY(arena, cleave_slot, s->n_slots);
+    s->events = CLEAVE_ARENA_ARRAY(arena, lower_event, s->n_events);
+    s->first_event = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families + 1);
+    s->read = cleave_arena_alloc(arena, n_nests, sizeof *s->read);
+    s->write_gradient = cleave_arena_alloc(arena, n_nests, sizeof *s->write_gradient);
+    s->slot_of = cleave_arena_alloc(arena, n_nests, sizeof *s->slot_of);
+    s->write = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->read_gradient = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->read_combined = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->first_touched = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)model->n_operators + 1);
+    s->touched = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operands);
+    int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
+    bool *touched = CLEAVE_ARENA_ARRAY(arena, bool, n_families);
+    if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
+        s->write_gradient == NULL || s->slot_of == NULL || s->write == NULL ||
+        s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
+        s->touched == NULL || next == NULL || touched == NULL)
+        return false;
+    if (s->n_slots > 0)
+        memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);
+    sort_by_family(p, next);
+    find_slots_of_nests(s, model->n_nests);
+    find_events_of_nests(s, model->n_nests);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        touch_families(model, s, op, touched);
+    return true;
+}
+
+cleave_status lower_schedule_create(const cleave_model *model, bool training, cleave_arena *arena,
+                                    lower_schedule *schedule, cleave_error *error) {
+    lower_schedule result = {0};
+    planner p = {.model = model, .training = training, .schedule = &result};
+    p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    p.failed =
+        p.pending == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
+    if (!p.failed)
+        forward(&p);
+    if (!p.failed && training)
+        backward(&p);
+    p.failed = p.failed || !index_everything(&p, arena);
+    CLEAVE_LIST_FREE(&p.slots);
+    CLEAVE_LIST_FREE(&p.events);
+    CLEAVE_LIST_FREE(&p.updated);
+    if (p.failed)
+        return cleave_fail_memory(error, "lowering");
+    *schedule = result;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,19 @@
+/* Prices of the degrees that candidates have, wherever their parts stand: what bounds look at. */
+#ifndef CLEAVE_SEARCH_BOUND_CANDIDATE_WAYS_H
+#define CLEAVE_SEARCH_BOUND_CANDIDATE_WAYS_H
+
+#include "search/candidates.h"
+
+typedef struct cleave_way_pricing {
+    cleave_node_costs *costs;
+    cleave_arena *arena; /* of the list */
+    int32_t n_windows;   /* the split stands for so many that are alike: their work adds up, and
+                            none has a quicker part than another */
+} cleave_way_pricing;
+
+/* Prices the degrees of a split as one more way of the list, and notes what is least in it. */
+cleave_status cleave_candidate_list_add_way(const cleave_way_pricing *pricing,
+                                            const cleave_split *split, cleave_candidate_list *list,
+                                            cleave_node_cost *cost, cleave_error *error);
+
+#endif

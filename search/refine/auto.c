@@ -1,0 +1,464 @@
+#include "search/refine/auto.h"
+
+#include "search/refine/parallel.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+
+/* Shares of what is left that a round may spend; the last one gets all. */
+static const double share_of_round[] = {0.3, 0.6, 1};
+enum {
+    N_ROUNDS = 3,
+    N_ANNEALING = 4,
+    MOST_DESCENTS = 6,
+    SEEDS_OF_ROUND = 1000,
+    PROPOSALS_PER_OPERATOR = 2
+};
+
+/* What a search without limits spends, in times of what it takes to lower the whole model once.  On
+   few devices it also makes whole sweeps of single changes until none improves anything; on more
+   there are too many changes for that. */
+static const int64_t most_wholes = 8;
+enum { FEW_DEVICES = 8 };
+/* Starts that are so many times as slow as the best are not gone on with. */
+static const double hopeless = 1.5;
+/* How often a thread puts down where it is, and the file is written. */
+static const double keep_seconds = 1, save_seconds = 5;
+
+/* What a thread has to itself. */
+typedef struct auto_worker {
+    cleave_chain chain;
+    cleave_arena arena;
+} auto_worker;
+
+typedef struct auto_run {
+    session *session;
+    cleave_structure structure;
+    cleave_refine refine; /* without a pricer */
+    auto_state state;
+    auto_worker *workers;  /* [n_threads] */
+    int64_t whole_work;    /* of the layout that the session begins with */
+    pthread_mutex_t mutex; /* of what follows, while threads run */
+    auto_state kept;       /* what is written down */
+    double saved_seconds;
+    cleave_status save_status;
+    cleave_error save_error;
+    atomic_bool stop;
+    atomic_llong proposals, best_step; /* best_step: 0 where nothing fits yet */
+} auto_run;
+
+/* A task as one worker sees it. */
+typedef struct work_of {
+    auto_run *run;
+    int32_t worker;
+    int32_t task;
+    int64_t seen; /* proposals of the task that are counted in the run's */
+    double kept_seconds;
+} work_of;
+
+cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, auto_state *state,
+                                cleave_error *error) {
+    auto_state s = {0};
+    const cleave_refine_limits none = {0};
+    s.tasks = CLEAVE_ARENA_ARRAY(arena, cleave_refine_state, AUTO_MAX_TASKS);
+    if (s.tasks == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t i = 0; i < AUTO_MAX_TASKS; i++)
+        CLEAVE_TRY(
+            cleave_refine_state_create(model, NULL, &none, false, 0, arena, &s.tasks[i], error));
+    for (int32_t i = 0; i < AUTO_MAX_POOL; i++)
+        CLEAVE_TRY(cleave_choices_create(model, arena, &s.pool[i].choices, error));
+    *state = s;
+    return CLEAVE_OK;
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+static void add_to_pool(const cleave_model *model, auto_state *a, const auto_entry *entry) {
+    int32_t place = 0;
+    for (int32_t i = 0; i < a->n_pool; i++)
+        if (cleave_choices_equal(model, &a->pool[i].choices, &entry->choices)) {
+            a->pool[i].is_local_optimum = a->pool[i].is_local_optimum || entry->is_local_optimum;
+            return;
+        }
+    while (place < a->n_pool && !cleave_price_better(&entry->price, &a->pool[place].price))
+        place++;
+    if (place == AUTO_MAX_POOL)
+        return;
+    if (a->n_pool < AUTO_MAX_POOL)
+        a->n_pool++;
+    cleave_choices room = a->pool[a->n_pool - 1].choices;
+    for (int32_t i = a->n_pool - 1; i > place; i--)
+        a->pool[i] = a->pool[i - 1];
+    a->pool[place] = *entry;
+    a->pool[place].choices = room;
+    cleave_choices_copy(model, &entry->choices, &room);
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* What each of n tasks of the round may spend. */
+static cleave_refine_limits share_out(const auto_run *run, int32_t n) {
+    const session *s = run->session;
+    const auto_state *a = &run->state;
+    double share = share_of_round[a->round % N_ROUNDS];
+    cleave_refine_limits limits = {0};
+    if (s->options->proposals > 0) {
+        int64_t left = s->options->proposals - a->proposals;
+        limits.proposals = (int64_t)ceil(share * (double)left) / n;
+        if (limits.proposals < 1)
+            limits.proposals = -1;
+    } else if (s->options->time_seconds > 0) {
+        int32_t waves = (n + s->n_threads - 1) / s->n_threads;
+        limits.seconds = share * session_seconds_left(s) / waves;
+    } else {
+        int64_t most = most_wholes * run->whole_work;
+        int64_t left = most > a->work ? most - a->work : 0;
+        limits.work = (int64_t)(share * (double)left) / n + 1;
+    }
+    return limits;
+}
+
+static uint64_t seed_of(const auto_run *run, int32_t task) {
+    uint64_t key = cleave_hash_join(run->session->options->seed, cleave_hash_string("auto"));
+    return cleave_hash_join(key, (uint64_t)run->state.round * SEEDS_OF_ROUND + (uint64_t)task);
+}
+
+static cleave_status add_task(auto_run *run, const cleave_choices *start,
+                              const cleave_refine_limits *limits, bool anneals,
+                              cleave_error *error) {
+    auto_state *a = &run->state;
+    session *s = run->session;
+    cleave_refine_state fresh;
+    cleave_arena scratch = {0};
+    cleave_status status = cleave_refine_state_create(
+        s->model, start, limits, anneals, seed_of(run, a->n_tasks), &scratch, &fresh, error);
+    if (status == CLEAVE_OK)
+        cleave_refine_state_copy(s->model, &fresh, &a->tasks[a->n_tasks++]);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+static bool is_hopeless(const auto_entry *entry, const auto_entry *best) {
+    if (best->price.excess_bytes > 0 || entry->price.excess_bytes > 0)
+        return best->price.excess_bytes == 0;
+    return (double)entry->price.step > hopeless * (double)best->price.step;
+}
+
+/* Descents from the best of what the session begins with, given or found already. */
+static cleave_status begin_first(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    auto_entry entry = {0};
+    auto_state starts;
+    CLEAVE_TRY(auto_state_create(s->model, &s->work, &starts, error));
+    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &entry.choices, error));
+    for (int32_t g = 0; g < s->n_given; g++) {
+        cleave_choices_of(s->model, &s->candidates, s->given[g].layout, &entry.choices);
+        entry.price = s->given[g].price;
+        add_to_pool(s->model, &starts, &entry);
+    }
+    for (int32_t f = 0; f < s->n_found; f++) {
+        cleave_choices_of(s->model, &s->candidates, &s->found[f].layout, &entry.choices);
+        entry.price = s->found[f].price;
+        add_to_pool(s->model, &starts, &entry);
+    }
+    while (starts.n_pool > 1 && is_hopeless(&starts.pool[starts.n_pool - 1], &starts.pool[0]))
+        starts.n_pool--;
+    cleave_refine_limits limits = share_out(run, starts.n_pool);
+    limits.patience = 100 + 3 * (int64_t)s->model->n_operators;
+    for (int32_t i = 0; i < starts.n_pool; i++)
+        CLEAVE_TRY(add_task(run, &starts.pool[i].choices, &limits, false, error));
+    return CLEAVE_OK;
+}
+
+/* Would annealing make enough proposals to come to anything?  By what they have come to so far. */
+static bool is_worth_annealing(const auto_run *run, const cleave_refine_limits *limits) {
+    const auto_state *a = &run->state;
+    if (limits->work <= 0 || a->work <= 0)
+        return true;
+    double each = (double)a->work / (double)(a->proposals > 0 ? a->proposals : 1);
+    return (double)limits->work > each * PROPOSALS_PER_OPERATOR * run->session->model->n_operators;
+}
+
+/* Three chains from the best and one from the second. */
+static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
+    auto_state *a = &run->state;
+    cleave_refine_limits limits = share_out(run, N_ANNEALING);
+    if (!is_worth_annealing(run, &limits))
+        return CLEAVE_OK;
+    limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
+    for (int32_t i = 0; i < N_ANNEALING; i++) {
+        const auto_entry *from = &a->pool[i == N_ANNEALING - 1 && a->n_pool > 1 ? 1 : 0];
+        CLEAVE_TRY(add_task(run, &from->choices, &limits, true, error));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status begin_last(auto_run *run, cleave_error *error) {
+    auto_state *a = &run->state;
+    cleave_refine_limits limits = share_out(run, 1);
+    limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
+    if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
+        limits.whole_sweeps = run->session->machine->n_devices <= FEW_DEVICES;
+    if (a->pool[0].is_local_optimum)
+        return CLEAVE_OK;
+    return add_task(run, &a->pool[0].choices, &limits, false, error);
+}
+
+static cleave_status begin_round(auto_run *run, cleave_error *error) {
+    run->state.n_tasks = 0;
+    switch (run->state.round % N_ROUNDS) {
+    case 0: /* descents have nothing new to give */
+        return run->state.round == 0 ? begin_first(run, error) : CLEAVE_OK;
+    case 1:
+        return begin_annealing(run, error);
+    default:
+        return begin_last(run, error);
+    }
+}
+
+static void end_round(auto_run *run) {
+    auto_state *a = &run->state;
+    for (int32_t i = 0; i < a->n_tasks; i++) {
+        const cleave_refine_state *task = &a->tasks[i];
+        const auto_entry entry = {task->best, task->best_price, task->is_local_optimum};
+        if (task->best_price.excess_bytes < INT64_MAX)
+            add_to_pool(run->session->model, a, &entry);
+        a->proposals += task->proposals;
+        a->accepted += task->accepted;
+        a->work += task->work;
+    }
+    a->n_tasks = 0;
+    a->round++;
+}
+
+/* ---- a round, by threads --------------------------------------------------------------------- */
+
+static void show(auto_run *run) {
+    session *s = run->session;
+    if (session_interrupted(s))
+        atomic_store(&run->stop, true);
+    if (s->progress.quiet)
+        return;
+    char best[32] = "none fits yet", note[96];
+    double elapsed = cleave_clock_seconds() - s->started_seconds;
+    long long proposals = atomic_load(&run->proposals), step = atomic_load(&run->best_step);
+    if (step > 0)
+        cleave_unit_format((double)step * 1e-12, CLEAVE_UNIT_SECONDS, best, sizeof best);
+    snprintf(note, sizeof note, "best %s, %lld proposals, %.0f/s", best, proposals,
+             elapsed > 0 ? (double)proposals / elapsed : 0);
+    double share = -1;
+    if (s->options->time_seconds > 0)
+        share = fmin(elapsed / s->options->time_seconds, 1);
+    else if (s->options->proposals > 0)
+        share = fmin((double)proposals / (double)s->options->proposals, 1);
+    cleave_progress_update(&s->progress, share, note);
+}
+
+static void wait_for_others(void *context) { show(context); }
+
+/* What can be gone on with, apart from what threads are at. */
+static void snapshot(auto_run *run) {
+    const cleave_model *model = run->session->model;
+    auto_state *kept = &run->kept;
+    const auto_state *a = &run->state;
+    kept->round = a->round;
+    kept->n_tasks = a->n_tasks;
+    kept->proposals = a->proposals;
+    kept->accepted = a->accepted;
+    kept->work = a->work;
+    kept->n_pool = a->n_pool;
+    for (int32_t i = 0; i < a->n_pool; i++) {
+        kept->pool[i].price = a->pool[i].price;
+        kept->pool[i].is_local_optimum = a->pool[i].is_local_optimum;
+        cleave_choices_copy(model, &a->pool[i].choices, &kept->pool[i].choices);
+    }
+    for (int32_t i = 0; i < a->n_tasks; i++)
+        cleave_refine_state_copy(model, &a->tasks[i], &kept->tasks[i]);
+}
+
+static cleave_status save(auto_run *run, cleave_error *error) {
+    if (run->session->options->resume_file == NULL)
+        return CLEAVE_OK;
+    run->saved_seconds = cleave_clock_seconds();
+    return auto_state_write(run->session, &run->kept, error);
+}
+
+/* Now and then a thread puts down where it is, and writes down where all are. */
+static void keep_now_and_then(work_of *w, const cleave_refine_state *state) {
+    auto_run *run = w->run;
+    double now = cleave_clock_seconds();
+    if (run->session->options->resume_file == NULL || now - w->kept_seconds < keep_seconds)
+        return;
+    w->kept_seconds = now;
+    pthread_mutex_lock(&run->mutex);
+    cleave_refine_state_copy(run->session->model, state, &run->kept.tasks[w->task]);
+    if (run->save_status == CLEAVE_OK && now - run->saved_seconds > save_seconds)
+        run->save_status = save(run, &run->save_error);
+    pthread_mutex_unlock(&run->mutex);
+}
+
+static void after_proposal(void *context, const cleave_refine_state *state) {
+    work_of *w = context;
+    auto_run *run = w->run;
+    atomic_fetch_add(&run->proposals, state->proposals - w->seen);
+    w->seen = state->proposals;
+    long long step = state->best_price.step, best = atomic_load(&run->best_step);
+    while (state->best_price.excess_bytes == 0 && (best == 0 || step < best) &&
+           !atomic_compare_exchange_weak(&run->best_step, &best, step))
+        ;
+    keep_now_and_then(w, state);
+    if (w->worker == 0)
+        show(run);
+}
+
+static cleave_status run_task(void *context, int32_t worker, int32_t task, cleave_error *error) {
+    auto_run *run = context;
+    work_of w = {.run = run,
+                 .worker = worker,
+                 .task = task,
+                 .seen = run->state.tasks[task].proposals,
+                 .kept_seconds = cleave_clock_seconds()};
+    cleave_refine refine = run->refine;
+    refine.pricer = &run->session->pricers[worker];
+    refine.chain = &run->workers[worker].chain;
+    refine.arena = &run->workers[worker].arena;
+    refine.after = after_proposal;
+    refine.context = &w;
+    if (atomic_load(&run->stop))
+        return CLEAVE_OK;
+    return cleave_refine_run(&refine, &run->state.tasks[task], error);
+}
+
+static bool is_over(const auto_run *run) {
+    const session *s = run->session;
+    if (atomic_load(&run->stop) || session_interrupted(s))
+        return true;
+    if (s->options->proposals > 0 && run->state.proposals >= s->options->proposals)
+        return true;
+    if (s->options->time_seconds > 0) /* more rounds as long as they are worth beginning */
+        return session_seconds_left(s) < 0.02 * s->options->time_seconds;
+    return run->state.round >= N_ROUNDS;
+}
+
+static cleave_status run_round(auto_run *run, cleave_error *error) {
+    const cleave_parallel parallel = {.n_threads = run->session->n_threads,
+                                      .n_tasks = run->state.n_tasks,
+                                      .task = run_task,
+                                      .wait = wait_for_others,
+                                      .context = run};
+    snapshot(run);
+    CLEAVE_TRY(cleave_parallel_run(&parallel, error));
+    if (run->save_status != CLEAVE_OK && error != NULL)
+        *error = run->save_error;
+    return run->save_status;
+}
+
+/* `goes_on`: the state is one that was read, in the middle of a round. */
+static cleave_status run_rounds(auto_run *run, bool goes_on, cleave_error *error) {
+    while (!is_over(run)) {
+        if (!goes_on)
+            CLEAVE_TRY(begin_round(run, error));
+        goes_on = false;
+        CLEAVE_TRY(run_round(run, error));
+        if (atomic_load(&run->stop)) {
+            snapshot(run);
+            CLEAVE_TRY(save(run, error));
+        }
+        end_round(run);
+    }
+    if (atomic_load(&run->stop))
+        return CLEAVE_OK;
+    snapshot(run);
+    return save(run, error);
+}
+
+/* ---- the method ------------------------------------------------------------------------------ */
+
+/* The chain of the calling thread, at the first layout given, shows how much work a whole layout
+   is. */
+static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    auto_worker *w = &run->workers[0];
+    cleave_choices choices;
+    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &choices, error));
+    cleave_choices_of(s->model, &s->candidates, s->given[0].layout, &choices);
+    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &choices, run->refine.like,
+                                  &w->arena, &w->chain, error));
+    run->whole_work = cleave_estimate_count(w->chain.estimate).bytes;
+    return CLEAVE_OK;
+}
+
+static cleave_status begin(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints, &s->work,
+                                       &run->structure, error));
+    CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->state, error));
+    CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->kept, error));
+    run->refine =
+        (cleave_refine){.source = {.model = s->model,
+                                   .candidates = &s->candidates,
+                                   .structure = &run->structure,
+                                   .additive = s->has_costs ? &s->costs_of_changes : NULL},
+                        .like = s->given[0].layout,
+                        .stop = &run->stop};
+    run->workers = CLEAVE_ARENA_ARRAY(&s->work, auto_worker, s->n_threads);
+    if (run->workers == NULL)
+        return cleave_fail_memory(error, "searching");
+    return begin_first_chain(run, error);
+}
+
+static void end(auto_run *run) {
+    session *s = run->session;
+    for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
+        auto_worker *w = &run->workers[i];
+        cleave_chain_end(&w->chain);
+        cleave_arena_free(&w->arena);
+    }
+}
+
+static cleave_status keep_pool(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    const auto_state *a = &run->state;
+    for (int32_t i = 0; i < a->n_pool; i++) {
+        cleave_layout layout;
+        CLEAVE_TRY(cleave_choices_layout(s->model, &s->candidates, &a->pool[i].choices,
+                                         run->refine.like, &s->work, &layout, error));
+        CLEAVE_TRY(session_add_found(s, "auto", &layout, &a->pool[i].price, error));
+        session_mark_optimum(s, &layout, a->pool[i].is_local_optimum);
+    }
+    s->result.proposals = a->proposals;
+    s->result.accepted = a->accepted;
+    return CLEAVE_OK;
+}
+
+/* What is left of the time is for the tasks that are not done yet. */
+static void limit_time(auto_run *run) {
+    const session *s = run->session;
+    int32_t n = 0;
+    for (int32_t i = 0; i < run->state.n_tasks; i++)
+        n += run->state.tasks[i].phase != CLEAVE_REFINE_DONE;
+    for (int32_t i = 0; i < run->state.n_tasks && s->options->time_seconds > 0; i++)
+        run->state.tasks[i].limits.seconds = share_of_round[run->state.round % N_ROUNDS] *
+                                             session_seconds_left(s) * s->n_threads /
+                                             (n + s->n_threads - 1);
+}
+
+cleave_status session_refine(session *s, cleave_error *error) {
+    auto_run run = {.session = s, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    bool found = false;
+    cleave_status status = session_interrupted(s) ? CLEAVE_OK : session_solve(s, error);
+    if (status == CLEAVE_OK)
+        status = begin(&run, error);
+    if (status == CLEAVE_OK)
+        status = auto_state_read(s, &run.state, &found, error);
+    if (status == CLEAVE_OK && found)
+        limit_time(&run);
+    if (status == CLEAVE_OK)
+        status = run_rounds(&run, found && run.state.n_tasks > 0, error);
+    if (status == CLEAVE_OK)
+        status = keep_pool(&run, error);
+    end(&run);
+    return status;
+}

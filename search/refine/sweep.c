@@ -1,0 +1,232 @@
+#include "search/refine/sweep.h"
+
+#include "base/list.h"
+
+#include <stdlib.h>
+
+/* Of more moves than this, and of a candidate with more blocks, only some are tried. */
+enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
+
+typedef struct builder {
+    const cleave_sweep_source *source;
+    const cleave_choices *base;
+    int32_t *members; /* [n_operators] of the group at hand */
+    int32_t n_members;
+    bool *is_member;             /* [n_operators] */
+    int32_t *op_of;              /* [n_variables] */
+    int32_t **value_of;          /* [n_variables][n of the list] of a candidate; -1: it has none */
+    int32_t *first_pair, *pairs; /* [n_variables + 1] pairs of each variable */
+    CLEAVE_LIST(cleave_move) moves;
+    bool complete, failed;
+} builder;
+
+int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
+                           const cleave_choices *choices, int32_t op, int32_t *members) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < model->n_operators; i++)
+        if (candidates->list_of[i] == candidates->list_of[op] &&
+            cleave_same_choice(choices->of[i], choices->of[op]))
+            members[n++] = i;
+    return n;
+}
+
+/* ---- the additive model ---------------------------------------------------------------------- */
+
+static bool index_values(builder *b, cleave_arena *arena) {
+    const cleave_additive_model *made = b->source->additive;
+    for (int32_t op = 0; op < made->n_operators; op++) {
+        int32_t v = made->variable_of[op], n = cleave_list_of(b->source->candidates, op)->n;
+        int32_t *values = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+        if (values == NULL)
+            return false;
+        for (int32_t i = 0; i < n; i++)
+            values[i] = -1;
+        for (int32_t i = 0; i < made->additive.n_values[v]; i++)
+            values[made->candidates[v][i]] = i;
+        b->op_of[v] = op;
+        b->value_of[v] = values;
+    }
+    return true;
+}
+
+static void index_pairs(builder *b) {
+    const cleave_additive *additive = &b->source->additive->additive;
+    for (int32_t p = 0; p < additive->n_pairs; p++) {
+        b->first_pair[additive->pairs[p].a + 2]++;
+        b->first_pair[additive->pairs[p].b + 2]++;
+    }
+    for (int32_t v = 0; v < additive->n_variables; v++)
+        b->first_pair[v + 2] += b->first_pair[v + 1];
+    for (int32_t p = 0; p < additive->n_pairs; p++) {
+        b->pairs[b->first_pair[additive->pairs[p].a + 1]++] = p;
+        b->pairs[b->first_pair[additive->pairs[p].b + 1]++] = p;
+    }
+}
+
+static cleave_status index_additive(builder *b, cleave_arena *arena, cleave_error *error) {
+    if (b->source->additive == NULL)
+        return CLEAVE_OK;
+    const cleave_additive *additive = &b->source->additive->additive;
+    b->op_of = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
+    b->value_of = CLEAVE_ARENA_ARRAY(arena, int32_t *, additive->n_variables);
+    b->first_pair = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables + 3);
+    b->pairs = CLEAVE_ARENA_ARRAY(arena, int32_t, 2 * (size_t)additive->n_pairs);
+    if (b->op_of == NULL || b->value_of == NULL || b->first_pair == NULL || b->pairs == NULL ||
+        !index_values(b, arena))
+        return cleave_fail_memory(error, "searching");
+    index_pairs(b);
+    return CLEAVE_OK;
+}
+
+/* Value of a variable where the operators of the group have `candidate`, the others what they have
+   in the base. */
+static int32_t value_at(const builder *b, int32_t variable, int32_t candidate) {
+    int32_t op = b->op_of[variable];
+    return b->value_of[variable][b->is_member[op] ? candidate : b->base->of[op].candidate];
+}
+
+/* What of the additive total the operators of the group have a share in; false where the model
+   lacks the candidate.  Neighbours whose own split it lacks are left out, here as in any other
+   total of the group. */
+static bool total_at(const builder *b, int32_t candidate, int64_t *total) {
+    const cleave_additive *additive = &b->source->additive->additive;
+    *total = 0;
+    for (int32_t m = 0; m < b->n_members; m++) {
+        int32_t v = b->source->additive->variable_of[b->members[m]];
+        int32_t value = value_at(b, v, candidate);
+        if (value < 0)
+            return false;
+        *total += additive->cost[v][value];
+        for (int32_t i = b->first_pair[v]; i < b->first_pair[v + 1]; i++) {
+            const cleave_additive_pair *pair = &additive->pairs[b->pairs[i]];
+            int32_t other = pair->a == v ? pair->b : pair->a, at = value_at(b, other, candidate);
+            if (at < 0 || (b->is_member[b->op_of[other]] && other < v))
+                continue; /* or counted with the other */
+            int32_t row = pair->a == v ? value : at, column = pair->a == v ? at : value;
+            *total += pair->cost[(int64_t)row * additive->n_values[pair->b] + column];
+        }
+    }
+    return true;
+}
+
+/* By how much the step changes when the group gets a candidate, as far as costs say. */
+static int64_t promise_of(const builder *b, int32_t candidate) {
+    const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
+    int32_t present = b->base->of[b->members[0]].candidate;
+    int64_t before, after;
+    if (b->source->additive != NULL && total_at(b, present, &before)) {
+        if (total_at(b, candidate, &after))
+            return after - before;
+        return INT64_C(1) << 50; /* it was among the dearest by itself */
+    }
+    return b->n_members * (list->items[candidate].picoseconds - list->items[present].picoseconds);
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+static void add(builder *b, cleave_move move) {
+    b->failed = b->failed || !CLEAVE_LIST_PUSH(&b->moves, move);
+}
+
+static int32_t first_device(const builder *b, int32_t op) {
+    const cleave_candidate *c =
+        &cleave_list_of(b->source->candidates, op)->items[b->base->of[op].candidate];
+    return b->base->of[op].start * c->n_parts;
+}
+
+/* Blocks worth trying where there are too many for all: where operators are that the group
+   exchanges tensors with, and where it is. */
+static bool is_near(const builder *b, const cleave_candidate *c, int32_t start) {
+    int32_t op = b->members[0];
+    const cleave_structure *s = b->source->structure;
+    if (c->n_starts <= MOST_BLOCKS || start == 0 || first_device(b, op) / c->n_parts == start)
+        return true;
+    for (int32_t i = s->first_neighbor[op]; i < s->first_neighbor[op + 1]; i++)
+        if (first_device(b, s->neighbors[i]) / c->n_parts == start)
+            return true;
+    return false;
+}
+
+static int by_promise(const void *a, const void *b) {
+    const cleave_move *x = a, *y = b;
+    if (x->promise != y->promise)
+        return x->promise < y->promise ? -1 : 1;
+    if (x->op != y->op)
+        return x->op < y->op ? -1 : 1;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    if (x->choice.candidate != y->choice.candidate)
+        return x->choice.candidate < y->choice.candidate ? -1 : 1;
+    return (x->choice.start > y->choice.start) - (x->choice.start < y->choice.start);
+}
+
+static void sort(cleave_move *moves, int32_t n) {
+    if (n > 1)
+        qsort(moves, (size_t)n, sizeof *moves, by_promise);
+}
+
+/* Every choice for the group at hand, whose first operator stands for it. */
+static void add_choices(builder *b) {
+    int32_t op = b->members[0], first = b->moves.n;
+    const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
+    for (int32_t i = 0; i < list->n && !b->failed; i++) {
+        int64_t promise = promise_of(b, i);
+        for (int32_t start = 0; start < list->items[i].n_starts; start++) {
+            cleave_choice choice = {i, start};
+            if (cleave_same_choice(choice, b->base->of[op]))
+                continue;
+            if (is_near(b, &list->items[i], start))
+                add(b, (cleave_move){promise, op, -1, choice});
+            else
+                b->complete = false;
+        }
+    }
+    int32_t most = MOST_MOVES / b->source->model->n_operators;
+    most = most > LEAST_CHOICES ? most : LEAST_CHOICES;
+    if (b->moves.n - first > most) {
+        sort(b->moves.items + first, b->moves.n - first);
+        b->moves.n = first + most;
+        b->complete = false;
+    }
+}
+
+static void add_operator(builder *b, int32_t op, bool groups) {
+    b->members[0] = op;
+    b->n_members = 1;
+    if (groups)
+        b->n_members =
+            cleave_sweep_group(b->source->model, b->source->candidates, b->base, op, b->members);
+    if (b->members[0] != op || (groups && b->n_members == 1))
+        return; /* the first one stands for the group, and one operator is no group */
+    for (int32_t m = 0; m < b->n_members; m++)
+        b->is_member[b->members[m]] = true;
+    add_choices(b);
+    for (int32_t m = 0; m < b->n_members; m++)
+        b->is_member[b->members[m]] = false;
+}
+
+cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
+                                  bool groups, cleave_arena *arena, cleave_sweep *sweep,
+                                  cleave_error *error) {
+    int32_t n_ops = source->model->n_operators;
+    builder b = {.source = source, .base = base, .complete = true};
+    b.members = CLEAVE_ARENA_ARRAY(arena, int32_t, n_ops);
+    b.is_member = CLEAVE_ARENA_ARRAY(arena, bool, n_ops);
+    if (b.members == NULL || b.is_member == NULL)
+        return cleave_fail_memory(error, "searching");
+    CLEAVE_TRY(index_additive(&b, arena, error));
+    for (int32_t op = 0; op < n_ops && !b.failed; op++)
+        add_operator(&b, op, groups);
+    for (int32_t i = 0; i < source->structure->n_parameters && !groups; i++)
+        add(&b, (cleave_move){0, -1, source->structure->parameters[i], {0, 0}});
+    sort(b.moves.items, b.moves.n);
+    cleave_sweep result = {.n = b.moves.n, .complete = b.complete};
+    result.moves = CLEAVE_ARENA_ARRAY(arena, cleave_move, b.moves.n);
+    for (int32_t i = 0; i < b.moves.n && result.moves != NULL; i++)
+        result.moves[i] = b.moves.items[i];
+    CLEAVE_LIST_FREE(&b.moves);
+    if (b.failed || result.moves == NULL)
+        return cleave_fail_memory(error, "searching");
+    *sweep = result;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,45 @@
+/* All changes of one kind that can be made to a layout, the promising ones first: what refinement
+   goes through until none improves anything. */
+#ifndef CLEAVE_SEARCH_REFINE_SWEEP_H
+#define CLEAVE_SEARCH_REFINE_SWEEP_H
+
+#include "search/additive/model.h"
+#include "search/refine/structure.h"
+
+typedef struct cleave_move {
+    int64_t promise;      /* picoseconds by which the step changes, as far as costs say */
+    int32_t op;           /* -1: not of a split, but whether the update of `tensor` is sharded */
+    int32_t tensor;       /* -1: of a split */
+    cleave_choice choice; /* for op */
+} cleave_move;
+
+typedef struct cleave_sweep {
+    int32_t n;
+    cleave_move *moves;
+    bool complete; /* none was left out */
+} cleave_sweep;
+
+/* What a sweep is made from. */
+typedef struct cleave_sweep_source {
+    const cleave_model *model;
+    const cleave_candidates *candidates;
+    const cleave_structure *structure;
+    const cleave_additive_model *additive; /* a variable for every operator; may be null: node costs
+                                              alone */
+} cleave_sweep_source;
+
+/* Single changes of `base`: every choice for every operator, and the other update for every
+   parameter; or (`groups`) every choice for the first operator of those that are alike and have
+   equal choices, which stands for all of them.  Of candidates with many blocks, and of operators
+   with many choices, only some are tried; the sweep is then not complete.  Ties in promise are
+   broken by operator and choice.  FAILED when memory is short. */
+cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
+                                  bool groups, cleave_arena *arena, cleave_sweep *sweep,
+                                  cleave_error *error);
+
+/* The operators that are alike and have the same choice as op, in ascending order; returns how
+   many.  `members` has room for all. */
+int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
+                           const cleave_choices *choices, int32_t op, int32_t *members);
+
+#endif

@@ -1,0 +1,20 @@
+/* What a layout of thousands of devices costs, where it folds (graph/fold.h): one window is
+   lowered, planned and simulated for all, with collectives in closed form.  The time does not grow
+   with the number of windows, but for the ways of their collectives. */
+#ifndef CLEAVE_SEARCH_WINDOW_PRICE_FOLDED_H
+#define CLEAVE_SEARCH_WINDOW_PRICE_FOLDED_H
+
+#include "search/price.h"
+
+/* The price of a whole layout with collectives in closed form, from its first window: the step,
+   peak and excess that cleave_price_layout gives, not expanded. `bytes_sent` counts messages of all
+   devices, and closed forms as if their blocks were equal. NO_LAYOUT, saying why, where the layout
+   does not fold on the pricer's machine. */
+cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
+                                  cleave_price *price, cleave_error *error);
+
+/* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
+   windows of one node be?  The error says why not; it may be null. */
+bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error);
+
+#endif

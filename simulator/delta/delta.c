@@ -1,0 +1,369 @@
+/* The step as fragments side by side, and what is kept of it from run to run.  Fragments are made
+   ready in delta_place.c, the passes over them are in delta_pass.c.
+
+   The idea.  The rule of time is made of sums and comparisons only (scan_rule.h, link.h).  So if
+   all that a slot reads - the state of its lanes and links, the times it waits for - is what it was
+   at the last accepted run, the base, with one amount added, then all that it writes is what it was
+   with that amount added.  A run starts at the first changed slot with the state that the base had
+   there, simulates slot by slot, and whenever a slot that is not changed reads nothing but times
+   moved by one amount, notes that amount as the slot's shift instead of simulating it.
+
+   What is kept.  For each slot a record: the state before the slot of the resources that the slot
+   uses (main lanes, communication lanes, links), and one shift to be added to it; for each fragment
+   the times that its waits ask for, with the shift of the slot that gave them.  A resource that
+   a slot does not use is not in its record, so whatever state it carries past the slot is neither
+   kept nor wrong there: before slot s its state is what stands in the next record from s on that
+   has it, and the record of slot n_slots, the end, has all.
+
+   Lazy state.  Of a resource that has not been touched since the start, or since it was jumped
+   over, only the amount is known that its state differs by from the base.  It is looked up when a
+   slot uses it; also when a changed slot used it in the base, since that is where base and run
+   part.
+
+   When a slot follows the base (delta_jump.c) is decided on what it can read:
+   - Main lane: its clock and the end of its last item are moved; nothing is pending, or the same
+     work, with both its ends moved after each was brought up to the clock.  (An end before the
+   clock is not told from the clock itself: the next main item that takes time starts no earlier
+   than the clock, so it ends after the begin, and what is left over is none.)
+   - busy_from is moved, or was never set.  (That the communication lane has passed it does not do:
+     the record would then be true only together with that lane's clock, which may be another one
+     when the record is loaded for the main lane alone.)
+   - Communication lane: its clock is moved; or the lane's first item in the slot is a wait whose
+   time is moved and is no earlier, in both runs, than the clock: after it the clock is moved. A
+   slot that uses this lane counts as using the main lane too, which it charges.
+   - Main lane, likewise: the device's first item in the slot is a main wait for a moved time that
+     is later than the clock in both runs, and nothing is pending in either: it sets all there is.
+   - Link: the time it is free is moved; or it is free, in both runs, before the first transfer of
+   the slot reaches it, so that it makes nobody wait.  That transfer's head is in the record. It is
+   itself moved, by induction over the transfers of the slot.
+   - Waits for a time of a slot before the jump: that time is moved; or it is over, in both runs,
+     before the slot starts on that lane.  Times of slots within the jump are moved with them.
+   Messages and collectives begin and end within a chunk, so they carry nothing else from slot to
+   slot.  What differs without effect is written into the record where it was met (an exception),
+   when the run is accepted: the record is then true of the whole resource, for runs to come that
+   put something else there.
+
+   Accepting swaps the records of simulated slots and adds to the shifts of the others; rejecting
+   only takes back what was put. */
+#include "simulator/delta/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error) {
+    (void)error; /* what could be wrong was refused when it was put */
+    if (delta->n_changes > 0 && !delta->is_timed)
+        delta_run_changes(delta, false);
+    *step = delta->n_changes > 0 ? delta->step : delta->base_step;
+    return CLEAVE_OK;
+}
+
+/* --- Changes -----------------------------------------------------------------------------------
+ */
+
+/* Takes the chunks of a fragment out of their slots ... */
+static void take_out(cleave_delta *delta, const delta_placed *placed) {
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        int32_t slot = placed->chunks[c].slot, n = 0;
+        delta_slot *of = &delta->slots[slot];
+        delta->slot_changed[slot] = true;
+        for (int32_t e = 0; e < of->n_entries; e++)
+            if (of->entries[e].placed != placed)
+                of->entries[n++] = of->entries[e];
+        of->n_entries = n;
+    }
+}
+
+/* ... and puts them in, where there is room. */
+static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        const delta_chunk *chunk = &placed->chunks[c];
+        delta_slot *of = &delta->slots[chunk->slot];
+        delta_entry entry = {.key = (int64_t)chunk->rank * INT64_C(0x100000000) + place,
+                             .placed = placed,
+                             .items = placed->items + chunk->first_item,
+                             .n_items = chunk->n_items,
+                             .chunk = c,
+                             .reaches_back = chunk->n_reaches > 0
+                                                 ? placed->reaches[chunk->first_reach].slot
+                                                 : chunk->slot};
+        delta->slot_changed[chunk->slot] = true;
+        int32_t at = of->n_entries++;
+        for (; at > 0 && of->entries[at - 1].key > entry.key; at--)
+            of->entries[at] = of->entries[at - 1];
+        of->entries[at] = entry;
+    }
+}
+
+/* Room for every chunk beside what is there. */
+static cleave_status make_room(cleave_delta *delta, const delta_placed *placed,
+                               cleave_error *error) {
+    int32_t needed = 0;
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        bool is_first = c == 0 || placed->chunks[c - 1].slot != placed->chunks[c].slot;
+        delta_slot *of = &delta->slots[placed->chunks[c].slot];
+        needed = (is_first ? of->n_entries : needed) + 1;
+        if (needed <= of->room)
+            continue;
+        delta_entry *entries = realloc(of->entries, 2 * (size_t)needed * sizeof *entries);
+        if (entries == NULL)
+            return cleave_fail_memory(error, "putting a fragment");
+        of->entries = entries;
+        of->room = 2 * needed;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status check_place(const cleave_delta *delta, int32_t place, cleave_error *error) {
+    return place >= 0 && place < delta->n_places
+               ? CLEAVE_OK
+               : cleave_fail(error, CLEAVE_FAILED, "place %d of %d", place, delta->n_places);
+}
+
+/* What is not kept by somebody goes. */
+static void release(delta_placed *placed) {
+    if (placed != NULL && !placed->is_kept)
+        delta_placed_free(placed);
+}
+
+static void count_items(cleave_delta *delta, const delta_placed *placed, int64_t sign) {
+    delta->n_items += placed == NULL ? 0 : sign * placed->n_items;
+}
+
+static cleave_status put(cleave_delta *delta, int32_t place, delta_placed *placed,
+                         cleave_error *error) {
+    delta_placed *there = delta->placed[place];
+    int64_t total = delta->total - (there == NULL ? 0 : there->total);
+    if (placed != NULL && placed->total > INT64_MAX / 4 - total)
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "the times of the step add up to more than 26 days: too long to "
+                           "simulate in picoseconds");
+    CLEAVE_TRY(make_room(delta, placed, error));
+    take_out(delta, there);
+    put_in(delta, place, placed);
+    count_items(delta, there, -1);
+    count_items(delta, placed, 1);
+    if (delta->is_changed[place])
+        release(there);
+    else
+        delta->changes[delta->n_changes++] = (delta_change){place, there};
+    delta->is_changed[place] = true;
+    delta->placed[place] = placed;
+    delta->total = total + (placed == NULL ? 0 : placed->total);
+    delta->is_run = delta->is_timed = false;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
+                               const cleave_priced_fragment *fragment, cleave_error *error) {
+    delta_placed *placed = NULL;
+    CLEAVE_TRY(check_place(delta, place, error));
+    if (fragment != NULL)
+        CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
+    cleave_status status = put(delta, place, placed, error);
+    if (status != CLEAVE_OK)
+        delta_placed_free(placed);
+    return status;
+}
+
+cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
+                                const cleave_priced_fragment *fragment, cleave_delta_made **made,
+                                cleave_error *error) {
+    delta_placed *placed;
+    CLEAVE_TRY(check_place(delta, place, error));
+    CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
+    placed->is_kept = true;
+    *made = placed;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_delta_put_made(cleave_delta *delta, int32_t place, cleave_delta_made *made,
+                                    cleave_error *error) {
+    CLEAVE_TRY(check_place(delta, place, error));
+    return put(delta, place, made, error);
+}
+
+size_t cleave_delta_made_bytes(const cleave_delta_made *made) { return made->bytes; }
+
+void cleave_delta_unmake(cleave_delta_made *made) { delta_placed_free(made); }
+
+/* Writes the state in which a resource truly met a slot into the slot's record. */
+static void keep_exception(cleave_delta *delta, const delta_exception *of) {
+    delta_record *record = &delta->base[of->slot];
+    int64_t shift = delta->base_view[of->slot].shift;
+    int32_t group = 64 * delta->n_device_words;
+    if (of->resource >= 2 * group) {
+        record->links[of->resource - 2 * group].free = of->link_free - shift;
+    } else if (of->resource >= group) {
+        record->devices[of->resource - group].clock[1] = of->device.clock[1] - shift;
+    } else {
+        cleave_scan_device *device = &record->devices[of->resource];
+        int64_t communication = device->clock[1];
+        *device = of->device;
+        delta_move_main(device, -shift);
+        device->clock[1] = communication;
+    }
+}
+
+static void forget_changes(cleave_delta *delta) {
+    for (int32_t c = 0; c < delta->n_changes; c++)
+        delta->is_changed[delta->changes[c].place] = false;
+    delta->n_changes = 0;
+    delta->is_run = delta->is_timed = false;
+    memset(delta->slot_changed, 0, (size_t)delta->n_slots * sizeof *delta->slot_changed);
+}
+
+void cleave_delta_accept(cleave_delta *delta) {
+    if (delta->n_changes == 0)
+        return;
+    if (!delta->is_run)
+        delta_run_changes(delta, true);
+    delta_learn(delta, true);
+    for (int32_t s = delta->first_run; s <= delta->n_slots; s++) {
+        if (s == delta->n_slots || delta->view[s].ran) {
+            delta_record kept = delta->base[s];
+            delta->base[s] = delta->next[s];
+            delta->next[s] = kept;
+        }
+        if (s == delta->n_slots)
+            break;
+        delta->base_view[s] = delta->view[s];
+        delta->base_view[s].ran = false;
+        if (delta->slot_changed[s])
+            memcpy(delta_uses(delta, delta->base_uses, s), delta_uses(delta, delta->uses, s),
+                   (size_t)delta->n_words * sizeof *delta->uses);
+    }
+    for (int32_t e = 0; e < delta->n_exceptions; e++)
+        keep_exception(delta, &delta->exceptions[e]);
+    for (int32_t c = 0; c < delta->n_changes; c++)
+        release(delta->changes[c].before);
+    delta->base_step = delta->step;
+    forget_changes(delta);
+}
+
+void cleave_delta_reject(cleave_delta *delta) {
+    if (delta->n_changes > 0)
+        delta_learn(delta, false);
+    for (int32_t c = 0; c < delta->n_changes; c++) {
+        int32_t place = delta->changes[c].place;
+        delta_placed *placed = delta->placed[place], *before = delta->changes[c].before;
+        take_out(delta, placed);
+        delta->total += (before == NULL ? 0 : before->total) - (placed == NULL ? 0 : placed->total);
+        count_items(delta, placed, -1);
+        count_items(delta, before, 1);
+        release(placed);
+        delta->placed[place] = NULL;
+    }
+    for (int32_t c = 0; c < delta->n_changes; c++) {
+        int32_t place = delta->changes[c].place;
+        delta->placed[place] = delta->changes[c].before;
+        put_in(delta, place, delta->placed[place]);
+    }
+    for (int32_t s = 0; s < delta->n_slots && delta->n_changes > 0; s++)
+        if (delta->slot_changed[s])
+            delta_derive_slot(delta, s);
+    forget_changes(delta);
+}
+
+/* --- Life --------------------------------------------------------------------------------------
+ */
+
+static bool take_records(cleave_delta *delta, delta_record **records) {
+    size_t n = (size_t)delta->n_slots + 1, n_devices = (size_t)delta->n_devices;
+    size_t n_links = (size_t)delta->n_links;
+    *records = CLEAVE_ARENA_ARRAY(&delta->arena, delta_record, n);
+    cleave_scan_device *devices =
+        CLEAVE_ARENA_ARRAY(&delta->arena, cleave_scan_device, n * n_devices);
+    delta_link *links = CLEAVE_ARENA_ARRAY(&delta->arena, delta_link, n * n_links);
+    if (*records == NULL || devices == NULL || links == NULL)
+        return false;
+    for (size_t s = 0; s < n; s++)
+        (*records)[s] = (delta_record){devices + s * n_devices, links + s * n_links};
+    return true;
+}
+
+static bool take_memory(cleave_delta *delta) {
+    cleave_arena *arena = &delta->arena;
+    size_t n_slots = (size_t)delta->n_slots + 1, n_words = (size_t)delta->n_words;
+    bool all = true;
+#define TAKE(member, type, count) all &= (member = CLEAVE_ARENA_ARRAY(arena, type, (count))) != NULL
+    TAKE(delta->link_latency, int64_t, delta->n_links);
+    TAKE(delta->placed, delta_placed *, delta->n_places);
+    TAKE(delta->slots, delta_slot, delta->n_slots);
+    TAKE(delta->changes, delta_change, delta->n_places);
+    TAKE(delta->is_changed, bool, delta->n_places);
+    TAKE(delta->slot_changed, bool, delta->n_slots);
+    TAKE(delta->base_view, delta_view, n_slots);
+    TAKE(delta->view, delta_view, n_slots);
+    TAKE(delta->base_uses, uint64_t, n_slots * n_words);
+    TAKE(delta->uses, uint64_t, n_slots * n_words);
+    TAKE(delta->awaiting, uint64_t, n_slots * n_words);
+    TAKE(delta->state.devices, cleave_scan_device, delta->n_devices);
+    TAKE(delta->state.link_free, int64_t, delta->n_links);
+    TAKE(delta->full_state.devices, cleave_scan_device, delta->n_devices);
+    TAKE(delta->full_state.link_free, int64_t, delta->n_links);
+    TAKE(delta->lazy, uint64_t, n_words);
+    TAKE(delta->lazy_by, int64_t, 64 * n_words);
+    TAKE(delta->clean, uint64_t, n_words);
+    TAKE(delta->doubt, uint64_t, n_words);
+    TAKE(delta->exceptions, delta_exception, delta->room_exceptions);
+    TAKE(delta->seen_queue, int64_t, 2 * (size_t)delta->n_devices);
+#undef TAKE
+    return all && take_records(delta, &delta->base) && take_records(delta, &delta->next);
+}
+
+/* At the end everything is used; before the first run it is all at 0, and nobody has waited. */
+static void begin_base(cleave_delta *delta) {
+    uint64_t *uses = delta_uses(delta, delta->uses, delta->n_slots);
+    for (int32_t d = 0; d < delta->n_devices; d++) {
+        delta_add(uses, delta_lane_resource(delta, d, 0));
+        delta_add(uses, delta_lane_resource(delta, d, 1));
+        delta->base[delta->n_slots].devices[d].busy_from = DELTA_NEVER;
+    }
+    for (int32_t l = 0; l < delta->n_links; l++)
+        delta_add(uses, delta_link_resource(delta, l));
+    memcpy(delta_uses(delta, delta->base_uses, delta->n_slots), uses,
+           (size_t)delta->n_words * sizeof *uses);
+    for (int32_t s = 0; s < delta->n_slots; s++)
+        delta->slots[s].reaches_back = s;
+}
+
+cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
+                                  int32_t n_links, const int64_t *link_latency, cleave_delta **made,
+                                  cleave_error *error) {
+    cleave_delta *delta = calloc(1, sizeof *delta);
+    if (delta == NULL)
+        return cleave_fail_memory(error, "preparing delta simulation");
+    delta->n_places = n_places;
+    delta->n_slots = n_slots;
+    delta->n_devices = n_queues / 2;
+    delta->n_links = n_links;
+    delta->n_device_words = (delta->n_devices + 63) / 64;
+    delta->n_words = 2 * delta->n_device_words + (n_links + 63) / 64;
+    delta->room_exceptions = 4 * (n_queues + n_links) + 64;
+    if (!take_memory(delta)) {
+        cleave_delta_destroy(delta);
+        return cleave_fail_memory(error, "preparing delta simulation");
+    }
+    if (n_links > 0)
+        memcpy(delta->link_latency, link_latency, (size_t)n_links * sizeof *link_latency);
+    begin_base(delta);
+    *made = delta;
+    return CLEAVE_OK;
+}
+
+void cleave_delta_destroy(cleave_delta *delta) {
+    if (delta == NULL)
+        return;
+    for (int32_t p = 0; delta->placed != NULL && p < delta->n_places; p++)
+        release(delta->placed[p]);
+    for (int32_t c = 0; c < delta->n_changes; c++)
+        release(delta->changes[c].before);
+    for (int32_t s = 0; delta->slots != NULL && s < delta->n_slots; s++)
+        free(delta->slots[s].entries);
+    free(delta->scratch);
+    cleave_arena_free(&delta->arena);
+    free(delta);
+}
+
+cleave_delta_counts cleave_delta_count(const cleave_delta *delta) { return delta->counts; }

@@ -1,0 +1,66 @@
+/* Delta simulation: the time of a step by the scan's rule (engine.h), of fragments that are
+   exchanged one by one.  What a change leaves as it was, or moves by one amount, is not simulated
+   again; the result is that of the whole pass, bit for bit.  delta.c says how. */
+#ifndef CLEAVE_SIMULATOR_DELTA_DELTA_H
+#define CLEAVE_SIMULATOR_DELTA_DELTA_H
+
+#include "base/error.h"
+#include "simulator/priced_fragment.h"
+
+#include <stdint.h>
+
+typedef struct cleave_delta cleave_delta;
+/* A fragment made ready for one place of one delta. */
+typedef struct delta_placed cleave_delta_made;
+
+/* What happened since creation, for benches and for the curious. */
+typedef struct cleave_delta_counts {
+    int64_t runs, items;  /* passes of cleave_delta_run, and the items they simulated */
+    int64_t slots, jumps; /* slots they simulated, and how often they jumped over some */
+    int64_t slots_jumped; /* slots jumped over */
+    int64_t passes;       /* of the runs, those that gave up keeping what jumps need */
+} cleave_delta_counts;
+
+/* A step without fragments yet, of `n_places` of them, over `n_slots` slots, `n_queues` queues (two
+   per device) and `n_links` links with their latencies in picoseconds, which are copied.  FAILED
+   when memory is short. */
+cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
+                                  int32_t n_links, const int64_t *link_latency,
+                                  cleave_delta **delta, cleave_error *error);
+void cleave_delta_destroy(cleave_delta *delta); /* null: nothing */
+
+/* Puts a fragment at a place instead of what is there; null: nothing.  The fragment must outlive
+   its use: until what replaces it is accepted, or it is itself rejected.  FAILED, with what is
+   there left there, where the fragment breaks a rule of priced_fragment.h or when the times of the
+   step add up to more than fits (about 26 days).  Costs about as much as simulating the fragment.
+ */
+cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
+                               const cleave_priced_fragment *fragment, cleave_error *error);
+
+/* The same in two steps, for who puts a fragment again and again: it is made ready once.  What is
+   made does not need the fragment any more, stands at its place or nowhere, and must outlive its
+   use.  FAILED as above, without what is said of the step. */
+cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
+                                const cleave_priced_fragment *fragment, cleave_delta_made **made,
+                                cleave_error *error);
+cleave_status cleave_delta_put_made(cleave_delta *delta, int32_t place, cleave_delta_made *made,
+                                    cleave_error *error);
+size_t cleave_delta_made_bytes(const cleave_delta_made *made);
+void cleave_delta_unmake(cleave_delta_made *made); /* null: nothing */
+
+/* The time of a step of what is now put, in picoseconds. */
+cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error);
+
+/* What was put since the last accept or reject stays, with its times as what the next run starts
+   from (it runs first where nobody has) ... */
+void cleave_delta_accept(cleave_delta *delta);
+/* ... or goes, and everything is as it was. */
+void cleave_delta_reject(cleave_delta *delta);
+
+/* As cleave_delta_run, by one pass over all items that neither uses nor changes what earlier runs
+   have left: for checks and benches. */
+cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error);
+
+cleave_delta_counts cleave_delta_count(const cleave_delta *delta);
+
+#endif

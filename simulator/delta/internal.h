@@ -1,0 +1,233 @@
+/* What the files of the delta simulation share: a fragment made ready to run at its place, and the
+   step that is put together of them. */
+#ifndef CLEAVE_SIMULATOR_DELTA_INTERNAL_H
+#define CLEAVE_SIMULATOR_DELTA_INTERNAL_H
+
+#include "base/arena.h"
+#include "simulator/delta/delta.h"
+#include "simulator/scan_rule.h"
+
+#include <stdbool.h>
+
+/* Kinds of items once it is known which post and which join is the last. */
+typedef enum delta_kind {
+    DELTA_WORK,
+    DELTA_WAIT,
+    DELTA_POST_BOTH, /* and the next item is the second post of the message */
+    DELTA_POST_FIRST,
+    DELTA_POST_SECOND,
+    DELTA_MARK,
+    DELTA_JOIN_FIRST,
+    DELTA_JOIN_NEXT,
+    DELTA_JOIN_LAST,
+    DELTA_JOIN_ONLY
+} delta_kind;
+
+/* A fragment has one row of times: arrival and release of message m at 2 m and 2 m + 1, then the
+   ends of collectives, then marks. */
+typedef struct delta_item {
+    int64_t amount;  /* duration; of a wait: the slot whose time it waits for */
+    int32_t subject; /* of a wait or a mark: a time; else a message or a collective */
+    uint32_t packed; /* device << 5 | lane << 4 | kind */
+} delta_item;
+
+typedef struct delta_hop {
+    int64_t serialization;
+    int32_t link;
+} delta_hop;
+
+typedef struct delta_collective {
+    int64_t busy, rest;
+    int32_t first_link, n_links;
+} delta_collective;
+
+/* Waits of a chunk for times of one earlier slot. */
+typedef struct delta_reach {
+    int32_t slot, first_wait, n_waits;
+} delta_reach;
+
+typedef struct delta_wait {
+    int32_t time, queue;
+} delta_wait;
+
+/* The first item of a chunk on a communication lane, or of a device on its main lane, where it is a
+   wait. */
+typedef struct delta_first {
+    int32_t queue, time, slot; /* the slot whose time it waits for */
+} delta_first;
+
+typedef struct delta_chunk {
+    int32_t slot, rank;
+    int32_t first_item, n_items;
+    int32_t first_reach, n_reaches; /* ascending by slot */
+    int32_t first_first, n_firsts;  /* in the order of the items */
+} delta_chunk;
+
+/* What passes need lies in one block with the head, so that a step of small fragments stays in the
+   caches; what jumps need in another. */
+typedef struct delta_placed {
+    delta_item *items;
+    int64_t *times[2];   /* [n_times] see delta_view */
+    int64_t *full_times; /* [n_times] of cleave_delta_full */
+    delta_hop *hops;
+    int32_t *hop_start;            /* [n_messages + 1] */
+    delta_collective *collectives; /* of the time at first_collective, and so on */
+    int32_t *links;
+    int32_t first_collective, n_chunks;
+    delta_chunk *chunks;
+    int64_t total; /* a bound of what it adds to the step */
+    int32_t n_items;
+    bool is_kept; /* by who had it made: not released here */
+    size_t bytes; /* of both blocks */
+    void *jump_block;
+    uint64_t *uses;     /* [n_chunks][n_words] resources */
+    uint64_t *awaiting; /* [n_chunks][n_words] the lanes of its `firsts` */
+    delta_reach *reaches;
+    delta_wait *waits;
+    delta_first *firsts;
+} delta_placed;
+
+/* A chunk in its slot. */
+typedef struct delta_entry {
+    int64_t key; /* rank, then place */
+    delta_placed *placed;
+    const delta_item *items;
+    int32_t n_items, chunk;
+    int32_t reaches_back; /* the first slot that any of its waits waits for; else its own */
+} delta_entry;
+
+typedef struct delta_slot {
+    delta_entry *entries; /* ascending by key, then as the fragment has them */
+    int32_t n_entries, room;
+    int32_t reaches_back; /* the least of its entries' */
+} delta_slot;
+
+/* Where times given in a slot are found: in which of the two rows of their fragment, and what has
+   to be added. */
+typedef struct delta_view {
+    int64_t shift;
+    int32_t row;
+    bool ran; /* by the current run */
+} delta_view;
+
+/* State before a slot, of what the slot uses; the slot's shift has to be added. */
+typedef struct delta_link {
+    int64_t free, first_head; /* and the head that met the link first in the slot; -1: none */
+} delta_link;
+
+typedef struct delta_record {
+    cleave_scan_device *devices; /* [n_devices] */
+    delta_link *links;           /* [n_links] */
+} delta_record;
+
+/* A resource that met its slot with a time of its own, yet without effect. */
+typedef struct delta_exception {
+    int32_t slot, resource;
+    cleave_scan_device device;
+    int64_t link_free;
+} delta_exception;
+
+typedef struct delta_state {
+    cleave_scan_device *devices; /* [n_devices] */
+    int64_t *link_free;          /* [n_links] */
+} delta_state;
+
+typedef struct delta_change {
+    int32_t place;
+    delta_placed *before; /* null: nothing */
+} delta_change;
+
+/* Resources are main lanes, communication lanes and links, each group from a new word on. */
+struct cleave_delta {
+    cleave_arena arena;
+    int32_t n_places, n_slots, n_devices, n_links;
+    int32_t n_device_words, n_words; /* of a set of resources */
+    int64_t *link_latency;
+    delta_placed **placed; /* [n_places] */
+    int64_t total;         /* of all placed */
+    delta_slot *slots;
+    /* What was put since the last accept or reject. */
+    delta_change *changes; /* [n_places] */
+    bool *is_changed;      /* [n_places] */
+    int32_t n_changes;
+    bool *slot_changed; /* [n_slots] */
+    bool is_run;        /* since the last put, with records */
+    bool is_timed;      /* since the last put: `step` is known */
+    int64_t n_items;    /* of all placed */
+    int32_t share;      /* of them that runs simulate lately, 1024 for all: see delta_run_changes */
+    int32_t accepted;   /* of the latest runs, 1024 for all */
+    int32_t first_run;  /* the slot where that run started */
+    int64_t step, base_step;
+    /* The base, and what the run makes of it; slot n_slots is the end of the step. */
+    delta_record *base, *next;    /* [n_slots + 1] */
+    delta_view *base_view, *view; /* [n_slots + 1] */
+    uint64_t *base_uses, *uses;   /* [n_slots + 1][n_words] */
+    uint64_t *awaiting;           /* [n_slots + 1][n_words] as in the chunks, of the whole slot */
+    delta_state state, full_state;
+    /* Resources whose state is that of the base with something added, and not yet looked up. */
+    uint64_t *lazy;          /* [n_words] */
+    int64_t *lazy_by;        /* [64 n_words] */
+    uint64_t *clean, *doubt; /* [n_words] see delta_jump.c */
+    delta_exception *exceptions;
+    int32_t n_exceptions, room_exceptions;
+    /* Scratch of putting. */
+    char *scratch;
+    size_t scratch_bytes;
+    int64_t *seen_queue; /* [n_queues] the last chunk that used it, counted over all puts */
+    int64_t n_seen;
+    cleave_delta_counts counts;
+};
+
+static inline int32_t delta_device(const delta_item *item) { return (int32_t)(item->packed >> 5); }
+static inline int32_t delta_lane(const delta_item *item) {
+    return (int32_t)(item->packed >> 4 & 1);
+}
+static inline delta_kind delta_kind_of(const delta_item *item) {
+    return (delta_kind)(item->packed & 15);
+}
+
+/* Resources of a device, and of a link. */
+static inline int32_t delta_lane_resource(const cleave_delta *delta, int32_t device, int32_t lane) {
+    return lane * 64 * delta->n_device_words + device;
+}
+static inline int32_t delta_link_resource(const cleave_delta *delta, int32_t link) {
+    return 128 * delta->n_device_words + link;
+}
+static inline bool delta_has(const uint64_t *set, int32_t resource) {
+    return set[resource >> 6] >> (resource & 63) & 1;
+}
+static inline void delta_add(uint64_t *set, int32_t resource) {
+    set[resource >> 6] |= (uint64_t)1 << (resource & 63);
+}
+/* Instead of a time of the base that never was. */
+static const int64_t DELTA_NEVER = INT64_MIN / 4;
+
+static inline uint64_t *delta_uses(const cleave_delta *delta, uint64_t *uses, int32_t slot) {
+    return uses + (size_t)slot * (size_t)delta->n_words;
+}
+
+/* delta_place.c: a fragment made ready to run; FAILED where it breaks a rule. */
+cleave_status delta_place(cleave_delta *delta, int32_t place,
+                          const cleave_priced_fragment *fragment, delta_placed **placed,
+                          cleave_error *error);
+void delta_placed_free(delta_placed *placed); /* null: nothing */
+
+/* delta_pass.c */
+/* Simulates what has changed since the base, and sets `step`.  Keeps records, so that it may be
+   accepted; or, where that is not worth while, does not. */
+void delta_run_changes(cleave_delta *delta, bool must_keep);
+/* Takes note of what became of a run. */
+void delta_learn(cleave_delta *delta, bool accepted);
+/* Derives what a slot uses and reaches back to from its chunks. */
+void delta_derive_slot(cleave_delta *delta, int32_t slot);
+
+/* delta_jump.c */
+/* Adds to the times of a main lane. */
+void delta_move_main(cleave_scan_device *device, int64_t by);
+/* Loads the state of those of the slot's resources that are lazy. */
+void delta_load(cleave_delta *delta, int32_t slot);
+/* The slot to simulate next where `slot` comes next in the order: itself, or a later one with all
+   between them settled. */
+int32_t delta_jump(cleave_delta *delta, int32_t slot);
+
+#endif

@@ -1,0 +1,339 @@
+/* Slots that need not be simulated, since all that they read has moved by one amount: delta.c gives
+   the reasons for each of the conditions here. */
+#include "simulator/delta/internal.h"
+
+#include <string.h>
+
+/* --- State of the base, with something added -----------------------------------------------------
+ */
+
+void delta_move_main(cleave_scan_device *device, int64_t by) {
+    device->clock[0] += by;
+    device->main_end += by;
+    if (device->busy_from != DELTA_NEVER)
+        device->busy_from += by;
+    if (device->pending != 0) {
+        device->pending_begin += by;
+        device->pending_end += by;
+    }
+}
+
+/* Takes the state of a resource out of the record of a slot. */
+static void load(cleave_delta *delta, int32_t slot, int32_t resource) {
+    const delta_record *record = &delta->base[slot];
+    int64_t by = delta->base_view[slot].shift + delta->lazy_by[resource];
+    int32_t group = 64 * delta->n_device_words;
+    delta->lazy[resource >> 6] &= ~((uint64_t)1 << (resource & 63));
+    if (resource >= 2 * group) {
+        delta->state.link_free[resource - 2 * group] =
+            record->links[resource - 2 * group].free + by;
+    } else if (resource >= group) {
+        delta->state.devices[resource - group].clock[1] =
+            record->devices[resource - group].clock[1] + by;
+    } else {
+        cleave_scan_device *device = &delta->state.devices[resource];
+        int64_t communication = device->clock[1];
+        *device = record->devices[resource];
+        delta_move_main(device, by);
+        device->clock[1] = communication;
+    }
+}
+
+void delta_load(cleave_delta *delta, int32_t slot) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    const uint64_t *used = delta_uses(delta, delta->base_uses, slot);
+    for (int32_t w = 0; w < delta->n_words; w++) {
+        uint64_t needed = (uses[w] | used[w]) & delta->lazy[w];
+        /* The next record that has it: this one, but for what only the change uses. */
+        for (int32_t from = slot; needed != 0; from++) {
+            uint64_t here = needed & delta_uses(delta, delta->base_uses, from)[w];
+            needed &= ~here;
+            for (; here != 0; here &= here - 1)
+                load(delta, from, 64 * w + __builtin_ctzll(here));
+        }
+    }
+}
+
+/* --- Does a slot follow the base? ----------------------------------------------------------------
+ */
+
+/* A question: does slot `slot`, not changed, follow the base moved by `by`, where all slots from
+   `first` on do? */
+typedef struct question {
+    cleave_delta *delta;
+    int32_t first, slot;
+    int64_t by;     /* of the run against the base */
+    int64_t record; /* of the run against the slot's record: with the shift of the base */
+} question;
+
+static bool main_follows(const question *q, int32_t d) {
+    const cleave_scan_device *now = &q->delta->state.devices[d];
+    const cleave_scan_device *then = &q->delta->base[q->slot].devices[d];
+    if (now->clock[0] != then->clock[0] + q->record ||
+        now->main_end != then->main_end + q->record || now->pending != then->pending)
+        return false;
+    if (now->pending != 0 && (cleave_later(now->pending_begin, now->clock[0]) !=
+                                  cleave_later(then->pending_begin, then->clock[0]) + q->record ||
+                              cleave_later(now->pending_end, now->clock[0]) !=
+                                  cleave_later(then->pending_end, then->clock[0]) + q->record))
+        return false;
+    return then->busy_from == DELTA_NEVER ? now->busy_from == DELTA_NEVER
+                                          : now->busy_from == then->busy_from + q->record;
+}
+
+static bool except(const question *q, int32_t resource) {
+    cleave_delta *delta = q->delta;
+    int32_t group = 64 * delta->n_device_words;
+    if (delta->n_exceptions == delta->room_exceptions)
+        return false;
+    delta_exception *made = &delta->exceptions[delta->n_exceptions++];
+    made->slot = q->slot;
+    made->resource = resource;
+    if (resource >= 2 * group)
+        made->link_free = delta->state.link_free[resource - 2 * group];
+    else
+        made->device = delta->state.devices[resource % group];
+    return true;
+}
+
+/* The link's free time is moved, or makes nobody wait. */
+static bool link_follows(const question *q, int32_t l) {
+    const delta_link *then = &q->delta->base[q->slot].links[l];
+    int64_t now = q->delta->state.link_free[l];
+    if (now == then->free + q->record)
+        return true;
+    return then->free <= then->first_head && now <= then->first_head + q->record &&
+           except(q, delta_link_resource(q->delta, l));
+}
+
+/* Those of the slot's resources in a word that are not known to follow; lazy ones that follow need
+   no look at their state. */
+static uint64_t unknown(const question *q, int32_t word, const uint64_t *uses) {
+    cleave_delta *delta = q->delta;
+    uint64_t left = uses[word] & ~delta->clean[word], found = left;
+    for (uint64_t lazy = left & delta->lazy[word]; lazy != 0; lazy &= lazy - 1) {
+        int32_t resource = 64 * word + __builtin_ctzll(lazy);
+        if (delta->lazy_by[resource] == q->by)
+            found &= ~(lazy & -lazy);
+        else
+            load(delta, q->slot, resource);
+    }
+    return found;
+}
+
+/* The time that a wait meets, in the base and now. */
+static int64_t time_then(const question *q, const delta_placed *placed, int32_t time,
+                         int32_t slot) {
+    const delta_view *view = &q->delta->base_view[slot];
+    return placed->times[view->row][time] + view->shift;
+}
+static int64_t time_now(const question *q, const delta_placed *placed, int32_t time, int32_t slot) {
+    const delta_view *view = &q->delta->view[slot];
+    return slot >= q->first ? time_then(q, placed, time, slot) + q->by
+                            : placed->times[view->row][time] + view->shift;
+}
+
+/* Whether a lane in doubt is set right by its first item of the slot. */
+static bool wait_settles(const question *q, const delta_placed *placed, const delta_first *of) {
+    const cleave_scan_device *now = &q->delta->state.devices[of->queue >> 1];
+    const cleave_scan_device *then = &q->delta->base[q->slot].devices[of->queue >> 1];
+    int32_t lane = of->queue & 1;
+    int64_t until = time_then(q, placed, of->time, of->slot);
+    if (time_now(q, placed, of->time, of->slot) != until + q->by)
+        return false;
+    int64_t clock = then->clock[lane] + q->delta->base_view[q->slot].shift;
+    if (lane == 1)
+        return until >= clock && until + q->by >= now->clock[1];
+    return until > clock && until + q->by > now->clock[0] && now->pending == 0 &&
+           then->pending == 0;
+}
+
+/* Settles all lanes in doubt, which all begin the slot with a wait; or false. */
+static bool settle_doubts(const question *q) {
+    cleave_delta *delta = q->delta;
+    const delta_slot *of = &delta->slots[q->slot];
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_placed *placed = of->entries[e].placed;
+        const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
+        for (int32_t f = chunk->first_first; f < chunk->first_first + chunk->n_firsts; f++) {
+            const delta_first *first = &placed->firsts[f];
+            int32_t lane = delta_lane_resource(delta, first->queue >> 1, first->queue & 1);
+            if (!delta_has(delta->doubt, lane))
+                continue;
+            if (!wait_settles(q, placed, first) || !except(q, lane))
+                return false;
+            delta->doubt[lane >> 6] &= ~((uint64_t)1 << (lane & 63));
+        }
+    }
+    return true;
+}
+
+/* Those of the slot's communication lanes in a word that are in doubt. */
+static uint64_t doubtful_communication(const question *q, int32_t word, const uint64_t *uses) {
+    const cleave_delta *delta = q->delta;
+    uint64_t found = 0;
+    for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
+        int32_t d = 64 * (word - delta->n_device_words) + __builtin_ctzll(left);
+        if (delta->state.devices[d].clock[1] !=
+            delta->base[q->slot].devices[d].clock[1] + q->record)
+            found |= left & -left;
+    }
+    return found;
+}
+
+/* And of its main lanes; ends with the first that nothing can settle. */
+static uint64_t doubtful_main(const question *q, int32_t word, const uint64_t *uses,
+                              uint64_t awaiting) {
+    uint64_t found = 0;
+    for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
+        uint64_t lane = left & -left;
+        if (!main_follows(q, 64 * word + __builtin_ctzll(left)))
+            found |= lane;
+        if ((found & ~awaiting) != 0)
+            break;
+    }
+    return found;
+}
+
+/* Where more than a quarter of the main lanes are in doubt they are hardly all settled, and it
+   costs as much to see that as to simulate the slot. */
+static bool lanes_follow(const question *q, const uint64_t *uses) {
+    cleave_delta *delta = q->delta;
+    const uint64_t *awaiting = delta_uses(delta, delta->awaiting, q->slot);
+    int32_t n = delta->n_device_words, n_main = 0, n_doubtful = 0;
+    uint64_t any = 0;
+    for (int32_t w = 2 * n - 1; w >= 0; w--) {
+        bool is_main = w < n;
+        delta->doubt[w] =
+            is_main ? doubtful_main(q, w, uses, awaiting[w]) : doubtful_communication(q, w, uses);
+        any |= delta->doubt[w];
+        if ((delta->doubt[w] & ~awaiting[w]) != 0)
+            return false;
+        n_main += is_main ? __builtin_popcountll(uses[w]) : 0;
+        n_doubtful += is_main ? __builtin_popcountll(delta->doubt[w]) : 0;
+    }
+    return any == 0 || (4 * n_doubtful <= n_main && settle_doubts(q));
+}
+
+static bool links_follow(const question *q, const uint64_t *uses) {
+    int32_t n = 2 * q->delta->n_device_words;
+    for (int32_t w = n; w < q->delta->n_words; w++)
+        for (uint64_t left = unknown(q, w, uses); left != 0; left &= left - 1)
+            if (!link_follows(q, 64 * (w - n) + __builtin_ctzll(left)))
+                return false;
+    return true;
+}
+
+static bool wait_follows(const question *q, const delta_placed *placed, const delta_wait *wait,
+                         int32_t slot) {
+    int64_t then = time_then(q, placed, wait->time, slot);
+    int64_t now = time_now(q, placed, wait->time, slot);
+    if (now == then + q->by)
+        return true;
+    int64_t clock = q->delta->base[q->slot].devices[wait->queue >> 1].clock[wait->queue & 1] +
+                    q->delta->base_view[q->slot].shift;
+    return then <= clock && now <= clock + q->by;
+}
+
+/* Waits of the slot for times of slots before the jump. */
+static bool waits_follow(const question *q) {
+    const cleave_delta *delta = q->delta;
+    const delta_slot *of = &delta->slots[q->slot];
+    for (int32_t e = 0; of->reaches_back < q->first && e < of->n_entries; e++) {
+        if (of->entries[e].reaches_back >= q->first)
+            continue;
+        const delta_placed *placed = of->entries[e].placed;
+        const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
+        const delta_reach *reach = placed->reaches + chunk->first_reach;
+        for (int32_t r = 0; r < chunk->n_reaches && reach[r].slot < q->first; r++) {
+            const delta_view *view = &delta->view[reach[r].slot];
+            if (!view->ran && view->shift == delta->base_view[reach[r].slot].shift + q->by)
+                continue;
+            for (int32_t i = 0; i < reach[r].n_waits; i++)
+                if (!wait_follows(q, placed, &placed->waits[reach[r].first_wait + i],
+                                  reach[r].slot))
+                    return false;
+        }
+    }
+    return true;
+}
+
+static bool slot_follows(const question *q) {
+    cleave_delta *delta = q->delta;
+    const uint64_t *uses = delta_uses(delta, delta->uses, q->slot);
+    int32_t n_exceptions = delta->n_exceptions;
+    uint64_t unclean = 0;
+    for (int32_t w = 0; w < delta->n_words; w++)
+        unclean |= uses[w] & ~delta->clean[w];
+    if (unclean == 0)
+        return waits_follow(q);
+    if (!lanes_follow(q, uses) || !links_follow(q, uses) || !waits_follow(q)) {
+        delta->n_exceptions = n_exceptions;
+        return false;
+    }
+    for (int32_t w = 0; w < delta->n_words; w++)
+        delta->clean[w] |= uses[w];
+    return true;
+}
+
+/* --- Jumps ---------------------------------------------------------------------------------------
+ */
+
+/* By how much a main lane has moved that the slot uses. */
+static int64_t amount_of(const cleave_delta *delta, int32_t slot, int32_t d) {
+    if (delta_has(delta->lazy, d))
+        return delta->lazy_by[d];
+    return delta->state.devices[d].clock[0] -
+           (delta->base[slot].devices[d].clock[0] + delta->base_view[slot].shift);
+}
+
+/* By how much the first main lane has moved; false: the slot uses none. */
+static bool first_amount(const cleave_delta *delta, int32_t slot, int64_t *by) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    for (int32_t w = 0; w < delta->n_device_words; w++)
+        if (uses[w] != 0) {
+            *by = amount_of(delta, slot, 64 * w + __builtin_ctzll(uses[w]));
+            return true;
+        }
+    return false;
+}
+
+/* A quick look at a few of the main lanes: it spares looking at all where they clearly differ. */
+static bool looks_moved(const cleave_delta *delta, int32_t slot, int64_t by) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    int n_different = 0;
+    for (int k = 1; k <= 4; k++) {
+        int32_t d = (int32_t)((int64_t)delta->n_devices * k / 4) - 1;
+        if (d >= 0 && delta_has(uses, d))
+            n_different += amount_of(delta, slot, d) != by;
+    }
+    return n_different < 2;
+}
+
+int32_t delta_jump(cleave_delta *delta, int32_t slot) {
+    question q = {.delta = delta, .first = slot, .slot = slot};
+    bool is_known = false;
+    memset(delta->clean, 0, (size_t)delta->n_words * sizeof *delta->clean);
+    for (; q.slot < delta->n_slots && !delta->slot_changed[q.slot]; q.slot++) {
+        if (!is_known) {
+            is_known = first_amount(delta, q.slot, &q.by);
+            if (is_known && !looks_moved(delta, q.slot, q.by))
+                break;
+        }
+        q.record = q.by + delta->base_view[q.slot].shift;
+        if (is_known && !slot_follows(&q))
+            break;
+    }
+    if (q.slot == slot)
+        return slot;
+    for (int32_t s = slot; s < q.slot; s++)
+        delta->view[s].shift += q.by;
+    for (int32_t w = 0; w < delta->n_words; w++) {
+        delta->lazy[w] |= delta->clean[w];
+        for (uint64_t left = delta->clean[w]; left != 0; left &= left - 1)
+            delta->lazy_by[64 * w + __builtin_ctzll(left)] = q.by;
+    }
+    delta->counts.jumps++;
+    delta->counts.slots_jumped += q.slot - slot;
+    return q.slot;
+}

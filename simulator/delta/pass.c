@@ -1,0 +1,254 @@
+/* The passes: over the whole step, and over what a change may move.  delta.c has the idea. */
+#include "simulator/delta/internal.h"
+
+#include <string.h>
+
+/* What a chunk is run with: `links` is null in a pass that keeps no records. */
+typedef struct pass {
+    const cleave_delta *delta;
+    delta_state state;
+    const delta_view *view; /* null: every time is in the row of the pass */
+    delta_link *links;      /* of the record of this slot */
+} pass;
+
+static inline void meet_link(const pass *p, int32_t link, int64_t head) {
+    if (p->links != NULL && p->links[link].first_head < 0)
+        p->links[link].first_head = head;
+}
+
+static inline void cross_links(const pass *p, const delta_placed *placed, int32_t message,
+                               int64_t head, int64_t *times) {
+    const int32_t *start = placed->hop_start + message;
+    const delta_hop *first = placed->hops + start[0], *end = placed->hops + start[1];
+    int64_t tail = 0, release = 0;
+    for (const delta_hop *hop = first; hop < end; hop++) {
+        meet_link(p, hop->link, head);
+        int64_t begin = cleave_link_serve(hop->serialization, p->delta->link_latency[hop->link],
+                                          &p->state.link_free[hop->link], &head, &tail);
+        if (hop == first)
+            release = begin + hop->serialization;
+    }
+    times[2 * message] = tail;
+    times[2 * message + 1] = release;
+}
+
+static inline void complete(const pass *p, const delta_placed *placed, int32_t time,
+                            int64_t *times) {
+    const delta_collective *of = &placed->collectives[time - placed->first_collective];
+    const int32_t *links = placed->links + of->first_link;
+    for (int32_t l = 0; l < of->n_links; l++)
+        meet_link(p, links[l], times[time]);
+    times[time] =
+        cleave_scan_collective(times[time], of->busy, links, of->n_links, p->state.link_free) +
+        of->rest;
+}
+
+static inline void join(const pass *p, const delta_placed *placed, int32_t time, delta_kind kind,
+                        int64_t now, int64_t *times) {
+    if (kind == DELTA_JOIN_NEXT || kind == DELTA_JOIN_LAST)
+        now = cleave_later(times[time], now);
+    times[time] = now;
+    if (kind == DELTA_JOIN_LAST || kind == DELTA_JOIN_ONLY)
+        complete(p, placed, time, times);
+}
+
+static inline int64_t time_of_wait(const pass *p, const delta_placed *placed,
+                                   const delta_item *item, const int64_t *times) {
+    if (p->view == NULL)
+        return times[item->subject];
+    const delta_view *view = &p->view[item->amount];
+    return placed->times[view->row][item->subject] + view->shift;
+}
+
+/* Runs a chunk; the times that it gives go to the row `times` of its fragment. */
+static inline __attribute__((always_inline)) void run_chunk(const pass *p, const delta_entry *entry,
+                                                            int64_t *times) {
+    const delta_placed *placed = entry->placed;
+    const delta_item *end = entry->items + entry->n_items;
+    for (const delta_item *item = entry->items; item < end; item++) {
+        cleave_scan_device *device = &p->state.devices[delta_device(item)];
+        int32_t lane = delta_lane(item), subject = item->subject;
+        delta_kind kind = delta_kind_of(item);
+        int64_t now;
+        switch (kind) {
+        case DELTA_WORK:
+            cleave_scan_work(device, lane, item->amount);
+            break;
+        case DELTA_WAIT: /* they come in rows */
+            cleave_scan_wait(device, lane, time_of_wait(p, placed, item, times));
+            for (; item + 1 < end && delta_kind_of(item + 1) == DELTA_WAIT; item++)
+                cleave_scan_wait(&p->state.devices[delta_device(item + 1)], delta_lane(item + 1),
+                                 time_of_wait(p, placed, item + 1, times));
+            break;
+        case DELTA_POST_BOTH:
+            now = cleave_scan_work(device, lane, item->amount);
+            item++;
+            now = cleave_later(now, cleave_scan_work(&p->state.devices[delta_device(item)],
+                                                     delta_lane(item), item->amount));
+            cross_links(p, placed, subject, now, times);
+            break;
+        case DELTA_POST_FIRST:
+            times[2 * subject] = cleave_scan_work(device, lane, item->amount);
+            break;
+        case DELTA_POST_SECOND:
+            now = cleave_scan_work(device, lane, item->amount);
+            cross_links(p, placed, subject, cleave_later(times[2 * subject], now), times);
+            break;
+        case DELTA_MARK:
+            times[subject] = lane == 0 ? device->main_end : device->clock[1];
+            break;
+        default:
+            now = cleave_scan_work(device, lane, item->amount);
+            join(p, placed, subject, kind, now, times);
+        }
+    }
+}
+
+static int64_t latest_clock(const cleave_delta *delta, const cleave_scan_device *devices) {
+    int64_t step = 0;
+    for (int32_t d = 0; d < delta->n_devices; d++)
+        step = cleave_later(step, cleave_later(devices[d].clock[0], devices[d].clock[1]));
+    return step;
+}
+
+static void reset_state(const cleave_delta *delta, const delta_state *state) {
+    memset(state->devices, 0, (size_t)delta->n_devices * sizeof *state->devices);
+    memset(state->link_free, 0, (size_t)delta->n_links * sizeof *state->link_free);
+}
+
+cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error) {
+    (void)error; /* what could be wrong was refused when it was put */
+    pass p = {.delta = delta, .state = delta->full_state};
+    reset_state(delta, &p.state);
+    for (int32_t s = 0; s < delta->n_slots; s++)
+        for (int32_t e = 0; e < delta->slots[s].n_entries; e++) {
+            const delta_entry *entry = &delta->slots[s].entries[e];
+            run_chunk(&p, entry, entry->placed->full_times);
+        }
+    *step = latest_clock(delta, p.state.devices);
+    return CLEAVE_OK;
+}
+
+/* Records the state before a slot of what it uses. */
+static void keep_record(cleave_delta *delta, int32_t slot) {
+    const uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    delta_record *record = &delta->next[slot];
+    for (int32_t w = 0; w < delta->n_device_words; w++)
+        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
+            int32_t d = 64 * w + __builtin_ctzll(left);
+            record->devices[d] = delta->state.devices[d];
+        }
+    for (int32_t w = 2 * delta->n_device_words; w < delta->n_words; w++)
+        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
+            int32_t l = 64 * (w - 2 * delta->n_device_words) + __builtin_ctzll(left);
+            record->links[l] = (delta_link){delta->state.link_free[l], -1};
+        }
+}
+
+static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
+    const delta_slot *of = &delta->slots[slot];
+    int32_t row = !delta->base_view[slot].row;
+    pass p = {.delta = delta,
+              .state = delta->state,
+              .view = delta->view,
+              .links = keeps ? delta->next[slot].links : NULL};
+    delta_load(delta, slot);
+    if (keeps)
+        keep_record(delta, slot);
+    delta->view[slot] = (delta_view){.shift = 0, .row = row, .ran = true};
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_entry *entry = &of->entries[e];
+        run_chunk(&p, entry, entry->placed->times[row]);
+        delta->counts.items += entry->n_items;
+    }
+    delta->counts.slots++;
+}
+
+/* What a slot uses and reaches back to, from its chunks. */
+void delta_derive_slot(cleave_delta *delta, int32_t slot) {
+    uint64_t *uses = delta_uses(delta, delta->uses, slot);
+    delta_slot *of = &delta->slots[slot];
+    uint64_t *awaiting = delta_uses(delta, delta->awaiting, slot);
+    memset(uses, 0, (size_t)delta->n_words * sizeof *uses);
+    memset(awaiting, 0, (size_t)delta->n_words * sizeof *awaiting);
+    of->reaches_back = slot;
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_placed *placed = of->entries[e].placed;
+        const uint64_t *more = delta_uses(delta, placed->uses, of->entries[e].chunk);
+        const uint64_t *waiting = delta_uses(delta, placed->awaiting, of->entries[e].chunk);
+        for (int32_t w = 0; w < delta->n_words; w++) {
+            awaiting[w] |= waiting[w] & ~uses[w];
+            uses[w] |= more[w];
+        }
+        if (of->entries[e].reaches_back < of->reaches_back)
+            of->reaches_back = of->entries[e].reaches_back;
+    }
+}
+
+/* Records and looks for jumps make a pass about twice as dear.  So a run that has simulated an
+   eighth of all items since its start or its last jump does without from there on.  And where the
+   latest runs simulated the share s of all items, and the share a of them was accepted, the next
+   one is a plain pass over everything, unless 2 s, with records, is less than 1 + 2 s a: for
+   whoever accepts a pass without records runs it again.  Every eighth run tries all the same.  All
+   this is counted, never measured: the same proposals, the same passes. */
+enum { WHOLE = 1024, PATIENCE = 8 };
+
+static bool is_worth_while(const cleave_delta *delta) {
+    return 2 * delta->share * (WHOLE - delta->accepted) <= WHOLE * WHOLE ||
+           delta->counts.runs % PATIENCE == 0;
+}
+
+static void move_towards(int32_t *average, int64_t value) {
+    *average += (int32_t)((value > WHOLE ? WHOLE : value) - *average) / 4;
+}
+
+void delta_learn(cleave_delta *delta, bool accepted) {
+    move_towards(&delta->accepted, accepted ? WHOLE : 0);
+}
+
+static void pass_over_all(cleave_delta *delta) {
+    (void)cleave_delta_full(delta, &delta->step, NULL); /* can't fail */
+    delta->is_run = false;
+    delta->is_timed = true;
+    delta->counts.runs++;
+    delta->counts.passes++;
+}
+
+void delta_run_changes(cleave_delta *delta, bool must_keep) {
+    bool keeps = true;
+    if (!must_keep && !is_worth_while(delta)) {
+        pass_over_all(delta);
+        return;
+    }
+    int64_t before = delta->counts.items, since = before;
+    int32_t slot = 0;
+    while (slot < delta->n_slots && !delta->slot_changed[slot])
+        slot++;
+    delta->first_run = slot;
+    for (int32_t s = slot; s < delta->n_slots; s++)
+        if (delta->slot_changed[s])
+            delta_derive_slot(delta, s);
+    memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
+    memset(delta->lazy, 0xff, (size_t)delta->n_words * sizeof *delta->lazy);
+    memset(delta->lazy_by, 0, 64 * (size_t)delta->n_words * sizeof *delta->lazy_by);
+    delta->n_exceptions = 0;
+    while (slot < delta->n_slots) {
+        int32_t then = keeps ? delta_jump(delta, slot) : slot;
+        if (then > slot)
+            since = delta->counts.items;
+        else
+            run_slot(delta, then++, keeps);
+        keeps = keeps && (must_keep || PATIENCE * (delta->counts.items - since) <= delta->n_items);
+        slot = then;
+    }
+    delta_load(delta, delta->n_slots);
+    if (keeps)
+        keep_record(delta, delta->n_slots);
+    int64_t n_items = keeps ? delta->counts.items - before : delta->n_items;
+    move_towards(&delta->share, WHOLE * n_items / (delta->n_items > 0 ? delta->n_items : 1));
+    delta->step = latest_clock(delta, delta->state.devices);
+    delta->is_run = keeps;
+    delta->is_timed = true;
+    delta->counts.runs++;
+    delta->counts.passes += !keeps;
+}

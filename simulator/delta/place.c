@@ -1,0 +1,448 @@
+/* A fragment made ready to run: checked, with everything that is known before any time is: which
+   post of a message is the second, in which slot a wait's time is given, which resources a chunk
+   uses, what reaches back to earlier slots. */
+#include "simulator/delta/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct placer {
+    cleave_delta *delta;
+    const cleave_priced_fragment *fragment;
+    delta_placed *placed;
+    cleave_error *error;
+    int32_t place, chunk, item; /* for errors */
+    int32_t *met;               /* [n_messages + n_collectives] posts or joins so far */
+    int32_t *time_slot;         /* [n_times] the slot that gives it; -1: none yet */
+    int32_t *mark_queue;        /* [n_marks] */
+    int32_t *wait_slot;         /* [n_items] of the waits of the chunk */
+    delta_wait *chunk_waits;    /* [n_items] those that reach back to another slot */
+    uint64_t *uses, *awaiting;  /* what goes to the other block, [n_chunks][n_words] */
+    delta_reach *reaches;       /* [n_items] */
+    delta_wait *waits;          /* [n_items] */
+    delta_first *firsts;        /* [n_items] */
+    int32_t n_times, n_chunk_waits, n_waits, n_reaches, n_firsts;
+} placer;
+
+static cleave_status refuse(const placer *p, const char *what) {
+    return cleave_fail(p->error, CLEAVE_FAILED, "fragment at place %d, chunk %d, item %d: %s",
+                       p->place, p->chunk, p->item, what);
+}
+
+static bool is_wait(uint8_t kind) {
+    return kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_WAIT_RELEASE ||
+           kind == CLEAVE_PRICED_SYNC || kind == CLEAVE_PRICED_AWAIT;
+}
+
+static int32_t subject_limit(const cleave_priced_fragment *fragment, uint8_t kind) {
+    switch ((cleave_priced_kind)kind) {
+    case CLEAVE_PRICED_POST:
+    case CLEAVE_PRICED_WAIT_ARRIVAL:
+    case CLEAVE_PRICED_WAIT_RELEASE:
+        return fragment->n_messages;
+    case CLEAVE_PRICED_MARK:
+    case CLEAVE_PRICED_SYNC:
+        return fragment->n_marks;
+    case CLEAVE_PRICED_JOIN:
+    case CLEAVE_PRICED_AWAIT:
+        return fragment->n_collectives;
+    default:
+        return INT32_MAX;
+    }
+}
+
+/* Where the time of a subject stands in the row of times. */
+static int32_t time_of(const cleave_priced_fragment *fragment, uint8_t kind, int32_t subject) {
+    switch ((cleave_priced_kind)kind) {
+    case CLEAVE_PRICED_WAIT_RELEASE:
+        return 2 * subject + 1;
+    case CLEAVE_PRICED_MARK:
+    case CLEAVE_PRICED_SYNC:
+        return 2 * fragment->n_messages + fragment->n_collectives + subject;
+    case CLEAVE_PRICED_JOIN:
+    case CLEAVE_PRICED_AWAIT:
+        return 2 * fragment->n_messages + subject;
+    default:
+        return 2 * subject;
+    }
+}
+
+static cleave_status check_item(const placer *p, const cleave_priced_item *item) {
+    if (item->kind >= CLEAVE_PRICED_N_KINDS)
+        return refuse(p, "of no known kind");
+    if (item->queue < 0 || item->queue >= 2 * p->delta->n_devices)
+        return refuse(p, "on no queue of the step");
+    if (item->kind != CLEAVE_PRICED_WORK &&
+        (item->subject < 0 || item->subject >= subject_limit(p->fragment, item->kind)))
+        return refuse(p, "its subject is not in the fragment");
+    if (item->duration < 0 ||
+        (item->duration > 0 && (is_wait(item->kind) || item->kind == CLEAVE_PRICED_MARK)))
+        return refuse(p, "its duration is not one of its kind");
+    return CLEAVE_OK;
+}
+
+static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int32_t n) {
+    for (int32_t l = 0; l < n; l++)
+        delta_add(uses, delta_link_resource(p->delta, links[l]));
+}
+
+/* A post or a join, the one that completes its subject gives its times in this slot. */
+static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
+                                   const cleave_priced_item *item, uint64_t *uses,
+                                   delta_kind *kind) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    int32_t s = item->subject, time = time_of(fragment, item->kind, s);
+    if (item->kind == CLEAVE_PRICED_POST) {
+        int32_t met = p->met[s]++;
+        if (met > 1)
+            return refuse(p, "its message is posted more than twice");
+        *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
+        if (met == 1) {
+            p->time_slot[time] = p->time_slot[time + 1] = chunk->slot;
+            use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
+                      fragment->hop_start[s + 1] - fragment->hop_start[s]);
+        }
+        return CLEAVE_OK;
+    }
+    int32_t met = p->met[fragment->n_messages + s]++, joins = fragment->collective_joins[s];
+    if (met >= joins)
+        return refuse(p, "its collective is joined by more than it says");
+    *kind = met == 0           ? (joins == 1 ? DELTA_JOIN_ONLY : DELTA_JOIN_FIRST)
+            : met == joins - 1 ? DELTA_JOIN_LAST
+                               : DELTA_JOIN_NEXT;
+    if (met == joins - 1) {
+        p->time_slot[time] = chunk->slot;
+        use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
+                  fragment->collective_link_start[s + 1] - fragment->collective_link_start[s]);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status place_mark(placer *p, const delta_chunk *chunk,
+                                const cleave_priced_item *item) {
+    int32_t time = time_of(p->fragment, item->kind, item->subject);
+    if (p->time_slot[time] >= 0)
+        return refuse(p, "its mark is set twice");
+    p->time_slot[time] = chunk->slot;
+    p->mark_queue[item->subject] = item->queue;
+    return CLEAVE_OK;
+}
+
+static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleave_priced_item *item,
+                                delta_item *made) {
+    int32_t time = time_of(p->fragment, item->kind, item->subject);
+    int32_t slot = p->time_slot[time];
+    if (slot < 0)
+        return refuse(p, "stands before what it waits for");
+    if (item->kind == CLEAVE_PRICED_SYNC && p->mark_queue[item->subject] != (item->queue ^ 1))
+        return refuse(p, "waits for a mark that is not of its device's other lane");
+    made->subject = time;
+    made->amount = slot;
+    if (slot < chunk->slot) {
+        p->wait_slot[p->n_chunk_waits] = slot;
+        p->chunk_waits[p->n_chunk_waits++] = (delta_wait){time, item->queue};
+    }
+    return CLEAVE_OK;
+}
+
+/* What the chunk uses, and with which waits its lanes begin. */
+static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_item *made) {
+    cleave_delta *delta = p->delta;
+    uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
+    int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
+    int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
+    if (delta->seen_queue[queue] == delta->n_seen)
+        return;
+    delta->seen_queue[queue] = delta->n_seen;
+    if (delta_kind_of(made) == DELTA_WAIT && !delta_has(uses, lane)) {
+        delta_add(delta_uses(delta, p->awaiting, p->chunk), lane);
+        p->firsts[p->n_firsts++] = (delta_first){queue, made->subject, (int32_t)made->amount};
+        chunk->n_firsts++;
+    }
+    delta_add(uses, main_lane);
+    delta_add(uses, lane);
+}
+
+static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
+                                delta_item *made) {
+    cleave_delta *delta = p->delta;
+    uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
+    CLEAVE_TRY(check_item(p, item));
+    delta_kind kind = DELTA_WORK;
+    *made = (delta_item){.amount = item->duration, .subject = item->subject};
+    if (item->kind == CLEAVE_PRICED_POST || item->kind == CLEAVE_PRICED_JOIN) {
+        CLEAVE_TRY(place_meeting(p, chunk, item, uses, &kind));
+        if (item->kind == CLEAVE_PRICED_JOIN)
+            made->subject = time_of(p->fragment, item->kind, item->subject);
+    } else if (item->kind == CLEAVE_PRICED_MARK) {
+        kind = DELTA_MARK;
+        CLEAVE_TRY(place_mark(p, chunk, item));
+        made->subject = time_of(p->fragment, item->kind, item->subject);
+    } else if (item->kind != CLEAVE_PRICED_WORK) {
+        kind = DELTA_WAIT;
+        CLEAVE_TRY(place_wait(p, chunk, item, made));
+    }
+    made->packed =
+        (uint32_t)item->queue >> 1 << 5 | ((uint32_t)item->queue & 1) << 4 | (uint32_t)kind;
+    if (kind == DELTA_POST_SECOND && p->item > chunk->first_item &&
+        delta_kind_of(made - 1) == DELTA_POST_FIRST && made[-1].subject == made->subject)
+        made[-1].packed ^= DELTA_POST_FIRST ^ DELTA_POST_BOTH;
+    use_lane(p, chunk, item->queue, made);
+    return CLEAVE_OK;
+}
+
+/* The chunk's group of waits for a slot, which is made where there is none; groups ascend. */
+static delta_reach *reach_for(placer *p, delta_chunk *chunk, int32_t slot) {
+    delta_reach *reaches = p->reaches + chunk->first_reach;
+    int32_t at = chunk->n_reaches;
+    while (at > 0 && reaches[at - 1].slot > slot)
+        at--;
+    if (at > 0 && reaches[at - 1].slot == slot)
+        return &reaches[at - 1];
+    for (int32_t r = chunk->n_reaches++; r > at; r--)
+        reaches[r] = reaches[r - 1];
+    p->n_reaches++;
+    reaches[at] = (delta_reach){.slot = slot};
+    return &reaches[at];
+}
+
+/* Waits that reach back, sorted by the slot they reach to. */
+static void place_reaches(placer *p, delta_chunk *chunk) {
+    chunk->first_reach = p->n_reaches;
+    for (int32_t i = 0; i < p->n_chunk_waits; i++)
+        reach_for(p, chunk, p->wait_slot[i])->n_waits++;
+    delta_reach *reaches = p->reaches + chunk->first_reach;
+    for (int32_t r = 0; r < chunk->n_reaches; r++) {
+        reaches[r].first_wait = p->n_waits;
+        p->n_waits += reaches[r].n_waits;
+        reaches[r].n_waits = 0;
+    }
+    for (int32_t i = 0; i < p->n_chunk_waits; i++) {
+        delta_reach *reach = reach_for(p, chunk, p->wait_slot[i]);
+        p->waits[reach->first_wait + reach->n_waits++] = p->chunk_waits[i];
+    }
+    p->n_chunk_waits = 0;
+}
+
+static bool all_met_here(placer *p) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    for (int32_t m = 0; m < fragment->n_messages; m++)
+        if (p->met[m] == 1)
+            return false;
+    for (int32_t c = 0; c < fragment->n_collectives; c++) {
+        int32_t met = p->met[fragment->n_messages + c];
+        if (met > 0 && met < fragment->collective_joins[c])
+            return false;
+    }
+    return true;
+}
+
+static cleave_status place_chunks(placer *p) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    for (int32_t c = 0; c < fragment->n_chunks; c++) {
+        const cleave_priced_chunk *given = &fragment->chunks[c];
+        delta_chunk *chunk = &p->placed->chunks[c];
+        p->chunk = c;
+        p->item = given->first_item;
+        if (given->slot < 0 || given->slot >= p->delta->n_slots || given->n_items < 0 ||
+            given->first_item < 0 || given->first_item > fragment->n_items - given->n_items)
+            return refuse(p, "the chunk is not within the step and the fragment");
+        if (c > 0 && (given[-1].slot > given->slot ||
+                      (given[-1].slot == given->slot && given[-1].rank > given->rank)))
+            return refuse(p, "the chunk stands before its place in the order");
+        *chunk = (delta_chunk){.slot = given->slot,
+                               .rank = given->rank,
+                               .first_item = given->first_item,
+                               .n_items = given->n_items,
+                               .first_first = p->n_firsts};
+        p->delta->n_seen++;
+        for (p->item = given->first_item; p->item < given->first_item + given->n_items; p->item++)
+            CLEAVE_TRY(place_item(p, chunk, &fragment->items[p->item], &p->placed->items[p->item]));
+        place_reaches(p, chunk);
+        if (!all_met_here(p))
+            return refuse(p, "a message or a collective is not completed in the chunk");
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status place_message(placer *p, int32_t m, unsigned __int128 *total) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    int32_t first = fragment->hop_start[m], end = fragment->hop_start[m + 1];
+    if (first >= end)
+        return refuse(p, "a message crosses no link");
+    for (int32_t h = first; h < end; h++) {
+        int32_t link = fragment->hop_link[h];
+        if (link < 0 || link >= p->delta->n_links || fragment->hop_serialization[h] < 1)
+            return refuse(p, "a hop is on no link of the step, or takes no time");
+        p->placed->hops[h] = (delta_hop){fragment->hop_serialization[h], link};
+        *total += (unsigned __int128)fragment->hop_serialization[h] +
+                  (unsigned __int128)p->delta->link_latency[link];
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status place_collective(placer *p, int32_t c, unsigned __int128 *total) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    int32_t first = fragment->collective_link_start[c];
+    int32_t n_links = fragment->collective_link_start[c + 1] - first;
+    int64_t busy = fragment->collective_busy[c], rest = fragment->collective_rest[c];
+    if (busy < 0 || rest < 0)
+        return refuse(p, "a collective takes a negative time");
+    for (int32_t l = first; l < first + n_links; l++)
+        if (fragment->collective_links[l] < 0 || fragment->collective_links[l] >= p->delta->n_links)
+            return refuse(p, "a collective is on no link of the step");
+    p->placed->collectives[c] = (delta_collective){busy, rest, first, n_links};
+    *total += (unsigned __int128)busy + (unsigned __int128)rest;
+    return CLEAVE_OK;
+}
+
+/* Messages and collectives; and that no time can exceed what fits: the sum of all durations, with
+   work counted twice for what it takes from the other lane. */
+static cleave_status place_subjects(placer *p) {
+    const cleave_priced_fragment *fragment = p->fragment;
+    unsigned __int128 total = 0;
+    for (int32_t i = 0; i < fragment->n_items; i++)
+        total += 2 * (unsigned __int128)fragment->items[i].duration;
+    for (int32_t m = 0; m < fragment->n_messages; m++)
+        CLEAVE_TRY(place_message(p, m, &total));
+    for (int32_t c = 0; c < fragment->n_collectives; c++)
+        CLEAVE_TRY(place_collective(p, c, &total));
+    if (total > INT64_MAX / 4)
+        return refuse(p, "the times of the fragment add up to more than 26 days");
+    p->placed->total = (int64_t)total;
+    return CLEAVE_OK;
+}
+
+/* Cuts `count` elements off the block at `*at`. */
+static void *cut(char **at, size_t count, size_t size) {
+    void *array = *at;
+    *at += count * size;
+    return array;
+}
+
+/* Scratch is kept from put to put, and nothing is in it but what is cleared here. */
+static cleave_status take_scratch(placer *p) {
+    const cleave_priced_fragment *f = p->fragment;
+    cleave_delta *delta = p->delta;
+    size_t n_uses = (size_t)f->n_chunks * (size_t)delta->n_words, n_items = (size_t)f->n_items;
+    size_t n_met = (size_t)f->n_messages + (size_t)f->n_collectives;
+    size_t bytes = 2 * n_uses * sizeof(uint64_t) +
+                   (n_met + (size_t)p->n_times + (size_t)f->n_marks + n_items) * sizeof(int32_t) +
+                   n_items * (2 * sizeof(delta_wait) + sizeof(delta_reach) + sizeof(delta_first));
+    if (bytes >= delta->scratch_bytes) {
+        free(delta->scratch);
+        delta->scratch_bytes = 2 * bytes + 1;
+        delta->scratch = malloc(delta->scratch_bytes);
+    }
+    char *at = delta->scratch;
+    if (at == NULL) {
+        delta->scratch_bytes = 0;
+        return cleave_fail_memory(p->error, "placing a fragment");
+    }
+    p->uses = cut(&at, n_uses, sizeof *p->uses);
+    p->awaiting = cut(&at, n_uses, sizeof *p->awaiting);
+    p->met = cut(&at, n_met, sizeof *p->met);
+    memset(delta->scratch, 0, (size_t)(at - delta->scratch));
+    p->time_slot = cut(&at, (size_t)p->n_times, sizeof *p->time_slot);
+    memset(p->time_slot, -1, (size_t)p->n_times * sizeof *p->time_slot);
+    p->mark_queue = cut(&at, (size_t)f->n_marks, sizeof *p->mark_queue);
+    p->wait_slot = cut(&at, n_items, sizeof *p->wait_slot);
+    p->chunk_waits = cut(&at, n_items, sizeof *p->chunk_waits);
+    p->waits = cut(&at, n_items, sizeof *p->waits);
+    p->reaches = cut(&at, n_items, sizeof *p->reaches);
+    p->firsts = cut(&at, n_items, sizeof *p->firsts);
+    return CLEAVE_OK;
+}
+
+/* Allocates the head and what passes need, widest elements first; null when memory is short. */
+static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
+    size_t n_items = (size_t)f->n_items, n_chunks = (size_t)f->n_chunks;
+    size_t n_messages = (size_t)f->n_messages, n_collectives = (size_t)f->n_collectives;
+    size_t n_hops = n_messages > 0 ? (size_t)f->hop_start[n_messages] : 0;
+    size_t n_links = n_collectives > 0 ? (size_t)f->collective_link_start[n_collectives] : 0;
+    size_t bytes = sizeof(delta_placed) + n_items * sizeof(delta_item) +
+                   3 * n_times * sizeof(int64_t) + n_hops * sizeof(delta_hop) +
+                   n_collectives * sizeof(delta_collective) +
+                   (n_messages + 1 + n_links) * sizeof(int32_t) + n_chunks * sizeof(delta_chunk);
+    char *at = malloc(bytes);
+    delta_placed *placed = cut(&at, 1, sizeof *placed);
+    if (placed == NULL)
+        return NULL;
+    *placed = (delta_placed){.n_chunks = f->n_chunks,
+                             .first_collective = 2 * f->n_messages,
+                             .n_items = f->n_items,
+                             .bytes = bytes};
+    placed->items = cut(&at, n_items, sizeof(delta_item));
+    placed->times[0] = cut(&at, n_times, sizeof(int64_t));
+    placed->times[1] = cut(&at, n_times, sizeof(int64_t));
+    placed->full_times = cut(&at, n_times, sizeof(int64_t));
+    placed->hops = cut(&at, n_hops, sizeof(delta_hop));
+    placed->collectives = cut(&at, n_collectives, sizeof(delta_collective));
+    placed->hop_start = cut(&at, n_messages + 1, sizeof(int32_t));
+    placed->links = cut(&at, n_links, sizeof(int32_t));
+    placed->chunks = cut(&at, n_chunks, sizeof(delta_chunk));
+    if (n_messages > 0)
+        memcpy(placed->hop_start, f->hop_start, (n_messages + 1) * sizeof(int32_t));
+    if (n_links > 0)
+        memcpy(placed->links, f->collective_links, n_links * sizeof(int32_t));
+    return placed;
+}
+
+static void *copy(char **at, const void *from, int32_t n, size_t size) {
+    void *to = cut(at, (size_t)n, size);
+    if (n > 0)
+        memcpy(to, from, (size_t)n * size);
+    return to;
+}
+
+static cleave_status keep_for_jumps(placer *p) {
+    delta_placed *placed = p->placed;
+    int32_t n_uses = p->fragment->n_chunks * p->delta->n_words;
+    size_t bytes =
+        2 * (size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
+        (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts + 1;
+    char *at = malloc(bytes);
+    if (at == NULL)
+        return cleave_fail_memory(p->error, "placing a fragment");
+    placed->jump_block = at;
+    placed->bytes += bytes;
+    placed->uses = copy(&at, p->uses, n_uses, sizeof *p->uses);
+    placed->awaiting = copy(&at, p->awaiting, n_uses, sizeof *p->awaiting);
+    placed->reaches = copy(&at, p->reaches, p->n_reaches, sizeof *p->reaches);
+    placed->waits = copy(&at, p->waits, p->n_waits, sizeof *p->waits);
+    placed->firsts = copy(&at, p->firsts, p->n_firsts, sizeof *p->firsts);
+    return CLEAVE_OK;
+}
+
+void delta_placed_free(delta_placed *placed) {
+    if (placed != NULL)
+        free(placed->jump_block);
+    free(placed);
+}
+
+static cleave_status place_all(placer *p) {
+    CLEAVE_TRY(take_scratch(p));
+    CLEAVE_TRY(place_subjects(p));
+    CLEAVE_TRY(place_chunks(p));
+    return keep_for_jumps(p);
+}
+
+cleave_status delta_place(cleave_delta *delta, int32_t place,
+                          const cleave_priced_fragment *fragment, delta_placed **made,
+                          cleave_error *error) {
+    placer p = {.delta = delta, .fragment = fragment, .error = error, .place = place};
+    int64_t n_times =
+        2 * (int64_t)fragment->n_messages + fragment->n_collectives + fragment->n_marks;
+    if (n_times > INT32_MAX)
+        return refuse(&p, "more times than fit");
+    p.n_times = (int32_t)n_times;
+    p.placed = create(fragment, (size_t)n_times);
+    if (p.placed == NULL)
+        return cleave_fail_memory(error, "placing a fragment");
+    cleave_status status = place_all(&p);
+    if (status != CLEAVE_OK)
+        delta_placed_free(p.placed);
+    else
+        *made = p.placed;
+    return status;
+}
