@@ -1,86 +1,46 @@
 /* The lower bound lies below the simulated step of every layout of the space that it is of: drawn
    layouts, baselines, what walks find, with sharded updates or without, by both rules of time and
    with collectives in closed form or in steps; and it is at least what two simpler bounds say. */
-#include "graph/import.h"
 #include "search/bound/internal.h"
 #include "search/refine/mcmc.h"
 #include "tests/support/models.h"
+#include "tests/support/trial.h"
 
 #include "../test_machine.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { MAX_GIVEN = 8 };
-
-typedef struct trial {
-    cleave_arena arena, scratch;
-    cleave_model model;
-    cleave_machine machine;
-    cleave_node_costs *costs;
-    cleave_candidates candidates;
-    cleave_pricer pricer;
-    const cleave_layout *given[MAX_GIVEN];
-    int32_t n_given;
-    cleave_random random;
-    double bound;
-    double closest; /* of the bound to a step, as a share of it */
-    char name[200];
-} trial;
-
-static void ok(const trial *t, cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, error->message);
-}
-
 static void add_baselines(trial *t) {
-    cleave_error error = {""};
-    for (int i = 0; cleave_baseline_names[i] != NULL && t->n_given < MAX_GIVEN; i++) {
+    for (int i = 0; cleave_baseline_names[i] != NULL && t->n_given < TRIAL_MOST_GIVEN; i++) {
         cleave_layout *layout = CLEAVE_ARENA_ARRAY(&t->arena, cleave_layout, 1);
         bool applies;
-        ok(t,
-           cleave_baseline_layout(&t->model, &t->machine, cleave_baseline_names[i], 1, &t->arena,
-                                  layout, &applies, &error),
-           &error);
+        trial_ok(t, cleave_baseline_layout(&t->model, &t->machine, cleave_baseline_names[i], 1,
+                                           &t->arena, layout, &applies, &t->error));
         if (applies)
             t->given[t->n_given++] = layout;
     }
 }
 
 static void begin(trial *t) {
-    cleave_error error = {""};
-    cleave_search_options options = {.optimizer_states = 1, .memory_limit_bytes = INT64_C(1) << 50};
     add_baselines(t);
-    ok(t, cleave_node_costs_create(&t->model, &t->machine, &t->costs, &error), &error);
-    ok(t,
-       cleave_candidates_create(&t->model, &t->machine, t->costs, t->given, t->n_given, &t->arena,
-                                &t->candidates, &error),
-       &error);
-    ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &error), &error);
-    ok(t, cleave_lower_bound(&t->model, &t->machine, &t->candidates, 1, &t->bound, &error), &error);
+    trial_begin(t, 1);
+    trial_ok(t,
+             cleave_lower_bound(&t->model, &t->machine, &t->candidates, 1, &t->bound, &t->error));
     t->random.key = 7;
 }
 
-static void end(trial *t) {
-    cleave_pricer_destroy(&t->pricer);
-    cleave_node_costs_destroy(t->costs);
-    cleave_arena_free(&t->arena);
-    cleave_arena_free(&t->scratch);
-}
-
 static void expect_above(trial *t, const cleave_layout *layout) {
-    cleave_error error = {""};
     for (int way = 0; way < 4; way++) {
         cleave_program program;
         cleave_timeline timeline;
         cleave_arena_reset(&t->scratch);
         t->pricer.lower.symbolic_collectives = way % 2 == 0;
-        ok(t, cleave_lower(&t->model, layout, &t->pricer.lower, &t->scratch, &program, &error),
-           &error);
-        ok(t,
-           cleave_simulate(&program, t->pricer.cache,
-                           way < 2 ? CLEAVE_RULE_SCAN : CLEAVE_RULE_EVENTS, &t->scratch, &timeline,
-                           &error),
-           &error);
+        trial_ok(
+            t, cleave_lower(&t->model, layout, &t->pricer.lower, &t->scratch, &program, &t->error));
+        trial_ok(t, cleave_simulate(&program, t->pricer.cache,
+                                    way < 2 ? CLEAVE_RULE_SCAN : CLEAVE_RULE_EVENTS, &t->scratch,
+                                    &timeline, &t->error));
         double step = (double)timeline.step * 1e-12;
         cr_assert_geq(step, t->bound, "%s, way %d: step %.12g, bound %.12g", t->name, way, step,
                       t->bound);
@@ -92,8 +52,7 @@ static void expect_above(trial *t, const cleave_layout *layout) {
    is one, which comes closer to the bound. */
 static void draw(trial *t, int sort, cleave_layout *layout) {
     int32_t n_devices = t->machine.n_devices;
-    cleave_error error = {""};
-    ok(t, cleave_layout_create(&t->model, n_devices, &t->arena, layout, &error), &error);
+    trial_ok(t, cleave_layout_create(&t->model, n_devices, &t->arena, layout, &t->error));
     int32_t *seen = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, t->candidates.n_lists);
     for (int32_t op = 0; op < t->model.n_operators; op++) {
         int32_t l = t->candidates.list_of[op];
@@ -115,7 +74,6 @@ static void draw(trial *t, int sort, cleave_layout *layout) {
 }
 
 static void expect_above_walks(trial *t) {
-    cleave_error error = {""};
     cleave_progress progress = {.quiet = true};
     cleave_mcmc mcmc = {.pricer = &t->pricer,
                         .candidates = &t->candidates,
@@ -124,30 +82,32 @@ static void expect_above_walks(trial *t) {
     for (int32_t g = 0; g < t->n_given; g++) {
         cleave_layout found;
         cleave_price price;
-        ok(t,
-           cleave_mcmc_walk(&mcmc, t->given[g], (cleave_mcmc_budget){.proposals = 100}, &t->arena,
-                            &found, &price, &error),
-           &error);
+        trial_ok(t, cleave_mcmc_walk(&mcmc, t->given[g], (cleave_mcmc_budget){.proposals = 100},
+                                     &t->arena, &found, &price, &t->error));
         expect_above(t, &found);
     }
 }
 
-/* What the whole work or the longest path alone say. */
-static void expect_no_less_than_simple_bounds(trial *t) {
-    cleave_error error = {""};
-    int64_t work = 0, path;
+/* The least work of all parts of all operators, and the longest path of the quickest parts. */
+static void work_and_path(trial *t, int64_t *work, int64_t *path) {
     int64_t *time =
         CLEAVE_ARENA_ARRAY(&t->arena, int64_t, t->model.n_nests * CLEAVE_N_COMPUTE_PASSES);
+    *work = 0;
     for (int32_t op = 0; op < t->model.n_operators; op++) {
         const cleave_candidate_list *list = &t->candidates.lists[t->candidates.list_of[op]];
-        work += list->least_total;
+        *work += list->least_total;
         for (int32_t i = 0; i < t->model.operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES; i++)
             if (list->least[i] < INT64_MAX)
                 time[t->model.operators[op].nests[i / CLEAVE_N_COMPUTE_PASSES] *
                          CLEAVE_N_COMPUTE_PASSES +
                      i % CLEAVE_N_COMPUTE_PASSES] = list->least[i];
     }
-    ok(t, bound_longest_path(&t->model, time, &path, &error), &error);
+    trial_ok(t, bound_longest_path(&t->model, time, path, &t->error));
+}
+
+static void expect_no_less_than_simple_bounds(trial *t) {
+    int64_t work, path;
+    work_and_path(t, &work, &path);
     cr_expect_geq(t->bound, (double)path * 1e-12, "%s", t->name);
     cr_expect_geq(t->bound, (double)(work / t->machine.n_devices) * 1e-12, "%s", t->name);
 }
@@ -164,14 +124,7 @@ static void check(trial *t, int n_drawn) {
     }
     expect_above_walks(t);
     printf("%s: bound at most %.1f %% of a step\n", t->name, 100 * t->closest);
-    end(t);
-}
-
-static void read_machine(trial *t, const char *name, int32_t n_devices) {
-    cleave_error error = {""};
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, name);
-    ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &error), &error);
+    trial_end(t);
 }
 
 static const struct {
@@ -184,12 +137,11 @@ enum { N_MACHINES = sizeof machines / sizeof machines[0] };
 Test(bound, holds_for_models_made_by_hand) {
     for (int which = 0; which < N_MODELS; which++)
         for (int m = 0; m < N_MACHINES; m++) {
-            cleave_error error = {""};
             trial t = {.bound = 0};
             snprintf(t.name, sizeof t.name, "%s on %d of %s", hand_model_names[which],
                      machines[m].n_devices, machines[m].name);
-            cr_assert(hand_model(which, &t.arena, &t.model, &error), "%s", error.message);
-            read_machine(&t, machines[m].name, machines[m].n_devices);
+            trial_hand_model(&t, which);
+            trial_read_machine(&t, machines[m].name, machines[m].n_devices);
             check(&t, 30);
         }
 }
@@ -206,18 +158,14 @@ Test(bound, holds_for_real_models) {
                   {"configs/models/resnet50.onnx", 16}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (int m = 0; m < N_MACHINES; m++) {
-            cleave_error error = {""};
-            char path[4096];
             trial t = {.bound = 0};
             bool large = i == sizeof models / sizeof models[0] - 1;
             if (large && m != 1 && m != 4)
                 continue;
             snprintf(t.name, sizeof t.name, "%s on %d of %s", models[i].path, machines[m].n_devices,
                      machines[m].name);
-            snprintf(path, sizeof path, "%s/%s", CLEAVE_SOURCE_DIR, models[i].path);
-            ok(&t, cleave_model_import(path, models[i].batch, true, &t.arena, &t.model, &error),
-               &error);
-            read_machine(&t, machines[m].name, machines[m].n_devices);
+            trial_import(&t, models[i].path, models[i].batch);
+            trial_read_machine(&t, machines[m].name, machines[m].n_devices);
             check(&t, large ? 3 : 20);
         }
 }
@@ -225,30 +173,15 @@ Test(bound, holds_for_real_models) {
 /* Where launches and arithmetic both count, one split has to serve both: the bound lies above what
    either says.  Eight layers of 1 us a launch, and as much arithmetic a layer. */
 Test(bound, is_more_than_work_and_path_where_one_split_serves_both) {
-    cleave_error error = {""};
     trial t = {.name = "perceptron"};
-    ok(&t,
-       cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", 256, true, &t.arena,
-                           &t.model, &error),
-       &error);
+    trial_import(&t, "configs/models/mlp.onnx", 256);
     t.machine = make_machine(&t.arena, 1, 4, "1 GiB");
     begin(&t);
     int64_t work, path, other;
-    int64_t *time =
-        CLEAVE_ARENA_ARRAY(&t.arena, int64_t, t.model.n_nests * CLEAVE_N_COMPUTE_PASSES);
-    ok(&t, bound_other_work(&t.model, &t.machine, 1, &other, &error), &error);
-    work = other;
-    for (int32_t op = 0; op < t.model.n_operators; op++) {
-        const cleave_candidate_list *list = &t.candidates.lists[t.candidates.list_of[op]];
-        work += list->least_total;
-        for (int32_t i = 0; i < t.model.operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES; i++)
-            if (list->least[i] < INT64_MAX)
-                time[t.model.operators[op].nests[i / CLEAVE_N_COMPUTE_PASSES] *
-                         CLEAVE_N_COMPUTE_PASSES +
-                     i % CLEAVE_N_COMPUTE_PASSES] = list->least[i];
-    }
-    ok(&t, bound_longest_path(&t.model, time, &path, &error), &error);
+    work_and_path(&t, &work, &path);
+    trial_ok(&t, bound_other_work(&t.model, &t.machine, 1, &other, &t.error));
+    work += other;
     cr_expect_gt(t.bound, 1.01e-12 * (double)(work / 4));
     cr_expect_gt(t.bound, 1.01e-12 * (double)path);
-    end(&t);
+    trial_end(&t);
 }

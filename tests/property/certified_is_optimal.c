@@ -1,10 +1,10 @@
 /* What branch and bound certifies is what exhaustive search finds: small models of every kind, with
    few candidates for each operator, drawn, on several machines.  And of every layout of the space
    the bounds that it rests on lie below the simulated step. */
-#include "graph/import.h"
 #include "search/bound/blocks.h"
 #include "search/bound/branch_and_bound.h"
 #include "tests/support/models.h"
+#include "tests/support/trial.h"
 
 #include "../perceptron.h"
 #include "../test_machine.h"
@@ -12,23 +12,6 @@
 #include <stdio.h>
 
 enum { MOST_WHOLE = 600 };
-
-typedef struct trial {
-    cleave_arena arena, scratch;
-    cleave_model model;
-    cleave_machine machine;
-    cleave_node_costs *costs;
-    cleave_candidates candidates;
-    cleave_pricer pricer;
-    cleave_layout start, layout;
-    cleave_random random;
-    int64_t optimum, whole;
-    char name[200];
-} trial;
-
-static void ok(const trial *t, cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, error->message);
-}
 
 static cleave_candidate_list *list_of(const trial *t, int32_t op) {
     return &t->candidates.lists[t->candidates.list_of[op]];
@@ -66,18 +49,10 @@ static void cut_down(trial *t) {
 }
 
 static void begin(trial *t) {
-    cleave_error error = {""};
-    cleave_search_options options = {.optimizer_states = (int)cleave_random_below(&t->random, 3),
-                                     .memory_limit_bytes = INT64_C(1) << 50};
     int32_t n_devices = t->machine.n_devices;
-    ok(t, cleave_node_costs_create(&t->model, &t->machine, &t->costs, &error), &error);
-    ok(t,
-       cleave_candidates_create(&t->model, &t->machine, t->costs, NULL, 0, &t->arena,
-                                &t->candidates, &error),
-       &error);
+    trial_begin(t, (int)cleave_random_below(&t->random, 3));
     cut_down(t);
-    ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &error), &error);
-    ok(t, cleave_layout_create(&t->model, n_devices, &t->arena, &t->start, &error), &error);
+    trial_ok(t, cleave_layout_create(&t->model, n_devices, &t->arena, &t->start, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++) {
         t->start.splits[op].devices = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, n_devices);
         cleave_candidate_place(&list_of(t, op)->items[0], 0, &t->start.splits[op]);
@@ -85,25 +60,17 @@ static void begin(trial *t) {
     for (int32_t i = 0; i < t->model.n_tensors; i++)
         if (t->model.tensors[i].kind == CLEAVE_TENSOR_PARAMETER)
             t->start.sharded[i] = cleave_random_below(&t->random, 4) == 0;
-    ok(t, cleave_layout_copy(&t->start, &t->model, &t->arena, &t->layout, &error), &error);
+    trial_ok(t, cleave_layout_copy(&t->start, &t->model, &t->arena, &t->layout, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++)
         t->layout.splits[op].devices = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, n_devices);
-}
-
-static void end(trial *t) {
-    cleave_pricer_destroy(&t->pricer);
-    cleave_node_costs_destroy(t->costs);
-    cleave_arena_free(&t->arena);
-    cleave_arena_free(&t->scratch);
 }
 
 /* All values of the operators from `op` on; whole layouts are lowered and simulated from scratch.
  */
 static void walk_through(trial *t, int32_t op) {
-    cleave_error error = {""};
     if (op == t->model.n_operators) {
         cleave_price price;
-        ok(t, cleave_price_layout(&t->pricer, &t->layout, false, &price, &error), &error);
+        trial_ok(t, cleave_price_layout(&t->pricer, &t->layout, false, &price, &t->error));
         t->optimum = price.step < t->optimum ? price.step : t->optimum;
         t->whole++;
         return;
@@ -116,37 +83,31 @@ static void walk_through(trial *t, int32_t op) {
 }
 
 static void expect_optimum(trial *t) {
-    cleave_error error = {""};
     cleave_certified certified;
     cleave_price price;
     t->optimum = INT64_MAX;
     t->whole = 0;
     walk_through(t, 0);
-    ok(t,
-       cleave_branch_and_bound(&t->pricer, &t->candidates, &t->start, 0, NULL, &t->arena,
-                               &certified, &error),
-       &error);
+    trial_ok(t, cleave_branch_and_bound(&t->pricer, &t->candidates, &t->start, 0, NULL, &t->arena,
+                                        &certified, &t->error));
     cr_expect(certified.complete, "%s", t->name);
     cr_expect_eq(certified.step, t->optimum, "%s: %lld, not %lld of %lld layouts", t->name,
                  (long long)certified.step, (long long)t->optimum, (long long)t->whole);
     cr_expect_eq(certified.bound, certified.step, "%s", t->name);
-    ok(t, cleave_price_layout(&t->pricer, &certified.layout, false, &price, &error), &error);
+    trial_ok(t, cleave_price_layout(&t->pricer, &certified.layout, false, &price, &t->error));
     cr_expect_eq(price.step, certified.step, "%s: the layout has another step", t->name);
 }
 
 /* At every level the bounds of drawn values lie below the step of the whole. */
 static void expect_bounds_below(trial *t, int n_drawn) {
-    cleave_error error = {""};
     cleave_bound_blocks blocks;
     bool made;
     cleave_lower_options lower = t->pricer.lower;
     lower.symbolic_collectives = true;
     lower.workspace = NULL;
     cleave_bound_blocks_options options = {.like = &t->start, .lower = &lower};
-    ok(t,
-       cleave_bound_blocks_create(&t->model, &t->candidates, &options, t->pricer.cache, &t->scratch,
-                                  &blocks, &made, &error),
-       &error);
+    trial_ok(t, cleave_bound_blocks_create(&t->model, &t->candidates, &options, t->pricer.cache,
+                                           &t->scratch, &blocks, &made, &t->error));
     cr_assert(made, "%s", t->name);
     int32_t *value = CLEAVE_ARENA_ARRAY(&t->scratch, int32_t, blocks.n_blocks);
     cleave_bound_blocks_prefix *prefix =
@@ -167,7 +128,7 @@ static void expect_bounds_below(trial *t, int n_drawn) {
                 rest /= n;
             }
         }
-        ok(t, cleave_price_layout(&t->pricer, &t->layout, false, &price, &error), &error);
+        trial_ok(t, cleave_price_layout(&t->pricer, &t->layout, false, &price, &t->error));
         for (int32_t k = 0; k < blocks.n_blocks; k++) {
             int64_t simulated;
             prefix[k].sums = CLEAVE_ARENA_ARRAY(&t->scratch, int64_t, blocks.n_sums);
@@ -177,19 +138,12 @@ static void expect_bounds_below(trial *t, int n_drawn) {
             int64_t bound = cleave_bound_blocks_bound(&blocks, &prefix[k], value[0], k, value[k]);
             cr_assert_leq(bound, price.step, "%s: sums up to block %d of %d", t->name, k,
                           blocks.n_blocks);
-            ok(t, cleave_bound_blocks_simulate(&blocks, value, k, &simulated, &error), &error);
+            trial_ok(t, cleave_bound_blocks_simulate(&blocks, value, k, &simulated, &t->error));
             cr_assert_leq(simulated, price.step, "%s: simulated up to block %d of %d", t->name, k,
                           blocks.n_blocks);
         }
     }
     cleave_bound_blocks_destroy(&blocks);
-}
-
-static void read_machine(trial *t, const char *name, int32_t n_devices) {
-    cleave_error error = {""};
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, name);
-    ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &error), &error);
 }
 
 static const struct {
@@ -202,20 +156,19 @@ static void check(trial *t, int m, uint64_t seed, const char *name) {
     snprintf(t->name, sizeof t->name, "%s on %d of %s, seed %d", name, machines[m].n_devices,
              machines[m].name, (int)seed);
     t->random.key = cleave_hash_join(seed, (uint64_t)m + 1);
-    read_machine(t, machines[m].name, machines[m].n_devices);
+    trial_read_machine(t, machines[m].name, machines[m].n_devices);
     begin(t);
     expect_optimum(t);
     expect_bounds_below(t, 20);
-    end(t);
+    trial_end(t);
 }
 
 Test(certified, is_optimal_for_models_made_by_hand) {
     for (int which = 0; which < N_MODELS; which++)
         for (int m = 0; m < N_MACHINES; m++)
             for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
-                cleave_error error = {""};
                 trial t = {.optimum = 0};
-                cr_assert(hand_model(which, &t.arena, &t.model, &error), "%s", error.message);
+                trial_hand_model(&t, which);
                 check(&t, m, seed, hand_model_names[which]);
             }
 }
@@ -231,12 +184,8 @@ Test(certified, is_optimal_for_real_models) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (int m = 0; m < N_MACHINES; m++)
             for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
-                cleave_error error = {""};
-                char path[4096];
                 trial t = {.name = "import"};
-                snprintf(path, sizeof path, "%s/%s", CLEAVE_SOURCE_DIR, models[i].path);
-                ok(&t, cleave_model_import(path, models[i].batch, true, &t.arena, &t.model, &error),
-                   &error);
+                trial_import(&t, models[i].path, models[i].batch);
                 check(&t, m, seed, models[i].path);
             }
 }
@@ -244,42 +193,32 @@ Test(certified, is_optimal_for_real_models) {
 /* Of the whole space, not cut down: whatever is changed in the optimum at one operator is no
    better. */
 Test(certified, optimum_of_a_whole_space_is_no_worse_than_its_neighbours) {
-    cleave_error error = {""};
     trial t = {.name = "perceptron"};
     cleave_certified certified;
-    cleave_search_options options = {.optimizer_states = 0};
     t.model = make_perceptron(&t.arena, 2, 256, 512);
     t.machine = make_machine(&t.arena, 2, 2, "1 GiB");
-    ok(&t, cleave_node_costs_create(&t.model, &t.machine, &t.costs, &error), &error);
-    ok(&t,
-       cleave_candidates_create(&t.model, &t.machine, t.costs, NULL, 0, &t.arena, &t.candidates,
-                                &error),
-       &error);
-    ok(&t, cleave_pricer_create(&t.model, &t.machine, &options, &t.pricer, &error), &error);
-    ok(&t, cleave_layout_create(&t.model, 4, &t.arena, &t.start, &error), &error);
-    ok(&t,
-       cleave_branch_and_bound(&t.pricer, &t.candidates, &t.start, 0, NULL, &t.arena, &certified,
-                               &error),
-       &error);
+    trial_begin(&t, 0);
+    trial_ok(&t, cleave_layout_create(&t.model, 4, &t.arena, &t.start, &t.error));
+    trial_ok(&t, cleave_branch_and_bound(&t.pricer, &t.candidates, &t.start, 0, NULL, &t.arena,
+                                         &certified, &t.error));
     cr_expect(certified.complete);
     int32_t devices[4];
     for (int32_t op = 0; op < t.model.n_operators; op++)
         for (int32_t c = 0; c < list_of(&t, op)->n; c++)
             for (int32_t s = 0; s < list_of(&t, op)->items[c].n_starts; s++) {
                 cleave_price price;
-                ok(&t, cleave_layout_copy(&certified.layout, &t.model, &t.arena, &t.layout, &error),
-                   &error);
+                trial_ok(&t, cleave_layout_copy(&certified.layout, &t.model, &t.arena, &t.layout,
+                                                &t.error));
                 t.layout.splits[op].devices = devices;
                 cleave_candidate_place(&list_of(&t, op)->items[c], s, &t.layout.splits[op]);
-                ok(&t, cleave_price_layout(&t.pricer, &t.layout, false, &price, &error), &error);
+                trial_ok(&t, cleave_price_layout(&t.pricer, &t.layout, false, &price, &t.error));
                 cr_expect_geq(price.step, certified.step);
             }
-    end(&t);
+    trial_end(&t);
 }
 
 /* Stopped before it begins: the best is the start, and nothing more is claimed than a bound. */
 Test(certified, a_search_that_is_stopped_says_so) {
-    cleave_error error = {""};
     volatile sig_atomic_t flag = 1;
     trial t = {.name = "stopped"};
     cleave_certified certified;
@@ -287,12 +226,10 @@ Test(certified, a_search_that_is_stopped_says_so) {
     t.model = make_perceptron(&t.arena, 3, 64, 512);
     t.machine = make_machine(&t.arena, 2, 2, "1 GiB");
     begin(&t);
-    ok(&t,
-       cleave_branch_and_bound(&t.pricer, &t.candidates, &t.start, 0, &flag, &t.arena, &certified,
-                               &error),
-       &error);
+    trial_ok(&t, cleave_branch_and_bound(&t.pricer, &t.candidates, &t.start, 0, &flag, &t.arena,
+                                         &certified, &t.error));
     cr_expect_eq(certified.priced, 0);
     cr_expect_leq(certified.bound, certified.step);
     cr_expect(!certified.complete || certified.bound == certified.step);
-    end(&t);
+    trial_end(&t);
 }
