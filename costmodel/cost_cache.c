@@ -1,0 +1,253 @@
+#include "costmodel/cost_cache.h"
+
+#include "base/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+/* Room for all pairs of devices of small machines. */
+static size_t size_of_route_table(int32_t n_devices) {
+    size_t pairs = (size_t)n_devices * (size_t)n_devices, size = 1;
+    while (size < pairs && size < (size_t)1 << 14)
+        size *= 2;
+    return size;
+}
+
+cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
+                                       cleave_cost_cache **cache, cleave_error *error) {
+    cleave_cost_cache *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "preparing costs");
+    made->model = model;
+    made->machine = machine;
+    made->capacity = 1024;
+    made->entries = calloc(made->capacity, sizeof *made->entries);
+    made->copy = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
+    made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
+    made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
+    made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
+    made->exchange.load = made->shares;
+    made->exchange.seconds_per_byte = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
+    made->exchange.processor = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_devices);
+    made->exchange.n_sent = CLEAVE_ARENA_ARRAY(&made->arena, int32_t, machine->n_devices);
+    made->exchange.links = CLEAVE_ARENA_ARRAY(&made->arena, int32_t, machine->n_links);
+    made->n_routes = size_of_route_table(machine->n_devices);
+    made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
+    made->padded = CLEAVE_ARENA_ARRAY(&made->arena, bool, model->n_nests);
+    if (made->shares == NULL || made->entries == NULL || made->routes == NULL ||
+        made->exchange.processor == NULL || made->exchange.n_sent == NULL ||
+        made->exchange.links == NULL || made->exchange.seconds_per_byte == NULL ||
+        made->padded == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
+        cleave_cost_cache_destroy(made);
+        return cleave_fail_memory(error, "preparing costs");
+    }
+    for (int32_t k = 0; k < machine->n_kinds; k++) {
+        made->copy[k] = cleave_byte_price_of(&machine->kinds[k], "copy");
+        made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
+        made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
+    }
+    for (int32_t l = 0; l < machine->n_links; l++)
+        made->exchange.seconds_per_byte[l] = 1 / machine->links[l].bytes_per_second;
+    for (int32_t n = 0; n < model->n_nests; n++)
+        made->padded[n] = cleave_nest_is_padded(model, &model->nests[n]);
+    *cache = made;
+    return CLEAVE_OK;
+}
+
+static void free_rounds(cost_rounds *known) {
+    if (known != NULL)
+        free(known->devices);
+    free(known);
+}
+
+void cleave_cost_cache_destroy(cleave_cost_cache *cache) {
+    if (cache == NULL)
+        return;
+    for (int k = 0; k < COST_N_ROUNDS; k++)
+        free_rounds(cache->known[k]);
+    cleave_arena_free(&cache->arena);
+    free(cache->entries);
+    free(cache);
+}
+
+const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache) {
+    return cache->machine;
+}
+
+void cleave_cost_cache_load_data(cleave_cost_cache *cache) { cache->loads_data = true; }
+
+cleave_status cost_cache_check(const cleave_cost_cache *cache, const cleave_program *program,
+                               cleave_error *error) {
+    if (program->model != cache->model)
+        return cleave_fail(error, CLEAVE_FAILED, "the costs are of another model");
+    if (program->n_devices > cache->machine->n_devices)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "the layout is for %d devices, and the machine \"%s\" has %d",
+                           program->n_devices, cache->machine->name, cache->machine->n_devices);
+    return CLEAVE_OK;
+}
+
+/* ---- computes -------------------------------------------------------------------------------- */
+
+/* Two independent hashes of what a price depends on. */
+typedef struct digest {
+    uint64_t a, b;
+} digest;
+
+static inline void digest_add(digest *d, int64_t value) {
+    d->a = cleave_hash_join(d->a, (uint64_t)value);
+    d->b = (d->b ^ (uint64_t)value) * UINT64_C(0x9ddfea08eb382d69);
+    d->b ^= d->b >> 29;
+}
+
+static void digest_padding(digest *d, const cleave_model *model, const cleave_operand *operand,
+                           const cleave_part *part) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw;
+    cleave_part_raw_box(part, operand, tensor->rank, &raw);
+    for (int r = 0; r < tensor->rank; r++) {
+        int64_t below = raw.lo[r] < 0 ? -raw.lo[r] : 0;
+        int64_t above = raw.hi[r] > tensor->shape[r] ? raw.hi[r] - tensor->shape[r] : 0;
+        if (below > 0 || above > 0) {
+            digest_add(d, (int64_t)operand->tensor << 8 | r);
+            digest_add(d, below);
+            digest_add(d, above);
+        }
+    }
+}
+
+static digest digest_of(const cleave_cost_cache *cache, const cleave_compute *compute) {
+    const cleave_nest *nest = &cache->model->nests[compute->nest];
+    int32_t kind = cache->machine->device_kind[compute->part.device];
+    digest d = {1, 1};
+    digest_add(&d, compute->nest);
+    digest_add(&d, (int64_t)compute->pass << 32 | kind);
+    for (int a = 0; a < nest->n_axes; a++)
+        digest_add(&d, compute->part.hi[a] - compute->part.lo[a]);
+    for (int i = 0; i < nest->n_inputs; i++)
+        digest_padding(&d, cache->model, &nest->inputs[i], &compute->part);
+    digest_padding(&d, cache->model, &nest->output, &compute->part);
+    if (d.a == 0 && d.b == 0)
+        d.a = 1;
+    return d;
+}
+
+/* The entry of a digest, or the free one where it would go. */
+static cost_entry *find_entry(cost_entry *entries, size_t capacity, digest d) {
+    size_t at = d.a & (capacity - 1);
+    while ((entries[at].index != 0 || entries[at].check != 0) &&
+           (entries[at].index != d.a || entries[at].check != d.b))
+        at = (at + 1) & (capacity - 1);
+    return &entries[at];
+}
+
+static bool grow(cleave_cost_cache *cache) {
+    size_t capacity = 2 * cache->capacity;
+    cost_entry *entries = calloc(capacity, sizeof *entries);
+    if (entries == NULL)
+        return false;
+    for (size_t i = 0; i < cache->capacity; i++) {
+        const cost_entry *old = &cache->entries[i];
+        if (old->index != 0 || old->check != 0)
+            *find_entry(entries, capacity, (digest){old->index, old->check}) = *old;
+    }
+    free(cache->entries);
+    cache->entries = entries;
+    cache->capacity = capacity;
+    return true;
+}
+
+const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_compute *compute) {
+    digest d = digest_of(cache, compute);
+    cost_entry *found = find_entry(cache->entries, cache->capacity, d);
+    if (found->index != 0 || found->check != 0)
+        return found;
+    if (2 * (cache->n_entries + 1) > cache->capacity) {
+        if (!grow(cache))
+            return NULL;
+        found = find_entry(cache->entries, cache->capacity, d);
+    }
+    const cleave_machine *machine = cache->machine;
+    cleave_work work;
+    cleave_work_describe(cache->model, &cache->model->nests[compute->nest], compute->pass,
+                         &compute->part, &work);
+    *found = (cost_entry){.index = d.a, .check = d.b};
+    double seconds = cost_find_price(&machine->kinds[machine->device_kind[compute->part.device]],
+                                     &work, &found->provenance, &found->source);
+    found->picoseconds = cleave_picoseconds(seconds);
+    found->family_fit =
+        cost_find_fit(&machine->kinds[machine->device_kind[compute->part.device]], work.family);
+    cache->n_entries++;
+    return found;
+}
+
+/* ---- routes and collectives ------------------------------------------------------------------ */
+
+const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
+                                            int32_t destination) {
+    const cleave_machine *machine = cache->machine;
+    size_t pair = (size_t)source * (size_t)machine->n_devices + (size_t)destination;
+    cleave_route_price *at = &cache->routes[pair & (cache->n_routes - 1)];
+    if (at->n_links > 0 && at->source == source && at->destination == destination)
+        return at;
+    *at = (cleave_route_price){.source = source, .destination = destination};
+    at->n_links = cleave_machine_route(machine, source, destination, at->links);
+    for (int32_t l = 0; l < at->n_links; l++) {
+        const cleave_link *link = &machine->links[at->links[l]];
+        at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
+        at->overhead_seconds_per_byte =
+            fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
+        if (l == 0 || link->protocol.receiving.large > at->protocol->receiving.large)
+            at->protocol = &link->protocol;
+        at->latency_seconds += link->latency_seconds;
+    }
+    return at;
+}
+
+static bool is_like(const cleave_collective *a, const cleave_collective *b,
+                    const int32_t *b_devices) {
+    return a->kind == b->kind && a->algorithm == b->algorithm &&
+           a->node_members == b->node_members && a->n_devices == b->n_devices &&
+           memcmp(a->devices, b_devices, (size_t)a->n_devices * sizeof *b_devices) == 0;
+}
+
+cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
+                                           const cleave_collective *collective,
+                                           cleave_collective_cost *cost, cleave_error *error) {
+    int32_t n = collective->n_devices;
+    *cost = (cleave_collective_cost){0};
+    if (n < 2)
+        return CLEAVE_OK;
+    /* The devices in the middle tell groups apart that have the same ends. */
+    uint64_t hash = (uint64_t)collective->kind << 8 | (uint64_t)collective->algorithm;
+    hash = cleave_hash_join(hash, (uint64_t)collective->devices[0] << 32 | (uint64_t)n);
+    hash = cleave_hash_join(hash, (uint64_t)collective->devices[n / 2] << 32 |
+                                      (uint64_t)collective->devices[n - 1]);
+    cost_rounds **at = &cache->known[hash % COST_N_ROUNDS], *known = *at;
+    if (known == NULL || !is_like(collective, &known->like, known->devices)) {
+        free_rounds(known);
+        *at = known = malloc(sizeof *known);
+        int32_t *devices = malloc((size_t)n * sizeof *devices);
+        if (known == NULL || devices == NULL) {
+            free(known);
+            free(devices);
+            *at = NULL;
+            return cleave_fail_memory(error, "pricing a collective");
+        }
+        memcpy(devices, collective->devices, (size_t)n * sizeof *devices);
+        known->like = *collective;
+        known->devices = devices;
+        cleave_collective_rounds_find(cache->machine, collective, cache->shares, &known->rounds);
+    }
+    *cost = cleave_collective_rounds_price(&known->rounds, collective->bytes);
+    return CLEAVE_OK;
+}
+
+const cleave_exchange_price *cleave_cost_cache_exchange(cleave_cost_cache *cache,
+                                                        const cleave_collective *collective) {
+    cleave_exchange_price_find(cache, collective, cache->copy, &cache->exchange);
+    return &cache->exchange;
+}
