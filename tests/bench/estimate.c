@@ -5,6 +5,7 @@
      random  half of all proposals are accepted whatever they cost, so that soon all operators are
              split without regard to one another
      usage: bench_estimate [--machine NAME] [--seed S] [SECONDS [MODEL [DEVICES]]]
+            bench_estimate [--machine NAME] [--seed S] --plain SECONDS [MODEL [DEVICES]]
             bench_estimate [--machine NAME] [--seed S] --check CHANGES [MODEL [DEVICES]]
             bench_estimate [--machine NAME] [--seed S] --forms CHANGES [MODEL [DEVICES]]
    The machine is k80-16x4.  SECONDS for each walk (1); below 0, so many proposals instead.
@@ -15,6 +16,7 @@
    the fragments) and by events; how many times longer all of it takes from scratch, lowering and
    pricing and scanning the whole layout, than a proposal with all it does: the comparison that
    is usual; and what that lowering and scan take.
+   --plain leaves the comparisons out, for profiles.
    --check spreads the changes over the walks, compares every time with a full pass and every
    thousandth with a lowering from scratch, and fails where any differs: again with other seeds, as
    long as wanted.  --forms says how far the closed form is from the expanded one, over the
@@ -271,33 +273,40 @@ static cleave_status propose(bench_case *c, purpose what, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-static cleave_status report(bench_case *c, cleave_error *error) {
+static void report_walk(const bench_case *c) {
     cleave_estimate_counts counts = cleave_estimate_count(c->estimate);
+    double all = c->fragments + c->delta + c->rest, n = (double)c->n_timed;
+    printf("%-6s %-13s %4d %4d %9.0f %5.1f  %3.0f %3.0f %3.0f %5.0f",
+           c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators, n / all,
+           100 * (double)c->n_accepted / (double)c->n_proposals, 100 * c->fragments / all,
+           100 * c->delta / all, 100 * c->rest / all,
+           100 - 100 * (double)counts.made / (double)counts.fragments);
+}
+
+static cleave_status report_comparisons(bench_case *c, cleave_error *error) {
     double all = c->fragments + c->delta + c->rest, lowering, scan, events, again;
     int64_t step;
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &step, &lowering, &scan, error));
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_EVENTS, &step, &again, &events, error));
     double run = bench_median(c->runs, c->n_samples), n = (double)c->n_timed;
-    printf(
-        "%-6s %-13s %4d %4d %9.0f %5.1f  %3.0f %3.0f %3.0f %5.0f %8.2f %8.1f %8.1f %9.2f %8.3f\n",
-        c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators, n / all,
-        100 * (double)c->n_accepted / (double)c->n_proposals, 100 * c->fragments / all,
-        100 * c->delta / all, 100 * c->rest / all,
-        100 - 100 * (double)counts.made / (double)counts.fragments,
-        bench_median(c->scan_ratios, c->n_samples), events / run, (lowering + scan) * n / all,
-        1e3 * lowering, 1e3 * scan);
-    fflush(stdout);
+    printf(" %8.2f %8.1f %8.1f %9.2f %8.3f", bench_median(c->scan_ratios, c->n_samples),
+           events / run, (lowering + scan) * n / all, 1e3 * lowering, 1e3 * scan);
     return CLEAVE_OK;
 }
 
-static cleave_status measure(bench_case *c, double seconds, cleave_error *error) {
+static cleave_status measure(bench_case *c, double seconds, bool compares, cleave_error *error) {
     double begun = processor_seconds();
     while (seconds < 0 ? c->n_proposals < -seconds
                        : processor_seconds() - begun < seconds || c->n_timed == 0) {
-        bool samples = c->n_proposals % EVERY == 0 && c->n_samples < MAX_SAMPLES;
+        bool samples = compares && c->n_proposals % EVERY == 0 && c->n_samples < MAX_SAMPLES;
         CLEAVE_TRY(propose(c, samples ? SAMPLE : TIME, error));
     }
-    return report(c, error);
+    report_walk(c);
+    if (compares)
+        CLEAVE_TRY(report_comparisons(c, error));
+    printf("\n");
+    fflush(stdout);
+    return CLEAVE_OK;
 }
 
 static cleave_status check_all(bench_case *c, int64_t n_changes, cleave_error *error) {
@@ -327,7 +336,7 @@ static cleave_status forms_all(bench_case *c, int64_t n_changes, cleave_error *e
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-typedef enum mode { MEASURE, COMPARE_TIMES, COMPARE_FORMS } mode;
+typedef enum mode { MEASURE, MEASURE_PLAIN, COMPARE_TIMES, COMPARE_FORMS } mode;
 
 typedef struct wishes {
     mode mode;
@@ -351,7 +360,7 @@ static cleave_status look(bench_case *c, const wishes *w, cleave_error *error) {
     case COMPARE_FORMS:
         return forms_all(c, (int64_t)w->amount, error);
     default:
-        return measure(c, w->amount, error);
+        return measure(c, w->amount, w->mode == MEASURE, error);
     }
 }
 
@@ -390,10 +399,13 @@ static int64_t run_all(const wishes *w) {
 }
 
 static void print_head(const wishes *w) {
+    if (w->mode == MEASURE || w->mode == MEASURE_PLAIN)
+        printf("%-6s %-13s %4s %4s %9s %5s  %-11s %5s", "walk", "model", "dev", "ops", "props/s",
+               "acc %", "lower/d/rest", "hit %");
     if (w->mode == MEASURE)
-        printf("%-6s %-13s %4s %4s %9s %5s  %-11s %5s %8s %8s %8s %9s %8s\n", "walk", "model",
-               "dev", "ops", "props/s", "acc %", "lower/d/rest", "hit %", "full/d", "events/d",
-               "whole/p", "lower ms", "scan ms");
+        printf(" %8s %8s %8s %9s %8s", "full/d", "events/d", "whole/p", "lower ms", "scan ms");
+    if (w->mode == MEASURE || w->mode == MEASURE_PLAIN)
+        printf("\n");
 }
 
 /* Takes "NAME VALUE" off the front of the arguments. */
@@ -414,6 +426,8 @@ int main(int argc, char **argv) {
         w.seed = (uint64_t)strtoull(value, NULL, 10);
     if ((value = option("--check", &argc, &argv)) != NULL)
         w.mode = COMPARE_TIMES;
+    else if ((value = option("--plain", &argc, &argv)) != NULL)
+        w.mode = MEASURE_PLAIN;
     else if ((value = option("--forms", &argc, &argv)) != NULL)
         w.mode = COMPARE_FORMS;
     else if (argc > 1)
