@@ -136,7 +136,7 @@ static cleave_status sort_into_queues(cleave_engine_problem *problem, cleave_are
         start[q + 2] += start[q + 1];
     for (int32_t i = 0; i < problem->n_items; i++)
         items[start[problem->queue[i] + 1]++] =
-            (cleave_queued_item){problem->duration[i], i, problem->subject[i], problem->kind[i]};
+            (cleave_queued_item){i, problem->subject[i], problem->kind[i]};
     problem->queue_start = start;
     problem->queue_items = items;
     return CLEAVE_OK;

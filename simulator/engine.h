@@ -45,9 +45,9 @@ typedef enum cleave_engine_kind {
     CLEAVE_ENGINE_N_KINDS
 } cleave_engine_kind;
 
-/* An item in the order of its queue, with all that the events engine asks of it. */
+/* An item in the order of its queue, with what the events engine asks of it but for the duration:
+   durations may be changed. */
 typedef struct cleave_queued_item {
-    int64_t duration;
     int32_t item, subject;
     uint8_t kind;
 } cleave_queued_item;

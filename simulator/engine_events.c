@@ -117,7 +117,7 @@ static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item
                                  int64_t now) {
     cleave_engine_workspace *w = r->w;
     int32_t device = queue >> 1;
-    int64_t duration = item->duration, end = now + duration;
+    int64_t duration = r->problem->duration[item->item], end = now + duration;
     if (duration == 0)
         return end;
     if (queue & 1) {
@@ -193,7 +193,7 @@ static void lane_event(run *r, int32_t queue, int64_t now) {
     if (w->begun[queue]) {
         const cleave_queued_item *item = &r->problem->queue_items[w->position[queue]];
         int32_t device = queue >> 1;
-        bool works = item->duration > 0;
+        bool works = r->problem->duration[item->item] > 0;
         if (works && !(queue & 1) && w->taken_seen[device] < w->taken[device]) {
             /* The communication lane worked in the meantime. */
             int64_t end = now + w->taken[device] - w->taken_seen[device];

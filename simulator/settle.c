@@ -1,18 +1,21 @@
 /* A lane's items are sorted by time, so what two devices do at the same time is found by one walk
-   over both. */
+   over both.  Only work of main lanes is looked at; it lies side by side, in places. */
 #include "simulator/settle.h"
 
 #include "graph/work.h"
 
-#include <math.h>
+#include <string.h>
 
 struct cleave_settling {
     const cleave_program *program;
     const cleave_machine *machine;
-    cleave_poll_profile profile; /* times still missing */
-    int32_t *items;              /* of the profile's lanes: its place to an item of the program */
-    float *alone;     /* [n_items] share of the price where the others of a node are idle */
-    int64_t *overlap; /* [places of the profile] picoseconds, scratch */
+    cleave_poll_profile profile; /* its lanes are the places; times still missing */
+    /* [places] */
+    int32_t *items;   /* of the program, and of the problem */
+    int64_t *priced;  /* duration while all others of the node are busy */
+    float *alone;     /* share of it where they are idle */
+    int64_t *overlap; /* picoseconds, scratch */
+    bool is_applied;  /* to the problem before: its durations are no longer those priced */
 };
 
 /* ---- What does not depend on times ----------------------------------------------------------- */
@@ -61,13 +64,14 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     profile->sending = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
     profile->receiving = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
     s->items = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
+    s->priced = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
     s->alone = CLEAVE_ARENA_ARRAY(arena, float, n_items);
     s->overlap = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
     return profile->lane_start != NULL && profile->begin != NULL && profile->end != NULL &&
            profile->pieces != NULL && profile->source != NULL && profile->destination != NULL &&
            profile->source_until != NULL && profile->destination_until != NULL &&
            profile->sending != NULL && profile->receiving != NULL && s->items != NULL &&
-           s->alone != NULL && s->overlap != NULL;
+           s->priced != NULL && s->alone != NULL && s->overlap != NULL;
 }
 
 static bool is_message_wait(uint8_t kind) {
@@ -106,6 +110,7 @@ static void find_lanes(cleave_settling *s, const cleave_engine_problem *problem)
             if (!has_work(problem, item->item))
                 continue;
             s->items[n] = item->item;
+            s->priced[n] = problem->duration[item->item];
             s->profile.pieces[n++] = count_pieces(s->program, item->item);
         }
         set_until_sync(s, problem, d, other, INT32_MAX, n);
@@ -131,6 +136,16 @@ static void find_polls(cleave_settling *s, cleave_cost_cache *cache) {
     }
 }
 
+/* The shares of all items are brought to their places by way of `overlap`, which has room and is
+   not in use yet. */
+static cleave_status find_alone(cleave_settling *s, cleave_cost_cache *cache, cleave_error *error) {
+    float *of_item = (float *)(void *)s->overlap;
+    CLEAVE_TRY(cleave_cost_alone(s->program, cache, of_item, error));
+    for (int32_t i = 0; i < s->profile.lane_start[s->program->n_devices]; i++)
+        s->alone[i] = of_item[s->items[i]];
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_cache *cache,
                                      const cleave_engine_problem *problem, cleave_arena *arena,
                                      cleave_settling **settling, cleave_error *error) {
@@ -147,46 +162,62 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
         return cleave_fail_memory(error, "preparing to simulate");
     find_lanes(made, problem);
     find_polls(made, cache);
-    CLEAVE_TRY(cleave_cost_alone(program, cache, made->alone, error));
+    CLEAVE_TRY(find_alone(made, cache, error));
     *settling = made;
     return CLEAVE_OK;
 }
 
 /* ---- What does ------------------------------------------------------------------------------- */
 
-/* Adds to the overlap of each work of a device how long another one works meanwhile. */
+/* Adds to the overlap of each work of two devices how long both work meanwhile.  Which of two ends
+   first is anybody's guess, so there is no branch on it. */
 static void add_overlaps(cleave_settling *s, int32_t device, int32_t other) {
-    const cleave_poll_profile *p = &s->profile;
-    int32_t first = p->lane_start[other], last = p->lane_start[other + 1];
-    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
-        while (first < last && p->end[first] <= p->begin[i])
-            first++;
-        for (int32_t j = first; j < last && p->begin[j] < p->end[i]; j++) {
-            int64_t from = p->begin[i] > p->begin[j] ? p->begin[i] : p->begin[j];
-            int64_t until = p->end[i] < p->end[j] ? p->end[i] : p->end[j];
-            s->overlap[i] += until > from ? until - from : 0;
-        }
+    const int64_t *begin = s->profile.begin, *end = s->profile.end;
+    int64_t *overlap = s->overlap;
+    int32_t i = s->profile.lane_start[device], last_i = s->profile.lane_start[device + 1];
+    int32_t j = s->profile.lane_start[other], last_j = s->profile.lane_start[other + 1];
+    while (i < last_i && j < last_j) {
+        int64_t from = begin[i] > begin[j] ? begin[i] : begin[j];
+        int64_t until = end[i] < end[j] ? end[i] : end[j];
+        int64_t both = until > from ? until - from : 0;
+        int32_t is_over = end[i] <= end[j];
+        overlap[i] += both;
+        overlap[j] += both;
+        i += is_over;
+        j += 1 - is_over;
     }
 }
 
 /* Between the price alone and that with all others busy, by the share of the time in which the
    others of the node work. */
+static void settle_lane(const cleave_settling *s, int32_t device, int32_t n_others,
+                        int64_t *duration) {
+    const cleave_poll_profile *p = &s->profile;
+    int32_t last = p->lane_start[device + 1];
+    for (int32_t i = p->lane_start[device]; i < last; i++) {
+        double span = (double)(p->end[i] - p->begin[i]) * n_others;
+        double share = (double)s->overlap[i] / span; /* from 0 to 1: work takes some time */
+        double alone = (double)s->alone[i];
+        duration[s->items[i]] =
+            (int64_t)((double)s->priced[i] * (alone + (1 - alone) * share) + 0.5);
+    }
+}
+
 static void settle_kernels(cleave_settling *s, cleave_engine_problem *problem) {
     const cleave_poll_profile *p = &s->profile;
-    for (int32_t d = 0; d < s->program->n_devices; d++) {
+    int32_t n_devices = s->program->n_devices;
+    memset(s->overlap, 0, (size_t)p->lane_start[n_devices] * sizeof *s->overlap);
+    for (int32_t d = 0; d < n_devices; d++) {
         int32_t n_others = 0;
-        for (int32_t other = 0; other < s->program->n_devices; other++)
-            if (other != d && cleave_machine_same_node(s->machine, d, other)) {
-                n_others++;
+        for (int32_t other = 0; other < n_devices; other++) {
+            if (other == d || !cleave_machine_same_node(s->machine, d, other))
+                continue;
+            n_others++;
+            if (other > d) /* those before it have met it */
                 add_overlaps(s, d, other);
-            }
-        for (int32_t i = p->lane_start[d]; i < p->lane_start[d + 1] && n_others > 0; i++) {
-            double span = (double)(p->end[i] - p->begin[i]) * n_others;
-            double share = span > 0 ? fmin(1, (double)s->overlap[i] / span) : 1;
-            double alone = (double)s->alone[s->items[i]];
-            int64_t *duration = &problem->duration[s->items[i]];
-            *duration = (int64_t)((double)*duration * (alone + (1 - alone) * share) + 0.5);
         }
+        if (n_others > 0)
+            settle_lane(s, d, n_others, problem->duration);
     }
 }
 
@@ -201,15 +232,18 @@ cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
                                     cleave_error *error) {
     if (settling == NULL)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, timeline, error));
     cleave_poll_profile *profile = &settling->profile;
-    for (int32_t i = 0; i < profile->lane_start[settling->program->n_devices]; i++) {
+    int32_t n_places = profile->lane_start[settling->program->n_devices];
+    problem->polls = NULL;
+    for (int32_t i = 0; i < n_places && settling->is_applied; i++)
+        problem->duration[settling->items[i]] = settling->priced[i];
+    settling->is_applied = true;
+    CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, timeline, error));
+    for (int32_t i = 0; i < n_places; i++) {
         profile->begin[i] = timeline->start[settling->items[i]];
         profile->end[i] = timeline->end[settling->items[i]];
     }
     settle_kernels(settling, problem);
     problem->polls = fits(settling, timeline->step) ? profile : NULL;
-    for (int32_t q = 0; q < problem->n_items; q++)
-        problem->queue_items[q].duration = problem->duration[problem->queue_items[q].item];
     return CLEAVE_OK;
 }
