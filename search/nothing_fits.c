@@ -149,10 +149,10 @@ static cleave_status describe(session *s, cleave_arena *arena, char *text, size_
     return CLEAVE_OK;
 }
 
-static void format_proof(const session *s, char *text, size_t bytes) {
-    int64_t least = cleave_least_memory(s->model, s->options->optimizer_states);
-    int64_t most = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
+static cleave_status format_proof(const session *s, char *text, size_t bytes, cleave_error *error) {
+    int64_t least = 0, most = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
     char needed[32], there[32];
+    CLEAVE_TRY(cleave_least_memory(s->model, s->options->optimizer_states, &least, error));
     cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)most, CLEAVE_UNIT_BYTES, there, sizeof there);
     if (least > most)
@@ -160,6 +160,7 @@ static void format_proof(const session *s, char *text, size_t bytes) {
                  there);
     else
         snprintf(text, bytes, "unproven");
+    return CLEAVE_OK;
 }
 
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
@@ -172,7 +173,7 @@ cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
     cleave_status status = describe(s, &arena, least, sizeof least, error);
     cleave_arena_free(&arena);
     CLEAVE_TRY(status);
-    format_proof(s, proof, sizeof proof);
+    CLEAVE_TRY(format_proof(s, proof, sizeof proof, error));
     cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
     cleave_constraints_describe(s->options->constraints, under, sizeof under);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,

@@ -5,10 +5,11 @@
 #include "costmodel/machine.h"
 #include "graph/model.h"
 
-/* Bytes that the devices hold together, whatever the layout, when a step goes from forward to
-   backward: parameters that are read whole, with their optimizer states, and activations that
-   backward reads.  Every element of those is on some device then, in a buffer of its own. */
-int64_t cleave_least_memory(const cleave_model *model, int optimizer_states);
+/* Bytes that the arenas of all devices have together at least, whatever the layout: the most that
+   has to be somewhere in one and the same slot.  FAILED when memory is short.  Cost: slots and
+   operands, and for tensors that are read in slices the square of their number. */
+cleave_status cleave_least_memory(const cleave_model *model, int optimizer_states, int64_t *bytes,
+                                  cleave_error *error);
 
 /* Bytes that the devices have together for a program's arenas; the limit is per device, 0: that of
    the machine. */

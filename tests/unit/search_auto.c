@@ -241,7 +241,9 @@ Test(search_auto, says_what_holds_memory_and_whether_it_is_proven) {
     cr_expect_not_null(strstr(error.message, "(proven: any layout holds "), "%s", error.message);
     cr_expect_not_null(strstr(error.message, "held by "), "%s", error.message);
     /* Just above what is proven. */
-    options.memory_limit_bytes = cleave_least_memory(&model, 1) / machine.n_devices + 64;
+    int64_t least;
+    cr_assert_eq(cleave_least_memory(&model, 1, &least, &error), CLEAVE_OK);
+    options.memory_limit_bytes = least / machine.n_devices + 64;
     cr_expect_eq(cleave_search(&model, &machine, &options, &arena, &result, &error),
                  CLEAVE_NO_LAYOUT);
     cr_expect_not_null(strstr(error.message, "(unproven)"), "%s", error.message);
@@ -265,7 +267,8 @@ Test(search_auto, no_drawn_layout_holds_less_than_is_proven) {
                              CLEAVE_OK);
                 cr_assert_eq(cleave_lower(&drawn, &layout, &lower, &own, &program, &error),
                              CLEAVE_OK);
-                int64_t held = 0, least = cleave_least_memory(&drawn, states);
+                int64_t held = 0, least;
+                cr_assert_eq(cleave_least_memory(&drawn, states, &least, &error), CLEAVE_OK);
                 for (int32_t d = 0; d < n_devices; d++)
                     held += program.peak_bytes[d];
                 cr_expect_geq(held, least, "%s, seed %d: %lld bytes, %lld proven",
