@@ -1,12 +1,7 @@
 /* Fits of kernel families: seconds = launch + flops x per_flop + bytes x per_byte, where the sum of
-   |fitted / measured - 1| is least.  As a linear program, with one deviation each way per
-   measurement m:
-
-       minimise sum of over_m + under_m
-       (launch + flops_m x per_flop + bytes_m x per_byte) / seconds_m - over_m + under_m = 1
-
-   Coefficients are scaled so that each has a largest entry of 1. */
-#include "base/linear_program.h"
+   |fitted / measured - 1| is least.  Coefficients are scaled so that each has a largest entry of
+   1. */
+#include "base/least_deviations.h"
 #include "costmodel/machine.h"
 
 #include <math.h>
@@ -43,22 +38,6 @@ static void choose_coefficients(const cleave_device_kind *kind, const measured_f
     }
 }
 
-static void fill_rows(const measured_family *family, const double scale[N_COEFFICIENTS],
-                      int32_t *start, int32_t *column, double *value) {
-    int32_t e = 0;
-    for (int32_t i = 0; i < family->n; i++) {
-        for (int32_t c = 0; c < N_COEFFICIENTS; c++, e++) {
-            column[e] = c;
-            value[e] = feature(family->kernels[i], c) / family->kernels[i]->seconds / scale[c];
-        }
-        for (int32_t side = 0; side < 2; side++, e++) {
-            column[e] = N_COEFFICIENTS + 2 * i + side;
-            value[e] = side == 0 ? -1 : 1;
-        }
-        start[i + 1] = e;
-    }
-}
-
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -68,47 +47,30 @@ static int compare_doubles(const void *a, const void *b) {
 static cleave_status solve_family(const cleave_device_kind *kind, const measured_family *family,
                                   cleave_arena *scratch, cleave_family_fit *fit,
                                   cleave_error *error) {
-    size_t n = (size_t)family->n, n_columns = N_COEFFICIENTS + 2 * n;
-    double *objective = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
-    double *lower = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
-    double *upper = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
-    double *one = CLEAVE_ARENA_ARRAY(scratch, double, n);
-    double *x = CLEAVE_ARENA_ARRAY(scratch, double, n_columns);
-    double *value = CLEAVE_ARENA_ARRAY(scratch, double, (N_COEFFICIENTS + 2) * n);
-    int32_t *column = CLEAVE_ARENA_ARRAY(scratch, int32_t, (N_COEFFICIENTS + 2) * n);
-    int32_t *start = CLEAVE_ARENA_ARRAY(scratch, int32_t, n + 1);
-    if (objective == NULL || lower == NULL || upper == NULL || one == NULL || x == NULL ||
-        value == NULL || column == NULL || start == NULL)
-        return cleave_fail_memory(error, "fitting kernel times");
+    const double lower[N_COEFFICIENTS] = {0};
+    double upper[N_COEFFICIENTS], scale[N_COEFFICIENTS] = {0}, x[N_COEFFICIENTS];
     bool use[N_COEFFICIENTS];
-    double scale[N_COEFFICIENTS] = {0};
+    double *features = CLEAVE_ARENA_ARRAY(scratch, double, N_COEFFICIENTS *(size_t)family->n);
+    if (features == NULL)
+        return cleave_fail_memory(error, "fitting kernel times");
     choose_coefficients(kind, family, use);
-    for (size_t i = 0; i < n; i++) {
-        one[i] = 1;
-        for (int c = 0; c < N_COEFFICIENTS; c++)
+    for (int c = 0; c < N_COEFFICIENTS; c++) {
+        for (int32_t i = 0; i < family->n; i++)
             scale[c] = fmax(scale[c], feature(family->kernels[i], c) / family->kernels[i]->seconds);
-    }
-    for (size_t c = 0; c < n_columns; c++) {
-        objective[c] = c < N_COEFFICIENTS ? 0 : 1;
-        upper[c] = c >= N_COEFFICIENTS || use[c] ? INFINITY : 0;
-        if (c < N_COEFFICIENTS && scale[c] <= 0)
+        if (scale[c] <= 0)
             scale[c] = 1;
+        for (int32_t i = 0; i < family->n; i++)
+            features[N_COEFFICIENTS * i + c] =
+                feature(family->kernels[i], c) / family->kernels[i]->seconds / scale[c];
+        upper[c] = use[c] ? INFINITY : 0;
     }
-    fill_rows(family, scale, start, column, value);
-    cleave_linear_program program = {.n_columns = (int32_t)n_columns,
-                                     .n_rows = family->n,
-                                     .objective = objective,
-                                     .lower = lower,
-                                     .upper = upper,
-                                     .row_lower = one,
-                                     .row_upper = one,
-                                     .row_start = start,
-                                     .column = column,
-                                     .value = value};
-    cleave_linear_result result;
-    CLEAVE_TRY(cleave_linear_program_solve(&program, 0, x, &result, error));
-    if (result.outcome != CLEAVE_LINEAR_OPTIMAL)
-        return cleave_fail(error, CLEAVE_FAILED, "the fit of \"%s\" has no optimum", family->name);
+    const cleave_least_deviations measured = {.of = family->name,
+                                              .n = family->n,
+                                              .n_figures = N_COEFFICIENTS,
+                                              .features = features,
+                                              .lower = lower,
+                                              .upper = upper};
+    CLEAVE_TRY(cleave_least_deviations_solve(&measured, x, NULL, error));
     *fit = (cleave_family_fit){.family = family->name,
                                .launch_seconds = fmax(0, x[0] / scale[0]),
                                .seconds_per_flop = fmax(0, x[1] / scale[1]),

@@ -1,14 +1,11 @@
 /* The tape kernel: any nest whose operands have an element at every point (no padding), in tiles as
-   kernel_tile_plan.c lays them.
+   kernel_tile_plan.c lays them; kernel_tile_rows.c reads and writes a tile.
 
-   In a tile, an operand that lies there contiguously is used in place; any other is brought into a
-   row of scratch, and not again while it stays the same (a bias under channels-last activations is
-   spread out once), nor is what follows from such operands alone computed again.
-
-   Results go to sinks: stored, or summed in double over the points that share an element (an output
-   with a combiner, the gradient of a broadcast operand), in the order of the walk. */
-#include "exec/kernel_tile.h"
+   What follows from operands alone that stay the same from tile to tile is not computed again.
+   Results go to sinks: stored, or summed over the points that share an element (an output with a
+   combiner, the gradient of a broadcast operand). */
 #include "exec/initial.h"
+#include "exec/kernel_tile_run.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,30 +17,6 @@ static void *carve(char *base, int64_t *used, int64_t bytes) {
     return at;
 }
 
-typedef struct loaded {
-    int64_t at; /* offset of what the scratch holds, -1: nothing */
-    void *scratch;
-} loaded;
-
-typedef struct tile_run {
-    const cleave_kernel_call *call;
-    const cleave_tile_plan *plan;
-    int rows, columns; /* of this tile */
-    bool first;        /* no point of the tile's elements of the sink has been before it, but for
-                          those in loops of the tile */
-    int64_t row, column;
-    int64_t at[CLEAVE_MAX_TILE_STREAMS]; /* offset of every stream at the tile's first element */
-    loaded cache[CLEAVE_MAX_TILE_STREAMS];
-    cleave_tape_tile tile;
-    float *value[CLEAVE_MAX_REGISTERS], *adjoint[CLEAVE_MAX_REGISTERS]; /* scratch */
-    double *sums[CLEAVE_MAX_INPUTS];                                    /* of summed gradients */
-    double *column_sums[CLEAVE_MAX_REGISTERS]; /* of the frontier's adjoints, per column, */
-    float *column_parts[CLEAVE_MAX_REGISTERS]; /* and of some rows of them */
-    double *total, *square;                    /* of the output */
-    float *shift;
-    cleave_kernel_pace pace;
-} tile_run;
-
 static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *plan, char *base,
                        tile_run *run) {
     const cleave_nest *nest = call->nest;
@@ -53,7 +26,7 @@ static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *p
     for (int r = 0; r < plan->tape.n_registers; r++)
         run->adjoint[r] = plan->tape.adjoints >> r & 1 ? carve(base, &used, row) : NULL;
     for (int s = 0; s < plan->n_streams; s++)
-        run->cache[s] = (loaded){.at = -1, .scratch = carve(base, &used, 2 * row)};
+        run->cache[s] = (tile_loaded){.at = -1, .scratch = carve(base, &used, 2 * row)};
     for (int i = 0; i < nest->n_inputs; i++) {
         run->sums[i] = NULL;
         if (plan->gradient[i] >= 0 && plan->summed[i])
@@ -79,86 +52,6 @@ static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *p
     return used;
 }
 
-static int64_t column_stride(const tile_run *run, int stream) {
-    return run->plan->stride[stream][run->plan->n_loops - 1];
-}
-static int64_t row_stride(const tile_run *run, int stream) {
-    return run->plan->stride[stream][run->plan->n_loops - 2];
-}
-
-static bool lies_contiguously(const tile_run *run, int stream) {
-    return (column_stride(run, stream) == 1 || run->columns == 1) &&
-           (run->rows == 1 || row_stride(run, stream) == run->columns);
-}
-
-static void spread(float value, int n, float *to) {
-    for (int i = 0; i < n; i++)
-        to[i] = value;
-}
-
-static void gather_floats(const tile_run *run, int stream, const float *from, float *to) {
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    for (int r = 0; r < run->rows; r++, to += run->columns) {
-        const float *at = from + r * row;
-        if (column == 1)
-            memcpy(to, at, (size_t)run->columns * sizeof *to);
-        else if (column == 0)
-            spread(*at, run->columns, to);
-        else
-            for (int c = 0; c < run->columns; c++)
-                to[c] = at[c * column];
-    }
-}
-
-static void gather_integers(const tile_run *run, int stream, const int64_t *from, float *to) {
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    for (int r = 0; r < run->rows; r++)
-        for (int c = 0; c < run->columns; c++)
-            *to++ = (float)from[r * row + c * column];
-}
-
-/* The tile after this one most often lies behind it; by the time it is wanted it is near. */
-static void fetch_ahead(const tile_run *run, const float *at) {
-    for (int i = 0; i < run->tile.n; i += 16)
-        __builtin_prefetch(at + run->tile.n + i);
-}
-
-/* The stream's elements under the tile; `*fresh` where they may differ from the tile before. */
-static float *load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
-                   bool *fresh) {
-    loaded *cache = &run->cache[stream];
-    bool direct = type == CLEAVE_F32 && lies_contiguously(run, stream);
-    *fresh = cache->at != run->at[stream];
-    cache->at = run->at[stream];
-    if (direct) {
-        float *at = (float *)array->data + cache->at;
-        if (*fresh && run->plan->tile <= 1024)
-            fetch_ahead(run, at);
-        return at;
-    }
-    if (!*fresh)
-        return cache->scratch;
-    if (type == CLEAVE_I64)
-        gather_integers(run, stream, (const int64_t *)array->data + cache->at, cache->scratch);
-    else
-        gather_floats(run, stream, (const float *)array->data + cache->at, cache->scratch);
-    return cache->scratch;
-}
-
-static const int64_t *load_index(tile_run *run, int stream, bool *fresh) {
-    loaded *cache = &run->cache[stream];
-    *fresh = cache->at != run->at[stream];
-    if (!*fresh)
-        return cache->scratch;
-    cache->at = run->at[stream];
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    int64_t *to = cache->scratch;
-    for (int r = 0; r < run->rows; r++)
-        for (int c = 0; c < run->columns; c++)
-            *to++ = cache->at + r * row + c * column;
-    return cache->scratch;
-}
-
 static void load_values(tile_run *run) {
     const cleave_kernel_call *call = run->call;
     const cleave_tile_plan *plan = run->plan;
@@ -166,8 +59,9 @@ static void load_values(tile_run *run) {
         if (plan->input[i] < 0)
             continue;
         bool fresh;
-        run->tile.value[i] = load(run, plan->input[i], &call->inputs[i],
-                                  call->model->tensors[call->nest->inputs[i].tensor].type, &fresh);
+        run->tile.value[i] =
+            tile_load(run, plan->input[i], &call->inputs[i],
+                      call->model->tensors[call->nest->inputs[i].tensor].type, &fresh);
         if (fresh)
             run->tile.changed |= (uint64_t)1 << i;
     }
@@ -175,135 +69,9 @@ static void load_values(tile_run *run) {
         bool fresh;
         if (plan->index[i] < 0)
             continue;
-        run->tile.index[i] = load_index(run, plan->index[i], &fresh);
+        run->tile.index[i] = tile_load_index(run, plan->index[i], &fresh);
         if (fresh)
             run->tile.changed |= (uint64_t)1 << (call->nest->n_inputs + i);
-    }
-}
-
-static void scatter(const tile_run *run, int stream, const float *from, float *to) {
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    for (int r = 0; r < run->rows; r++)
-        for (int c = 0; c < run->columns; c++)
-            to[r * row + c * column] = *from++;
-}
-
-/* Sixteen running sums, so that it vectorises, in an order that depends on n alone. */
-static double sum_row(const float *x, int n) {
-    float lane[16] = {0};
-    int i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int l = 0; l < 16; l++)
-            lane[l] += x[i + l];
-    double sum = 0;
-    for (int l = 0; l < 16; l++)
-        sum += (double)lane[l];
-    for (; i < n; i++)
-        sum += (double)x[i];
-    return sum;
-}
-
-/* sums[element of the sink] += x */
-static void add_tile(const tile_run *run, int stream, const float *x, double *sums) {
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    int columns = run->columns;
-    for (int r = 0; r < run->rows; r++, x += columns) {
-        double *to = sums + run->at[stream] + r * row;
-        if (column == 0)
-            to[0] += sum_row(x, columns);
-        else if (column == 1)
-            _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) to[c] += (double)x[c];
-        else
-            for (int c = 0; c < columns; c++)
-                to[c * column] += (double)x[c];
-    }
-}
-
-/* Sixteen running maxima, so that it vectorises. */
-static float max_row(const float *x, int n, float best) {
-    float lane[16];
-    int i = 0;
-    for (int l = 0; l < 16; l++)
-        lane[l] = best;
-    for (; i + 16 <= n; i += 16)
-        for (int l = 0; l < 16; l++)
-            lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
-    for (int l = 0; l < 16; l++)
-        best = lane[l] > best ? lane[l] : best;
-    for (; i < n; i++)
-        best = x[i] > best ? x[i] : best;
-    return best;
-}
-
-static void max_tile(const tile_run *run, int stream, const float *x, float *best) {
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    int columns = run->columns;
-    for (int r = 0; r < run->rows; r++, x += columns) {
-        float *to = best + r * row;
-        if (column == 0)
-            to[0] = max_row(x, columns, to[0]);
-        else
-            for (int c = 0; c < columns; c++)
-                to[c * column] = x[c] > to[c * column] ? x[c] : to[c * column];
-    }
-}
-
-/* The sums of x - shift and of its square along a row, in sixteen lanes, so that it vectorises. */
-static void moments_row(const float *x, int n, double shift, double *total, double *square) {
-    enum { LANES = 16 };
-    double sums[LANES] = {0}, squares[LANES] = {0};
-    int i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            double d = (double)x[i + l] - shift;
-            sums[l] += d;
-            squares[l] += d * d;
-        }
-    for (; i < n; i++) {
-        double d = (double)x[i] - shift;
-        sums[0] += d;
-        squares[0] += d * d;
-    }
-    for (int l = 0; l < LANES; l++) {
-        *total += sums[l];
-        *square += squares[l];
-    }
-}
-
-/* Sums of x - shift and of its square, where shift is the first value of each element: near enough
-   to the mean for the difference of the two to be exact in double. */
-static void moments_tile(const tile_run *run, int stream, const float *x) {
-    int64_t row = row_stride(run, stream), column = column_stride(run, stream);
-    int columns = run->columns;
-    for (int r = 0; r < run->rows; r++, x += columns) {
-        int64_t at = run->at[stream] + r * row;
-        double *total = run->total + at, *square = run->square + at;
-        float *shift = run->shift + at;
-        bool first = run->first && (row != 0 || run->row + r == 0);
-        if (column == 1) {
-            if (first)
-                memcpy(shift, x, (size_t)columns * sizeof *x);
-            _Pragma("GCC ivdep") for (int c = 0; c < columns; c++) {
-                double d = (double)x[c] - (double)shift[c];
-                total[c] += d;
-                square[c] += d * d;
-            }
-            continue;
-        }
-        if (column == 0) {
-            if (first && run->column == 0)
-                shift[0] = x[0];
-            moments_row(x, columns, (double)shift[0], total, square);
-            continue;
-        }
-        for (int c = 0; c < columns; c++) {
-            int64_t to = c * column;
-            if (first)
-                shift[to] = x[c];
-            double d = (double)x[c] - (double)shift[to];
-            total[to] += d;
-            square[to] += d * d;
-        }
     }
 }
 
@@ -313,7 +81,8 @@ static void forward_tile(tile_run *run) {
     int last = plan->tape.n_registers - 1;
     float *output = call->output.data;
     load_values(run);
-    bool in_place = plan->combiner == CLEAVE_COMBINE_NONE && lies_contiguously(run, plan->output);
+    bool in_place =
+        plan->combiner == CLEAVE_COMBINE_NONE && tile_lies_contiguously(run, plan->output);
     run->tile.value[last] = in_place ? output + run->at[plan->output] : run->value[last];
     run->tile.changed |= (uint64_t)1 << last;
     cleave_tape_forward(&plan->tape, &run->tile);
@@ -321,16 +90,16 @@ static void forward_tile(tile_run *run) {
     switch (plan->combiner) {
     case CLEAVE_COMBINE_NONE:
         if (!in_place)
-            scatter(run, plan->output, x, output + run->at[plan->output]);
+            tile_scatter(run, plan->output, x, output + run->at[plan->output]);
         break;
     case CLEAVE_COMBINE_SUM:
-        add_tile(run, plan->output, x, run->total);
+        tile_add(run, plan->output, x, run->total);
         break;
     case CLEAVE_COMBINE_MAX:
-        max_tile(run, plan->output, x, output + run->at[plan->output]);
+        tile_max(run, plan->output, x, output + run->at[plan->output]);
         break;
     case CLEAVE_COMBINE_MOMENTS:
-        moments_tile(run, plan->output, x);
+        tile_moments(run, plan->output, x);
         break;
     }
 }
@@ -347,11 +116,11 @@ static void seed_moments(tile_run *run, int last) {
     const float *record[4];
     bool fresh;
     for (int r = 0; r < 4; r++)
-        record[r] = load(run, run->plan->record[r],
-                         r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
+        record[r] = tile_load(run, run->plan->record[r],
+                              r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
     const float *x = run->tile.value[last];
     float *seed = run->adjoint[last];
-    if (column_stride(run, run->plan->record[0]) == 0)
+    if (tile_column_stride(run, run->plan->record[0]) == 0)
         for (int r = 0, n = run->columns; r < run->rows; r++) {
             int at = r * n;
             seed_row(n, x + at, record[2][at] / record[0][at], record[1][at], 2.0f * record[3][at],
@@ -363,44 +132,13 @@ static void seed_moments(tile_run *run, int last) {
     run->tile.adjoint[last] = seed;
 }
 
-/* Adds the rows of a tile to the sums of its columns: some rows in float, those sums in double. */
-static void add_rows(const tile_run *run, const float *x, float *part, double *sums) {
-    enum { WIDTH = 32, ROWS_IN_FLOAT = 64 };
-    int columns = run->columns, c = 0;
-    part += run->column;
-    sums += run->column;
-    for (; c + WIDTH <= columns; c += WIDTH) {
-        float sum[WIDTH];
-        for (int i = 0; i < WIDTH; i++)
-            sum[i] = part[c + i];
-        for (int r = 0; r < run->rows; r++)
-            for (int i = 0; i < WIDTH; i++)
-                sum[i] += x[(int64_t)r * columns + c + i];
-        for (int i = 0; i < WIDTH; i++)
-            part[c + i] = sum[i];
-    }
-    for (; c < columns; c++)
-        for (int r = 0; r < run->rows; r++)
-            part[c] += x[(int64_t)r * columns + c];
-    /* The same tiles of every column end a part: the last, and those after every so many rows. */
-    const cleave_tile_plan *plan = run->plan;
-    int64_t tiles = ROWS_IN_FLOAT / plan->rows > 1 ? ROWS_IN_FLOAT / plan->rows : 1;
-    if ((run->row / plan->rows + 1) % tiles != 0 &&
-        run->row + run->rows < plan->extent[plan->n_loops - 2])
-        return;
-    for (int i = 0; i < columns; i++) {
-        sums[i] += (double)part[i];
-        part[i] = 0;
-    }
-}
-
 /* Where the gradients of these inputs are made: in place, or in scratch. */
 static void place_gradients(tile_run *run, uint64_t inputs) {
     const cleave_tile_plan *plan = run->plan;
     for (int i = 0; i < run->call->nest->n_inputs; i++) {
         int stream = plan->gradient[i];
-        bool direct =
-            stream >= 0 && (inputs >> i & 1) && !plan->summed[i] && lies_contiguously(run, stream);
+        bool direct = stream >= 0 && (inputs >> i & 1) && !plan->summed[i] &&
+                      tile_lies_contiguously(run, stream);
         run->tile.adjoint[i] = direct
                                    ? (float *)run->call->input_gradients[i].data + run->at[stream]
                                    : run->adjoint[i];
@@ -414,10 +152,10 @@ static void sink_gradients(tile_run *run, uint64_t inputs) {
         if (stream < 0 || !(inputs >> i & 1))
             continue;
         if (plan->summed[i])
-            add_tile(run, stream, run->tile.adjoint[i], run->sums[i]);
-        else if (!lies_contiguously(run, stream))
-            scatter(run, stream, run->adjoint[i],
-                    (float *)run->call->input_gradients[i].data + run->at[stream]);
+            tile_add(run, stream, run->tile.adjoint[i], run->sums[i]);
+        else if (!tile_lies_contiguously(run, stream))
+            tile_scatter(run, stream, run->adjoint[i],
+                         (float *)run->call->input_gradients[i].data + run->at[stream]);
     }
 }
 
@@ -432,9 +170,10 @@ static void backward_tile(tile_run *run) {
     if (plan->combiner == CLEAVE_COMBINE_MOMENTS)
         seed_moments(run, last);
     else
-        run->tile.adjoint[last] = load(run, plan->seed, &call->output_gradient, CLEAVE_F32, &fresh);
+        run->tile.adjoint[last] =
+            tile_load(run, plan->seed, &call->output_gradient, CLEAVE_F32, &fresh);
     if (plan->tape.from_output)
-        run->tile.output = load(run, plan->output, &call->output, CLEAVE_F32, &fresh);
+        run->tile.output = tile_load(run, plan->output, &call->output, CLEAVE_F32, &fresh);
     run->tile.given = cleave_register_bit(last);
     run->tile.skipped = plan->by_column;
     place_gradients(run, ~plan->by_column);
@@ -442,7 +181,7 @@ static void backward_tile(tile_run *run) {
     sink_gradients(run, ~plan->by_column);
     for (int r = 0; r < plan->tape.n_registers; r++)
         if (run->column_sums[r] != NULL)
-            add_rows(run, run->tile.adjoint[r], run->column_parts[r], run->column_sums[r]);
+            tile_add_rows(run, run->tile.adjoint[r], run->column_parts[r], run->column_sums[r]);
 }
 
 /* The rest of backward, from the summed adjoints of the frontier: one row. */
@@ -458,7 +197,7 @@ static void backward_columns(tile_run *run) {
         run->tile.changed = ~(uint64_t)0;
         for (int s = 0; s < plan->n_streams; s++) {
             run->cache[s].at = -1;
-            run->at[s] = plan->reach[s].base + run->column * column_stride(run, s);
+            run->at[s] = plan->reach[s].base + run->column * tile_column_stride(run, s);
         }
         load_values(run);
         run->tile.skipped = ~plan->by_column;
@@ -494,8 +233,8 @@ static cleave_status walk_tiles(tile_run *run, const int64_t *outer, bool first,
             run->columns = n_columns;
             run->tile.n = n_rows * n_columns;
             for (int s = 0; s < plan->n_streams; s++)
-                run->at[s] =
-                    outer[s] + run->row * row_stride(run, s) + run->column * column_stride(run, s);
+                run->at[s] = outer[s] + run->row * tile_row_stride(run, s) +
+                             run->column * tile_column_stride(run, s);
             body(run);
             CLEAVE_TRY(cleave_kernel_pace_step(&run->pace, error));
         }

@@ -12,29 +12,20 @@
    the rest (those that fit a cache or a buffer).  How many bytes these are is tried out.
 
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
-   of |fitted - measured| / sqrt(measured) is least, a linear program: what takes long counts more,
-   since a step spends its time there, and a few odd samples don't count for much.  A network that
-   lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
-   processors do all the copying (ranks of one machine) little is left for the link, which then gets
-   the twentieth part of the time of a large message at least, so that it has a bandwidth. */
+   of |fitted - measured| / sqrt(measured) is least: what takes long counts more, since a step
+   spends its time there, and a few odd samples don't count for much.  A network that lets a short
+   burst pass at more than its rate, as shaped ones do, gets the rate.  Where the processors do all
+   the copying (ranks of one machine) little is left for the link, which then gets the twentieth
+   part of the time of a large message at least, so that it has a bandwidth. */
 #include "exec/link_fit.h"
 
-#include "base/linear_program.h"
+#include "base/arena.h"
+#include "base/least_deviations.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdbool.h>
 
-enum {
-    OVERHEAD,
-    PER_BYTE,
-    LATENCY,
-    LINK_PER_BYTE,
-    FIRST_PER_BYTE,
-    LARGE,
-    N_FIGURES,
-    N_ENTRIES = N_FIGURES + 2
-};
+enum { OVERHEAD, PER_BYTE, LATENCY, LINK_PER_BYTE, FIRST_PER_BYTE, LARGE, N_FIGURES };
 /* Of every kind: how often each figure is in it. */
 static const double parts[CLEAVE_LINK_N_SAMPLE_KINDS][N_FIGURES] = {
     [CLEAVE_LINK_POST] = {1, 0, 0, 0},
@@ -66,22 +57,6 @@ static double amount(const shape *of, int figure, double bytes) {
         return of->large_from_bytes > 0 && bytes >= of->large_from_bytes;
     default:
         return 1;
-    }
-}
-
-static void fill_rows(const cleave_link_sample *samples, int32_t n, const shape *of, int32_t *start,
-                      int32_t *column, double *value) {
-    for (int32_t i = 0, e = 0; i < n; i++) {
-        for (int32_t f = 0; f < N_FIGURES; f++, e++) {
-            column[e] = f;
-            value[e] = parts[samples[i].kind][f] * amount(of, f, samples[i].bytes) * unit[f] /
-                       samples[i].seconds;
-        }
-        for (int32_t side = 0; side < 2; side++, e++) {
-            column[e] = N_FIGURES + 2 * i + side;
-            value[e] = side == 0 ? -1 : 1;
-        }
-        start[i + 1] = e;
     }
 }
 
@@ -126,48 +101,35 @@ static void set_result(const shape *of, const double *x, cleave_link_measurement
 /* `off`: how far the fit is off, the sum that is least. */
 static cleave_status fit_shape(const cleave_link_sample *samples, int32_t n, const shape *of,
                                double *off, cleave_link_measurement *result, cleave_error *error) {
-    size_t rows = (size_t)n, n_columns = N_FIGURES + 2 * rows;
-    double *numbers = calloc(4 * n_columns + rows + N_ENTRIES * rows, sizeof *numbers);
-    int32_t *indices = calloc(rows + 1 + N_ENTRIES * rows, sizeof *indices);
-    if (numbers == NULL || indices == NULL) {
-        free(numbers);
-        free(indices);
+    cleave_arena scratch = {0};
+    double *features = CLEAVE_ARENA_ARRAY(&scratch, double, N_FIGURES *(size_t)n);
+    double *weight = CLEAVE_ARENA_ARRAY(&scratch, double, n);
+    double lower[N_FIGURES] = {0}, upper[N_FIGURES], x[N_FIGURES];
+    if (features == NULL || weight == NULL) {
+        cleave_arena_free(&scratch);
         return cleave_fail_memory(error, "fitting a link");
     }
-    double *objective = numbers, *lower = objective + n_columns, *upper = lower + n_columns,
-           *x = upper + n_columns, *one = x + n_columns, *value = one + rows;
-    int32_t *start = indices, *column = start + rows + 1;
-    for (size_t c = 0; c < n_columns; c++) {
-        objective[c] =
-            c < N_FIGURES ? 0 : sqrt(samples[(c - N_FIGURES) / 2].seconds / unit[LATENCY]);
-        upper[c] = INFINITY;
-    }
-    for (size_t i = 0; i < rows; i++)
-        one[i] = 1;
+    for (int f = 0; f < N_FIGURES; f++)
+        upper[f] = INFINITY;
     set_bounds(samples, n, lower, upper);
-    fill_rows(samples, n, of, start, column, value);
-    cleave_linear_program program = {.n_columns = (int32_t)n_columns,
-                                     .n_rows = n,
-                                     .objective = objective,
-                                     .lower = lower,
-                                     .upper = upper,
-                                     .row_lower = one,
-                                     .row_upper = one,
-                                     .row_start = start,
-                                     .column = column,
-                                     .value = value};
-    cleave_linear_result outcome;
-    cleave_status status = cleave_linear_program_solve(&program, 0, x, &outcome, error);
-    if (status == CLEAVE_OK && outcome.outcome != CLEAVE_LINEAR_OPTIMAL)
-        status = cleave_fail(error, CLEAVE_FAILED, "the fit of a link has no optimum");
-    if (status == CLEAVE_OK) {
-        set_result(of, x, result);
-        *off = 0;
-        for (size_t c = N_FIGURES; c < n_columns; c++)
-            *off += objective[c] * x[c];
+    for (int32_t i = 0; i < n; i++) {
+        weight[i] = sqrt(samples[i].seconds / unit[LATENCY]);
+        for (int f = 0; f < N_FIGURES; f++)
+            features[N_FIGURES * i + f] = parts[samples[i].kind][f] *
+                                          amount(of, f, samples[i].bytes) * unit[f] /
+                                          samples[i].seconds;
     }
-    free(numbers);
-    free(indices);
+    const cleave_least_deviations fit = {.of = "link",
+                                         .n = n,
+                                         .n_figures = N_FIGURES,
+                                         .features = features,
+                                         .weight = weight,
+                                         .lower = lower,
+                                         .upper = upper};
+    cleave_status status = cleave_least_deviations_solve(&fit, x, off, error);
+    if (status == CLEAVE_OK)
+        set_result(of, x, result);
+    cleave_arena_free(&scratch);
     return status;
 }
 

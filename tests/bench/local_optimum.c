@@ -1,18 +1,38 @@
 /* Does any single change improve a layout?  Every split of the declared space for every operator,
-   and the other update for every parameter, each lowered, planned and simulated from scratch, with
-   collectives as one item each: nothing is shared with the sweeps of the search but the list of
-   candidates.
-     usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES LAYOUT.json [EVERY [SECONDS]]
-   EVERY: of so many changes only one is tried, drawn (1: all).  SECONDS: give up then and say so.
-   Exits with 1 where something improves it; prints what, and by how much. */
+   and the other update for every parameter, with collectives as one item each.  Nothing is shared
+   with the sweeps of the search but the list of candidates: changes are priced by the estimate, and
+   one of so many, drawn, and each that improves the layout are lowered, planned and simulated from
+   scratch, too, and must give the same.
+     usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES LAYOUT.json [THREADS [EVERY]]
+   EVERY: of so many changes one is priced from scratch, too (100).  Exits with 1 where something
+   improves the layout; prints what, and by how much, of each operator the best. */
 #include "base/progress.h"
+#include "base/random.h"
 #include "costmodel/machine_read.h"
 #include "graph/import.h"
 #include "search/candidates.h"
 #include "search/price.h"
+#include "search/refine/parallel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { MOST_THREADS = 64 };
+
+/* What a thread has to itself. */
+typedef struct worker {
+    cleave_arena arena;
+    cleave_layout layout; /* with the change */
+    cleave_pricer pricer;
+    cleave_estimate *estimate;
+    int32_t *devices; /* [n_devices] of the changed split */
+} worker;
+
+/* What was found of one operator or, of a parameter's update, behind the operators. */
+typedef struct finding {
+    int64_t n_tried, n_from_scratch, n_better, best_step;
+    int32_t candidate, start; /* of the best */
+} finding;
 
 typedef struct check {
     cleave_arena arena;
@@ -21,15 +41,29 @@ typedef struct check {
     cleave_layout layout;
     cleave_node_costs *costs;
     cleave_candidates candidates;
-    cleave_pricer pricer;
     cleave_price price;
-    cleave_random random;
-    int64_t every, n_tried, n_better, n_left_out;
-    double until_seconds; /* 0: no limit */
+    int32_t n_threads;
+    int64_t every;
+    worker workers[MOST_THREADS];
+    finding *findings; /* [n_operators + n_tensors] */
 } check;
 
-static cleave_status prepare(check *c, char **arguments, cleave_error *error) {
+static cleave_status begin_worker(check *c, worker *w, cleave_error *error) {
     const cleave_search_options options = {0}; /* plain descent, as `cleave search` has it */
+    CLEAVE_TRY(cleave_layout_copy(&c->layout, &c->model, &w->arena, &w->layout, error));
+    CLEAVE_TRY(cleave_pricer_create(&c->model, &c->machine, &options, &w->pricer, error));
+    CLEAVE_TRY(cleave_pricer_estimate(&w->pricer, &w->layout, &w->estimate, error));
+    w->devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, c->machine.n_devices);
+    return w->devices != NULL ? CLEAVE_OK : cleave_fail_memory(error, "checking");
+}
+
+static void end_worker(worker *w) {
+    cleave_estimate_destroy(w->estimate);
+    cleave_pricer_destroy(&w->pricer);
+    cleave_arena_free(&w->arena);
+}
+
+static cleave_status prepare(check *c, char **arguments, cleave_error *error) {
     CLEAVE_TRY(
         cleave_model_import(arguments[1], atoll(arguments[2]), true, &c->arena, &c->model, error));
     CLEAVE_TRY(
@@ -43,78 +77,145 @@ static cleave_status prepare(check *c, char **arguments, cleave_error *error) {
     const cleave_layout *given = &c->layout;
     CLEAVE_TRY(cleave_candidates_create(&c->model, &c->machine, c->costs, &given, 1, &c->arena,
                                         &c->candidates, error));
-    CLEAVE_TRY(cleave_pricer_create(&c->model, &c->machine, &options, &c->pricer, error));
-    return cleave_price_layout(&c->pricer, &c->layout, false, &c->price, error);
+    c->findings = CLEAVE_ARENA_ARRAY(&c->arena, finding, c->model.n_operators + c->model.n_tensors);
+    if (c->findings == NULL)
+        return cleave_fail_memory(error, "checking");
+    for (int32_t t = 0; t < c->n_threads; t++)
+        CLEAVE_TRY(begin_worker(c, &c->workers[t], error));
+    return cleave_price_layout(&c->workers[0].pricer, &c->layout, false, &c->price, error);
 }
 
-/* Prices what the layout has become. */
-static cleave_status try_change(check *c, const char *what, int32_t candidate, int32_t start,
-                                cleave_error *error) {
+static bool improves(const check *c, const cleave_price *price) {
+    return price->excess_bytes == 0 && price->step < c->price.step;
+}
+
+static cleave_status price_from_scratch(const check *c, worker *w, const cleave_price *estimated,
+                                        cleave_error *error) {
     cleave_price price;
-    bool late = c->until_seconds > 0 && cleave_clock_seconds() > c->until_seconds;
-    if (late || (c->every > 1 && cleave_random_below(&c->random, c->every) != 0)) {
-        c->n_left_out++;
-        return CLEAVE_OK;
-    }
-    CLEAVE_TRY(cleave_price_layout(&c->pricer, &c->layout, false, &price, error));
-    c->n_tried++;
-    if (price.excess_bytes > 0 || price.step >= c->price.step)
-        return CLEAVE_OK;
-    c->n_better++;
-    printf("%s: candidate %d at block %d takes %.6f ms, %.4f %% less\n", what, candidate, start,
-           (double)price.step * 1e-9, 100 - 100 * (double)price.step / (double)c->price.step);
+    CLEAVE_TRY(cleave_price_layout(&w->pricer, &w->layout, false, &price, error));
+    bool fits = price.excess_bytes == 0; /* what does not fit has no step */
+    if (improves(c, &price) != improves(c, estimated) ||
+        (fits && estimated->excess_bytes == 0 && price.step != estimated->step))
+        return cleave_fail(error, CLEAVE_FAILED, "the estimate says %lld ps, the whole %lld ps",
+                           (long long)estimated->step, (long long)price.step);
     return CLEAVE_OK;
 }
 
-static cleave_status check_operator(check *c, int32_t op, int32_t *devices, cleave_error *error) {
+/* Prices what the worker's layout and estimate have become, and takes the estimate back. */
+static cleave_status try_change(const check *c, worker *w, cleave_random *random, int32_t candidate,
+                                int32_t start, finding *found, cleave_error *error) {
+    cleave_price price;
+    CLEAVE_TRY(cleave_price_proposal_below(&w->pricer, w->estimate, &w->layout, c->price.step,
+                                           &price, error));
+    CLEAVE_TRY(cleave_estimate_reject(w->estimate, error));
+    found->n_tried++;
+    if (improves(c, &price) || cleave_random_below(random, c->every) == 0) {
+        found->n_from_scratch++;
+        CLEAVE_TRY(price_from_scratch(c, w, &price, error));
+    }
+    if (!improves(c, &price))
+        return CLEAVE_OK;
+    if (found->n_better++ == 0 || price.step < found->best_step) {
+        found->best_step = price.step;
+        found->candidate = candidate;
+        found->start = start;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status check_operator(const check *c, worker *w, int32_t op, finding *found,
+                                    cleave_error *error) {
     const cleave_candidate_list *list = &c->candidates.lists[c->candidates.list_of[op]];
-    cleave_split kept = c->layout.splits[op];
+    cleave_random random = {.key = (uint64_t)op};
+    cleave_split kept = w->layout.splits[op];
     for (int32_t i = 0; i < list->n; i++)
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
-            c->layout.splits[op].devices = devices;
-            cleave_candidate_place(&list->items[i], start, &c->layout.splits[op]);
-            CLEAVE_TRY(try_change(c, c->model.operators[op].name, i, start, error));
+            w->layout.splits[op].devices = w->devices;
+            cleave_candidate_place(&list->items[i], start, &w->layout.splits[op]);
+            CLEAVE_TRY(cleave_estimate_change(w->estimate, op, &w->layout.splits[op], error));
+            CLEAVE_TRY(try_change(c, w, &random, i, start, found, error));
         }
-    c->layout.splits[op] = kept;
+    w->layout.splits[op] = kept;
     return CLEAVE_OK;
+}
+
+static cleave_status check_update(const check *c, worker *w, int32_t tensor, finding *found,
+                                  cleave_error *error) {
+    cleave_random random = {.key = (uint64_t)(c->model.n_operators + tensor)};
+    bool *sharded = &w->layout.sharded[tensor];
+    *sharded = !*sharded;
+    CLEAVE_TRY(cleave_estimate_shard(w->estimate, tensor, *sharded, error));
+    CLEAVE_TRY(try_change(c, w, &random, -1, -1, found, error));
+    *sharded = !*sharded;
+    return CLEAVE_OK;
+}
+
+static cleave_status check_one(void *context, int32_t number, int32_t task, cleave_error *error) {
+    check *c = context;
+    worker *w = &c->workers[number];
+    int32_t tensor = task - c->model.n_operators;
+    if (tensor < 0)
+        return check_operator(c, w, task, &c->findings[task], error);
+    if (c->model.tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER)
+        return CLEAVE_OK;
+    return check_update(c, w, tensor, &c->findings[task], error);
+}
+
+/* Prints what improves the layout; the sum of all findings. */
+static finding report(const check *c) {
+    finding sum = {0};
+    for (int32_t i = 0; i < c->model.n_operators + c->model.n_tensors; i++) {
+        const finding *f = &c->findings[i];
+        int32_t tensor = i - c->model.n_operators;
+        sum.n_tried += f->n_tried;
+        sum.n_from_scratch += f->n_from_scratch;
+        sum.n_better += f->n_better;
+        if (f->n_better > 0)
+            printf("%s: candidate %d at block %d takes %.6f ms, %.4f %% less\n",
+                   tensor < 0 ? c->model.operators[i].name : c->model.tensors[tensor].name,
+                   f->candidate, f->start, (double)f->best_step * 1e-9,
+                   100 - 100 * (double)f->best_step / (double)c->price.step);
+    }
+    return sum;
 }
 
 static cleave_status run(check *c, char **arguments, cleave_error *error) {
     CLEAVE_TRY(prepare(c, arguments, error));
-    int32_t *devices = CLEAVE_ARENA_ARRAY(&c->arena, int32_t, c->machine.n_devices);
-    if (devices == NULL)
-        return cleave_fail_memory(error, "checking");
-    for (int32_t op = 0; op < c->model.n_operators; op++)
-        CLEAVE_TRY(check_operator(c, op, devices, error));
-    for (int32_t t = 0; t < c->model.n_tensors; t++) {
-        if (c->model.tensors[t].kind != CLEAVE_TENSOR_PARAMETER)
-            continue;
-        c->layout.sharded[t] = !c->layout.sharded[t];
-        CLEAVE_TRY(try_change(c, c->model.tensors[t].name, -1, -1, error));
-        c->layout.sharded[t] = !c->layout.sharded[t];
-    }
-    return CLEAVE_OK;
+    const cleave_parallel parallel = {.n_threads = c->n_threads,
+                                      .n_tasks = c->model.n_operators + c->model.n_tensors,
+                                      .task = check_one,
+                                      .context = c};
+    return cleave_parallel_run(&parallel, error);
 }
 
 int main(int argc, char **argv) {
     if (argc < 6) {
         fprintf(stderr, "usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES "
-                        "LAYOUT.json [EVERY [SECONDS]]\n");
+                        "LAYOUT.json [THREADS [EVERY]]\n");
         return 2;
     }
-    check c = {.every = argc > 6 ? atoll(argv[6]) : 1, .random = {.key = 1}};
-    if (argc > 7)
-        c.until_seconds = cleave_clock_seconds() + atof(argv[7]);
+    int threads = argc > 6 ? atoi(argv[6]) : 1;
+    check c = {.n_threads = threads < 1              ? 1
+                            : threads > MOST_THREADS ? MOST_THREADS
+                                                     : threads,
+               .every = argc > 7 && atoll(argv[7]) > 0 ? atoll(argv[7]) : 100};
     cleave_error error = {""};
+    finding sum = {0};
+    double began = cleave_clock_seconds();
     cleave_status status = run(&c, argv, &error);
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_local_optimum: %s\n", error.message);
-    else
-        printf("%s on %d: %.6f ms; %lld single changes tried, %lld left out, %lld improve it\n",
-               argv[1], c.machine.n_devices, (double)c.price.step * 1e-9, (long long)c.n_tried,
-               (long long)c.n_left_out, (long long)c.n_better);
-    cleave_pricer_destroy(&c.pricer);
+    else {
+        sum = report(&c);
+        printf("%s on %d: %.6f ms; %lld single changes tried, %lld of them from scratch, too; %lld "
+               "improve it; %.1f s\n",
+               argv[1], c.machine.n_devices, (double)c.price.step * 1e-9, (long long)sum.n_tried,
+               (long long)sum.n_from_scratch, (long long)sum.n_better,
+               cleave_clock_seconds() - began);
+    }
+    for (int32_t t = 0; t < c.n_threads; t++)
+        end_worker(&c.workers[t]);
     cleave_node_costs_destroy(c.costs);
     cleave_arena_free(&c.arena);
-    return status != CLEAVE_OK ? 2 : c.n_better > 0;
+    return status != CLEAVE_OK ? 2 : sum.n_better > 0;
 }
