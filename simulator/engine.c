@@ -171,6 +171,7 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
 #define TAKE(member, type, count)                                                                  \
     any_failed |= (w->member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
     TAKE(link_free, int64_t, problem->n_links);
+    TAKE(links, cleave_scan_link, problem->n_links);
     TAKE(posted, uint8_t, n_messages);
     TAKE(head, int64_t, n_messages);
     TAKE(release, int64_t, n_messages);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
-    memset(w->link_free, 0, (size_t)problem->n_links * sizeof *w->link_free);
+    memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
     memset(w->posted, 0, (size_t)problem->n_messages * sizeof *w->posted);
     memset(w->joined, 0, (size_t)problem->n_collectives * sizeof *w->joined);
     memset(w->collective_ready, 0, (size_t)problem->n_collectives * sizeof *w->collective_ready);
@@ -14,7 +14,7 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
 }
 
 static inline void post(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                        int32_t message, int64_t now, int64_t *arrival) {
+                        int32_t message, int32_t lane, int64_t now, int64_t *arrival) {
     if (w->posted[message]++ == 0) {
         w->head[message] = now;
         return;
@@ -24,16 +24,15 @@ static inline void post(const cleave_engine_problem *problem, cleave_engine_work
     int32_t first = problem->hop_start[message], end = problem->hop_start[message + 1];
     for (int32_t h = first; h < end; h++) {
         int32_t link = problem->hop_link[h];
-        w->hop_begin[h] =
-            cleave_link_serve(problem->hop_serialization[h], problem->link_latency[link],
-                              &w->link_free[link], &head, &tail);
+        w->hop_begin[h] = cleave_scan_serve(&w->links[link], lane, problem->hop_serialization[h],
+                                            problem->link_latency[link], &head, &tail);
     }
     w->release[message] = w->hop_begin[first] + problem->hop_serialization[first] + delay;
     *arrival = tail + delay;
 }
 
 static void join(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                 int32_t collective, int64_t now) {
+                 int32_t collective, int32_t lane, int64_t now) {
     int64_t ready = cleave_later(w->collective_ready[collective], now);
     w->collective_ready[collective] = ready;
     if (++w->joined[collective] < problem->collective_joins[collective])
@@ -41,8 +40,8 @@ static void join(const cleave_engine_problem *problem, cleave_engine_workspace *
     int32_t first = problem->collective_link_start[collective];
     int32_t n_links = problem->collective_link_start[collective + 1] - first;
     w->collective_end[collective] =
-        cleave_scan_collective(ready, problem->collective_busy[collective],
-                               problem->collective_links + first, n_links, w->link_free) +
+        cleave_scan_collective(ready, problem->collective_busy[collective], lane,
+                               problem->collective_links + first, n_links, w->links) +
         problem->collective_rest[collective];
 }
 
@@ -68,11 +67,11 @@ cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
             continue;
         case CLEAVE_ENGINE_POST:
             timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
-            post(problem, w, subject, timeline->end[i], &timeline->arrival[subject]);
+            post(problem, w, subject, lane, timeline->end[i], &timeline->arrival[subject]);
             continue;
         case CLEAVE_ENGINE_JOIN:
             timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
-            join(problem, w, subject, timeline->end[i]);
+            join(problem, w, subject, lane, timeline->end[i]);
             continue;
         case CLEAVE_ENGINE_WAIT_ARRIVAL:
             if (w->posted[subject] < 2)

@@ -1,6 +1,6 @@
 /* The scan's rule of time, for what runs items in their global order (engine.h says it in words):
-   a device with its two lanes, of which communication charges the main lane, and collectives in
-   closed form.  Messages are served by link.h.
+   a device with its two lanes, of which communication charges the main lane, and a link, which
+   messages and collectives in closed form cross in an order for each lane.
 
    Every function is made of sums and of comparisons of times, so it is equivariant: all times that
    go in moved by some amount, all that come out are moved by it. */
@@ -71,16 +71,80 @@ static inline int64_t cleave_scan_wait(cleave_scan_device *device, int32_t lane,
     return end;
 }
 
-/* When the links of a collective are free again, whose last join was at `ready`. */
-static inline int64_t cleave_scan_collective(int64_t ready, int64_t busy, const int32_t *links,
-                                             int32_t n_links, int64_t *link_free) {
-    int64_t end = ready;
+/* A link serves each lane in program order.  A communication lane that is behind with its work has
+   taken the link until far into the future when a transfer of the main lane comes, which follows in
+   the program but is ready long before.  By readiness that would wait for the transfer on its way
+   and go before all others.  So here it waits for one of them at most, for none where it is ready
+   before they begin, and the communication lane gets the link later by what this took from it. */
+typedef struct cleave_scan_link {
+    int64_t free[2]; /* after the transfers of the main and of the communication lane */
+    int64_t since; /* the communication lane's transfers follow closely on one another from here */
+    int64_t turn;  /* about the longest of the latest of these; no time, but a duration */
+} cleave_scan_link;
+
+/* When a transfer that reaches a link at `head` begins on it. */
+static inline int64_t cleave_scan_turn(const cleave_scan_link *link, int32_t lane, int64_t head) {
+    int64_t begin = cleave_later(head, link->free[lane]), ahead = link->free[1] - begin;
+    if (ahead <= 0 || begin < link->since)
+        return begin;
+    return begin + (ahead < link->turn ? ahead : link->turn);
+}
+
+/* A transfer of the main lane takes a link. */
+static inline void cleave_scan_take_main(cleave_scan_link *link, int64_t begin, int64_t duration) {
+    int64_t end = begin + duration;
+    link->free[0] = end;
+    if (link->free[1] <= begin) {
+        link->free[1] = end;
+        link->since = begin;
+        link->turn = 0;
+    } else if (end > link->since) {
+        link->free[1] += end - cleave_later(begin, link->since);
+    }
+}
+
+/* And one of the communication lane.  These are as often a few bytes as they are many, so the
+   longest is not forgotten at once, but by an eighth each time; and a pause that is longer than it
+   ends the row. */
+static inline void cleave_scan_take_communication(cleave_scan_link *link, int64_t begin,
+                                                  int64_t duration) {
+    if (begin - link->free[1] > link->turn) {
+        link->since = begin;
+        link->turn = duration;
+    } else {
+        link->turn = cleave_later(duration, link->turn - link->turn / 8);
+    }
+    link->free[1] = begin + duration;
+}
+
+static inline void cleave_scan_take(cleave_scan_link *link, int32_t lane, int64_t begin,
+                                    int64_t duration) {
+    if (lane == 0)
+        cleave_scan_take_main(link, begin, duration);
+    else
+        cleave_scan_take_communication(link, begin, duration);
+}
+
+/* One hop, as cleave_link_serve. */
+static inline int64_t cleave_scan_serve(cleave_scan_link *link, int32_t lane, int64_t serialization,
+                                        int64_t latency, int64_t *head, int64_t *tail) {
+    int64_t begin = cleave_scan_turn(link, lane, *head);
+    cleave_scan_take(link, lane, begin, serialization);
+    *head = begin + latency;
+    *tail = cleave_later(*tail, begin + serialization) + latency;
+    return begin;
+}
+
+/* When the links of a collective are free again, whose last join, in that lane, was at `ready`. */
+static inline int64_t cleave_scan_collective(int64_t ready, int64_t busy, int32_t lane,
+                                             const int32_t *links, int32_t n_links,
+                                             cleave_scan_link *states) {
+    int64_t begin = ready;
     for (int32_t l = 0; l < n_links; l++)
-        end = cleave_later(end, link_free[links[l]]);
-    end += busy;
+        begin = cleave_later(begin, cleave_scan_turn(&states[links[l]], lane, ready));
     for (int32_t l = 0; l < n_links; l++)
-        link_free[links[l]] = end;
-    return end;
+        cleave_scan_take(&states[links[l]], lane, begin, busy);
+    return begin + busy;
 }
 
 #endif

@@ -24,7 +24,8 @@ void window_destroy(window *w) {
     CLEAVE_LIST_FREE(&w->counts);
     free(w->clock);
     free(w->link_free);
-    w->clock = w->link_free = NULL;
+    w->clock = NULL;
+    w->link_free = NULL;
 }
 
 void window_clear(window *w) { w->entries.n = w->times.n = w->counts.n = 0; }
@@ -95,7 +96,15 @@ const cleave_priced_item *window_item(const window *w, int32_t entry, int32_t it
     return &e->fragment->items[e->fragment->chunks[e->chunk].first_item + item];
 }
 
-static void post(window *w, const window_entry *entry, int32_t message, int64_t now) {
+/* A transfer of a lane takes a link until `end`.  One of the main lane puts communication back by
+   its own length or by less, but not to before its end. */
+static void take_link(window *w, int32_t link, int32_t lane, int64_t end) {
+    int64_t *free_at = w->link_free[link];
+    free_at[lane] = end;
+    free_at[1] = cleave_later(free_at[1], end);
+}
+
+static void post(window *w, const window_entry *entry, int32_t message, int32_t lane, int64_t now) {
     const cleave_priced_fragment *f = entry->fragment;
     int64_t *time = &w->times.items[entry->first_time + 2 * message], tail = WINDOW_LONG_AGO;
     if (w->counts.items[entry->first_count + message]++ == 0) {
@@ -105,15 +114,19 @@ static void post(window *w, const window_entry *entry, int32_t message, int64_t 
     int64_t head = cleave_later(time[0], now);
     for (int32_t h = f->hop_start[message]; h < f->hop_start[message + 1]; h++) {
         int32_t link = f->hop_link[h];
-        int64_t begin = cleave_link_serve(f->hop_serialization[h], w->link_latency[link],
-                                          &w->link_free[link], &head, &tail);
+        int64_t begin = cleave_later(head, w->link_free[link][lane]);
+        int64_t end = begin + f->hop_serialization[h];
+        take_link(w, link, lane, end);
+        head = begin + w->link_latency[link];
+        tail = cleave_later(tail, end) + w->link_latency[link];
         if (h == f->hop_start[message])
-            time[1] = begin + f->hop_serialization[h];
+            time[1] = end;
     }
     time[0] = tail;
 }
 
-static void join(window *w, const window_entry *entry, int32_t collective, int64_t now) {
+static void join(window *w, const window_entry *entry, int32_t collective, int32_t lane,
+                 int64_t now) {
     const cleave_priced_fragment *f = entry->fragment;
     int64_t *time = &w->times.items[entry->first_time + 2 * f->n_messages + collective];
     int32_t *joined = &w->counts.items[entry->first_count + f->n_messages + collective];
@@ -123,10 +136,10 @@ static void join(window *w, const window_entry *entry, int32_t collective, int64
     int32_t first = f->collective_link_start[collective];
     int32_t end = f->collective_link_start[collective + 1];
     for (int32_t l = first; l < end; l++)
-        *time = cleave_later(*time, w->link_free[f->collective_links[l]]);
+        *time = cleave_later(*time, w->link_free[f->collective_links[l]][lane]);
     *time += f->collective_busy[collective];
     for (int32_t l = first; l < end; l++)
-        w->link_free[f->collective_links[l]] = *time;
+        take_link(w, f->collective_links[l], lane, *time);
     *time += f->collective_rest[collective];
 }
 
@@ -159,11 +172,11 @@ static void run_item(window *w, const window_entry *entry, const cleave_priced_i
         break;
     case CLEAVE_PRICED_POST:
         *clock += item->duration;
-        post(w, entry, item->subject, *clock);
+        post(w, entry, item->subject, item->queue % 2, *clock);
         break;
     case CLEAVE_PRICED_JOIN:
         *clock += item->duration;
-        join(w, entry, item->subject, *clock);
+        join(w, entry, item->subject, item->queue % 2, *clock);
         break;
     case CLEAVE_PRICED_MARK:
         w->times.items[entry->first_time + 2 * f->n_messages + f->n_collectives + item->subject] =
@@ -178,7 +191,7 @@ static void reset(window *w, int64_t start) {
     for (int32_t q = 0; q < w->n_queues; q++)
         w->clock[q] = start;
     for (int32_t l = 0; l < w->n_links; l++)
-        w->link_free[l] = start;
+        w->link_free[l][0] = w->link_free[l][1] = start;
     for (int32_t t = 0; t < w->times.n; t++)
         w->times.items[t] = WINDOW_LONG_AGO;
     if (w->counts.n > 0)

@@ -1,7 +1,8 @@
 /* Windows: the scan's rule of time over some fragments of a step, as a lower bound.
 
    What is left of the rule (simulator/scan_rule.h) without the communication lane's charge on the
-   main lane is made of sums and largest values only.  So it is monotone: with items left out, or
+   main lane, and without what a transfer of the main lane waits for one of the communication lane,
+   is made of sums and largest values only.  So it is monotone: with items left out, or
    with times set to long ago, everything else happens no later than in the whole step.  A window
    is run with nothing known but the time of one item; all that comes out later than "long ago" is
    then no earlier, counted from that item, in any step that has these fragments. */
@@ -27,8 +28,8 @@ typedef struct window {
     int32_t n_queues, n_links;
     const int64_t *link_latency; /* [n_links] picoseconds */
     CLEAVE_LIST(window_entry) entries;
-    int64_t *clock;     /* [n_queues] after a run */
-    int64_t *link_free; /* [n_links] */
+    int64_t *clock;          /* [n_queues] after a run */
+    int64_t (*link_free)[2]; /* [n_links] by lane */
     CLEAVE_LIST(int64_t) times;
     CLEAVE_LIST(int32_t) counts;
 } window;

@@ -33,9 +33,13 @@
    slot that uses this lane counts as using the main lane too, which it charges.
    - Main lane, likewise: the device's first item in the slot is a main wait for a moved time that
      is later than the clock in both runs, and nothing is pending in either: it sets all there is.
-   - Link: the time it is free is moved; or it is free, in both runs, before the first transfer of
-   the slot reaches it, so that it makes nobody wait.  That transfer's head is in the record. It is
-   itself moved, by induction over the transfers of the slot.
+   - Link, in a main lane: the time it is free is moved; or it is free, in both runs, before the
+   first transfer of a main lane in the slot reaches it, so that it makes nobody wait.  That
+   transfer's head is in the record.  It is itself moved, by induction over the transfers of the
+   slot.
+   - Link, in communication lanes: all times of it are moved, and the length of a turn is what it
+   was; or it has been free for longer than a turn, in both runs, when the first transfer of either
+   lane reaches it: then nobody waits, and a new row begins.
    - Waits for a time of a slot before the jump: that time is moved; or it is over, in both runs,
      before the slot starts on that lane.  Times of slots within the jump are moved with them.
    Messages and collectives begin and end within a chunk, so they carry nothing else from slot to
@@ -191,9 +195,10 @@ void cleave_delta_unmake(cleave_delta_made *made) { delta_placed_free(made); }
 static void keep_exception(cleave_delta *delta, const delta_exception *of) {
     delta_record *record = &delta->base[of->slot];
     int64_t shift = delta->base_view[of->slot].shift;
-    int32_t group = 64 * delta->n_device_words;
+    int32_t group = 64 * delta->n_device_words, lane;
     if (of->resource >= 2 * group) {
-        record->links[of->resource - 2 * group].free = of->link_free - shift;
+        int32_t link = delta_link_of(delta, of->resource, &lane);
+        delta_move_link(&record->links[link].state, &of->link, lane, -shift);
     } else if (of->resource >= group) {
         record->devices[of->resource - group].clock[1] = of->device.clock[1] - shift;
     } else {
@@ -299,9 +304,9 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->uses, uint64_t, n_slots * n_words);
     TAKE(delta->awaiting, uint64_t, n_slots * n_words);
     TAKE(delta->state.devices, cleave_scan_device, delta->n_devices);
-    TAKE(delta->state.link_free, int64_t, delta->n_links);
+    TAKE(delta->state.links, cleave_scan_link, delta->n_links);
     TAKE(delta->full_state.devices, cleave_scan_device, delta->n_devices);
-    TAKE(delta->full_state.link_free, int64_t, delta->n_links);
+    TAKE(delta->full_state.links, cleave_scan_link, delta->n_links);
     TAKE(delta->lazy, uint64_t, n_words);
     TAKE(delta->lazy_by, int64_t, 64 * n_words);
     TAKE(delta->clean, uint64_t, n_words);
@@ -321,7 +326,8 @@ static void begin_base(cleave_delta *delta) {
         delta->base[delta->n_slots].devices[d].busy_from = DELTA_NEVER;
     }
     for (int32_t l = 0; l < delta->n_links; l++)
-        delta_add(uses, delta_link_resource(delta, l));
+        for (int32_t lane = 0; lane < 2; lane++)
+            delta_add(uses, delta_link_resource(delta, l, lane));
     memcpy(delta_uses(delta, delta->base_uses, delta->n_slots), uses,
            (size_t)delta->n_words * sizeof *uses);
     for (int32_t s = 0; s < delta->n_slots; s++)
@@ -339,8 +345,9 @@ cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_q
     delta->n_devices = n_queues / 2;
     delta->n_links = n_links;
     delta->n_device_words = (delta->n_devices + 63) / 64;
-    delta->n_words = 2 * delta->n_device_words + (n_links + 63) / 64;
-    delta->room_exceptions = 4 * (n_queues + n_links) + 64;
+    delta->n_link_words = (n_links + 63) / 64;
+    delta->n_words = 2 * delta->n_device_words + 2 * delta->n_link_words;
+    delta->room_exceptions = 4 * (n_queues + 2 * n_links) + 64;
     if (!take_memory(delta)) {
         cleave_delta_destroy(delta);
         return cleave_fail_memory(error, "preparing delta simulation");

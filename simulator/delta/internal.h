@@ -112,7 +112,9 @@ typedef struct delta_view {
 
 /* State before a slot, of what the slot uses; the slot's shift has to be added. */
 typedef struct delta_link {
-    int64_t free, first_head; /* and the head that met the link first in the slot; -1: none */
+    cleave_scan_link state;
+    /* The head that met the link first in the slot, of the main lane and of either; -1: none. */
+    int64_t first_head[2];
 } delta_link;
 
 typedef struct delta_record {
@@ -124,12 +126,12 @@ typedef struct delta_record {
 typedef struct delta_exception {
     int32_t slot, resource;
     cleave_scan_device device;
-    int64_t link_free;
+    cleave_scan_link link;
 } delta_exception;
 
 typedef struct delta_state {
     cleave_scan_device *devices; /* [n_devices] */
-    int64_t *link_free;          /* [n_links] */
+    cleave_scan_link *links;     /* [n_links] */
 } delta_state;
 
 typedef struct delta_change {
@@ -137,11 +139,12 @@ typedef struct delta_change {
     delta_placed *before; /* null: nothing */
 } delta_change;
 
-/* Resources are main lanes, communication lanes and links, each group from a new word on. */
+/* Resources are main lanes, communication lanes, and what a link keeps of each of these, every
+   group from a new word on. */
 struct cleave_delta {
     cleave_arena arena;
     int32_t n_places, n_slots, n_devices, n_links;
-    int32_t n_device_words, n_words; /* of a set of resources */
+    int32_t n_device_words, n_link_words, n_words; /* of a set of resources */
     int64_t *link_latency;
     delta_placed **placed; /* [n_places] */
     int64_t total;         /* of all placed */
@@ -186,12 +189,19 @@ static inline delta_kind delta_kind_of(const delta_item *item) {
     return (delta_kind)(item->packed & 15);
 }
 
-/* Resources of a device, and of a link. */
+/* Resources of a device, and of a link.  What uses a communication lane of a device uses its main
+   lane, too; what uses a link in a main lane uses it as the communication lane, too. */
 static inline int32_t delta_lane_resource(const cleave_delta *delta, int32_t device, int32_t lane) {
     return lane * 64 * delta->n_device_words + device;
 }
-static inline int32_t delta_link_resource(const cleave_delta *delta, int32_t link) {
-    return 128 * delta->n_device_words + link;
+static inline int32_t delta_link_resource(const cleave_delta *delta, int32_t link, int32_t lane) {
+    return 128 * delta->n_device_words + lane * 64 * delta->n_link_words + link;
+}
+/* The link of a resource that is none of a device, and its lane. */
+static inline int32_t delta_link_of(const cleave_delta *delta, int32_t resource, int32_t *lane) {
+    int32_t link = resource - 128 * delta->n_device_words, group = 64 * delta->n_link_words;
+    *lane = link >= group;
+    return link - *lane * group;
 }
 static inline bool delta_has(const uint64_t *set, int32_t resource) {
     return set[resource >> 6] >> (resource & 63) & 1;
@@ -222,6 +232,9 @@ void delta_learn(cleave_delta *delta, bool accepted);
 void delta_derive_slot(cleave_delta *delta, int32_t slot);
 
 /* delta_jump.c */
+/* Gives a link what another one keeps of a lane, with `by` added to its times. */
+void delta_move_link(cleave_scan_link *link, const cleave_scan_link *from, int32_t lane,
+                     int64_t by);
 /* Adds to the times of a main lane. */
 void delta_move_main(cleave_scan_device *device, int64_t by);
 /* Loads the state of those of the slot's resources that are lazy. */

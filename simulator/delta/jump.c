@@ -18,6 +18,15 @@ void delta_move_main(cleave_scan_device *device, int64_t by) {
     }
 }
 
+void delta_move_link(cleave_scan_link *link, const cleave_scan_link *from, int32_t lane,
+                     int64_t by) {
+    link->free[lane] = from->free[lane] + by;
+    if (lane == 1) {
+        link->since = from->since + by;
+        link->turn = from->turn;
+    }
+}
+
 /* Takes the state of a resource out of the record of a slot. */
 static void load(cleave_delta *delta, int32_t slot, int32_t resource) {
     const delta_record *record = &delta->base[slot];
@@ -25,8 +34,8 @@ static void load(cleave_delta *delta, int32_t slot, int32_t resource) {
     int32_t group = 64 * delta->n_device_words;
     delta->lazy[resource >> 6] &= ~((uint64_t)1 << (resource & 63));
     if (resource >= 2 * group) {
-        delta->state.link_free[resource - 2 * group] =
-            record->links[resource - 2 * group].free + by;
+        int32_t lane, link = delta_link_of(delta, resource, &lane);
+        delta_move_link(&delta->state.links[link], &record->links[link].state, lane, by);
     } else if (resource >= group) {
         delta->state.devices[resource - group].clock[1] =
             record->devices[resource - group].clock[1] + by;
@@ -83,27 +92,35 @@ static bool main_follows(const question *q, int32_t d) {
 
 static bool except(const question *q, int32_t resource) {
     cleave_delta *delta = q->delta;
-    int32_t group = 64 * delta->n_device_words;
+    int32_t group = 64 * delta->n_device_words, lane;
     if (delta->n_exceptions == delta->room_exceptions)
         return false;
     delta_exception *made = &delta->exceptions[delta->n_exceptions++];
     made->slot = q->slot;
     made->resource = resource;
     if (resource >= 2 * group)
-        made->link_free = delta->state.link_free[resource - 2 * group];
+        made->link = delta->state.links[delta_link_of(delta, resource, &lane)];
     else
         made->device = delta->state.devices[resource % group];
     return true;
 }
 
-/* The link's free time is moved, or makes nobody wait. */
-static bool link_follows(const question *q, int32_t l) {
+/* What a link keeps of a lane is moved, or makes nobody wait and is forgotten. */
+static bool link_follows(const question *q, int32_t resource) {
+    int32_t lane, l = delta_link_of(q->delta, resource, &lane);
     const delta_link *then = &q->delta->base[q->slot].links[l];
-    int64_t now = q->delta->state.link_free[l];
-    if (now == then->free + q->record)
+    const cleave_scan_link *now = &q->delta->state.links[l];
+    int64_t free = then->state.free[lane], head = then->first_head[lane], turn[2] = {0, 0};
+    if (now->free[lane] == free + q->record &&
+        (lane == 0 ||
+         (now->since == then->state.since + q->record && now->turn == then->state.turn)))
         return true;
-    return then->free <= then->first_head && now <= then->first_head + q->record &&
-           except(q, delta_link_resource(q->delta, l));
+    if (lane == 1) {
+        turn[0] = then->state.turn + 1;
+        turn[1] = now->turn + 1;
+    }
+    return free + turn[0] <= head && now->free[lane] + turn[1] <= head + q->record &&
+           except(q, resource);
 }
 
 /* Those of the slot's resources in a word that are not known to follow; lazy ones that follow need
@@ -216,10 +233,9 @@ static bool lanes_follow(const question *q, const uint64_t *uses) {
 }
 
 static bool links_follow(const question *q, const uint64_t *uses) {
-    int32_t n = 2 * q->delta->n_device_words;
-    for (int32_t w = n; w < q->delta->n_words; w++)
+    for (int32_t w = 2 * q->delta->n_device_words; w < q->delta->n_words; w++)
         for (uint64_t left = unknown(q, w, uses); left != 0; left &= left - 1)
-            if (!link_follows(q, 64 * (w - n) + __builtin_ctzll(left)))
+            if (!link_follows(q, 64 * w + __builtin_ctzll(left)))
                 return false;
     return true;
 }

@@ -11,20 +11,25 @@ typedef struct pass {
     delta_link *links;      /* of the record of this slot */
 } pass;
 
-static inline void meet_link(const pass *p, int32_t link, int64_t head) {
-    if (p->links != NULL && p->links[link].first_head < 0)
-        p->links[link].first_head = head;
+static inline void meet_link(const pass *p, int32_t link, int32_t lane, int64_t head) {
+    if (p->links == NULL)
+        return;
+    int64_t *first = p->links[link].first_head;
+    if (first[1] < 0)
+        first[1] = head;
+    if (lane == 0 && first[0] < 0)
+        first[0] = head;
 }
 
 static inline void cross_links(const pass *p, const delta_placed *placed, int32_t message,
-                               int64_t head, int64_t *times) {
+                               int32_t lane, int64_t head, int64_t *times) {
     const int32_t *start = placed->hop_start + message;
     const delta_hop *first = placed->hops + start[0], *end = placed->hops + start[1];
     int64_t tail = 0, release = 0;
     for (const delta_hop *hop = first; hop < end; hop++) {
-        meet_link(p, hop->link, head);
-        int64_t begin = cleave_link_serve(hop->serialization, p->delta->link_latency[hop->link],
-                                          &p->state.link_free[hop->link], &head, &tail);
+        meet_link(p, hop->link, lane, head);
+        int64_t begin = cleave_scan_serve(&p->state.links[hop->link], lane, hop->serialization,
+                                          p->delta->link_latency[hop->link], &head, &tail);
         if (hop == first)
             release = begin + hop->serialization;
     }
@@ -32,24 +37,26 @@ static inline void cross_links(const pass *p, const delta_placed *placed, int32_
     times[2 * message + 1] = release;
 }
 
-static inline void complete(const pass *p, const delta_placed *placed, int32_t time,
+static inline void complete(const pass *p, const delta_placed *placed, int32_t time, int32_t lane,
                             int64_t *times) {
     const delta_collective *of = &placed->collectives[time - placed->first_collective];
     const int32_t *links = placed->links + of->first_link;
     for (int32_t l = 0; l < of->n_links; l++)
-        meet_link(p, links[l], times[time]);
+        meet_link(p, links[l], lane, times[time]);
     times[time] =
-        cleave_scan_collective(times[time], of->busy, links, of->n_links, p->state.link_free) +
+        cleave_scan_collective(times[time], of->busy, lane, links, of->n_links, p->state.links) +
         of->rest;
 }
 
-static inline void join(const pass *p, const delta_placed *placed, int32_t time, delta_kind kind,
+static inline void join(const pass *p, const delta_placed *placed, const delta_item *item,
                         int64_t now, int64_t *times) {
+    delta_kind kind = delta_kind_of(item);
+    int32_t time = item->subject;
     if (kind == DELTA_JOIN_NEXT || kind == DELTA_JOIN_LAST)
         now = cleave_later(times[time], now);
     times[time] = now;
     if (kind == DELTA_JOIN_LAST || kind == DELTA_JOIN_ONLY)
-        complete(p, placed, time, times);
+        complete(p, placed, time, delta_lane(item), times);
 }
 
 static inline int64_t time_of_wait(const pass *p, const delta_placed *placed,
@@ -85,21 +92,21 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
             item++;
             now = cleave_later(now, cleave_scan_work(&p->state.devices[delta_device(item)],
                                                      delta_lane(item), item->amount));
-            cross_links(p, placed, subject, now, times);
+            cross_links(p, placed, subject, delta_lane(item), now, times);
             break;
         case DELTA_POST_FIRST:
             times[2 * subject] = cleave_scan_work(device, lane, item->amount);
             break;
         case DELTA_POST_SECOND:
             now = cleave_scan_work(device, lane, item->amount);
-            cross_links(p, placed, subject, cleave_later(times[2 * subject], now), times);
+            cross_links(p, placed, subject, lane, cleave_later(times[2 * subject], now), times);
             break;
         case DELTA_MARK:
             times[subject] = lane == 0 ? device->main_end : device->clock[1];
             break;
         default:
             now = cleave_scan_work(device, lane, item->amount);
-            join(p, placed, subject, kind, now, times);
+            join(p, placed, item, now, times);
         }
     }
 }
@@ -113,7 +120,7 @@ static int64_t latest_clock(const cleave_delta *delta, const cleave_scan_device 
 
 static void reset_state(const cleave_delta *delta, const delta_state *state) {
     memset(state->devices, 0, (size_t)delta->n_devices * sizeof *state->devices);
-    memset(state->link_free, 0, (size_t)delta->n_links * sizeof *state->link_free);
+    memset(state->links, 0, (size_t)delta->n_links * sizeof *state->links);
 }
 
 cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error) {
@@ -140,8 +147,9 @@ static void keep_record(cleave_delta *delta, int32_t slot) {
         }
     for (int32_t w = 2 * delta->n_device_words; w < delta->n_words; w++)
         for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
-            int32_t l = 64 * (w - 2 * delta->n_device_words) + __builtin_ctzll(left);
-            record->links[l] = (delta_link){delta->state.link_free[l], -1};
+            int32_t lane, l = delta_link_of(delta, 64 * w + __builtin_ctzll(left), &lane);
+            delta_move_link(&record->links[l].state, &delta->state.links[l], lane, 0);
+            record->links[l].first_head[lane] = -1;
         }
 }
 

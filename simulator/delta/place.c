@@ -81,9 +81,11 @@ static cleave_status check_item(const placer *p, const cleave_priced_item *item)
     return CLEAVE_OK;
 }
 
-static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int32_t n) {
+static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int32_t n,
+                      int32_t lane) {
     for (int32_t l = 0; l < n; l++)
-        delta_add(uses, delta_link_resource(p->delta, links[l]));
+        for (int32_t kept = lane; kept < 2; kept++)
+            delta_add(uses, delta_link_resource(p->delta, links[l], kept));
 }
 
 /* A post or a join, the one that completes its subject gives its times in this slot. */
@@ -100,7 +102,7 @@ static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
         if (met == 1) {
             p->time_slot[time] = p->time_slot[time + 1] = chunk->slot;
             use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
-                      fragment->hop_start[s + 1] - fragment->hop_start[s]);
+                      fragment->hop_start[s + 1] - fragment->hop_start[s], item->queue & 1);
         }
         return CLEAVE_OK;
     }
@@ -113,7 +115,8 @@ static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
     if (met == joins - 1) {
         p->time_slot[time] = chunk->slot;
         use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
-                  fragment->collective_link_start[s + 1] - fragment->collective_link_start[s]);
+                  fragment->collective_link_start[s + 1] - fragment->collective_link_start[s],
+                  item->queue & 1);
     }
     return CLEAVE_OK;
 }

@@ -165,6 +165,61 @@ Test(engine, rules_differ_where_a_link_is_shared) {
     bench_destroy(b);
 }
 
+/* Devices 2 and 3 exchange `late` in their communication lanes when device 2 has worked 1000 there:
+   1000..1100 on the link.  `early` of devices 0 and 1 stands later in the program, in their main
+   lanes, and is ready at 10: 10..30 by both rules, and `late` is as late as it was. */
+Test(engine, a_late_transfer_of_communication_lets_an_early_one_pass) {
+    bench *b = bench_create(4, 1);
+    int32_t late = message(b, 0, -1, 100), early = message(b, 0, -1, 20);
+    int32_t next = message(b, 0, -1, 5);
+    item(b, 5, W, -1, 1000);
+    item(b, 5, P, late, 0);
+    item(b, 7, P, late, 0);
+    item(b, 0, W, -1, 10);
+    item(b, 0, P, early, 0);
+    item(b, 2, P, early, 0);
+    item(b, 5, P, next, 0);
+    item(b, 7, P, next, 0);
+    finish(b);
+    for (int rule = 0; rule < 2; rule++) {
+        int64_t step = rule ? scan(b) : events(b);
+        cr_expect_eq(b->timeline.arrival[early], 30, "rule %d: %lld", rule,
+                     (long long)b->timeline.arrival[early]);
+        cr_expect_eq(b->timeline.arrival[late], 1100);
+        cr_expect_eq(b->timeline.arrival[next], 1105);
+        cr_expect_eq(step, 1000);
+    }
+    bench_destroy(b);
+}
+
+/* Communication has the link for five messages, each posted when the one before has arrived:
+   0..100, 100..200 and so on to 500.  The main lane's message is ready at 150.  By readiness it
+   waits for the second of these: 200..220, and communication ends at 520.  The scan comes to it
+   when all five are done, and lets it wait for as long as one takes: 250..270; what communication
+   posts then, at 500, gets the link at 520, 5 for each rule. */
+Test(engine, a_main_transfer_waits_for_one_transfer_of_communication) {
+    bench *b = bench_create(4, 1);
+    int32_t m[6];
+    for (int k = 0; k < 6; k++) {
+        m[k] = message(b, 0, -1, k < 5 ? 100 : 5);
+        if (k == 5) {
+            int32_t early = message(b, 0, -1, 20);
+            item(b, 0, W, -1, 150);
+            item(b, 0, P, early, 0);
+            item(b, 2, P, early, 0);
+        }
+        item(b, 5, P, m[k], 0);
+        item(b, 7, P, m[k], 0);
+        item(b, 5, A, m[k], 0);
+    }
+    finish(b);
+    cr_expect_eq(events(b), 525);
+    cr_expect_eq(b->timeline.arrival[m[5] + 1], 220);
+    cr_expect_eq(scan(b), 525);
+    cr_expect_eq(b->timeline.arrival[m[5] + 1], 270);
+    bench_destroy(b);
+}
+
 /* Both ready at 5: the smaller id goes first, 5..25, then 25..45, whichever was posted first. */
 Test(engine, ties_go_to_the_smaller_message) {
     bench *b = bench_create(3, 1);
