@@ -36,8 +36,8 @@ typedef struct world {
     cleave_random random;
     int32_t n_devices, n_links, n_slots, n_places;
     int64_t latency[MAX_LINKS];
-    int64_t longest;                        /* durations; small ones make ties */
-    int zeros, communication, waits, reach; /* per cent, or slots */
+    int64_t longest;                              /* durations; small ones make ties */
+    int zeros, communication, waits, rows, reach; /* per cent, or slots */
     drawn pool[POOL];
     int32_t at[MAX_PLACES], base[MAX_PLACES]; /* -1: nothing */
     cleave_delta *delta;
@@ -88,6 +88,25 @@ static void add_messages(world *w, drawn *d) {
                 duration(w));
         if (post == 0 && chance(w, 30))
             add(d, CLEAVE_PRICED_WORK, some_queue(w), -1, duration(w));
+    }
+}
+
+/* Messages of two communication lanes over one link, each after the one before has arrived, and at
+   times one of two main lanes among them. */
+static void add_row(world *w, drawn *d) {
+    cleave_priced_fragment *f = &d->fragment;
+    int32_t ends[2] = {below(w, w->n_devices), below(w, w->n_devices)}, link = below(w, w->n_links);
+    for (int32_t k = 2 + below(w, 3); k > 0; k--) {
+        if (f->n_messages == MAX_MESSAGES || f->n_items > MAX_ITEMS - 8)
+            return;
+        int32_t m = draw_message(w, d), lane = !chance(w, 30);
+        d->hop_link[d->hop_start[m]] = link;
+        for (int32_t e = 0; e < 2; e++) {
+            d->ends[m][e] = 2 * ends[e] + lane;
+            add(d, CLEAVE_PRICED_POST, d->ends[m][e], m, 0);
+        }
+        for (int32_t e = 0; e < 2; e++)
+            add(d, CLEAVE_PRICED_WAIT_ARRIVAL, d->ends[m][e], m, 0);
     }
 }
 
@@ -162,6 +181,8 @@ static void add_event(world *w, drawn *d) {
         add_follower(w, d);
     } else if (what < w->waits + 38) {
         work_everywhere(w, d);
+    } else if (what < w->waits + 38 + w->rows) {
+        add_row(w, d);
     } else {
         add(d, CLEAVE_PRICED_WORK, some_queue(w), -1, duration(w));
     }
@@ -206,6 +227,10 @@ static void draw_like(world *w, drawn *d, const drawn *like) {
     for (int32_t i = 0; i < d->fragment.n_items; i++)
         if (d->items[i].duration > 0 && chance(w, 20))
             d->items[i].duration = duration(w);
+    int32_t n_hops = d->hop_start[d->fragment.n_messages];
+    for (int32_t h = 0; h < n_hops; h++)
+        if (chance(w, 10))
+            d->hop_serialization[h] = 1 + cleave_random_below(&w->random, w->longest);
 }
 
 static world *world_create(uint64_t seed) {
@@ -222,6 +247,7 @@ static world *world_create(uint64_t seed) {
     w->communication = (const int[]){0, 10, 40}[below(w, 3)];
     w->waits = (const int[]){5, 30, 60}[below(w, 3)];
     w->reach = (const int[]){3, 8, MAX_SLOTS}[below(w, 3)];
+    w->rows = w->waits < 30 ? (const int[]){0, 15, 50}[below(w, 3)] : 0;
     for (int32_t l = 0; l < w->n_links; l++)
         w->latency[l] = duration(w);
     for (int32_t f = 0; f < POOL; f++)
