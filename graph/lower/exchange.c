@@ -95,13 +95,11 @@ void move_exchanges_find(lower_builder *builder, movement *move) {
 /* What packing a transfer reads and writes. */
 static int64_t packing_bytes(const lower_builder *builder, const movement *move,
                              const move_transfer *transfer) {
-    int rank = builder->model->tensors[move->tensor].rank;
     int64_t element = lower_type_bytes(builder, move->tensor), bytes = 2 * transfer->bytes;
     for (int32_t f = transfer->first_flow;
          f < transfer->first_flow + transfer->n_flows && transfer->stage == MOVE_PARTIAL; f++) {
         const move_flow *flow = &move->flows.items[f];
-        bytes += 3 * (flow->n_sources - 1) * element *
-                 cleave_box_size(rank, &move->boxes.items[flow->box]);
+        bytes += 3 * (flow->n_sources - 1) * element * move->sizes.items[flow->box];
     }
     return bytes;
 }
@@ -274,7 +272,6 @@ void move_exchanges_combine(lower_builder *builder, movement *move) {
         return;
     cleave_packing *adding = LOWER_ARRAY(builder, cleave_packing, builder->n_devices);
     int32_t *item = LOWER_ARRAY(builder, int32_t, builder->n_devices);
-    int rank = builder->model->tensors[move->tensor].rank;
     int64_t element = lower_type_bytes(builder, move->tensor);
     for (int32_t t = 0; t < move->transfers.n; t++) {
         const move_transfer *transfer = &move->transfers.items[t];
@@ -284,7 +281,7 @@ void move_exchanges_combine(lower_builder *builder, movement *move) {
         of->n_copies++;
         for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++)
             of->bytes += (move->flows.items[f].starts ? 2 : 3) * element *
-                         cleave_box_size(rank, &move->boxes.items[move->flows.items[f].box]);
+                         move->sizes.items[move->flows.items[f].box];
     }
     for (int32_t d = 0; d < builder->n_devices; d++)
         if (members[d].exchange >= 0)

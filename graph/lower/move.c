@@ -375,7 +375,7 @@ static int32_t arrive_of_exchange(lower_builder *builder, movement *move, int32_
         const move_flow *flow = &move->flows.items[move->targets.items[target].flow];
         if (flow->transfer != t)
             break;
-        n += cleave_box_size(rank_of(builder, move), box_of(move, flow));
+        n += move->sizes.items[flow->box];
     }
     move_exchange_arrive(builder, move, &move->transfers.items[t],
                          n * lower_type_bytes(builder, move->tensor), unpacking);
@@ -433,8 +433,8 @@ void movement_clear(movement *move) {
     for (int32_t b = 0; b < move->buckets.n; b++)
         CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
     move->contributions.n = move->demands.n = move->flows.n = move->transfers.n = move->locals.n =
-        move->boxes.n = move->places.n = move->sums.n = move->targets.n = move->buckets.n =
-            move->cells.n = move->cell_members.n = move->exchanges.n = 0;
+        move->boxes.n = move->sizes.n = move->places.n = move->sums.n = move->targets.n =
+            move->buckets.n = move->cells.n = move->cell_members.n = move->exchanges.n = 0;
     memset(move->members, 0, sizeof move->members);
     move->involved = NULL;
     move->begun = move->combined = false;
@@ -447,6 +447,7 @@ void movement_free(movement *move) {
     CLEAVE_LIST_FREE(&move->transfers);
     CLEAVE_LIST_FREE(&move->locals);
     CLEAVE_LIST_FREE(&move->boxes);
+    CLEAVE_LIST_FREE(&move->sizes);
     CLEAVE_LIST_FREE(&move->places);
     CLEAVE_LIST_FREE(&move->sums);
     CLEAVE_LIST_FREE(&move->targets);

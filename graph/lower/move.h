@@ -120,6 +120,7 @@ typedef struct move_bucket {
     cleave_collective_kind kind;
     int32_t n_devices;
     const int32_t *devices; /* ascending */
+    uint64_t hash;          /* of the set of devices */
     int32_t n_windows;      /* 1; or of a fold whose windows all take part with such devices */
     CLEAVE_LIST(int32_t) cells;
 } move_bucket;
@@ -137,6 +138,7 @@ typedef struct movement {
     CLEAVE_LIST(move_transfer) transfers;
     CLEAVE_LIST(move_local) locals;
     CLEAVE_LIST(cleave_box) boxes;  /* of flows and locals */
+    CLEAVE_LIST(int64_t) sizes;     /* [boxes] elements */
     CLEAVE_LIST(move_place) places; /* of flows */
     CLEAVE_LIST(lower_region) sums; /* where owners combine */
     CLEAVE_LIST(move_target) targets;
