@@ -73,15 +73,16 @@ static void deliver(lower_builder *builder, movement *move, const lower_cell *at
     for (int32_t i = c->first_demand[reader]; i >= 0; i = c->next_demand[i])
         LOWER_PUSH(builder, &move->targets, (move_target){.demand = at->demands[i]});
     LOWER_PUSH(builder, &move->places, from);
-    LOWER_PUSH(builder, &move->flows,
-               (move_flow){.stage = stage,
-                           .source = source,
-                           .destination = reader,
-                           .box = box,
-                           .first_source = move->places.n - 1,
-                           .n_sources = 1,
-                           .first_target = first_target,
-                           .n_targets = move->targets.n - first_target});
+    if (from >= 0)
+        move->contributions.items[from].sent[MOVE_VALUE] = true;
+    else
+        move->sums.items[~from].sent = true;
+    move_add_flow(builder, move, stage, source, reader,
+                  &(move_flow){.box = box,
+                               .first_source = move->places.n - 1,
+                               .n_sources = 1,
+                               .first_target = first_target,
+                               .n_targets = move->targets.n - first_target});
 }
 
 /* One key: every reader takes the copy of a holder, its own where it has one. */
@@ -173,10 +174,12 @@ static move_place begin_sum(lower_builder *builder, movement *move, const lower_
     const lower_cutting *c = move->cutting;
     if (c->reads[owner]) {
         LOWER_PUSH(builder, &move->sums,
-                   move->demands.items[at->demands[c->first_demand[owner]]].at);
+                   (move_sum){.at = move->demands.items[at->demands[c->first_demand[owner]]].at,
+                              .device = owner});
     } else {
         int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_MESSAGE, owner, move->tensor, block);
-        LOWER_PUSH(builder, &move->sums, lower_region_of(builder, buffer));
+        LOWER_PUSH(builder, &move->sums,
+                   (move_sum){.at = lower_region_of(builder, buffer), .device = owner});
     }
     return ~(move->sums.n - 1);
 }
@@ -192,7 +195,7 @@ static bool combine_own(lower_builder *builder, movement *move, const lower_cell
         for (int32_t i = c->first_contribution[owner]; i >= 0; i = c->next_contribution[i]) {
             bool in_place = lower_region_same_place(
                 rank, &move->boxes.items[box], &move->contributions.items[at->contributions[i]].at,
-                &move->sums.items[~sum]);
+                &move->sums.items[~sum].at);
             if (in_place != (pass == 0))
                 continue;
             if (!in_place)
@@ -218,25 +221,26 @@ static void combine_block(lower_builder *builder, movement *move, const lower_ce
     move_place sum = begin_sum(builder, move, at, block, owner);
     bool started = combine_own(builder, move, at, box, sum, owner);
     LOWER_RESERVE(builder, &move->places, (int64_t)at->n_contributions + c->n_speakers);
-    LOWER_RESERVE(builder, &move->flows, c->n_speakers);
     for (int32_t s = 0; s < c->n_speakers; s++) {
         int32_t device = c->speakers[s], first_source = move->places.n;
         for (int32_t i = device == owner ? -1 : c->first_contribution[device]; i >= 0;
-             i = c->next_contribution[i])
-            if (speaks(move, at, i, owner))
-                move->places.items[move->places.n++] = at->contributions[i];
+             i = c->next_contribution[i]) {
+            if (!speaks(move, at, i, owner))
+                continue;
+            move->places.items[move->places.n++] = at->contributions[i];
+            move->contributions.items[at->contributions[i]].sent[MOVE_PARTIAL] = true;
+        }
         int32_t n_sources = move->places.n - first_source;
         if (n_sources == 0)
             continue;
         move->places.items[move->places.n++] = sum; /* just behind the sources */
-        move->flows.items[move->flows.n++] = (move_flow){.stage = MOVE_PARTIAL,
-                                                         .source = device,
-                                                         .destination = owner,
-                                                         .box = box,
-                                                         .starts = !started,
-                                                         .first_source = first_source,
-                                                         .n_sources = n_sources};
+        move_add_flow(builder, move, MOVE_PARTIAL, device, owner,
+                      &(move_flow){.box = box,
+                                   .starts = !started,
+                                   .first_source = first_source,
+                                   .n_sources = n_sources});
         started = true;
+        move->sums.items[~sum].receives = true;
     }
     for (int32_t r = 0; r < c->n_readers; r++)
         deliver(builder, move, at, box, MOVE_RESULT, owner, sum, c->readers[r]);
