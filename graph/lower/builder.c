@@ -30,6 +30,13 @@ void lower_fail_fold(lower_builder *builder, int32_t tensor, const char *why) {
                why);
 }
 
+void lower_reserve(lower_builder *builder, void **items, int32_t *capacity, int64_t n,
+                   size_t size) {
+    while (*capacity < n)
+        if (!cleave_list_grow(items, capacity, *capacity, size))
+            lower_fail_memory(builder);
+}
+
 void *lower_array(lower_builder *builder, size_t count, size_t size) {
     void *array = cleave_arena_alloc(builder->arena, count, size);
     if (array == NULL)

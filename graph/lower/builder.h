@@ -85,6 +85,12 @@ _Noreturn void lower_fail_fold(lower_builder *builder, int32_t tensor, const cha
          : lower_fail_memory(builder),                                                             \
      &(list)->items[(list)->n])
 
+/* Room for `count` more elements behind a list's last. */
+void lower_reserve(lower_builder *builder, void **items, int32_t *capacity, int64_t n, size_t size);
+#define LOWER_RESERVE(builder, list, count)                                                        \
+    lower_reserve((builder), (void **)&(list)->items, &(list)->capacity,                           \
+                  (int64_t)(list)->n + (count), sizeof *(list)->items)
+
 void *lower_array(lower_builder *builder, size_t count, size_t size);
 #define LOWER_ARRAY(builder, type, count)                                                          \
     ((type *)lower_array((builder), (size_t)(count), sizeof(type)))

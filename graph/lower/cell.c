@@ -1,6 +1,8 @@
 /* Deciding, cell by cell, who combines and who sends what to whom. */
 #include "graph/lower/cell.h"
 
+#include "base/random.h"
+
 #include <string.h>
 
 /* A record of moments is never cut. */
@@ -17,16 +19,27 @@ static int64_t key_of(const movement *move, const lower_cell *at, int32_t i) {
 }
 
 static int32_t add_box(lower_builder *builder, movement *move, const cleave_box *box) {
-    LOWER_PUSH(builder, &move->boxes, *box);
-    return move->boxes.n - 1;
+    int rank = builder->model->tensors[move->tensor].rank;
+    LOWER_PUSH(builder, &move->sizes, cleave_box_size(rank, box));
+    /* Dimensions past the rank are left as they are: boxes are large and many. */
+    cleave_box *to = LOWER_ROOM(builder, &move->boxes);
+    memcpy(to->lo, box->lo, (size_t)rank * sizeof *to->lo);
+    memcpy(to->hi, box->hi, (size_t)rank * sizeof *to->hi);
+    return move->boxes.n++;
 }
 
 /* Notes the devices that read the cell, and each one's demands. */
 static void mark_readers(movement *move, const lower_cell *at) {
     lower_cutting *c = move->cutting;
+    if (at->readers >= 0 && at->readers == c->known_readers)
+        return;
+    c->known_readers = at->readers;
+    if (!c->one_each)
+        c->known_speaking = -1; /* who speaks for a key depends on who reads */
     for (int32_t r = 0; r < c->n_readers; r++)
         c->reads[c->readers[r]] = false;
     c->n_readers = 0;
+    c->readers_hash = 0;
     for (int32_t i = at->n_demands - 1; i >= 0; i--) {
         int32_t reader = c->reader[at->demands[i]];
         c->next_demand[i] = c->reads[reader] ? c->first_demand[reader] : -1;
@@ -35,8 +48,10 @@ static void mark_readers(movement *move, const lower_cell *at) {
     }
     for (int32_t i = 0; i < at->n_demands; i++) {
         int32_t reader = c->reader[at->demands[i]];
-        if (c->first_demand[reader] == i)
-            c->readers[c->n_readers++] = reader;
+        if (c->first_demand[reader] != i)
+            continue;
+        c->readers[c->n_readers++] = reader;
+        c->readers_hash += cleave_hash64((uint64_t)reader);
     }
 }
 
@@ -58,23 +73,27 @@ static void deliver(lower_builder *builder, movement *move, const lower_cell *at
     for (int32_t i = c->first_demand[reader]; i >= 0; i = c->next_demand[i])
         LOWER_PUSH(builder, &move->targets, (move_target){.demand = at->demands[i]});
     LOWER_PUSH(builder, &move->places, from);
-    LOWER_PUSH(builder, &move->flows,
-               (move_flow){.stage = stage,
-                           .source = source,
-                           .destination = reader,
-                           .box = box,
-                           .first_source = move->places.n - 1,
-                           .n_sources = 1,
-                           .first_target = first_target,
-                           .n_targets = move->targets.n - first_target});
+    if (from >= 0)
+        move->contributions.items[from].sent[MOVE_VALUE] = true;
+    else
+        move->sums.items[~from].sent = true;
+    move_add_flow(builder, move, stage, source, reader,
+                  &(move_flow){.box = box,
+                               .first_source = move->places.n - 1,
+                               .n_sources = 1,
+                               .first_target = first_target,
+                               .n_targets = move->targets.n - first_target});
 }
 
 /* One key: every reader takes the copy of a holder, its own where it has one. */
 static void deliver_value(lower_builder *builder, movement *move, const lower_cell *at) {
     lower_cutting *c = move->cutting;
     int32_t box = add_box(builder, move, at->box);
-    for (int32_t i = 0; i < at->n_contributions; i++) /* the last of each device */
-        c->first_contribution[holder_of(move, at, i)] = i;
+    if (at->contributors < 0 || at->contributors != c->known_holders)
+        for (int32_t i = 0; i < at->n_contributions; i++) /* the last of each device */
+            c->first_contribution[holder_of(move, at, i)] = i;
+    c->known_holders = at->contributors;
+    c->known_speakers = -1;
     for (int32_t r = 0; r < c->n_readers; r++) {
         int32_t reader = c->readers[r], from = c->first_contribution[reader];
         /* What stands there of another cell names another device. */
@@ -101,9 +120,20 @@ static bool is_better(const movement *move, const lower_cell *at, int32_t j, int
     return reads[other] != reads[mine] ? reads[other] : other < mine;
 }
 
+/* Notes whether every contribution of a cell has a key of its own. */
+static void compare_keys(movement *move, const lower_cell *at) {
+    lower_cutting *c = move->cutting;
+    if (at->contributors >= 0 && at->contributors == c->known_keys)
+        return;
+    c->known_keys = at->contributors;
+    c->one_each = true;
+    for (int32_t i = 1; i < at->n_contributions && c->one_each; i++)
+        c->one_each = key_of(move, at, i) != key_of(move, at, i - 1);
+}
+
 /* Does contribution i speak for its key?  Those of one key stand side by side. */
 static bool speaks(const movement *move, const lower_cell *at, int32_t i, int32_t owner) {
-    if (holder_of(move, at, i) == owner)
+    if (move->cutting->one_each || holder_of(move, at, i) == owner)
         return true;
     int64_t key = key_of(move, at, i);
     for (int32_t j = i - 1; j >= 0 && key_of(move, at, j) == key; j--)
@@ -115,6 +145,27 @@ static bool speaks(const movement *move, const lower_cell *at, int32_t i, int32_
     return true;
 }
 
+/* Marks the devices that speak for the cell's keys, once its readers are; returns their number. */
+static int32_t mark_speakers(const lower_builder *builder, movement *move, const lower_cell *at) {
+    lower_cutting *c = move->cutting;
+    compare_keys(move, at);
+    if (at->contributors >= 0 && at->contributors == c->known_speaking)
+        return c->n_speaking;
+    c->known_speaking = at->contributors;
+    c->n_speaking = 0;
+    c->speaking_hash = 0;
+    memset(c->speaks, 0, (size_t)builder->n_devices * sizeof *c->speaks);
+    for (int32_t i = 0; i < at->n_contributions; i++) {
+        int32_t device = holder_of(move, at, i);
+        if (c->speaks[device] || !speaks(move, at, i, -1))
+            continue;
+        c->speaks[device] = true;
+        c->speaking_hash += cleave_hash64((uint64_t)device);
+        c->n_speaking++;
+    }
+    return c->n_speaking;
+}
+
 /* ---- combining at owners --------------------------------------------------------------------- */
 
 /* Where the owner adds up a block: its first demand, or memory of its own. */
@@ -123,10 +174,12 @@ static move_place begin_sum(lower_builder *builder, movement *move, const lower_
     const lower_cutting *c = move->cutting;
     if (c->reads[owner]) {
         LOWER_PUSH(builder, &move->sums,
-                   move->demands.items[at->demands[c->first_demand[owner]]].at);
+                   (move_sum){.at = move->demands.items[at->demands[c->first_demand[owner]]].at,
+                              .device = owner});
     } else {
         int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_MESSAGE, owner, move->tensor, block);
-        LOWER_PUSH(builder, &move->sums, lower_region_of(builder, buffer));
+        LOWER_PUSH(builder, &move->sums,
+                   (move_sum){.at = lower_region_of(builder, buffer), .device = owner});
     }
     return ~(move->sums.n - 1);
 }
@@ -142,7 +195,7 @@ static bool combine_own(lower_builder *builder, movement *move, const lower_cell
         for (int32_t i = c->first_contribution[owner]; i >= 0; i = c->next_contribution[i]) {
             bool in_place = lower_region_same_place(
                 rank, &move->boxes.items[box], &move->contributions.items[at->contributions[i]].at,
-                &move->sums.items[~sum]);
+                &move->sums.items[~sum].at);
             if (in_place != (pass == 0))
                 continue;
             if (!in_place)
@@ -167,55 +220,64 @@ static void combine_block(lower_builder *builder, movement *move, const lower_ce
     int32_t box = add_box(builder, move, block);
     move_place sum = begin_sum(builder, move, at, block, owner);
     bool started = combine_own(builder, move, at, box, sum, owner);
+    LOWER_RESERVE(builder, &move->places, (int64_t)at->n_contributions + c->n_speakers);
     for (int32_t s = 0; s < c->n_speakers; s++) {
-        int32_t device = c->speakers[s];
-        move_flow flow = {.stage = MOVE_PARTIAL,
-                          .source = device,
-                          .destination = owner,
-                          .box = box,
-                          .starts = !started,
-                          .first_source = move->places.n};
+        int32_t device = c->speakers[s], first_source = move->places.n;
         for (int32_t i = device == owner ? -1 : c->first_contribution[device]; i >= 0;
              i = c->next_contribution[i]) {
             if (!speaks(move, at, i, owner))
                 continue;
-            LOWER_PUSH(builder, &move->places, at->contributions[i]);
-            flow.n_sources++;
+            move->places.items[move->places.n++] = at->contributions[i];
+            move->contributions.items[at->contributions[i]].sent[MOVE_PARTIAL] = true;
         }
-        if (flow.n_sources == 0)
+        int32_t n_sources = move->places.n - first_source;
+        if (n_sources == 0)
             continue;
-        LOWER_PUSH(builder, &move->places, sum); /* just behind the sources */
+        move->places.items[move->places.n++] = sum; /* just behind the sources */
+        move_add_flow(builder, move, MOVE_PARTIAL, device, owner,
+                      &(move_flow){.box = box,
+                                   .starts = !started,
+                                   .first_source = first_source,
+                                   .n_sources = n_sources});
         started = true;
-        LOWER_PUSH(builder, &move->flows, flow);
+        move->sums.items[~sum].receives = true;
     }
     for (int32_t r = 0; r < c->n_readers; r++)
         deliver(builder, move, at, box, MOVE_RESULT, owner, sum, c->readers[r]);
 }
 
 /* Owners of a partial cell: the sole reader; else the sole contributor; else devices that are both;
-   else the smaller side. */
+   else the smaller side.  Ascending. */
 static int32_t choose_owners(const lower_builder *builder, lower_cutting *c) {
     const bool *reads = c->reads, *speaks_for_key = c->speaks;
-    int32_t n_sources = 0, n_both = 0;
-    for (int32_t d = 0; d < builder->n_devices; d++) {
-        n_sources += speaks_for_key[d];
-        n_both += reads[d] && speaks_for_key[d];
+    int32_t n = 0, n_both = 0;
+    if (c->n_readers == 1) {
+        c->owners[0] = c->readers[0];
+        return 1;
     }
-    const bool *side = c->n_readers == 1           ? reads
-                       : n_sources == 1            ? speaks_for_key
-                       : n_both > 0                ? NULL
-                       : c->n_readers <= n_sources ? reads
-                                                   : speaks_for_key;
-    int32_t n = 0;
-    for (int32_t d = 0; d < builder->n_devices; d++)
-        if (side != NULL ? side[d] : reads[d] && speaks_for_key[d])
-            c->owners[n++] = d;
+    for (int32_t s = 0; s < c->n_speakers; s++)
+        n_both += reads[c->speakers[s]] && speaks_for_key[c->speakers[s]];
+    if (c->n_speaking > 1 && n_both == 0 && c->n_readers <= c->n_speaking) {
+        for (int32_t d = 0; d < builder->n_devices; d++)
+            if (reads[d])
+                c->owners[n++] = d;
+        return n;
+    }
+    for (int32_t s = 0; s < c->n_speakers; s++) {
+        int32_t device = c->speakers[s];
+        if (speaks_for_key[device] && (c->n_speaking == 1 || n_both == 0 || reads[device]))
+            c->owners[n++] = device;
+    }
     return n;
 }
 
 /* Lists the contributing devices, and what each has. */
 static void list_speakers(const lower_builder *builder, movement *move, const lower_cell *at) {
     lower_cutting *c = move->cutting;
+    if (at->contributors >= 0 && at->contributors == c->known_speakers)
+        return;
+    c->known_speakers = at->contributors;
+    c->known_holders = -1;
     for (int32_t d = 0; d < builder->n_devices; d++)
         c->first_contribution[d] = -1;
     for (int32_t i = at->n_contributions - 1; i >= 0; i--) {
@@ -264,31 +326,54 @@ static void combine_cell(lower_builder *builder, movement *move, const lower_cel
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* Puts the cell into the bucket of its kind and group, to wait there.  The group is where
- * `in_group` says. */
+/* Devices that share cells. */
+typedef struct group {
+    const bool *has; /* [n_devices] */
+    int32_t n;
+    uint64_t hash;
+} group;
+
+static group group_of_readers(const lower_cutting *c) {
+    return (group){c->reads, c->n_readers, c->readers_hash};
+}
+
+static group group_of_speakers(const lower_cutting *c) {
+    return (group){c->speaks, c->n_speaking, c->speaking_hash};
+}
+
+static move_bucket *find_bucket(movement *move, cleave_collective_kind kind, group of) {
+    for (int32_t b = move->buckets.n - 1; b >= 0; b--) {
+        move_bucket *bucket = &move->buckets.items[b];
+        bool same = bucket->kind == kind && bucket->n_devices == of.n && bucket->hash == of.hash;
+        for (int32_t i = 0; i < of.n && same; i++)
+            same = of.has[bucket->devices[i]];
+        if (same)
+            return bucket;
+    }
+    return NULL;
+}
+
+static move_bucket *add_bucket(lower_builder *builder, movement *move, cleave_collective_kind kind,
+                               group of) {
+    int32_t *devices = LOWER_ARRAY(builder, int32_t, of.n);
+    for (int32_t d = 0, i = 0; d < builder->n_devices; d++)
+        if (of.has[d])
+            devices[i++] = d;
+    LOWER_PUSH(builder, &move->buckets,
+               (move_bucket){.kind = kind,
+                             .n_devices = of.n,
+                             .devices = devices,
+                             .hash = of.hash,
+                             .n_windows = move->repeats ? builder->fold->n_windows : 1});
+    return &move->buckets.items[move->buckets.n - 1];
+}
+
+/* Puts the cell into the bucket of its kind and group, to wait there. */
 static void bucket_cell(lower_builder *builder, movement *move, const lower_cell *at,
-                        cleave_collective_kind kind, const bool *in_group, int32_t n,
-                        int32_t root) {
-    int32_t n_windows = move->repeats ? builder->fold->n_windows : 1;
-    move_bucket *bucket = NULL;
-    for (int32_t b = 0; b < move->buckets.n && bucket == NULL; b++) {
-        bucket = &move->buckets.items[b];
-        bool same = bucket->kind == kind && bucket->n_devices == n;
-        for (int32_t i = 0; i < n && same; i++)
-            same = in_group[bucket->devices[i]];
-        if (!same)
-            bucket = NULL;
-    }
-    if (bucket == NULL) {
-        int32_t *devices = LOWER_ARRAY(builder, int32_t, n);
-        for (int32_t d = 0, i = 0; d < builder->n_devices; d++)
-            if (in_group[d])
-                devices[i++] = d;
-        LOWER_PUSH(builder, &move->buckets,
-                   (move_bucket){
-                       .kind = kind, .n_devices = n, .devices = devices, .n_windows = n_windows});
-        bucket = &move->buckets.items[move->buckets.n - 1];
-    }
+                        cleave_collective_kind kind, group of, int32_t root) {
+    move_bucket *bucket = find_bucket(move, kind, of);
+    if (bucket == NULL)
+        bucket = add_bucket(builder, move, kind, of);
     LOWER_PUSH(builder, &move->cells,
                (move_cell){.box = *at->box,
                            .root = root,
@@ -300,24 +385,11 @@ static void bucket_cell(lower_builder *builder, movement *move, const lower_cell
         LOWER_PUSH(builder, &move->cell_members, at->contributions[i]);
         move->cells.items[move->cells.n - 1].n_contributions++;
     }
-    for (int32_t i = 0; i < at->n_demands; i++)
-        LOWER_PUSH(builder, &move->cell_members, at->demands[i]);
+    LOWER_RESERVE(builder, &move->cell_members, at->n_demands);
+    memcpy(move->cell_members.items + move->cell_members.n, at->demands,
+           (size_t)at->n_demands * sizeof *at->demands);
+    move->cell_members.n += at->n_demands;
     LOWER_PUSH(builder, &bucket->cells, move->cells.n - 1);
-}
-
-/* Marks the devices that speak for the cell's keys, once its readers are; returns their number. */
-static int32_t mark_speakers(const lower_builder *builder, movement *move, const lower_cell *at) {
-    lower_cutting *c = move->cutting;
-    int32_t n = 0;
-    memset(c->speaks, 0, (size_t)builder->n_devices * sizeof *c->speaks);
-    for (int32_t i = 0; i < at->n_contributions; i++) {
-        bool *speaking = &c->speaks[holder_of(move, at, i)];
-        if (*speaking || !speaks(move, at, i, -1))
-            continue;
-        *speaking = true;
-        n++;
-    }
-    return n;
 }
 
 /* A value that one device has and a group with that device in it reads may be part of an
@@ -327,7 +399,7 @@ static void cell_value(lower_builder *builder, movement *move, const lower_cell 
     int32_t source = holder_of(move, at, 0);
     if (at->n_contributions == 1 && c->reads[source] &&
         move_group_is_collective(builder, c->n_readers))
-        bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, c->reads, c->n_readers, source);
+        bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, group_of_readers(c), source);
     else
         deliver_value(builder, move, at);
 }
@@ -354,9 +426,9 @@ static void cell_partial(lower_builder *builder, movement *move, const lower_cel
     int32_t n = mark_speakers(builder, move, at);
     bool alike = reads_alike(c, n);
     if (alike && move_group_is_collective(builder, n))
-        bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, c->speaks, n, -1);
+        bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, group_of_speakers(c), -1);
     else if (c->n_readers == 1 && c->speaks[c->readers[0]] && move_group_is_collective(builder, n))
-        bucket_cell(builder, move, at, CLEAVE_REDUCE_SCATTER, c->speaks, n, c->readers[0]);
+        bucket_cell(builder, move, at, CLEAVE_REDUCE_SCATTER, group_of_speakers(c), c->readers[0]);
     else
         combine_cell(builder, move, at);
 }
@@ -372,6 +444,7 @@ static void settle_bucket(lower_builder *builder, movement *move, move_bucket *b
         roots += !*root;
         *root = true;
     }
+    move->cutting->known_speaking = -1;
     if (bucket->kind == CLEAVE_ALL_REDUCE || roots == bucket->n_devices)
         return;
     for (int32_t i = 0; i < bucket->cells.n; i++) {
@@ -381,7 +454,9 @@ static void settle_bucket(lower_builder *builder, movement *move, move_bucket *b
                          .n_contributions = waiting->n_contributions,
                          .n_demands = waiting->n_demands,
                          .contributions = members,
-                         .demands = members + waiting->n_contributions};
+                         .demands = members + waiting->n_contributions,
+                         .contributors = -1,
+                         .readers = -1};
         mark_readers(move, &at);
         if (bucket->kind == CLEAVE_ALL_GATHER) {
             deliver_value(builder, move, &at);
@@ -413,7 +488,7 @@ static void cell_of_windows(lower_builder *builder, movement *move, const lower_
         !move_group_is_collective(builder, n * builder->fold->n_windows))
         lower_fail_fold(builder, move->tensor,
                         "windows combine it otherwise than by an all-reduce");
-    bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, move->cutting->speaks, n, -1);
+    bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, group_of_speakers(move->cutting), -1);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -473,6 +548,8 @@ void lower_cells_begin(lower_builder *builder, movement *move) {
     }
     for (int32_t i = 0; i < move->demands.n; i++)
         c->reader[i] = move->demands.items[i].device;
+    c->known_readers = c->known_holders = c->known_speakers = c->known_speaking = c->known_keys =
+        -1;
     move->cutting = c;
     move->repeats = builder->fold != NULL && builder->fold->tensor_dimension[move->tensor] < 0;
 }

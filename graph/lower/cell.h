@@ -9,6 +9,9 @@ typedef struct lower_cell {
     const cleave_box *box;
     int32_t n_contributions, n_demands;
     const int32_t *contributions, *demands;
+    /* Cells with the same number here have the same contributions, or demands; -1: nothing is
+       known. */
+    int32_t contributors, readers;
 } lower_cell;
 
 /* What the cells of a movement are decided with. */
@@ -24,9 +27,15 @@ typedef struct lower_cutting {
     int32_t *first_demand, *first_contribution; /* indices within the cell; the latter: or -1 */
     int32_t *speakers;                          /* [n_speakers] contributing devices, ascending */
     int32_t n_speakers;
+    int32_t n_speaking; /* of `speaks` */
     int32_t *owners;
-    int32_t *next_demand;       /* [demands] within the cell, of the same device; or -1 */
-    int32_t *next_contribution; /* [contributions] the same */
+    int32_t *next_demand;                 /* [demands] within the cell, of the same device; or -1 */
+    int32_t *next_contribution;           /* [contributions] the same */
+    bool one_each;                        /* every contribution of the cell has a key of its own */
+    uint64_t readers_hash, speaking_hash; /* of these sets of devices */
+    /* The numbers of the contributors and readers that this is known of; -1: not of the present
+       cell, nor of the next one. */
+    int32_t known_readers, known_holders, known_speakers, known_speaking, known_keys;
 } lower_cutting;
 
 void lower_cells_begin(lower_builder *builder, movement *move);

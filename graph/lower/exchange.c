@@ -45,10 +45,11 @@ static void add_exchange(lower_builder *builder, movement *move, move_stage stag
                    .stage = stage, .n_devices = n_devices, .devices = devices, .collective = -1});
 }
 
-/* Of the transfers [first, end), which are of one stage. */
+/* Of the transfers posted as [first, end), which are of one stage. */
 static void find_in_stage(lower_builder *builder, movement *move, int32_t first, int32_t end) {
     move_transfer *transfers = move->transfers.items;
-    move_stage stage = transfers[first].stage;
+    const int32_t *posting = move->posting;
+    move_stage stage = transfers[posting[first]].stage;
     int32_t n = builder->n_devices;
     int32_t *parent = LOWER_ARRAY(builder, int32_t, n), *n_transfers, *n_devices;
     n_transfers = LOWER_ARRAY(builder, int32_t, n);
@@ -56,34 +57,38 @@ static void find_in_stage(lower_builder *builder, movement *move, int32_t first,
     for (int32_t d = 0; d < n; d++)
         parent[d] = d;
     for (int32_t t = first; t < end; t++) {
-        int32_t a = root_of(parent, transfers[t].source);
-        int32_t b = root_of(parent, transfers[t].destination);
+        int32_t a = root_of(parent, transfers[posting[t]].source);
+        int32_t b = root_of(parent, transfers[posting[t]].destination);
         parent[a > b ? a : b] = a > b ? b : a; /* the least device is the root */
+        n_transfers[transfers[posting[t]].source]++;
     }
     for (int32_t d = 0; d < n; d++) {
         parent[d] = root_of(parent, d);
         n_devices[parent[d]]++;
+        if (parent[d] != d)
+            n_transfers[parent[d]] += n_transfers[d];
     }
-    for (int32_t t = first; t < end; t++)
-        n_transfers[parent[transfers[t].source]]++;
     for (int32_t d = 0; d < n; d++)
-        if (n_devices[d] >= LEAST_DEVICES && n_transfers[d] >= LEAST_TRANSFERS * n_devices[d])
+        if (parent[d] == d && n_devices[d] >= LEAST_DEVICES &&
+            n_transfers[d] >= LEAST_TRANSFERS * n_devices[d])
             add_exchange(builder, move, stage, parent, d, n_devices[d]);
     for (int32_t t = first; t < end && move->members[stage] != NULL; t++) {
-        transfers[t].exchange = move->members[stage][transfers[t].source].exchange;
-        if (transfers[t].exchange >= 0)
-            move->exchanges.items[transfers[t].exchange].n_transfers++;
+        move_transfer *transfer = &transfers[posting[t]];
+        transfer->exchange = move->members[stage][transfer->source].exchange;
+        if (transfer->exchange >= 0)
+            move->exchanges.items[transfer->exchange].n_transfers++;
     }
 }
 
 void move_exchanges_find(lower_builder *builder, movement *move) {
     const move_transfer *transfers = move->transfers.items;
+    const int32_t *posting = move->posting;
     if (!builder->options->symbolic_collectives ||
         !move_group_is_collective(builder, LEAST_DEVICES))
         return;
     for (int32_t first = 0, end; first < move->transfers.n; first = end) {
-        for (end = first;
-             end < move->transfers.n && transfers[end].stage == transfers[first].stage;)
+        for (end = first; end < move->transfers.n &&
+                          transfers[posting[end]].stage == transfers[posting[first]].stage;)
             end++;
         if (end - first >= LEAST_DEVICES * LEAST_TRANSFERS)
             find_in_stage(builder, move, first, end);
@@ -95,15 +100,8 @@ void move_exchanges_find(lower_builder *builder, movement *move) {
 /* What packing a transfer reads and writes. */
 static int64_t packing_bytes(const lower_builder *builder, const movement *move,
                              const move_transfer *transfer) {
-    int rank = builder->model->tensors[move->tensor].rank;
-    int64_t element = lower_type_bytes(builder, move->tensor), bytes = 2 * transfer->bytes;
-    for (int32_t f = transfer->first_flow;
-         f < transfer->first_flow + transfer->n_flows && transfer->stage == MOVE_PARTIAL; f++) {
-        const move_flow *flow = &move->flows.items[f];
-        bytes += 3 * (flow->n_sources - 1) * element *
-                 cleave_box_size(rank, &move->boxes.items[flow->box]);
-    }
-    return bytes;
+    return 2 * transfer->bytes +
+           3 * transfer->summed_elements * lower_type_bytes(builder, move->tensor);
 }
 
 /* A transfer that needs no packing, or no unpacking, is sent from or received in its place. */
@@ -151,19 +149,22 @@ static void touch(lower_builder *builder, int32_t buffer, int32_t item) {
 }
 
 /* Memory that is read and written from the joins on: sources are packed or sent from. */
-static void touch_transfer(lower_builder *builder, const movement *move,
-                           const move_transfer *transfer) {
-    const move_member *members = move->members[transfer->stage];
-    touch(builder, transfer->received_in, members[transfer->destination].join);
-    int32_t before = -1;
-    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
-        const move_flow *flow = &move->flows.items[f];
-        for (int32_t s = 0; s < flow->n_sources; s++) {
-            int32_t buffer = move_region_of(move, flow->first_source + s)->buffer;
-            if (buffer != before)
-                lower_touch(builder, buffer, members[transfer->source].join);
-            before = buffer;
-        }
+static void touch_ends(lower_builder *builder, const movement *move, int32_t x) {
+    move_stage stage = move->exchanges.items[x].stage;
+    const move_member *members = move->members[stage];
+    for (int32_t t = 0; t < move->transfers.n; t++)
+        if (move->transfers.items[t].exchange == x)
+            touch(builder, move->transfers.items[t].received_in,
+                  members[move->transfers.items[t].destination].join);
+    for (int32_t i = 0; i < move->contributions.n && stage != MOVE_RESULT; i++) {
+        const move_contribution *from = &move->contributions.items[i];
+        if (from->sent[stage] && members[from->device].exchange == x)
+            lower_touch(builder, from->at.buffer, members[from->device].join);
+    }
+    for (int32_t i = 0; i < move->sums.n && stage == MOVE_RESULT; i++) {
+        const move_sum *from = &move->sums.items[i];
+        if (from->sent && members[from->device].exchange == x)
+            lower_touch(builder, from->at.buffer, members[from->device].join);
     }
 }
 
@@ -185,7 +186,8 @@ static void post(lower_builder *builder, movement *move, int32_t x) {
     const move_member *members = move->members[exchange->stage];
     int32_t n = 0;
     int64_t bytes = 0;
-    for (int32_t t = 0; t < move->transfers.n; t++) {
+    for (int32_t i = 0; i < move->transfers.n; i++) {
+        int32_t t = move->posting[i];
         const move_transfer *transfer = &move->transfers.items[t];
         if (transfer->exchange != x)
             continue;
@@ -209,9 +211,7 @@ static void post(lower_builder *builder, movement *move, int32_t x) {
                                    .transfers = transfers,
                                    .packing = packing});
     join(builder, move, exchange);
-    for (int32_t t = 0; t < move->transfers.n; t++)
-        if (move->transfers.items[t].exchange == x)
-            touch_transfer(builder, move, &move->transfers.items[t]);
+    touch_ends(builder, move, x);
 }
 
 void move_exchanges_post(lower_builder *builder, movement *move, move_stage stage) {
@@ -274,7 +274,6 @@ void move_exchanges_combine(lower_builder *builder, movement *move) {
         return;
     cleave_packing *adding = LOWER_ARRAY(builder, cleave_packing, builder->n_devices);
     int32_t *item = LOWER_ARRAY(builder, int32_t, builder->n_devices);
-    int rank = builder->model->tensors[move->tensor].rank;
     int64_t element = lower_type_bytes(builder, move->tensor);
     for (int32_t t = 0; t < move->transfers.n; t++) {
         const move_transfer *transfer = &move->transfers.items[t];
@@ -282,9 +281,7 @@ void move_exchanges_combine(lower_builder *builder, movement *move) {
             continue;
         cleave_packing *of = &adding[transfer->destination];
         of->n_copies++;
-        for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++)
-            of->bytes += (move->flows.items[f].starts ? 2 : 3) * element *
-                         cleave_box_size(rank, &move->boxes.items[move->flows.items[f].box]);
+        of->bytes += transfer->added_elements * element;
     }
     for (int32_t d = 0; d < builder->n_devices; d++)
         if (members[d].exchange >= 0)
@@ -294,14 +291,9 @@ void move_exchanges_combine(lower_builder *builder, movement *move) {
         if (item[d] >= 0)
             touch(builder, members[d].receive_buffer, item[d]);
     }
-    for (int32_t t = 0; t < move->transfers.n; t++) {
-        const move_transfer *transfer = &move->transfers.items[t];
-        if (transfer->stage != MOVE_PARTIAL || transfer->exchange < 0)
-            continue;
-        for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
-            const move_flow *flow = &move->flows.items[f];
-            lower_touch(builder, move_region_of(move, flow->first_source + flow->n_sources)->buffer,
-                        item[transfer->destination]);
-        }
+    for (int32_t i = 0; i < move->sums.n; i++) {
+        const move_sum *sum = &move->sums.items[i];
+        if (sum->receives && item[sum->device] >= 0)
+            lower_touch(builder, sum->at.buffer, item[sum->device]);
     }
 }

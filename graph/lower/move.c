@@ -53,103 +53,12 @@ static bool are_sorted(const movement *move) {
     return true;
 }
 
-static const lower_region *place_of(const movement *move, move_place at) {
-    return at >= 0 ? &move->contributions.items[at].at : &move->sums.items[~at];
-}
-
 const lower_region *move_region_of(const movement *move, int32_t place) {
-    return place_of(move, move->places.items[place]);
+    return move_place_of(move, move->places.items[place]);
 }
 
 static const cleave_box *box_of(const movement *move, const move_flow *flow) {
     return &move->boxes.items[flow->box];
-}
-
-enum { N_KEYS = 3 };
-
-static int32_t key_of_flow(const move_flow *flow, int key, int32_t n_devices) {
-    int32_t distance = flow->destination - flow->source;
-    return key == 0   ? flow->source
-           : key == 1 ? (distance < 0 ? distance + 2 * n_devices : distance)
-                      : (int32_t)flow->stage;
-}
-
-/* Sorts the flows by stage, distance and source, and leaves alike ones in their order: by counting,
-   the last key first.  Where all send to all, each then sends to another one at a time; by source
-   and destination all would begin with the first device.  Distances ahead come before those back,
-   and no device has a number of its own in that, so all windows of a fold have one order. */
-static void sort_flows(lower_builder *builder, movement *move) {
-    size_t n = (size_t)move->flows.n;
-    if (n < 2)
-        return;
-    move_flow *from = move->flows.items, *to = LOWER_ARRAY(builder, move_flow, n), *kept;
-    int32_t *start = LOWER_ARRAY(builder, int32_t, 2 * builder->n_devices + MOVE_N_STAGES + 1);
-    for (int key = 0; key < N_KEYS; key++) {
-        int32_t n_values = key == 2 ? MOVE_N_STAGES : 2 * builder->n_devices;
-        memset(start, 0, (size_t)(n_values + 1) * sizeof *start);
-        for (size_t f = 0; f < n; f++)
-            start[key_of_flow(&from[f], key, builder->n_devices) + 1]++;
-        if (start[key_of_flow(&from[0], key, builder->n_devices) + 1] == move->flows.n)
-            continue; /* all alike */
-        for (int32_t v = 0; v < n_values; v++)
-            start[v + 1] += start[v];
-        for (size_t f = 0; f < n; f++)
-            to[start[key_of_flow(&from[f], key, builder->n_devices)]++] = from[f];
-        kept = from, from = to, to = kept;
-    }
-    if (from != move->flows.items)
-        memcpy(move->flows.items, from, n * sizeof *from);
-}
-
-static void group_flows(lower_builder *builder, movement *move) {
-    sort_flows(builder, move);
-    int rank = rank_of(builder, move);
-    int64_t element = lower_type_bytes(builder, move->tensor);
-    for (int32_t f = 0; f < move->flows.n; f++) {
-        move_flow *flow = &move->flows.items[f];
-        move_transfer *last =
-            move->transfers.n > 0 ? &move->transfers.items[move->transfers.n - 1] : NULL;
-        if (last == NULL || last->stage != flow->stage || last->source != flow->source ||
-            last->destination != flow->destination) {
-            LOWER_PUSH(builder, &move->transfers,
-                       (move_transfer){.stage = flow->stage,
-                                       .source = flow->source,
-                                       .destination = flow->destination,
-                                       .first_flow = f,
-                                       .exchange = -1,
-                                       .send_buffer = -1,
-                                       .receive_buffer = -1});
-            last = &move->transfers.items[move->transfers.n - 1];
-        }
-        last->n_flows++;
-        flow->transfer = move->transfers.n - 1;
-        flow->packed = last->bytes / element;
-        last->bytes += cleave_box_size(rank, box_of(move, flow)) * element;
-    }
-}
-
-/* Lists what arrives, and local copies, by demand. */
-static void index_arrivals(lower_builder *builder, movement *move) {
-    move->first_target = LOWER_ARRAY(builder, int32_t, move->demands.n);
-    move->first_local = LOWER_ARRAY(builder, int32_t, move->demands.n);
-    for (int32_t i = 0; i < move->demands.n; i++)
-        move->first_target[i] = move->first_local[i] = -1;
-    for (int32_t f = move->flows.n - 1; f >= 0; f--) {
-        const move_flow *flow = &move->flows.items[f];
-        for (int32_t t = flow->first_target; t < flow->first_target + flow->n_targets; t++) {
-            move_target *target = &move->targets.items[t];
-            target->flow = f;
-            target->next = move->first_target[target->demand];
-            move->first_target[target->demand] = t;
-        }
-    }
-    for (int32_t i = move->locals.n - 1; i >= 0; i--) {
-        move_local *local = &move->locals.items[i];
-        if (local->demand < 0)
-            continue;
-        local->next = move->first_local[local->demand];
-        move->first_local[local->demand] = i;
-    }
 }
 
 /* Where a flow of a transfer lies in its packed message. */
@@ -174,15 +83,19 @@ static bool is_in_place(const lower_builder *builder, const movement *move, cons
 
 bool move_sent_in_place(const lower_builder *builder, const movement *move,
                         const move_transfer *transfer, move_end *end) {
-    const move_flow *flow = &move->flows.items[transfer->first_flow];
-    return transfer->n_flows == 1 && flow->n_sources == 1 &&
+    if (transfer->n_flows != 1)
+        return false;
+    const move_flow *flow = move_flow_of(move, transfer, 0);
+    return flow->n_sources == 1 &&
            is_in_place(builder, move, flow, move_region_of(move, flow->first_source), end);
 }
 
 bool move_received_in_place(const lower_builder *builder, const movement *move,
                             const move_transfer *transfer, move_end *end) {
-    const move_flow *flow = &move->flows.items[transfer->first_flow];
-    if (transfer->stage == MOVE_PARTIAL || transfer->n_flows != 1 || flow->n_targets != 1)
+    if (transfer->stage == MOVE_PARTIAL || transfer->n_flows != 1)
+        return false;
+    const move_flow *flow = move_flow_of(move, transfer, 0);
+    if (flow->n_targets != 1)
         return false;
     int32_t demand = move->targets.items[flow->first_target].demand;
     return is_in_place(builder, move, flow, &move->demands.items[demand].at, end);
@@ -191,8 +104,8 @@ bool move_received_in_place(const lower_builder *builder, const movement *move,
 static void pack(lower_builder *builder, movement *move, move_transfer *transfer) {
     lower_region to;
     lower_copy_begin(builder);
-    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
-        const move_flow *flow = &move->flows.items[f];
+    for (int32_t f = 0; f < transfer->n_flows; f++) {
+        const move_flow *flow = move_flow_of(move, transfer, f);
         packed_region(builder, move, flow, transfer->send_buffer, &to);
         for (int32_t s = 0; s < flow->n_sources; s++)
             lower_copy_add(builder, move->tensor, s == 0 ? CLEAVE_COPY_ASSIGN : move_mode(move),
@@ -205,7 +118,7 @@ static void pack(lower_builder *builder, movement *move, move_transfer *transfer
 static void post_stage(lower_builder *builder, movement *move, move_stage stage) {
     int64_t element = lower_type_bytes(builder, move->tensor);
     for (int32_t t = 0; t < move->transfers.n; t++) {
-        move_transfer *transfer = &move->transfers.items[t];
+        move_transfer *transfer = &move->transfers.items[move->posting[t]];
         if (transfer->stage != stage || transfer->exchange >= 0)
             continue;
         move_end from, to;
@@ -273,9 +186,9 @@ void move_begin(lower_builder *builder, movement *move) {
         if (!cleave_box_is_empty(rank, &move->demands.items[i].at.box))
             demands[n_demands++] = i;
     lower_cut(builder, move, n_contributions, contributions, n_demands, demands);
-    group_flows(builder, move);
-    index_arrivals(builder, move);
+    move_sort_transfers(builder, move);
     move_exchanges_find(builder, move);
+    move_index_flows(builder, move);
     if (move->transfers.n == 0 && !has_collectives(move))
         move->lane = CLEAVE_LANE_MAIN; /* nothing to overlap */
     follow_main_lane(builder, move);
@@ -284,10 +197,10 @@ void move_begin(lower_builder *builder, movement *move) {
 }
 
 static void add_local(lower_builder *builder, const movement *move, const move_local *local) {
-    const lower_region *to =
-        local->demand >= 0 ? &move->demands.items[local->demand].at : place_of(move, local->to);
+    const lower_region *to = local->demand >= 0 ? &move->demands.items[local->demand].at
+                                                : move_place_of(move, local->to);
     lower_copy_add(builder, move->tensor, local->mode, &move->boxes.items[local->box], to,
-                   local->mode == CLEAVE_COPY_FILL ? NULL : place_of(move, local->from), 0);
+                   local->mode == CLEAVE_COPY_FILL ? NULL : move_place_of(move, local->from), 0);
 }
 
 /* The owner's copies: what it has itself, then what each other device sent. */
@@ -316,8 +229,8 @@ static void combine_transfer(lower_builder *builder, movement *move,
     lower_region from;
     lower_wait_at_receiver(builder, transfer->run);
     lower_copy_begin(builder);
-    for (int32_t f = transfer->first_flow; f < transfer->first_flow + transfer->n_flows; f++) {
-        const move_flow *flow = &move->flows.items[f];
+    for (int32_t f = 0; f < transfer->n_flows; f++) {
+        const move_flow *flow = move_flow_of(move, transfer, f);
         packed_region(builder, move, flow, transfer->receive_buffer, &from);
         lower_copy_add(builder, move->tensor, flow->starts ? CLEAVE_COPY_ASSIGN : move_mode(move),
                        &from.box, move_region_of(move, flow->first_source + flow->n_sources), &from,
@@ -343,9 +256,11 @@ static int32_t *sort_partial(lower_builder *builder, const movement *move, int32
     for (int32_t d = 0; d < builder->n_devices; d++)
         start[d + 1] += start[d];
     int32_t *sorted = LOWER_ARRAY(builder, int32_t, *n);
-    for (int32_t t = 0; t < move->transfers.n; t++)
+    for (int32_t i = 0; i < move->transfers.n; i++) {
+        int32_t t = move->posting[i];
         if (is_partial(&move->transfers.items[t]))
             sorted[start[move->transfers.items[t].source]++] = t;
+    }
     return sorted;
 }
 
@@ -358,9 +273,9 @@ void move_combine(lower_builder *builder, movement *move) {
     for (int32_t i = 0; i < n_partial; i++)
         combine_transfer(builder, move, &move->transfers.items[partial[i]]);
     /* A result may be received into the buffer that a partial result was sent from. */
-    for (int32_t t = 0; t < move->transfers.n; t++)
-        if (is_partial(&move->transfers.items[t]))
-            lower_wait_at_sender(builder, move->transfers.items[t].run);
+    for (int32_t i = 0; i < move->transfers.n; i++)
+        if (is_partial(&move->transfers.items[move->posting[i]]))
+            lower_wait_at_sender(builder, move->transfers.items[move->posting[i]].run);
     move_exchanges_combine(builder, move);
     move_collectives_combine(builder, move);
     post_stage(builder, move, MOVE_RESULT);
@@ -375,7 +290,7 @@ static int32_t arrive_of_exchange(lower_builder *builder, movement *move, int32_
         const move_flow *flow = &move->flows.items[move->targets.items[target].flow];
         if (flow->transfer != t)
             break;
-        n += cleave_box_size(rank_of(builder, move), box_of(move, flow));
+        n += move->sizes.items[flow->box];
     }
     move_exchange_arrive(builder, move, &move->transfers.items[t],
                          n * lower_type_bytes(builder, move->tensor), unpacking);
@@ -433,9 +348,11 @@ void movement_clear(movement *move) {
     for (int32_t b = 0; b < move->buckets.n; b++)
         CLEAVE_LIST_FREE(&move->buckets.items[b].cells);
     move->contributions.n = move->demands.n = move->flows.n = move->transfers.n = move->locals.n =
-        move->boxes.n = move->places.n = move->sums.n = move->targets.n = move->buckets.n =
-            move->cells.n = move->cell_members.n = move->exchanges.n = 0;
+        move->boxes.n = move->sizes.n = move->places.n = move->sums.n = move->targets.n =
+            move->buckets.n = move->cells.n = move->cell_members.n = move->exchanges.n = 0;
     memset(move->members, 0, sizeof move->members);
+    move->transfer_table = NULL;
+    move->transfer_table_size = 0;
     move->involved = NULL;
     move->begun = move->combined = false;
 }
@@ -447,6 +364,7 @@ void movement_free(movement *move) {
     CLEAVE_LIST_FREE(&move->transfers);
     CLEAVE_LIST_FREE(&move->locals);
     CLEAVE_LIST_FREE(&move->boxes);
+    CLEAVE_LIST_FREE(&move->sizes);
     CLEAVE_LIST_FREE(&move->places);
     CLEAVE_LIST_FREE(&move->sums);
     CLEAVE_LIST_FREE(&move->targets);

@@ -17,6 +17,7 @@ typedef struct move_contribution {
     lower_region at;
     bool may_take;     /* its buffer serves nothing else later: a demand may come to lie in it */
     bool taken;        /* one does */
+    bool sent[2];      /* to other devices: as a value, as a partial result */
     bool every_window; /* of a fold: each window contributes the like, under a key of its own */
 } move_contribution;
 
@@ -39,10 +40,8 @@ typedef enum move_stage {
 typedef int32_t move_place;
 
 typedef struct move_flow {
-    move_stage stage;
-    int32_t source, destination;
-    int32_t box; /* of boxes */
     int32_t transfer;
+    int32_t box;                     /* of boxes */
     int32_t first_source, n_sources; /* of places: combined while packing; of a partial result, the
                                         owner's sum stands just behind them */
     int32_t first_target, n_targets; /* of targets; a partial result has none */
@@ -54,16 +53,19 @@ typedef struct move_flow {
 typedef struct move_transfer {
     move_stage stage;
     int32_t source, destination;
-    int32_t first_flow, n_flows; /* sorted flows */
+    int32_t exchange;            /* that it is part of, or -1 */
+    int32_t n_flows, first_flow; /* of flows_by_transfer; of an exchange, if it is one: the flow */
     int64_t bytes;
+    int64_t summed_elements; /* that are added to others while packing */
+    int64_t added_elements;  /* read and written by the owner of partial results */
     lower_run run;
     int32_t send_buffer,
         receive_buffer; /* packed, or -1 where the message is sent or received in place */
     bool arrived;
-    int32_t exchange;               /* that it is part of, or -1; then instead: */
+    /* Of an exchange, instead: */
+    bool unpacks;
     int32_t sent_from, received_in; /* buffers where it is sent or received in place, or -1 */
     int32_t next_in_place;          /* of the same source; or -1 */
-    bool unpacks;
 } move_transfer;
 
 /* An end of a message in place: an offset of elements in a buffer. */
@@ -100,6 +102,13 @@ typedef struct move_local {
     int32_t next;        /* towards the same demand, or of the same device's combining; or -1 */
 } move_local;
 
+/* Where an owner combines a block. */
+typedef struct move_sum {
+    lower_region at;
+    int32_t device;
+    bool receives, sent; /* partial results of others; to other readers */
+} move_sum;
+
 /* A demand that a flow goes to. */
 typedef struct move_target {
     int32_t demand, flow;
@@ -120,6 +129,7 @@ typedef struct move_bucket {
     cleave_collective_kind kind;
     int32_t n_devices;
     const int32_t *devices; /* ascending */
+    uint64_t hash;          /* of the set of devices */
     int32_t n_windows;      /* 1; or of a fold whose windows all take part with such devices */
     CLEAVE_LIST(int32_t) cells;
 } move_bucket;
@@ -134,20 +144,25 @@ typedef struct movement {
     CLEAVE_LIST(move_demand) demands;
     /* What cutting gives: */
     CLEAVE_LIST(move_flow) flows;
-    CLEAVE_LIST(move_transfer) transfers;
+    CLEAVE_LIST(move_transfer) transfers; /* in the order in which they were met */
     CLEAVE_LIST(move_local) locals;
     CLEAVE_LIST(cleave_box) boxes;  /* of flows and locals */
+    CLEAVE_LIST(int64_t) sizes;     /* [boxes] elements */
     CLEAVE_LIST(move_place) places; /* of flows */
-    CLEAVE_LIST(lower_region) sums; /* where owners combine */
+    CLEAVE_LIST(move_sum) sums;
     CLEAVE_LIST(move_target) targets;
     CLEAVE_LIST(move_bucket) buckets;
     CLEAVE_LIST(move_cell) cells;
     CLEAVE_LIST(int32_t) cell_members;
     CLEAVE_LIST(move_exchange) exchanges;
     move_member *members[MOVE_N_STAGES]; /* [n_devices]; null: no exchange in the stage */
-    int32_t *first_target;               /* [demands] or -1 */
-    int32_t *first_local;                /* [demands] or -1 */
-    struct lower_cutting *cutting;       /* see lower_cell.h */
+    int32_t *transfer_table;             /* [transfer_table_size] open addressing: id + 1 */
+    int32_t transfer_table_size;
+    int32_t *posting;              /* [transfers] as they are posted */
+    int32_t *flows_by_transfer;    /* but for partial results in an exchange */
+    int32_t *first_target;         /* [demands] or -1 */
+    int32_t *first_local;          /* [demands] or -1 */
+    struct lower_cutting *cutting; /* see lower_cell.h */
     bool *involved; /* [n_devices] has items in the communication lane; null: nobody has */
     bool begun, combined;
 } movement;
@@ -177,6 +192,23 @@ bool move_received_in_place(const lower_builder *builder, const movement *move,
                             const move_transfer *transfer, move_end *end);
 /* The place that a flow starts from, or where its owner adds up. */
 const lower_region *move_region_of(const movement *move, int32_t place);
+static inline const lower_region *move_place_of(const movement *move, move_place at) {
+    return at >= 0 ? &move->contributions.items[at].at : &move->sums.items[~at].at;
+}
+/* The i-th flow of a transfer. */
+static inline move_flow *move_flow_of(const movement *move, const move_transfer *transfer,
+                                      int32_t i) {
+    return &move->flows.items[move->flows_by_transfer[transfer->first_flow + i]];
+}
+
+/* Flows and transfers (transfer.c).  A flow of a box between two devices, whose places (and
+   targets) the caller has listed from `first_source` (and `first_target`) on. */
+void move_add_flow(lower_builder *builder, movement *move, move_stage stage, int32_t source,
+                   int32_t destination, const move_flow *flow);
+/* Once all cells are settled: the order of posting. */
+void move_sort_transfers(lower_builder *builder, movement *move);
+/* Once exchanges are found: flows by transfers, and what arrives, and local copies, by demands. */
+void move_index_flows(lower_builder *builder, movement *move);
 
 /* Exchanges (lower_exchange.c): found once transfers are; posted and combined with the messages of
    a stage.  What arrives for a demand is awaited transfer by transfer, of each so many bytes, and
