@@ -50,10 +50,7 @@ cleave_status inputs_price(const cleave_model *model, const cleave_machine *mach
         CLEAVE_TRY(cleave_lower(model, layout, &options, arena, program, error));
     }
     CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
-    CLEAVE_TRY(cleave_program_bytes_between(program, arena, &result.bytes_between, error));
-    size_t n_pairs = (size_t)result.n_devices * (size_t)result.n_devices;
-    for (size_t i = 0; i < n_pairs; i++)
-        result.bytes_sent += result.bytes_between[i];
+    result.bytes_sent = cleave_program_bytes_sent(program);
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
     *priced = result;
     return CLEAVE_OK;

@@ -18,7 +18,6 @@ typedef struct priced_program {
     cleave_cost_cache *cache; /* destroy it */
     int32_t n_devices;        /* the program's, or those of all its windows */
     int64_t *peak_bytes;      /* [n_devices] arena and the runtime's constant */
-    int64_t *bytes_between;   /* [n_devices x n_devices] */
     int64_t bytes_sent;
 } priced_program;
 

@@ -163,8 +163,10 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
 }
 
 static cleave_status print_json(const priced_program *priced, const outcome *result,
-                                cleave_error *error) {
+                                cleave_arena *arena, cleave_error *error) {
     cleave_json_writer w = {0};
+    int64_t *bytes_between;
+    CLEAVE_TRY(cleave_program_bytes_between(&priced->program, arena, &bytes_between, error));
     cleave_json_begin_object(&w, false);
     cleave_json_key(&w, "step_seconds");
     cleave_json_put_number(&w, result->step_seconds[result->rule]);
@@ -185,7 +187,7 @@ static cleave_status print_json(const priced_program *priced, const outcome *res
     cleave_json_put_integer(&w, (int64_t)priced->program.n_messages * priced->program.n_windows);
     cleave_json_key(&w, "bytes_sent");
     cleave_json_put_integer(&w, priced->bytes_sent);
-    inputs_put_bytes_between(&w, priced->bytes_between, priced->n_devices);
+    inputs_put_bytes_between(&w, bytes_between, priced->n_devices);
     inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->n_devices);
     if (priced->program.n_windows > 1) {
         cleave_json_key(&w, "folded_devices");
@@ -351,7 +353,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     if (values->delta_check > 0)
         CLEAVE_TRY(check_delta(values, &model, &machine, &layout, arena, &result, error));
     if (values->json)
-        CLEAVE_TRY(print_json(&priced, &result, error));
+        CLEAVE_TRY(print_json(&priced, &result, arena, error));
     else
         print_text(&machine, &priced, &result, arena);
     return result.check.mismatches == 0

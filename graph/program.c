@@ -34,6 +34,13 @@ int64_t cleave_program_own_bytes(const cleave_program *program) {
     return once + (bytes - once) * n_windows;
 }
 
+int64_t cleave_program_bytes_sent(const cleave_program *program) {
+    int64_t sent = 0;
+    for (int32_t m = 0; m < program->n_messages; m++)
+        sent += program->messages[m].bytes;
+    return program->n_windows > 1 ? sent * program->n_windows : sent;
+}
+
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error) {
     int32_t n_windows = program->n_windows > 1 ? program->n_windows : 1;

@@ -215,8 +215,11 @@ typedef struct cleave_program {
     int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
 
-/* Bytes sent between every pair, [source x n + destination], over one step, n being the devices of
-   all windows; a collective in symbolic form is not counted. */
+/* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
+   counted. */
+int64_t cleave_program_bytes_sent(const cleave_program *program);
+/* The same between every pair, [source x n + destination], over one step, n being the devices of
+   all windows. */
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error);
 

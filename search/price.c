@@ -44,16 +44,6 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
         pricer->least_peak_bytes = price->peak_bytes;
 }
 
-static cleave_status count_bytes(const cleave_program *program, cleave_arena *arena,
-                                 int64_t *bytes_sent, cleave_error *error) {
-    int64_t *between, n_pairs = (int64_t)program->n_devices * program->n_devices;
-    CLEAVE_TRY(cleave_program_bytes_between(program, arena, &between, error));
-    *bytes_sent = 0;
-    for (int64_t i = 0; i < n_pairs; i++)
-        *bytes_sent += between[i];
-    return CLEAVE_OK;
-}
-
 static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *layout,
                                     bool expanded, cleave_price *price, cleave_error *error) {
     cleave_price result = {0};
@@ -69,7 +59,7 @@ static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *
                                    &timeline, error));
         result.step = timeline.step;
         if (expanded)
-            CLEAVE_TRY(count_bytes(&program, &pricer->arena, &result.bytes_sent, error));
+            result.bytes_sent = cleave_program_bytes_sent(&program);
     }
     *price = result;
     return CLEAVE_OK;

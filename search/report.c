@@ -10,6 +10,9 @@
 enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND };
 
 static const double far_behind = 1.25;
+/* Closed forms and steps of collectives differ by more than this, so that what is nearer than this
+   in steps is as good; but only closed forms were compared with all their neighbours. */
+static const double as_good = 1.0001;
 
 typedef struct reported {
     const char *method;
@@ -124,19 +127,39 @@ static cleave_status make_plan(session *s, const reported *item, cleave_plan *pl
 }
 
 /* What does not fit is no plan. */
-static cleave_status take(session *s, const reported *item, cleave_error *error) {
-    cleave_plan plan;
-    if (item->price.excess_bytes > 0)
+static cleave_status take_baseline(session *s, const reported *item, cleave_error *error) {
+    if (item->price.excess_bytes > 0 || item->baseline < 0)
         return CLEAVE_OK;
-    CLEAVE_TRY(make_plan(s, item, &plan, error));
-    if (item->baseline >= 0)
-        s->result.baselines[item->baseline] = plan;
-    if (is_wanted(s, item->method) &&
-        (!s->result.best.applies || plan.step_seconds < s->result.best.step_seconds)) {
-        s->result.best = plan;
-        s->result.is_local_optimum = item->is_local_optimum;
+    return make_plan(s, item, &s->result.baselines[item->baseline], error);
+}
+
+/* The quickest; or, of layouts that are as good and no slower than any baseline, the quickest that
+   no single change improves.  Null where nothing fits. */
+static const reported *choose(const session *s, const report *r) {
+    const reported *best = NULL, *optimum = NULL;
+    int64_t baseline = INT64_MAX;
+    for (int32_t i = 0; i < r->n; i++) {
+        const reported *item = &r->items[i];
+        if (item->price.excess_bytes > 0 || !is_wanted(s, item->method))
+            continue;
+        if (best == NULL || item->price.step < best->price.step)
+            best = item;
+        if (item->is_local_optimum && (optimum == NULL || item->price.step < optimum->price.step))
+            optimum = item;
+        if (item->baseline >= 0 && item->price.step < baseline)
+            baseline = item->price.step;
     }
-    return CLEAVE_OK;
+    bool is_as_good = optimum != NULL && optimum->price.step <= baseline &&
+                      (double)optimum->price.step <= as_good * (double)best->price.step;
+    return is_as_good ? optimum : best;
+}
+
+static cleave_status take_best(session *s, const report *r, cleave_error *error) {
+    const reported *best = choose(s, r);
+    if (best == NULL)
+        return CLEAVE_OK;
+    s->result.is_local_optimum = best->is_local_optimum;
+    return make_plan(s, best, &s->result.best, error);
 }
 
 cleave_status session_report(session *s, cleave_error *error) {
@@ -146,6 +169,6 @@ cleave_status session_report(session *s, cleave_error *error) {
     collect(s, session_interrupted(s), &r);
     CLEAVE_TRY(price_all(&r, error));
     for (int32_t i = 0; i < r.n; i++)
-        CLEAVE_TRY(take(s, &r.items[i], error));
-    return CLEAVE_OK;
+        CLEAVE_TRY(take_baseline(s, &r.items[i], error));
+    return take_best(s, &r, error);
 }
