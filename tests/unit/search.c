@@ -191,9 +191,10 @@ Test(search, an_interrupted_search_gives_the_best_so_far) {
 
 Test(search, time_budget_ends_the_walk) {
     options.proposals = 0;
-    options.time_seconds = 0.2;
+    options.time_seconds =
+        2; /* enough for a proposal on a machine that is busy with other things */
     run();
-    cr_expect_lt(result.search_seconds, 5.0);
+    cr_expect_lt(result.search_seconds, 20.0);
     cr_expect_gt(result.proposals, 0);
 }
 
