@@ -11,12 +11,17 @@
 
 #include <stdint.h>
 
+/* Earlier than any time, and than any sum of two. */
+#define CLEAVE_SCAN_NEVER (INT64_MIN / 4)
+
 /* All times in picoseconds; zeroed, a device before the step. */
 typedef struct cleave_scan_device {
     _Alignas(64) int64_t clock[2]; /* of the main and of the communication lane */
     int64_t main_end;              /* of the main lane's last item, without what was charged since;
                                       of the other lane it is the clock */
-    int64_t busy_from;             /* end of the main lane's last idle time; 0: it never waited */
+    int64_t busy_from;             /* end of the main lane's last idle time; 0: it never waited;
+                                      NEVER once the communication lane has passed it, which asks
+                                      for nothing earlier then */
     int64_t pending;               /* work of the communication lane ahead of the main clock */
     int64_t pending_begin;         /* of it; means nothing where there is none */
     int64_t pending_end;
@@ -47,13 +52,19 @@ static inline int64_t cleave_scan_end_of_main(cleave_scan_device *device, int64_
     return charge > 0 ? end + charge : end;
 }
 
+/* The communication lane has come to a time. */
+static inline int64_t cleave_scan_pass(cleave_scan_device *device, int64_t time) {
+    device->busy_from = device->busy_from <= time ? CLEAVE_SCAN_NEVER : device->busy_from;
+    return device->clock[1] = time;
+}
+
 /* An item that takes `duration` on a lane; returns its end. */
 static inline int64_t cleave_scan_work(cleave_scan_device *device, int32_t lane, int64_t duration) {
     int64_t start = device->clock[lane], end = start + duration;
     if (lane != 0) {
         if (duration != 0)
             cleave_scan_charge_main(device, start, end);
-        return device->clock[1] = end;
+        return cleave_scan_pass(device, end);
     }
     if (duration != 0)
         end = cleave_scan_end_of_main(device, start, end);
@@ -63,12 +74,10 @@ static inline int64_t cleave_scan_work(cleave_scan_device *device, int32_t lane,
 /* An item that waits on a lane until `until`; returns its end. */
 static inline int64_t cleave_scan_wait(cleave_scan_device *device, int32_t lane, int64_t until) {
     int64_t start = device->clock[lane], end = cleave_later(start, until);
-    device->clock[lane] = end;
-    if (lane == 0) {
-        device->busy_from = until > start ? until : device->busy_from;
-        device->main_end = end;
-    }
-    return end;
+    if (lane != 0)
+        return cleave_scan_pass(device, end);
+    device->busy_from = until > start ? until : device->busy_from;
+    return device->clock[0] = device->main_end = end;
 }
 
 /* A link serves each lane in program order.  A communication lane that is behind with its work has

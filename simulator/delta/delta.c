@@ -196,17 +196,12 @@ static void keep_exception(cleave_delta *delta, const delta_exception *of) {
     delta_record *record = &delta->base[of->slot];
     int64_t shift = delta->base_view[of->slot].shift;
     int32_t group = 64 * delta->n_device_words, lane;
-    if (of->resource >= 2 * group) {
+    if (of->resource >= 3 * group) {
         int32_t link = delta_link_of(delta, of->resource, &lane);
         delta_move_link(&record->links[link].state, &of->link, lane, -shift);
-    } else if (of->resource >= group) {
-        record->devices[of->resource - group].clock[1] = of->device.clock[1] - shift;
     } else {
-        cleave_scan_device *device = &record->devices[of->resource];
-        int64_t communication = device->clock[1];
-        *device = of->device;
-        delta_move_main(device, -shift);
-        device->clock[1] = communication;
+        delta_move_device(&record->devices[of->resource % group], &of->device, of->resource / group,
+                          -shift);
     }
 }
 
@@ -323,7 +318,8 @@ static void begin_base(cleave_delta *delta) {
     for (int32_t d = 0; d < delta->n_devices; d++) {
         delta_add(uses, delta_lane_resource(delta, d, 0));
         delta_add(uses, delta_lane_resource(delta, d, 1));
-        delta->base[delta->n_slots].devices[d].busy_from = DELTA_NEVER;
+        delta_add(uses, delta_idle_resource(delta, d));
+        delta->base[delta->n_slots].devices[d].busy_from = CLEAVE_SCAN_NEVER;
     }
     for (int32_t l = 0; l < delta->n_links; l++)
         for (int32_t lane = 0; lane < 2; lane++)
@@ -346,8 +342,8 @@ cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_q
     delta->n_links = n_links;
     delta->n_device_words = (delta->n_devices + 63) / 64;
     delta->n_link_words = (n_links + 63) / 64;
-    delta->n_words = 2 * delta->n_device_words + 2 * delta->n_link_words;
-    delta->room_exceptions = 4 * (n_queues + 2 * n_links) + 64;
+    delta->n_words = 3 * delta->n_device_words + 2 * delta->n_link_words;
+    delta->room_exceptions = 4 * (2 * n_queues + 2 * n_links) + 64;
     if (!take_memory(delta)) {
         cleave_delta_destroy(delta);
         return cleave_fail_memory(error, "preparing delta simulation");

@@ -139,8 +139,8 @@ typedef struct delta_change {
     delta_placed *before; /* null: nothing */
 } delta_change;
 
-/* Resources are main lanes, communication lanes, and what a link keeps of each of these, every
-   group from a new word on. */
+/* Resources are main lanes but for the end of their last idle time, communication lanes, these
+   ends, and what a link keeps of each of both lanes, every group from a new word on. */
 struct cleave_delta {
     cleave_arena arena;
     int32_t n_places, n_slots, n_devices, n_links;
@@ -194,12 +194,15 @@ static inline delta_kind delta_kind_of(const delta_item *item) {
 static inline int32_t delta_lane_resource(const cleave_delta *delta, int32_t device, int32_t lane) {
     return lane * 64 * delta->n_device_words + device;
 }
+static inline int32_t delta_idle_resource(const cleave_delta *delta, int32_t device) {
+    return 128 * delta->n_device_words + device;
+}
 static inline int32_t delta_link_resource(const cleave_delta *delta, int32_t link, int32_t lane) {
-    return 128 * delta->n_device_words + lane * 64 * delta->n_link_words + link;
+    return 192 * delta->n_device_words + lane * 64 * delta->n_link_words + link;
 }
 /* The link of a resource that is none of a device, and its lane. */
 static inline int32_t delta_link_of(const cleave_delta *delta, int32_t resource, int32_t *lane) {
-    int32_t link = resource - 128 * delta->n_device_words, group = 64 * delta->n_link_words;
+    int32_t link = resource - 192 * delta->n_device_words, group = 64 * delta->n_link_words;
     *lane = link >= group;
     return link - *lane * group;
 }
@@ -209,9 +212,6 @@ static inline bool delta_has(const uint64_t *set, int32_t resource) {
 static inline void delta_add(uint64_t *set, int32_t resource) {
     set[resource >> 6] |= (uint64_t)1 << (resource & 63);
 }
-/* Instead of a time of the base that never was. */
-static const int64_t DELTA_NEVER = INT64_MIN / 4;
-
 static inline uint64_t *delta_uses(const cleave_delta *delta, uint64_t *uses, int32_t slot) {
     return uses + (size_t)slot * (size_t)delta->n_words;
 }
@@ -235,8 +235,10 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot);
 /* Gives a link what another one keeps of a lane, with `by` added to its times. */
 void delta_move_link(cleave_scan_link *link, const cleave_scan_link *from, int32_t lane,
                      int64_t by);
-/* Adds to the times of a main lane. */
-void delta_move_main(cleave_scan_device *device, int64_t by);
+/* Gives a device the main lane, the communication lane or the end of the last idle time of another
+   one, with `by` added to the times: `group` of the resources, 0 to 2. */
+void delta_move_device(cleave_scan_device *device, const cleave_scan_device *from, int32_t group,
+                       int64_t by);
 /* Loads the state of those of the slot's resources that are lazy. */
 void delta_load(cleave_delta *delta, int32_t slot);
 /* The slot to simulate next where `slot` comes next in the order: itself, or a later one with all

@@ -7,14 +7,25 @@
 /* --- State of the base, with something added -----------------------------------------------------
  */
 
-void delta_move_main(cleave_scan_device *device, int64_t by) {
-    device->clock[0] += by;
-    device->main_end += by;
-    if (device->busy_from != DELTA_NEVER)
-        device->busy_from += by;
-    if (device->pending != 0) {
-        device->pending_begin += by;
-        device->pending_end += by;
+static int64_t move_idle(int64_t busy_from, int64_t by) {
+    return busy_from == CLEAVE_SCAN_NEVER ? busy_from : busy_from + by;
+}
+
+void delta_move_device(cleave_scan_device *device, const cleave_scan_device *from, int32_t group,
+                       int64_t by) {
+    switch (group) {
+    case 0:
+        device->clock[0] = from->clock[0] + by;
+        device->main_end = from->main_end + by;
+        device->pending = from->pending;
+        device->pending_begin = from->pending == 0 ? 0 : from->pending_begin + by;
+        device->pending_end = from->pending == 0 ? 0 : from->pending_end + by;
+        break;
+    case 1:
+        device->clock[1] = from->clock[1] + by;
+        break;
+    default:
+        device->busy_from = move_idle(from->busy_from, by);
     }
 }
 
@@ -33,18 +44,12 @@ static void load(cleave_delta *delta, int32_t slot, int32_t resource) {
     int64_t by = delta->base_view[slot].shift + delta->lazy_by[resource];
     int32_t group = 64 * delta->n_device_words;
     delta->lazy[resource >> 6] &= ~((uint64_t)1 << (resource & 63));
-    if (resource >= 2 * group) {
+    if (resource >= 3 * group) {
         int32_t lane, link = delta_link_of(delta, resource, &lane);
         delta_move_link(&delta->state.links[link], &record->links[link].state, lane, by);
-    } else if (resource >= group) {
-        delta->state.devices[resource - group].clock[1] =
-            record->devices[resource - group].clock[1] + by;
     } else {
-        cleave_scan_device *device = &delta->state.devices[resource];
-        int64_t communication = device->clock[1];
-        *device = record->devices[resource];
-        delta_move_main(device, by);
-        device->clock[1] = communication;
+        delta_move_device(&delta->state.devices[resource % group],
+                          &record->devices[resource % group], resource / group, by);
     }
 }
 
@@ -81,13 +86,11 @@ static bool main_follows(const question *q, int32_t d) {
     if (now->clock[0] != then->clock[0] + q->record ||
         now->main_end != then->main_end + q->record || now->pending != then->pending)
         return false;
-    if (now->pending != 0 && (cleave_later(now->pending_begin, now->clock[0]) !=
-                                  cleave_later(then->pending_begin, then->clock[0]) + q->record ||
-                              cleave_later(now->pending_end, now->clock[0]) !=
-                                  cleave_later(then->pending_end, then->clock[0]) + q->record))
-        return false;
-    return then->busy_from == DELTA_NEVER ? now->busy_from == DELTA_NEVER
-                                          : now->busy_from == then->busy_from + q->record;
+    return now->pending == 0 ||
+           (cleave_later(now->pending_begin, now->clock[0]) ==
+                cleave_later(then->pending_begin, then->clock[0]) + q->record &&
+            cleave_later(now->pending_end, now->clock[0]) ==
+                cleave_later(then->pending_end, then->clock[0]) + q->record);
 }
 
 static bool except(const question *q, int32_t resource) {
@@ -98,7 +101,7 @@ static bool except(const question *q, int32_t resource) {
     delta_exception *made = &delta->exceptions[delta->n_exceptions++];
     made->slot = q->slot;
     made->resource = resource;
-    if (resource >= 2 * group)
+    if (resource >= 3 * group)
         made->link = delta->state.links[delta_link_of(delta, resource, &lane)];
     else
         made->device = delta->state.devices[resource % group];
@@ -165,24 +168,54 @@ static bool wait_settles(const question *q, const delta_placed *placed, const de
            then->pending == 0;
 }
 
-/* Settles all lanes in doubt, which all begin the slot with a wait; or false. */
+/* Whether the device's first item in the slot, a wait of the main lane, which follows, sets the end
+   of its last idle time; or one of the communication lane's brings that past it, so that nothing
+   asks for it any more. */
+static bool wait_settles_idle(const question *q, const delta_placed *placed,
+                              const delta_first *of) {
+    const cleave_scan_device *now = &q->delta->state.devices[of->queue >> 1];
+    const cleave_scan_device *then = &q->delta->base[q->slot].devices[of->queue >> 1];
+    int64_t until = time_then(q, placed, of->time, of->slot);
+    int64_t recorded = until - q->delta->base_view[q->slot].shift;
+    if (time_now(q, placed, of->time, of->slot) != until + q->by)
+        return false;
+    return (of->queue & 1) == 0 ? recorded > then->clock[0]
+                                : recorded >= then->busy_from && until + q->by >= now->busy_from;
+}
+
+static bool take_doubt(const question *q, int32_t resource) {
+    q->delta->doubt[resource >> 6] &= ~((uint64_t)1 << (resource & 63));
+    return except(q, resource);
+}
+
+/* Settles what is in doubt of a lane that begins the slot with a wait; false: it can't be. */
+static bool settle_first(const question *q, const delta_placed *placed, const delta_first *of) {
+    cleave_delta *delta = q->delta;
+    int32_t device = of->queue >> 1, idle = delta_idle_resource(delta, device);
+    int32_t lane = delta_lane_resource(delta, device, of->queue & 1);
+    if (!delta_has(delta_uses(delta, delta->awaiting, q->slot), lane))
+        return true;
+    if (delta_has(delta->doubt, lane) && (!wait_settles(q, placed, of) || !take_doubt(q, lane)))
+        return false;
+    return !delta_has(delta->doubt, idle) || !wait_settles_idle(q, placed, of) ||
+           take_doubt(q, idle);
+}
+
+/* Settles all that is in doubt, by the waits that lanes begin the slot with; or false. */
 static bool settle_doubts(const question *q) {
     cleave_delta *delta = q->delta;
     const delta_slot *of = &delta->slots[q->slot];
+    uint64_t any = 0;
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_placed *placed = of->entries[e].placed;
         const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
-        for (int32_t f = chunk->first_first; f < chunk->first_first + chunk->n_firsts; f++) {
-            const delta_first *first = &placed->firsts[f];
-            int32_t lane = delta_lane_resource(delta, first->queue >> 1, first->queue & 1);
-            if (!delta_has(delta->doubt, lane))
-                continue;
-            if (!wait_settles(q, placed, first) || !except(q, lane))
+        for (int32_t f = chunk->first_first; f < chunk->first_first + chunk->n_firsts; f++)
+            if (!settle_first(q, placed, &placed->firsts[f]))
                 return false;
-            delta->doubt[lane >> 6] &= ~((uint64_t)1 << (lane & 63));
-        }
     }
-    return true;
+    for (int32_t w = 0; w < 3 * delta->n_device_words; w++)
+        any |= delta->doubt[w];
+    return any == 0;
 }
 
 /* Those of the slot's communication lanes in a word that are in doubt. */
@@ -212,6 +245,19 @@ static uint64_t doubtful_main(const question *q, int32_t word, const uint64_t *u
     return found;
 }
 
+/* And of the ends of their last idle times, which either lane may settle. */
+static uint64_t doubtful_idle(const question *q, int32_t word, const uint64_t *uses) {
+    const cleave_delta *delta = q->delta;
+    uint64_t found = 0;
+    for (uint64_t left = unknown(q, word, uses); left != 0; left &= left - 1) {
+        int32_t d = 64 * (word - 2 * delta->n_device_words) + __builtin_ctzll(left);
+        if (delta->state.devices[d].busy_from !=
+            move_idle(delta->base[q->slot].devices[d].busy_from, q->record))
+            found |= left & -left;
+    }
+    return found;
+}
+
 /* Where more than a quarter of the main lanes are in doubt they are hardly all settled, and it
    costs as much to see that as to simulate the slot. */
 static bool lanes_follow(const question *q, const uint64_t *uses) {
@@ -229,11 +275,17 @@ static bool lanes_follow(const question *q, const uint64_t *uses) {
         n_main += is_main ? __builtin_popcountll(uses[w]) : 0;
         n_doubtful += is_main ? __builtin_popcountll(delta->doubt[w]) : 0;
     }
+    for (int32_t w = 2 * n; w < 3 * n; w++) {
+        delta->doubt[w] = doubtful_idle(q, w, uses);
+        any |= delta->doubt[w];
+        if ((delta->doubt[w] & ~(awaiting[w - n] | awaiting[w - 2 * n])) != 0)
+            return false;
+    }
     return any == 0 || (4 * n_doubtful <= n_main && settle_doubts(q));
 }
 
 static bool links_follow(const question *q, const uint64_t *uses) {
-    for (int32_t w = 2 * q->delta->n_device_words; w < q->delta->n_words; w++)
+    for (int32_t w = 3 * q->delta->n_device_words; w < q->delta->n_words; w++)
         for (uint64_t left = unknown(q, w, uses); left != 0; left &= left - 1)
             if (!link_follows(q, 64 * w + __builtin_ctzll(left)))
                 return false;

@@ -145,7 +145,7 @@ static void keep_record(cleave_delta *delta, int32_t slot) {
             int32_t d = 64 * w + __builtin_ctzll(left);
             record->devices[d] = delta->state.devices[d];
         }
-    for (int32_t w = 2 * delta->n_device_words; w < delta->n_words; w++)
+    for (int32_t w = 3 * delta->n_device_words; w < delta->n_words; w++)
         for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
             int32_t lane, l = delta_link_of(delta, 64 * w + __builtin_ctzll(left), &lane);
             delta_move_link(&record->links[l].state, &delta->state.links[l], lane, 0);

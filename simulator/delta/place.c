@@ -154,6 +154,8 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
     uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
     int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
     int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
+    if ((queue & 1) != 0 || delta_kind_of(made) == DELTA_WAIT)
+        delta_add(uses, delta_idle_resource(delta, queue >> 1));
     if (delta->seen_queue[queue] == delta->n_seen)
         return;
     delta->seen_queue[queue] = delta->n_seen;
