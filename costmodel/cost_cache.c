@@ -171,15 +171,17 @@ const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_comp
         found = find_entry(cache->entries, cache->capacity, d);
     }
     const cleave_machine *machine = cache->machine;
+    const cleave_device_kind *kind = &machine->kinds[machine->device_kind[compute->part.device]];
+    const cleave_nest *nest = &cache->model->nests[compute->nest];
     cleave_work work;
-    cleave_work_describe(cache->model, &cache->model->nests[compute->nest], compute->pass,
-                         &compute->part, &work);
+    if (kind->n_kernels > 0 || kind->n_fits > 0)
+        cleave_work_describe(cache->model, nest, compute->pass, &compute->part, &work);
+    else /* there is nothing to look up */
+        cleave_work_measure(cache->model, nest, compute->pass, &compute->part, &work);
     *found = (cost_entry){.index = d.a, .check = d.b};
-    double seconds = cost_find_price(&machine->kinds[machine->device_kind[compute->part.device]],
-                                     &work, &found->provenance, &found->source);
+    double seconds = cost_find_price(kind, &work, &found->provenance, &found->source);
     found->picoseconds = cleave_picoseconds(seconds);
-    found->family_fit =
-        cost_find_fit(&machine->kinds[machine->device_kind[compute->part.device]], work.family);
+    found->family_fit = cost_find_fit(kind, work.family);
     cache->n_entries++;
     return found;
 }

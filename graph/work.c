@@ -198,10 +198,17 @@ int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, c
 
 int32_t cleave_work_pieces_of_bytes(double bytes) { return round_pieces(bytes / piece_bytes); }
 
+void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                         const cleave_part *part, cleave_work *work) {
+    work->key[0] = work->family[0] = '\0';
+    work->flops = count_flops(model, nest, pass, part);
+    work->bytes = count_bytes(model, nest, pass, part);
+}
+
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work) {
-    *work = (cleave_work){.flops = count_flops(model, nest, pass, part),
-                          .bytes = count_bytes(model, nest, pass, part)};
+    *work = (cleave_work){0};
+    cleave_work_measure(model, nest, pass, part, work);
     snprintf(work->family, sizeof work->family, "%s%s%s %s", is_grouped(nest) ? "grouped " : "",
              kind_names[nest->kind], is_product(nest) ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);

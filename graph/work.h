@@ -22,6 +22,10 @@ typedef struct cleave_work {
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work);
 
+/* The same without the key and the family, which take most of the time. */
+void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                         const cleave_part *part, cleave_work *work);
+
 /* Into how many pieces long work is cut, with a poll of the communication lane between them: MPI
    moves nothing large unless it is called.  A piece has 2^29 flops of a product, 2^27 of any other
    nest, or 32 MiB of memory traffic: some milliseconds, long beside a poll and short beside a large

@@ -5,6 +5,7 @@
    model can't know: half of it, to begin with, then none, and on few devices, where making the
    model takes no time, all of it, too. */
 #include "search/session.h"
+#include "search/window/price_folded.h"
 
 #include <string.h>
 
@@ -56,7 +57,7 @@ static cleave_status take(session *s, const cleave_additive_model *made,
     layout.collectives = s->collectives;
     CLEAVE_TRY(
         cleave_constraints_impose(s->options->constraints, s->model, &layout, &s->work, error));
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, &layout, false, price, error));
+    CLEAVE_TRY(cleave_price_closed_form(&s->pricer, &layout, price, error));
     note_objective(s, made, solution, price);
     return session_add_found(s, "exact", &layout, price, error);
 }

@@ -1,6 +1,8 @@
 /* Pricing: the same lowering, memory plan and simulator as everywhere else. */
 #include "search/price.h"
 
+#include "search/window/price_folded.h"
+
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
                                    const cleave_search_options *options, cleave_pricer *pricer,
                                    cleave_error *error) {
@@ -67,15 +69,8 @@ static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *
 
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
                                   cleave_price *price, cleave_error *error) {
-    /* Expanded programs are large and rare: their memory is not kept for the small ones. */
-    if (expanded)
-        cleave_arena_free(&pricer->arena);
-    else
-        cleave_arena_reset(&pricer->arena);
-    cleave_status status = price_in_arena(pricer, layout, expanded, price, error);
-    if (expanded)
-        cleave_arena_free(&pricer->arena);
-    return status;
+    cleave_arena_reset(&pricer->arena);
+    return price_in_arena(pricer, layout, expanded, price, error);
 }
 
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
@@ -113,11 +108,9 @@ static fit estimate_fit(const cleave_pricer *pricer, const cleave_estimate *esti
 static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *layout,
                                  cleave_price *price, cleave_error *error) {
     cleave_program program;
-    cleave_arena_reset(&pricer->arena);
-    pricer->lower.symbolic_collectives = true;
-    CLEAVE_TRY(
-        cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
+    CLEAVE_TRY(cleave_lower_closed_form(pricer, layout, &program, error));
     cleave_pricer_weigh(pricer, &program, price);
+    pricer->n_devices_planned += program.n_devices;
     return CLEAVE_OK;
 }
 

@@ -23,6 +23,7 @@ typedef struct cleave_pricer {
     cleave_arena arena;
     int64_t least_peak_bytes; /* of all layouts priced */
     int64_t n_priced;
+    int64_t n_devices_planned; /* of all proposals whose memory was planned */
 } cleave_pricer;
 
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
@@ -34,7 +35,8 @@ void cleave_pricer_destroy(cleave_pricer *pricer);
 void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, cleave_price *price);
 
 /* Simulates by scan, with collectives as one item each; or (`expanded`) in their steps, as
-   `simulate` and `run` do. */
+   `simulate` and `run` do.  Expanded programs are large: who prices others afterwards frees the
+   pricer's arena. */
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
                                   cleave_price *price, cleave_error *error);
 
@@ -44,7 +46,8 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
 
 /* The same price as cleave_price_layout gives (not expanded), of the layout that the estimate has
    come to by changes, and which is `layout`.  `peak_bytes` is not set where it fits even if no
-   memory were ever given back; else the whole layout is lowered to plan its memory. */
+   memory were ever given back; else the layout is lowered to plan its memory, one window of it
+   where it folds. */
 cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
                                     const cleave_layout *layout, cleave_price *price,
                                     cleave_error *error);

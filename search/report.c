@@ -13,12 +13,17 @@ static const double far_behind = 1.25;
 /* Closed forms and steps of collectives differ by more than this, so that what is nearer than this
    in steps is as good; but only closed forms were compared with all their neighbours. */
 static const double as_good = 1.0001;
+/* Bytes of fragments of all that was found and is simulated in full; the best is in any case.  What
+   is found differs by less than its prices are off only between neighbours, and where programs are
+   large, so do few. */
+static const int64_t most_found_work = INT64_C(1) << 24;
 
 typedef struct reported {
     const char *method;
     const cleave_layout *layout;
     cleave_price price;
-    int32_t baseline; /* in the result; -1: none */
+    const cleave_price *full; /* where it is known; else null */
+    int32_t baseline;         /* in the result; -1: none */
     bool is_local_optimum;
 } reported;
 
@@ -45,10 +50,18 @@ static bool is_wanted(const session *s, const char *method) {
     return session_searches(s) || strcmp(method, s->options->method) == 0;
 }
 
+/* How many of what was found are simulated in full. */
+static int32_t count_found(const session *s) {
+    int32_t n = 0;
+    while (n < s->n_found && (n == 0 || (n + 1) * s->whole_work <= most_found_work))
+        n++;
+    return n;
+}
+
 /* Baselines, what was found, and a start that is no baseline but the best of the starts: all of
    them, or (`one`) the best alone. */
 static void collect(const session *s, bool one, report *r) {
-    for (int32_t i = 0; i < s->n_found; i++)
+    for (int32_t i = 0; i < count_found(s); i++)
         r->items[r->n++] = (reported){.method = s->found[i].method,
                                       .layout = &s->found[i].layout,
                                       .price = s->found[i].price,
@@ -63,6 +76,7 @@ static void collect(const session *s, bool one, report *r) {
             r->items[r->n++] = (reported){.method = method,
                                           .layout = given->layout,
                                           .price = given->price,
+                                          .full = given->has_full ? &given->full : NULL,
                                           .baseline = baseline,
                                           .is_local_optimum = given->is_local_optimum};
     }
@@ -80,18 +94,26 @@ static void collect(const session *s, bool one, report *r) {
 /* Collectives in closed form are within some percent of their steps, so what is far behind the best
    even so can't be the result.  It is reported as it is: its program in full would be large, and
    the slower a layout, the larger, mostly. */
+bool session_is_far_behind(const cleave_price *price, const cleave_price *best) {
+    return best->excess_bytes == 0 && price->excess_bytes == 0 &&
+           (double)price->step > far_behind * (double)best->step;
+}
+
 static bool is_far_behind(const report *r, const reported *item) {
     const reported *best = NULL;
     for (int32_t i = 0; i < r->n; i++)
         if (best == NULL || cleave_price_better(&r->items[i].price, &best->price))
             best = &r->items[i];
-    return best->price.excess_bytes == 0 && item->price.excess_bytes == 0 &&
-           (double)item->price.step > far_behind * (double)best->price.step;
+    return session_is_far_behind(&item->price, &best->price);
 }
 
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     report *r = context;
     reported *item = r->wanted[task];
+    if (item->full != NULL) {
+        item->price = *item->full;
+        return CLEAVE_OK;
+    }
     return cleave_price_layout(&r->session->pricers[worker], item->layout, true, &item->price,
                                error);
 }

@@ -4,6 +4,7 @@
 #include "search/session.h"
 #include "search/used_rules.h"
 #include "search/window/many.h"
+#include "search/window/price_folded.h"
 
 #include <string.h>
 
@@ -111,18 +112,22 @@ static cleave_status prepare(session *s, cleave_error *error) {
 /* How long the report will take, from one full simulation of a layout that it is about anyway: so
    that a search whose time is limited ends in time. */
 static cleave_status foresee_report(session *s, cleave_error *error) {
-    cleave_price price;
-    double sum = 0;
     if (s->options->time_seconds <= 0 || s->n_given == 0)
         return CLEAVE_OK;
+    session_given *first = &s->given[0];
+    const cleave_price *best = &first->price;
     double started = cleave_clock_seconds();
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, s->given[0].layout, true, &price, error));
-    double ratio = (cleave_clock_seconds() - started) / (s->given[0].seconds + 1e-6);
+    CLEAVE_TRY(cleave_price_layout(&s->pricer, first->layout, true, &first->full, error));
+    first->has_full = true;
+    cleave_arena_free(&s->pricer.arena);
+    int32_t n = SESSION_MAX_FOUND;
     for (int32_t g = 0; g < s->n_given; g++)
-        sum += s->given[g].seconds;
+        best = cleave_price_better(&s->given[g].price, best) ? &s->given[g].price : best;
+    for (int32_t g = 1; g < s->n_given; g++)
+        n += !session_is_far_behind(&s->given[g].price, best);
     /* What is found is about as large as data parallel; threads share it, but unevenly. */
-    sum += SESSION_MAX_FOUND * s->given[0].seconds;
-    s->report_seconds = ratio * sum / (s->n_threads > 1 ? 1.5 : 1);
+    double each = cleave_clock_seconds() - started;
+    s->report_seconds = each * n / (s->n_threads > 1 ? 1.5 : 1);
     return CLEAVE_OK;
 }
 
@@ -137,12 +142,8 @@ static bool is_baseline_that_applies(const session *s) {
 static cleave_status keep_used_rules(session *s, cleave_error *error) {
     cleave_collective_rules *rules = &s->result.best.layout.collectives;
     CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
-    cleave_lower_options options = s->pricer.lower;
     cleave_program program;
-    options.symbolic_collectives = true;
-    cleave_arena_free(&s->pricer.arena);
-    CLEAVE_TRY(cleave_lower(s->model, &s->result.best.layout, &options, &s->pricer.arena, &program,
-                            error));
+    CLEAVE_TRY(cleave_lower_closed_form(&s->pricer, &s->result.best.layout, &program, error));
     return cleave_keep_used_rules(&program, &s->work, rules, error);
 }
 

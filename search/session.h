@@ -13,7 +13,8 @@ typedef struct session_given {
     const char *method; /* the baseline that it is; null: a start and nothing more */
     const cleave_layout *layout;
     cleave_price price; /* with collectives as one item each */
-    double seconds;     /* that it took to find the price */
+    bool has_full;
+    cleave_price full; /* with collectives in their steps */
     bool is_local_optimum;
 } session_given;
 
@@ -39,6 +40,7 @@ typedef struct session {
     cleave_progress progress;
     double started_seconds;
     double report_seconds; /* that the report at the end will take, as far as is known */
+    int64_t whole_work;    /* bytes of the fragments of a whole layout; 0: not known */
     int32_t n_threads;
     int32_t n_given;
     session_given given[SESSION_MAX_GIVEN];
@@ -78,6 +80,9 @@ cleave_status session_walk(session *s, cleave_error *error);    /* "mcmc" */
 cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */
 cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-bound" */
+
+/* Is a layout of that price so far behind the other that it can't come out better in full? */
+bool session_is_far_behind(const cleave_price *price, const cleave_price *best);
 
 /* Prices what is reported in full, and takes the best.  Law 7 is kept here: baselines and what was
    found are compared by the same simulation. */

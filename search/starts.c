@@ -11,11 +11,7 @@ enum { FEW_DEVICES = 8 };
 static cleave_status price_given(void *context, int32_t worker, int32_t task, cleave_error *error) {
     session *s = context;
     session_given *given = &s->given[task];
-    double started = cleave_clock_seconds();
-    CLEAVE_TRY(
-        cleave_price_layout(&s->pricers[worker], given->layout, false, &given->price, error));
-    given->seconds = cleave_clock_seconds() - started;
-    return CLEAVE_OK;
+    return cleave_price_closed_form(&s->pricers[worker], given->layout, &given->price, error);
 }
 
 static void add(session *s, const char *method, const cleave_layout *layout) {
@@ -86,10 +82,14 @@ static cleave_status add_quick_starts(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-/* The best of the layouts that fold, which take no time to search.  They are few, but on many
+/* What the search of layouts that fold may take of a search without limits. */
+static const double wholes_of_folded = 1;
+
+/* The best of the layouts that fold, which take little time to search.  They are few, but on many
    devices good ones are among them. */
 static cleave_status add_folded(session *s, cleave_error *error) {
     cleave_window_options how = {.constraints = s->options->constraints,
+                                 .most_wholes = s->options->time_seconds > 0 ? 0 : wholes_of_folded,
                                  .interrupted = s->options->interrupted};
     cleave_error why_not = {""};
     cleave_window_found *found = CLEAVE_ARENA_ARRAY(&s->work, cleave_window_found, 1);

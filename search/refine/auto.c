@@ -8,19 +8,16 @@
 
 /* Shares of what is left that a round may spend; the last one gets all. */
 static const double share_of_round[] = {0.3, 0.6, 1};
-enum {
-    N_ROUNDS = 3,
-    N_ANNEALING = 4,
-    MOST_DESCENTS = 6,
-    SEEDS_OF_ROUND = 1000,
-    PROPOSALS_PER_OPERATOR = 2
-};
+enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERATOR = 2 };
 
-/* What a search without limits spends, in times of what it takes to lower the whole model once.  On
-   few devices it also makes whole sweeps of single changes until none improves anything; on more
-   there are too many changes for that. */
-static const int64_t most_wholes = 8;
-enum { FEW_DEVICES = 8 };
+/* What a search without limits spends, in times of what it takes to lower the whole model once, or
+   in bytes of fragments where that is more.  On few devices it also makes whole sweeps of single
+   changes until none improves anything; on more there are too many changes for that, and it gives a
+   sweep up when so many of its most promising moves have failed one after the other. */
+static const int64_t most_wholes = 8, least_work = INT64_C(1) << 24;
+enum { FEW_DEVICES = 8, PATIENCE_ON_MANY = 100 };
+/* On more devices a start that is gone on with has to get so many wholes. */
+static const double least_wholes_of_start = 0.5;
 /* Starts that are so many times as slow as the best are not gone on with. */
 static const double hopeless = 1.5;
 /* How often a thread puts down where it is, and the file is written. */
@@ -37,10 +34,12 @@ typedef struct auto_run {
     cleave_structure structure;
     cleave_refine refine; /* without a pricer */
     auto_state state;
-    auto_worker *workers;  /* [n_threads] */
-    int64_t whole_work;    /* of the layout that the session begins with */
-    pthread_mutex_t mutex; /* of what follows, while threads run */
-    auto_state kept;       /* what is written down */
+    int32_t n_starts;
+    auto_entry starts[AUTO_MAX_POOL]; /* best first */
+    auto_worker *workers;             /* [n_threads] */
+    int64_t whole_work;               /* of the best start */
+    pthread_mutex_t mutex;            /* of what follows, while threads run */
+    auto_state kept;                  /* what is written down */
     double saved_seconds;
     cleave_status save_status;
     cleave_error save_error;
@@ -75,28 +74,44 @@ cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, 
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-static void add_to_pool(const cleave_model *model, auto_state *a, const auto_entry *entry) {
+/* Entries that are not there yet have room for choices. */
+static void add_to_pool(const cleave_model *model, const auto_entry *entry, int32_t *n_pool,
+                        auto_entry *pool) {
     int32_t place = 0;
-    for (int32_t i = 0; i < a->n_pool; i++)
-        if (cleave_choices_equal(model, &a->pool[i].choices, &entry->choices)) {
-            a->pool[i].is_local_optimum = a->pool[i].is_local_optimum || entry->is_local_optimum;
+    for (int32_t i = 0; i < *n_pool; i++)
+        if (cleave_choices_equal(model, &pool[i].choices, &entry->choices)) {
+            pool[i].is_local_optimum = pool[i].is_local_optimum || entry->is_local_optimum;
             return;
         }
-    while (place < a->n_pool && !cleave_price_better(&entry->price, &a->pool[place].price))
+    while (place < *n_pool && !cleave_price_better(&entry->price, &pool[place].price))
         place++;
     if (place == AUTO_MAX_POOL)
         return;
-    if (a->n_pool < AUTO_MAX_POOL)
-        a->n_pool++;
-    cleave_choices room = a->pool[a->n_pool - 1].choices;
-    for (int32_t i = a->n_pool - 1; i > place; i--)
-        a->pool[i] = a->pool[i - 1];
-    a->pool[place] = *entry;
-    a->pool[place].choices = room;
+    if (*n_pool < AUTO_MAX_POOL)
+        ++*n_pool;
+    cleave_choices room = pool[*n_pool - 1].choices;
+    for (int32_t i = *n_pool - 1; i > place; i--)
+        pool[i] = pool[i - 1];
+    pool[place] = *entry;
+    pool[place].choices = room;
     cleave_choices_copy(model, &entry->choices, &room);
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* Of a search without limits. */
+static int64_t work_of_all(const auto_run *run) {
+    int64_t most = most_wholes * run->whole_work;
+    return most > least_work ? most : least_work;
+}
+
+static int64_t patience(const auto_run *run) {
+    const session *s = run->session;
+    bool limited = s->options->proposals > 0 || s->options->time_seconds > 0;
+    return limited || s->machine->n_devices <= FEW_DEVICES
+               ? 100 + 3 * (int64_t)s->model->n_operators
+               : PATIENCE_ON_MANY;
+}
 
 /* What each of n tasks of the round may spend. */
 static cleave_refine_limits share_out(const auto_run *run, int32_t n) {
@@ -113,10 +128,11 @@ static cleave_refine_limits share_out(const auto_run *run, int32_t n) {
         int32_t waves = (n + s->n_threads - 1) / s->n_threads;
         limits.seconds = share * session_seconds_left(s) / waves;
     } else {
-        int64_t most = most_wholes * run->whole_work;
+        int64_t most = work_of_all(run);
         int64_t left = most > a->work ? most - a->work : 0;
         limits.work = (int64_t)(share * (double)left) / n + 1;
     }
+    limits.patience = patience(run);
     return limits;
 }
 
@@ -125,17 +141,21 @@ static uint64_t seed_of(const auto_run *run, int32_t task) {
     return cleave_hash_join(key, (uint64_t)run->state.round * SEEDS_OF_ROUND + (uint64_t)task);
 }
 
-static cleave_status add_task(auto_run *run, const cleave_choices *start,
+static cleave_status add_task(auto_run *run, const auto_entry *start,
                               const cleave_refine_limits *limits, bool anneals,
                               cleave_error *error) {
     auto_state *a = &run->state;
     session *s = run->session;
     cleave_refine_state fresh;
     cleave_arena scratch = {0};
-    cleave_status status = cleave_refine_state_create(
-        s->model, start, limits, anneals, seed_of(run, a->n_tasks), &scratch, &fresh, error);
-    if (status == CLEAVE_OK)
+    cleave_status status =
+        cleave_refine_state_create(s->model, &start->choices, limits, anneals,
+                                   seed_of(run, a->n_tasks), &scratch, &fresh, error);
+    if (status == CLEAVE_OK) {
+        if (!start->is_near)
+            fresh.best_price = start->price;
         cleave_refine_state_copy(s->model, &fresh, &a->tasks[a->n_tasks++]);
+    }
     cleave_arena_free(&scratch);
     return status;
 }
@@ -146,29 +166,39 @@ static bool is_hopeless(const auto_entry *entry, const auto_entry *best) {
     return (double)entry->price.step > hopeless * (double)best->price.step;
 }
 
-/* Descents from the best of what the session begins with, given or found already. */
-static cleave_status begin_first(auto_run *run, cleave_error *error) {
+static void add_start(auto_run *run, const cleave_layout *layout, const cleave_price *price,
+                      auto_entry *room) {
     session *s = run->session;
-    auto_entry entry = {0};
-    auto_state starts;
-    CLEAVE_TRY(auto_state_create(s->model, &s->work, &starts, error));
-    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &entry.choices, error));
-    for (int32_t g = 0; g < s->n_given; g++) {
-        cleave_choices_of(s->model, &s->candidates, s->given[g].layout, &entry.choices);
-        entry.price = s->given[g].price;
-        add_to_pool(s->model, &starts, &entry);
-    }
-    for (int32_t f = 0; f < s->n_found; f++) {
-        cleave_choices_of(s->model, &s->candidates, &s->found[f].layout, &entry.choices);
-        entry.price = s->found[f].price;
-        add_to_pool(s->model, &starts, &entry);
-    }
-    while (starts.n_pool > 1 && is_hopeless(&starts.pool[starts.n_pool - 1], &starts.pool[0]))
-        starts.n_pool--;
-    cleave_refine_limits limits = share_out(run, starts.n_pool);
-    limits.patience = 100 + 3 * (int64_t)s->model->n_operators;
-    for (int32_t i = 0; i < starts.n_pool; i++)
-        CLEAVE_TRY(add_task(run, &starts.pool[i].choices, &limits, false, error));
+    room->is_near = !cleave_choices_of(s->model, &s->candidates, layout, &room->choices);
+    room->price = *price;
+    add_to_pool(s->model, room, &run->n_starts, run->starts);
+}
+
+/* The best of what the session begins with, given or found already. */
+static cleave_status choose_starts(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    auto_entry room = {0};
+    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &room.choices, error));
+    for (int32_t i = 0; i < AUTO_MAX_POOL; i++)
+        CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &run->starts[i].choices, error));
+    for (int32_t g = 0; g < s->n_given; g++)
+        add_start(run, s->given[g].layout, &s->given[g].price, &room);
+    for (int32_t f = 0; f < s->n_found; f++)
+        add_start(run, &s->found[f].layout, &s->found[f].price, &room);
+    while (run->n_starts > 1 && is_hopeless(&run->starts[run->n_starts - 1], &run->starts[0]))
+        run->n_starts--;
+    return CLEAVE_OK;
+}
+
+static cleave_status begin_first(auto_run *run, cleave_error *error) {
+    int32_t n = run->n_starts;
+    cleave_refine_limits limits = share_out(run, n);
+    double least = least_wholes_of_start * (double)run->whole_work;
+    while (n > 1 && limits.work > 0 && (double)limits.work < least &&
+           run->session->machine->n_devices > FEW_DEVICES)
+        limits = share_out(run, --n);
+    for (int32_t i = 0; i < n; i++)
+        CLEAVE_TRY(add_task(run, &run->starts[i], &limits, false, error));
     return CLEAVE_OK;
 }
 
@@ -187,10 +217,9 @@ static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
     cleave_refine_limits limits = share_out(run, N_ANNEALING);
     if (!is_worth_annealing(run, &limits))
         return CLEAVE_OK;
-    limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
     for (int32_t i = 0; i < N_ANNEALING; i++) {
         const auto_entry *from = &a->pool[i == N_ANNEALING - 1 && a->n_pool > 1 ? 1 : 0];
-        CLEAVE_TRY(add_task(run, &from->choices, &limits, true, error));
+        CLEAVE_TRY(add_task(run, from, &limits, true, error));
     }
     return CLEAVE_OK;
 }
@@ -198,12 +227,11 @@ static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
 static cleave_status begin_last(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
     cleave_refine_limits limits = share_out(run, 1);
-    limits.patience = 100 + 3 * (int64_t)run->session->model->n_operators;
     if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
         limits.whole_sweeps = run->session->machine->n_devices <= FEW_DEVICES;
     if (a->pool[0].is_local_optimum)
         return CLEAVE_OK;
-    return add_task(run, &a->pool[0].choices, &limits, false, error);
+    return add_task(run, &a->pool[0], &limits, false, error);
 }
 
 static cleave_status begin_round(auto_run *run, cleave_error *error) {
@@ -222,9 +250,9 @@ static void end_round(auto_run *run) {
     auto_state *a = &run->state;
     for (int32_t i = 0; i < a->n_tasks; i++) {
         const cleave_refine_state *task = &a->tasks[i];
-        const auto_entry entry = {task->best, task->best_price, task->is_local_optimum};
+        const auto_entry entry = {task->best, task->best_price, task->is_local_optimum, false};
         if (task->best_price.excess_bytes < INT64_MAX)
-            add_to_pool(run->session->model, a, &entry);
+            add_to_pool(run->session->model, &entry, &a->n_pool, a->pool);
         a->proposals += task->proposals;
         a->accepted += task->accepted;
         a->work += task->work;
@@ -376,17 +404,16 @@ static cleave_status run_rounds(auto_run *run, bool goes_on, cleave_error *error
 
 /* ---- the method ------------------------------------------------------------------------------ */
 
-/* The chain of the calling thread, at the first layout given, shows how much work a whole layout
-   is. */
+/* The chain of the calling thread, at the best start, shows how much work a whole layout is. */
 static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
     session *s = run->session;
     auto_worker *w = &run->workers[0];
-    cleave_choices choices;
-    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &choices, error));
-    cleave_choices_of(s->model, &s->candidates, s->given[0].layout, &choices);
-    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &choices, run->refine.like,
+    const auto_entry *best = &run->starts[0];
+    const cleave_chain_start start = {&best->choices, best->is_near ? NULL : &best->price};
+    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &start, run->refine.like,
                                   &w->arena, &w->chain, error));
     run->whole_work = cleave_estimate_count(w->chain.estimate).bytes;
+    run->refine.whole_work = s->whole_work = run->whole_work;
     return CLEAVE_OK;
 }
 
@@ -406,6 +433,7 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
     run->workers = CLEAVE_ARENA_ARRAY(&s->work, auto_worker, s->n_threads);
     if (run->workers == NULL)
         return cleave_fail_memory(error, "searching");
+    CLEAVE_TRY(choose_starts(run, error));
     return begin_first_chain(run, error);
 }
 

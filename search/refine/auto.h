@@ -18,6 +18,7 @@ typedef struct auto_entry {
     cleave_choices choices;
     cleave_price price;
     bool is_local_optimum;
+    bool is_near; /* the price is that of a layout that choices only come near to: of starts */
 } auto_entry;
 
 typedef struct auto_state {

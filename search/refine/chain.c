@@ -39,7 +39,8 @@ static int32_t start_of(const cleave_candidate *c, const cleave_split *split) {
     return is_block ? first / c->n_parts : -1;
 }
 
-static cleave_choice nearest(const cleave_candidate_list *list, const cleave_split *split) {
+static cleave_choice nearest(const cleave_candidate_list *list, const cleave_split *split,
+                             bool *exact) {
     cleave_choice found = {0, 0};
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < list->n; i++) {
@@ -55,14 +56,17 @@ static cleave_choice nearest(const cleave_candidate_list *list, const cleave_spl
             found = (cleave_choice){i, start < c->n_starts ? start : 0};
         }
     }
+    *exact = false;
     return found;
 }
 
-void cleave_choices_of(const cleave_model *model, const cleave_candidates *candidates,
+bool cleave_choices_of(const cleave_model *model, const cleave_candidates *candidates,
                        const cleave_layout *layout, cleave_choices *choices) {
+    bool exact = true;
     for (int32_t op = 0; op < model->n_operators; op++)
-        choices->of[op] = nearest(cleave_list_of(candidates, op), &layout->splits[op]);
+        choices->of[op] = nearest(cleave_list_of(candidates, op), &layout->splits[op], &exact);
     memcpy(choices->sharded, layout->sharded, (size_t)model->n_tensors * sizeof *layout->sharded);
+    return exact;
 }
 
 cleave_status cleave_choices_layout(const cleave_model *model, const cleave_candidates *candidates,
@@ -107,16 +111,28 @@ static cleave_status allocate(cleave_chain *c, const cleave_model *model, cleave
     return cleave_choices_create(model, arena, &c->choices, error);
 }
 
+/* Runs the estimate, but plans no memory where the price is known. */
+static cleave_status price_start(cleave_chain *c, const cleave_price *known, cleave_price *price,
+                                 cleave_error *error) {
+    int64_t below = known != NULL ? INT64_MIN : INT64_MAX;
+    CLEAVE_TRY(
+        cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, below, price, error));
+    if (known != NULL)
+        *price = *known;
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_candidates *candidates,
-                                 const cleave_choices *start, const cleave_layout *like,
+                                 const cleave_chain_start *start, const cleave_layout *like,
                                  cleave_arena *arena, cleave_chain *chain, cleave_error *error) {
     const cleave_model *model = pricer->model;
     cleave_chain c = {.pricer = pricer, .candidates = candidates};
     CLEAVE_TRY(allocate(&c, model, arena, error));
-    cleave_choices_copy(model, start, &c.choices);
-    CLEAVE_TRY(cleave_choices_layout(model, candidates, start, like, arena, &c.layout, error));
+    cleave_choices_copy(model, start->choices, &c.choices);
+    CLEAVE_TRY(
+        cleave_choices_layout(model, candidates, start->choices, like, arena, &c.layout, error));
     CLEAVE_TRY(cleave_pricer_estimate(pricer, &c.layout, &c.estimate, error));
-    cleave_status status = cleave_price_proposal(pricer, c.estimate, &c.layout, &c.price, error);
+    cleave_status status = price_start(&c, start->price, &c.price, error);
     if (status != CLEAVE_OK) {
         cleave_chain_end(&c);
         return status;
@@ -173,9 +189,12 @@ cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *e
         return CLEAVE_OK;
     }
     int64_t before = cleave_estimate_count(c->estimate).bytes;
+    int64_t planned = c->pricer->n_devices_planned;
     CLEAVE_TRY(cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, below, &c->proposed,
                                            error));
+    planned = c->pricer->n_devices_planned - planned;
     c->work += cleave_estimate_count(c->estimate).bytes - before;
+    c->work += (int64_t)((double)c->whole_work * (double)planned / c->layout.n_devices);
     return CLEAVE_OK;
 }
 
@@ -207,18 +226,18 @@ cleave_status cleave_chain_reject(cleave_chain *c, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-cleave_status cleave_chain_go_to(cleave_chain *c, const cleave_choices *choices,
+cleave_status cleave_chain_go_to(cleave_chain *c, const cleave_chain_start *to,
                                  cleave_error *error) {
     const cleave_model *model = c->pricer->model;
-    int64_t proposals = c->proposals, accepted = c->accepted, work = c->work;
+    int64_t accepted = c->accepted;
     for (int32_t op = 0; op < model->n_operators; op++)
-        CLEAVE_TRY(cleave_chain_change(c, op, choices->of[op], error));
+        CLEAVE_TRY(cleave_chain_change(c, op, to->choices->of[op], error));
     for (int32_t t = 0; t < model->n_tensors; t++)
-        CLEAVE_TRY(cleave_chain_shard(c, t, choices->sharded[t], error));
-    CLEAVE_TRY(cleave_chain_price(c, INT64_MAX, error));
+        CLEAVE_TRY(cleave_chain_shard(c, t, to->choices->sharded[t], error));
+    c->proposed = c->price;
+    if (c->n_changed > 0 || c->n_resharded > 0)
+        CLEAVE_TRY(price_start(c, to->price, &c->proposed, error));
     CLEAVE_TRY(cleave_chain_accept(c, error));
-    c->proposals = proposals;
     c->accepted = accepted;
-    c->work = work;
     return CLEAVE_OK;
 }

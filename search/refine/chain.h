@@ -28,7 +28,8 @@ typedef struct cleave_chain {
     cleave_price price;     /* without the proposal */
     cleave_price proposed;  /* with it, once priced */
     int64_t proposals, accepted;
-    int64_t work; /* of the proposals, in bytes of fragments: depends on the layouts only */
+    int64_t work;       /* of the proposals, in bytes of fragments: depends on the layouts only */
+    int64_t whole_work; /* what planning the memory of all devices counts as; 0 to begin with */
     /* The proposal: */
     cleave_choice *old; /* [n_operators] where changed */
     int32_t *changed;   /* [n_operators] ascending in no order */
@@ -38,6 +39,13 @@ typedef struct cleave_chain {
     cleave_estimate *estimate;
 } cleave_chain;
 
+/* Where a chain may go. */
+typedef struct cleave_chain_start {
+    const cleave_choices *choices;
+    const cleave_price *price; /* of that very layout, which saves planning its memory; null: not
+                                  known */
+} cleave_chain_start;
+
 /* FAILED when memory is short. */
 cleave_status cleave_choices_create(const cleave_model *model, cleave_arena *arena,
                                     cleave_choices *choices, cleave_error *error);
@@ -45,8 +53,8 @@ void cleave_choices_copy(const cleave_model *model, const cleave_choices *from, 
 bool cleave_choices_equal(const cleave_model *model, const cleave_choices *a,
                           const cleave_choices *b);
 /* The choices that make a layout; where the space has not got a split, the nearest: as many parts,
-   the same start, the least node cost. */
-void cleave_choices_of(const cleave_model *model, const cleave_candidates *candidates,
+   the same start, the least node cost.  True where they say that very layout. */
+bool cleave_choices_of(const cleave_model *model, const cleave_candidates *candidates,
                        const cleave_layout *layout, cleave_choices *choices);
 /* The layout of choices, with the collectives of `like`. */
 cleave_status cleave_choices_layout(const cleave_model *model, const cleave_candidates *candidates,
@@ -57,7 +65,7 @@ cleave_status cleave_choices_layout(const cleave_model *model, const cleave_cand
 /* Begins with choices and prices them.  `like` gives number of devices and collectives.  Lives in
    the arena, but for what cleave_chain_end frees. */
 cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_candidates *candidates,
-                                 const cleave_choices *start, const cleave_layout *like,
+                                 const cleave_chain_start *start, const cleave_layout *like,
                                  cleave_arena *arena, cleave_chain *chain, cleave_error *error);
 void cleave_chain_end(cleave_chain *chain);
 
@@ -75,7 +83,7 @@ cleave_status cleave_chain_accept(cleave_chain *chain, cleave_error *error);
 cleave_status cleave_chain_reject(cleave_chain *chain, cleave_error *error);
 
 /* To other choices, at no proposal. */
-cleave_status cleave_chain_go_to(cleave_chain *chain, const cleave_choices *choices,
+cleave_status cleave_chain_go_to(cleave_chain *chain, const cleave_chain_start *to,
                                  cleave_error *error);
 
 /* Fits, or comes nearer to fitting, or is quicker. */

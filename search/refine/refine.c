@@ -156,7 +156,8 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
         }
         break;
     case CLEAVE_REFINE_ANNEAL:
-        CLEAVE_TRY(cleave_chain_go_to(r->chain, &s->best, error));
+        CLEAVE_TRY(
+            cleave_chain_go_to(r->chain, &(cleave_chain_start){&s->best, &s->best_price}, error));
         s->improved = false;
         enter(r, CLEAVE_REFINE_LAST_GROUPS);
         return CLEAVE_OK;
@@ -293,6 +294,14 @@ static cleave_status step_annealing(run *r, cleave_error *error) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Of where it begins; null where it has gone on from the best, or nothing is priced yet. */
+static const cleave_price *known_price(const run *r) {
+    const cleave_refine_state *s = r->state;
+    bool is_best = s->best_price.excess_bytes < INT64_MAX &&
+                   cleave_choices_equal(r->refine->source.model, &s->current, &s->best);
+    return is_best ? &s->best_price : NULL;
+}
+
 static cleave_status begin(run *r, cleave_error *error) {
     const cleave_refine *refine = r->refine;
     const cleave_sweep_source *source = &refine->source;
@@ -300,11 +309,13 @@ static cleave_status begin(run *r, cleave_error *error) {
     if (r->members == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_drawing_create(source, &r->arena, &r->drawing, error));
+    const cleave_chain_start start = {&r->state->current, known_price(r)};
     if (r->chain->estimate == NULL)
-        CLEAVE_TRY(cleave_chain_begin(refine->pricer, source->candidates, &r->state->current,
-                                      refine->like, refine->arena, r->chain, error));
+        CLEAVE_TRY(cleave_chain_begin(refine->pricer, source->candidates, &start, refine->like,
+                                      refine->arena, r->chain, error));
     else
-        CLEAVE_TRY(cleave_chain_go_to(r->chain, &r->state->current, error));
+        CLEAVE_TRY(cleave_chain_go_to(r->chain, &start, error));
+    r->chain->whole_work = refine->whole_work;
     r->chain->proposals = r->chain->accepted = r->chain->work = 0;
     r->proposals = r->state->proposals;
     r->accepted = r->state->accepted;

@@ -45,11 +45,11 @@ typedef struct cleave_refine_state {
     cleave_random random;
     cleave_refine_phase phase;
     cleave_choices current, best;
-    cleave_choices base; /* of the sweep at hand */
-    cleave_price best_price;
-    int64_t cursor;         /* of the sweep at hand: next move */
-    int64_t since_improved; /* moves of the sweep that improved nothing, one after the other */
-    bool improved;          /* in this round of sweeps */
+    cleave_choices base;     /* of the sweep at hand */
+    cleave_price best_price; /* excess INT64_MAX: not known yet; else that of the start at least */
+    int64_t cursor;          /* of the sweep at hand: next move */
+    int64_t since_improved;  /* moves of the sweep that improved nothing, one after the other */
+    bool improved;           /* in this round of sweeps */
     int64_t spread[CLEAVE_REFINE_SPREAD]; /* single changes by log2 of the picoseconds they added */
     double annealed_from; /* share of the limits that was spent when annealing began */
     double temperature;   /* at its start, picoseconds */
@@ -64,6 +64,7 @@ typedef struct cleave_refine {
     cleave_chain *chain;       /* of the calling thread: zeroed, or as the last call left it, which
                                   saves most of the way to where the next one begins */
     cleave_arena *arena;       /* that the chain lives in */
+    int64_t whole_work;        /* what planning the memory of a proposal on all devices counts as */
     const atomic_bool *stop;   /* may be null; between two proposals */
     /* May be null; called after every proposal. */
     void (*after)(void *context, const cleave_refine_state *state);

@@ -37,6 +37,7 @@ struct cleave_window_pricer {
     subject subjects[N_SUBJECTS]; /* the longest first */
     int64_t further_blocks;       /* of the whole model, beyond those of the last subject */
     cleave_window_price here;
+    int64_t work_before; /* of estimates that are no more */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -137,8 +138,20 @@ static int64_t peak_of(const cleave_window_pricer *p, const subject *s) {
     return peak;
 }
 
+static int64_t work_of(const subject *s) {
+    return s->estimate != NULL ? cleave_estimate_count(s->estimate).bytes : 0;
+}
+
+int64_t cleave_window_pricer_work(const cleave_window_pricer *p) {
+    int64_t work = p->work_before;
+    for (int i = 0; i < p->n_subjects; i++)
+        work += work_of(&p->subjects[i]);
+    return work;
+}
+
 static cleave_status begin_estimate(cleave_window_pricer *p, subject *s, const int32_t *choice,
                                     subject_price *price, cleave_error *error) {
+    p->work_before += work_of(s);
     cleave_estimate_destroy(s->estimate);
     s->estimate = NULL;
     *price = (subject_price){0};

@@ -32,4 +32,8 @@ cleave_status cleave_window_pricer_begin(cleave_window_pricer *pricer,
 cleave_status cleave_window_pricer_run(cleave_window_pricer *pricer, const int32_t *choice,
                                        bool moves, cleave_window_price *price, cleave_error *error);
 
+/* Bytes of the fragments of all that was priced, which tell how much work it was and depend on
+   nothing but the choices. */
+int64_t cleave_window_pricer_work(const cleave_window_pricer *pricer);
+
 #endif

@@ -42,24 +42,29 @@ static int64_t count_bytes(const cleave_program *program) {
     return messages * program->n_windows + (int64_t)(collectives + 0.5);
 }
 
-static cleave_status price_window(cleave_pricer *pricer, const cleave_layout *layout,
-                                  cleave_price *price, cleave_error *error) {
+static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *layout,
+                                  cleave_program *program, cleave_error *error) {
     cleave_fold fold;
-    cleave_program program;
-    cleave_timeline timeline;
-    cleave_price result = {0};
+    cleave_arena_reset(&pricer->arena);
+    pricer->lower.symbolic_collectives = true;
     CLEAVE_TRY(cleave_fold_find(pricer->model, layout, pricer->machine->devices_per_node,
                                 &pricer->arena, &fold, error));
     CLEAVE_TRY(cleave_machine_fold_check(pricer->machine, fold.n_devices, error));
-    CLEAVE_TRY(
-        cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena, &program, error));
-    cleave_pricer_weigh(pricer, &program, &result);
+    return cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena, program,
+                               error);
+}
+
+static cleave_status price_program(cleave_pricer *pricer, const cleave_program *program,
+                                   cleave_price *price, cleave_error *error) {
+    cleave_timeline timeline;
+    cleave_price result = {0};
+    cleave_pricer_weigh(pricer, program, &result);
     pricer->n_priced++;
     if (result.excess_bytes == 0) {
-        CLEAVE_TRY(cleave_simulate(&program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
+        CLEAVE_TRY(cleave_simulate(program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
                                    &timeline, error));
         result.step = timeline.step;
-        result.bytes_sent = count_bytes(&program);
+        result.bytes_sent = count_bytes(program);
     }
     *price = result;
     return CLEAVE_OK;
@@ -67,9 +72,31 @@ static cleave_status price_window(cleave_pricer *pricer, const cleave_layout *la
 
 cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
                                   cleave_price *price, cleave_error *error) {
+    cleave_program program;
+    CLEAVE_TRY(lower_window(pricer, layout, &program, error));
+    return price_program(pricer, &program, price, error);
+}
+
+cleave_status cleave_lower_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                       cleave_program *program, cleave_error *error) {
+    if (cleave_machine_may_fold(pricer->machine, NULL)) {
+        cleave_error why_not;
+        cleave_status status = lower_window(pricer, layout, program, &why_not);
+        if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
+            *error = why_not;
+        if (status != CLEAVE_NO_LAYOUT)
+            return status;
+    }
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = true;
-    return price_window(pricer, layout, price, error);
+    return cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, program, error);
+}
+
+cleave_status cleave_price_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                       cleave_price *price, cleave_error *error) {
+    cleave_program program;
+    CLEAVE_TRY(cleave_lower_closed_form(pricer, layout, &program, error));
+    return price_program(pricer, &program, price, error);
 }
 
 bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error) {

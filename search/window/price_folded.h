@@ -13,6 +13,15 @@
 cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
                                   cleave_price *price, cleave_error *error);
 
+/* Lowers, into the pricer's arena, all that a price with collectives in closed form follows from:
+   the first window of a layout that folds on the pricer's machine, else all devices. */
+cleave_status cleave_lower_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                       cleave_program *program, cleave_error *error);
+
+/* The price that cleave_price_layout gives, not expanded, of what is lowered that way. */
+cleave_status cleave_price_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                       cleave_price *price, cleave_error *error);
+
 /* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
    windows of one node be?  The error says why not; it may be null. */
 bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error);

@@ -25,11 +25,13 @@ typedef struct window_search {
     cleave_window_space space;
     int32_t windows_before; /* of the size of windows before; 0: this is the first */
     int32_t *choice;        /* [n_groups] */
+    int32_t *order;         /* [n_groups] in which they are changed */
     cleave_window_price price;
     int32_t *changed, n_changed;            /* groups of a move */
     int32_t *starts[MOST_STARTS], n_starts; /* choices of this size: parts of them are moves, too */
     cleave_window_found found;              /* of whole models; found.price.step 0: none yet */
     int64_t proposals;
+    double whole_work; /* of all devices, by the first choice that folded; 0: none yet */
     char why_not[sizeof(cleave_error)];
 } window_search;
 
@@ -37,6 +39,8 @@ static bool is_over(const window_search *s) {
     const cleave_window_options *o = s->options;
     return (o->interrupted != NULL && *o->interrupted != 0) ||
            (o->most_proposals > 0 && s->proposals >= o->most_proposals) ||
+           (o->most_wholes > 0 && s->whole_work > 0 &&
+            (double)cleave_window_pricer_work(s->window_pricer) > o->most_wholes * s->whole_work) ||
            (o->until_seconds > 0 && cleave_clock_seconds() > o->until_seconds);
 }
 
@@ -138,11 +142,51 @@ static cleave_status try_splits(window_search *s, bool *improved, cleave_error *
     return cleave_window_pricer_run(s->window_pricer, s->choice, true, &s->price, error);
 }
 
+/* Elements of the parameters that a group's first operator reads. */
+static int64_t parameters_of(const window_search *s, int32_t group) {
+    const cleave_model *model = s->pricer->model;
+    const cleave_operator *op = &model->operators[s->space.first_op[group]];
+    int64_t elements = 0;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[op->nests[i]];
+        for (int j = 0; j < nest->n_inputs; j++) {
+            int32_t tensor = nest->inputs[j].tensor;
+            while (model->tensors[tensor].view.n_sources > 0)
+                tensor = model->tensors[tensor].view.sources[0];
+            const cleave_tensor *of = &model->tensors[tensor];
+            int64_t size = of->kind == CLEAVE_TENSOR_PARAMETER ? 1 : 0;
+            for (int d = 0; d < of->rank; d++)
+                size *= of->shape[d];
+            elements += size;
+        }
+    }
+    return elements;
+}
+
+/* What is data parallel loses most where weights are large: those operators are changed first, and
+   where not all can be tried, the others are not.  Ties stay in the order of the model. */
+static cleave_status make_order(window_search *s, cleave_error *error) {
+    int32_t n = s->space.n_groups;
+    int64_t *elements = CLEAVE_ARENA_ARRAY(&s->work, int64_t, n);
+    s->order = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
+    if (elements == NULL || s->order == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t g = 0; g < n; g++) {
+        int32_t place = g;
+        elements[g] = parameters_of(s, g);
+        for (; place > 0 && elements[s->order[place - 1]] < elements[g]; place--)
+            s->order[place] = s->order[place - 1];
+        s->order[place] = g;
+    }
+    return CLEAVE_OK;
+}
+
 /* Every group by itself, then all that are alike and split alike, as the products for queries, keys
    and values. */
 static cleave_status sweep(window_search *s, bool *improved, cleave_error *error) {
     *improved = false;
-    for (int32_t g = 0; g < s->space.n_groups && !is_over(s); g++) {
+    for (int32_t i = 0; i < s->space.n_groups && !is_over(s); i++) {
+        int32_t g = s->order[i];
         s->changed[0] = g;
         s->n_changed = 1;
         CLEAVE_TRY(try_splits(s, improved, error));
@@ -270,6 +314,9 @@ static cleave_status try_start(window_search *s, const int32_t *choice, int32_t 
     size_t n = (size_t)s->space.n_groups;
     s->proposals++;
     CLEAVE_TRY(go_to(s, choice, &price, error));
+    if (price.folds && s->whole_work <= 0)
+        s->whole_work = (double)cleave_window_pricer_work(s->window_pricer) * s->space.n_devices /
+                        s->space.window_devices;
     if (price.folds && s->n_starts < MOST_STARTS) {
         int32_t *kept = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
         if (kept == NULL)
@@ -339,6 +386,7 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
         s->changed = CLEAVE_ARENA_ARRAY(&s->work, int32_t, s->space.n_groups);
         if (s->choice == NULL || s->changed == NULL)
             return cleave_fail_memory(error, "searching");
+        CLEAVE_TRY(make_order(s, error));
     }
     CLEAVE_TRY(choose_start(s, before.n_groups > 0 ? &before : NULL, error));
     CLEAVE_TRY(descend(s, error));

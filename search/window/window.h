@@ -17,10 +17,12 @@
 #include <signal.h>
 
 typedef struct cleave_window_options {
-    int32_t most_devices;                  /* of a window; 0: 64 */
-    int64_t most_proposals;                /* 0: no limit */
-    double until_seconds;                  /* clock; 0: no limit, and the clock decides nothing */
-    const cleave_constraints *constraints; /* null: none */
+    int32_t most_devices;   /* of a window; 0: 64 */
+    int64_t most_proposals; /* 0: no limit */
+    double most_wholes;     /* work, in times of lowering all devices of the models that are priced
+                               (shortened ones, where blocks repeat); 0: no limit */
+    double until_seconds;   /* clock; 0: no limit, and the clock decides nothing */
+    const cleave_constraints *constraints;    /* null: none */
     const volatile sig_atomic_t *interrupted; /* may be null */
 } cleave_window_options;
 
