@@ -176,7 +176,10 @@ static void print_text(const search_values *values, const cleave_search_result *
                    result->baselines[b].unpriced);
     char bound[64];
     cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
-    printf("\nNo layout can take less than %s: the found one is within %.2f x of that.\n", bound,
+    printf("\nNo layout can take less than %s", bound);
+    if (result->bound_binds != NULL)
+        printf(" (%s)", result->bound_binds);
+    printf(": the found one is within %.2f x of that.\n",
            result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
                                            : 0);
     if (result->additive_seconds > 0) {

@@ -105,8 +105,13 @@ static cleave_status prepare(session *s, cleave_error *error) {
     CLEAVE_TRY(cleave_candidates_create_within(s->model, s->machine, s->costs, &space, &s->work,
                                                &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
-    return cleave_lower_bound(s->model, s->machine, &s->candidates, s->options->optimizer_states,
-                              &s->result.lower_bound_seconds, error);
+    cleave_bound bound;
+    CLEAVE_TRY(cleave_lower_bound_of(s->model, s->machine, &s->candidates,
+                                     s->options->optimizer_states, CLEAVE_BOUND_STEPS, &bound,
+                                     error));
+    s->result.lower_bound_seconds = bound.seconds;
+    s->result.bound_binds = bound.binds;
+    return CLEAVE_OK;
 }
 
 /* How long the report will take, from one full simulation of a layout that it is about anyway: so

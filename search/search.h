@@ -42,6 +42,7 @@ typedef struct cleave_search_result {
     int32_t n_baselines;
     cleave_plan *baselines; /* in the order of cleave_baseline_names */
     double search_seconds, lower_bound_seconds;
+    const char *bound_binds; /* what that bound mostly consists of; null: not known */
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,
        and how far the proven bound may be below it, as a share of it. */
     double additive_seconds, additive_gap;

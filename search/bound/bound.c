@@ -18,10 +18,15 @@
    largest value is searched for, and any value of l gives a valid bound.  Of an operator's ways
    only the corners of their lower convex hull can be the least for some l.  Operators with the same
    list and the same passes on the chain have the same term. */
-#include "search/bound/internal.h"
+#include "search/bound/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct bounding {
+    cleave_bound_forms forms;
+    int64_t other_work;
+} bounding;
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -211,31 +216,82 @@ static cleave_status bound_both(const cleave_model *model, const cleave_machine 
     return status;
 }
 
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static const char *const load_names[BOUND_N_LOADS] = {
+    "compute",        "one pass after the other", "links of devices",
+    "links of nodes", "links of devices",         "links of nodes"};
+
+/* Both at once, with what moves. */
+static cleave_status bound_shares(const cleave_model *model, const cleave_machine *machine,
+                                  const cleave_candidates *candidates, const int64_t *time,
+                                  const bounding *of, cleave_bound *bound, cleave_error *error) {
+    cleave_arena scratch = {0};
+    bound_chain chain;
+    bound_problem problem;
+    double found = 0;
+    int load = 0;
+    cleave_status status = bound_longest_chain(model, time, &scratch, &chain, error);
+    if (status == CLEAVE_OK)
+        status = bound_problem_create(model, machine, candidates, &chain, of->other_work,
+                                      of->forms == CLEAVE_BOUND_STEPS, &scratch, &problem, error);
+    if (status == CLEAVE_OK)
+        status = bound_weigh(&problem, of->forms == CLEAVE_BOUND_STEPS, &found, &load, error);
+    cleave_arena_free(&scratch);
+    CLEAVE_TRY(status);
+    if (found * 1e-12 > bound->seconds)
+        *bound = (cleave_bound){found * 1e-12, load_names[load]};
+    return CLEAVE_OK;
+}
+
+static void take(int64_t picoseconds, const char *binds, cleave_bound *bound) {
+    if ((double)picoseconds * 1e-12 > bound->seconds)
+        *bound = (cleave_bound){(double)picoseconds * 1e-12, binds};
+}
+
 static cleave_status bound_all(const cleave_model *model, const cleave_machine *machine,
-                               const cleave_candidates *candidates, int64_t other_work,
-                               int64_t *time, int64_t *bound, cleave_error *error) {
-    int64_t work = other_work;
+                               const cleave_candidates *candidates, const bounding *of,
+                               int64_t *time, cleave_bound *bound, cleave_error *error) {
+    int64_t work = of->other_work, path = 0, both = 0;
     for (int32_t op = 0; op < model->n_operators; op++)
         work += list_of(candidates, op)->least_total;
     collect_least(model, candidates, time);
-    CLEAVE_TRY(bound_longest_path(model, time, bound, error));
-    *bound = larger(*bound, work / machine->n_devices);
-    CLEAVE_TRY(bound_both(model, machine, candidates, time, other_work, bound, error));
+    CLEAVE_TRY(bound_longest_path(model, time, &path, error));
+    take(work / machine->n_devices, load_names[BOUND_WORK], bound);
+    take(path, load_names[BOUND_CHAIN], bound);
+    CLEAVE_TRY(bound_both(model, machine, candidates, time, of->other_work, &both, error));
     collect_likely(model, candidates, time);
-    return bound_both(model, machine, candidates, time, other_work, bound, error);
+    CLEAVE_TRY(bound_both(model, machine, candidates, time, of->other_work, &both, error));
+    take(both, load_names[BOUND_WORK], bound);
+    return of->forms == CLEAVE_BOUND_FOLDED
+               ? CLEAVE_OK
+               : bound_shares(model, machine, candidates, time, of, bound, error);
+}
+
+cleave_status cleave_lower_bound_of(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_candidates *candidates, int optimizer_states,
+                                    cleave_bound_forms forms, cleave_bound *bound,
+                                    cleave_error *error) {
+    bounding of = {.forms = forms};
+    cleave_bound found = {0, load_names[BOUND_WORK]};
+    CLEAVE_TRY(bound_other_work(model, machine, optimizer_states, forms == CLEAVE_BOUND_STEPS,
+                                &of.other_work, error));
+    int64_t *time = calloc((size_t)model->n_nests * CLEAVE_N_COMPUTE_PASSES + 1, sizeof *time);
+    if (time == NULL)
+        return cleave_fail_memory(error, "bounding the step");
+    cleave_status status = bound_all(model, machine, candidates, &of, time, &found, error);
+    free(time);
+    CLEAVE_TRY(status);
+    *bound = found;
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_lower_bound(const cleave_model *model, const cleave_machine *machine,
                                  const cleave_candidates *candidates, int optimizer_states,
                                  double *seconds, cleave_error *error) {
-    int64_t other_work, bound = 0;
-    CLEAVE_TRY(bound_other_work(model, machine, optimizer_states, &other_work, error));
-    int64_t *time = calloc((size_t)model->n_nests * CLEAVE_N_COMPUTE_PASSES + 1, sizeof *time);
-    if (time == NULL)
-        return cleave_fail_memory(error, "bounding the step");
-    cleave_status status = bound_all(model, machine, candidates, other_work, time, &bound, error);
-    free(time);
-    CLEAVE_TRY(status);
-    *seconds = (double)bound * 1e-12;
+    cleave_bound bound;
+    CLEAVE_TRY(cleave_lower_bound_of(model, machine, candidates, optimizer_states,
+                                     CLEAVE_BOUND_ALL_FORMS, &bound, error));
+    *seconds = bound.seconds;
     return CLEAVE_OK;
 }

@@ -9,9 +9,12 @@
 typedef struct bound_chain {
     int32_t n;
     int32_t *elements; /* [n] in order, distinct */
+    int32_t n_forward; /* so many of them are forward: the first ones */
+    bool *follows;     /* [n_nests][CLEAVE_N_COMPUTE_PASSES] every part of the pass begins after
+                          some part of the last forward element has ended */
 } bound_chain;
 
-/* bound_path.c.  `time`, [n_nests][CLEAVE_N_COMPUTE_PASSES], is what no part of a pass is quicker
+/* path.c.  `time`, [n_nests][CLEAVE_N_COMPUTE_PASSES], is what no part of a pass is quicker
    than. */
 /* No step is shorter, picoseconds. */
 cleave_status bound_longest_path(const cleave_model *model, const int64_t *time, int64_t *path,
@@ -20,10 +23,11 @@ cleave_status bound_longest_path(const cleave_model *model, const int64_t *time,
 cleave_status bound_longest_chain(const cleave_model *model, const int64_t *time,
                                   cleave_arena *arena, bound_chain *chain, cleave_error *error);
 
-/* bound_work.c: picoseconds that the main lanes of all devices together take for other things than
-   the computes of nests, in every layout. */
+/* work.c: picoseconds that the main lanes of all devices together take for other things than the
+   computes of nests, in every layout; `in_steps`: whose collectives are in steps. */
 cleave_status bound_other_work(const cleave_model *model, const cleave_machine *machine,
-                               int optimizer_states, int64_t *work, cleave_error *error);
+                               int optimizer_states, bool in_steps, int64_t *work,
+                               cleave_error *error);
 
 /* Is an operand's clipped box non-empty for every non-empty part? */
 bool bound_reads_always(const cleave_model *model, const cleave_nest *nest,
@@ -38,7 +42,7 @@ bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
 bool bound_covered_box(const cleave_model *model, const cleave_nest *nest,
                        const cleave_operand *operand, cleave_box *box);
 
-/* bound_loss.c: of which nests every backward compute begins after some part of the last nest of
+/* loss.c: of which nests every backward compute begins after some part of the last nest of
    the loss has ended, in all layouts of the splits `values`, [n_operators][n_values].  `follows` is
    [n_nests]. */
 cleave_status bound_follow_loss(const cleave_model *model, const int32_t *n_values,

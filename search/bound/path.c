@@ -247,6 +247,20 @@ cleave_status bound_longest_path(const cleave_model *model, const int64_t *time,
     return status;
 }
 
+static bool is_forward(int32_t element) {
+    return element % CLEAVE_N_COMPUTE_PASSES == CLEAVE_PASS_FORWARD;
+}
+
+/* In the order of slots what an element comes from is known before it. */
+static void find_what_follows(const cleave_model *model, const walk *w, int32_t element,
+                              bool *follows) {
+    for (int32_t n = model->n_nests - 1; n >= 0 && model->loss >= 0; n--)
+        for (int pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
+            int32_t e = element_of(n, pass), from = w->from[e];
+            follows[e] = from != NONE && (from == element || follows[from]);
+        }
+}
+
 cleave_status bound_longest_chain(const cleave_model *model, const int64_t *time,
                                   cleave_arena *arena, bound_chain *chain, cleave_error *error) {
     int32_t n_elements = model->n_nests * CLEAVE_N_COMPUTE_PASSES, last = NONE, n = 0;
@@ -258,11 +272,17 @@ cleave_status bound_longest_chain(const cleave_model *model, const int64_t *time
             last = e;
     for (int32_t e = last; e != NONE; e = w.from[e])
         n++;
-    bound_chain result = {.n = n, .elements = CLEAVE_ARENA_ARRAY(arena, int32_t, n)};
-    if (result.elements == NULL)
+    bound_chain result = {.n = n,
+                          .elements = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
+                          .follows = CLEAVE_ARENA_ARRAY(arena, bool, n_elements)};
+    if (result.elements == NULL || result.follows == NULL)
         return cleave_fail_memory(error, "bounding the step");
     for (int32_t e = last; e != NONE; e = w.from[e])
         result.elements[--n] = e;
+    while (result.n_forward < result.n && is_forward(result.elements[result.n_forward]))
+        result.n_forward++;
+    if (result.n_forward > 0)
+        find_what_follows(model, &w, result.elements[result.n_forward - 1], result.follows);
     *chain = result;
     return CLEAVE_OK;
 }

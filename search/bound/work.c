@@ -14,13 +14,21 @@
    q - 1 sums, each three passes over the element, in copies of the main lane.  A batch
    normalisation is such an operator: its statistics and its result read the same input.
 
+   In any layout whose collectives are in steps: let c contributions, each under keys of its own, be
+   over an element of an activation's gradient, of different nests or inputs.  However they come
+   together, c - 1 times two of them are added up, on whatever device: in a copy that packs, at the
+   owner, or in a step of a collective.  The main lane does that, as for all activations, by three
+   passes over the element.  (Closed forms hide sums behind links.)
+
    Prices round to a picosecond, up or down; a launch of one or more makes up for that, however many
    the pieces, and where launches cost nothing nothing is claimed. */
 #include "search/bound/internal.h"
 
 #include "costmodel/byte_price.h"
+#include "graph/view.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static int32_t first_device_of_kind(const cleave_machine *machine, int32_t kind) {
     for (int32_t d = 0; d < machine->n_devices; d++)
@@ -156,10 +164,58 @@ static int64_t sum_work(const cleave_model *model, const cleave_machine *machine
     return work;
 }
 
+/* ---- sums of whatever contributes ------------------------------------------------------------ */
+
+/* Elements of the contributions that a nest makes to each tensor in the pass of input gradients, in
+   which no buffer is added to. */
+static cleave_status count_contributions(const cleave_model *model, const cleave_nest *nest,
+                                         double *elements, cleave_error *error) {
+    uint32_t inputs = cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT);
+    cleave_status status = CLEAVE_OK;
+    for (int i = 0; i < nest->n_inputs && nest->differentiable && status == CLEAVE_OK; i++) {
+        cleave_piece_list pieces = {0};
+        cleave_box covered;
+        if ((inputs >> i & 1) == 0 || !bound_covered_box(model, nest, &nest->inputs[i], &covered))
+            continue;
+        status = cleave_view_pull(model, nest->inputs[i].tensor, &covered, &pieces, error);
+        for (int32_t p = 0; p < pieces.n; p++)
+            elements[pieces.items[p].tensor] += (double)cleave_box_size(
+                model->tensors[pieces.items[p].tensor].rank, &pieces.items[p].box);
+        CLEAVE_LIST_FREE(&pieces);
+    }
+    return status;
+}
+
+/* In place of those of sum_work, which are among them. */
+static cleave_status all_sum_work(const cleave_model *model, const cleave_machine *machine,
+                                  int64_t *work, cleave_error *error) {
+    double *elements = calloc((size_t)model->n_tensors + 1, sizeof *elements);
+    cleave_status status =
+        elements != NULL ? CLEAVE_OK : cleave_fail_memory(error, "bounding the step");
+    int64_t sum = 0;
+    for (int32_t n = 0; n < model->n_nests && status == CLEAVE_OK; n++)
+        status = count_contributions(model, &model->nests[n], elements, error);
+    for (int32_t t = 0; t < model->n_tensors && status == CLEAVE_OK; t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        double more = elements[t] - (double)cleave_tensor_size(tensor);
+        if (more > 0 && tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->needs_gradient)
+            sum += least_bytes_price(machine, "copy", more * 4 * 3);
+    }
+    free(elements);
+    CLEAVE_TRY(status);
+    *work = sum > *work ? sum : *work;
+    return CLEAVE_OK;
+}
+
 cleave_status bound_other_work(const cleave_model *model, const cleave_machine *machine,
-                               int optimizer_states, int64_t *work, cleave_error *error) {
+                               int optimizer_states, bool in_steps, int64_t *work,
+                               cleave_error *error) {
+    int64_t sums = 0;
     CLEAVE_TRY(update_work(model, machine, optimizer_states, work, error));
     if (model->loss >= 0)
-        *work += sum_work(model, machine);
+        sums = sum_work(model, machine);
+    if (model->loss >= 0 && in_steps)
+        CLEAVE_TRY(all_sum_work(model, machine, &sums, error));
+    *work += sums;
     return CLEAVE_OK;
 }

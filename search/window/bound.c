@@ -128,6 +128,9 @@ cleave_status cleave_window_bound_add(cleave_window_bound *b, const cleave_layou
 
 cleave_status cleave_window_bound_find(const cleave_window_bound *b, int optimizer_states,
                                        double *seconds, cleave_error *error) {
-    return cleave_lower_bound(b->model, b->machine, &b->candidates, optimizer_states, seconds,
-                              error);
+    cleave_bound bound;
+    CLEAVE_TRY(cleave_lower_bound_of(b->model, b->machine, &b->candidates, optimizer_states,
+                                     CLEAVE_BOUND_FOLDED, &bound, error));
+    *seconds = bound.seconds;
+    return CLEAVE_OK;
 }

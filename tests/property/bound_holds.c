@@ -1,7 +1,9 @@
 /* The lower bound lies below the simulated step of every layout of the space that it is of: drawn
    layouts, baselines, what walks find, with sharded updates or without, by both rules of time and
-   with collectives in closed form or in steps; and it is at least what two simpler bounds say. */
-#include "search/bound/internal.h"
+   with collectives in closed form or in steps; and it is at least what two simpler bounds say.  So
+   does the bound of a space of one layout, which is closer, and what it says that devices and nodes
+   receive is no more than the program sends. */
+#include "search/bound/shares.h"
 #include "search/refine/mcmc.h"
 #include "tests/support/models.h"
 #include "tests/support/trial.h"
@@ -22,11 +24,20 @@ static void add_baselines(trial *t) {
     }
 }
 
+static void find_bounds(trial *t) {
+    cleave_bound bound;
+    trial_ok(t,
+             cleave_lower_bound(&t->model, &t->machine, &t->candidates, 1, &t->bound, &t->error));
+    trial_ok(t, cleave_lower_bound_of(&t->model, &t->machine, &t->candidates, 1, CLEAVE_BOUND_STEPS,
+                                      &bound, &t->error));
+    t->bound_in_steps = bound.seconds;
+    cr_assert_not_null(bound.binds);
+}
+
 static void begin(trial *t) {
     add_baselines(t);
     trial_begin(t, 1);
-    trial_ok(t,
-             cleave_lower_bound(&t->model, &t->machine, &t->candidates, 1, &t->bound, &t->error));
+    find_bounds(t);
     t->random.key = 7;
 }
 
@@ -42,10 +53,73 @@ static void expect_above(trial *t, const cleave_layout *layout) {
                                     way < 2 ? CLEAVE_RULE_SCAN : CLEAVE_RULE_EVENTS, &t->scratch,
                                     &timeline, &t->error));
         double step = (double)timeline.step * 1e-12;
-        cr_assert_geq(step, t->bound, "%s, way %d: step %.12g, bound %.12g", t->name, way, step,
-                      t->bound);
-        t->closest = fmax(t->closest, t->bound / step);
+        double bound = way % 2 == 0 ? t->bound : t->bound_in_steps;
+        cr_assert_geq(step, bound, "%s, way %d: step %.12g, bound %.12g", t->name, way, step,
+                      bound);
+        t->closest = fmax(t->closest, bound / step);
     }
+}
+
+/* What the only choice of the space says that devices and nodes receive, against what is sent. */
+static void expect_more_bytes(trial *t, const cleave_layout *layout) {
+    double weight[BOUND_N_LOADS] = {1}, least, sent = 0, sent_to_nodes = 0;
+    int64_t most_pairs = INT64_MAX;
+    bound_chain chain;
+    bound_problem problem;
+    bound_network network;
+    bound_loads loads;
+    cleave_program program;
+    cleave_arena_reset(&t->scratch);
+    int64_t *time =
+        CLEAVE_ARENA_ARRAY(&t->scratch, int64_t, t->model.n_nests * CLEAVE_N_COMPUTE_PASSES);
+    int32_t *choice = CLEAVE_ARENA_ARRAY(&t->scratch, int32_t, t->model.n_operators);
+    trial_ok(t, bound_longest_chain(&t->model, time, &t->scratch, &chain, &t->error));
+    trial_ok(t, bound_problem_create(&t->model, &t->machine, &t->candidates, &chain, 0, true,
+                                     &t->scratch, &problem, &t->error));
+    trial_ok(t,
+             bound_forest_least(&problem, weight, &most_pairs, choice, &loads, &least, &t->error));
+    trial_ok(t, bound_network_find(&t->machine, &network, &t->error));
+    t->pricer.lower.symbolic_collectives = false;
+    trial_ok(t,
+             cleave_lower(&t->model, layout, &t->pricer.lower, &t->scratch, &program, &t->error));
+    for (int32_t m = 0; m < program.n_messages; m++) {
+        const cleave_message *message = &program.messages[m];
+        bool leaves = !cleave_machine_same_node(&t->machine, message->source, message->destination);
+        sent += (double)message->bytes;
+        sent_to_nodes += leaves ? (double)message->bytes : 0;
+    }
+    double devices = loads.of[BOUND_DEVICES] * network.devices_rate;
+    double nodes = loads.of[BOUND_NODES] * network.nodes_rate;
+    cr_assert_leq(devices, sent * (1 + 1e-9) + 1e-3, "%s: %.12g bytes of %.12g", t->name, devices,
+                  sent);
+    cr_assert_leq(nodes, sent_to_nodes * (1 + 1e-9) + 1e-3, "%s: between nodes %.12g of %.12g",
+                  t->name, nodes, sent_to_nodes);
+    if (sent > 0)
+        t->closest_bytes = fmax(t->closest_bytes, devices / sent);
+}
+
+/* A space of one layout has a bound of its own, with nothing to choose from: much closer. */
+static void expect_above_its_own(trial *t, const cleave_layout *layout) {
+    const trial whole = *t;
+    bool *all = CLEAVE_ARENA_ARRAY(&t->arena, bool, t->model.n_operators);
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        all[op] = true;
+    const cleave_constraints constraints = {
+        .fixed = layout, .is_fixed = all, .n_fixed = t->model.n_operators};
+    const cleave_candidate_space space = {
+        .given = &layout, .n_given = 1, .constraints = &constraints};
+    trial_ok(t, cleave_candidates_create_within(&t->model, &t->machine, t->costs, &space, &t->arena,
+                                                &t->candidates, &t->error));
+    find_bounds(t);
+    cr_expect_geq(t->bound, whole.bound * (1 - 1e-9), "%s", t->name);
+    t->closest = t->closest_alone;
+    expect_above(t, layout);
+    expect_more_bytes(t, layout);
+    t->closest_alone = t->closest;
+    t->closest = whole.closest;
+    t->candidates = whole.candidates;
+    t->bound = whole.bound;
+    t->bound_in_steps = whole.bound_in_steps;
 }
 
 /* Any candidates; or one for all operators that are alike; or one with all devices wherever there
@@ -112,18 +186,35 @@ static void expect_no_less_than_simple_bounds(trial *t) {
     cr_expect_geq(t->bound, (double)(work / t->machine.n_devices) * 1e-12, "%s", t->name);
 }
 
+/* With collectives by other rules than the default, too. */
+static void draw_rules(trial *t, cleave_layout *layout) {
+    if (cleave_random_below(&t->random, 2) == 0)
+        trial_ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &layout->collectives,
+                                              &t->error));
+}
+
+/* Links that carry so many times less, so that what moves is what counts. */
+static void slow_down(trial *t, double times) {
+    for (int32_t l = 0; l < t->machine.n_links; l++) {
+        t->machine.links[l].bytes_per_second /= times;
+        t->machine.links[l].protocol.first_bytes_per_second /= times;
+    }
+}
+
 static void check(trial *t, int n_drawn) {
     begin(t);
     expect_no_less_than_simple_bounds(t);
     for (int32_t g = 0; g < t->n_given; g++)
-        expect_above(t, t->given[g]);
+        expect_above_its_own(t, t->given[g]);
     for (int i = 0; i < n_drawn; i++) {
         cleave_layout layout;
         draw(t, i % 3, &layout);
-        expect_above(t, &layout);
+        draw_rules(t, &layout);
+        expect_above_its_own(t, &layout);
     }
     expect_above_walks(t);
-    printf("%s: bound at most %.1f %% of a step\n", t->name, 100 * t->closest);
+    printf("%s: bound at most %.1f %% of a step; of one layout %.1f %%, and %.1f %% of its bytes\n",
+           t->name, 100 * t->closest, 100 * t->closest_alone, 100 * t->closest_bytes);
     trial_end(t);
 }
 
@@ -143,6 +234,21 @@ Test(bound, holds_for_models_made_by_hand) {
             trial_hand_model(&t, which);
             trial_read_machine(&t, machines[m].name, machines[m].n_devices);
             check(&t, 30);
+        }
+}
+
+Test(bound, holds_where_links_are_slow) {
+    static const double times[] = {10, 300};
+    for (int which = 0; which < N_MODELS; which++)
+        for (int m = 0; m < N_MACHINES; m++) {
+            trial t = {.bound = 0};
+            snprintf(t.name, sizeof t.name, "%s on %d of %s, links %g times slower",
+                     hand_model_names[which], machines[m].n_devices, machines[m].name,
+                     times[(which + m) % 2]);
+            trial_hand_model(&t, which);
+            trial_read_machine(&t, machines[m].name, machines[m].n_devices);
+            slow_down(&t, times[(which + m) % 2]);
+            check(&t, 15);
         }
 }
 
@@ -179,7 +285,7 @@ Test(bound, is_more_than_work_and_path_where_one_split_serves_both) {
     begin(&t);
     int64_t work, path, other;
     work_and_path(&t, &work, &path);
-    trial_ok(&t, bound_other_work(&t.model, &t.machine, 1, &other, &t.error));
+    trial_ok(&t, bound_other_work(&t.model, &t.machine, 1, false, &other, &t.error));
     work += other;
     cr_expect_gt(t.bound, 1.01e-12 * (double)(work / 4));
     cr_expect_gt(t.bound, 1.01e-12 * (double)path);

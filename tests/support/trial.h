@@ -22,8 +22,9 @@ typedef struct trial {
     char name[200];
     /* Not looked at by what is below. */
     cleave_layout start, layout;
-    double bound;           /* seconds */
-    double closest;         /* of the bound to a step, as a share of it */
+    double bound, bound_in_steps; /* seconds */
+    double closest;               /* of a bound to a step, as a share of it */
+    double closest_alone, closest_bytes;
     int64_t optimum, whole; /* picoseconds; layouts of the whole space */
 } trial;
 
