@@ -70,7 +70,9 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
     simulated_step step;
     const cleave_layout *layout = &result->best.layout;
     inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
-    how.closed_form = how.folded = cleave_search_is_many(machine, options);
+    bool is_many;
+    CLEAVE_TRY(cleave_search_is_many(model, machine, options, &is_many, error));
+    how.closed_form = how.folded = is_many;
     cleave_status status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_NO_LAYOUT && how.folded) {
         how.folded = false;

@@ -200,7 +200,9 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                            "random, data-parallel, "
                            "single, layer-per-device, one-weird-trick or megatron",
                            options->method);
-    if (cleave_search_is_many(machine, options))
+    bool is_many;
+    CLEAVE_TRY(cleave_search_is_many(model, machine, options, &is_many, error));
+    if (is_many)
         return cleave_search_many(model, machine, options, arena, result, error);
     session s = {.model = model,
                  .machine = machine,

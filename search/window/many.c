@@ -13,6 +13,9 @@
 
 /* Parts of all operators, beyond which a layout that does not fold is not priced. */
 enum { MOST_PARTS = 1 << 12 };
+/* Operators x devices up to which all devices are lowered where nothing folds: half a minute and
+   3 GiB. */
+enum { MOST_LOWERED_PARTS = 1 << 15 };
 
 typedef struct many_search {
     const cleave_model *model;
@@ -30,15 +33,10 @@ typedef struct many_search {
     int32_t n_applied; /* baselines that apply, priced or not */
 } many_search;
 
-bool cleave_search_is_many(const cleave_machine *machine, const cleave_search_options *options) {
-    return machine->n_devices > CLEAVE_MOST_LOWERED && strcmp(options->method, "random") != 0 &&
-           cleave_machine_may_fold(machine, NULL);
-}
-
 /* Methods that are no baseline are all this one. */
-static bool searches(const many_search *s) {
+static bool searches(const cleave_search_options *options) {
     for (int b = 0; cleave_baseline_names[b] != NULL; b++)
-        if (strcmp(s->options->method, cleave_baseline_names[b]) == 0)
+        if (strcmp(options->method, cleave_baseline_names[b]) == 0)
             return false;
     return true;
 }
@@ -135,7 +133,7 @@ static cleave_status try_baseline(many_search *s, const char *name, cleave_plan 
     layout.collectives = s->rules;
     CLEAVE_TRY(cleave_window_bound_add(s->bound, &layout, error));
     CLEAVE_TRY(price_baseline(s, name, &layout, plan, error));
-    if (!searches(s) && strcmp(s->options->method, name) != 0)
+    if (!searches(s->options) && strcmp(s->options->method, name) != 0)
         return CLEAVE_OK;
     return take_if_better(s, &layout, plan, error);
 }
@@ -157,18 +155,67 @@ static cleave_status try_baselines(many_search *s, cleave_error *error) {
 
 /* The space of the windows that are searched: those of the largest that the machine lets fold have
    all others. */
-static cleave_status begin_bound(many_search *s, cleave_error *error) {
-    cleave_window_frame frame = {.model = s->model,
-                                 .class_of = s->class_of,
-                                 .n_devices = s->machine->n_devices,
-                                 .constraints = s->options->constraints};
+static cleave_window_frame frame_of(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_search_options *options, const int32_t *class_of) {
+    return (cleave_window_frame){.model = model,
+                                 .class_of = class_of,
+                                 .n_devices = machine->n_devices,
+                                 .window_devices = cleave_window_largest(machine, 0),
+                                 .constraints = options->constraints};
+}
+
+/* Do constraints leave layouts that fold? */
+static cleave_status find_folds(const cleave_model *model, const cleave_machine *machine,
+                                const cleave_search_options *options, bool *folds,
+                                cleave_error *error) {
+    cleave_arena scratch = {0};
+    int32_t *class_of;
     cleave_window_space space;
-    frame.window_devices = cleave_window_largest(s->machine, 0);
+    cleave_status status = cleave_operator_classes(model, &scratch, &class_of, error);
+    if (status == CLEAVE_OK) {
+        const cleave_window_frame frame = frame_of(model, machine, options, class_of);
+        status = cleave_window_space_create(&frame, &scratch, &space, error);
+    }
+    cleave_arena_free(&scratch);
+    *folds = status == CLEAVE_OK;
+    return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+}
+
+cleave_status cleave_search_is_many(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_search_options *options, bool *is_many,
+                                    cleave_error *error) {
+    *is_many = machine->n_devices > CLEAVE_MOST_LOWERED && strcmp(options->method, "random") != 0 &&
+               cleave_machine_may_fold(machine, NULL);
+    const cleave_constraints *c = options->constraints;
+    bool constrains = c != NULL && (c->n_fixed > 0 || c->sorts != 0);
+    bool can_lower = (int64_t)model->n_operators * machine->n_devices <= MOST_LOWERED_PARTS;
+    if (*is_many && can_lower && constrains && searches(options))
+        return find_folds(model, machine, options, is_many, error);
+    return CLEAVE_OK;
+}
+
+static cleave_status begin_bound(many_search *s, cleave_error *error) {
+    const cleave_window_frame frame = frame_of(s->model, s->machine, s->options, s->class_of);
+    cleave_window_space space;
     cleave_status status = cleave_window_space_create(&frame, &s->work, &space, error);
     if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
         return status;
     return cleave_window_bound_create(s->model, s->machine, s->class_of,
                                       status == CLEAVE_OK ? &space : NULL, &s->bound, error);
+}
+
+/* The error says why no window was found. */
+static cleave_status fail_without_window(const many_search *s, cleave_error *error) {
+    char under[300];
+    cleave_error why = {""};
+    if (error != NULL)
+        why = *error;
+    cleave_constraints_describe(s->options->constraints, under, sizeof under);
+    return cleave_fail(
+        error, CLEAVE_NO_LAYOUT,
+        "%s%s; layouts that don't fold are searched for up to %d operators x devices, "
+        "and here are %d x %d",
+        why.message, under, (int)MOST_LOWERED_PARTS, s->model->n_operators, s->machine->n_devices);
 }
 
 static cleave_status search_windows(many_search *s, cleave_error *error) {
@@ -183,7 +230,7 @@ static cleave_status search_windows(many_search *s, cleave_error *error) {
     cleave_status status =
         cleave_window_search(&s->pricer, &s->rules, &options, &s->work, &found, error);
     if (status == CLEAVE_NO_LAYOUT)
-        return s->result.best.applies ? CLEAVE_OK : status;
+        return s->result.best.applies ? CLEAVE_OK : fail_without_window(s, error);
     CLEAVE_TRY(status);
     cleave_plan plan;
     fill_plan(&found.price, s->options->method, &plan);
@@ -231,7 +278,7 @@ static cleave_status run(many_search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_operator_classes(s->model, &s->work, &s->class_of, error));
     CLEAVE_TRY(begin_bound(s, error));
     CLEAVE_TRY(try_baselines(s, error));
-    if (searches(s))
+    if (searches(s->options))
         CLEAVE_TRY(search_windows(s, error));
     if (!s->result.best.applies)
         return fail_without_plan(s, error);

@@ -12,8 +12,11 @@
 enum { CLEAVE_MOST_LOWERED = 64 };
 
 /* Is this a search that cleave_search_many does: on many devices, of a machine that lets layouts
-   fold, by another method than "random"? */
-bool cleave_search_is_many(const cleave_machine *machine, const cleave_search_options *options);
+   fold, by another method than "random"?  Where the user's constraints leave no layout that folds,
+   it is not, if the operators are few enough for the devices that all can be lowered. */
+cleave_status cleave_search_is_many(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_search_options *options, bool *is_many,
+                                    cleave_error *error);
 
 /* As cleave_search, but that the layouts of baselines other than the best are not kept. */
 cleave_status cleave_search_many(const cleave_model *model, const cleave_machine *machine,

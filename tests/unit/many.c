@@ -35,7 +35,9 @@ static cleave_status search(const char *method, const cleave_constraints *constr
                                            .memory_limit_bytes = memory_limit_bytes,
                                            .constraints = constraints,
                                            .quiet = true};
-    cr_assert(cleave_search_is_many(&machine, &options));
+    bool is_many;
+    cr_assert_eq(cleave_search_is_many(&model, &machine, &options, &is_many, &error), CLEAVE_OK);
+    cr_assert(is_many);
     return cleave_search(&model, &machine, &options, &arena, &result, &error);
 }
 
@@ -94,6 +96,45 @@ Test(many, constraints_are_kept) {
     cr_assert_eq(search("auto", &constraints, 0), CLEAVE_OK, "%s", error.message);
     cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
     expect_sound();
+}
+
+/* An operator split by features over 4 devices stands in no window twice: few operators are then
+   searched with all devices lowered, and keep the split; of many it is said why there is none. */
+Test(many, what_is_fixed_and_does_not_fold_is_searched_in_full_or_refused) {
+    load("mlp", "a100-128x8", 128, 256);
+    cleave_layout fixed;
+    bool is_fixed[16] = {true}, is_many;
+    int32_t devices[] = {5, 6, 7, 3};
+    cr_assert_leq(model.n_operators, 16);
+    cr_assert_eq(cleave_layout_create(&model, 128, &arena, &fixed, &error), CLEAVE_OK);
+    fixed.splits[0] = (cleave_split){.replicas = 1, .n_parts = 4, .devices = devices};
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        fixed.splits[0].degree[a] = a == 1 ? 4 : 1; /* n, k, c */
+    cleave_constraints constraints = {.fixed = &fixed,
+                                      .fixed_from = "fixed",
+                                      .is_fixed = is_fixed,
+                                      .is_update_fixed =
+                                          CLEAVE_ARENA_ARRAY(&arena, bool, model.n_tensors),
+                                      .n_fixed = 1};
+    const cleave_search_options options = {
+        .method = "auto", .proposals = 20, .constraints = &constraints, .quiet = true};
+    cr_assert_eq(cleave_search_is_many(&model, &machine, &options, &is_many, &error), CLEAVE_OK);
+    cr_expect(!is_many);
+    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
+                 "%s", error.message);
+    expect_sound();
+    cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
+    load("bert_base", "h100-512x8", 4096, 4096);
+    bool *none = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_operators);
+    none[0] = true;
+    constraints.is_fixed = none;
+    constraints.is_update_fixed = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_tensors);
+    cr_assert_eq(cleave_layout_create(&model, 4096, &arena, &fixed, &error), CLEAVE_OK);
+    fixed.splits[0].replicas = fixed.splits[0].n_parts = 4;
+    fixed.splits[0].devices = devices;
+    cr_assert_eq(search("auto", &constraints, 0), CLEAVE_NO_LAYOUT);
+    cr_expect_not_null(strstr(error.message, "fold"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "--fix"), "%s", error.message);
 }
 
 Test(many, without_memory_there_is_no_layout) {
