@@ -18,13 +18,18 @@ static int64_t key_of(const movement *move, const lower_cell *at, int32_t i) {
     return move->cutting->key[at->contributions[i]];
 }
 
+/* Dimensions past the rank are left as they are: boxes are large and many. */
+static void copy_box(int rank, const cleave_box *box, cleave_box *to) {
+    for (int d = 0; d < rank; d++) {
+        to->lo[d] = box->lo[d];
+        to->hi[d] = box->hi[d];
+    }
+}
+
 static int32_t add_box(lower_builder *builder, movement *move, const cleave_box *box) {
     int rank = builder->model->tensors[move->tensor].rank;
     LOWER_PUSH(builder, &move->sizes, cleave_box_size(rank, box));
-    /* Dimensions past the rank are left as they are: boxes are large and many. */
-    cleave_box *to = LOWER_ROOM(builder, &move->boxes);
-    memcpy(to->lo, box->lo, (size_t)rank * sizeof *to->lo);
-    memcpy(to->hi, box->hi, (size_t)rank * sizeof *to->hi);
+    copy_box(rank, box, LOWER_ROOM(builder, &move->boxes));
     return move->boxes.n++;
 }
 
@@ -172,15 +177,15 @@ static int32_t mark_speakers(const lower_builder *builder, movement *move, const
 static move_place begin_sum(lower_builder *builder, movement *move, const lower_cell *at,
                             const cleave_box *block, int32_t owner) {
     const lower_cutting *c = move->cutting;
-    if (c->reads[owner]) {
-        LOWER_PUSH(builder, &move->sums,
-                   (move_sum){.at = move->demands.items[at->demands[c->first_demand[owner]]].at,
-                              .device = owner});
-    } else {
-        int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_MESSAGE, owner, move->tensor, block);
-        LOWER_PUSH(builder, &move->sums,
-                   (move_sum){.at = lower_region_of(builder, buffer), .device = owner});
-    }
+    move_sum *sum = LOWER_ROOM(builder, &move->sums);
+    move->sums.n++;
+    sum->device = owner;
+    sum->receives = sum->sent = false;
+    if (c->reads[owner])
+        sum->at = move->demands.items[at->demands[c->first_demand[owner]]].at;
+    else
+        sum->at = lower_region_of(
+            builder, lower_buffer(builder, CLEAVE_BUFFER_MESSAGE, owner, move->tensor, block));
     return ~(move->sums.n - 1);
 }
 
@@ -341,15 +346,24 @@ static group group_of_speakers(const lower_cutting *c) {
     return (group){c->speaks, c->n_speaking, c->speaking_hash};
 }
 
+static bool is_of(const move_bucket *bucket, cleave_collective_kind kind, group of) {
+    bool same = bucket->kind == kind && bucket->n_devices == of.n && bucket->hash == of.hash;
+    for (int32_t i = 0; i < of.n && same; i++)
+        same = of.has[bucket->devices[i]];
+    return same;
+}
+
+/* Cells of one bucket come again and again, so each hash remembers the last one. */
 static move_bucket *find_bucket(movement *move, cleave_collective_kind kind, group of) {
+    int32_t *last = &move->cutting->last_bucket[of.hash % LOWER_LAST_BUCKETS];
+    if (*last < move->buckets.n && is_of(&move->buckets.items[*last], kind, of))
+        return &move->buckets.items[*last];
     for (int32_t b = move->buckets.n - 1; b >= 0; b--) {
-        move_bucket *bucket = &move->buckets.items[b];
-        bool same = bucket->kind == kind && bucket->n_devices == of.n && bucket->hash == of.hash;
-        for (int32_t i = 0; i < of.n && same; i++)
-            same = of.has[bucket->devices[i]];
-        if (same)
-            return bucket;
+        *last = b;
+        if (is_of(&move->buckets.items[b], kind, of))
+            return &move->buckets.items[b];
     }
+    *last = move->buckets.n; /* where it will be */
     return NULL;
 }
 
@@ -374,16 +388,18 @@ static void bucket_cell(lower_builder *builder, movement *move, const lower_cell
     move_bucket *bucket = find_bucket(move, kind, of);
     if (bucket == NULL)
         bucket = add_bucket(builder, move, kind, of);
-    LOWER_PUSH(builder, &move->cells,
-               (move_cell){.box = *at->box,
-                           .root = root,
-                           .first_member = move->cell_members.n,
-                           .n_demands = at->n_demands});
+    move_cell *cell = LOWER_ROOM(builder, &move->cells);
+    move->cells.n++;
+    copy_box(builder->model->tensors[move->tensor].rank, at->box, &cell->box);
+    cell->root = root;
+    cell->first_member = move->cell_members.n;
+    cell->n_contributions = 0;
+    cell->n_demands = at->n_demands;
     for (int32_t i = 0; i < at->n_contributions; i++) {
         if (!speaks(move, at, i, -1))
             continue;
         LOWER_PUSH(builder, &move->cell_members, at->contributions[i]);
-        move->cells.items[move->cells.n - 1].n_contributions++;
+        cell->n_contributions++;
     }
     LOWER_RESERVE(builder, &move->cell_members, at->n_demands);
     memcpy(move->cell_members.items + move->cell_members.n, at->demands,

@@ -14,6 +14,8 @@ typedef struct lower_cell {
     int32_t contributors, readers;
 } lower_cell;
 
+enum { LOWER_LAST_BUCKETS = 64 };
+
 /* What the cells of a movement are decided with. */
 typedef struct lower_cutting {
     /* The same as in the movement, side by side: */
@@ -29,9 +31,10 @@ typedef struct lower_cutting {
     int32_t n_speakers;
     int32_t n_speaking; /* of `speaks` */
     int32_t *owners;
-    int32_t *next_demand;                 /* [demands] within the cell, of the same device; or -1 */
-    int32_t *next_contribution;           /* [contributions] the same */
-    bool one_each;                        /* every contribution of the cell has a key of its own */
+    int32_t *next_demand;       /* [demands] within the cell, of the same device; or -1 */
+    int32_t *next_contribution; /* [contributions] the same */
+    bool one_each;              /* every contribution of the cell has a key of its own */
+    int32_t last_bucket[LOWER_LAST_BUCKETS];
     uint64_t readers_hash, speaking_hash; /* of these sets of devices */
     /* The numbers of the contributors and readers that this is known of; -1: not of the present
        cell, nor of the next one. */

@@ -60,6 +60,10 @@ typedef struct lowering {
     const lower_schedule *schedule;
     int32_t family;
     lower_tensor *tensors; /* [n_tensors] base tensors of the family are in use */
+    int32_t n_spare;
+    lower_tensor
+        *spare; /* [n_spare: most base tensors of a family] the memory of lists, which is lent to
+                   the tensors of one family after the other: so it stays in caches */
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
