@@ -200,11 +200,22 @@ static void number_slots(const cleave_estimate *e, int32_t place, cleave_fragmen
     }
 }
 
+/* What a window is the first of depends on more than the splits of a family. */
+static digest price_key_of(const cleave_estimate *e, int32_t place) {
+    if (e->fold != NULL)
+        return key_of(e, place, place);
+    if (place >= e->n_families)
+        return key_of(e, place, e->alike.like[place]);
+    uint64_t hash[2];
+    cleave_lowerer_boxes(e->lowerer, place, hash);
+    digest key = join((digest){2, 2}, (uint64_t)e->alike.like_by_boxes[place]);
+    return join(join(key, hash[0]), hash[1]);
+}
+
 /* Remembered of any place that is alike, or made. */
 static cleave_status find_price(cleave_estimate *e, int32_t place, shared_price **found,
                                 cleave_error *error) {
-    /* What a window is the first of depends on more than the splits of a family. */
-    digest key = key_of(e, place, e->fold == NULL ? e->alike.like[place] : place);
+    digest key = price_key_of(e, place);
     shared_price **bucket = price_bucket_of(e, key);
     for (shared_price *p = *bucket; p != NULL; p = p->next)
         if (same(p->key, key)) {
