@@ -124,6 +124,53 @@ void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold) {
     lowerer->state.base.fold = fold;
 }
 
+typedef struct box_hash {
+    uint64_t a, b;
+} box_hash;
+
+static inline void put(box_hash *hash, uint64_t value) {
+    hash->a = (hash->a ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    hash->a ^= hash->a >> 32;
+    hash->b = (hash->b + value) * UINT64_C(0xd6e8feb86659fd93);
+    hash->b ^= hash->b >> 29;
+}
+
+static void put_parts(const cleave_lowerer *lowerer, int32_t nest, const cleave_operand *operand,
+                      box_hash *hash) {
+    const cleave_parts *parts = &lowerer->parts[nest];
+    int rank = lowerer->model->tensors[operand->tensor].rank;
+    put(hash, (uint64_t)parts->n);
+    for (int32_t p = 0; p < parts->n; p++) {
+        const cleave_part *part = &parts->items[p];
+        cleave_box box;
+        put(hash, (uint64_t)part->device << 32 | (uint64_t)part->key << 1 | part->empty);
+        if (part->empty)
+            continue;
+        cleave_part_box(lowerer->model, part, operand, &box);
+        for (int d = 0; d < rank; d++) {
+            put(hash, (uint64_t)box.lo[d]);
+            put(hash, (uint64_t)box.hi[d]);
+        }
+    }
+}
+
+void cleave_lowerer_boxes(const cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]) {
+    const lower_schedule *schedule = &lowerer->schedule;
+    box_hash of = {1, 1};
+    for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++)
+        put(&of, lowerer->layout.sharded[schedule->members[m]]);
+    for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++) {
+        const lower_event *event = &schedule->events[e];
+        if (event->kind != LOWER_READ && event->kind != LOWER_WRITE)
+            continue; /* backward is about the same operands */
+        const cleave_nest *nest = &lowerer->model->nests[event->nest];
+        put_parts(lowerer, event->nest,
+                  event->kind == LOWER_WRITE ? &nest->output : &nest->inputs[event->input], &of);
+    }
+    hash[0] = of.a;
+    hash[1] = of.b;
+}
+
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest) {
     return &lowerer->parts[nest];
 }

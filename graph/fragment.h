@@ -58,7 +58,10 @@ int32_t cleave_lowerer_slot(const cleave_lowerer *lowerer, int32_t nest, cleave_
    nests: their computes) are the same but for ids, and for slots.  Of these each place may name
    some; to the i-th of one corresponds the i-th of the other. */
 typedef struct cleave_alike {
-    int32_t *like;    /* [n_families + n_nests] the first place that is alike */
+    int32_t *like; /* [n_families + n_nests] the first place that is alike */
+    /* [n_families] the first family that differs in nothing but in what the parts of its nests read
+       and write, whatever these compute: cleave_lowerer_boxes tells that. */
+    int32_t *like_by_boxes;
     int32_t *n_slots; /* [n_families + n_nests] */
     int32_t **slots;  /* [n_families + n_nests][n_slots] ascending */
 } cleave_alike;
@@ -75,6 +78,11 @@ void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sh
    where the family is not the same in all windows.  Null: of no fold. */
 void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold);
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest);
+
+/* Two independent hashes of all that lowering a family looks at besides: where the parts of its
+   nests are and what they read and write of it as the splits now are, and which updates are
+   sharded.  Not of a fold. */
+void cleave_lowerer_boxes(const cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]);
 
 /* Lowers a family as the splits now are.  The fragment holds until the next call. */
 cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,

@@ -86,7 +86,7 @@ static const double most_above = 1.5, most_below = 2;
 
 typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
 
-static fit estimate_fit(const cleave_pricer *pricer, const cleave_estimate *estimate,
+static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
                         cleave_price *price) {
     int64_t own_bytes = cleave_estimate_own_bytes(estimate);
     fit result = FITS;

@@ -1,8 +1,8 @@
 /* Estimates: the time of a step, by the scan, of one layout after the other, each a few splits away
    from the one before.  What a change concerns is lowered and priced (or remembered: a fragment
-   follows from the splits of the operators that touch it, and is the same in all blocks that repeat
-   one another), the rest is as it was, and the delta simulation finds what has moved.  The result
-   is that of lowering and scanning the whole layout, bit for bit. */
+   follows from the splits of the operators that touch it, and is the same wherever parts read and
+   write the same), the rest is as it was, and the delta simulation finds what has moved.  The
+   result is that of lowering and scanning the whole layout, bit for bit. */
 #ifndef CLEAVE_SIMULATOR_ESTIMATE_H
 #define CLEAVE_SIMULATOR_ESTIMATE_H
 
@@ -56,8 +56,8 @@ cleave_estimate_counts cleave_estimate_count(const cleave_estimate *estimate);
 /* About the arena that the layout needs on the device that needs most, `device`: what is in use in
    the slot with the most, where a slot counts all that it uses as if at once.  The memory plan of
    cleave_lower comes within some per cent of it, above or below. */
-int64_t cleave_estimate_live_bytes(const cleave_estimate *estimate, int32_t device);
+int64_t cleave_estimate_live_bytes(cleave_estimate *estimate, int32_t device);
 /* What the program itself takes: cleave_program_own_bytes. */
-int64_t cleave_estimate_own_bytes(const cleave_estimate *estimate);
+int64_t cleave_estimate_own_bytes(cleave_estimate *estimate);
 
 #endif

@@ -23,6 +23,8 @@ typedef struct walker {
     int32_t *number;         /* [n_tensors] in the present family, from 1 on; 0: not met */
     int32_t n_met, *met;     /* [n_tensors] */
     int32_t n_slots, *slots; /* of the present place, ascending; room for all of them, twice */
+    int32_t n_nests, *nests; /* of the present family, ascending; room for all events */
+    bool by_boxes; /* operators count by what their parts read and write, which is not put */
 } walker;
 
 static void put(walker *w, int64_t value) {
@@ -66,6 +68,16 @@ static void put_operand(walker *w, const cleave_operand *operand) {
     }
 }
 
+static void put_facts(walker *w, const cleave_nest *nest) {
+    const int64_t facts[] = {nest->kind,          nest->combiner,        nest->differentiable,
+                             nest->kept_inputs,   nest->gradient_inputs, nest->kept_output,
+                             nest->kept_combined, nest->in_place,        nest->n_inputs};
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        put(w, facts[i]);
+    for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
+        put(w, cleave_nest_pass_inputs(w->model, nest, (cleave_pass)pass));
+}
+
 static void put_axes(walker *w, int n, const cleave_axis *axes) {
     put(w, n);
     for (int a = 0; a < n; a++) {
@@ -82,12 +94,9 @@ static int32_t place_in_operator(const cleave_operator *op, int32_t nest) {
 }
 
 static void put_nest(walker *w, const cleave_nest *nest) {
-    const int64_t facts[] = {nest->kind,           nest->derivation,    nest->combiner,
-                             nest->differentiable, nest->kept_inputs,   nest->gradient_inputs,
-                             nest->kept_output,    nest->kept_combined, nest->in_place,
-                             nest->n_inputs,       nest->n_instructions};
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        put(w, facts[i]);
+    put_facts(w, nest);
+    put(w, nest->derivation);
+    put(w, nest->n_instructions);
     put_axes(w, nest->n_axes, nest->axes);
     for (int a = 0; a < nest->n_axes && nest->derivation == CLEAVE_DERIVE_OPERATOR; a++)
         put(w, nest->operator_axis[a]);
@@ -101,8 +110,6 @@ static void put_nest(walker *w, const cleave_nest *nest) {
         put(w, nest->tape[i].a);
         put(w, nest->tape[i].b);
     }
-    for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
-        put(w, cleave_nest_pass_inputs(w->model, nest, (cleave_pass)pass));
 }
 
 static void digest_operators(walker *w) {
@@ -124,13 +131,13 @@ static int compare_slots(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void sort_slots(walker *w) {
+static int32_t sort_distinct(int32_t *items, int32_t n_items) {
     int32_t n = 0;
-    qsort(w->slots, (size_t)w->n_slots, sizeof *w->slots, compare_slots);
-    for (int32_t i = 0; i < w->n_slots; i++)
-        if (n == 0 || w->slots[n - 1] != w->slots[i])
-            w->slots[n++] = w->slots[i];
-    w->n_slots = n;
+    qsort(items, (size_t)n_items, sizeof *items, compare_slots);
+    for (int32_t i = 0; i < n_items; i++)
+        if (n == 0 || items[n - 1] != items[i])
+            items[n++] = items[i];
+    return n;
 }
 
 static void add_slots_of_nest(walker *w, int32_t nest) {
@@ -178,16 +185,24 @@ static void put_tensor(walker *w, int32_t tensor) {
         put_tensor(w, view->sources[s]);
 }
 
-/* The nest by its operator's number in the family, its place there, and its slots. */
+/* By boxes, the nest by its number in the family; else by its operator's number there and its place
+   in that.  And its slots. */
 static void put_nest_of_event(walker *w, int32_t family, int32_t nest) {
+    for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
+        put_slot(w, w->schedule->slot_of[nest][pass]);
+    if (w->by_boxes) {
+        const int32_t *number =
+            bsearch(&nest, w->nests, (size_t)w->n_nests, sizeof nest, compare_slots);
+        put(w, number - w->nests);
+        put_facts(w, &w->model->nests[nest]);
+        return;
+    }
     int32_t op = w->model->nests[nest].op, first = w->first_op[family];
     const int32_t *at = bsearch(&op, w->ops + first, (size_t)(w->first_op[family + 1] - first),
                                 sizeof op, compare_slots);
     put(w,
         at == NULL ? -1 - op : at - (w->ops + first)); /* one that is not there is like no other */
     put(w, place_in_operator(&w->model->operators[op], nest));
-    for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
-        put_slot(w, w->schedule->slot_of[nest][pass]);
 }
 
 static void put_event(walker *w, int32_t family, const lower_event *event) {
@@ -213,12 +228,16 @@ static void list_slots_of_family(walker *w, int32_t family) {
     w->n_slots = 0;
     w->slots[w->n_slots++] = 0; /* what persists is alive from the first to the last */
     w->slots[w->n_slots++] = schedule->n_slots - 1;
+    w->n_nests = 0;
     for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++) {
         w->slots[w->n_slots++] = schedule->events[e].slot;
-        if (schedule->events[e].nest >= 0)
-            add_slots_of_nest(w, schedule->events[e].nest);
+        if (schedule->events[e].nest < 0)
+            continue;
+        add_slots_of_nest(w, schedule->events[e].nest);
+        w->nests[w->n_nests++] = schedule->events[e].nest;
     }
-    sort_slots(w);
+    w->n_slots = sort_distinct(w->slots, w->n_slots);
+    w->n_nests = sort_distinct(w->nests, w->n_nests);
 }
 
 /* Contributions are combined by the ids of nests, so their order counts as well; slots of forward
@@ -228,7 +247,7 @@ static void digest_family(walker *w, int32_t family) {
     begin_digest(w);
     list_slots_of_family(w, family);
     put(w, w->n_slots);
-    for (int32_t i = w->first_op[family]; i < w->first_op[family + 1]; i++)
+    for (int32_t i = w->first_op[family]; i < w->first_op[family + 1] && !w->by_boxes; i++)
         put_digest(w, &w->operators[w->ops[i]]);
     for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++)
         put_tensor(w, schedule->members[m]);
@@ -243,7 +262,7 @@ static void digest_nest(walker *w, int32_t nest) {
     begin_digest(w);
     w->n_slots = 0;
     add_slots_of_nest(w, nest);
-    sort_slots(w);
+    w->n_slots = sort_distinct(w->slots, w->n_slots);
     put(w, -1);
     put_digest(w, &w->operators[op]);
     put(w, place_in_operator(&w->model->operators[op], nest));
@@ -286,8 +305,9 @@ static bool begin(walker *w, cleave_arena *arena) {
     w->number = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     w->met = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     w->slots = CLEAVE_ARENA_ARRAY(arena, int32_t, most_slots + CLEAVE_PASS_UPDATE);
+    w->nests = CLEAVE_ARENA_ARRAY(arena, int32_t, w->schedule->n_events);
     return w->operators != NULL && w->number != NULL && w->met != NULL && w->slots != NULL &&
-           list_operators(w, arena);
+           (w->nests != NULL || w->schedule->n_events == 0) && list_operators(w, arena);
 }
 
 /* Digests all places and keeps their slots; false when memory is short. */
@@ -311,25 +331,38 @@ static bool digest_places(walker *w, cleave_arena *arena, digest *digests, cleav
     return true;
 }
 
+/* Each place gets the first one with the same digest. */
+static void find_equal(digest *digests, int32_t n, int32_t *like) {
+    qsort(digests, (size_t)n, sizeof *digests, compare_digests);
+    for (int32_t i = 0, first = 0; i < n; i++) {
+        if (digests[i].a != digests[first].a || digests[i].b != digests[first].b)
+            first = i;
+        like[digests[i].place] = digests[first].place;
+    }
+}
+
 cleave_status lower_find_alike(const cleave_model *model, const lower_schedule *schedule,
                                cleave_arena *arena, cleave_alike *alike, cleave_error *error) {
-    int32_t n = schedule->n_families + model->n_nests;
+    int32_t n_families = schedule->n_families, n = n_families + model->n_nests;
     cleave_arena scratch = {0};
     walker w = {.model = model, .schedule = schedule};
     digest *digests = CLEAVE_ARENA_ARRAY(&scratch, digest, n);
     cleave_alike made = {.like = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
+                         .like_by_boxes = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families),
                          .n_slots = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
                          .slots = CLEAVE_ARENA_ARRAY(arena, int32_t *, n)};
-    bool done = digests != NULL && made.like != NULL && made.n_slots != NULL &&
-                made.slots != NULL && begin(&w, &scratch) &&
+    bool done = digests != NULL && made.like != NULL && made.like_by_boxes != NULL &&
+                made.n_slots != NULL && made.slots != NULL && begin(&w, &scratch) &&
                 digest_places(&w, arena, digests, &made);
     if (done) {
-        qsort(digests, (size_t)n, sizeof *digests, compare_digests);
-        for (int32_t i = 0, first = 0; i < n; i++) {
-            if (digests[i].a != digests[first].a || digests[i].b != digests[first].b)
-                first = i;
-            made.like[digests[i].place] = digests[first].place;
+        find_equal(digests, n, made.like);
+        w.by_boxes = true;
+        for (int32_t family = 0; family < n_families; family++) {
+            digest_family(&w, family);
+            digests[family] = w.d;
+            digests[family].place = family;
         }
+        find_equal(digests, n_families, made.like_by_boxes);
         *alike = made;
     }
     cleave_arena_free(&scratch);

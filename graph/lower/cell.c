@@ -107,7 +107,8 @@ static void deliver_value(lower_builder *builder, movement *move, const lower_ce
                 (move->repeats || builder->n_devices % at->n_contributions != 0))
                 lower_fail_fold(builder, move->tensor,
                                 "readers choose among holders by their numbers");
-            from = (reader + c->first_demand[reader]) % at->n_contributions; /* spread readers */
+            from = reader + c->first_demand[reader]; /* spread readers */
+            from = at->n_contributions == 1 ? 0 : from % at->n_contributions;
         }
         deliver(builder, move, at, box, MOVE_VALUE, holder_of(move, at, from),
                 at->contributions[from], reader);
@@ -197,7 +198,8 @@ static bool combine_own(lower_builder *builder, movement *move, const lower_cell
     int rank = builder->model->tensors[move->tensor].rank;
     bool started = false;
     for (int pass = 0; pass < 2; pass++)
-        for (int32_t i = c->first_contribution[owner]; i >= 0; i = c->next_contribution[i]) {
+        for (int32_t i = c->listed[owner] == c->n_listed ? c->first_contribution[owner] : -1;
+             i >= 0; i = c->next_contribution[i]) {
             bool in_place = lower_region_same_place(
                 rank, &move->boxes.items[box], &move->contributions.items[at->contributions[i]].at,
                 &move->sums.items[~sum].at);
@@ -276,6 +278,23 @@ static int32_t choose_owners(const lower_builder *builder, lower_cutting *c) {
     return n;
 }
 
+/* By looking at all devices, where many speak. */
+static void sort_speakers(const lower_builder *builder, lower_cutting *c) {
+    int32_t n = 0;
+    if (c->n_speakers <= 8) {
+        for (int32_t i = 1; i < c->n_speakers; i++) {
+            int32_t device = c->speakers[i], s = i;
+            for (; s > 0 && c->speakers[s - 1] > device; s--)
+                c->speakers[s] = c->speakers[s - 1];
+            c->speakers[s] = device;
+        }
+        return;
+    }
+    for (int32_t d = 0; d < builder->n_devices; d++)
+        if (c->listed[d] == c->n_listed)
+            c->speakers[n++] = d;
+}
+
 /* Lists the contributing devices, and what each has. */
 static void list_speakers(const lower_builder *builder, movement *move, const lower_cell *at) {
     lower_cutting *c = move->cutting;
@@ -283,17 +302,18 @@ static void list_speakers(const lower_builder *builder, movement *move, const lo
         return;
     c->known_speakers = at->contributors;
     c->known_holders = -1;
-    for (int32_t d = 0; d < builder->n_devices; d++)
-        c->first_contribution[d] = -1;
-    for (int32_t i = at->n_contributions - 1; i >= 0; i--) {
-        int32_t *first = &c->first_contribution[holder_of(move, at, i)];
-        c->next_contribution[i] = *first;
-        *first = i;
-    }
+    c->n_listed++;
     c->n_speakers = 0;
-    for (int32_t d = 0; d < builder->n_devices; d++)
-        if (c->first_contribution[d] >= 0)
-            c->speakers[c->n_speakers++] = d;
+    for (int32_t i = at->n_contributions - 1; i >= 0; i--) {
+        int32_t device = holder_of(move, at, i);
+        bool first = c->listed[device] != c->n_listed;
+        c->next_contribution[i] = first ? -1 : c->first_contribution[device];
+        c->first_contribution[device] = i;
+        c->listed[device] = c->n_listed;
+        if (first)
+            c->speakers[c->n_speakers++] = device;
+    }
+    sort_speakers(builder, c);
 }
 
 /* The dimension that is cut for the owners: outermost in memory among the longest, so that blocks
@@ -555,6 +575,7 @@ void lower_cells_begin(lower_builder *builder, movement *move) {
     c->first_demand = LOWER_ARRAY(builder, int32_t, n_devices);
     c->first_contribution = LOWER_ARRAY(builder, int32_t, n_devices);
     c->speakers = LOWER_ARRAY(builder, int32_t, n_devices);
+    c->listed = LOWER_ARRAY(builder, int32_t, n_devices);
     c->owners = LOWER_ARRAY(builder, int32_t, n_devices);
     c->next_demand = LOWER_ARRAY(builder, int32_t, move->demands.n);
     c->next_contribution = LOWER_ARRAY(builder, int32_t, move->contributions.n);

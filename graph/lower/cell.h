@@ -26,8 +26,9 @@ typedef struct lower_cutting {
         *speaks;      /* the device has a demand; and it contributes what nobody does before it */
     int32_t *readers; /* [n_readers] devices, by their first demands */
     int32_t n_readers;
-    int32_t *first_demand, *first_contribution; /* indices within the cell; the latter: or -1 */
-    int32_t *speakers;                          /* [n_speakers] contributing devices, ascending */
+    int32_t *first_demand, *first_contribution; /* indices within the cell */
+    int32_t *listed, n_listed; /* the device is among the speakers where it has this number */
+    int32_t *speakers;         /* [n_speakers] contributing devices, ascending */
     int32_t n_speakers;
     int32_t n_speaking; /* of `speaks` */
     int32_t *owners;
