@@ -80,8 +80,8 @@ int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cl
 
 /* Neighbours mostly have equal extents; where nothing sticks out of its tensor they then have equal
    prices. */
-static bool same_price(const cleave_cost_cache *cache, const cleave_compute *a,
-                       const cleave_compute *b) {
+bool cost_cache_same_price(const cleave_cost_cache *cache, const cleave_compute *a,
+                           const cleave_compute *b) {
     const int32_t *kind = cache->machine->device_kind;
     if (a->nest != b->nest || a->pass != b->pass || cache->padded[a->nest] ||
         kind[a->part.device] != kind[b->part.device])
@@ -144,7 +144,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
             compute = &program->computes[item->subject];
-            if (before == NULL || !same_price(cache, before, compute))
+            if (before == NULL || !cost_cache_same_price(cache, before, compute))
                 price = cost_cache_compute(cache, compute);
             before = compute;
             if (price == NULL)

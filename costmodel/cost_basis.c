@@ -117,15 +117,19 @@ static float alone_of_fit(const cleave_device_kind *kind, int32_t fit) {
 cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache *cache,
                                 float *alone, cleave_error *error) {
     CLEAVE_TRY(cost_cache_check(cache, program, error));
+    const cleave_compute *compute, *before = NULL;
+    const cost_entry *price = NULL;
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         int32_t kind_id = cache->machine->device_kind[item->device];
         const cleave_device_kind *kind = &cache->machine->kinds[kind_id];
-        const cost_entry *price;
         alone[i] = 1;
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
-            price = cost_cache_compute(cache, &program->computes[item->subject]);
+            compute = &program->computes[item->subject];
+            if (before == NULL || !cost_cache_same_price(cache, before, compute))
+                price = cost_cache_compute(cache, compute);
+            before = compute;
             if (price == NULL)
                 return cleave_fail_memory(error, "pricing a program");
             alone[i] = alone_of_fit(kind, price->family_fit);

@@ -45,6 +45,10 @@ struct cleave_cost_cache {
     cleave_arena arena;
 };
 
+/* Whether two computes cost the same, for sure: so that of neighbours only one is looked up. */
+bool cost_cache_same_price(const cleave_cost_cache *cache, const cleave_compute *a,
+                           const cleave_compute *b);
+
 /* The priced entry of a compute; null when memory is short. */
 const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_compute *compute);
 

@@ -9,11 +9,11 @@
    moved by one amount, notes that amount as the slot's shift instead of simulating it.
 
    What is kept.  For each slot a record: the state before the slot of the resources that the slot
-   uses (main lanes, communication lanes, links), and one shift to be added to it; for each fragment
-   the times that its waits ask for, with the shift of the slot that gave them.  A resource that
-   a slot does not use is not in its record, so whatever state it carries past the slot is neither
-   kept nor wrong there: before slot s its state is what stands in the next record from s on that
-   has it, and the record of slot n_slots, the end, has all.
+   uses (main lanes, the ends of their last idle times, communication lanes, links), and one shift
+   to be added to it; for each fragment the times that its waits ask for, with the shift of the slot
+   that gave them.  A resource that a slot does not use is not in its record, so whatever state it
+   carries past the slot is neither kept nor wrong there: before slot s its state is what stands in
+   the next record from s on that has it, and the record of slot n_slots, the end, has all.
 
    Lazy state.  Of a resource that has not been touched since the start, or since it was jumped
    over, only the amount is known that its state differs by from the base.  It is looked up when a
@@ -25,9 +25,12 @@
      work, with both its ends moved after each was brought up to the clock.  (An end before the
    clock is not told from the clock itself: the next main item that takes time starts no earlier
    than the clock, so it ends after the begin, and what is left over is none.)
-   - busy_from is moved, or was never set.  (That the communication lane has passed it does not do:
-     the record would then be true only together with that lane's clock, which may be another one
-     when the record is loaded for the main lane alone.)
+   - The end of its last idle time, busy_from, is a resource by itself: waits of the main lane may
+     set it, work of the communication lane asks for it, and slots in which all devices only compute
+     do not touch it, however different it is.  It is moved, or never again asked for in both runs
+     (NEVER); or the communication lane begins the slot with a wait for a moved time that is no
+     earlier, in both runs, so that nothing asks for it from there on; or the main lane begins the
+     slot with one that it idles for, which sets it.
    - Communication lane: its clock is moved; or the lane's first item in the slot is a wait whose
    time is moved and is no earlier, in both runs, than the clock: after it the clock is moved. A
    slot that uses this lane counts as using the main lane too, which it charges.

@@ -143,6 +143,80 @@ Test(delta, what_was_jumped_over_is_a_base_like_any_other) {
 /* Main works 100 and is marked, then 100 more.  Communication waits for the mark, 100, and works
    30, which the second piece of main work pays for: 230.  With the mark one piece later it waits
    until 200, works until 230 and nobody pays. */
+/* Device 0 works and sends to device 1, which has worked 137: what was sent after 100 is there just
+   then, and after 130 it waits until 167.  Then both work 100 in each of eight slots. */
+static cleave_delta *make_idle(const sample *last) {
+    cleave_delta *delta = make();
+    for (int32_t slot = 1; slot < N_SLOTS - 1; slot++) {
+        sample s;
+        sample_begin(&s, slot);
+        for (int i = 0; i < 4; i++) {
+            item(&s, W, 0, 25);
+            item(&s, W, 2, 25);
+        }
+        put(delta, slot, &s);
+    }
+    put(delta, N_SLOTS - 1, last);
+    return delta;
+}
+
+static void put_idle(cleave_delta *delta, int64_t work) {
+    sample s;
+    sample_begin(&s, 0);
+    item(&s, W, 0, work);
+    item(&s, W, 2, 137);
+    item(&s, P, 0, 0);
+    item(&s, P, 3, 0);
+    item(&s, A, 2, 0);
+    put(delta, 0, &s);
+}
+
+static int64_t count_slots(cleave_delta *delta, int64_t expected) {
+    int64_t before = cleave_delta_count(delta).slots;
+    cr_expect_eq(run(delta), expected);
+    return cleave_delta_count(delta).slots - before;
+}
+
+/* The communication lane works 10 at the end, as of time 0, since it had nothing to do before.
+   Base: device 1 never waited and pays them, 137 + 800 + 10.  Later it has waited since, and pays
+   none, 167 + 800: only this slot asks for that, and the eight before it follow. */
+Test(delta, when_a_lane_last_waited_matters_only_to_what_asks_for_it) {
+    sample last;
+    sample_begin(&last, N_SLOTS - 1);
+    item(&last, W, 3, 10);
+    cleave_delta *delta = make_idle(&last);
+    put_idle(delta, 100);
+    cr_expect_eq(run(delta), 947);
+    cleave_delta_accept(delta);
+    put_idle(delta, 130);
+    cr_expect_eq(count_slots(delta, 967), 2);
+    cleave_delta_accept(
+        delta); /* slots jumped over know nothing of the wait, and must not matter */
+    put(delta, 4, NULL);
+    cr_expect_eq(run(delta), 867);
+    cleave_delta_destroy(delta);
+}
+
+/* Here the communication lane waits for the main lane first, and so is past all its waits: 937 + 0
+   of the mark, and 10 more on either lane; 30 later after the change, in all slots. */
+Test(delta, what_the_communication_lane_has_passed_is_forgotten) {
+    sample last;
+    sample_begin(&last, N_SLOTS - 1);
+    item(&last, M, 2, 0);
+    item(&last, S, 3, 0);
+    item(&last, W, 3, 10);
+    cleave_delta *delta = make_idle(&last);
+    put_idle(delta, 100);
+    cr_expect_eq(run(delta), 947);
+    cleave_delta_accept(delta);
+    put_idle(delta, 130);
+    cr_expect_eq(count_slots(delta, 977), 1);
+    cleave_delta_accept(delta);
+    put_idle(delta, 100);
+    cr_expect_eq(count_slots(delta, 947), 1);
+    cleave_delta_destroy(delta);
+}
+
 Test(delta, marks_join_the_lanes_of_a_device) {
     cleave_delta *delta = make();
     sample s;
