@@ -13,8 +13,8 @@
    - events: by (readiness at that link, message id).  The reference.
    - scan: in program order within each lane: a message is served, over all its links, when the
    second of its posts is met in the global order, in the lane of that post.  A transfer of the main
-   lane that finds a link taken by the communication lane waits for one transfer of it at most, and
-   puts it back by its own (scan_rule.h).  One pass, no queue.
+   lane that finds a link taken by the communication lane waits for one run of its transfers at
+   most, and puts it back by its own (scan_rule.h).  One pass, no queue.
 
    One processor for two lanes.  Communication comes first: an item of the communication lane is
    never slowed; an item of the main lane makes no progress while the communication lane works.

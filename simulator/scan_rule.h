@@ -82,13 +82,16 @@ static inline int64_t cleave_scan_wait(cleave_scan_device *device, int32_t lane,
 
 /* A link serves each lane in program order.  A communication lane that is behind with its work has
    taken the link until far into the future when a transfer of the main lane comes, which follows in
-   the program but is ready long before.  By readiness that would wait for the transfer on its way
-   and go before all others.  So here it waits for one of them at most, for none where it is ready
-   before they begin, and the communication lane gets the link later by what this took from it. */
+   the program but is ready long before.  By readiness that would wait for what is on its way or
+   queues up already, and go before all that comes later.  So here it waits for no more than one run
+   of the other lane's transfers at a time, for none where it is ready before they begin, and the
+   communication lane gets the link later by what this took from it. */
 typedef struct cleave_scan_link {
     int64_t free[2]; /* after the transfers of the main and of the communication lane */
-    int64_t since; /* the communication lane's transfers follow closely on one another from here */
-    int64_t turn;  /* about the longest of the latest of these; no time, but a duration */
+    int64_t since;   /* the communication lane has used the link, with short pauses, from here on */
+    /* No times but durations: of its latest transfers without a pause, and of the longest such run
+       of them since then. */
+    int64_t run, turn;
 } cleave_scan_link;
 
 /* When a transfer that reaches a link at `head` begins on it. */
@@ -106,22 +109,22 @@ static inline void cleave_scan_take_main(cleave_scan_link *link, int64_t begin, 
     if (link->free[1] <= begin) {
         link->free[1] = end;
         link->since = begin;
-        link->turn = 0;
+        link->run = link->turn = 0;
     } else if (end > link->since) {
         link->free[1] += end - cleave_later(begin, link->since);
     }
 }
 
-/* And one of the communication lane.  These are as often a few bytes as they are many, so the
-   longest is not forgotten at once, but by an eighth each time; and a pause that is longer than it
-   ends the row. */
+/* And one of the communication lane.  A pause longer than a turn is one in which nobody waits. */
 static inline void cleave_scan_take_communication(cleave_scan_link *link, int64_t begin,
                                                   int64_t duration) {
-    if (begin - link->free[1] > link->turn) {
+    int64_t pause = begin - link->free[1];
+    link->run = pause == 0 ? link->run + duration : duration;
+    if (pause > link->turn) {
         link->since = begin;
         link->turn = duration;
     } else {
-        link->turn = cleave_later(duration, link->turn - link->turn / 8);
+        link->turn = cleave_later(link->turn, link->run);
     }
     link->free[1] = begin + duration;
 }

@@ -40,9 +40,9 @@
    first transfer of a main lane in the slot reaches it, so that it makes nobody wait.  That
    transfer's head is in the record.  It is itself moved, by induction over the transfers of the
    slot.
-   - Link, in communication lanes: all times of it are moved, and the length of a turn is what it
-   was; or it has been free for longer than a turn, in both runs, when the first transfer of either
-   lane reaches it: then nobody waits, and a new row begins.
+   - Link, in communication lanes: all times of it are moved, and the lengths of run and turn are
+   what they were; or it has been free for longer than a turn, in both runs, when the first transfer
+   of either lane reaches it: then nobody waits, and a new row begins.
    - Waits for a time of a slot before the jump: that time is moved; or it is over, in both runs,
      before the slot starts on that lane.  Times of slots within the jump are moved with them.
    Messages and collectives begin and end within a chunk, so they carry nothing else from slot to

@@ -34,6 +34,7 @@ void delta_move_link(cleave_scan_link *link, const cleave_scan_link *from, int32
     link->free[lane] = from->free[lane] + by;
     if (lane == 1) {
         link->since = from->since + by;
+        link->run = from->run;
         link->turn = from->turn;
     }
 }
@@ -108,21 +109,25 @@ static bool except(const question *q, int32_t resource) {
     return true;
 }
 
-/* What a link keeps of a lane is moved, or makes nobody wait and is forgotten. */
+static bool is_moved(const cleave_scan_link *now, const cleave_scan_link *then, int32_t lane,
+                     int64_t by) {
+    return now->free[lane] == then->free[lane] + by &&
+           (lane == 0 ||
+            (now->since == then->since + by && now->run == then->run && now->turn == then->turn));
+}
+
+/* What a link keeps of a lane is moved; or it makes nobody wait and is forgotten. */
 static bool link_follows(const question *q, int32_t resource) {
     int32_t lane, l = delta_link_of(q->delta, resource, &lane);
     const delta_link *then = &q->delta->base[q->slot].links[l];
     const cleave_scan_link *now = &q->delta->state.links[l];
-    int64_t free = then->state.free[lane], head = then->first_head[lane], turn[2] = {0, 0};
-    if (now->free[lane] == free + q->record &&
-        (lane == 0 ||
-         (now->since == then->state.since + q->record && now->turn == then->state.turn)))
+    if (is_moved(now, &then->state, lane, q->record))
         return true;
-    if (lane == 1) {
-        turn[0] = then->state.turn + 1;
-        turn[1] = now->turn + 1;
-    }
-    return free + turn[0] <= head && now->free[lane] + turn[1] <= head + q->record &&
+    int64_t head = then->first_head[lane];
+    int64_t pause_then = head - then->state.free[lane];
+    int64_t pause_now = head + q->record - now->free[lane];
+    return pause_then >= 0 && pause_now >= 0 &&
+           (lane == 0 || (pause_then > then->state.turn && pause_now > now->turn)) &&
            except(q, resource);
 }
 

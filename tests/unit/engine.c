@@ -192,11 +192,11 @@ Test(engine, a_late_transfer_of_communication_lets_an_early_one_pass) {
     bench_destroy(b);
 }
 
-/* Communication has the link for five messages, each posted when the one before has arrived:
-   0..100, 100..200 and so on to 500.  The main lane's message is ready at 150.  By readiness it
-   waits for the second of these: 200..220, and communication ends at 520.  The scan comes to it
-   when all five are done, and lets it wait for as long as one takes: 250..270; what communication
-   posts then, at 500, gets the link at 520, 5 for each rule. */
+/* Communication has the link for five messages, each posted 10 after the one before has arrived:
+   0..100, 110..210 and so on to 540.  The main lane's message is ready at 150.  By readiness it
+   waits for the second of these: 210..230, the third begins at 230 instead of 220, and the fifth
+   ends at 550.  The scan comes to it when all five are done, and lets it wait for as long as one
+   takes: 250..270; so what communication posts next, at 550, gets the link at 560, as by events. */
 Test(engine, a_main_transfer_waits_for_one_transfer_of_communication) {
     bench *b = bench_create(4, 1);
     int32_t m[6];
@@ -208,14 +208,15 @@ Test(engine, a_main_transfer_waits_for_one_transfer_of_communication) {
             item(b, 0, P, early, 0);
             item(b, 2, P, early, 0);
         }
+        item(b, 5, W, -1, k > 0 ? 10 : 0);
         item(b, 5, P, m[k], 0);
         item(b, 7, P, m[k], 0);
         item(b, 5, A, m[k], 0);
     }
     finish(b);
-    cr_expect_eq(events(b), 525);
-    cr_expect_eq(b->timeline.arrival[m[5] + 1], 220);
-    cr_expect_eq(scan(b), 525);
+    cr_expect_eq(events(b), 565);
+    cr_expect_eq(b->timeline.arrival[m[5] + 1], 230);
+    cr_expect_eq(scan(b), 565);
     cr_expect_eq(b->timeline.arrival[m[5] + 1], 270);
     bench_destroy(b);
 }
