@@ -17,7 +17,7 @@ enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERA
 static const int64_t most_wholes = 8, least_work = INT64_C(1) << 24;
 enum { FEW_DEVICES = 8, PATIENCE_ON_MANY = 100 };
 /* On more devices a start that is gone on with has to get so many wholes. */
-static const double least_wholes_of_start = 0.5;
+static const double least_wholes_of_start = 2;
 /* Starts that are so many times as slow as the best are not gone on with. */
 static const double hopeless = 1.5;
 /* How often a thread puts down where it is, and the file is written. */

@@ -32,15 +32,20 @@ typedef struct window_search {
     cleave_window_found found;              /* of whole models; found.price.step 0: none yet */
     int64_t proposals;
     double whole_work; /* of all devices, by the first choice that folded; 0: none yet */
+    double work_kept;  /* for larger windows */
     char why_not[sizeof(cleave_error)];
 } window_search;
+
+static double work_left(const window_search *s) {
+    return s->options->most_wholes * s->whole_work -
+           (double)cleave_window_pricer_work(s->window_pricer);
+}
 
 static bool is_over(const window_search *s) {
     const cleave_window_options *o = s->options;
     return (o->interrupted != NULL && *o->interrupted != 0) ||
            (o->most_proposals > 0 && s->proposals >= o->most_proposals) ||
-           (o->most_wholes > 0 && s->whole_work > 0 &&
-            (double)cleave_window_pricer_work(s->window_pricer) > o->most_wholes * s->whole_work) ||
+           (o->most_wholes > 0 && s->whole_work > 0 && work_left(s) < s->work_kept) ||
            (o->until_seconds > 0 && cleave_clock_seconds() > o->until_seconds);
 }
 
@@ -241,13 +246,17 @@ static cleave_status splice(window_search *s, bool *improved, cleave_error *erro
     return CLEAVE_OK;
 }
 
+/* Where work is limited there is one sweep, with half of it: changes of larger windows promise more
+   than going through the same ones again. */
 static cleave_status descend(window_search *s, cleave_error *error) {
-    bool improved = s->price.folds;
-    for (int i = 0; i < MOST_SWEEPS && improved && !is_over(s); i++) {
+    bool improved = s->price.folds, limited = s->options->most_wholes > 0;
+    s->work_kept = limited ? work_left(s) / 2 : 0;
+    for (int i = 0; i < (limited ? 1 : MOST_SWEEPS) && improved && !is_over(s); i++) {
         CLEAVE_TRY(sweep(s, &improved, error));
-        if (!improved)
+        if (!improved && !limited)
             CLEAVE_TRY(splice(s, &improved, error));
     }
+    s->work_kept = 0;
     return CLEAVE_OK;
 }
 
