@@ -482,6 +482,20 @@ int64_t cleave_estimate_live_bytes(const cleave_estimate *e, int32_t device) {
     return most;
 }
 
+double cleave_estimate_over(const cleave_estimate *e, int32_t device, int64_t bytes) {
+    const int64_t *steps = &e->steps[(size_t)device * ((size_t)e->n_slots + 1)];
+    int64_t live = 0;
+    double over = 0;
+    for (int32_t slot = 0; slot < e->n_slots; slot++) {
+        live += steps[slot];
+        if (live <= bytes)
+            continue;
+        double share = (double)(live - bytes) / (double)(bytes > 1 ? bytes : 1);
+        over += share * share * share;
+    }
+    return over;
+}
+
 int64_t cleave_estimate_own_bytes(const cleave_estimate *e) { return e->own_bytes; }
 
 /* ---- life ------------------------------------------------------------------------------------ */
