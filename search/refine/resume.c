@@ -306,6 +306,10 @@ static cleave_status get_task(const session *s, const cleave_json_cursor *at,
     if (t->anneals && s->options->time_seconds <= 0 && t->limits.work == 0 &&
         t->limits.proposals == 0)
         return cleave_json_fail(at, error, "annealing without a limit would not end");
+    if (s->options->proposals > 0 &&
+        (t->limits.proposals == 0 || t->limits.proposals > s->options->proposals))
+        return cleave_json_fail(at, error, "%lld proposals, but the search makes %lld at most",
+                                (long long)t->limits.proposals, (long long)s->options->proposals);
     CLEAVE_TRY(get_price(at, &t->best_price, error));
     CLEAVE_TRY(get_choices(s, at, "current", &t->current, error));
     CLEAVE_TRY(get_choices(s, at, "best", &t->best, error));
