@@ -3,6 +3,7 @@
 
 #include "cli/split_text.h"
 
+#include <float.h>
 #include <string.h>
 
 cleave_status explain_changes_create(const cleave_model *model, const cleave_machine *machine,
@@ -42,8 +43,9 @@ static cleave_status try_below(explain_changes *changes, int32_t op, const cleav
     cleave_split old = changes->layout.splits[op];
     CLEAVE_TRY(cleave_estimate_change(changes->estimate, op, split, error));
     changes->layout.splits[op] = *split;
+    const cleave_price_bar bar = {below, DBL_MAX};
     cleave_status status = cleave_price_proposal_below(&changes->pricer, changes->estimate,
-                                                       &changes->layout, below, price, error);
+                                                       &changes->layout, bar, price, error);
     changes->layout.splits[op] = old;
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
 }

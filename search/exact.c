@@ -46,9 +46,9 @@ static void note_objective(session *s, const cleave_additive_model *made,
         total > 0 ? (double)(solution->total - solution->bound) / (double)total : 0;
 }
 
-static cleave_status take(session *s, const cleave_additive_model *made,
-                          const cleave_additive_solution *solution, cleave_price *price,
-                          cleave_error *error) {
+cleave_status session_take_solution(session *s, const cleave_additive_model *made,
+                                    const cleave_additive_solution *solution, cleave_price *price,
+                                    cleave_error *error) {
     cleave_layout layout;
     if (solution->value == NULL)
         return CLEAVE_OK;
@@ -67,12 +67,10 @@ static cleave_status solve(session *s, const cleave_additive_model *made, cleave
     cleave_additive_solution solution;
     cleave_price price = {0};
     CLEAVE_TRY(cleave_additive_eliminate(&made->additive, most_entries, arena, &solution, error));
-    CLEAVE_TRY(take(s, made, &solution, &price, error));
+    CLEAVE_TRY(session_take_solution(s, made, &solution, &price, error));
     if (price.excess_bytes == 0 || made->memory.most <= 0)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_additive_relax(&made->additive, 1, &made->memory, most_entries, arena,
-                                     &solution, error));
-    return take(s, made, &solution, &price, error);
+    return session_solve_within(s, made, error);
 }
 
 cleave_status session_solve(session *s, cleave_error *error) {

@@ -1,6 +1,5 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
-#include "search/bound/least_memory.h"
 #include "search/session.h"
 
 #include <stdio.h>
@@ -149,19 +148,19 @@ static cleave_status describe(session *s, cleave_arena *arena, char *text, size_
     return CLEAVE_OK;
 }
 
-static cleave_status format_proof(const session *s, char *text, size_t bytes, cleave_error *error) {
-    int64_t least = 0, most = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
+static void format_proof(const session *s, char *text, size_t bytes) {
     char needed[32], there[32];
-    CLEAVE_TRY(cleave_least_memory(s->model, s->options->optimizer_states, &least, error));
-    cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
-    cleave_unit_format((double)most, CLEAVE_UNIT_BYTES, there, sizeof there);
-    if (least > most)
+    cleave_unit_format((double)s->least_bytes, CLEAVE_UNIT_BYTES, needed, sizeof needed);
+    cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
+    if (session_is_hopeless(s))
         snprintf(text, bytes, "proven: any layout holds %s in all, and there are %s", needed,
                  there);
     else
-        snprintf(text, bytes, "unproven");
-    return CLEAVE_OK;
+        snprintf(text, bytes, "unproven: any layout holds %s in all, and there are %s", needed,
+                 there);
 }
+
+bool session_is_hopeless(const session *s) { return s->least_bytes > s->most_bytes; }
 
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
     char least[640], limit[32], under[512], proof[128];
@@ -173,7 +172,7 @@ cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
     cleave_status status = describe(s, &arena, least, sizeof least, error);
     cleave_arena_free(&arena);
     CLEAVE_TRY(status);
-    CLEAVE_TRY(format_proof(s, proof, sizeof proof, error));
+    format_proof(s, proof, sizeof proof);
     cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
     cleave_constraints_describe(s->options->constraints, under, sizeof under);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,

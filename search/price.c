@@ -3,6 +3,8 @@
 
 #include "search/window/price_folded.h"
 
+#include <float.h>
+
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
                                    const cleave_search_options *options, cleave_pricer *pricer,
                                    cleave_error *error) {
@@ -99,6 +101,8 @@ static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
             result = IN_DOUBT;
         if (live + beside - limit > price->excess_bytes)
             price->excess_bytes = live + beside - limit;
+        if (live + beside > limit)
+            price->over += cleave_estimate_over(estimate, d, limit - beside);
         if (live + beside > price->peak_bytes)
             price->peak_bytes = live + beside;
     }
@@ -115,19 +119,20 @@ static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *lay
 }
 
 cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate *estimate,
-                                          const cleave_layout *layout, int64_t below,
+                                          const cleave_layout *layout, cleave_price_bar bar,
                                           cleave_price *price, cleave_error *error) {
     cleave_price result = {0};
     CLEAVE_TRY(cleave_estimate_run(estimate, &result.step, error));
     fit fits = estimate_fit(pricer, estimate, &result);
-    if (fits == FITS)
-        result.excess_bytes = 0;
-    if (fits == IN_DOUBT && result.step >= below) {
+    bool is_below = result.step < bar.below && (result.over <= 0 || result.over < bar.below_over);
+    if (fits == IN_DOUBT && !is_below) {
         result.excess_bytes = INT64_MAX;
     } else if (fits == IN_DOUBT) {
         result.excess_bytes = result.peak_bytes = 0;
         CLEAVE_TRY(plan_memory(pricer, layout, &result, error));
     }
+    if (fits == FITS || result.excess_bytes == 0)
+        result.excess_bytes = 0, result.over = 0;
     pricer->n_priced++;
     *price = result;
     return CLEAVE_OK;
@@ -136,5 +141,14 @@ cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate
 cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
                                     const cleave_layout *layout, cleave_price *price,
                                     cleave_error *error) {
-    return cleave_price_proposal_below(pricer, estimate, layout, INT64_MAX, price, error);
+    const cleave_price_bar none = {INT64_MAX, DBL_MAX};
+    return cleave_price_proposal_below(pricer, estimate, layout, none, price, error);
+}
+
+bool cleave_price_nearer(const cleave_price *a, const cleave_price *b) {
+    if (a->excess_bytes == 0 || b->excess_bytes == 0)
+        return a->excess_bytes == 0 && (b->excess_bytes > 0 || a->step < b->step);
+    if (a->over < b->over || a->over > b->over)
+        return a->over < b->over;
+    return a->excess_bytes < b->excess_bytes;
 }

@@ -9,7 +9,9 @@ typedef struct cleave_price {
     int64_t step;         /* picoseconds; not set where the layout does not fit */
     int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
     int64_t excess_bytes; /* over the limit, of the device with the most; 0: it fits */
-    int64_t bytes_sent;   /* expanded only, and only where it fits */
+    double over; /* where a proposal does not fit: cleave_estimate_over of all devices and their
+                    limits, which may be 0 nevertheless */
+    int64_t bytes_sent; /* expanded only, and only where it fits */
 } cleave_price;
 
 /* Prices one layout after the other; its arenas and prices of kernels are kept from one to the
@@ -52,10 +54,19 @@ cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *esti
                                     const cleave_layout *layout, cleave_price *price,
                                     cleave_error *error);
 
-/* The same, but where the step is `below` or more and it is doubtful whether the layout fits, its
+/* What makes a proposal worth having its memory planned. */
+typedef struct cleave_price_bar {
+    int64_t below;     /* its step is below this, picoseconds */
+    double below_over; /* and so is `over`, or it is 0 */
+} cleave_price_bar;
+
+/* The same, but where it is doubtful whether the layout fits, and it is not below the bar, its
    memory is not planned: it then counts as over the limit, by more than any. */
 cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate *estimate,
-                                          const cleave_layout *layout, int64_t below,
+                                          const cleave_layout *layout, cleave_price_bar bar,
                                           cleave_price *price, cleave_error *error);
+
+/* Of two prices of proposals: fits, or comes nearer to fitting, or is quicker. */
+bool cleave_price_nearer(const cleave_price *a, const cleave_price *b);
 
 #endif

@@ -1,6 +1,7 @@
 /* The search: price what is known by name, search by the method, and take the best of all by full
    simulation with collectives in their steps (search/report.c). */
 #include "search/bound/bound.h"
+#include "search/bound/least_memory.h"
 #include "search/session.h"
 #include "search/used_rules.h"
 #include "search/window/many.h"
@@ -105,6 +106,8 @@ static cleave_status prepare(session *s, cleave_error *error) {
     CLEAVE_TRY(cleave_candidates_create_within(s->model, s->machine, s->costs, &space, &s->work,
                                                &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
+    s->most_bytes = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
+    CLEAVE_TRY(cleave_least_memory(s->model, s->options->optimizer_states, &s->least_bytes, error));
     cleave_bound bound;
     CLEAVE_TRY(cleave_lower_bound_of(s->model, s->machine, &s->candidates,
                                      s->options->optimizer_states, CLEAVE_BOUND_STEPS, &bound,
@@ -178,7 +181,9 @@ static cleave_status run(session *s, cleave_error *error) {
     CLEAVE_TRY(prepare(s, error));
     if (method >= 0) {
         CLEAVE_TRY(foresee_report(s, error));
-        CLEAVE_TRY(methods[method].run(s, error));
+        /* Where nothing can fit, the additive model gives a lean layout to name. */
+        CLEAVE_TRY(session_is_hopeless(s) ? session_solve(s, error)
+                                          : methods[method].run(s, error));
     }
     CLEAVE_TRY(session_report(s, error));
     if (s->result.best.applies)

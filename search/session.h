@@ -46,6 +46,7 @@ typedef struct session {
     session_given given[SESSION_MAX_GIVEN];
     int32_t n_found; /* best first */
     session_found found[SESSION_MAX_FOUND];
+    int64_t least_bytes, most_bytes; /* of arenas, all devices: any layout needs, there are */
     bool has_costs;
     cleave_additive_model costs_of_changes; /* tells which changes are promising */
     bool has_exact;                         /* the additive model was solved ... */
@@ -83,10 +84,21 @@ cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-b
 
 /* Is a layout of that price so far behind the other that it can't come out better in full? */
 bool session_is_far_behind(const cleave_price *price, const cleave_price *best);
+/* Adds the layout of a solution of the additive model, if it is one, to what was found, and prices
+   it. */
+cleave_status session_take_solution(session *s, const cleave_additive_model *made,
+                                    const cleave_additive_solution *solution, cleave_price *price,
+                                    cleave_error *error);
+/* Looks for solutions whose layouts fit the memory, and adds them to what was found. */
+cleave_status session_solve_within(session *s, const cleave_additive_model *made,
+                                   cleave_error *error);
 
 /* Prices what is reported in full, and takes the best.  Law 7 is kept here: baselines and what was
    found are compared by the same simulation. */
 cleave_status session_report(session *s, cleave_error *error);
+
+/* Is it proven that no layout fits the memory? */
+bool session_is_hopeless(const session *s);
 
 /* NO_LAYOUT: says how much is missing, where, and whether that is proven. */
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error);

@@ -218,6 +218,10 @@ int64_t cleave_estimate_live_bytes(cleave_estimate *e, int32_t device) {
     return live_bytes_most(&e->live, device);
 }
 
+double cleave_estimate_over(cleave_estimate *e, int32_t device, int64_t bytes) {
+    return live_bytes_over(&e->live, device, bytes);
+}
+
 int64_t cleave_estimate_own_bytes(cleave_estimate *e) { return live_bytes_own(&e->live); }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -77,6 +77,21 @@ int64_t live_bytes_most(live_bytes *live, int32_t device) {
     return most;
 }
 
+double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes) {
+    update(live);
+    const int64_t *steps = &live->steps[(size_t)device * ((size_t)live->n_slots + 1)];
+    int64_t now = 0;
+    double over = 0;
+    for (int32_t slot = 0; slot < live->n_slots; slot++) {
+        now += steps[slot];
+        if (now <= bytes)
+            continue;
+        double share = (double)(now - bytes) / (double)(bytes > 1 ? bytes : 1);
+        over += share * share * share;
+    }
+    return over;
+}
+
 int64_t live_bytes_own(live_bytes *live) {
     update(live);
     return live->own_bytes;

@@ -28,6 +28,8 @@ cleave_status live_bytes_put(live_bytes *live, int32_t place, remembered_fragmen
                              cleave_error *error);
 /* In the slot with the most, on a device. */
 int64_t live_bytes_most(live_bytes *live, int32_t device);
+/* Over the slots, the cubes of what is in use beyond `bytes`, as a share of them, added up. */
+double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes);
 /* What the program itself takes. */
 int64_t live_bytes_own(live_bytes *live);
 

@@ -104,8 +104,7 @@ static cleave_status add_forward(lives *l, int32_t n, cleave_error *error) {
         int32_t last = forward;
         for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
              pass++) {
-            uint32_t read =
-                lower_inputs_read(nest, cleave_nest_pass_inputs(l->model, nest, pass));
+            uint32_t read = lower_inputs_read(nest, cleave_nest_pass_inputs(l->model, nest, pass));
             int32_t slot = l->schedule.slot_of[n][pass];
             if ((read >> i & 1) != 0 && slot > last)
                 last = slot;

@@ -427,6 +427,7 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
         (cleave_refine){.source = {.model = s->model,
                                    .candidates = &s->candidates,
                                    .structure = &run->structure,
+                                   .optimizer_states = s->options->optimizer_states,
                                    .additive = s->has_costs ? &s->costs_of_changes : NULL},
                         .like = s->given[0].layout,
                         .stop = &run->stop};

@@ -1,5 +1,6 @@
 #include "search/refine/chain.h"
 
+#include <float.h>
 #include <string.h>
 
 /* ---- choices --------------------------------------------------------------------------------- */
@@ -114,11 +115,13 @@ static cleave_status allocate(cleave_chain *c, const cleave_model *model, cleave
 /* Runs the estimate, but plans no memory where the price is known. */
 static cleave_status price_start(cleave_chain *c, const cleave_price *known, cleave_price *price,
                                  cleave_error *error) {
-    int64_t below = known != NULL ? INT64_MIN : INT64_MAX;
-    CLEAVE_TRY(
-        cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, below, price, error));
-    if (known != NULL)
-        *price = *known;
+    const cleave_price_bar bar = {known != NULL ? INT64_MIN : INT64_MAX, DBL_MAX};
+    CLEAVE_TRY(cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, bar, price, error));
+    if (known == NULL)
+        return CLEAVE_OK;
+    double over = known->excess_bytes > 0 ? price->over : 0; /* only estimates know it */
+    *price = *known;
+    price->over = over;
     return CLEAVE_OK;
 }
 
@@ -190,8 +193,9 @@ cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *e
     }
     int64_t before = cleave_estimate_count(c->estimate).bytes;
     int64_t planned = c->pricer->n_devices_planned;
-    CLEAVE_TRY(cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, below, &c->proposed,
-                                           error));
+    const cleave_price_bar bar = {below, c->price.excess_bytes > 0 ? c->price.over : DBL_MAX};
+    CLEAVE_TRY(
+        cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, bar, &c->proposed, error));
     planned = c->pricer->n_devices_planned - planned;
     c->work += cleave_estimate_count(c->estimate).bytes - before;
     c->work += (int64_t)((double)c->whole_work * (double)planned / c->layout.n_devices);

@@ -76,7 +76,8 @@ cleave_status cleave_chain_change(cleave_chain *chain, int32_t op, cleave_choice
 cleave_status cleave_chain_shard(cleave_chain *chain, int32_t tensor, bool sharded,
                                  cleave_error *error);
 /* Prices the proposal, where it changes anything.  Where the step turns out to be `below` or more,
-   memory may be left unplanned: `proposed` is then said to be over the limit. */
+   or the layout does not fit and the proposal comes no nearer, memory may be left unplanned:
+   `proposed` is then said to be over the limit. */
 cleave_status cleave_chain_price(cleave_chain *chain, int64_t below, cleave_error *error);
 /* After pricing only. */
 cleave_status cleave_chain_accept(cleave_chain *chain, cleave_error *error);

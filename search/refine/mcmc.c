@@ -61,7 +61,7 @@ static cleave_status begin(walk *w, const cleave_layout *start, cleave_arena *ar
 static bool accepts(walk *w) {
     const cleave_price *proposed = &w->chain.proposed, *price = &w->chain.price;
     if (proposed->excess_bytes > 0 || price->excess_bytes > 0)
-        return proposed->excess_bytes <= price->excess_bytes;
+        return !cleave_price_nearer(price, proposed);
     double change = (double)(price->step - proposed->step);
     return change >= 0 || cleave_random_next_uniform(&w->mcmc->random) < exp(w->beta * change);
 }
@@ -114,7 +114,7 @@ static cleave_status run(walk *w, cleave_mcmc_budget budget, cleave_error *error
         if (w->beta <= 0 && c->price.excess_bytes == 0)
             w->beta = beta_of_start / (double)(c->price.step > 0 ? c->price.step : 1);
         CLEAVE_TRY(propose(w, error));
-        if (cleave_price_better(&c->price, &w->best_price)) {
+        if (cleave_price_nearer(&c->price, &w->best_price)) {
             cleave_choices_copy(mcmc->pricer->model, &c->choices, &w->best);
             w->best_price = c->price;
             w->improved_at = c->proposals;

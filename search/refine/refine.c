@@ -3,6 +3,7 @@
 #include "base/progress.h"
 #include "search/refine/draw.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ cleave_status cleave_refine_state_create(const cleave_model *model, const cleave
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.best, error));
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.base, error));
     s.best_price.excess_bytes = INT64_MAX; /* not priced yet */
+    s.best_price.over = DBL_MAX;
     if (start != NULL) {
         cleave_choices_copy(model, start, &s.current);
         cleave_choices_copy(model, start, &s.best);
@@ -64,9 +66,10 @@ void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_sta
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* Is the whole sweep at hand made, whatever it takes? */
+/* Is the whole sweep at hand made, whatever it takes?  While nothing fits there is no optimum to
+   show. */
 static bool is_affordable(const run *r) {
-    return r->state->limits.whole_sweeps && r->swept && r->sweep.complete;
+    return r->state->limits.whole_sweeps && r->swept && r->sweep.complete && !r->state->lean;
 }
 
 /* Of the limits, 0 where there are none; 1 and more: nothing is left. */
@@ -101,6 +104,7 @@ static void enter(run *r, cleave_refine_phase phase) {
     cleave_refine_state *s = r->state;
     s->phase = phase;
     s->cursor = s->since_improved = 0;
+    s->lean = r->chain->price.excess_bytes > 0;
     r->swept = false;
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->base);
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->current);
@@ -177,7 +181,7 @@ static void note(run *r) {
     s->accepted = r->accepted + r->chain->accepted;
     s->work = r->work + r->chain->work;
     cleave_choices_copy(model, &r->chain->choices, &s->current);
-    if (cleave_price_better(&r->chain->price, &s->best_price)) {
+    if (cleave_price_nearer(&r->chain->price, &s->best_price)) {
         cleave_choices_copy(model, &r->chain->choices, &s->best);
         s->best_price = r->chain->price;
         s->is_local_optimum = false;
@@ -208,8 +212,9 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
     int32_t n = 1;
     r->members[0] = move->op;
     if (is_of_groups(r->state->phase))
-        n = cleave_sweep_group(r->refine->source.model, r->refine->source.candidates, &c->choices,
-                               move->op, r->members);
+        n = (move->run ? cleave_sweep_run : cleave_sweep_group)(r->refine->source.model,
+                                                                r->refine->source.candidates,
+                                                                &c->choices, move->op, r->members);
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(cleave_chain_change(c, r->members[i], move->choice, error));
     return CLEAVE_OK;
@@ -225,7 +230,7 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
         return CLEAVE_OK;
     int64_t below = c->price.excess_bytes > 0 ? INT64_MAX : c->price.step;
     CLEAVE_TRY(cleave_chain_price(c, below, error));
-    if (cleave_price_better(&c->proposed, &c->price)) {
+    if (cleave_price_nearer(&c->proposed, &c->price)) {
         s->since_improved = 0;
         s->improved = true;
         CLEAVE_TRY(cleave_chain_accept(c, error));
@@ -235,6 +240,8 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
         CLEAVE_TRY(cleave_chain_reject(c, error));
     }
     note(r);
+    if (s->lean && c->price.excess_bytes == 0) /* from now on others are promising */
+        enter(r, s->phase);
     return CLEAVE_OK;
 }
 
@@ -242,9 +249,9 @@ static cleave_status make_sweep(run *r, cleave_error *error) {
     if (r->swept)
         return CLEAVE_OK;
     cleave_arena_reset(&r->sweep_arena);
-    CLEAVE_TRY(cleave_sweep_create(&r->refine->source, &r->state->base,
-                                   is_of_groups(r->state->phase), &r->sweep_arena, &r->sweep,
-                                   error));
+    const cleave_sweep_kind kind = {is_of_groups(r->state->phase), r->state->lean};
+    CLEAVE_TRY(cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
+                                   &r->sweep, error));
     r->swept = true;
     return CLEAVE_OK;
 }
@@ -282,7 +289,7 @@ static cleave_status step_annealing(run *r, cleave_error *error) {
         below = c->price.step + (int64_t)drawn + 1;
     CLEAVE_TRY(cleave_chain_price(c, below, error));
     bool taken = c->price.excess_bytes > 0
-                     ? c->proposed.excess_bytes <= c->price.excess_bytes
+                     ? !cleave_price_nearer(&c->price, &c->proposed)
                      : c->proposed.excess_bytes == 0 && c->proposed.step < below;
     if (taken)
         CLEAVE_TRY(cleave_chain_accept(c, error));
@@ -321,6 +328,10 @@ static cleave_status begin(run *r, cleave_error *error) {
     r->accepted = r->state->accepted;
     r->work = r->state->work;
     r->started_seconds = cleave_clock_seconds();
+    if (start.price != NULL)
+        r->state->best_price = r->chain->price;
+    if (r->state->proposals == 0)
+        r->state->lean = r->chain->price.excess_bytes > 0;
     note(r); /* the start */
     return CLEAVE_OK;
 }

@@ -50,6 +50,7 @@ typedef struct cleave_refine_state {
     int64_t cursor;          /* of the sweep at hand: next move */
     int64_t since_improved;  /* moves of the sweep that improved nothing, one after the other */
     bool improved;           /* in this round of sweeps */
+    bool lean;               /* nothing fitted when the sweep at hand began */
     int64_t spread[CLEAVE_REFINE_SPREAD]; /* single changes by log2 of the picoseconds they added */
     double annealed_from; /* share of the limits that was spent when annealing began */
     double temperature;   /* at its start, picoseconds */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STATE_VERSION = 1 };
+enum { STATE_VERSION = 2 };
 
 /* ---- what a state is of ---------------------------------------------------------------------- */
 
@@ -83,6 +83,8 @@ static void put_choices(cleave_json_writer *w, const cleave_model *model, const 
 static void put_price(cleave_json_writer *w, const cleave_price *price) {
     put(w, "step", price->step);
     put(w, "excess", price->excess_bytes);
+    cleave_json_key(w, "over");
+    cleave_json_put_number(w, price->over);
 }
 
 static void put_task(cleave_json_writer *w, const cleave_model *model,
@@ -102,6 +104,7 @@ static void put_task(cleave_json_writer *w, const cleave_model *model,
     put(w, "cursor", t->cursor);
     put(w, "since_improved", t->since_improved);
     put(w, "improved", t->improved);
+    put(w, "lean", t->lean);
     cleave_json_key(w, "spread");
     cleave_json_begin_array(w, true);
     for (int i = 0; i < CLEAVE_REFINE_SPREAD; i++)
@@ -233,7 +236,8 @@ static cleave_status get_price(const cleave_json_cursor *at, cleave_price *price
                                cleave_error *error) {
     *price = (cleave_price){0};
     CLEAVE_TRY(get_count(at, "step", &price->step, error));
-    return get_count(at, "excess", &price->excess_bytes, error);
+    CLEAVE_TRY(get_count(at, "excess", &price->excess_bytes, error));
+    return get_share(at, "over", &price->over, error);
 }
 
 static cleave_status get_random(const cleave_json_cursor *at, cleave_random *random,
@@ -278,6 +282,7 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
     CLEAVE_TRY(get_count(at, "cursor", &t->cursor, error));
     CLEAVE_TRY(get_count(at, "since_improved", &t->since_improved, error));
     CLEAVE_TRY(get_flag(at, "improved", &t->improved, error));
+    CLEAVE_TRY(get_flag(at, "lean", &t->lean, error));
     CLEAVE_TRY(get_spread(at, t->spread, error));
     CLEAVE_TRY(get_share(at, "annealed_from", &t->annealed_from, error));
     CLEAVE_TRY(get_share(at, "temperature", &t->temperature, error));
@@ -290,15 +295,21 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
 static cleave_status get_task(const session *s, const cleave_json_cursor *at,
                               cleave_refine_state *t, cleave_error *error) {
     static const char *const keys[] = {
-        "most_work", "most_proposals", "patience", "whole_sweeps",   "anneals",  "random",
-        "drawn",     "phase",          "cursor",   "since_improved", "improved", "spread",
-        "proposals", "annealed_from",  "accepted", "temperature",    "work",     "local",
-        "step",      "excess",         "current",  "best",           "base",     NULL};
+        "most_work",   "most_proposals", "patience",  "whole_sweeps",  "anneals",
+        "random",      "drawn",          "phase",     "cursor",        "since_improved",
+        "improved",    "spread",         "proposals", "annealed_from", "accepted",
+        "temperature", "work",           "local",     "lean",          "step",
+        "excess",      "over",           "current",   "best",          "base",
+        NULL};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(get_task_numbers(at, t, error));
     if (t->anneals && s->options->time_seconds <= 0 && t->limits.work == 0 &&
         t->limits.proposals == 0)
         return cleave_json_fail(at, error, "annealing without a limit would not end");
+    if (s->options->proposals > 0 &&
+        (t->limits.proposals == 0 || t->limits.proposals > s->options->proposals))
+        return cleave_json_fail(at, error, "%lld proposals, but the search makes %lld at most",
+                                (long long)t->limits.proposals, (long long)s->options->proposals);
     CLEAVE_TRY(get_price(at, &t->best_price, error));
     CLEAVE_TRY(get_choices(s, at, "current", &t->current, error));
     CLEAVE_TRY(get_choices(s, at, "best", &t->best, error));
@@ -307,7 +318,7 @@ static cleave_status get_task(const session *s, const cleave_json_cursor *at,
 
 static cleave_status get_entry(const session *s, const cleave_json_cursor *at, auto_entry *entry,
                                cleave_error *error) {
-    static const char *const keys[] = {"step", "excess", "local", "choices", NULL};
+    static const char *const keys[] = {"step", "excess", "over", "local", "choices", NULL};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(get_price(at, &entry->price, error));
     CLEAVE_TRY(get_flag(at, "local", &entry->is_local_optimum, error));

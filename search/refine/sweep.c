@@ -17,6 +17,8 @@ typedef struct builder {
     int32_t **value_of;          /* [n_variables][n of the list] of a candidate; -1: it has none */
     int32_t *first_pair, *pairs; /* [n_variables + 1] pairs of each variable */
     CLEAVE_LIST(cleave_move) moves;
+    cleave_sweep_kind kind;
+    bool run; /* the group at hand is a run */
     bool complete, failed;
 } builder;
 
@@ -27,6 +29,22 @@ int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *c
         if (candidates->list_of[i] == candidates->list_of[op] &&
             cleave_same_choice(choices->of[i], choices->of[op]))
             members[n++] = i;
+    return n;
+}
+
+static bool is_with(const cleave_candidates *candidates, const cleave_choices *choices, int32_t a,
+                    int32_t b) {
+    return candidates->list_of[a] == candidates->list_of[b] &&
+           cleave_same_choice(choices->of[a], choices->of[b]);
+}
+
+int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,
+                         const cleave_choices *choices, int32_t op, int32_t *members) {
+    int32_t first = op, n = 0;
+    while (first > 0 && is_with(candidates, choices, first - 1, op))
+        first--;
+    for (int32_t i = first; i < model->n_operators && is_with(candidates, choices, i, op); i++)
+        members[n++] = i;
     return n;
 }
 
@@ -109,11 +127,65 @@ static bool total_at(const builder *b, int32_t candidate, int64_t *total) {
     return true;
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Elements of an operand that the first part of a candidate reads or writes. */
+static int64_t elements_of(const cleave_model *model, const cleave_nest *nest,
+                           const cleave_operand *operand, const cleave_candidate *c) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    int64_t elements = 1;
+    for (int d = 0; d < tensor->rank; d++) {
+        int64_t width = 1;
+        for (int t = 0; t < operand->map[d].n_terms; t++) {
+            int axis = operand->map[d].terms[t].axis, of = nest->operator_axis[axis];
+            int64_t degree = of >= 0 && c->degree[of] > 1 ? c->degree[of] : 1;
+            int64_t extent = (nest->axes[axis].extent + degree - 1) / degree;
+            width += operand->map[d].terms[t].stride * (extent - 1);
+        }
+        elements *= width < tensor->shape[d] ? width : tensor->shape[d];
+    }
+    return elements;
+}
+
+/* Bytes of the operands of an operator's parts, as many times the first: parameters with gradient
+   and state.  What moves on the way is not in them. */
+static int64_t held_by(const builder *b, int32_t op, const cleave_candidate *c) {
+    const cleave_model *model = b->source->model;
+    int64_t bytes = 0;
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        if (nest->derivation != CLEAVE_DERIVE_OPERATOR)
+            continue;
+        for (int i = 0; i < nest->n_inputs; i++) {
+            bool trained =
+                model->loss >= 0 && cleave_tensor_sees_parameter(model, nest->inputs[i].tensor);
+            bytes += elements_of(model, nest, &nest->inputs[i], c) * 4 *
+                     (trained ? 2 + b->source->optimizer_states : 1);
+        }
+        bytes += elements_of(model, nest, &nest->output, c) * 4;
+    }
+    return bytes * c->n_parts;
+}
+
+/* Sharding the update of a parameter takes its state off, and adds the shard of it. */
+static int64_t promise_of_update(const builder *b, int32_t tensor) {
+    int64_t bytes = cleave_tensor_size(&b->source->model->tensors[tensor]) * 4;
+    int64_t change = bytes - bytes * b->source->optimizer_states;
+    if (!b->kind.lean)
+        return 0;
+    return b->base->sharded[tensor] ? -change : change;
+}
+
 /* By how much the step changes when the group gets a candidate, as far as costs say. */
 static int64_t promise_of(const builder *b, int32_t candidate) {
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
     int32_t present = b->base->of[b->members[0]].candidate;
     int64_t before, after;
+    if (b->kind.lean) {
+        int32_t op = b->members[0];
+        return b->n_members *
+               (held_by(b, op, &list->items[candidate]) - held_by(b, op, &list->items[present]));
+    }
     if (b->source->additive != NULL && total_at(b, present, &before)) {
         if (total_at(b, candidate, &after))
             return after - before;
@@ -155,6 +227,8 @@ static int by_promise(const void *a, const void *b) {
         return x->op < y->op ? -1 : 1;
     if (x->tensor != y->tensor)
         return x->tensor < y->tensor ? -1 : 1;
+    if (x->run != y->run)
+        return x->run ? 1 : -1;
     if (x->choice.candidate != y->choice.candidate)
         return x->choice.candidate < y->choice.candidate ? -1 : 1;
     return (x->choice.start > y->choice.start) - (x->choice.start < y->choice.start);
@@ -176,7 +250,7 @@ static void add_choices(builder *b) {
             if (cleave_same_choice(choice, b->base->of[op]))
                 continue;
             if (is_near(b, &list->items[i], start))
-                add(b, (cleave_move){promise, op, -1, choice});
+                add(b, (cleave_move){promise, op, -1, b->run, choice});
             else
                 b->complete = false;
         }
@@ -190,14 +264,9 @@ static void add_choices(builder *b) {
     }
 }
 
-static void add_operator(builder *b, int32_t op, bool groups) {
-    b->members[0] = op;
-    b->n_members = 1;
-    if (groups)
-        b->n_members =
-            cleave_sweep_group(b->source->model, b->source->candidates, b->base, op, b->members);
-    if (b->members[0] != op || (groups && b->n_members == 1))
-        return; /* the first one stands for the group, and one operator is no group */
+/* The group at hand, or one operator, from its first member on. */
+static void add_members(builder *b, bool run) {
+    b->run = run;
     for (int32_t m = 0; m < b->n_members; m++)
         b->is_member[b->members[m]] = true;
     add_choices(b);
@@ -205,20 +274,40 @@ static void add_operator(builder *b, int32_t op, bool groups) {
         b->is_member[b->members[m]] = false;
 }
 
+/* The first one stands for a group, and one operator is no group. */
+static void add_operator(builder *b, int32_t op) {
+    const cleave_sweep_source *s = b->source;
+    b->members[0] = op;
+    b->n_members = 1;
+    if (!b->kind.groups) {
+        add_members(b, false);
+        return;
+    }
+    int32_t n = cleave_sweep_group(s->model, s->candidates, b->base, op, b->members);
+    b->n_members = n;
+    if (n > 1 && b->members[0] == op)
+        add_members(b, false);
+    b->n_members = cleave_sweep_run(s->model, s->candidates, b->base, op, b->members);
+    if (b->kind.lean && b->n_members > 1 && b->n_members < n && b->members[0] == op)
+        add_members(b, true);
+}
+
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
-                                  bool groups, cleave_arena *arena, cleave_sweep *sweep,
+                                  cleave_sweep_kind kind, cleave_arena *arena, cleave_sweep *sweep,
                                   cleave_error *error) {
     int32_t n_ops = source->model->n_operators;
-    builder b = {.source = source, .base = base, .complete = true};
+    builder b = {.source = source, .base = base, .kind = kind, .complete = true};
     b.members = CLEAVE_ARENA_ARRAY(arena, int32_t, n_ops);
     b.is_member = CLEAVE_ARENA_ARRAY(arena, bool, n_ops);
     if (b.members == NULL || b.is_member == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(index_additive(&b, arena, error));
     for (int32_t op = 0; op < n_ops && !b.failed; op++)
-        add_operator(&b, op, groups);
-    for (int32_t i = 0; i < source->structure->n_parameters && !groups; i++)
-        add(&b, (cleave_move){0, -1, source->structure->parameters[i], {0, 0}});
+        add_operator(&b, op);
+    for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
+        int32_t tensor = source->structure->parameters[i];
+        add(&b, (cleave_move){promise_of_update(&b, tensor), -1, tensor, false, {0, 0}});
+    }
     sort(b.moves.items, b.moves.n);
     cleave_sweep result = {.n = b.moves.n, .complete = b.complete};
     result.moves = CLEAVE_ARENA_ARRAY(arena, cleave_move, b.moves.n);

@@ -7,9 +7,11 @@
 #include "search/refine/structure.h"
 
 typedef struct cleave_move {
-    int64_t promise;      /* picoseconds by which the step changes, as far as costs say */
+    int64_t promise;      /* picoseconds by which the step changes, as far as costs say; in a lean
+                             sweep, bytes of all devices */
     int32_t op;           /* -1: not of a split, but whether the update of `tensor` is sharded */
     int32_t tensor;       /* -1: of a split */
+    bool run;             /* of a group: of op's run alone */
     cleave_choice choice; /* for op */
 } cleave_move;
 
@@ -26,7 +28,14 @@ typedef struct cleave_sweep_source {
     const cleave_structure *structure;
     const cleave_additive_model *additive; /* a variable for every operator; may be null: node costs
                                               alone */
+    int optimizer_states;
 } cleave_sweep_source;
+
+typedef struct cleave_sweep_kind {
+    bool groups;
+    bool lean; /* the layout does not fit: what takes most memory off all devices comes first, as
+                  far as sizes of operands say; of groups, their runs are moves of their own */
+} cleave_sweep_kind;
 
 /* Single changes of `base`: every choice for every operator, and the other update for every
    parameter; or (`groups`) every choice for the first operator of those that are alike and have
@@ -34,12 +43,17 @@ typedef struct cleave_sweep_source {
    with many choices, only some are tried; the sweep is then not complete.  Ties in promise are
    broken by operator and choice.  FAILED when memory is short. */
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
-                                  bool groups, cleave_arena *arena, cleave_sweep *sweep,
+                                  cleave_sweep_kind kind, cleave_arena *arena, cleave_sweep *sweep,
                                   cleave_error *error);
 
 /* The operators that are alike and have the same choice as op, in ascending order; returns how
    many.  `members` has room for all. */
 int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
                            const cleave_choices *choices, int32_t op, int32_t *members);
+
+/* Those of them that stand side by side with op, nothing between them: a layer of a recurrence,
+   where the group is all layers. */
+int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,
+                         const cleave_choices *choices, int32_t op, int32_t *members);
 
 #endif

@@ -14,6 +14,7 @@
 #include "search/price.h"
 #include "search/refine/parallel.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -105,8 +106,9 @@ static cleave_status price_from_scratch(const check *c, worker *w, const cleave_
 static cleave_status try_change(const check *c, worker *w, cleave_random *random, int32_t candidate,
                                 int32_t start, finding *found, cleave_error *error) {
     cleave_price price;
-    CLEAVE_TRY(cleave_price_proposal_below(&w->pricer, w->estimate, &w->layout, c->price.step,
-                                           &price, error));
+    const cleave_price_bar bar = {c->price.step, DBL_MAX};
+    CLEAVE_TRY(
+        cleave_price_proposal_below(&w->pricer, w->estimate, &w->layout, bar, &price, error));
     CLEAVE_TRY(cleave_estimate_reject(w->estimate, error));
     found->n_tried++;
     if (improves(c, &price) || cleave_random_below(random, c->every) == 0) {
