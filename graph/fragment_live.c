@@ -1,53 +1,21 @@
 #include "graph/fragment_live.h"
 
+#include "graph/item_buffers.h"
 #include "graph/lower/events.h"
 
-static void touch(lowering *state, int32_t buffer, int32_t first, int32_t last) {
+/* An item, or what is bound to an event, uses buffers in these slots. */
+typedef struct use {
+    lowering *state;
+    int32_t first, last;
+} use;
+
+static void touch(void *context, int32_t buffer) {
+    const use *at = context;
     if (buffer < 0)
         return;
-    cleave_buffer *of = &state->base.buffers.items[buffer];
-    of->first = first < of->first ? first : of->first;
-    of->last = last > of->last ? last : of->last;
-}
-
-static void touch_item(lowering *state, const cleave_item *item, int32_t last) {
-    const lower_builder *builder = &state->base;
-    switch ((cleave_item_kind)item->kind) {
-    case CLEAVE_ITEM_UPDATE: {
-        const cleave_update *update = &builder->updates.items[item->subject];
-        touch(state, update->parameter, item->slot, last);
-        touch(state, update->gradient, item->slot, last);
-        touch(state, update->state[0], item->slot, last);
-        touch(state, update->state[1], item->slot, last);
-        break;
-    }
-    case CLEAVE_ITEM_LOAD:
-        touch(state, builder->loads.items[item->subject].buffer, item->slot, last);
-        break;
-    case CLEAVE_ITEM_COPY: {
-        const cleave_copy *copy = &builder->copies.items[item->subject];
-        for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
-            touch(state, builder->copy_pieces.items[p].destination, item->slot, last);
-            touch(state, builder->copy_pieces.items[p].source, item->slot, last);
-        }
-        break;
-    }
-    case CLEAVE_ITEM_SEND:
-    case CLEAVE_ITEM_RECEIVE:
-    case CLEAVE_ITEM_WAIT: {
-        const cleave_message *message = &builder->messages.items[item->subject];
-        touch(state,
-              message->source == item->device ? message->source_buffer
-                                              : message->destination_buffer,
-              item->slot, last);
-        break;
-    }
-    case CLEAVE_ITEM_COMPUTE:
-    case CLEAVE_ITEM_SYNC:
-    case CLEAVE_ITEM_JOIN:
-    case CLEAVE_ITEM_AWAIT:
-        break;
-    }
+    cleave_buffer *of = &at->state->base.buffers.items[buffer];
+    of->first = at->first < of->first ? at->first : of->first;
+    of->last = at->last > of->last ? at->last : of->last;
 }
 
 /* What the communication lane uses may be in use until the main lane waits for it: in the update.
@@ -64,17 +32,23 @@ static int32_t end_of_communication(const lowering *state) {
 
 static void touch_items(lowering *state) {
     const lower_builder *builder = &state->base;
+    const cleave_item_records records = {.updates = builder->updates.items,
+                                         .loads = builder->loads.items,
+                                         .copies = builder->copies.items,
+                                         .copy_pieces = builder->copy_pieces.items,
+                                         .messages = builder->messages.items};
     int32_t end = end_of_communication(state);
     for (int32_t i = 0; i < builder->items.n; i++) {
         const cleave_item *item = &builder->items.items[i];
         bool beside = item->lane == CLEAVE_LANE_COMMUNICATION && item->slot < end;
-        touch_item(state, item, beside ? end : item->slot);
+        use at = {state, item->slot, beside ? end : item->slot};
+        cleave_item_visit_buffers(&records, item, touch, &at);
     }
     for (int32_t i = 0; i < builder->touches.n; i++) {
         const lower_touch_mark *mark = &builder->touches.items[i];
         const cleave_item *item = &builder->items.items[mark->item];
         bool beside = item->lane == CLEAVE_LANE_COMMUNICATION && item->slot < end;
-        touch(state, mark->buffer, item->slot, beside ? end : item->slot);
+        touch(&(use){state, item->slot, beside ? end : item->slot}, mark->buffer);
     }
 }
 
@@ -106,7 +80,7 @@ static void touch_bindings(lowering *state, const lower_event *event) {
     }
     const int32_t *binding = lower_binding(state, (int32_t)(event - schedule->events));
     for (int32_t p = 0; p < state->base.parts[event->nest].n; p++)
-        touch(state, binding[p], event->slot, last);
+        touch(&(use){state, event->slot, last}, binding[p]);
 }
 
 void lower_find_live_slots(lowering *state) {

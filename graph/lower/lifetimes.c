@@ -3,6 +3,8 @@
    it: in between the two run side by side. */
 #include "graph/lower/lifetimes.h"
 
+#include "graph/item_buffers.h"
+
 #include <string.h>
 
 typedef struct lifetimes {
@@ -11,64 +13,31 @@ typedef struct lifetimes {
     int32_t *until; /* [n_items] main-lane position by which it has ended */
 } lifetimes;
 
-static void touch(const lifetimes *state, int32_t buffer, int32_t item) {
+typedef struct use {
+    const lifetimes *state;
+    int32_t item;
+} use;
+
+static void touch(void *context, int32_t buffer) {
+    const use *by = context;
     if (buffer < 0)
         return;
-    cleave_buffer *of = &state->assembly->buffers.items[buffer];
-    of->first = state->since[item] < of->first ? state->since[item] : of->first;
-    of->last = state->until[item] > of->last ? state->until[item] : of->last;
+    cleave_buffer *of = &by->state->assembly->buffers.items[buffer];
+    int32_t since = by->state->since[by->item], until = by->state->until[by->item];
+    of->first = since < of->first ? since : of->first;
+    of->last = until > of->last ? until : of->last;
 }
 
-static void touch_item(const lifetimes *state, int32_t id) {
+static void touch_items(const lifetimes *state) {
     const lower_assembly *assembly = state->assembly;
-    const cleave_item *item = &assembly->items.items[id];
-    switch ((cleave_item_kind)item->kind) {
-    case CLEAVE_ITEM_COMPUTE: {
-        const cleave_compute *compute = &assembly->computes.items[item->subject];
-        for (int i = 0; i < CLEAVE_MAX_INPUTS; i++) {
-            touch(state, compute->inputs[i], id);
-            touch(state, compute->input_gradients[i], id);
-        }
-        touch(state, compute->output, id);
-        touch(state, compute->combined, id);
-        touch(state, compute->output_gradient, id);
-        touch(state, compute->workspace, id);
-        break;
-    }
-    case CLEAVE_ITEM_UPDATE: {
-        const cleave_update *update = &assembly->updates.items[item->subject];
-        touch(state, update->parameter, id);
-        touch(state, update->gradient, id);
-        touch(state, update->state[0], id);
-        touch(state, update->state[1], id);
-        break;
-    }
-    case CLEAVE_ITEM_LOAD:
-        touch(state, assembly->loads.items[item->subject].buffer, id);
-        break;
-    case CLEAVE_ITEM_COPY: {
-        const cleave_copy *copy = &assembly->copies.items[item->subject];
-        for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
-            touch(state, assembly->copy_pieces.items[p].destination, id);
-            touch(state, assembly->copy_pieces.items[p].source, id);
-        }
-        break;
-    }
-    case CLEAVE_ITEM_SEND:
-    case CLEAVE_ITEM_RECEIVE:
-    case CLEAVE_ITEM_WAIT: {
-        const cleave_message *message = &assembly->messages.items[item->subject];
-        touch(state,
-              message->source == item->device ? message->source_buffer
-                                              : message->destination_buffer,
-              id);
-        break;
-    }
-    case CLEAVE_ITEM_SYNC:
-    case CLEAVE_ITEM_JOIN:
-    case CLEAVE_ITEM_AWAIT:
-        break;
-    }
+    const cleave_item_records records = {.computes = assembly->computes.items,
+                                         .updates = assembly->updates.items,
+                                         .loads = assembly->loads.items,
+                                         .copies = assembly->copies.items,
+                                         .copy_pieces = assembly->copy_pieces.items,
+                                         .messages = assembly->messages.items};
+    for (int32_t i = 0; i < assembly->items.n; i++)
+        cleave_item_visit_buffers(&records, &assembly->items.items[i], touch, &(use){state, i});
 }
 
 /* Main-lane items run at their own position; items of the communication lane between two syncs. */
@@ -173,15 +142,14 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
                        .since = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n),
                        .until = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n)};
     find_spans(&state);
-    for (int32_t i = 0; i < assembly->items.n; i++)
-        touch_item(&state, i);
+    touch_items(&state);
     for (int32_t i = 0; i < assembly->touches.n; i++)
-        touch(&state, assembly->touches.items[i].buffer, assembly->touches.items[i].item);
+        touch(&(use){&state, assembly->touches.items[i].item}, assembly->touches.items[i].buffer);
     if (assembly->items.n > 0) {
-        if (program->loss_buffer >= 0)
-            touch(&state, program->loss_buffer, assembly->items.n - 1);
+        use at_end = {&state, assembly->items.n - 1};
+        touch(&at_end, program->loss_buffer);
         for (int32_t o = 0; o < program->n_outputs; o++)
-            touch(&state, program->output_buffers[o], assembly->items.n - 1);
+            touch(&at_end, program->output_buffers[o]);
     }
     compact_buffers(assembly, program);
 }

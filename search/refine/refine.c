@@ -133,6 +133,14 @@ static void begin_annealing(run *r) {
     r->state->temperature = first_temperature(r);
 }
 
+static void end_descent(run *r, bool first) {
+    cleave_refine_state *s = r->state;
+    if (first && s->anneals && is_limited(&s->limits) && spent(r) < 1)
+        begin_annealing(r);
+    else
+        s->phase = CLEAVE_REFINE_DONE;
+}
+
 /* What follows when the sweep of a phase is over: `whole`, or because its share is spent. */
 static cleave_status leave(run *r, bool whole, cleave_error *error) {
     cleave_refine_state *s = r->state;
@@ -141,24 +149,21 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
     switch (s->phase) {
     case CLEAVE_REFINE_GROUPS:
     case CLEAVE_REFINE_LAST_GROUPS:
-        if (spent(r) < 1) {
+        if (spent(r) < 1 && !s->is_local_optimum) /* else single changes have had their sweep */
             enter(r, first ? CLEAVE_REFINE_SINGLES : CLEAVE_REFINE_LAST_SINGLES);
-            return CLEAVE_OK;
-        }
-        break;
+        else
+            end_descent(r, first);
+        return CLEAVE_OK;
     case CLEAVE_REFINE_SINGLES:
     case CLEAVE_REFINE_LAST_SINGLES:
+        s->is_local_optimum = whole && r->swept && r->sweep.complete;
         if (stays && s->improved) { /* groups may have got something to improve */
             s->improved = false;
             enter(r, first ? CLEAVE_REFINE_GROUPS : CLEAVE_REFINE_LAST_GROUPS);
-            return CLEAVE_OK;
+        } else {
+            end_descent(r, first);
         }
-        s->is_local_optimum = whole && r->swept && r->sweep.complete;
-        if (first && s->anneals && is_limited(&s->limits) && spent(r) < 1) {
-            begin_annealing(r);
-            return CLEAVE_OK;
-        }
-        break;
+        return CLEAVE_OK;
     case CLEAVE_REFINE_ANNEAL:
         CLEAVE_TRY(
             cleave_chain_go_to(r->chain, &(cleave_chain_start){&s->best, &s->best_price}, error));
@@ -168,7 +173,6 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
     case CLEAVE_REFINE_DONE:
         break;
     }
-    s->phase = CLEAVE_REFINE_DONE;
     return CLEAVE_OK;
 }
 

@@ -247,8 +247,6 @@ static void add_choices(builder *b) {
         int64_t promise = promise_of(b, i);
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_choice choice = {i, start};
-            if (cleave_same_choice(choice, b->base->of[op]))
-                continue;
             if (is_near(b, &list->items[i], start))
                 add(b, (cleave_move){promise, op, -1, b->run, choice});
             else

@@ -37,11 +37,12 @@ typedef struct cleave_sweep_kind {
                   far as sizes of operands say; of groups, their runs are moves of their own */
 } cleave_sweep_kind;
 
-/* Single changes of `base`: every choice for every operator, and the other update for every
-   parameter; or (`groups`) every choice for the first operator of those that are alike and have
-   equal choices, which stands for all of them.  Of candidates with many blocks, and of operators
-   with many choices, only some are tried; the sweep is then not complete.  Ties in promise are
-   broken by operator and choice.  FAILED when memory is short. */
+/* Single changes of `base`: every choice for every operator, its own among them, which is a change
+   once another one has been taken, and the other update for every parameter; or (`groups`) every
+   choice for the first operator of those that are alike and have equal choices, which stands for
+   all of them.  Of candidates with many blocks, and of operators with many choices, only some are
+   tried; the sweep is then not complete.  Ties in promise are broken by operator and choice.
+   FAILED when memory is short. */
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
                                   cleave_sweep_kind kind, cleave_arena *arena, cleave_sweep *sweep,
                                   cleave_error *error);
