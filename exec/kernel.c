@@ -11,9 +11,9 @@
 #include <immintrin.h>
 #endif
 
-static const cleave_kernel_row *const table[] = {&cleave_product_kernel, &cleave_convolution_kernel,
-                                                 &cleave_pool_kernel, &cleave_gather_kernel,
-                                                 &cleave_tile_kernel};
+static const cleave_kernel_row *const table[] = {
+    &cleave_product_kernel, &cleave_winograd_kernel, &cleave_convolution_kernel,
+    &cleave_pool_kernel,    &cleave_gather_kernel,   &cleave_tile_kernel};
 enum { N_ROWS = sizeof table / sizeof table[0] };
 
 cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *error) {

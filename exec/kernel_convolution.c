@@ -54,11 +54,9 @@ static int find_group(const cleave_nest *nest) {
     return -1;
 }
 
-typedef struct arrays {
-    const cleave_array *x, *w, *y;
-} arrays;
+typedef cleave_convolution_operands arrays;
 
-static arrays arrays_of(const cleave_kernel_call *call) {
+arrays cleave_kernel_convolution_operands(const cleave_kernel_call *call) {
     bool forward = call->pass == CLEAVE_PASS_FORWARD;
     uint32_t gradients = forward ? 0 : cleave_kernel_gradients(call);
     return (arrays){.x = gradients & 1 ? &call->input_gradients[0] : &call->inputs[0],
@@ -146,7 +144,7 @@ static bool describe_channels(const cleave_kernel_call *call, const arrays *a,
     return true;
 }
 
-static bool describe(const cleave_kernel_call *call, cleave_convolution *c) {
+bool cleave_kernel_describe_convolution(const cleave_kernel_call *call, cleave_convolution *c) {
     const cleave_nest *nest = call->nest;
     const cleave_model *model = call->model;
     memset(c, 0, sizeof *c);
@@ -166,7 +164,7 @@ static bool describe(const cleave_kernel_call *call, cleave_convolution *c) {
               : gradients == 1 ? CLEAVE_CONVOLUTION_BACKWARD_DATA
                                : CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     c->n_spatial = rank - 2;
-    arrays a = arrays_of(call);
+    arrays a = cleave_kernel_convolution_operands(call);
     int n = single_axis(&nest->inputs[0].map[0]);
     if (n < 0 || n != single_axis(&nest->output.map[0]) || !describe_channels(call, &a, c))
         return false;
@@ -233,13 +231,14 @@ static int64_t workspace_of(cleave_kernels *kernels, const cut_convolution *piec
 
 static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_convolution c;
-    return describe(call, &c) && (reads_nothing(&c) || cleave_onednn_convolution_workspace(
-                                                           kernels->onednn, &c, false) >= 0);
+    return cleave_kernel_describe_convolution(call, &c) &&
+           (reads_nothing(&c) ||
+            cleave_onednn_convolution_workspace(kernels->onednn, &c, false) >= 0);
 }
 
 static int64_t workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_convolution c;
-    if (!describe(call, &c) || reads_nothing(&c))
+    if (!cleave_kernel_describe_convolution(call, &c) || reads_nothing(&c))
         return 0;
     cut_convolution pieces = cut(kernels, call, &c);
     int64_t bytes = workspace_of(kernels, &pieces);
@@ -275,10 +274,10 @@ static cleave_status run_pieces(cleave_kernels *kernels, const cleave_kernel_cal
 static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call,
                          cleave_error *error) {
     cleave_convolution c;
-    if (!describe(call, &c))
+    if (!cleave_kernel_describe_convolution(call, &c))
         return cleave_fail(error, CLEAVE_FAILED, "the convolution kernel does not fit nest %s",
                            call->nest->name);
-    arrays a = arrays_of(call);
+    arrays a = cleave_kernel_convolution_operands(call);
     if (reads_nothing(&c)) {
         const cleave_nest *nest = call->nest;
         if (c.pass == CLEAVE_CONVOLUTION_FORWARD)

@@ -22,8 +22,19 @@ typedef struct cleave_kernel_row {
                          cleave_error *error);
 } cleave_kernel_row;
 
-extern const cleave_kernel_row cleave_product_kernel, cleave_convolution_kernel, cleave_pool_kernel,
-    cleave_gather_kernel, cleave_tile_kernel;
+extern const cleave_kernel_row cleave_product_kernel, cleave_winograd_kernel,
+    cleave_convolution_kernel, cleave_pool_kernel, cleave_gather_kernel, cleave_tile_kernel;
+
+/* The convolution that a call asks for; false where its nest is none. */
+bool cleave_kernel_describe_convolution(const cleave_kernel_call *call, cleave_convolution *c);
+
+/* What it reads and writes: in place of what it gives the gradient of, that gradient, and in
+   backward passes the output's. */
+typedef struct cleave_convolution_operands {
+    const cleave_array *x, *w, *y;
+} cleave_convolution_operands;
+
+cleave_convolution_operands cleave_kernel_convolution_operands(const cleave_kernel_call *call);
 
 /* Offset, in elements of a local array, of the element that an operand has at a point of the axes:
    base + sum of stride x (axis - its lower end), wherever the map is inside the tensor. */

@@ -7,6 +7,7 @@
    the call, and the workspace has a fence behind it. */
 #include "../random_call.h"
 #include "../random_nest.h"
+#include "exec/kernel_table.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -14,12 +15,13 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, convolution, pool, gather, tape, reference;
+    int calls, polled, product, winograd, convolution, pool, gather, tape, reference;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
     seen->calls++;
     seen->product += strcmp(name, "product") == 0;
+    seen->winograd += strcmp(name, "winograd") == 0;
     seen->convolution += strcmp(name, "convolution") == 0;
     seen->pool += strcmp(name, "pool") == 0;
     seen->gather += strcmp(name, "gather") == 0;
@@ -51,18 +53,36 @@ static cleave_status count_poll(void *context, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* The kernels, of which `row` is taken wherever it can do a call at all; null: the fastest. */
+typedef struct subject {
+    cleave_kernels *kernels;
+    const cleave_kernel_row *row;
+} subject;
+
+static int64_t workspace_of(const subject *of, const cleave_kernel_call *call) {
+    return of->row != NULL ? of->row->workspace(of->kernels, call)
+                           : cleave_kernel_call_workspace(of->kernels, call);
+}
+
+static cleave_status run(const subject *of, const cleave_kernel_call *call, cleave_error *error) {
+    return of->row != NULL ? of->row->run(of->kernels, call, error)
+                           : cleave_kernel_run(of->kernels, call, error);
+}
+
 /* Runs one pass twice and returns the worst difference of any result. */
-static double compare_pass(cleave_kernels *kernels, random_call *made, cleave_pass pass,
-                           int32_t pieces, tally *seen) {
+static double compare_pass(const subject *of, random_call *made, cleave_pass pass, int32_t pieces,
+                           tally *seen) {
     cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = random_call_of_pass(made, pass);
-    count_choice(seen, cleave_kernel_choice(kernels, &call));
+    if (of->row != NULL && workspace_of(of, &call) == 0)
+        return 0;
+    count_choice(seen, of->row != NULL ? of->row->name : cleave_kernel_choice(of->kernels, &call));
     int polls = 0;
     call.pieces = pieces;
     call.poll = count_poll;
     call.poll_context = &polls;
-    int64_t bytes = cleave_kernel_call_workspace(kernels, &call);
+    int64_t bytes = workspace_of(of, &call);
     char *workspace = one_nest_memory(bytes + FENCE_BYTES);
     poison((float *)workspace, bytes / 4);
     memset(workspace + bytes, FENCE, FENCE_BYTES);
@@ -93,7 +113,7 @@ static double compare_pass(cleave_kernels *kernels, random_call *made, cleave_pa
         poison(results[r]->data, size / 4);
     }
     polls = 0;
-    cr_assert(cleave_kernel_run(kernels, &call, &error) == CLEAVE_OK, "%s", error.message);
+    cr_assert(run(of, &call, &error) == CLEAVE_OK, "%s", error.message);
     bool two_products = gradients == 3; /* each has the pieces */
     cr_expect(polls <= (pieces - 1) * (two_products ? 2 : 1), "%d polls of %d pieces", polls,
               pieces);
@@ -110,10 +130,10 @@ static double compare_pass(cleave_kernels *kernels, random_call *made, cleave_pa
     return worst;
 }
 
-static tally compare_many(random_nest_maker *make, uint64_t n) {
+static tally compare_many_by(const cleave_kernel_row *row, random_nest_maker *make, uint64_t n) {
     cleave_error error = {{0}};
-    cleave_kernels *kernels = NULL;
-    cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
+    subject of = {.row = row};
+    cr_assert(cleave_kernels_create(&of.kernels, &error) == CLEAVE_OK, "%s", error.message);
     tally seen = {0};
     for (uint64_t seed = 0; seed < n; seed++) {
         cleave_random random = {.key = seed};
@@ -127,8 +147,7 @@ static tally compare_many(random_nest_maker *make, uint64_t n) {
                 if (pass != CLEAVE_PASS_FORWARD &&
                     cleave_nest_pass_inputs(&one.model, nest, pass) == 0)
                     continue;
-                double worst =
-                    compare_pass(kernels, &made, pass, (int32_t)draw(&random, 1, 9), &seen);
+                double worst = compare_pass(&of, &made, pass, (int32_t)draw(&random, 1, 9), &seen);
                 cr_expect(worst < 1e-4, "seed %llu, part %d, %s: %g off", (unsigned long long)seed,
                           p, cleave_pass_names[pass], worst);
             }
@@ -136,8 +155,12 @@ static tally compare_many(random_nest_maker *make, uint64_t n) {
         }
         cleave_arena_free(&one.arena);
     }
-    cleave_kernels_destroy(kernels);
+    cleave_kernels_destroy(of.kernels);
     return seen;
+}
+
+static tally compare_many(random_nest_maker *make, uint64_t n) {
+    return compare_many_by(NULL, make, n);
 }
 
 /* The fast kernel must have been the one compared, but for shapes that it may leave. */
@@ -155,6 +178,41 @@ static const cleave_nest *cut_convolution(one_nest *one, cleave_random *random,
                                   .c = draw(random, 1, 5),
                                   .k = draw(random, 1, 18),
                                   .in = {32, 32},
+                                  .window = {3, 3},
+                                  .stride = {1, 1},
+                                  .dilation = {1, 1},
+                                  .pad_lo = {1, 1},
+                                  .pad_hi = {1, 1}};
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
+/* What minimal filtering can do, also where it saves nothing: tiles that reach beyond the result,
+   blocks of unequal length, channels that fill no vector. */
+static const cleave_nest *filtering(one_nest *one, cleave_random *random, cleave_error *error) {
+    int64_t window = chance(random, 50) ? 3 : 5;
+    one_nest_convolution shape = {.spatial = 2,
+                                  .batch = draw(random, 1, 3),
+                                  .groups = 1,
+                                  .c = draw(random, 1, 20),
+                                  .k = draw(random, 1, 20)};
+    for (int s = 0; s < 2; s++) {
+        shape.in[s] = draw(random, window, 12);
+        shape.window[s] = window;
+        shape.stride[s] = shape.dilation[s] = 1;
+        shape.pad_lo[s] = draw(random, 0, window - 1);
+        shape.pad_hi[s] = draw(random, 0, window - 1);
+    }
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
+/* 7,920 tiles of 6 x 6 points, which are two blocks. */
+static const cleave_nest *many_tiles(one_nest *one, cleave_random *random, cleave_error *error) {
+    one_nest_convolution shape = {.spatial = 2,
+                                  .batch = 4,
+                                  .groups = 1,
+                                  .c = 2,
+                                  .k = 2,
+                                  .in = {175, 180},
                                   .window = {3, 3},
                                   .stride = {1, 1},
                                   .dilation = {1, 1},
@@ -188,6 +246,52 @@ Test(kernels, cut_convolutions_match_the_reference) {
     tally seen = compare_many(cut_convolution, 6);
     EXPECT_SHARE(seen, convolution, 90);
     EXPECT_SHARE(seen, polled, 40);
+}
+
+Test(kernels, filtering_matches_the_reference) {
+    tally seen = compare_many_by(&cleave_winograd_kernel, filtering, 60);
+    cr_expect(seen.winograd >= 200, "only %d calls", seen.winograd);
+    EXPECT_SHARE(seen, polled, 60);
+}
+
+Test(kernels, filtering_in_blocks_matches_the_reference) {
+    tally seen = compare_many_by(&cleave_winograd_kernel, many_tiles, 1);
+    cr_expect(seen.winograd >= 3, "only %d calls", seen.winograd);
+}
+
+static const char *choice_of(int64_t channels, int64_t size, int64_t window, int64_t stride) {
+    cleave_error error = {{0}};
+    one_nest one;
+    one_nest_convolution shape = {.spatial = 2,
+                                  .batch = 8,
+                                  .groups = 1,
+                                  .c = channels,
+                                  .k = channels,
+                                  .in = {size, size},
+                                  .window = {window, window},
+                                  .stride = {stride, stride},
+                                  .dilation = {1, 1},
+                                  .pad_lo = {1, 1},
+                                  .pad_hi = {1, 1}};
+    cleave_kernels *kernels = NULL;
+    cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
+    const cleave_nest *nest = one_nest_make_convolution(&one, &shape, true, &error);
+    cr_assert(nest != NULL, "%s", error.message);
+    cleave_part part = cleave_part_whole(nest, 0);
+    cleave_kernel_call call;
+    cleave_kernel_call_describe(&one.model, nest, CLEAVE_PASS_FORWARD, &part, &call);
+    const char *choice = cleave_kernel_choice(kernels, &call);
+    cleave_arena_free(&one.arena);
+    cleave_kernels_destroy(kernels);
+    return choice;
+}
+
+Test(kernels, filtering_is_chosen_where_it_saves) {
+    cr_expect_str_eq(choice_of(128, 28, 3, 1), "winograd");
+    cr_expect_str_eq(choice_of(128, 28, 5, 1), "winograd");
+    cr_expect_str_eq(choice_of(128, 28, 3, 2), "convolution"); /* strides */
+    cr_expect_str_eq(choice_of(128, 28, 7, 1), "convolution"); /* no scheme */
+    cr_expect_str_eq(choice_of(8, 28, 3, 1), "convolution");   /* moving tiles takes longer */
 }
 
 Test(kernels, cut_products_match_the_reference) {
