@@ -123,6 +123,43 @@ Test(delta, a_change_that_moves_all_by_one_amount_simulates_one_slot) {
     cleave_delta_destroy(delta);
 }
 
+/* Two messages of the communication lanes, the first 0..30 on the link; device 0 works 35 there and
+   posts the second, 35..45.  A message of the main lanes, ready at 0, waits for as long as a run of
+   these took, 30, and arrives at 30 + 30 + 7.  Where the first message takes 20, that is 20, and
+   all that the link knows but this is what it was. */
+Test(delta, what_a_link_knows_of_its_runs_counts) {
+    cleave_delta *delta = make();
+    sample first, second, last;
+    sample_begin(&first, 0);
+    item(&first, P, 1, 0);
+    item(&first, P, 3, 0);
+    put(delta, 0, &first);
+    sample_begin(&second, 1);
+    second.serialization[0] = 10;
+    item(&second, W, 1, 35);
+    item(&second, P, 1, 0);
+    item(&second, P, 3, 0);
+    put(delta, 1, &second);
+    sample_begin(&last, 2);
+    item(&last, P, 0, 0);
+    item(&last, P, 2, 0);
+    item(&last, A, 2, 0);
+    put(delta, 2, &last);
+    for (int32_t slot = 3; slot < N_SLOTS; slot++) {
+        sample rest;
+        sample_begin(&rest, slot);
+        for (int k = 0; k < 16; k++)
+            item(&rest, W, 2, 1);
+        put(delta, slot, &rest);
+    }
+    cr_expect_eq(run(delta), 67 + 112);
+    cleave_delta_accept(delta);
+    first.serialization[0] = 20;
+    put(delta, 0, &first);
+    cr_expect_eq(run(delta), 57 + 112);
+    cleave_delta_destroy(delta);
+}
+
 /* What was accepted in the middle is where the next change starts: 1047 + 30 + 5. */
 Test(delta, what_was_jumped_over_is_a_base_like_any_other) {
     cleave_delta *delta = make_chain();
