@@ -119,6 +119,49 @@ Test(windows, found_layouts_have_the_price_of_all_devices) {
     }
 }
 
+/* Layouts that fold, and layouts that don't, such as one on other devices for every operator. */
+Test(windows, closed_forms_have_the_price_of_all_devices) {
+    static const char *const names[] = {"data-parallel", "one-weird-trick", "layer-per-device",
+                                        "random"};
+    for (int c = 0; c < N_CASES; c++) {
+        trial t;
+        begin(&t, cases[c].model, cases[c].layers, cases[c].machine, cases[c].devices,
+              cases[c].batch);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            cleave_layout layout;
+            cleave_price price, whole;
+            bool applies;
+            ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena, &layout,
+                                          &applies, &t.error));
+            layout.collectives = t.rules;
+            ok(&t, cleave_price_closed_form(&t.pricer, &layout, &price, &t.error));
+            ok(&t, cleave_price_layout(&t.pricer, &layout, false, &whole, &t.error));
+            cr_expect_eq(price.step, whole.step, "%s %s", t.name, names[i]);
+            cr_expect_eq(price.peak_bytes, whole.peak_bytes, "%s %s", t.name, names[i]);
+            cr_expect_eq(price.excess_bytes, whole.excess_bytes, "%s %s", t.name, names[i]);
+        }
+        end(&t);
+    }
+}
+
+Test(windows, limited_work_ends_the_search_earlier) {
+    trial t;
+    cleave_window_found all, limited, again;
+    begin(&t, "alexnet", 0, "k80-16x4", 32, 256);
+    cleave_window_options options = {0};
+    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &all, &t.error));
+    options.most_wholes = 1;
+    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &limited, &t.error));
+    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &again, &t.error));
+    cr_expect_lt(limited.proposals, all.proposals / 2);
+    cr_expect_geq(limited.price.step, all.price.step);
+    cr_expect_leq(limited.price.step, baseline_step(&t));
+    cr_expect_eq(again.proposals, limited.proposals);
+    cr_expect_eq(again.price.step, limited.price.step);
+    expect_whole_price(&t, &limited.layout, &limited.price);
+    end(&t);
+}
+
 /* Some groups get another split; half of the time those of all samples, which fold. */
 static void draw(cleave_random *random, const cleave_window_space *space, int32_t *choice) {
     for (int64_t n = 1 + cleave_random_below(random, 3); n > 0; n--) {
