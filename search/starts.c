@@ -82,14 +82,17 @@ static cleave_status add_quick_starts(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-/* What the search of layouts that fold may take of a search without limits. */
+/* What the search of layouts that fold may take of a search without limits: as much as lowering the
+   model so many times on 64 devices. */
 static const double wholes_of_folded = 1;
 
 /* The best of the layouts that fold, which take little time to search.  They are few, but on many
    devices good ones are among them. */
 static cleave_status add_folded(session *s, cleave_error *error) {
     cleave_window_options how = {.constraints = s->options->constraints,
-                                 .most_wholes = s->options->time_seconds > 0 ? 0 : wholes_of_folded,
+                                 .most_wholes = s->options->time_seconds > 0
+                                                    ? 0
+                                                    : wholes_of_folded * 64 / s->machine->n_devices,
                                  .interrupted = s->options->interrupted};
     cleave_error why_not = {""};
     cleave_window_found *found = CLEAVE_ARENA_ARRAY(&s->work, cleave_window_found, 1);

@@ -13,7 +13,8 @@ enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERA
 /* What a search without limits spends, in times of what it takes to lower the whole model once, or
    in bytes of fragments where that is more.  On few devices it also makes whole sweeps of single
    changes until none improves anything; on more there are too many changes for that, and it gives a
-   sweep up when so many of its most promising moves have failed one after the other. */
+   sweep up when so many of its most promising moves, on 64 devices, have failed one after the
+   other. */
 static const int64_t most_wholes = 8, least_work = INT64_C(1) << 24;
 enum { FEW_DEVICES = 8, PATIENCE_ON_MANY = 100 };
 /* On more devices a start that is gone on with has to get so many wholes. */
@@ -110,7 +111,7 @@ static int64_t patience(const auto_run *run) {
     bool limited = s->options->proposals > 0 || s->options->time_seconds > 0;
     return limited || s->machine->n_devices <= FEW_DEVICES
                ? 100 + 3 * (int64_t)s->model->n_operators
-               : PATIENCE_ON_MANY;
+               : 1 + PATIENCE_ON_MANY * 64 / s->machine->n_devices;
 }
 
 /* What each of n tasks of the round may spend. */
