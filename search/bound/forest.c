@@ -1,16 +1,18 @@
 /* The least weighted load of any choice of ways, by dynamic programming over the forest of edges.
 
    A child tells its parent, for each way of the parent, the least that it and all below it take.
-   No edge takes less than nothing, so a child's ways are looked at in the order of what they take
-   with all below them, and the rest is left out as soon as that alone is more than the best so
-   far.  When no more pairs may be looked at, an edge takes nothing, which bounds it as well. */
+   An edge takes no less than both its ends make of it alone, so a child's ways are looked at in the
+   order of what they take with all below them and their side of the edge, and the rest is left out
+   as soon as that is more than the best so far.  When no more pairs may be looked at, an edge takes
+   just that, which bounds it as well; so it does for ways of the parent that are too costly by
+   themselves to be part of a choice that is as good as one that is known. */
 #include "search/bound/shares.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 typedef struct ranked {
-    double cost;
+    double cost; /* with its side of the edge */
     int32_t way;
 } ranked;
 
@@ -23,6 +25,7 @@ typedef struct solver {
     int32_t *parent_edge;          /* [n_operators] -1: a root */
     int32_t *order;                /* [n_operators] parents first */
     double **cost;                 /* [n_operators][n_ways] with all below that is known */
+    double *most;                  /* [n_operators] what is above it by itself is too costly */
     int32_t **best;                /* [n_operators][n_ways of the parent] */
 } solver;
 
@@ -90,11 +93,51 @@ static bool order_operators(solver *s) {
     return true;
 }
 
-static bool begin(solver *s) {
+static void add_up(const bound_problem *p, const int32_t *choice, bound_loads *loads) {
+    bound_loads sum = p->fixed, of;
+    int32_t a, b;
+    for (int32_t op = 0; op < p->n_operators; op++)
+        for (int i = 0; i < BOUND_N_LOADS; i++)
+            sum.of[i] += p->own[op][choice[op]].of[i];
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        bound_edge_ends(p, e, &a, &b);
+        bound_edge_loads(p, e, choice[a], choice[b], &of);
+        for (int i = 0; i < BOUND_N_LOADS; i++)
+            sum.of[i] += of.of[i];
+    }
+    *loads = sum;
+}
+
+/* All ways by themselves, with what their ends of edges take, are above `least` together by no more
+   than a known choice is. */
+static void find_most(solver *s, const int32_t *known) {
+    const bound_problem *p = s->problem;
+    bound_loads loads;
+    double least = weigh(s->weight, &p->fixed), own_best = HUGE_VAL;
+    int32_t *best = CLEAVE_ARENA_ARRAY(&s->arena, int32_t, p->n_operators);
+    for (int32_t op = 0; op < p->n_operators; op++) {
+        for (int32_t w = 1; w < p->n_ways[op] && best != NULL; w++)
+            best[op] = s->cost[op][w] < s->cost[op][best[op]] ? w : best[op];
+        s->most[op] = best != NULL ? s->cost[op][best[op]] : HUGE_VAL;
+        least += s->most[op];
+    }
+    if (best != NULL) {
+        add_up(p, best, &loads);
+        own_best = weigh(s->weight, &loads);
+    }
+    add_up(p, known, &loads);
+    double slack = fmin(own_best, weigh(s->weight, &loads)) - least;
+    for (int32_t op = 0; op < p->n_operators; op++)
+        s->most[op] += slack * (1 + 1e-9);
+}
+
+static bool begin(solver *s, const int32_t *known) {
     const bound_problem *p = s->problem;
     s->cost = CLEAVE_ARENA_ARRAY(&s->arena, double *, p->n_operators);
     s->best = CLEAVE_ARENA_ARRAY(&s->arena, int32_t *, p->n_operators);
-    if (s->cost == NULL || s->best == NULL || !list_edges(s) || !order_operators(s))
+    s->most = CLEAVE_ARENA_ARRAY(&s->arena, double, p->n_operators);
+    if (s->cost == NULL || s->best == NULL || s->most == NULL || !list_edges(s) ||
+        !order_operators(s))
         return false;
     for (int32_t op = 0; op < p->n_operators; op++) {
         s->cost[op] = CLEAVE_ARENA_ARRAY(&s->arena, double, p->n_ways[op]);
@@ -103,6 +146,7 @@ static bool begin(solver *s) {
         for (int32_t w = 0; w < p->n_ways[op]; w++)
             s->cost[op][w] = weigh(s->weight, &p->own[op][w]);
     }
+    find_most(s, known);
     return true;
 }
 
@@ -129,15 +173,23 @@ static bool tell_parent(solver *s, int32_t child) {
     s->best[child] = CLEAVE_ARENA_ARRAY(&s->arena, int32_t, p->n_ways[parent]);
     if (ways == NULL || s->best[child] == NULL)
         return false;
-    for (int32_t w = 0; w < n; w++)
-        ways[w] = (ranked){s->cost[child][w], w};
-    qsort(ways, (size_t)n, sizeof *ways, by_cost);
     bound_edge_ends(p, edge, &a, &b);
+    for (int32_t w = 0; w < n; w++) {
+        bound_loads side;
+        bound_edge_side(p, edge, b == child, w, &side);
+        ways[w] = (ranked){s->cost[child][w] + weigh(s->weight, &side), w};
+    }
+    qsort(ways, (size_t)n, sizeof *ways, by_cost);
     for (int32_t x = 0; x < p->n_ways[parent]; x++) {
-        double least = *s->most_pairs > 0 ? HUGE_VAL : ways[0].cost;
+        bound_loads side;
+        bound_edge_side(p, edge, b == parent, x, &side);
+        double other = weigh(s->weight, &side) * (1 - 1e-12);
+        bool looks = *s->most_pairs > 0 && weigh(s->weight, &p->own[parent][x]) <= s->most[parent];
+        double least = looks ? HUGE_VAL : ways[0].cost + other;
         int32_t best = ways[0].way, i = 0;
-        for (; i < n && ways[i].cost < least; i++) {
-            double cost = ways[i].cost + cost_of_edge(s, edge, a == child, ways[i].way, x);
+        for (; i < n && ways[i].cost + other < least; i++) {
+            double cost =
+                s->cost[child][ways[i].way] + cost_of_edge(s, edge, a == child, ways[i].way, x);
             best = cost < least ? ways[i].way : best;
             least = cost < least ? cost : least;
         }
@@ -165,26 +217,11 @@ static void choose(solver *s, int32_t *choice, double *least) {
     }
 }
 
-static void add_up(const bound_problem *p, const int32_t *choice, bound_loads *loads) {
-    bound_loads sum = p->fixed, of;
-    int32_t a, b;
-    for (int32_t op = 0; op < p->n_operators; op++)
-        for (int i = 0; i < BOUND_N_LOADS; i++)
-            sum.of[i] += p->own[op][choice[op]].of[i];
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        bound_edge_ends(p, e, &a, &b);
-        bound_edge_loads(p, e, choice[a], choice[b], &of);
-        for (int i = 0; i < BOUND_N_LOADS; i++)
-            sum.of[i] += of.of[i];
-    }
-    *loads = sum;
-}
-
 cleave_status bound_forest_least(const bound_problem *problem, const double *weight,
                                  int64_t *most_pairs, int32_t *choice, bound_loads *loads,
                                  double *least, cleave_error *error) {
     solver s = {.problem = problem, .weight = weight, .most_pairs = most_pairs};
-    bool made = begin(&s);
+    bool made = begin(&s, choice);
     for (int32_t i = problem->n_operators - 1; i >= 0 && made; i--)
         if (s.parent_edge[s.order[i]] >= 0)
             made = tell_parent(&s, s.order[i]);

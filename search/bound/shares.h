@@ -96,12 +96,16 @@ void bound_edge_ends(const bound_problem *problem, int32_t edge, int32_t *a, int
 /* What ways x of the first and y of the second end take together. */
 void bound_edge_loads(const bound_problem *problem, int32_t edge, int32_t x, int32_t y,
                       bound_loads *loads);
+/* What a way of one end alone makes of that, or less; both ends' add up to no more than it. */
+void bound_edge_side(const bound_problem *problem, int32_t edge, bool of_b, int32_t way,
+                     bound_loads *loads);
 
 /* ---- solving it ------------------------------------------------------------------------------ */
 
 /* forest.c.  The least weighted load of any choice, or a little less; less, too, where more than
    `most_pairs` pairs of ways would have to be looked at, from which those that were are taken off.
-   `choice`, [n_operators], has about that much, and `loads` are its own. */
+   `choice`, [n_operators], is any one before, and then has about that much, and `loads` are its
+   own. */
 cleave_status bound_forest_least(const bound_problem *problem, const double *weight,
                                  int64_t *most_pairs, int32_t *choice, bound_loads *loads,
                                  double *least, cleave_error *error);

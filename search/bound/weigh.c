@@ -15,7 +15,7 @@
 enum { MOST_ROUNDS = 24, N = BOUND_N_LOADS };
 
 /* Pairs of ways that all rounds together may look at. */
-enum { MOST_PAIRS = 1 << 22 };
+enum { MOST_PAIRS = 1 << 20 };
 
 typedef struct planes {
     int n;
@@ -96,7 +96,7 @@ static cleave_status climb(const bound_problem *problem, planes *p, int32_t *cho
     int64_t most_pairs = MOST_PAIRS;
     double weight[N];
     memcpy(weight, p->center, sizeof weight);
-    while (p->n < MOST_ROUNDS && p->reach > 0.004 && most_pairs > 0) {
+    while (p->n < MOST_ROUNDS && p->reach > 0.0005 && most_pairs > 0) {
         bound_loads loads;
         double least, height;
         CLEAVE_TRY(bound_forest_least(problem, weight, &most_pairs, choice, &loads, &least, error));
@@ -106,6 +106,7 @@ static cleave_status climb(const bound_problem *problem, planes *p, int32_t *cho
             *bound = least;
             *loads_at_best = loads;
             memcpy(p->center, weight, sizeof weight);
+            p->reach = fmin(p->n == 1 ? p->reach : 2 * p->reach, 0.5);
         } else {
             p->reach /= 2;
         }
@@ -119,9 +120,9 @@ static cleave_status climb(const bound_problem *problem, planes *p, int32_t *cho
 cleave_status bound_weigh(const bound_problem *problem, bool links, double *bound, int *load,
                           cleave_error *error) {
     const bool is_used[N] = {true, true, links, links, links, links};
-    planes p = {.center = {links ? 0.5 : 0.6, links ? 0.3 : 0.4, links ? 0.05 : 0, links ? 0.05 : 0,
-                           links ? 0.05 : 0, links ? 0.05 : 0},
-                .reach = 0.4,
+    planes p = {.center = {0.99, links ? 0.006 : 0.01, links ? 0.001 : 0, links ? 0.001 : 0,
+                           links ? 0.001 : 0, links ? 0.001 : 0},
+                .reach = 0.02,
                 .is_used = is_used};
     cleave_arena scratch = {0};
     bound_loads loads = {{0}};
