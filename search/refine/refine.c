@@ -72,14 +72,19 @@ static bool is_affordable(const run *r) {
     return r->state->limits.whole_sweeps && r->swept && r->sweep.complete && !r->state->lean;
 }
 
-/* Of the limits, 0 where there are none; 1 and more: nothing is left. */
+static bool is_sweep(cleave_refine_phase phase) {
+    return phase != CLEAVE_REFINE_ANNEAL && phase != CLEAVE_REFINE_DONE;
+}
+
+/* Of the limits, 0 where there are none; 1 and more: nothing is left.  As long as nothing fits a
+   sweep may take what work it needs: patience ends it. */
 static double spent(const run *r) {
     const cleave_refine_state *s = r->state;
     const cleave_refine_limits *limits = &s->limits;
     double share = 0;
     if (limits->proposals != 0)
         share = limits->proposals < 0 ? 1 : (double)s->proposals / (double)limits->proposals;
-    if (limits->work > 0 && !is_affordable(r))
+    if (limits->work > 0 && !is_affordable(r) && !(s->lean && is_sweep(s->phase)))
         share = larger(share, (double)s->work / (double)limits->work);
     if (limits->seconds > 0)
         share = larger(share, (cleave_clock_seconds() - r->started_seconds) / limits->seconds);
@@ -91,9 +96,6 @@ static bool is_limited(const cleave_refine_limits *limits) {
     return limits->proposals != 0 || limits->work > 0 || limits->seconds > 0;
 }
 
-static bool is_sweep(cleave_refine_phase phase) {
-    return phase != CLEAVE_REFINE_ANNEAL && phase != CLEAVE_REFINE_DONE;
-}
 static bool is_of_groups(cleave_refine_phase phase) {
     return phase == CLEAVE_REFINE_GROUPS || phase == CLEAVE_REFINE_LAST_GROUPS;
 }
@@ -268,7 +270,7 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     if (s->since_improved >= r->sweep.n)
         return leave(r, true, error);
     bool groups = is_of_groups(s->phase);
-    int64_t patience = groups ? (s->limits.patience + 3) / 4 : s->limits.patience;
+    int64_t patience = groups && !s->lean ? (s->limits.patience + 3) / 4 : s->limits.patience;
     double share = (first && s->anneals ? first_share : 1) * (groups ? group_share : 1);
     if ((patience > 0 && s->since_improved >= patience && !is_affordable(r)) || spent(r) >= share)
         return leave(r, false, error);

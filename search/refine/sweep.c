@@ -167,8 +167,16 @@ static int64_t held_by(const builder *b, int32_t op, const cleave_candidate *c) 
     return bytes * c->n_parts;
 }
 
+/* By how much that changes when the group gets a candidate. */
+static int64_t bytes_of(const builder *b, int32_t candidate) {
+    int32_t op = b->members[0];
+    const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
+    int64_t present = held_by(b, op, &list->items[b->base->of[op].candidate]);
+    return b->n_members * (held_by(b, op, &list->items[candidate]) - present);
+}
+
 /* Sharding the update of a parameter takes its state off, and adds the shard of it. */
-static int64_t promise_of_update(const builder *b, int32_t tensor) {
+static int64_t bytes_of_update(const builder *b, int32_t tensor) {
     int64_t bytes = cleave_tensor_size(&b->source->model->tensors[tensor]) * 4;
     int64_t change = bytes - bytes * b->source->optimizer_states;
     if (!b->kind.lean)
@@ -181,11 +189,6 @@ static int64_t promise_of(const builder *b, int32_t candidate) {
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
     int32_t present = b->base->of[b->members[0]].candidate;
     int64_t before, after;
-    if (b->kind.lean) {
-        int32_t op = b->members[0];
-        return b->n_members *
-               (held_by(b, op, &list->items[candidate]) - held_by(b, op, &list->items[present]));
-    }
     if (b->source->additive != NULL && total_at(b, present, &before)) {
         if (total_at(b, candidate, &after))
             return after - before;
@@ -239,16 +242,32 @@ static void sort(cleave_move *moves, int32_t n) {
         qsort(moves, (size_t)n, sizeof *moves, by_promise);
 }
 
+/* One that takes memory off, one that takes time off, in turn. */
+static void sort_lean(cleave_move *moves, int32_t n) {
+    sort(moves, n);
+    for (int32_t i = 0; i < n; i++) {
+        int64_t bytes = moves[i].bytes;
+        moves[i].bytes = 2 * (int64_t)i;
+        moves[i].promise = bytes;
+    }
+    sort(moves, n);
+    for (int32_t i = 0; i < n; i++)
+        moves[i].promise =
+            2 * (int64_t)i + 1 < moves[i].bytes ? 2 * (int64_t)i + 1 : moves[i].bytes;
+    sort(moves, n);
+}
+
 /* Every choice for the group at hand, whose first operator stands for it. */
 static void add_choices(builder *b) {
     int32_t op = b->members[0], first = b->moves.n;
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
     for (int32_t i = 0; i < list->n && !b->failed; i++) {
         int64_t promise = promise_of(b, i);
+        int64_t bytes = b->kind.lean ? bytes_of(b, i) : 0;
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_choice choice = {i, start};
             if (is_near(b, &list->items[i], start))
-                add(b, (cleave_move){promise, op, -1, b->run, choice});
+                add(b, (cleave_move){promise, bytes, op, -1, b->run, choice});
             else
                 b->complete = false;
         }
@@ -304,9 +323,9 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
         add_operator(&b, op);
     for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
         int32_t tensor = source->structure->parameters[i];
-        add(&b, (cleave_move){promise_of_update(&b, tensor), -1, tensor, false, {0, 0}});
+        add(&b, (cleave_move){0, bytes_of_update(&b, tensor), -1, tensor, false, {0, 0}});
     }
-    sort(b.moves.items, b.moves.n);
+    (kind.lean ? sort_lean : sort)(b.moves.items, b.moves.n);
     cleave_sweep result = {.n = b.moves.n, .complete = b.complete};
     result.moves = CLEAVE_ARENA_ARRAY(arena, cleave_move, b.moves.n);
     for (int32_t i = 0; i < b.moves.n && result.moves != NULL; i++)

@@ -8,7 +8,9 @@
 
 typedef struct cleave_move {
     int64_t promise;      /* picoseconds by which the step changes, as far as costs say; in a lean
-                             sweep, bytes of all devices */
+                             sweep, its place */
+    int64_t bytes;        /* in a lean sweep: by which all devices change, as far as sizes of
+                             operands say */
     int32_t op;           /* -1: not of a split, but whether the update of `tensor` is sharded */
     int32_t tensor;       /* -1: of a split */
     bool run;             /* of a group: of op's run alone */
@@ -33,8 +35,8 @@ typedef struct cleave_sweep_source {
 
 typedef struct cleave_sweep_kind {
     bool groups;
-    bool lean; /* the layout does not fit: what takes most memory off all devices comes first, as
-                  far as sizes of operands say; of groups, their runs are moves of their own */
+    bool lean; /* the layout does not fit: what takes most memory off comes first, and what takes
+                  most time off, in turn; of groups, their runs are moves of their own */
 } cleave_sweep_kind;
 
 /* Single changes of `base`: every choice for every operator, its own among them, which is a change
