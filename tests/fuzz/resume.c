@@ -28,10 +28,8 @@ typedef struct searched {
 
 static cleave_status search(const searched *of, cleave_arena *arena, cleave_search_result *result,
                             cleave_error *error) {
-    const cleave_search_options options = {.method = "auto",
-                                           .proposals = PROPOSALS,
-                                           .resume_file = of->path,
-                                           .quiet = true};
+    const cleave_search_options options = {
+        .method = "auto", .proposals = PROPOSALS, .resume_file = of->path, .quiet = true};
     return cleave_search(&of->model, &of->machine, &options, arena, result, error);
 }
 
