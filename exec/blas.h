@@ -26,7 +26,8 @@ bool cleave_blas_knows_processor(void);
 /* Has the processor AVX-512?  oneDNN is then the faster one. */
 bool cleave_blas_has_wide_vectors(void);
 
-/* "OpenBLAS 0.3.21 and oneDNN 2.6.3": what was compiled against; of static storage. */
+/* "OpenBLAS 0.3.21 and oneDNN 2.6.3, own kernels 2": what was compiled against, and which kernels
+   go with it; of static storage. */
 const char *cleave_blas_version(void);
 
 #endif

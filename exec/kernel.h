@@ -71,8 +71,8 @@ int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const 
 /* The same for a call that is described, whatever its pieces. */
 int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call);
 
-/* Names and versions of the kernel libraries, such as "OpenBLAS 0.3.21 and oneDNN 2.6.3"; part of
- * calibration. */
+/* Names and versions of the kernels, such as "OpenBLAS 0.3.21 and oneDNN 2.6.3, own kernels 2";
+   part of calibration. */
 const char *cleave_kernels_version(void);
 
 #endif
