@@ -12,12 +12,12 @@
    the rest (those that fit a cache or a buffer).  How many bytes these are is tried out.
 
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
-   of |fitted / measured - 1| x measured^(1/4) is least: what takes long counts more, since a step
-   spends its time there, but not so much that a constant that only small messages show is lost; and
-   a few odd samples don't count for much.  A network that lets a short
-   burst pass at more than its rate, as shaped ones do, gets the rate.  Where the processors do all
-   the copying (ranks of one machine) little is left for the link, which then gets the twentieth
-   part of the time of a large message at least, so that it has a bandwidth. */
+   of |fitted - measured| / sqrt(measured) is least: what takes long counts more, since a step
+   spends its time there, and a few odd samples don't count for much.  What large messages take
+   longer hardly shows in those that take long, and is so left to the small ones.  A network that
+   lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
+   processors do all the copying (ranks of one machine) little is left for the link, which then gets
+   the twentieth part of the time of a large message at least, so that it has a bandwidth. */
 #include "exec/link_fit.h"
 
 #include "base/arena.h"
@@ -115,7 +115,7 @@ static cleave_status fit_shape(const cleave_link_sample *samples, int32_t n, con
         upper[f] = INFINITY;
     set_bounds(samples, n, lower, upper);
     for (int32_t i = 0; i < n; i++) {
-        weight[i] = sqrt(sqrt(samples[i].seconds / unit[LATENCY]));
+        weight[i] = sqrt(samples[i].seconds / unit[LATENCY]);
         for (int f = 0; f < N_FIGURES; f++)
             features[N_FIGURES * i + f] = parts[samples[i].kind][f] *
                                           amount(of, f, samples[i].bytes) * unit[f] /

@@ -223,6 +223,28 @@ Test(cost, scratch_of_collectives_stays_clear) {
     }
 }
 
+/* Two devices: each sums one half of the vector, 12 bytes read and written for every float of it,
+   of which 1 MiB is near; the rest takes 30 ps a byte more. */
+Test(cost, sums_of_a_collective_that_no_cache_holds_take_longer) {
+    cleave_machine machine = machine_of("p100-4x4");
+    double *load = CLEAVE_ARENA_ARRAY(&arena, double, machine.n_links);
+    const int32_t devices[] = {0, 1};
+    cleave_family_fit copies = {.family = "copy", .seconds_per_byte = 2e-11};
+    machine.kinds[0].fits = &copies;
+    machine.kinds[0].n_fits = 1;
+    cleave_collective collective = all_reduce(CLEAVE_ALGORITHM_RING, devices, 2);
+    for (int64_t bytes = 1 << 16; bytes <= 1 << 28; bytes *= 4) {
+        double alike, seconds;
+        copies.near_bytes = copies.far_seconds_per_byte = 0;
+        cleave_cost_collective_sizes(&machine, &collective, load, 1, &bytes, &alike);
+        copies.near_bytes = 1 << 20;
+        copies.far_seconds_per_byte = 5e-11;
+        cleave_cost_collective_sizes(&machine, &collective, load, 1, &bytes, &seconds);
+        double far = fmax(0, 1.5 * (double)bytes - (1 << 20));
+        cr_expect_float_eq(seconds - alike, 3e-11 * far, 1e-11, "%lld", (long long)bytes);
+    }
+}
+
 /* Seven kernels that take 2 ps a flop, but for the third and the fifth, which take 3: a fit without
    any one of them still says 2, so five are met and two are off by a third, and the median is 0. Of
    two kernels, 2 and 3 ps, each fit says the other: 1.5 and 2/3 of the truth.  Of one nothing is
