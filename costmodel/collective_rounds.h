@@ -3,9 +3,11 @@
 #ifndef CLEAVE_COSTMODEL_COLLECTIVE_ROUNDS_H
 #define CLEAVE_COSTMODEL_COLLECTIVE_ROUNDS_H
 
+#include "costmodel/byte_price.h"
 #include "costmodel/cost.h"
 
-/* Seconds that are linear in the bytes of the vector, but for the protocols of links. */
+/* Seconds that are linear in the bytes of the vector, but for the protocols of links and for sums
+   of what is in no cache. */
 typedef struct cleave_round_line {
     double fixed, per_byte;
 } cleave_round_line;
@@ -18,6 +20,8 @@ typedef struct cleave_round_cost {
     double largest_share;
     const cleave_link *link;           /* the slowest that a message crosses */
     cleave_round_line post, processor; /* of one message; of a member, with posts and sums */
+    double sums;                       /* of what a member receives, and what each */
+    cleave_byte_price copy;            /* takes longer beside `processor` where it is large */
     /* Rounds with equal ones have the same messages; a distance of -1 has no equal. */
     int32_t distance, size, member_stride;
 } cleave_round_cost;

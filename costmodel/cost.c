@@ -25,8 +25,7 @@ double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
     if (*source >= 0) {
         const cleave_family_fit *fit = &kind->fits[*source];
         *provenance = CLEAVE_PROVENANCE_PREDICTED;
-        return fit->launch_seconds + fit->seconds_per_flop * work->flops +
-               fit->seconds_per_byte * work->bytes;
+        return cleave_family_fit_seconds(fit, work->flops, work->bytes);
     }
     *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
     return kind->launch_seconds +
@@ -41,12 +40,19 @@ double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *wo
 }
 
 cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const char *family) {
-    int32_t fit = cost_find_fit(kind, family);
-    if (fit >= 0)
-        return (cleave_byte_price){kind->fits[fit].launch_seconds, kind->fits[fit].seconds_per_byte,
-                                   fit};
-    return (cleave_byte_price){kind->launch_seconds,
-                               1 / (kind->bytes_per_second * kind->memory_efficiency), -1};
+    int32_t found = cost_find_fit(kind, family);
+    if (found < 0)
+        return (cleave_byte_price){.launch_seconds = kind->launch_seconds,
+                                   .seconds_per_byte =
+                                       1 / (kind->bytes_per_second * kind->memory_efficiency),
+                                   .fit = -1};
+    const cleave_family_fit *fit = &kind->fits[found];
+    double far_excess = fit->far_seconds_per_byte - fit->seconds_per_byte;
+    return (cleave_byte_price){.launch_seconds = fit->launch_seconds,
+                               .seconds_per_byte = fit->seconds_per_byte,
+                               .near_bytes = fit->near_bytes,
+                               .far_excess = fit->near_bytes > 0 ? fmax(0, far_excess) : 0,
+                               .fit = found};
 }
 
 /* On the safe side: as much as any kernel of the family takes, and more in proportion for work that
@@ -93,13 +99,12 @@ bool cost_cache_same_price(const cleave_cost_cache *cache, const cleave_compute 
 }
 
 static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
-    return cleave_picoseconds(price.launch_seconds + price.seconds_per_byte * bytes);
+    return cleave_picoseconds(cleave_byte_price_seconds(&price, 1, bytes));
 }
 
 static int64_t price_copy(cleave_byte_price price, const cleave_copy *copy) {
-    if (copy->n_copies > 1)
-        price.launch_seconds *= copy->n_copies;
-    return bytes_picoseconds(price, (double)copy->bytes);
+    double n = copy->n_copies > 1 ? copy->n_copies : 1;
+    return cleave_picoseconds(cleave_byte_price_seconds(&price, n, (double)copy->bytes));
 }
 
 static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,

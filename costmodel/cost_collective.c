@@ -8,7 +8,6 @@
 
    and steps that are alike are worked out once.  Of members of several kinds the slowest counts.
    Blocks are taken as equal. */
-#include "costmodel/byte_price.h"
 #include "costmodel/collective_rounds.h"
 #include "costmodel/cost.h"
 
@@ -70,6 +69,8 @@ static void add_rounds(pricing *p, cleave_round_cost round, double times, double
     round.processor.fixed = posts * round.post.fixed + sums * p->copy.launch_seconds;
     round.processor.per_byte =
         posts * round.post.per_byte + sums * 3 * round.largest_share * p->copy.seconds_per_byte;
+    round.sums = sums;
+    round.copy = p->copy;
     p->rounds->items[p->rounds->n++] = round;
 }
 
@@ -148,6 +149,10 @@ static cleave_byte_price price_copies(const cleave_machine *machine,
         cleave_byte_price price = cleave_byte_price_of(&machine->kinds[kind], "copy");
         slowest.launch_seconds = fmax(slowest.launch_seconds, price.launch_seconds);
         slowest.seconds_per_byte = fmax(slowest.seconds_per_byte, price.seconds_per_byte);
+        if (price.far_excess > slowest.far_excess) {
+            slowest.near_bytes = price.near_bytes;
+            slowest.far_excess = price.far_excess;
+        }
     }
     return slowest;
 }
@@ -196,6 +201,15 @@ static double load_of(const cleave_round_cost *round, double bytes) {
     return round->load_per_byte * bytes + messages * find_excess(round, bytes);
 }
 
+/* Seconds of a member's processor in a round. */
+static double processor_of(const cleave_round_cost *round, double bytes) {
+    double seconds = round->processor.fixed + round->processor.per_byte * bytes;
+    return round->sums > 0
+               ? seconds + cleave_byte_price_excess(&round->copy, round->sums,
+                                                    round->sums * 3 * round->largest_share * bytes)
+               : seconds;
+}
+
 static double total_seconds(const cleave_collective_rounds *rounds, double bytes) {
     double seconds = 0;
     run shared = {0};
@@ -203,7 +217,7 @@ static double total_seconds(const cleave_collective_rounds *rounds, double bytes
         const cleave_round_cost *round = &rounds->items[i];
         double load = load_of(round, bytes);
         double message = round->message_per_byte * bytes + find_excess(round, bytes);
-        double rest = round->latency + round->processor.fixed + round->processor.per_byte * bytes;
+        double rest = round->latency + processor_of(round, bytes);
         if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
             seconds += end_run(&shared) + round->times * (load + rest);
             continue;
@@ -230,7 +244,7 @@ cleave_collective_cost cleave_collective_rounds_price(const cleave_collective_ro
     for (int i = 0; i < rounds->n; i++) {
         const cleave_round_cost *round = &rounds->items[i];
         busy += round->times * load_of(round, bytes);
-        processor += round->times * (round->processor.fixed + round->processor.per_byte * bytes);
+        processor += round->times * processor_of(round, bytes);
     }
     double total = total_seconds(rounds, bytes);
     busy = fmin(busy, total);

@@ -47,7 +47,7 @@ void cleave_exchange_price_find(cleave_cost_cache *cache, const cleave_collectiv
         const cleave_byte_price *of = &copy[machine->device_kind[collective->devices[i]]];
         const cleave_packing *packing = &collective->packing[i];
         price->processor[i] =
-            packing->n_copies * of->launch_seconds + (double)packing->bytes * of->seconds_per_byte;
+            cleave_byte_price_seconds(of, packing->n_copies, (double)packing->bytes);
         price->n_sent[i] = 0;
     }
     for (int32_t t = 0; t < collective->n_transfers; t++)

@@ -1,6 +1,7 @@
 /* Fits of kernel families: seconds = launch + flops x per_flop + bytes x per_byte, where the sum of
    |fitted / measured - 1| is least.  Coefficients are scaled so that each has a largest entry of
-   1. */
+   1.  Work without flops, as copies, may take more for each byte beyond those that caches hold; how
+   many these are is tried out: as many as some of the measurements move. */
 #include "base/least_deviations.h"
 #include "costmodel/machine.h"
 
@@ -8,16 +9,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_COEFFICIENTS = 3, MAX_FOLDS = 10 };
+enum { LAUNCH, PER_FLOP, PER_BYTE, PER_FAR_BYTE, N_COEFFICIENTS };
+enum { MAX_FOLDS = 10, FEWEST_FOR_FAR = 5, MOST_NEAR_TRIED = 16 };
+/* A fit with more coefficients has to be so much nearer. */
+static const double worth_a_coefficient = 0.8;
 
 typedef struct measured_family {
     const char *name;
     int32_t n;
     const cleave_kernel_time **kernels; /* [n] */
+    double near_bytes;                  /* 0: all bytes go alike */
 } measured_family;
 
-static double feature(const cleave_kernel_time *kernel, int coefficient) {
-    return coefficient == 0 ? 1 : coefficient == 1 ? kernel->flops : kernel->bytes;
+static double feature(const measured_family *family, const cleave_kernel_time *kernel,
+                      int coefficient) {
+    switch (coefficient) {
+    case PER_FLOP:
+        return kernel->flops;
+    case PER_BYTE:
+        return kernel->bytes;
+    case PER_FAR_BYTE: /* beside those of all bytes, so never fewer */
+        return fmax(0, kernel->bytes - family->near_bytes);
+    default:
+        return 1;
+    }
 }
 
 /* Which coefficients the measurements can tell apart. */
@@ -28,13 +43,14 @@ static void choose_coefficients(const cleave_device_kind *kind, const measured_f
         flops += family->kernels[i]->flops;
         bytes += family->kernels[i]->bytes;
     }
-    use[0] = family->n >= 3 || (flops <= 0 && bytes <= 0);
-    use[1] = flops > 0;
-    use[2] = bytes > 0;
-    if (family->n < 3 && use[1] && use[2]) {
+    use[LAUNCH] = family->n >= 3 || (flops <= 0 && bytes <= 0);
+    use[PER_FLOP] = flops > 0;
+    use[PER_BYTE] = bytes > 0;
+    use[PER_FAR_BYTE] = family->near_bytes > 0;
+    if (family->n < 3 && use[PER_FLOP] && use[PER_BYTE]) {
         bool by_flops = flops / (kind->flops_per_second * kind->product_efficiency) >
                         bytes / (kind->bytes_per_second * kind->memory_efficiency);
-        use[by_flops ? 2 : 1] = false;
+        use[by_flops ? PER_BYTE : PER_FLOP] = false;
     }
 }
 
@@ -43,9 +59,9 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The coefficients alone. */
+/* The coefficients alone; `off`: the sum that is least, may be null. */
 static cleave_status solve_family(const cleave_device_kind *kind, const measured_family *family,
-                                  cleave_arena *scratch, cleave_family_fit *fit,
+                                  cleave_arena *scratch, cleave_family_fit *fit, double *off,
                                   cleave_error *error) {
     const double lower[N_COEFFICIENTS] = {0};
     double upper[N_COEFFICIENTS], scale[N_COEFFICIENTS] = {0}, x[N_COEFFICIENTS];
@@ -56,12 +72,13 @@ static cleave_status solve_family(const cleave_device_kind *kind, const measured
     choose_coefficients(kind, family, use);
     for (int c = 0; c < N_COEFFICIENTS; c++) {
         for (int32_t i = 0; i < family->n; i++)
-            scale[c] = fmax(scale[c], feature(family->kernels[i], c) / family->kernels[i]->seconds);
+            scale[c] = fmax(scale[c],
+                            feature(family, family->kernels[i], c) / family->kernels[i]->seconds);
         if (scale[c] <= 0)
             scale[c] = 1;
         for (int32_t i = 0; i < family->n; i++)
             features[N_COEFFICIENTS * i + c] =
-                feature(family->kernels[i], c) / family->kernels[i]->seconds / scale[c];
+                feature(family, family->kernels[i], c) / family->kernels[i]->seconds / scale[c];
         upper[c] = use[c] ? INFINITY : 0;
     }
     const cleave_least_deviations measured = {.of = family->name,
@@ -70,11 +87,15 @@ static cleave_status solve_family(const cleave_device_kind *kind, const measured
                                               .features = features,
                                               .lower = lower,
                                               .upper = upper};
-    CLEAVE_TRY(cleave_least_deviations_solve(&measured, x, NULL, error));
+    CLEAVE_TRY(cleave_least_deviations_solve(&measured, x, off, error));
     *fit = (cleave_family_fit){.family = family->name,
-                               .launch_seconds = fmax(0, x[0] / scale[0]),
-                               .seconds_per_flop = fmax(0, x[1] / scale[1]),
-                               .seconds_per_byte = fmax(0, x[2] / scale[2])};
+                               .launch_seconds = fmax(0, x[LAUNCH] / scale[LAUNCH]),
+                               .seconds_per_flop = fmax(0, x[PER_FLOP] / scale[PER_FLOP]),
+                               .seconds_per_byte = fmax(0, x[PER_BYTE] / scale[PER_BYTE]),
+                               .near_bytes = family->near_bytes};
+    if (family->near_bytes > 0)
+        fit->far_seconds_per_byte =
+            fit->seconds_per_byte + fmax(0, x[PER_FAR_BYTE] / scale[PER_FAR_BYTE]);
     return CLEAVE_OK;
 }
 
@@ -83,19 +104,19 @@ static cleave_status try_fold(const cleave_device_kind *kind, const measured_fam
                               int32_t n_folds, int32_t fold, double *deviation,
                               cleave_error *error) {
     cleave_arena scratch = {0};
-    measured_family others = {family->name, 0,
-                              CLEAVE_ARENA_ARRAY(&scratch, const cleave_kernel_time *, family->n)};
+    measured_family others = *family;
+    others.n = 0;
+    others.kernels = CLEAVE_ARENA_ARRAY(&scratch, const cleave_kernel_time *, family->n);
     cleave_family_fit fit;
     if (others.kernels == NULL)
         return cleave_fail_memory(error, "fitting kernel times");
     for (int32_t i = 0; i < family->n; i++)
         if (i % n_folds != fold)
             others.kernels[others.n++] = family->kernels[i];
-    cleave_status status = solve_family(kind, &others, &scratch, &fit, error);
+    cleave_status status = solve_family(kind, &others, &scratch, &fit, NULL, error);
     for (int32_t i = fold; i < family->n && status == CLEAVE_OK; i += n_folds) {
         const cleave_kernel_time *kernel = family->kernels[i];
-        double fitted = fit.launch_seconds + fit.seconds_per_flop * kernel->flops +
-                        fit.seconds_per_byte * kernel->bytes;
+        double fitted = cleave_family_fit_seconds(&fit, kernel->flops, kernel->bytes);
         deviation[i] = fabs(fitted / kernel->seconds - 1);
     }
     cleave_arena_free(&scratch);
@@ -138,10 +159,39 @@ static cleave_status find_alone(const measured_family *family, cleave_arena *scr
     return CLEAVE_OK;
 }
 
-static cleave_status fit_family(const cleave_device_kind *kind, const measured_family *family,
+/* Sets how many bytes are near, where telling them from the rest is worth it. */
+static cleave_status find_near(const cleave_device_kind *kind, measured_family *family,
+                               cleave_arena *scratch, cleave_error *error) {
+    double least, near_bytes = 0, most = 0, flops = 0;
+    cleave_family_fit tried;
+    for (int32_t i = 0; i < family->n; i++) {
+        most = fmax(most, family->kernels[i]->bytes);
+        flops += family->kernels[i]->flops;
+    }
+    if (family->n < FEWEST_FOR_FAR || flops > 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(solve_family(kind, family, scratch, &tried, &least, error));
+    least *= worth_a_coefficient;
+    for (int32_t i = 0; i < family->n; i += 1 + family->n / MOST_NEAR_TRIED) {
+        double off;
+        family->near_bytes = family->kernels[i]->bytes;
+        if (family->near_bytes <= 0 || family->near_bytes >= most)
+            continue;
+        CLEAVE_TRY(solve_family(kind, family, scratch, &tried, &off, error));
+        if (off < least) {
+            least = off;
+            near_bytes = family->near_bytes;
+        }
+    }
+    family->near_bytes = near_bytes;
+    return CLEAVE_OK;
+}
+
+static cleave_status fit_family(const cleave_device_kind *kind, measured_family *family,
                                 cleave_arena *scratch, cleave_family_fit *fit,
                                 cleave_error *error) {
-    CLEAVE_TRY(solve_family(kind, family, scratch, fit, error));
+    CLEAVE_TRY(find_near(kind, family, scratch, error));
+    CLEAVE_TRY(solve_family(kind, family, scratch, fit, NULL, error));
     CLEAVE_TRY(find_spread(kind, family, scratch, &fit->spread, error));
     CLEAVE_TRY(find_alone(family, scratch, &fit->alone, error));
     for (int32_t k = 0; k < kind->n_kernels; k++) {
@@ -173,7 +223,7 @@ static cleave_status fit_all(cleave_device_kind *kind, const cleave_kernel_time 
         for (end = first + 1; end < n; end++)
             if (strcmp(sorted[end]->family, sorted[first]->family) != 0)
                 break;
-        measured_family family = {sorted[first]->family, end - first, sorted + first};
+        measured_family family = {sorted[first]->family, end - first, sorted + first, 0};
         CLEAVE_TRY(fit_family(kind, &family, scratch, &fits[n_fits], error));
         n_fits++;
     }

@@ -26,7 +26,8 @@ typedef struct cleave_kernel_time {
     double alone_seconds; /* median while the other devices did nothing; 0: not measured */
 } cleave_kernel_time;
 
-/* Fitted efficiency of one family: seconds = launch + flops x per_flop + bytes x per_byte. */
+/* Fitted efficiency of one family: seconds = launch + flops x per_flop + bytes x per_byte.  Of
+   copies and their kin bytes beyond those that are near, in the caches, may go at another rate. */
 typedef struct cleave_family_fit {
     const char *family;
     double launch_seconds, seconds_per_flop, seconds_per_byte;
@@ -34,9 +35,17 @@ typedef struct cleave_family_fit {
                       (cross-validation in ten parts); 1 where a single kernel is all there is */
     int64_t workspace_bytes; /* the most that any kernel of the family takes, timed or not, */
     double largest_bytes;    /* and the most bytes that any of them moves */
+    double near_bytes, far_seconds_per_byte; /* not below seconds_per_byte; 0: all go alike */
     double alone; /* seconds alone over seconds with all devices busy, the median over its
                      kernels, in (0, 1]; 0: not measured */
 } cleave_family_fit;
+
+static inline double cleave_family_fit_seconds(const cleave_family_fit *fit, double flops,
+                                               double bytes) {
+    double far = fit->near_bytes > 0 && bytes > fit->near_bytes ? bytes - fit->near_bytes : 0;
+    return fit->launch_seconds + fit->seconds_per_flop * flops +
+           fit->seconds_per_byte * (bytes - far) + fit->far_seconds_per_byte * far;
+}
 
 typedef struct cleave_device_kind {
     const char *name, *source;

@@ -12,9 +12,17 @@ static const char *const kind_keys[] = {
 static const char *const efficiency_keys[] = {"product", "memory", NULL};
 static const char *const kernel_keys[] = {"key",   "family",    "seconds", "spread", "flops",
                                           "bytes", "workspace", "alone",   NULL};
-static const char *const fit_keys[] = {"family",           "launch_seconds", "seconds_per_flop",
-                                       "seconds_per_byte", "spread",         "workspace",
-                                       "largest",          "alone",          NULL};
+static const char *const fit_keys[] = {"family",
+                                       "launch_seconds",
+                                       "seconds_per_flop",
+                                       "seconds_per_byte",
+                                       "spread",
+                                       "workspace",
+                                       "largest",
+                                       "alone",
+                                       "near",
+                                       "far_seconds_per_byte",
+                                       NULL};
 static cleave_status get_number(const machine_reader *r, const cleave_json_cursor *at,
                                 const char *key, bool positive, double *value) {
     cleave_json_cursor member;
@@ -107,6 +115,14 @@ static cleave_status read_fits(const machine_reader *r, const cleave_json_cursor
             CLEAVE_TRY(get_number(r, &element, "alone", true, &fit->alone));
         if (fit->alone > 1)
             return cleave_json_fail(&member, r->error, "%g is more than 1", fit->alone);
+        if (!cleave_json_find(&element, "near", &member))
+            continue;
+        CLEAVE_TRY(get_number(r, &element, "near", true, &fit->near_bytes));
+        CLEAVE_TRY(
+            get_number(r, &element, "far_seconds_per_byte", true, &fit->far_seconds_per_byte));
+        if (fit->far_seconds_per_byte < fit->seconds_per_byte)
+            return cleave_json_fail(&element, r->error, "%g seconds per byte are fewer than %g",
+                                    fit->far_seconds_per_byte, fit->seconds_per_byte);
     }
     qsort(kind->fits, (size_t)kind->n_fits, sizeof *kind->fits, compare_fits);
     for (int32_t i = 1; i < kind->n_fits; i++)

@@ -54,6 +54,12 @@ static void put_fits(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_put_integer(w, fit->workspace_bytes);
         cleave_json_key(w, "largest");
         cleave_json_put_number(w, fit->largest_bytes);
+        if (fit->near_bytes > 0) {
+            cleave_json_key(w, "near");
+            cleave_json_put_number(w, fit->near_bytes);
+            cleave_json_key(w, "far_seconds_per_byte");
+            cleave_json_put_number(w, fit->far_seconds_per_byte);
+        }
         if (fit->alone > 0) {
             cleave_json_key(w, "alone");
             cleave_json_put_number(w, fit->alone);

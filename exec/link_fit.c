@@ -13,10 +13,11 @@
 
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
    of |fitted - measured| / sqrt(measured) is least: what takes long counts more, since a step
-   spends its time there, and a few odd samples don't count for much.  A network that lets a short
-   burst pass at more than its rate, as shaped ones do, gets the rate.  Where the processors do all
-   the copying (ranks of one machine) little is left for the link, which then gets the twentieth
-   part of the time of a large message at least, so that it has a bandwidth. */
+   spends its time there, and a few odd samples don't count for much.  What large messages take
+   longer hardly shows in those that take long, and is so left to the small ones.  A network that
+   lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
+   processors do all the copying (ranks of one machine) little is left for the link, which then gets
+   the twentieth part of the time of a large message at least, so that it has a bandwidth. */
 #include "exec/link_fit.h"
 
 #include "base/arena.h"
@@ -35,7 +36,8 @@ static const double parts[CLEAVE_LINK_N_SAMPLE_KINDS][N_FIGURES] = {
 };
 static const double unit[N_FIGURES] = {1e-6, 1e-9, 1e-6, 1e-9, 1e-9, 1e-6};
 static const double least_latency = 1e-9, least_share = 0.05;
-/* A fit with more figures has to be so much nearer. */
+/* A fit that tells first bytes from the rest has to be so much nearer.  That large messages take
+   longer needs no such proof: the polls have shown that they go in another way. */
 static const double worth_a_figure = 0.8;
 
 /* What is tried out. */
@@ -138,18 +140,17 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, doub
     static const double first_bytes[] = {0, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
     double least = INFINITY;
     cleave_link_measurement best = {0};
-    for (int large = 0; large <= (large_from_bytes > 0); large++)
-        for (size_t f = 0; f < sizeof first_bytes / sizeof *first_bytes; f++) {
-            shape of = {first_bytes[f], large ? large_from_bytes : 0};
-            cleave_link_measurement made = {0};
-            double off = 0;
-            CLEAVE_TRY(fit_shape(samples, n, &of, &off, &made, error));
-            off /= (large ? worth_a_figure : 1) * (f > 0 ? worth_a_figure : 1);
-            if (off < least) {
-                best = made;
-                least = off;
-            }
+    for (size_t f = 0; f < sizeof first_bytes / sizeof *first_bytes; f++) {
+        const shape of = {first_bytes[f], large_from_bytes};
+        cleave_link_measurement made = {0};
+        double off = 0;
+        CLEAVE_TRY(fit_shape(samples, n, &of, &off, &made, error));
+        off /= f > 0 ? worth_a_figure : 1;
+        if (off < least) {
+            best = made;
+            least = off;
         }
+    }
     *result = best;
     return CLEAVE_OK;
 }
@@ -192,4 +193,18 @@ void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n, double 
             least = off;
         }
     }
+}
+
+int64_t cleave_link_next_polled(const cleave_poll_sample *samples, int32_t n) {
+    static const double near_enough = 1.5, kib = 1024;
+    cleave_poll_figures found = {0};
+    cleave_link_fit_polls(samples, n, 0, &found);
+    for (int32_t i = 1; i < n; i++)
+        if (samples[i].bytes == found.large_from_bytes) {
+            double least = samples[i - 1].bytes, between = sqrt(least * samples[i].bytes);
+            between = kib * round(between / kib);
+            bool is_between = between > least && between < samples[i].bytes;
+            return samples[i].bytes > near_enough * least && is_between ? (int64_t)between : 0;
+        }
+    return 0;
 }

@@ -53,4 +53,9 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, doub
 void cleave_link_fit_polls(const cleave_poll_sample *samples, int32_t n, double large_from_bytes,
                            cleave_poll_figures *figures);
 
+/* Where to look next for the size that large messages begin at: the middle, in proportion, of the
+   last sample that a fit takes as small and the first that is large, in whole KiB; 0: they are less
+   than half as far apart again, or neighbours in KiB. */
+int64_t cleave_link_next_polled(const cleave_poll_sample *samples, int32_t n);
+
 #endif

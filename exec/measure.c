@@ -284,8 +284,8 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
 /* ---- data movement and updates ------------------------------------------------------------- */
 
 typedef struct vector_subject {
-    float *memory; /* four arrays of n */
-    int64_t n;
+    float *memory; /* four arrays of n, the first of each `stride` after the last one's */
+    int64_t n, stride;
     cleave_copy_piece piece;
     const cleave_optimizer *optimizer;
 } vector_subject;
@@ -293,7 +293,7 @@ typedef struct vector_subject {
 static cleave_status run_copy(void *context, cleave_error *error) {
     (void)error;
     vector_subject *of = context;
-    cleave_copy_piece_run(&of->piece, of->memory, of->memory + of->n);
+    cleave_copy_piece_run(&of->piece, of->memory, of->memory + of->stride);
     return CLEAVE_OK;
 }
 
@@ -301,21 +301,30 @@ static cleave_status run_update(void *context, cleave_error *error) {
     (void)error;
     vector_subject *of = context;
     int states = cleave_optimizer_states(of->optimizer);
-    cleave_optimizer_update(of->optimizer, 1, of->n, of->memory, of->memory + of->n,
-                            states > 0 ? of->memory + 2 * of->n : NULL,
-                            states > 1 ? of->memory + 3 * of->n : NULL);
+    cleave_optimizer_update(of->optimizer, 1, of->n, of->memory, of->memory + of->stride,
+                            states > 0 ? of->memory + 2 * of->stride : NULL,
+                            states > 1 ? of->memory + 3 * of->stride : NULL);
     return CLEAVE_OK;
+}
+
+/* Arrays begin at lines of the cache, as in an arena, and at different places of their pages: a
+   read a little after a write to the same place of another page waits for it, which makes copies of
+   some sizes take many times as long. */
+static int64_t stride_of(int64_t n) {
+    enum { PAGE_FLOATS = 1024, APART_FLOATS = 272 };
+    return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
 /* `recent`: of the first array, what was just written. */
 static cleave_status measure_vectors(vector_subject *of, subject *run, bool recent,
                                      int64_t touched_bytes, double budget,
                                      cleave_measurement *result, cleave_error *error) {
-    size_t bytes = (4 * (size_t)of->n * sizeof(float) + 127) / 64 * 64;
-    of->memory = of->n < INT64_MAX / 32 ? cleave_memory_allocate(bytes) : NULL;
+    of->stride = of->n < INT64_MAX / 64 ? stride_of(of->n) : 0;
+    of->memory =
+        of->stride > 0 ? cleave_memory_allocate(4 * (size_t)of->stride * sizeof(float)) : NULL;
     if (of->memory == NULL)
         return cleave_fail_memory(error, "measuring copies");
-    for (int64_t i = 0; i < 4 * of->n; i++)
+    for (int64_t i = 0; i < 4 * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
     recent_memory written = {recent ? of->memory : NULL, (size_t)of->n * sizeof *of->memory, NULL};

@@ -20,14 +20,15 @@
 
 enum {
     SMALL_BYTES = 8,
-    LEAST_BYTES = 1 << 10, /* sizes are these and every fourth power of two up to */
-    MOST_BYTES = 64 << 20,
+    LEAST_BYTES = 1 << 10, /* sizes are these, every power of two up to */
+    FINE_BYTES = 1 << 20,  /* since a message may go in another way from any of them on, and */
+    MOST_BYTES = 64 << 20, /* every fourth power of two up to these */
     LEAST_PROCESSOR_BYTES = 256 << 10, /* below, it is lost in the noise; above, it takes long */
     MOST_PROCESSOR_BYTES = 4 << 20,
     LEAST_POLLED_BYTES = 1 << 10, /* of messages that are watched between pieces of computation */
     MOST_POLLED_BYTES = 4 << 20,
-    MOST_POLL_SAMPLES = 8,
-    MOST_SAMPLES = 32,
+    MOST_POLL_SAMPLES = 16,
+    MOST_SAMPLES = 64,
     MAX_REPEATS = 64,
     SEND = 0,
     RECEIVE = 1,
@@ -190,12 +191,12 @@ static double agree(const pair *p, double value) {
     return (value + other) / 2;
 }
 
-typedef struct samples {
+typedef struct link_samples {
     int32_t n;
     cleave_link_sample items[MOST_SAMPLES];
-} samples;
+} link_samples;
 
-static void add(samples *to, cleave_link_sample_kind kind, int64_t bytes, double seconds) {
+static void add(link_samples *to, cleave_link_sample_kind kind, int64_t bytes, double seconds) {
     if (seconds > 0 && to->n < MOST_SAMPLES)
         to->items[to->n++] = (cleave_link_sample){kind, (double)bytes, seconds};
 }
@@ -213,13 +214,14 @@ static int repeats_within(double budget, double seconds) {
    others, and its least median counts: 64 of them take less than a tick of the scheduler, so where
    something else uses the processors they are all slow at one moment and all undisturbed at
    another. */
-static void measure(const pair *p, double seconds_budget, samples *found) {
+static void measure(const pair *p, double seconds_budget, link_samples *found) {
     double budget = seconds_budget / 16; /* of one size and sort */
     double posting = INFINITY, smallest = INFINITY;
     double start = cleave_clock_seconds();
     compute(p);
     double piece = agree(p, cleave_clock_seconds() - start), last = 0;
-    for (int64_t bytes = LEAST_BYTES; bytes <= MOST_BYTES && last < budget / 4; bytes *= 4) {
+    for (int64_t bytes = LEAST_BYTES; bytes <= MOST_BYTES && last < budget / 4;
+         bytes *= bytes < FINE_BYTES ? 2 : 4) {
         posting = fmin(posting, agree(p, post(p, MAX_REPEATS)));
         smallest = fmin(smallest, agree(p, ping(p, SMALL_BYTES, MAX_REPEATS)));
         int repeats =
@@ -229,7 +231,8 @@ static void measure(const pair *p, double seconds_budget, samples *found) {
         add(found, CLEAVE_LINK_ONE_WAY, bytes, one_way);
         add(found, CLEAVE_LINK_BOTH_WAYS, bytes, both_ways);
         last = both_ways;
-        if (bytes < LEAST_PROCESSOR_BYTES || bytes > MOST_PROCESSOR_BYTES)
+        bool is_power_of_four = (bytes & INT64_C(0x5555555555555555)) != 0;
+        if (bytes < LEAST_PROCESSOR_BYTES || bytes > MOST_PROCESSOR_BYTES || !is_power_of_four)
             continue;
         /* Long enough for both messages to go while there is still something to compute. */
         int pieces = 4 + (int)(2 * both_ways / (piece > 1e-6 ? piece : 1e-6));
@@ -250,24 +253,45 @@ static double agree_with_second(const pair *p, double value) {
     return value;
 }
 
-/* In the order of bytes; as far as the time allows. */
-static int32_t measure_polls(const pair *p, double seconds_budget, cleave_poll_sample *sending,
-                             cleave_poll_sample *receiving) {
-    int32_t n = 0;
+typedef struct poll_samples {
+    int32_t n;
+    cleave_poll_sample sending[MOST_POLL_SAMPLES], receiving[MOST_POLL_SAMPLES];
+} poll_samples;
+
+static void insert(cleave_poll_sample *samples, int32_t n, cleave_poll_sample made) {
+    for (; n > 0 && samples[n - 1].bytes > made.bytes; n--)
+        samples[n] = samples[n - 1];
+    samples[n] = made;
+}
+
+static void add_polled(const pair *p, int64_t bytes, poll_samples *found) {
+    int repeats = bytes <= 1 << 18 ? 9 : 5;
+    double seconds[3];
+    for (int i = 0; i < 3; i++)
+        seconds[i] = agree_with_second(
+            p, watch_message(p, bytes, i > 0 ? piece_seconds : 0, i == 1, repeats));
+    double sent = fmax(0, (seconds[1] - seconds[0]) / piece_seconds);
+    double received = fmax(0, (seconds[2] - seconds[0]) / piece_seconds);
+    insert(found->sending, found->n, (cleave_poll_sample){(double)bytes, sent});
+    insert(found->receiving, found->n, (cleave_poll_sample){(double)bytes, received});
+    found->n++;
+}
+
+/* In the order of bytes; as far as the time allows.  Where large messages seem to begin sizes in
+   between are looked at, which takes no more than a few small messages do. */
+static void measure_polls(const pair *p, double seconds_budget, poll_samples *found) {
     double started = cleave_clock_seconds(), spent = 0;
     for (int64_t bytes = LEAST_POLLED_BYTES;
-         bytes <= MOST_POLLED_BYTES && (n < 4 || spent < seconds_budget); bytes *= 4, n++) {
-        int repeats = bytes <= 1 << 18 ? 9 : 5;
-        double seconds[3];
-        for (int i = 0; i < 3; i++)
-            seconds[i] = agree_with_second(
-                p, watch_message(p, bytes, i > 0 ? piece_seconds : 0, i == 1, repeats));
-        sending[n].bytes = receiving[n].bytes = (double)bytes;
-        sending[n].polls = fmax(0, (seconds[1] - seconds[0]) / piece_seconds);
-        receiving[n].polls = fmax(0, (seconds[2] - seconds[0]) / piece_seconds);
+         bytes <= MOST_POLLED_BYTES && (found->n < 4 || spent < seconds_budget); bytes *= 4) {
+        add_polled(p, bytes, found);
         spent = agree(p, cleave_clock_seconds() - started);
     }
-    return n;
+    while (found->n < MOST_POLL_SAMPLES) {
+        int64_t between = cleave_link_next_polled(found->receiving, found->n);
+        if (between == 0)
+            break;
+        add_polled(p, between, found);
+    }
 }
 
 cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, double seconds_budget,
@@ -277,8 +301,8 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
     cleave_world_barrier(world);
     if (rank == a || rank == b) {
         pair p = {.world = world, .peer = rank == a ? b : a, .first = rank == a};
-        samples found = {0};
-        cleave_poll_sample sending[MOST_POLL_SAMPLES], receiving[MOST_POLL_SAMPLES];
+        link_samples found = {0};
+        poll_samples polled = {0};
         size_t work_bytes = WORK_FLOATS * sizeof *p.work;
         char *memory = malloc((size_t)2 * MOST_BYTES + work_bytes);
         if (memory == NULL)
@@ -288,11 +312,11 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
         p.outgoing = memory + work_bytes;
         p.incoming = p.outgoing + MOST_BYTES;
         measure(&p, seconds_budget, &found);
-        int32_t n_polls = measure_polls(&p, seconds_budget, sending, receiving);
+        measure_polls(&p, seconds_budget, &polled);
         free(memory);
-        cleave_link_fit_polls(receiving, n_polls, 0, &result->receiving);
+        cleave_link_fit_polls(polled.receiving, polled.n, 0, &result->receiving);
         double large_from = result->receiving.large_from_bytes;
-        cleave_link_fit_polls(sending, n_polls, large_from, &result->sending);
+        cleave_link_fit_polls(polled.sending, polled.n, large_from, &result->sending);
         CLEAVE_TRY(cleave_link_fit(found.items, found.n, large_from, &result->link, error));
     }
     cleave_world_barrier(world);

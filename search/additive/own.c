@@ -25,7 +25,7 @@ static double slowest_bytes(const cleave_machine *machine, const char *family, d
     double seconds = 0;
     for (int32_t k = 0; k < machine->n_kinds; k++) {
         cleave_byte_price price = cleave_byte_price_of(&machine->kinds[k], family);
-        seconds = fmax(seconds, price.launch_seconds + price.seconds_per_byte * bytes);
+        seconds = fmax(seconds, cleave_byte_price_seconds(&price, 1, bytes));
     }
     return seconds;
 }

@@ -1,5 +1,6 @@
 /* Prices: which source is taken, what fits find, and collectives in closed form. */
 #include "costmodel/cost.h"
+#include "costmodel/byte_price.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -84,6 +85,51 @@ Test(cost, a_single_measurement_gives_an_efficiency) {
     cr_expect_float_eq(kind.fits[0].seconds_per_byte, 1e-10, 1e-19);
     cr_expect_float_eq(kind.fits[1].seconds_per_flop, 4e-12, 1e-20);
     cr_expect_float_eq(kind.fits[1].seconds_per_byte, 0, 1e-30);
+}
+
+/* 0.1 us, 20 ps a byte up to 4 MiB and 60 ps for each beyond; one of the small ones is far off. */
+static double near_and_far(double bytes) {
+    return 1e-7 + 2e-11 * bytes + (bytes > 0x1p22 ? 4e-11 * (bytes - 0x1p22) : 0);
+}
+
+static void add_copies(cleave_device_kind *kind, double (*seconds_of)(double)) {
+    static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g"};
+    for (int i = 0; i < 7; i++) {
+        double bytes = ldexp(64, 4 * i < 20 ? 4 * i : 2 * i + 8);
+        add(kind, keys[i], "copy", (i == 1 ? 3 : 1) * seconds_of(bytes), 0, bytes);
+    }
+}
+
+Test(cost, copies_that_no_cache_holds_have_a_rate_of_their_own) {
+    cleave_device_kind kind = plain_kind();
+    add_copies(&kind, near_and_far);
+    add(&kind, "h", "copy", near_and_far(0x1p24), 0, 0x1p24);
+    add(&kind, "i", "copy", near_and_far(0x1p27), 0, 0x1p27);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cr_expect_float_eq(kind.fits[0].near_bytes, 0x1p22, 1);
+    cr_expect_float_eq(kind.fits[0].seconds_per_byte, 2e-11, 1e-16);
+    cr_expect_float_eq(kind.fits[0].far_seconds_per_byte, 6e-11, 1e-16);
+    cleave_byte_price price = cleave_byte_price_of(&kind, "copy");
+    cleave_provenance provenance;
+    for (double bytes = 1; bytes < 1e10; bytes *= 7) {
+        cleave_work copy = work("z", "copy", 0, bytes);
+        double expected = near_and_far(bytes);
+        cr_expect_float_eq(cleave_byte_price_seconds(&price, 1, bytes), expected, 1e-6 * expected);
+        cr_expect_float_eq(cleave_byte_price_seconds(&price, 3, 3 * bytes), 3 * expected,
+                           3e-6 * expected);
+        cr_expect_float_eq(cleave_cost_compute(&kind, &copy, &provenance), expected,
+                           1e-6 * expected);
+    }
+}
+
+static double all_alike(double bytes) { return 1e-7 + 2e-11 * bytes; }
+
+Test(cost, copies_that_all_go_alike_have_one_rate) {
+    cleave_device_kind kind = plain_kind();
+    add_copies(&kind, all_alike);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cr_expect_float_eq(kind.fits[0].near_bytes, 0, 0);
+    cr_expect_float_eq(cleave_byte_price_of(&kind, "copy").far_excess, 0, 0);
 }
 
 /* A kernel of which only the workspace is known takes no part in the fit, and is itself predicted.
@@ -174,6 +220,28 @@ Test(cost, scratch_of_collectives_stays_clear) {
         cr_expect_gt(cost.busy, 0);
         for (int32_t l = 0; l < machine.n_links; l++)
             cr_assert_float_eq(load[l], 0, 0);
+    }
+}
+
+/* Two devices: each sums one half of the vector, 12 bytes read and written for every float of it,
+   of which 1 MiB is near; the rest takes 30 ps a byte more. */
+Test(cost, sums_of_a_collective_that_no_cache_holds_take_longer) {
+    cleave_machine machine = machine_of("p100-4x4");
+    double *load = CLEAVE_ARENA_ARRAY(&arena, double, machine.n_links);
+    const int32_t devices[] = {0, 1};
+    cleave_family_fit copies = {.family = "copy", .seconds_per_byte = 2e-11};
+    machine.kinds[0].fits = &copies;
+    machine.kinds[0].n_fits = 1;
+    cleave_collective collective = all_reduce(CLEAVE_ALGORITHM_RING, devices, 2);
+    for (int64_t bytes = 1 << 16; bytes <= 1 << 28; bytes *= 4) {
+        double alike, seconds;
+        copies.near_bytes = copies.far_seconds_per_byte = 0;
+        cleave_cost_collective_sizes(&machine, &collective, load, 1, &bytes, &alike);
+        copies.near_bytes = 1 << 20;
+        copies.far_seconds_per_byte = 5e-11;
+        cleave_cost_collective_sizes(&machine, &collective, load, 1, &bytes, &seconds);
+        double far = fmax(0, 1.5 * (double)bytes - (1 << 20));
+        cr_expect_float_eq(seconds - alike, 3e-11 * far, 1e-11, "%lld", (long long)bytes);
     }
 }
 

@@ -137,3 +137,57 @@ Test(link_fit, polls_are_recovered) {
     expect_near(got.large, 3, 0.1, "large");
     expect_near(got.per_byte, 0x1p-20, 0.1, "per byte");
 }
+
+/* 1 KiB to 64 MiB, finely up to 1 MiB, as calibration does it; all that is larger than 1 MiB is 15
+   % off, now in one direction, now in the other.  Of its time the 75 us of a large message are
+   little or nothing; of 32 KiB they are most. */
+Test(link_fit, what_small_messages_show_is_not_lost_to_the_noise_of_large_ones) {
+    const double large_from = 1 << 15, large = 75e-6;
+    cleave_link_sample samples[MOST];
+    cleave_link_measurement wanted = ethernet, got;
+    cleave_error error = {""};
+    int32_t n = 0;
+    wanted.bytes_per_second = 4e9;
+    add(samples, &n, CLEAVE_LINK_POST, 8, wanted.overhead_seconds);
+    add(samples, &n, CLEAVE_LINK_ONE_WAY, 8, wanted.overhead_seconds + wanted.latency_seconds);
+    for (double bytes = 1024; bytes <= 64 << 20; bytes *= bytes < 1 << 20 ? 2 : 4) {
+        double end = wanted.overhead_seconds + wanted.overhead_seconds_per_byte * bytes;
+        double link = wanted.latency_seconds + bytes / wanted.bytes_per_second +
+                      (bytes >= large_from ? large : 0);
+        double off = bytes <= 1 << 20 ? 1 : n % 4 < 2 ? 1.15 : 1 / 1.15;
+        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, (end + link) * off);
+        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes, (2 * end + link) / off);
+    }
+    cr_assert_eq(cleave_link_fit(samples, n, large_from, &got, &error), CLEAVE_OK, "%s",
+                 error.message);
+    expect_near(got.large_from_bytes, large_from, 0, "large from");
+    expect_near(got.large_seconds, large, 0.1, "what is agreed first");
+}
+
+/* What a transport does whose large messages begin at `large_from`. */
+static cleave_poll_sample polled(double bytes, double large_from) {
+    return (cleave_poll_sample){bytes, bytes < large_from ? 0.5 : 2.5 + bytes / 0x1p23};
+}
+
+/* Wherever large messages begin, looking in between finds it to less than half as much again. */
+Test(link_fit, looking_in_between_finds_where_large_messages_begin) {
+    for (double large_from = 2e3; large_from < 4e6; large_from *= 1.37) {
+        cleave_poll_sample samples[16];
+        cleave_poll_figures got;
+        int32_t n = 0;
+        for (double bytes = 1 << 10; bytes <= 1 << 22; bytes *= 4)
+            samples[n++] = polled(bytes, large_from);
+        for (int64_t between; (between = cleave_link_next_polled(samples, n)) != 0;) {
+            int32_t i = n++;
+            cr_assert_leq(n, 16);
+            for (; i > 0 && samples[i - 1].bytes > (double)between; i--)
+                samples[i] = samples[i - 1];
+            samples[i] = polled((double)between, large_from);
+            cr_assert(i > 0 && samples[i - 1].bytes < (double)between);
+        }
+        cleave_link_fit_polls(samples, n, 0, &got);
+        cr_expect_geq(got.large_from_bytes, large_from);
+        cr_expect_leq(got.large_from_bytes, fmax(1.5 * large_from, large_from + 1024), "%g: %g",
+                      large_from, got.large_from_bytes);
+    }
+}

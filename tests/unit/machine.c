@@ -405,6 +405,8 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                       same(x->fits[i].spread, y->fits[i].spread) &&
                       same(x->fits[i].largest_bytes, y->fits[i].largest_bytes) &&
                       same(x->fits[i].alone, y->fits[i].alone) &&
+                      same(x->fits[i].near_bytes, y->fits[i].near_bytes) &&
+                      same(x->fits[i].far_seconds_per_byte, y->fits[i].far_seconds_per_byte) &&
                       x->fits[i].workspace_bytes == y->fits[i].workspace_bytes);
     }
 }
@@ -450,6 +452,8 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     cr_expect(same(cleave_device_kind_find_kernel(&kind, "product b")->seconds, 1e-3 / 7));
     cr_expect_null(cleave_device_kind_find_kernel(&kind, "product c"));
     cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
+    kind.fits[0].near_bytes = 1e6 / 3;
+    kind.fits[0].far_seconds_per_byte = kind.fits[0].seconds_per_byte + 1e-9 / 3;
     const cleave_protocol protocol = {1 << 16,  1e-4 / 3,  1 << 20,
                                       1e10 / 3, {0, 2, 0}, {0.5, 10.0 / 3, 1e-6 / 3}};
     cleave_link links[3] = {
