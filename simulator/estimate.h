@@ -12,9 +12,9 @@
 typedef struct cleave_estimate cleave_estimate;
 
 /* Begins with a layout, which must be legal and is accepted.  Collectives are in closed form or in
-   their steps, as the options say; proposals take several times as long in steps, and the more so
-   the more devices there are.  Model, options and cache must outlive it.  FAILED when memory is
-   short or as cleave_lower and cleave_simulate do. */
+   their steps, as the options say; on few devices proposals in steps take little longer, on more
+   the steps are the more.  Model, options and cache must outlive it.  FAILED when memory is short
+   or as cleave_lower and cleave_simulate do. */
 cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
                                      const cleave_lower_options *options, cleave_cost_cache *cache,
                                      cleave_estimate **estimate, cleave_error *error);

@@ -12,10 +12,10 @@ static const double share_of_round[] = {0.3, 0.6, 1};
 enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERATOR = 2 };
 
 /* What a search without limits spends, in times of what it takes to lower the whole model once, or
-   in bytes of fragments where that is more.  On few devices it also makes whole sweeps of single
-   changes until none improves anything; on more there are too many changes for that, and it gives a
-   sweep up when so many of its most promising moves, on 64 devices, have failed one after the
-   other. */
+   in bytes of fragments where that is more.  On few devices whole sweeps of single changes follow,
+   until none improves anything: here, or in steps (search/refine/polish.h).  On more there are too
+   many changes for that, and it gives a sweep up when so many of its most promising moves, on 64
+   devices, have failed one after the other. */
 static const int64_t most_wholes = 8, least_work = INT64_C(1) << 24;
 enum { PATIENCE_ON_MANY = 100 };
 /* On more devices a start that is gone on with has to get so many wholes. */

@@ -1,7 +1,7 @@
 /* The last descent, on steps.
 
-   Collectives in closed form are up to a per cent off their steps, each layout's by a little else,
-   so that of layouts that are nearly as good closed forms don't tell which is the best, and the one
+   Collectives in closed form are some per cent off their steps, each layout's by a little else, so
+   that of layouts that are nearly as good closed forms don't tell which is the best, and the one
    that no single change improves in closed form may be improved in steps.  On few devices estimates
    with collectives in their steps take little, so there what is best in steps descends once more by
    whole sweeps, until no single change improves what `simulate` and `run` do.
