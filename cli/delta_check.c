@@ -59,6 +59,7 @@ cleave_status delta_check_run(const cleave_model *model, const cleave_machine *m
                               uint64_t seed, cleave_arena *arena, delta_check *result,
                               cleave_error *error) {
     const cleave_lower_options options = {.training = model->loss >= 0,
+                                          .symbolic_collectives = true,
                                           .optimizer_states = optimizer_states};
     const cleave_layout *given[] = {layout};
     cleave_node_costs *costs = NULL;

@@ -132,6 +132,8 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_put_integer(w, result->is_certified);
     cleave_json_key(w, "is_local_optimum");
     cleave_json_put_integer(w, result->is_local_optimum);
+    cleave_json_key(w, "optimum_in_steps");
+    cleave_json_put_integer(w, result->optimum_in_steps);
     cleave_json_key(w, "peak_bytes");
     cleave_json_put_integer(w, result->best.peak_bytes);
     cleave_json_key(w, "bytes_sent");

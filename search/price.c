@@ -77,6 +77,7 @@ cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *la
 
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
                                      cleave_estimate **estimate, cleave_error *error) {
+    pricer->lower.symbolic_collectives = !pricer->in_steps;
     return cleave_estimate_create(pricer->model, layout, &pricer->lower, pricer->cache, estimate,
                                   error);
 }
@@ -112,7 +113,14 @@ static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
 static cleave_status plan_memory(cleave_pricer *pricer, const cleave_layout *layout,
                                  cleave_price *price, cleave_error *error) {
     cleave_program program;
-    CLEAVE_TRY(cleave_lower_closed_form(pricer, layout, &program, error));
+    if (pricer->in_steps) {
+        cleave_arena_reset(&pricer->arena);
+        pricer->lower.symbolic_collectives = false;
+        CLEAVE_TRY(
+            cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
+    } else {
+        CLEAVE_TRY(cleave_lower_closed_form(pricer, layout, &program, error));
+    }
     cleave_pricer_weigh(pricer, &program, price);
     pricer->n_devices_planned += program.n_devices;
     return CLEAVE_OK;

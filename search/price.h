@@ -21,6 +21,8 @@ typedef struct cleave_pricer {
     const cleave_machine *machine;
     cleave_lower_options lower;
     int64_t memory_limit_bytes; /* 0: that of each device's kind */
+    bool in_steps; /* estimates and their proposals have collectives in their steps; else, as
+                      created, in closed form */
     cleave_cost_cache *cache;
     cleave_arena arena;
     int64_t least_peak_bytes; /* of all layouts priced */
@@ -46,10 +48,10 @@ cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *la
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
                                      cleave_estimate **estimate, cleave_error *error);
 
-/* The same price as cleave_price_layout gives (not expanded), of the layout that the estimate has
-   come to by changes, and which is `layout`.  `peak_bytes` is not set where it fits even if no
-   memory were ever given back; else the layout is lowered to plan its memory, one window of it
-   where it folds. */
+/* The same price as cleave_price_layout gives (expanded where `in_steps`), of the layout that the
+   estimate has come to by changes, and which is `layout`.  `peak_bytes` is not set where it fits
+   even if no memory were ever given back; else the layout is lowered to plan its memory, one window
+   of it where it folds. */
 cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
                                     const cleave_layout *layout, cleave_price *price,
                                     cleave_error *error);

@@ -2,12 +2,13 @@
    in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
    nothing else is. */
 #include "search/refine/parallel.h"
+#include "search/refine/polish.h"
 #include "search/session.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND };
+enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 1 };
 
 static const double far_behind = 1.25;
 /* Closed forms and steps of collectives differ by more than this, so that what is nearer than this
@@ -32,6 +33,7 @@ typedef struct report {
     int32_t n;
     reported items[MAX_REPORTED];
     reported *wanted[MAX_REPORTED]; /* to be simulated in full */
+    cleave_polished polished;
 } report;
 
 static int32_t find_baseline(const char *method) {
@@ -155,6 +157,46 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
     return make_plan(s, item, &s->result.baselines[item->baseline], error);
 }
 
+/* ---- the last descent ------------------------------------------------------------------------ */
+
+/* The quickest in steps that the space has, or null. */
+static reported *best_in_steps(const session *s, report *r) {
+    reported *best = NULL;
+    for (int32_t i = 0; i < r->n; i++) {
+        reported *item = &r->items[i];
+        if (item->price.excess_bytes == 0 && item->price.bytes_sent >= 0 &&
+            is_wanted(s, item->method) && (best == NULL || item->price.step < best->price.step))
+            best = item;
+    }
+    return best;
+}
+
+/* What no change improves in closed form may be improved in steps: from here on only those are
+   looked at. */
+static void forget_optima(report *r) {
+    for (int32_t i = 0; i < r->n; i++)
+        r->items[i].is_local_optimum = false;
+}
+
+static cleave_status polish(report *r, cleave_error *error) {
+    session *s = r->session;
+    reported *best = best_in_steps(s, r);
+    cleave_polished *p = &r->polished;
+    if (!session_polishes(s) || session_interrupted(s) || best == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(session_polish(s, best->layout, &best->price, p, error));
+    if (!p->done)
+        return CLEAVE_OK;
+    forget_optima(r);
+    if (p->is_changed) {
+        best = &r->items[r->n++];
+        *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
+        CLEAVE_TRY(cleave_price_layout(&s->pricers[0], &p->layout, true, &best->price, error));
+    }
+    best->is_local_optimum = s->result.optimum_in_steps = p->is_local_optimum;
+    return CLEAVE_OK;
+}
+
 /* The quickest; or, of layouts that are as good and no slower than any baseline, the quickest that
    no single change improves.  Null where nothing fits. */
 static const reported *choose(const session *s, const report *r) {
@@ -190,6 +232,7 @@ cleave_status session_report(session *s, cleave_error *error) {
     cleave_progress_update(&s->progress, -1, "simulating the best in full");
     collect(s, session_interrupted(s), &r);
     CLEAVE_TRY(price_all(&r, error));
+    CLEAVE_TRY(polish(&r, error));
     for (int32_t i = 0; i < r.n; i++)
         CLEAVE_TRY(take_baseline(s, &r.items[i], error));
     return take_best(s, &r, error);

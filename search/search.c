@@ -2,6 +2,7 @@
    simulation with collectives in their steps (search/report.c). */
 #include "search/bound/bound.h"
 #include "search/bound/least_memory.h"
+#include "search/refine/polish.h"
 #include "search/session.h"
 #include "search/used_rules.h"
 #include "search/window/many.h"
@@ -18,6 +19,13 @@ double session_seconds_left(const session *s) {
         return 0;
     double left =
         s->started_seconds + s->options->time_seconds - s->report_seconds - cleave_clock_seconds();
+    return left > 1e-6 ? left : 1e-6;
+}
+
+double session_polish_seconds_left(const session *s) {
+    double used = cleave_clock_seconds() - s->started_seconds;
+    double left = s->options->time_seconds - used;
+    left = left < s->polish_seconds ? left : s->polish_seconds;
     return left > 1e-6 ? left : 1e-6;
 }
 
@@ -117,6 +125,9 @@ static cleave_status prepare(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Of the time of a search, for its last descent. */
+static const double polish_share = 0.2;
+
 /* How long the report will take, from one full simulation of a layout that it is about anyway: so
    that a search whose time is limited ends in time. */
 static cleave_status foresee_report(session *s, cleave_error *error) {
@@ -136,6 +147,9 @@ static cleave_status foresee_report(session *s, cleave_error *error) {
     /* What is found is about as large as data parallel; threads share it, but unevenly. */
     double each = cleave_clock_seconds() - started;
     s->report_seconds = each * n / (s->n_threads > 1 ? 1.5 : 1);
+    if (session_polishes(s))
+        s->polish_seconds = polish_share * s->options->time_seconds;
+    s->report_seconds += s->polish_seconds;
     return CLEAVE_OK;
 }
 

@@ -53,7 +53,8 @@ typedef struct cleave_search_result {
     bool is_certified;
     int64_t proposals, accepted;
     bool is_local_optimum; /* "auto": no single change of the best improves its step, with
-                              collectives as one item each */
+                              collectives as one item each, or ... */
+    bool optimum_in_steps; /* ... in their steps, as they are simulated and run: few devices */
     bool truncated;        /* some operator has more candidates than were kept */
 } cleave_search_result;
 

@@ -8,6 +8,9 @@
 
 enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = 4 };
 
+/* On so many devices searches go on until no single change improves anything. */
+enum { SESSION_FEW_DEVICES = 8 };
+
 /* A layout that a search begins with. */
 typedef struct session_given {
     const char *method; /* the baseline that it is; null: a start and nothing more */
@@ -40,6 +43,7 @@ typedef struct session {
     cleave_progress progress;
     double started_seconds;
     double report_seconds; /* that the report at the end will take, as far as is known */
+    double polish_seconds; /* of these, for the last descent, on steps (search/refine/polish.h) */
     int64_t whole_work;    /* bytes of the fragments of a whole layout; 0: not known */
     int32_t n_threads;
     int32_t n_given;
@@ -59,6 +63,8 @@ bool session_interrupted(const session *s);
 bool session_searches(const session *s);
 /* Seconds until the methods have to end; 0: no limit, a little more than 0 where it is over. */
 double session_seconds_left(const session *s);
+/* Seconds until the last descent has to end; only where time is limited. */
+double session_polish_seconds_left(const session *s);
 
 /* Adds the baselines (and "random", where it is asked for) that apply, priced; those that break a
    constraint are changed and no baselines then.  Where devices are of several kinds, data parallel

@@ -303,7 +303,7 @@ static cleave_status create(const cleave_model *model, const cleave_layout *layo
                               .cache = cache,
                               .fold = fold,
                               .n_devices = layout->n_devices};
-    made->options.symbolic_collectives = true;
+    made->options.symbolic_collectives = options->symbolic_collectives || fold != NULL;
     made->options.workspace = NULL;
     cleave_status status = begin(made, layout, error);
     if (status != CLEAVE_OK) {

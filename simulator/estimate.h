@@ -11,12 +11,15 @@
 
 typedef struct cleave_estimate cleave_estimate;
 
-/* Begins with a layout, which must be legal and is accepted.  Model, options and cache must outlive
-   it.  FAILED when memory is short or as cleave_lower and cleave_simulate do. */
+/* Begins with a layout, which must be legal and is accepted.  Collectives are in closed form or in
+   their steps, as the options say; on few devices proposals in steps take little longer, on more
+   the steps are the more.  Model, options and cache must outlive it.  FAILED when memory is short
+   or as cleave_lower and cleave_simulate do. */
 cleave_status cleave_estimate_create(const cleave_model *model, const cleave_layout *layout,
                                      const cleave_lower_options *options, cleave_cost_cache *cache,
                                      cleave_estimate **estimate, cleave_error *error);
-/* The same of the first window of a fold on the cache's machine, which must let it fold: splits are
+/* The same of the first window of a fold on the cache's machine, which must let it fold, in closed
+   form whatever the options say: splits are
    those of the window (fold->window), and whenever a run begins the fold must be that of the splits
    then proposed, with windows of the same size.  A run gives NO_LAYOUT where these don't fold; then
    change back what was proposed, and run and accept that.  Steps are not those of the whole fold to

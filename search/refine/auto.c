@@ -1,6 +1,7 @@
 #include "search/refine/auto.h"
 
 #include "search/refine/parallel.h"
+#include "search/refine/polish.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,12 +13,12 @@ enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERA
 
 /* What a search without limits spends, in times of what it takes to lower the whole model once, or
    in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more so much less
-   as there are more, since there the rest of a search takes longer.  On few devices it also makes
-   whole sweeps of single changes until none improves anything; on more there are too many changes
-   for that, and it gives a sweep up when so many of its most promising moves, on 64 devices, have
-   failed one after the other. */
+   as there are more, since there the rest of a search takes longer.  On few devices whole sweeps of
+   single changes follow, until none improves anything: here, or in steps (search/refine/polish.h).
+   On more there are too many changes for that, and it gives a sweep up when so many of its most
+   promising moves, on 64 devices, have failed one after the other. */
 static const int64_t most_wholes = 8, least_work = INT64_C(1) << 26;
-enum { FEW_DEVICES = 8, SOME_DEVICES = 16, PATIENCE_ON_MANY = 100 };
+enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100 };
 /* On more devices a start that is gone on with has to get so many wholes. */
 static const double least_wholes_of_start = 2;
 /* Starts that are so many times as slow as the best are not gone on with. */
@@ -113,7 +114,7 @@ static int64_t work_of_all(const auto_run *run) {
 static int64_t patience(const auto_run *run) {
     const session *s = run->session;
     bool limited = s->options->proposals > 0 || s->options->time_seconds > 0;
-    return limited || s->machine->n_devices <= FEW_DEVICES
+    return limited || s->machine->n_devices <= SESSION_FEW_DEVICES
                ? 100 + 3 * (int64_t)s->model->n_operators
                : 1 + PATIENCE_ON_MANY * 64 / s->machine->n_devices;
 }
@@ -200,7 +201,7 @@ static cleave_status begin_first(auto_run *run, cleave_error *error) {
     cleave_refine_limits limits = share_out(run, n);
     double least = least_wholes_of_start * (double)run->whole_work;
     while (n > 1 && limits.work > 0 && (double)limits.work < least &&
-           run->session->machine->n_devices > FEW_DEVICES)
+           run->session->machine->n_devices > SESSION_FEW_DEVICES)
         limits = share_out(run, --n);
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(add_task(run, &run->starts[i], &limits, false, error));
@@ -233,7 +234,8 @@ static cleave_status begin_last(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
     cleave_refine_limits limits = share_out(run, 1);
     if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
-        limits.whole_sweeps = run->session->machine->n_devices <= FEW_DEVICES;
+        limits.whole_sweeps = run->session->machine->n_devices <= SESSION_FEW_DEVICES &&
+                              !session_polishes(run->session);
     if (a->pool[0].is_local_optimum)
         return CLEAVE_OK;
     return add_task(run, &a->pool[0], &limits, false, error);

@@ -36,6 +36,7 @@ cleave_status cleave_refine_state_create(const cleave_model *model, const cleave
                                          uint64_t seed, cleave_arena *arena,
                                          cleave_refine_state *state, cleave_error *error) {
     cleave_refine_state s = {.limits = *limits, .anneals = anneals, .random = {.key = seed}};
+    s.phase = limits->singles ? CLEAVE_REFINE_LAST_SINGLES : CLEAVE_REFINE_GROUPS;
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.current, error));
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.best, error));
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.base, error));
@@ -159,7 +160,8 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
     case CLEAVE_REFINE_SINGLES:
     case CLEAVE_REFINE_LAST_SINGLES:
         s->is_local_optimum = whole && r->swept && r->sweep.complete;
-        if (stays && s->improved) { /* groups may have got something to improve */
+        if (stays && s->improved &&
+            !s->limits.singles) { /* groups may have got something to improve */
             s->improved = false;
             enter(r, first ? CLEAVE_REFINE_GROUPS : CLEAVE_REFINE_LAST_GROUPS);
         } else {

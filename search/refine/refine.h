@@ -26,6 +26,7 @@ typedef struct cleave_refine_limits {
     double seconds;    /* of the clock from now on */
     int64_t patience;  /* moves of a sweep that may fail in a row before it is given up */
     bool whole_sweeps; /* complete sweeps are made whole whatever `work` and `patience` say */
+    bool singles;      /* one descent of single changes and nothing else */
 } cleave_refine_limits;
 
 typedef enum cleave_refine_phase {

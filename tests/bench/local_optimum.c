@@ -1,9 +1,11 @@
 /* Does any single change improve a layout?  Every split of the declared space for every operator,
-   and the other update for every parameter, with collectives as one item each.  Nothing is shared
-   with the sweeps of the search but the list of candidates: changes are priced by the estimate, and
-   one of so many, drawn, and each that improves the layout are lowered, planned and simulated from
-   scratch, too, and must give the same.
-     usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES LAYOUT.json [THREADS [EVERY]]
+   and the other update for every parameter, with collectives in their steps ("steps"), as
+   `cleave search` claims on up to 8 devices, or as one item each ("closed-form").  Nothing is
+   shared with the sweeps of the search but the list of candidates: changes are priced by the
+   estimate, and one of so many, drawn, and each that improves the layout are lowered, planned and
+   simulated from scratch, too, and must give the same.
+     usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES LAYOUT.json
+                                [THREADS [EVERY [steps|closed-form]]]
    EVERY: of so many changes one is priced from scratch, too (100).  Exits with 1 where something
    improves the layout; prints what, and by how much, of each operator the best. */
 #include "base/progress.h"
@@ -17,8 +19,9 @@
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { MOST_THREADS = 64 };
+enum { MOST_THREADS = 64, FEW_DEVICES = 8 };
 
 /* What a thread has to itself. */
 typedef struct worker {
@@ -45,6 +48,8 @@ typedef struct check {
     cleave_price price;
     int32_t n_threads;
     int64_t every;
+    const char *form; /* null: as the number of devices says */
+    bool in_steps;
     worker workers[MOST_THREADS];
     finding *findings; /* [n_operators + n_tensors] */
 } check;
@@ -53,6 +58,7 @@ static cleave_status begin_worker(check *c, worker *w, cleave_error *error) {
     const cleave_search_options options = {0}; /* plain descent, as `cleave search` has it */
     CLEAVE_TRY(cleave_layout_copy(&c->layout, &c->model, &w->arena, &w->layout, error));
     CLEAVE_TRY(cleave_pricer_create(&c->model, &c->machine, &options, &w->pricer, error));
+    w->pricer.in_steps = c->in_steps;
     CLEAVE_TRY(cleave_pricer_estimate(&w->pricer, &w->layout, &w->estimate, error));
     w->devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, c->machine.n_devices);
     return w->devices != NULL ? CLEAVE_OK : cleave_fail_memory(error, "checking");
@@ -69,6 +75,8 @@ static cleave_status prepare(check *c, char **arguments, cleave_error *error) {
         cleave_model_import(arguments[1], atoll(arguments[2]), true, &c->arena, &c->model, error));
     CLEAVE_TRY(
         cleave_machine_read(arguments[3], atoi(arguments[4]), &c->arena, &c->machine, error));
+    c->in_steps =
+        c->form != NULL ? strcmp(c->form, "steps") == 0 : c->machine.n_devices <= FEW_DEVICES;
     CLEAVE_TRY(cleave_layout_read(arguments[5], &c->model, &c->arena, &c->layout, error));
     /* The rules that search gave it, whole: a changed layout may need others than are in the file.
      */
@@ -83,7 +91,7 @@ static cleave_status prepare(check *c, char **arguments, cleave_error *error) {
         return cleave_fail_memory(error, "checking");
     for (int32_t t = 0; t < c->n_threads; t++)
         CLEAVE_TRY(begin_worker(c, &c->workers[t], error));
-    return cleave_price_layout(&c->workers[0].pricer, &c->layout, false, &c->price, error);
+    return cleave_price_layout(&c->workers[0].pricer, &c->layout, c->in_steps, &c->price, error);
 }
 
 static bool improves(const check *c, const cleave_price *price) {
@@ -93,7 +101,7 @@ static bool improves(const check *c, const cleave_price *price) {
 static cleave_status price_from_scratch(const check *c, worker *w, const cleave_price *estimated,
                                         cleave_error *error) {
     cleave_price price;
-    CLEAVE_TRY(cleave_price_layout(&w->pricer, &w->layout, false, &price, error));
+    CLEAVE_TRY(cleave_price_layout(&w->pricer, &w->layout, c->in_steps, &price, error));
     bool fits = price.excess_bytes == 0; /* what does not fit has no step */
     if (improves(c, &price) != improves(c, estimated) ||
         (fits && estimated->excess_bytes == 0 && price.step != estimated->step))
@@ -193,13 +201,14 @@ static cleave_status run(check *c, char **arguments, cleave_error *error) {
 int main(int argc, char **argv) {
     if (argc < 6) {
         fprintf(stderr, "usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES "
-                        "LAYOUT.json [THREADS [EVERY]]\n");
+                        "LAYOUT.json [THREADS [EVERY [steps|closed-form]]]\n");
         return 2;
     }
     int threads = argc > 6 ? atoi(argv[6]) : 1;
     check c = {.n_threads = threads < 1              ? 1
                             : threads > MOST_THREADS ? MOST_THREADS
                                                      : threads,
+               .form = argc > 8 ? argv[8] : NULL,
                .every = argc > 7 && atoll(argv[7]) > 0 ? atoll(argv[7]) : 100};
     cleave_error error = {""};
     finding sum = {0};
@@ -209,9 +218,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_local_optimum: %s\n", error.message);
     else {
         sum = report(&c);
-        printf("%s on %d: %.6f ms; %lld single changes tried, %lld of them from scratch, too; %lld "
+        printf("%s on %d: %.6f ms in %s; %lld single changes tried, %lld of them from scratch, "
+               "too; %lld "
                "improve it; %.1f s\n",
-               argv[1], c.machine.n_devices, (double)c.price.step * 1e-9, (long long)sum.n_tried,
+               argv[1], c.machine.n_devices, (double)c.price.step * 1e-9,
+               c.in_steps ? "steps" : "closed form", (long long)sum.n_tried,
                (long long)sum.n_from_scratch, (long long)sum.n_better,
                cleave_clock_seconds() - began);
     }
