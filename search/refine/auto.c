@@ -12,12 +12,12 @@ static const double share_of_round[] = {0.3, 0.6, 1};
 enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERATOR = 2 };
 
 /* What a search without limits spends, in times of what it takes to lower the whole model once, or
-   in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more so much less
-   as there are more, since there the rest of a search takes longer.  On few devices whole sweeps of
-   single changes follow, until none improves anything: here, or in steps (search/refine/polish.h).
-   On more there are too many changes for that, and it gives a sweep up when so many of its most
-   promising moves, on 64 devices, have failed one after the other. */
-static const int64_t most_wholes = 8, least_work = INT64_C(1) << 26;
+   in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more as much
+   less as the square of their number is larger, since there the rest of a search takes longer.  On
+   few devices whole sweeps of single changes follow, until none improves anything: here, or in
+   steps (search/refine/polish.h). On more there are too many changes for that, and it gives a sweep
+   up when so many of its most promising moves, on 64 devices, have failed one after the other. */
+static const int64_t most_wholes = 8, least_work = INT64_C(1) << 28;
 enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100 };
 /* On more devices a start that is gone on with has to get so many wholes. */
 static const double least_wholes_of_start = 2;
@@ -105,9 +105,9 @@ static void add_to_pool(const cleave_model *model, const auto_entry *entry, int3
 /* Of a search without limits. */
 static int64_t work_of_all(const auto_run *run) {
     int64_t most = most_wholes * run->whole_work;
-    int64_t least = least_work;
-    if (run->session->machine->n_devices > SOME_DEVICES)
-        least = least * SOME_DEVICES / run->session->machine->n_devices;
+    int64_t least = least_work, n_devices = run->session->machine->n_devices;
+    if (n_devices > SOME_DEVICES)
+        least = least * SOME_DEVICES / n_devices * SOME_DEVICES / n_devices;
     return most > least ? most : least;
 }
 
