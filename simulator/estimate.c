@@ -250,6 +250,26 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
     return CLEAVE_OK;
 }
 
+/* Numbers the links of the machine that a window's items take, those that are their own images, one
+   after the other, and leaves of `links` only these: there are far fewer than of all windows. */
+static cleave_status number_links_of_window(cleave_estimate *e, cleave_engine_problem *links,
+                                            cleave_error *error) {
+    fragment_memory *memory = &e->memory;
+    int32_t n = 0;
+    CLEAVE_TRY(cleave_machine_fold_links(cleave_cost_cache_machine(e->cache), e->n_devices,
+                                         &memory->lasting, &memory->image, error));
+    memory->link_number = CLEAVE_ARENA_ARRAY(&memory->lasting, int32_t, links->n_links);
+    if (memory->link_number == NULL)
+        return cleave_fail_memory(error, "estimating");
+    for (int32_t l = 0; l < links->n_links; l++) {
+        memory->link_number[l] = memory->image[l] == l ? n : -1;
+        if (memory->image[l] == l)
+            links->link_latency[n++] = links->link_latency[l];
+    }
+    links->n_links = n;
+    return CLEAVE_OK;
+}
+
 /* What remembers fragments, the delta that they are made ready for, and what weighs them. */
 static cleave_status begin_parts(cleave_estimate *e, cleave_error *error) {
     const cleave_machine *machine = cleave_cost_cache_machine(e->cache);
@@ -257,6 +277,8 @@ static cleave_status begin_parts(cleave_estimate *e, cleave_error *error) {
     fragment_memory *memory = &e->memory;
     int32_t n_slots = cleave_lowerer_n_slots(e->lowerer);
     CLEAVE_TRY(cleave_prepare_links(machine, &memory->scratch, &links, error));
+    if (e->fold != NULL)
+        CLEAVE_TRY(number_links_of_window(e, &links, error));
     CLEAVE_TRY(cleave_delta_create(e->n_places, n_slots, e->n_devices * CLEAVE_N_LANES,
                                    links.n_links, links.link_latency, &e->delta, error));
     memory->model = e->model;
@@ -266,9 +288,6 @@ static cleave_status begin_parts(cleave_estimate *e, cleave_error *error) {
     memory->folds = e->fold != NULL;
     memory->n_devices = e->n_devices;
     memory->n_families = e->n_families;
-    if (e->fold != NULL)
-        CLEAVE_TRY(cleave_machine_fold_links(machine, e->n_devices, &memory->lasting,
-                                             &memory->image, error));
     CLEAVE_TRY(fragment_memory_begin(memory, error));
     e->live.n_devices = e->n_devices;
     e->live.n_places = e->n_places;

@@ -112,6 +112,15 @@ static void forget(fragment_memory *memory) {
 
 /* ---- remembering ----------------------------------------------------------------------------- */
 
+static void number_links(const fragment_memory *memory, cleave_priced_fragment *priced) {
+    int32_t n_hops = priced->hop_start[priced->n_messages],
+            n_links = priced->collective_link_start[priced->n_collectives];
+    for (int32_t h = 0; h < n_hops; h++)
+        priced->hop_link[h] = memory->link_number[priced->hop_link[h]];
+    for (int32_t l = 0; l < n_links; l++)
+        priced->collective_links[l] = memory->link_number[priced->collective_links[l]];
+}
+
 static cleave_status make_fragment(fragment_memory *memory, int32_t place,
                                    cleave_fragment_price **price, cleave_error *error) {
     if (place >= memory->n_families)
@@ -119,8 +128,11 @@ static cleave_status make_fragment(fragment_memory *memory, int32_t place,
                                      memory->n_devices, &memory->scratch, price, error);
     cleave_fragment fragment;
     CLEAVE_TRY(cleave_lowerer_family(memory->lowerer, place, &fragment, error));
-    return cleave_price_fragment(&fragment, memory->cache, memory->image, &memory->scratch, price,
-                                 error);
+    CLEAVE_TRY(cleave_price_fragment(&fragment, memory->cache, memory->image, &memory->scratch,
+                                     price, error));
+    if (memory->link_number != NULL)
+        number_links(memory, &(*price)->priced);
+    return CLEAVE_OK;
 }
 
 /* The number of a slot among those that its place may name. */

@@ -38,8 +38,9 @@ typedef struct fragment_memory {
     const cleave_model *model;
     cleave_lowerer *lowerer; /* whose splits are those that the digests are of */
     cleave_cost_cache *cache;
-    cleave_delta *delta; /* that fragments are made ready for */
-    int32_t *image;      /* of the links of a fold, or null */
+    cleave_delta *delta;  /* that fragments are made ready for */
+    int32_t *image;       /* of the links of a fold, or null */
+    int32_t *link_number; /* of a fold: of each link as `delta` counts them; -1: nothing takes it */
     bool folds;
     int32_t n_devices, n_families;
     fragment_digest *split_digest; /* [n_operators] */
