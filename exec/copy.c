@@ -80,6 +80,33 @@ static void row_float(cleave_copy_mode mode, int64_t n, float *to, int64_t to_st
     }
 }
 
+/* Short rows, one after the other: a call of memmove for a few floats takes longer than these. */
+static void short_rows(int64_t n_rows, float *to, int64_t to_next, const float *from,
+                       int64_t from_next, int64_t n) {
+    for (int64_t r = 0; r < n_rows; r++, to += to_next, from += from_next) {
+        float *at = to;
+        const float *next = from;
+        int64_t left = n;
+        for (; left >= 4; left -= 4, at += 4, next += 4)
+            memmove(at, next, 4 * sizeof *at);
+        if (left >= 2) {
+            memmove(at, next, 2 * sizeof *at);
+            at += 2;
+            next += 2;
+        }
+        if (left % 2 != 0)
+            *at = *next;
+    }
+}
+
+/* Are the rows of a block copied as they are, and short? */
+static bool has_short_rows(const cleave_copy_piece *piece, const block *b) {
+    enum { SHORT = 32 };
+    int inner = b->rank - 1;
+    return inner > 0 && piece->mode == CLEAVE_COPY_ASSIGN && piece->type != CLEAVE_I64 &&
+           b->to[inner] == 1 && b->from[inner] == 1 && b->extent[inner] <= SHORT;
+}
+
 static void row_integer(cleave_copy_mode mode, int64_t n, int64_t *to, int64_t to_stride,
                         const int64_t *from, int64_t from_stride, float fill) {
     for (int64_t i = 0; i < n; i++) {
@@ -114,10 +141,14 @@ void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, co
             return;
     bool moments = piece->mode == CLEAVE_COPY_MOMENTS;
     block b = simplify(piece, moments ? 1 : 0);
-    int inner = b.rank - 1;
+    bool is_short = has_short_rows(piece, &b);
+    int inner = b.rank - (is_short ? 2 : 1); /* what one call below runs over */
     int64_t at[CLEAVE_MAX_RANK] = {0}, to = piece->destination_offset, from = piece->source_offset;
     for (;;) {
-        if (moments)
+        if (is_short)
+            short_rows(b.extent[inner], (float *)destination + to, b.to[inner],
+                       (const float *)source + from, b.from[inner], b.extent[inner + 1]);
+        else if (moments)
             row_moments(b.extent[inner], (float *)destination + to, b.to[inner],
                         piece->destination_stride[0], (const float *)source + from, b.from[inner],
                         piece->source_stride[0]);
