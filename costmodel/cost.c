@@ -84,20 +84,6 @@ int64_t cleave_cost_workspace(void *machine, const cleave_model *model, const cl
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Neighbours mostly have equal extents; where nothing sticks out of its tensor they then have equal
-   prices. */
-bool cost_cache_same_price(const cleave_cost_cache *cache, const cleave_compute *a,
-                           const cleave_compute *b) {
-    const int32_t *kind = cache->machine->device_kind;
-    if (a->nest != b->nest || a->pass != b->pass || cache->padded[a->nest] ||
-        kind[a->part.device] != kind[b->part.device])
-        return false;
-    for (int i = 0; i < cache->model->nests[a->nest].n_axes; i++)
-        if (a->part.hi[i] - a->part.lo[i] != b->part.hi[i] - b->part.lo[i])
-            return false;
-    return true;
-}
-
 static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(cleave_byte_price_seconds(&price, 1, bytes));
 }
@@ -140,21 +126,15 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
     CLEAVE_TRY(cost_cache_check(cache, program, error));
     int32_t joined = -1; /* the JOIN items of a collective come together: price it once */
     cleave_collective_cost join = {0};
-    const cleave_compute *compute, *before = NULL;
-    const cost_entry *price = NULL;
+    cost_cursor at = {0};
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         int32_t kind = cache->machine->device_kind[item->device];
         duration[i] = 0;
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
-            compute = &program->computes[item->subject];
-            if (before == NULL || !cost_cache_same_price(cache, before, compute))
-                price = cost_cache_compute(cache, compute);
-            before = compute;
-            if (price == NULL)
-                return cleave_fail_memory(error, "pricing a program");
-            duration[i] = price->picoseconds;
+            CLEAVE_TRY(cost_cache_next(cache, &at, &program->computes[item->subject], error));
+            duration[i] = at.price->picoseconds;
             break;
         case CLEAVE_ITEM_UPDATE:
             duration[i] = price_update(cache, program, &program->updates[item->subject], kind);

@@ -117,8 +117,7 @@ static float alone_of_fit(const cleave_device_kind *kind, int32_t fit) {
 cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache *cache,
                                 float *alone, cleave_error *error) {
     CLEAVE_TRY(cost_cache_check(cache, program, error));
-    const cleave_compute *compute, *before = NULL;
-    const cost_entry *price = NULL;
+    cost_cursor at = {0};
     for (int32_t i = 0; i < program->n_items; i++) {
         const cleave_item *item = &program->items[i];
         int32_t kind_id = cache->machine->device_kind[item->device];
@@ -126,13 +125,8 @@ cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache
         alone[i] = 1;
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
-            compute = &program->computes[item->subject];
-            if (before == NULL || !cost_cache_same_price(cache, before, compute))
-                price = cost_cache_compute(cache, compute);
-            before = compute;
-            if (price == NULL)
-                return cleave_fail_memory(error, "pricing a program");
-            alone[i] = alone_of_fit(kind, price->family_fit);
+            CLEAVE_TRY(cost_cache_next(cache, &at, &program->computes[item->subject], error));
+            alone[i] = alone_of_fit(kind, at.price->family_fit);
             break;
         case CLEAVE_ITEM_UPDATE:
             alone[i] = alone_of_fit(kind, cache->update[kind_id].fit);

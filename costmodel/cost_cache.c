@@ -186,6 +186,27 @@ const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_comp
     return found;
 }
 
+/* For sure: of equal extents, where nothing sticks out of its tensor. */
+static bool have_same_price(const cleave_cost_cache *cache, const cleave_compute *a,
+                            const cleave_compute *b) {
+    const int32_t *kind = cache->machine->device_kind;
+    if (a->nest != b->nest || a->pass != b->pass || cache->padded[a->nest] ||
+        kind[a->part.device] != kind[b->part.device])
+        return false;
+    for (int i = 0; i < cache->model->nests[a->nest].n_axes; i++)
+        if (a->part.hi[i] - a->part.lo[i] != b->part.hi[i] - b->part.lo[i])
+            return false;
+    return true;
+}
+
+cleave_status cost_cache_next(cleave_cost_cache *cache, cost_cursor *cursor,
+                              const cleave_compute *compute, cleave_error *error) {
+    if (cursor->before == NULL || !have_same_price(cache, cursor->before, compute))
+        cursor->price = cost_cache_compute(cache, compute);
+    cursor->before = compute;
+    return cursor->price != NULL ? CLEAVE_OK : cleave_fail_memory(error, "pricing a program");
+}
+
 /* ---- routes and collectives ------------------------------------------------------------------ */
 
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,

@@ -45,12 +45,17 @@ struct cleave_cost_cache {
     cleave_arena arena;
 };
 
-/* Whether two computes cost the same, for sure: so that of neighbours only one is looked up. */
-bool cost_cache_same_price(const cleave_cost_cache *cache, const cleave_compute *a,
-                           const cleave_compute *b);
-
 /* The priced entry of a compute; null when memory is short. */
 const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_compute *compute);
+
+/* The same for one compute after the other: neighbours mostly cost the same, and then only one is
+   looked up. */
+typedef struct cost_cursor {
+    const cleave_compute *before;
+    const cost_entry *price;
+} cost_cursor;
+cleave_status cost_cache_next(cleave_cost_cache *cache, cost_cursor *cursor,
+                              const cleave_compute *compute, cleave_error *error);
 
 /* Is the program one of the cache's model, on devices of its machine? */
 cleave_status cost_cache_check(const cleave_cost_cache *cache, const cleave_program *program,

@@ -9,13 +9,12 @@
 
 #include <string.h>
 
-enum { FEW_DEVICES = 8 };
 static const int64_t most_entries = INT64_C(1) << 22;
 
 /* Pairs of values are priced one by one, and the more devices, the longer each takes. */
 static int32_t values_for(const session *s) {
     int32_t n = s->machine->n_devices;
-    return n <= FEW_DEVICES ? 32 : 16;
+    return n <= SESSION_FEW_DEVICES ? 32 : 16;
 }
 
 static cleave_status make(const session *s, double exposed_sync, cleave_arena *arena,
@@ -75,7 +74,7 @@ static cleave_status solve(session *s, const cleave_additive_model *made, cleave
 
 cleave_status session_solve(session *s, cleave_error *error) {
     static const double others[] = {1, 0};
-    int n_others = s->machine->n_devices <= FEW_DEVICES ? 2 : 1;
+    int n_others = s->machine->n_devices <= SESSION_FEW_DEVICES ? 2 : 1;
     cleave_progress_update(&s->progress, -1, "solving the additive model");
     CLEAVE_TRY(make(s, 0.5, &s->work, &s->costs_of_changes, error));
     s->has_costs = true;

@@ -11,9 +11,6 @@
 enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 1 };
 
 static const double far_behind = 1.25;
-/* Closed forms and steps of collectives differ by more than this, so that what is nearer than this
-   in steps is as good; but only closed forms were compared with all their neighbours. */
-static const double as_good = 1.0001;
 /* Bytes of fragments of all that was found and is simulated in full; the best is in any case.  What
    is found differs by less than its prices are off only between neighbours, and where programs are
    large, so do few. */
@@ -159,35 +156,30 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
 
 /* ---- the last descent ------------------------------------------------------------------------ */
 
-/* The quickest in steps that the space has, or null. */
-static reported *best_in_steps(const session *s, report *r) {
+/* Of what may be the result; null where nothing fits. */
+static reported *quickest(const session *s, report *r) {
     reported *best = NULL;
     for (int32_t i = 0; i < r->n; i++) {
         reported *item = &r->items[i];
-        if (item->price.excess_bytes == 0 && item->price.bytes_sent >= 0 &&
-            is_wanted(s, item->method) && (best == NULL || item->price.step < best->price.step))
+        if (item->price.excess_bytes == 0 && is_wanted(s, item->method) &&
+            (best == NULL || item->price.step < best->price.step))
             best = item;
     }
     return best;
 }
 
-/* What no change improves in closed form may be improved in steps: from here on only those are
-   looked at. */
-static void forget_optima(report *r) {
-    for (int32_t i = 0; i < r->n; i++)
-        r->items[i].is_local_optimum = false;
-}
-
+/* On few devices the quickest descends once more, in steps. */
 static cleave_status polish(report *r, cleave_error *error) {
     session *s = r->session;
-    reported *best = best_in_steps(s, r);
+    reported *best = quickest(s, r);
     cleave_polished *p = &r->polished;
     if (!session_polishes(s) || session_interrupted(s) || best == NULL)
+        return CLEAVE_OK;
+    if (best->price.bytes_sent < 0) /* it is known in closed form alone: nothing nearer fits */
         return CLEAVE_OK;
     CLEAVE_TRY(session_polish(s, best->layout, &best->price, p, error));
     if (!p->done)
         return CLEAVE_OK;
-    forget_optima(r);
     if (p->is_changed) {
         best = &r->items[r->n++];
         *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
@@ -197,29 +189,8 @@ static cleave_status polish(report *r, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-/* The quickest; or, of layouts that are as good and no slower than any baseline, the quickest that
-   no single change improves.  Null where nothing fits. */
-static const reported *choose(const session *s, const report *r) {
-    const reported *best = NULL, *optimum = NULL;
-    int64_t baseline = INT64_MAX;
-    for (int32_t i = 0; i < r->n; i++) {
-        const reported *item = &r->items[i];
-        if (item->price.excess_bytes > 0 || !is_wanted(s, item->method))
-            continue;
-        if (best == NULL || item->price.step < best->price.step)
-            best = item;
-        if (item->is_local_optimum && (optimum == NULL || item->price.step < optimum->price.step))
-            optimum = item;
-        if (item->baseline >= 0 && item->price.step < baseline)
-            baseline = item->price.step;
-    }
-    bool is_as_good = optimum != NULL && optimum->price.step <= baseline &&
-                      (double)optimum->price.step <= as_good * (double)best->price.step;
-    return is_as_good ? optimum : best;
-}
-
-static cleave_status take_best(session *s, const report *r, cleave_error *error) {
-    const reported *best = choose(s, r);
+static cleave_status take_best(session *s, report *r, cleave_error *error) {
+    const reported *best = quickest(s, r);
     if (best == NULL)
         return CLEAVE_OK;
     s->result.is_local_optimum = best->is_local_optimum;

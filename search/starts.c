@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { FEW_DEVICES = 8 };
-
 static cleave_status price_given(void *context, int32_t worker, int32_t task, cleave_error *error) {
     session *s = context;
     session_given *given = &s->given[task];
@@ -98,7 +96,7 @@ static cleave_status add_folded(session *s, cleave_error *error) {
     cleave_window_found *found = CLEAVE_ARENA_ARRAY(&s->work, cleave_window_found, 1);
     if (found == NULL)
         return cleave_fail_memory(error, "searching");
-    if (s->machine->n_devices <= FEW_DEVICES || !cleave_machine_may_fold(s->machine, NULL))
+    if (s->machine->n_devices <= SESSION_FEW_DEVICES || !cleave_machine_may_fold(s->machine, NULL))
         return CLEAVE_OK;
     if (s->options->time_seconds > 0 && s->options->resume_file == NULL)
         how.until_seconds = s->started_seconds + 0.3 * s->options->time_seconds;
