@@ -221,6 +221,30 @@ Test(engine, a_main_transfer_waits_for_one_transfer_of_communication) {
     bench_destroy(b);
 }
 
+/* Communication posts three messages at once, which have the link for 0..300, and one at 350.  The
+   main lane's message is ready at 40 and waits for all three by readiness: 300..320.  The scan lets
+   it wait for as long as their run takes: 340..360. */
+Test(engine, a_main_transfer_waits_for_a_run_of_communication) {
+    bench *b = bench_create(4, 1);
+    for (int k = 0; k < 4; k++) {
+        int32_t m = message(b, 0, -1, 100);
+        if (k == 3)
+            item(b, 5, W, -1, 350);
+        item(b, 5, P, m, 0);
+        item(b, 7, P, m, 0);
+    }
+    int32_t early = message(b, 0, -1, 20);
+    item(b, 0, W, -1, 40);
+    item(b, 0, P, early, 0);
+    item(b, 2, P, early, 0);
+    finish(b);
+    events(b);
+    cr_expect_eq(b->timeline.arrival[early], 320);
+    scan(b);
+    cr_expect_eq(b->timeline.arrival[early], 360);
+    bench_destroy(b);
+}
+
 /* Both ready at 5: the smaller id goes first, 5..25, then 25..45, whichever was posted first. */
 Test(engine, ties_go_to_the_smaller_message) {
     bench *b = bench_create(3, 1);
