@@ -42,10 +42,40 @@ typedef struct lower_cutting {
     int32_t known_readers, known_holders, known_speakers, known_speaking, known_keys;
 } lower_cutting;
 
+static inline int32_t lower_cell_holder(const movement *move, const lower_cell *at, int32_t i) {
+    return move->cutting->holder[at->contributions[i]];
+}
+
+static inline int64_t lower_cell_key(const movement *move, const lower_cell *at, int32_t i) {
+    return move->cutting->key[at->contributions[i]];
+}
+
+/* Dimensions past the rank are left as they are: boxes are large and many. */
+static inline void lower_copy_box(int rank, const cleave_box *box, cleave_box *to) {
+    for (int d = 0; d < rank; d++) {
+        to->lo[d] = box->lo[d];
+        to->hi[d] = box->hi[d];
+    }
+}
+
 void lower_cells_begin(lower_builder *builder, movement *move);
 /* Values and partial results become flows and locals, or wait for a collective. */
 void lower_cell_done(lower_builder *builder, movement *move, const lower_cell *cell);
 /* Once all cells are done: what becomes no collective moves, too. */
 void lower_cells_settle(lower_builder *builder, movement *move);
+
+/* ---- for those that decide it ---------------------------------------------------------------- */
+
+int32_t lower_add_box(lower_builder *builder, movement *move, const cleave_box *box);
+/* Delivers what lies at `from` on device `source` to all demands of one reader. */
+void lower_deliver(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
+                   move_stage stage, int32_t source, move_place from, int32_t reader);
+/* Does contribution i speak for its key, where device `owner` (-1: none) holds the sum?  Those of
+   one key stand side by side. */
+bool lower_cell_speaks(const movement *move, const lower_cell *at, int32_t i, int32_t owner);
+/* Marks the devices that speak for the cell's keys, once its readers are; returns their number. */
+int32_t lower_mark_speakers(const lower_builder *builder, movement *move, const lower_cell *at);
+/* Partial results that are combined by owners, block by block. */
+void lower_combine_cell(lower_builder *builder, movement *move, const lower_cell *at);
 
 #endif
