@@ -263,7 +263,7 @@ typedef struct cleave_model {
     cleave_arena *arena;
 } cleave_model;
 
-enum { CLEAVE_GRAPH_VERSION = 2 };
+enum { CLEAVE_GRAPH_VERSION = 3 };
 
 /* Views of views: how deep they may be stacked, and how many base pieces one may have. */
 enum { CLEAVE_MAX_VIEW_DEPTH = 64, CLEAVE_MAX_VIEW_LEAVES = 4096 };

@@ -6,7 +6,7 @@
    A state that is known to be zero takes its product and its terms with it. */
 #include "graph/import/recurrent.h"
 
-/* Gates as ONNX orders them. */
+/* Gates as ONNX orders them; the weights may have them in another order. */
 enum { LSTM_INPUT, LSTM_OUTPUT, LSTM_FORGET, LSTM_CELL };
 enum { GRU_UPDATE, GRU_RESET, GRU_HIDDEN };
 
@@ -29,7 +29,7 @@ static cleave_status add_nest(cleave_importer *im, const cleave_cells *cells,
     return CLEAVE_OK;
 }
 
-/* The weights' gates from `first_gate` on, applied to a state: z[n, gate, k]. */
+/* The weights' gates from `first_gate` on, in their order, applied to a state: z[n, gate, k]. */
 static cleave_status add_product(cleave_importer *im, const cleave_cells *cells,
                                  cleave_cell_state state, int first_gate, int64_t n_gates,
                                  const char *suffix, int32_t *z) {
@@ -46,13 +46,14 @@ static cleave_status add_product(cleave_importer *im, const cleave_cells *cells,
     cleave_map_axis(&nest.output, 1, gate);
     cleave_map_axis(&nest.output, 2, K);
     int h = cleave_nest_add_input(&nest, state.tensor);
-    int weights = cleave_nest_add_input(&nest, r->recurrent);
+    const cleave_gates *of = &r->gates[cells->direction][CLEAVE_WEIGHT_OF_STATE];
+    int weights = cleave_nest_add_input(&nest, of->tensor);
     cleave_operand *of_state = &nest.inputs[h], *of_weights = &nest.inputs[weights];
     cleave_map_axis(of_state, state.initial && !r->batch_first ? 1 : 0, N);
     if (state.initial)
         cleave_map_offset(of_state, r->batch_first ? 1 : 0, cells->direction);
     cleave_map_axis(of_state, state.initial ? 2 : 1, C);
-    cleave_map_offset(of_weights, 0, cells->direction);
+    cleave_map_offset(of_weights, 0, of->place);
     cleave_map_offset(of_weights, 1, first_gate);
     cleave_map_term(of_weights, 1, gate, 1);
     cleave_map_axis(of_weights, 2, K);
@@ -91,7 +92,12 @@ static int add_state(cleave_nest *nest, const cleave_cells *cells, cleave_cell_s
     return input;
 }
 
-/* One gate of z[n, gate, k]. */
+/* Where the weights, and so all products, have one of ONNX's gates. */
+static int position(const cleave_cells *cells, int gate) {
+    return cells->of->position[cells->direction][gate];
+}
+
+/* One gate of z[n, gate, k], by its position. */
 static int add_gate(cleave_nest *nest, int32_t z, int gate) {
     int input = cleave_nest_add_input(nest, z);
     cleave_map_axis(&nest->inputs[input], 0, N);
@@ -105,7 +111,7 @@ static int add_input_gate(cleave_nest *nest, const cleave_cells *cells, int gate
     int input = cleave_nest_add_input(nest, cells->inputs);
     cleave_map_offset(&nest->inputs[input], 0, cells->t);
     cleave_map_axis(&nest->inputs[input], 1, N);
-    cleave_map_offset(&nest->inputs[input], 2, gate);
+    cleave_map_offset(&nest->inputs[input], 2, position(cells, gate));
     cleave_map_axis(&nest->inputs[input], 3, K);
     return input;
 }
@@ -113,7 +119,8 @@ static int add_input_gate(cleave_nest *nest, const cleave_cells *cells, int gate
 /* A gate whose inputs and hidden state have been added up already; where there is no state, of the
    inputs. */
 static int add_sum(cleave_nest *nest, const cleave_cells *cells, int32_t sums, int gate) {
-    return sums >= 0 ? add_gate(nest, sums, gate) : add_input_gate(nest, cells, gate);
+    return sums >= 0 ? add_gate(nest, sums, position(cells, gate))
+                     : add_input_gate(nest, cells, gate);
 }
 
 /* z plus something else, over n, gate and k, into a new tensor: input 0 is z, the rest is still to
@@ -239,16 +246,17 @@ static void emit_update(cleave_nest *nest, int update, int candidate, int before
 }
 
 /* The reset gate is applied to the hidden state, before its product with the weights:
-   candidate = g(inputs + weights (f(reset) h_before)). */
+   candidate = g(inputs + weights (f(reset) h_before)).  Its gate is the last one. */
 static cleave_status gru_reset_first(cleave_importer *im, const cleave_cells *cells, int32_t *h) {
     cleave_nest nest;
     int32_t z, sums = -1, candidate = -1;
     bool has_state = cells->h.tensor >= 0;
     if (has_state) {
-        CLEAVE_TRY(add_product(im, cells, cells->h, GRU_UPDATE, 2, ".z", &z));
+        CLEAVE_TRY(add_product(im, cells, cells->h, 0, 2, ".z", &z));
         CLEAVE_TRY(add_sums(im, cells, z, &sums));
         CLEAVE_TRY(begin_pointwise(im, cells, ".reset", &nest));
-        int gate = add_gate(&nest, sums, GRU_RESET), before = add_state(&nest, cells, cells->h);
+        int gate = add_sum(&nest, cells, sums, GRU_RESET);
+        int before = add_state(&nest, cells, cells->h);
         emit(&nest, CLEAVE_OP_MUL, cleave_nest_activate(&nest, activation(cells, 0), gate), before);
         CLEAVE_TRY(add_nest(im, cells, &nest, ".reset"));
         cleave_cell_state reset = {nest.output.tensor, false};
@@ -267,17 +275,22 @@ static cleave_status gru_reset_first(cleave_importer *im, const cleave_cells *ce
     return add_nest(im, cells, &nest, ".h");
 }
 
-/* The bias that the product with the hidden state has of its own; -1 for `gate`: all gates. */
+/* The bias that the product with the hidden state has of its own; -1 for `gate`: all gates, in the
+   order of the weights. */
 static int add_hidden_bias(cleave_nest *nest, const cleave_cells *cells, int gate, int k) {
-    int input = cleave_nest_add_input(nest, cells->of->bias);
-    cleave_map_offset(&nest->inputs[input], 0, cells->direction);
-    cleave_map_offset(&nest->inputs[input], 1, 1);
+    const cleave_gates *bias = &cells->of->gates[cells->direction][CLEAVE_BIAS_OF_STATE];
+    int input = cleave_nest_add_input(nest, bias->tensor);
+    cleave_map_offset(&nest->inputs[input], 0, bias->place);
     if (gate >= 0)
-        cleave_map_offset(&nest->inputs[input], 2, gate);
+        cleave_map_offset(&nest->inputs[input], 1, position(cells, gate));
     else
-        cleave_map_axis(&nest->inputs[input], 2, 1);
-    cleave_map_axis(&nest->inputs[input], 3, k);
+        cleave_map_axis(&nest->inputs[input], 1, 1);
+    cleave_map_axis(&nest->inputs[input], 2, k);
     return input;
+}
+
+static bool has_hidden_bias(const cleave_cells *cells) {
+    return cells->of->gates[cells->direction][CLEAVE_BIAS_OF_STATE].tensor >= 0;
 }
 
 /* What the hidden state gives to all gates, biases included. */
@@ -286,7 +299,7 @@ static cleave_status add_hidden_part(cleave_importer *im, const cleave_cells *ce
     int32_t z;
     CLEAVE_TRY(add_product(im, cells, cells->h, 0, cells->of->n_gates, ".z", &z));
     *part = z;
-    if (cells->of->bias < 0)
+    if (!has_hidden_bias(cells))
         return CLEAVE_OK;
     cleave_nest nest;
     CLEAVE_TRY(begin_gates(im, cells, z, ".biased", &nest));
@@ -298,8 +311,8 @@ static cleave_status add_hidden_part(cleave_importer *im, const cleave_cells *ce
 /* One gate of the hidden part; where there is no state that is the bias; -1: nothing at all. */
 static int add_hidden_gate(cleave_nest *nest, const cleave_cells *cells, int32_t part, int gate) {
     if (part >= 0)
-        return add_gate(nest, part, gate);
-    return cells->of->bias >= 0 ? add_hidden_bias(nest, cells, gate, K) : -1;
+        return add_gate(nest, part, position(cells, gate));
+    return has_hidden_bias(cells) ? add_hidden_bias(nest, cells, gate, K) : -1;
 }
 
 /* The reset gate is applied to the product: candidate = g(inputs + f(reset) (weights h_before)). */

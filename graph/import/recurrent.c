@@ -49,42 +49,44 @@ static cleave_status refuse_attributes(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-/* A weight under another shape with the same elements; -1 where the node lacks it. */
-static cleave_status weight(cleave_importer *im, int i, int rank, const int64_t *file_shape,
-                            int view_rank, const int64_t *shape, int32_t *tensor) {
+/* Input i, a weight of this shape in the file; -1 where the node lacks it. */
+static cleave_status weight(cleave_importer *im, int i, int rank, const int64_t *shape,
+                            int32_t *tensor) {
     *tensor = -1;
     if (!cleave_import_has_input(im, i))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_import_tensor(im, i, tensor));
     const cleave_tensor *from = &im->tensors.items[*tensor].tensor;
-    bool fits = from->rank == rank && from->type == CLEAVE_F32;
-    for (int d = 0; fits && d < rank; d++)
-        fits = from->shape[d] == file_shape[d];
-    if (!fits)
-        return cleave_import_fail(im, "input %s is not f32 of shape %lld x %lld%s%.0lld",
-                                  im->node->inputs[i], (long long)file_shape[0],
-                                  (long long)file_shape[1], rank > 2 ? " x " : "",
-                                  rank > 2 ? (long long)file_shape[2] : 0);
-    const char *name = cleave_arena_printf(im->arena, "%s.gates", im->node->inputs[i]);
-    if (name == NULL)
-        return cleave_import_no_memory(im);
-    return cleave_import_reshape(im, name, *tensor, view_rank, shape, tensor);
+    if (from->type == CLEAVE_F32 && cleave_has_shape(from, rank, shape))
+        return CLEAVE_OK;
+    return cleave_import_fail(im, "input %s is not f32 of shape %lld x %lld%s%.0lld",
+                              im->node->inputs[i], (long long)shape[0], (long long)shape[1],
+                              rank > 2 ? " x " : "", rank > 2 ? (long long)shape[2] : 0);
+}
+
+static cleave_status read_peepholes(cleave_importer *im, cleave_recurrence *r) {
+    const int64_t shape[] = {r->n_directions, 3, r->hidden};
+    static const int order[] = {0, 1, 2};
+    CLEAVE_TRY(weight(im, 7, 2, (int64_t[]){r->n_directions, 3 * r->hidden}, &r->peepholes));
+    if (r->peepholes < 0)
+        return CLEAVE_OK;
+    cleave_import_initialise(im, r->peepholes, r->hidden, 0);
+    return cleave_import_refine(im, 7, 3, shape, order, &r->peepholes);
 }
 
 static cleave_status read_weights(cleave_importer *im, cleave_recurrence *r, bool has_peepholes) {
-    int64_t d = r->n_directions, g = r->n_gates, h = r->hidden, c = r->features;
-    CLEAVE_TRY(weight(im, 1, 3, (int64_t[]){d, g * h, c}, 4, (int64_t[]){d, g, h, c}, &r->weights));
-    CLEAVE_TRY(
-        weight(im, 2, 3, (int64_t[]){d, g * h, h}, 4, (int64_t[]){d, g, h, h}, &r->recurrent));
-    CLEAVE_TRY(weight(im, 3, 2, (int64_t[]){d, 2 * g * h}, 4, (int64_t[]){d, 2, g, h}, &r->bias));
+    int64_t d = r->n_directions, all = r->n_gates * r->hidden;
+    const int64_t of_inputs[] = {d, all, r->features}, of_state[] = {d, all, r->hidden};
+    const int64_t *shapes[] = {of_inputs, of_state, (int64_t[]){d, 2 * all}};
+    int32_t tensor;
+    for (int i = 0; i < 3; i++) {
+        CLEAVE_TRY(weight(im, 1 + i, i < 2 ? 3 : 2, shapes[i], &tensor));
+        if (tensor >= 0)
+            cleave_import_initialise(im, tensor, r->hidden, 0);
+    }
+    CLEAVE_TRY(cleave_import_gates(im, r));
     r->peepholes = -1;
-    if (has_peepholes)
-        CLEAVE_TRY(weight(im, 7, 2, (int64_t[]){d, 3 * h}, 3, (int64_t[]){d, 3, h}, &r->peepholes));
-    const int32_t all[] = {r->weights, r->recurrent, r->bias, r->peepholes};
-    for (int i = 0; i < 4; i++)
-        if (all[i] >= 0)
-            cleave_import_initialise(im, all[i], h, 0);
-    return CLEAVE_OK;
+    return has_peepholes ? read_peepholes(im, r) : CLEAVE_OK;
 }
 
 static bool is_zero(const cleave_onnx_tensor *constant) {
@@ -107,7 +109,7 @@ static cleave_status read_state(cleave_importer *im, const cleave_recurrence *r,
         cleave_import_input(im, i)->state == CLEAVE_VALUE_CONSTANT &&
         is_zero(cleave_import_constant(im, i)))
         return CLEAVE_OK;
-    return weight(im, i, 3, shape, 3, shape, tensor);
+    return weight(im, i, 3, shape, tensor);
 }
 
 /* Sequences of full length only. */
@@ -128,15 +130,16 @@ static cleave_status check_lengths(cleave_importer *im, const cleave_recurrence 
 static cleave_status read_node(cleave_importer *im, const recurrent_row *row, cleave_recurrence *r,
                                direction *which) {
     int64_t layout, before_reset, hidden;
+    int32_t recurrent;
     bool is_lstm = row->n_gates == 4;
     CLEAVE_TRY(refuse_attributes(im));
     CLEAVE_TRY(read_direction(im, which));
     CLEAVE_TRY(cleave_import_integer(im, "layout", 0, &layout));
     CLEAVE_TRY(cleave_import_integer(im, "linear_before_reset", 0, &before_reset));
     CLEAVE_TRY(cleave_import_tensor(im, 0, &r->inputs));
-    CLEAVE_TRY(cleave_import_tensor(im, 2, &r->recurrent));
+    CLEAVE_TRY(cleave_import_tensor(im, 2, &recurrent));
     const cleave_tensor *x = &im->tensors.items[r->inputs].tensor;
-    const cleave_tensor *weights = &im->tensors.items[r->recurrent].tensor;
+    const cleave_tensor *weights = &im->tensors.items[recurrent].tensor;
     if (x->rank != 3 || x->type != CLEAVE_F32 || weights->rank != 3)
         return cleave_import_fail(im, "inputs %s and %s have ranks %d and %d, 3 is needed",
                                   im->node->inputs[0], im->node->inputs[2], x->rank, weights->rank);
@@ -169,21 +172,21 @@ static cleave_status read_node(cleave_importer *im, const recurrent_row *row, cl
 
 /* ---- the product of all inputs --------------------------------------------------------------- */
 
-/* Adds the biases, which lie beside each other; those of the hidden state only where they add to
-   the same sum. */
+/* Adds the biases; those of the hidden state only where they add to the same sum. */
 static cleave_status add_biases(cleave_importer *im, const cleave_cells *cells, int32_t op) {
     int n_biases = cells->of->linear_before_reset ? 1 : 2;
     int32_t tail;
-    if (cells->of->bias < 0)
+    const cleave_gates *biases = cells->of->gates[cells->direction];
+    if (biases[CLEAVE_BIAS_OF_INPUTS].tensor < 0)
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_import_tail(im, op, n_biases, n_biases, &tail));
     cleave_nest *nest = &im->nests.items[tail].nest;
     for (int i = 0; i < n_biases; i++) {
-        int input = cleave_nest_add_input(nest, cells->of->bias), value = cleave_nest_value(nest);
-        cleave_map_offset(&nest->inputs[input], 0, cells->direction);
-        cleave_map_offset(&nest->inputs[input], 1, i);
-        cleave_map_axis(&nest->inputs[input], 2, 2);
-        cleave_map_axis(&nest->inputs[input], 3, 3);
+        const cleave_gates *bias = &biases[CLEAVE_BIAS_OF_INPUTS + i];
+        int input = cleave_nest_add_input(nest, bias->tensor), value = cleave_nest_value(nest);
+        cleave_map_offset(&nest->inputs[input], 0, bias->place);
+        cleave_map_axis(&nest->inputs[input], 1, 2);
+        cleave_map_axis(&nest->inputs[input], 2, 3);
         cleave_nest_emit(nest, CLEAVE_OP_ADD, value, input, 0, 0);
     }
     return CLEAVE_OK;
@@ -210,8 +213,9 @@ static cleave_status add_inputs(cleave_importer *im, cleave_cells *cells, const 
     int gate = cleave_nest_add_axis(&nest, "gate", r->n_gates, true, -1);
     const int output[] = {T, N, gate, K};
     int x = cleave_nest_add_input(&nest, r->inputs);
-    int weights = cleave_nest_add_input(&nest, r->weights);
-    cleave_map_offset(&nest.inputs[weights], 0, cells->direction);
+    const cleave_gates *of = &r->gates[cells->direction][CLEAVE_WEIGHT_OF_INPUTS];
+    int weights = cleave_nest_add_input(&nest, of->tensor);
+    cleave_map_offset(&nest.inputs[weights], 0, of->place);
     const int of_weights[] = {gate, K, C};
     const int of_x[] = {r->batch_first ? N : T, r->batch_first ? T : N, C};
     for (int d = 0; d < 4; d++)

@@ -1,5 +1,8 @@
-/* LSTM, GRU and RNN in all their forms: gradients equal differences of the loss in doubles, and any
-   layout learns what one device does. */
+/* LSTM, GRU and RNN in all their forms: gradients equal differences of the loss in doubles, any
+   layout learns what one device does, and a device holds no more of the weights than its share.
+
+   The weights are initializers of ONNX's shapes, or, as PyTorch writes them, parameters of each
+   direction, with an order of gates of their own, of which slices are put together. */
 #include "base/random.h"
 #include "graph/import.h"
 #include "graph/lower/lower.h"
@@ -20,9 +23,17 @@ typedef struct form {
     int n_gates;
     int64_t batch_first, linear_before_reset;
     bool states, peepholes, biases;
+    const char *order; /* null: in ONNX's order; else digit g says where gate g is among the gates
+                          of parameters that the weights are put together of */
+    bool shared; /* with an order: the first parameter of the states has another reader, too */
+    bool mixed;  /* with an order: the weights of the states have ONNX's */
 } form;
 
-/* A parameter between -0.5 and 0.5. */
+/* Element i of a weight or state, between -0.5 and 0.5. */
+static float drawn(const char *name, int64_t i) {
+    return (float)cleave_random_uniform((uint64_t)name[0], (uint64_t)i) - 0.5f;
+}
+
 static void parameter(bytes *graph, const char *name, int rank, const int64_t *shape) {
     float values[1024];
     int64_t n = 1;
@@ -30,22 +41,83 @@ static void parameter(bytes *graph, const char *name, int rank, const int64_t *s
         n *= shape[d];
     cr_assert_leq(n, 1024);
     for (int64_t i = 0; i < n; i++)
-        values[i] = (float)cleave_random_uniform((uint64_t)name[0], (uint64_t)i) - 0.5f;
+        values[i] = drawn(name, i);
     initializer(graph, name, rank, shape, 1, values, (size_t)n * sizeof *values);
+}
+
+/* Of place `place` of a weight, gates of `size` elements in the form's order: NAME and the place;
+   appends its slices, in ONNX's order, to `slices`. */
+static void ordered_parameter(bytes *graph, const form *f, const char *name, int place,
+                              const int64_t *shape, char *slices) {
+    char own[16], words[64], slice[24];
+    float values[1024];
+    int64_t size = HIDDEN * shape[1], n = f->n_gates * size;
+    int rank = shape[1] > 1 ? 2 : 1;
+    const char *order = f->mixed && name[0] == 'R' ? "0123" : f->order;
+    snprintf(own, sizeof own, "%s%d", name, place);
+    cr_assert_leq(n, 1024);
+    for (int g = 0; g < f->n_gates; g++)
+        for (int64_t i = 0; i < size; i++)
+            values[(order[g] - '0') * size + i] = drawn(name, (place * f->n_gates + g) * size + i);
+    initializer(graph, own, rank, shape, 1, values, (size_t)n * sizeof *values);
+    for (int g = 0; g < f->n_gates; g++) {
+        int at = order[g] - '0';
+        snprintf(slice, sizeof slice, "%s.gate%d", own, g);
+        snprintf(words, sizeof words, "%s row%d row%d zero", own, at, at + 1);
+        node(graph, "Slice", slice, words, slice, NULL);
+        snprintf(slices + strlen(slices), 20, "%s%s", slices[0] != '\0' ? " " : "", slice);
+    }
+}
+
+/* A weight of ONNX's shape: [directions, sides x gates x HIDDEN, columns], or without columns. */
+static void weight(bytes *graph, const form *f, const char *name, int sides, int64_t columns) {
+    int64_t d = strcmp(f->direction, "bidirectional") == 0 ? 2 : 1;
+    int64_t rows = f->n_gates * HIDDEN;
+    char directions[64] = "", whole[16];
+    bytes along = {.n = 0};
+    if (f->order == NULL) {
+        parameter(graph, name, columns > 0 ? 3 : 2, (int64_t[]){d, sides * rows, columns});
+        return;
+    }
+    attribute_integer(&along, "axis", 0);
+    for (int i = 0; i < d; i++) {
+        char slices[256] = "", words[32];
+        for (int s = 0; s < sides; s++)
+            ordered_parameter(graph, f, name, i * sides + s,
+                              (int64_t[]){rows, columns > 0 ? columns : 1}, slices);
+        snprintf(whole, sizeof whole, "%s.all%d", name, i);
+        node(graph, "Concat", whole, slices, whole, &along);
+        snprintf(words, sizeof words, "%s zero", whole);
+        snprintf(whole, sizeof whole, "%s.dir%d", name, i);
+        node(graph, "Unsqueeze", whole, words, whole, NULL);
+        snprintf(directions + strlen(directions), 20, "%s%s", i > 0 ? " " : "", whole);
+    }
+    node(graph, "Concat", name, directions, name, &along);
+}
+
+/* What cuts rows of gates. */
+static void row_numbers(bytes *graph) {
+    integers(graph, "zero", 1, (int64_t[]){0});
+    for (int64_t i = 0; i <= 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "row%d", (int)i);
+        integers(graph, name, 1, (int64_t[]){i * HIDDEN});
+    }
 }
 
 /* All outputs of the node, below each other, are the logits of as many rows. */
 static bytes graph_of(const form *f) {
     static bytes graph;
     bytes attributes = {.n = 0}, along = {.n = 0};
-    int64_t d = strcmp(f->direction, "bidirectional") == 0 ? 2 : 1, g = f->n_gates;
+    int64_t d = strcmp(f->direction, "bidirectional") == 0 ? 2 : 1;
     bool lstm = strcmp(f->type, "LSTM") == 0, first = f->batch_first != 0;
     graph.n = 0;
     graph_input(&graph, "x", first ? "2 3 3" : "3 2 3");
     graph_output(&graph, "logits");
-    parameter(&graph, "W", 3, (int64_t[]){d, g * HIDDEN, FEATURES});
-    parameter(&graph, "R", 3, (int64_t[]){d, g * HIDDEN, HIDDEN});
-    parameter(&graph, "B", 2, (int64_t[]){d, 2 * g * HIDDEN});
+    row_numbers(&graph);
+    weight(&graph, f, "W", 1, FEATURES);
+    weight(&graph, f, "R", 1, HIDDEN);
+    weight(&graph, f, "B", 2, 0);
     parameter(&graph, "P", 2, (int64_t[]){d, 3 * HIDDEN});
     parameter(&graph, "H", 3, (int64_t[]){first ? BATCH : d, first ? d : BATCH, HIDDEN});
     parameter(&graph, "C", 3, (int64_t[]){first ? BATCH : d, first ? d : BATCH, HIDDEN});
@@ -72,8 +144,9 @@ static bytes graph_of(const form *f) {
         node(&graph, "Reshape", flats[i], words, flats[i], NULL);
     }
     attribute_integer(&along, "axis", 0);
-    node(&graph, "Concat", "join", lstm ? "y_flat h_flat c_flat" : "y_flat h_flat", "logits",
-         &along);
+    char rows[64];
+    snprintf(rows, sizeof rows, "y_flat h_flat%s%s", lstm ? " c_flat" : "", f->shared ? " R0" : "");
+    node(&graph, "Concat", "join", rows, "logits", &along);
     return graph;
 }
 
@@ -153,6 +226,30 @@ static void compare_layouts(const cleave_model *model, const cleave_layout *sing
     }
 }
 
+static void import(const form *f, const char *what, cleave_arena *arena, cleave_model *model) {
+    cleave_error error = {""};
+    bytes graph = graph_of(f), file = model_file(&graph, 14);
+    cr_assert_eq(cleave_model_import_memory(file.data, file.n, what, 0, true, arena, model, &error),
+                 CLEAVE_OK, "%s", error.message);
+}
+
+/* The loss is that of the same weights in ONNX's order. */
+static void compare_orders(const form *f, const interpreter_result *result, cleave_arena *arena,
+                           const char *what) {
+    form plain = *f;
+    cleave_model model;
+    cleave_layout single;
+    cleave_error error = {""};
+    interpreter_result expected;
+    plain.order = NULL;
+    import(&plain, what, arena, &model);
+    cr_assert_eq(cleave_layout_create(&model, 1, arena, &single, &error), CLEAVE_OK);
+    train(&model, &single, 1, 2, arena, &expected);
+    for (int step = 0; step < 2; step++)
+        cr_assert_float_eq(result->loss[step], expected.loss[step], 1e-5, "%s, step %d", what,
+                           step);
+}
+
 static void check(form f) {
     cleave_arena arena = {0};
     cleave_model model;
@@ -164,14 +261,61 @@ static void check(form f) {
         data[i] = (float)cleave_random_uniform(7, i) - 0.5f;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         targets[i] = (int64_t)i % HIDDEN;
-    bytes graph = graph_of(&f), file = model_file(&graph, 14);
-    cr_assert_eq(
-        cleave_model_import_memory(file.data, file.n, what, 0, true, &arena, &model, &error),
-        CLEAVE_OK, "%s", error.message);
+    import(&f, what, &arena, &model);
     cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
     compare_gradients(&model, &single, &arena, what);
     compare_layouts(&model, &single, &arena, what);
+    if (f.order != NULL && !f.shared) {
+        interpreter_result result;
+        train(&model, &single, 1, 2, &arena, &result);
+        compare_orders(&f, &result, &arena, what);
+    }
     cleave_arena_free(&arena);
+}
+
+/* Bytes of parameters that two devices keep where every operator has its hidden units cut in two,
+   over those of all parameters. */
+static double held_over_parameters(form f) {
+    cleave_arena arena = {0};
+    cleave_model model;
+    cleave_layout layout;
+    cleave_error error = {""};
+    cleave_lower_options lower = {.training = true};
+    cleave_program program;
+    import(&f, f.type, &arena, &model);
+    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, &error), CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++) {
+        int32_t degree[CLEAVE_MAX_AXES] = {0};
+        for (int a = 0; a < model.operators[op].n_axes; a++)
+            if (strcmp(model.operators[op].axes[a].name, "k") == 0)
+                degree[a] = 2;
+        if (model.operators[op].n_axes > 1 && strstr(model.operators[op].type, f.type) != NULL)
+            cr_assert_eq(
+                cleave_layout_set(&layout, op, 1, degree, (int32_t[]){0, 1}, &arena, &error),
+                CLEAVE_OK);
+    }
+    cr_assert_eq(cleave_lower(&model, &layout, &lower, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    int64_t held = 0;
+    for (int32_t b = 0; b < program.n_buffers; b++)
+        if (program.buffers[b].kind == CLEAVE_BUFFER_PARAMETER && program.buffers[b].persistent)
+            held += program.buffers[b].bytes;
+    double result = (double)held / (4 * (double)cleave_model_parameter_count(&model));
+    cleave_arena_free(&arena);
+    return result;
+}
+
+Test(recurrences_learn, hidden_units_that_are_split_hold_their_share_of_every_gate) {
+    form forms[] = {{"LSTM", "forward", NULL, 4, .biases = true},
+                    {"LSTM", "bidirectional", NULL, 4, .biases = true, .peepholes = true},
+                    {"LSTM", "bidirectional", NULL, 4, .biases = true, .order = "0312"},
+                    {"GRU", "forward", NULL, 3, .biases = true},
+                    {"GRU", "bidirectional", NULL, 3, 0, 1, .biases = true, .order = "102"}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        double share = held_over_parameters(forms[i]);
+        cr_expect_float_eq(share, 1, 1e-9, "%s, form %d: %g of the parameters are held",
+                           forms[i].type, (int)i, share);
+    }
 }
 
 Test(recurrences_learn, lstm) { check((form){"LSTM", "forward", NULL, 4, .biases = true}); }
@@ -193,4 +337,22 @@ Test(recurrences_learn, gru_without_biases) {
 }
 Test(recurrences_learn, rnn) {
     check((form){"RNN", "bidirectional", "Tanh LeakyRelu", 1, .biases = true, .states = true});
+}
+Test(recurrences_learn, lstm_of_parameters_in_another_order) {
+    check((form){"LSTM", "bidirectional", NULL, 4, .biases = true, .order = "0312"});
+}
+Test(recurrences_learn, gru_of_parameters_in_another_order) {
+    check((form){"GRU", "bidirectional", NULL, 3, 0, 1, .biases = true, .order = "102"});
+    check((form){"GRU", "forward", NULL, 3, .biases = true, .order = "102"});
+}
+Test(recurrences_learn, lstm_of_parameters_in_two_orders) {
+    check((form){"LSTM", "forward", NULL, 4, .biases = true, .order = "0312", .mixed = true});
+}
+/* The last gate, a product of its own, is not the last one: read through a view. */
+Test(recurrences_learn, gru_that_resets_the_state_of_parameters_in_another_order) {
+    check((form){"GRU", "forward", NULL, 3, .biases = true, .order = "210"});
+}
+Test(recurrences_learn, lstm_of_parameters_that_others_read) {
+    check((form){"LSTM", "forward", NULL, 4, .biases = true, .order = "0312", .shared = true});
+    check((form){"LSTM", "bidirectional", NULL, 4, .order = "0123", .shared = true});
 }

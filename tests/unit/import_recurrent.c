@@ -52,6 +52,41 @@ Test(import_recurrent, the_other_direction_has_names_of_its_own) {
     expect_shape("y", 4, (int64_t[]){3, 2, 2, 4});
 }
 
+/* Stored as one box for each share of the hidden units; files keep what they have. */
+Test(import_recurrent, gates_are_a_dimension_of_the_parameters) {
+    bytes graph = lstm_graph("x w r b", NULL, 1);
+    import(&graph, 14, 0, false);
+    expect_shape("w", 4, (int64_t[]){1, 4, 4, 5});
+    expect_shape("r", 4, (int64_t[]){1, 4, 4, 4});
+    expect_shape("b", 3, (int64_t[]){2, 4, 4}); /* of the inputs, of the state */
+    const cleave_tensor *w = find_tensor("w"), *b = find_tensor("b");
+    cr_assert_eq(w->file_rank, 3);
+    cr_expect(w->file_shape[0] == 1 && w->file_shape[1] == 16 && w->file_shape[2] == 5);
+    cr_assert_eq(b->file_rank, 2);
+    cr_expect(b->file_shape[0] == 1 && b->file_shape[1] == 32);
+}
+
+/* PyTorch has another order of gates, and ONNX's is put together of slices: cells see through. */
+Test(import_recurrent, parameters_behind_slices_are_read_as_they_lie) {
+    read_model("configs/models/rnnlm.onnx", 4, true);
+    expect_shape("lstm.weight_ih_l0", 4, (int64_t[]){1, 4, 2048, 2048});
+    expect_shape("lstm.bias_hh_l1", 3, (int64_t[]){1, 4, 2048});
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        for (int32_t s = 0; s < model.tensors[t].view.n_sources; s++)
+            cr_expect(!cleave_tensor_sees_parameter(&model, model.tensors[t].view.sources[s]),
+                      "%s is a view of a parameter", model.tensors[t].name);
+}
+
+/* A weight of two recurrences is no weight of either: both see it through a view. */
+Test(import_recurrent, weights_that_two_nodes_read_keep_their_shape) {
+    bytes graph = lstm_graph("x w r b", NULL, 1);
+    graph_output(&graph, "z");
+    node(&graph, "LSTM", "other", "x w r b", "z", NULL);
+    import(&graph, 14, 0, false);
+    expect_shape("w", 3, (int64_t[]){1, 16, 5});
+    cr_assert_eq(model.n_operators, 8);
+}
+
 /* All weights of an LSTM in PyTorch start within 1 / sqrt(hidden units), whatever views cut them.
  */
 Test(import_recurrent, parameters_behind_views_start_by_the_hidden_units) {
