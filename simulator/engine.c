@@ -142,6 +142,110 @@ static cleave_status sort_into_queues(cleave_engine_problem *problem, cleave_are
     return CLEAVE_OK;
 }
 
+/* ---- steps of the scan ----------------------------------------------------------------------- */
+
+typedef struct step_finder {
+    cleave_engine_problem *problem;
+    int32_t *next;            /* [n_devices] end of the work that was met */
+    int32_t *posted, *joined; /* [n_messages], [n_collectives] so far */
+} step_finder;
+
+static bool is_work_of_main(const cleave_engine_problem *problem, int32_t item) {
+    return problem->kind[item] == CLEAVE_ENGINE_WORK && problem->duration[item] > 0 &&
+           problem->queue[item] % 2 == 0;
+}
+
+/* Lists the work of main lanes by devices. */
+static cleave_status list_work(step_finder *f, cleave_arena *arena, int32_t *n_work,
+                               cleave_error *error) {
+    cleave_engine_problem *problem = f->problem;
+    size_t n_devices = (size_t)problem->n_queues / 2;
+    problem->work_start = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices + 2);
+    problem->rest_start = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
+    f->next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
+    if (problem->work_start == NULL || problem->rest_start == NULL || f->next == NULL)
+        return cleave_fail_memory(error, "sorting items for the scan");
+    for (int32_t i = 0; i < problem->n_items; i++)
+        problem->work_start[problem->queue[i] / 2 + 2] += is_work_of_main(problem, i);
+    for (size_t d = 0; d < n_devices; d++) {
+        problem->work_start[d + 2] += problem->work_start[d + 1];
+        problem->rest_start[d] = f->next[d] = problem->work_start[d + 1];
+    }
+    *n_work = problem->work_start[n_devices + 1];
+    problem->work_items = CLEAVE_ARENA_ARRAY(arena, int32_t, *n_work);
+    if (problem->work_items == NULL)
+        return cleave_fail_memory(error, "sorting items for the scan");
+    for (int32_t i = 0; i < problem->n_items; i++)
+        if (is_work_of_main(problem, i))
+            problem->work_items[problem->work_start[problem->queue[i] / 2 + 1]++] = i;
+    return CLEAVE_OK;
+}
+
+static cleave_scan_kind scan_kind(step_finder *f, int32_t item) {
+    cleave_engine_problem *problem = f->problem;
+    int32_t subject = problem->subject[item];
+    bool is_stuck = false;
+    switch ((cleave_engine_kind)problem->kind[item]) {
+    case CLEAVE_ENGINE_WORK:
+        return CLEAVE_SCAN_WORK;
+    case CLEAVE_ENGINE_POST:
+        return ++f->posted[subject] < 2 ? CLEAVE_SCAN_POST : CLEAVE_SCAN_LAST_POST;
+    case CLEAVE_ENGINE_JOIN:
+        return ++f->joined[subject] < problem->collective_joins[subject] ? CLEAVE_SCAN_JOIN
+                                                                         : CLEAVE_SCAN_LAST_JOIN;
+    case CLEAVE_ENGINE_WAIT_ARRIVAL:
+    case CLEAVE_ENGINE_WAIT_RELEASE:
+        is_stuck = f->posted[subject] < 2;
+        break;
+    case CLEAVE_ENGINE_AWAIT:
+        is_stuck = f->joined[subject] < problem->collective_joins[subject];
+        break;
+    default:
+        break;
+    }
+    if (is_stuck && problem->stuck < 0)
+        problem->stuck = item;
+    return CLEAVE_SCAN_WAIT;
+}
+
+static void add_step(step_finder *f, int32_t item) {
+    cleave_engine_problem *problem = f->problem;
+    int32_t device = problem->queue[item] / 2, first = problem->rest_start[device];
+    cleave_scan_step *step = &problem->steps[problem->n_steps++];
+    *step = (cleave_scan_step){.first_work = first,
+                               .n_work = f->next[device] - first,
+                               .item = item,
+                               .queue = problem->queue[item],
+                               .subject = problem->subject[item],
+                               .kind = (uint8_t)scan_kind(f, item),
+                               .source = problem->kind[item]};
+    problem->rest_start[device] = f->next[device];
+    if (step->kind == CLEAVE_SCAN_LAST_POST && problem->n_steps > 1 &&
+        step[-1].kind == CLEAVE_SCAN_POST && step[-1].subject == step->subject)
+        step[-1].kind = CLEAVE_SCAN_POSTS;
+}
+
+static cleave_status find_steps(cleave_engine_problem *problem, cleave_arena *arena,
+                                cleave_error *error) {
+    int32_t n_work = 0;
+    step_finder f = {.problem = problem,
+                     .posted = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_messages),
+                     .joined = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_collectives)};
+    CLEAVE_TRY(list_work(&f, arena, &n_work, error));
+    problem->steps = CLEAVE_ARENA_ARRAY(arena, cleave_scan_step, problem->n_items - n_work);
+    if (f.posted == NULL || f.joined == NULL || problem->steps == NULL)
+        return cleave_fail_memory(error, "sorting items for the scan");
+    problem->n_steps = 0;
+    problem->stuck = -1;
+    for (int32_t i = 0; i < problem->n_items; i++) {
+        if (is_work_of_main(problem, i))
+            f.next[problem->queue[i] / 2]++;
+        else
+            add_step(&f, i);
+    }
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena *arena,
                                    cleave_error *error) {
     if (problem->n_queues % 2 != 0 || problem->n_queues < 0 ||
@@ -153,7 +257,8 @@ cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena 
     CLEAVE_TRY(check_hops(problem, error));
     CLEAVE_TRY(check_counts(problem, arena, error));
     CLEAVE_TRY(check_range(problem, error));
-    return sort_into_queues(problem, arena, error);
+    CLEAVE_TRY(sort_into_queues(problem, arena, error));
+    return find_steps(problem, arena, error);
 }
 
 cleave_status cleave_engine_workspace_create(const cleave_engine_problem *problem,
@@ -172,7 +277,6 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     any_failed |= (w->member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
     TAKE(link_free, int64_t, problem->n_links);
     TAKE(links, cleave_scan_link, problem->n_links);
-    TAKE(posted, uint8_t, n_messages);
     TAKE(head, int64_t, n_messages);
     TAKE(release, int64_t, n_messages);
     TAKE(hop_begin, int64_t, n_hops);

@@ -54,6 +54,24 @@ typedef struct cleave_queued_item {
     uint8_t kind;
 } cleave_queued_item;
 
+/* What the scan does at an item is known before any time is. */
+typedef enum cleave_scan_kind {
+    CLEAVE_SCAN_WORK,      /* of a communication lane, or of no duration */
+    CLEAVE_SCAN_POST,      /* the first of the two posts of message `subject` */
+    CLEAVE_SCAN_LAST_POST, /* the second */
+    CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second */
+    CLEAVE_SCAN_JOIN,      /* of collective `subject`, not the last one */
+    CLEAVE_SCAN_LAST_JOIN,
+    CLEAVE_SCAN_WAIT, /* `source` says for which sort of time, `subject` for which of them */
+} cleave_scan_kind;
+
+/* An item with the work that its device's main lane does since the device's step before. */
+typedef struct cleave_scan_step {
+    int32_t first_work, n_work; /* of the problem's work */
+    int32_t item, queue, subject;
+    uint8_t kind, source; /* the latter is the item's own kind */
+} cleave_scan_step;
+
 typedef struct cleave_engine_problem {
     int32_t n_items, n_queues, n_messages, n_links, n_collectives;
     /* Items in the global order: every item after all that it waits for. */
@@ -78,10 +96,19 @@ typedef struct cleave_engine_problem {
     /* The items of each queue in order, for the events engine: by cleave_engine_finish. */
     int32_t *queue_start;            /* [n_queues + 1] */
     cleave_queued_item *queue_items; /* [n_items] */
+    /* And for the scan.  Work of a main lane that takes some time concerns nobody but its device,
+       so it may wait for the next other item of that: most items lie in runs then.  All other items
+       are steps, in the global order; work behind a device's last step begins at rest_start. */
+    int32_t *work_start; /* [n_queues / 2 + 1] */
+    int32_t *work_items; /* those of each device in order */
+    int32_t *rest_start; /* [n_queues / 2] */
+    int32_t n_steps;
+    cleave_scan_step *steps;
+    int32_t stuck; /* the first item that stands before what it waits for; -1: there is none */
 } cleave_engine_problem;
 
-/* Derives queue_start and queue_items and checks all that is written down above; FAILED names the
-   item or message, or says that the times add up to more than fits (about 26 days). */
+/* Derives what is by cleave_engine_finish, and checks all that is written down above; FAILED names
+   the item or message, or says that the times add up to more than fits (about 26 days). */
 cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena *arena,
                                    cleave_error *error);
 

@@ -1,5 +1,7 @@
 /* The scan: one pass over the items in their global order.  A queue's clock is the end of its last
-   item; whatever an item waits for stands before it, so its time is known when it is met. */
+   item; whatever an item waits for stands before it, so its time is known when it is met.  Work of
+   main lanes, which is most of a step, is put off until its device does something else, and so is
+   added up in runs. */
 #include "simulator/engine_workspace.h"
 #include "simulator/scan_rule.h"
 
@@ -7,21 +9,16 @@
 
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
     memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
-    memset(w->posted, 0, (size_t)problem->n_messages * sizeof *w->posted);
-    memset(w->joined, 0, (size_t)problem->n_collectives * sizeof *w->joined);
     memset(w->collective_ready, 0, (size_t)problem->n_collectives * sizeof *w->collective_ready);
     memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
 }
 
-static inline void post(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                        int32_t message, int32_t lane, int64_t now, int64_t *arrival) {
-    if (w->posted[message]++ == 0) {
-        w->head[message] = now;
-        return;
-    }
-    int64_t head = cleave_later(w->head[message], now), tail = 0;
+/* A message that both ends have posted at `head`. */
+static inline void transfer(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                            int32_t message, int32_t lane, int64_t head, int64_t *arrival) {
     int64_t delay = problem->polls != NULL ? cleave_poll_delay(problem->polls, message, head) : 0;
     int32_t first = problem->hop_start[message], end = problem->hop_start[message + 1];
+    int64_t tail = 0;
     for (int32_t h = first; h < end; h++) {
         int32_t link = problem->hop_link[h];
         w->hop_begin[h] = cleave_scan_serve(&w->links[link], lane, problem->hop_serialization[h],
@@ -31,70 +28,125 @@ static inline void post(const cleave_engine_problem *problem, cleave_engine_work
     *arrival = tail + delay;
 }
 
-static void join(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                 int32_t collective, int32_t lane, int64_t now) {
-    int64_t ready = cleave_later(w->collective_ready[collective], now);
-    w->collective_ready[collective] = ready;
-    if (++w->joined[collective] < problem->collective_joins[collective])
-        return;
+static void end_collective(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                           int32_t collective, int32_t lane) {
     int32_t first = problem->collective_link_start[collective];
     int32_t n_links = problem->collective_link_start[collective + 1] - first;
     w->collective_end[collective] =
-        cleave_scan_collective(ready, problem->collective_busy[collective], lane,
+        cleave_scan_collective(w->collective_ready[collective],
+                               problem->collective_busy[collective], lane,
                                problem->collective_links + first, n_links, w->links) +
         problem->collective_rest[collective];
 }
 
-static cleave_status stands_before(int32_t item, const char *what, int32_t subject,
-                                   cleave_error *error) {
+static cleave_status fail_stuck(const cleave_engine_problem *problem, cleave_error *error) {
+    int32_t item = problem->stuck;
     return cleave_fail(error, CLEAVE_FAILED, "item %d stands before what it waits for, %s %d", item,
-                       what, subject);
+                       problem->kind[item] == CLEAVE_ENGINE_AWAIT ? "collective" : "message",
+                       problem->subject[item]);
+}
+
+/* A run of work of a device's main lane.  Once the communication lane has nothing ahead of it that
+   it would be charged for, one begins where the other ends. */
+static inline void run_work(const cleave_engine_problem *problem, cleave_scan_device *device,
+                            int32_t first, int32_t end, cleave_timeline *timeline) {
+    const int32_t *items = problem->work_items;
+    for (; first < end && device->pending != 0; first++) {
+        timeline->start[items[first]] = device->clock[0];
+        timeline->end[items[first]] = cleave_scan_work(device, 0, problem->duration[items[first]]);
+    }
+    if (first == end)
+        return;
+    int64_t now = device->clock[0];
+    for (; first < end; first++) {
+        timeline->start[items[first]] = now;
+        now += problem->duration[items[first]];
+        timeline->end[items[first]] = now;
+    }
+    device->clock[0] = device->main_end = now;
+}
+
+typedef struct scan {
+    const cleave_engine_problem *problem;
+    cleave_engine_workspace *w;
+    cleave_timeline *timeline;
+    const int64_t *until[CLEAVE_ENGINE_N_KINDS]; /* what is waited for, by kinds of items */
+} scan;
+
+/* The step's work, and its item as it takes its duration; returns when that ends. */
+static inline int64_t run_item(const scan *s, const cleave_scan_step *step) {
+    int32_t lane = step->queue & 1, item = step->item;
+    cleave_scan_device *device = &s->w->devices[step->queue >> 1];
+    run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
+    s->timeline->start[item] = device->clock[lane];
+    int64_t end = cleave_scan_work(device, lane, s->problem->duration[item]);
+    return s->timeline->end[item] = end;
+}
+
+static inline void run_wait(const scan *s, const cleave_scan_step *step) {
+    int32_t lane = step->queue & 1, item = step->item;
+    cleave_scan_device *device = &s->w->devices[step->queue >> 1];
+    run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
+    s->timeline->start[item] = device->clock[lane];
+    s->timeline->end[item] = cleave_scan_wait(device, lane, s->until[step->source][step->subject]);
+}
+
+static void run_steps(const scan *s) {
+    cleave_engine_workspace *w = s->w;
+    const cleave_scan_step *end = s->problem->steps + s->problem->n_steps;
+    for (const cleave_scan_step *step = s->problem->steps; step < end; step++) {
+        int32_t subject = step->subject;
+        int64_t now;
+        if (step->kind == CLEAVE_SCAN_WAIT) {
+            run_wait(s, step);
+            continue;
+        }
+        now = run_item(s, step);
+        switch ((cleave_scan_kind)step->kind) {
+        case CLEAVE_SCAN_POST:
+            w->head[subject] = now;
+            break;
+        case CLEAVE_SCAN_LAST_POST:
+            transfer(s->problem, w, subject, step->queue & 1, cleave_later(w->head[subject], now),
+                     &s->timeline->arrival[subject]);
+            break;
+        case CLEAVE_SCAN_POSTS:
+            step++;
+            now = cleave_later(now, run_item(s, step));
+            transfer(s->problem, w, subject, step->queue & 1, now, &s->timeline->arrival[subject]);
+            break;
+        case CLEAVE_SCAN_JOIN:
+        case CLEAVE_SCAN_LAST_JOIN:
+            w->collective_ready[subject] = cleave_later(w->collective_ready[subject], now);
+            if (step->kind == CLEAVE_SCAN_LAST_JOIN)
+                end_collective(s->problem, w, subject, step->queue & 1);
+            break;
+        default:
+            break;
+        }
+    }
 }
 
 cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
                                      cleave_engine_workspace *w, cleave_timeline *timeline,
                                      cleave_error *error) {
+    const scan s = {problem,
+                    w,
+                    timeline,
+                    {[CLEAVE_ENGINE_WAIT_ARRIVAL] = timeline->arrival,
+                     [CLEAVE_ENGINE_WAIT_RELEASE] = w->release,
+                     [CLEAVE_ENGINE_SYNC] = timeline->end,
+                     [CLEAVE_ENGINE_AWAIT] = w->collective_end}};
+    if (problem->stuck >= 0)
+        return fail_stuck(problem, error);
     reset(problem, w);
+    run_steps(&s);
     int64_t step = 0;
-    for (int32_t i = 0; i < problem->n_items; i++) {
-        int32_t lane = problem->queue[i] & 1, subject = problem->subject[i];
-        cleave_scan_device *device = &w->devices[problem->queue[i] >> 1];
-        int64_t until;
-        timeline->start[i] = device->clock[lane];
-        switch ((cleave_engine_kind)problem->kind[i]) {
-        case CLEAVE_ENGINE_WORK:
-            timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
-            continue;
-        case CLEAVE_ENGINE_POST:
-            timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
-            post(problem, w, subject, lane, timeline->end[i], &timeline->arrival[subject]);
-            continue;
-        case CLEAVE_ENGINE_JOIN:
-            timeline->end[i] = cleave_scan_work(device, lane, problem->duration[i]);
-            join(problem, w, subject, lane, timeline->end[i]);
-            continue;
-        case CLEAVE_ENGINE_WAIT_ARRIVAL:
-            if (w->posted[subject] < 2)
-                return stands_before(i, "message", subject, error);
-            until = timeline->arrival[subject];
-            break;
-        case CLEAVE_ENGINE_WAIT_RELEASE:
-            if (w->posted[subject] < 2)
-                return stands_before(i, "message", subject, error);
-            until = w->release[subject];
-            break;
-        case CLEAVE_ENGINE_SYNC:
-            until = timeline->end[subject];
-            break;
-        default: /* AWAIT */
-            if (w->joined[subject] < problem->collective_joins[subject])
-                return stands_before(i, "collective", subject, error);
-            until = w->collective_end[subject];
-        }
-        timeline->end[i] = cleave_scan_wait(device, lane, until);
-    }
-    for (int32_t d = 0; d < problem->n_queues / 2; d++)
+    for (int32_t d = 0; d < problem->n_queues / 2; d++) {
+        run_work(problem, &w->devices[d], problem->rest_start[d], problem->work_start[d + 1],
+                 timeline);
         step = cleave_later(step, cleave_later(w->devices[d].clock[0], w->devices[d].clock[1]));
+    }
     timeline->step = step;
     return CLEAVE_OK;
 }

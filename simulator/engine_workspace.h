@@ -21,7 +21,6 @@ struct cleave_engine_workspace {
     /* Links and messages. */
     int64_t *link_free;             /* [n_links] events */
     cleave_scan_link *links;        /* [n_links] scan */
-    uint8_t *posted;                /* [n_messages] ends posted so far */
     int64_t *head;                  /* [n_messages] scan: when the first of the two posts ended */
     int64_t *release;               /* [n_messages] scan: when the first link is free again */
     int64_t *hop_begin;             /* [n_hops] */

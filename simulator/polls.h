@@ -9,7 +9,7 @@
 /* When devices work, and how finely: from a simulation without delays. */
 typedef struct cleave_poll_profile {
     /* Work of device d's main lane: lane_start[d] .. lane_start[d + 1] - 1, one after the other. */
-    int32_t *lane_start;           /* [n_devices + 1] */
+    const int32_t *lane_start;     /* [n_devices + 1] */
     int64_t *begin, *end;          /* picoseconds */
     int32_t *pieces;               /* 1 or more, a poll after each */
     int32_t *source, *destination; /* [n_messages] */

@@ -1,5 +1,7 @@
-/* A lane's items are sorted by time, so what two devices do at the same time is found by one walk
-   over both.  Only work of main lanes is looked at; it lies side by side, in places. */
+/* A lane's items are sorted by time, and mostly one begins where the other ends: a device is busy
+   in few intervals, so how long others are busy during a work is found by one walk over its
+   device's work and their intervals.  Only work of main lanes is looked at; it lies side by side,
+   in places, which are those of the problem's work. */
 #include "simulator/settle.h"
 
 #include "graph/work.h"
@@ -11,18 +13,19 @@ struct cleave_settling {
     const cleave_machine *machine;
     cleave_poll_profile profile; /* its lanes are the places; times still missing */
     /* [places] */
-    int32_t *items;   /* of the program, and of the problem */
-    int64_t *priced;  /* duration while all others of the node are busy */
-    float *alone;     /* share of it where they are idle */
-    int64_t *overlap; /* picoseconds, scratch */
-    bool is_applied;  /* to the problem before: its durations are no longer those priced */
+    const int32_t *items; /* of the program, and of the problem */
+    int64_t *priced;      /* duration while all others of the node are busy */
+    int64_t *quiet;       /* and while all are idle */
+    float *alone;         /* share of the former that the latter is */
+    int64_t *overlap;     /* picoseconds, scratch */
+    int32_t *changed;     /* [n_changed] places whose durations are no longer those priced */
+    int32_t n_changed;
+    /* Device d is busy in intervals busy_start[d] .. busy_start[d + 1] - 1. */
+    int32_t *busy_start;              /* [n_devices + 1] */
+    int64_t *busy_begin, *busy_until; /* as many as places at most */
 };
 
 /* ---- What does not depend on times ----------------------------------------------------------- */
-
-static bool has_work(const cleave_engine_problem *problem, int32_t item) {
-    return problem->kind[item] == CLEAVE_ENGINE_WORK && problem->duration[item] > 0;
-}
 
 /* Of an item, with a poll after each. */
 static int32_t count_pieces(const cleave_program *program, int32_t id) {
@@ -50,28 +53,34 @@ static int32_t count_pieces(const cleave_program *program, int32_t id) {
 
 static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
                      cleave_arena *arena) {
-    size_t n_devices = (size_t)s->program->n_devices, n_items = (size_t)problem->n_items;
+    size_t n_devices = (size_t)s->program->n_devices;
     size_t n_messages = (size_t)s->program->n_messages;
+    size_t n_places = (size_t)problem->work_start[n_devices];
     cleave_poll_profile *profile = &s->profile;
-    profile->lane_start = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices + 1);
-    profile->begin = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
-    profile->end = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
-    profile->pieces = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
-    profile->source = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
-    profile->destination = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
-    profile->source_until = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
-    profile->destination_until = CLEAVE_ARENA_ARRAY(arena, int32_t, n_messages);
-    profile->sending = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
-    profile->receiving = CLEAVE_ARENA_ARRAY(arena, double, n_messages);
-    s->items = CLEAVE_ARENA_ARRAY(arena, int32_t, n_items);
-    s->priced = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
-    s->alone = CLEAVE_ARENA_ARRAY(arena, float, n_items);
-    s->overlap = CLEAVE_ARENA_ARRAY(arena, int64_t, n_items);
-    return profile->lane_start != NULL && profile->begin != NULL && profile->end != NULL &&
-           profile->pieces != NULL && profile->source != NULL && profile->destination != NULL &&
-           profile->source_until != NULL && profile->destination_until != NULL &&
-           profile->sending != NULL && profile->receiving != NULL && s->items != NULL &&
-           s->priced != NULL && s->alone != NULL && s->overlap != NULL;
+    bool any_failed = false;
+#define TAKE(member, type, count)                                                                  \
+    any_failed |= (member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
+    TAKE(profile->begin, int64_t, n_places);
+    TAKE(profile->end, int64_t, n_places);
+    TAKE(profile->pieces, int32_t, n_places);
+    TAKE(profile->source, int32_t, n_messages);
+    TAKE(profile->destination, int32_t, n_messages);
+    TAKE(profile->source_until, int32_t, n_messages);
+    TAKE(profile->destination_until, int32_t, n_messages);
+    TAKE(profile->sending, double, n_messages);
+    TAKE(profile->receiving, double, n_messages);
+    TAKE(s->priced, int64_t, n_places);
+    TAKE(s->quiet, int64_t, n_places);
+    TAKE(s->alone, float, n_places);
+    TAKE(s->overlap, int64_t, n_places);
+    TAKE(s->changed, int32_t, n_places);
+    TAKE(s->busy_start, int32_t, n_devices + 1);
+    TAKE(s->busy_begin, int64_t, n_places);
+    TAKE(s->busy_until, int64_t, n_places);
+#undef TAKE
+    profile->lane_start = problem->work_start;
+    s->items = problem->work_items;
+    return !any_failed;
 }
 
 static bool is_message_wait(uint8_t kind) {
@@ -96,10 +105,10 @@ static int32_t set_until_sync(cleave_settling *s, const cleave_engine_problem *p
     return q;
 }
 
-static void find_lanes(cleave_settling *s, const cleave_engine_problem *problem) {
-    int32_t n = 0;
+/* Work from which on messages are waited for. */
+static void find_waits(cleave_settling *s, const cleave_engine_problem *problem) {
     for (int32_t d = 0; d < s->program->n_devices; d++) {
-        int32_t queue = d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN;
+        int32_t queue = d * CLEAVE_N_LANES + CLEAVE_LANE_MAIN, n = problem->work_start[d];
         int32_t other = problem->queue_start[d * CLEAVE_N_LANES + CLEAVE_LANE_COMMUNICATION];
         for (int32_t q = problem->queue_start[queue]; q < problem->queue_start[queue + 1]; q++) {
             const cleave_queued_item *item = &problem->queue_items[q];
@@ -107,14 +116,10 @@ static void find_lanes(cleave_settling *s, const cleave_engine_problem *problem)
                 set_until(s, item->subject, d, n);
             if (item->kind == CLEAVE_ENGINE_SYNC)
                 other = set_until_sync(s, problem, d, other, item->subject, n);
-            if (!has_work(problem, item->item))
-                continue;
-            s->items[n] = item->item;
-            s->priced[n] = problem->duration[item->item];
-            s->profile.pieces[n++] = count_pieces(s->program, item->item);
+            if (n < problem->work_start[d + 1])
+                n += problem->work_items[n] == item->item;
         }
         set_until_sync(s, problem, d, other, INT32_MAX, n);
-        s->profile.lane_start[d + 1] = n;
     }
 }
 
@@ -136,13 +141,26 @@ static void find_polls(cleave_settling *s, cleave_cost_cache *cache) {
     }
 }
 
-/* The shares of all items are brought to their places by way of `overlap`, which has room and is
-   not in use yet. */
-static cleave_status find_alone(cleave_settling *s, cleave_cost_cache *cache, cleave_error *error) {
-    float *of_item = (float *)(void *)s->overlap;
-    CLEAVE_TRY(cleave_cost_alone(s->program, cache, of_item, error));
-    for (int32_t i = 0; i < s->profile.lane_start[s->program->n_devices]; i++)
-        s->alone[i] = of_item[s->items[i]];
+/* A duration between that alone and that with all others busy, by the share of the time in which
+   the others of the node work. */
+static int64_t duration_of(const cleave_settling *s, int32_t place, double share) {
+    double alone = (double)s->alone[place];
+    return (int64_t)((double)s->priced[place] * (alone + (1 - alone) * share) + 0.5);
+}
+
+static cleave_status find_durations(cleave_settling *s, const cleave_engine_problem *problem,
+                                    cleave_cost_cache *cache, cleave_arena *arena,
+                                    cleave_error *error) {
+    float *alone = CLEAVE_ARENA_ARRAY(arena, float, problem->n_items);
+    if (alone == NULL)
+        return cleave_fail_memory(error, "preparing to simulate");
+    CLEAVE_TRY(cleave_cost_alone(s->program, cache, alone, error));
+    for (int32_t i = 0; i < problem->work_start[s->program->n_devices]; i++) {
+        s->priced[i] = problem->duration[s->items[i]];
+        s->alone[i] = alone[s->items[i]];
+        s->quiet[i] = duration_of(s, i, 0);
+        s->profile.pieces[i] = count_pieces(s->program, s->items[i]);
+    }
     return CLEAVE_OK;
 }
 
@@ -160,46 +178,59 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
     made->machine = cleave_cost_cache_machine(cache);
     if (!allocate(made, problem, arena))
         return cleave_fail_memory(error, "preparing to simulate");
-    find_lanes(made, problem);
+    find_waits(made, problem);
     find_polls(made, cache);
-    CLEAVE_TRY(find_alone(made, cache, error));
+    CLEAVE_TRY(find_durations(made, problem, cache, arena, error));
     *settling = made;
     return CLEAVE_OK;
 }
 
 /* ---- What does ------------------------------------------------------------------------------- */
 
-/* Adds to the overlap of each work of two devices how long both work meanwhile.  Which of two ends
-   first is anybody's guess, so there is no branch on it. */
+/* Takes the times of a device's work from the timeline, and when it is busy. */
+static int32_t find_busy(cleave_settling *s, const cleave_timeline *timeline, int32_t device,
+                         int32_t n_busy) {
+    const cleave_poll_profile *p = &s->profile;
+    int64_t before = -1; /* where it was busy last */
+    s->busy_start[device] = n_busy;
+    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
+        int64_t begin = timeline->start[s->items[i]], end = timeline->end[s->items[i]];
+        p->begin[i] = begin;
+        p->end[i] = end;
+        if (begin != before)
+            s->busy_begin[n_busy++] = begin;
+        s->busy_until[n_busy - 1] = before = end;
+    }
+    return n_busy;
+}
+
+/* Adds to the overlap of each work of a device how long another one is busy meanwhile. */
 static void add_overlaps(cleave_settling *s, int32_t device, int32_t other) {
-    const int64_t *begin = s->profile.begin, *end = s->profile.end;
-    int64_t *overlap = s->overlap;
-    int32_t i = s->profile.lane_start[device], last_i = s->profile.lane_start[device + 1];
-    int32_t j = s->profile.lane_start[other], last_j = s->profile.lane_start[other + 1];
-    while (i < last_i && j < last_j) {
-        int64_t from = begin[i] > begin[j] ? begin[i] : begin[j];
-        int64_t until = end[i] < end[j] ? end[i] : end[j];
-        int64_t both = until > from ? until - from : 0;
-        int32_t is_over = end[i] <= end[j];
-        overlap[i] += both;
-        overlap[j] += both;
-        i += is_over;
-        j += 1 - is_over;
+    const cleave_poll_profile *p = &s->profile;
+    const int64_t *busy_begin = s->busy_begin, *busy_until = s->busy_until;
+    int32_t b = s->busy_start[other], last = s->busy_start[other + 1];
+    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
+        int64_t begin = p->begin[i], end = p->end[i];
+        while (b < last && busy_until[b] <= begin)
+            b++;
+        for (int32_t during = b; during < last && busy_begin[during] < end; during++) {
+            int64_t from = busy_begin[during] > begin ? busy_begin[during] : begin;
+            int64_t until = busy_until[during] < end ? busy_until[during] : end;
+            s->overlap[i] += until - from;
+        }
     }
 }
 
-/* Between the price alone and that with all others busy, by the share of the time in which the
-   others of the node work. */
-static void settle_lane(const cleave_settling *s, int32_t device, int32_t n_others,
-                        int64_t *duration) {
+/* Most work has all others busy all the time, or all idle: there is nothing to work out. */
+static void settle_lane(cleave_settling *s, int32_t device, int32_t n_others, int64_t *duration) {
     const cleave_poll_profile *p = &s->profile;
-    int32_t last = p->lane_start[device + 1];
-    for (int32_t i = p->lane_start[device]; i < last; i++) {
-        double span = (double)(p->end[i] - p->begin[i]) * n_others;
-        double share = (double)s->overlap[i] / span; /* from 0 to 1: work takes some time */
-        double alone = (double)s->alone[i];
+    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
+        int64_t overlap = s->overlap[i], span = (p->end[i] - p->begin[i]) * n_others;
+        if (overlap == span)
+            continue;
+        s->changed[s->n_changed++] = i;
         duration[s->items[i]] =
-            (int64_t)((double)s->priced[i] * (alone + (1 - alone) * share) + 0.5);
+            overlap == 0 ? s->quiet[i] : duration_of(s, i, (double)overlap / (double)span);
     }
 }
 
@@ -213,8 +244,7 @@ static void settle_kernels(cleave_settling *s, cleave_engine_problem *problem) {
             if (other == d || !cleave_machine_same_node(s->machine, d, other))
                 continue;
             n_others++;
-            if (other > d) /* those before it have met it */
-                add_overlaps(s, d, other);
+            add_overlaps(s, d, other);
         }
         if (n_others > 0)
             settle_lane(s, d, n_others, problem->duration);
@@ -233,16 +263,16 @@ cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
     if (settling == NULL)
         return CLEAVE_OK;
     cleave_poll_profile *profile = &settling->profile;
-    int32_t n_places = profile->lane_start[settling->program->n_devices];
     problem->polls = NULL;
-    for (int32_t i = 0; i < n_places && settling->is_applied; i++)
-        problem->duration[settling->items[i]] = settling->priced[i];
-    settling->is_applied = true;
+    for (int32_t i = 0; i < settling->n_changed; i++)
+        problem->duration[settling->items[settling->changed[i]]] =
+            settling->priced[settling->changed[i]];
+    settling->n_changed = 0;
     CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, timeline, error));
-    for (int32_t i = 0; i < n_places; i++) {
-        profile->begin[i] = timeline->start[settling->items[i]];
-        profile->end[i] = timeline->end[settling->items[i]];
-    }
+    int32_t n_busy = 0, n_devices = settling->program->n_devices;
+    for (int32_t d = 0; d < n_devices; d++)
+        n_busy = find_busy(settling, timeline, d, n_busy);
+    settling->busy_start[n_devices] = n_busy;
     settle_kernels(settling, problem);
     problem->polls = fits(settling, timeline->step) ? profile : NULL;
     return CLEAVE_OK;
