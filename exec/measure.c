@@ -315,7 +315,7 @@ static int64_t stride_of(int64_t n) {
     return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
-/* `recent`: of the first array, what was just written. */
+/* `recent`: the source, in the second array, was just written. */
 static cleave_status measure_vectors(vector_subject *of, subject *run, bool recent,
                                      int64_t touched_bytes, double budget,
                                      cleave_measurement *result, cleave_error *error) {
@@ -327,7 +327,8 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, bool rece
     for (int64_t i = 0; i < 4 * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    recent_memory written = {recent ? of->memory : NULL, (size_t)of->n * sizeof *of->memory, NULL};
+    recent_memory written = {recent ? of->memory + of->stride : NULL,
+                             (size_t)of->n * sizeof *of->memory, NULL};
     cleave_status status = time_repeats(run, of, written, touched_bytes, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
@@ -348,6 +349,20 @@ cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t 
                                    .extent = {3, n / 3},
                                    .destination_stride = {n / 3, 1},
                                    .source_stride = {n / 3, 1}};
+    return measure_vectors(&of, run_copy, true, touched_bytes, seconds_budget, result, error);
+}
+
+cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apart,
+                                  int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error) {
+    int64_t row = row_bytes / 4, n_rows = bytes / row_bytes;
+    vector_subject of = {.n = n_rows * row * apart}; /* as far as the source reaches */
+    of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
+                                   .type = CLEAVE_F32,
+                                   .rank = 2,
+                                   .extent = {n_rows, row},
+                                   .destination_stride = {row, 1},
+                                   .source_stride = {row * apart, 1}};
     return measure_vectors(&of, run_copy, true, touched_bytes, seconds_budget, result, error);
 }
 

@@ -221,6 +221,18 @@ static void simplify_piece(cleave_copy_piece *piece) {
     piece->rank = rank;
 }
 
+/* Rows that are contiguous in both regions: what the innermost dimension of a simplified piece
+   makes, or single elements. */
+static int64_t count_rows(const cleave_copy_piece *piece) {
+    int inner = piece->rank - 1;
+    int64_t n = 1;
+    for (int d = 0; d < inner; d++)
+        n *= piece->extent[d];
+    bool contiguous = inner < 0 || (piece->destination_stride[inner] == 1 &&
+                                    (piece->source < 0 || piece->source_stride[inner] == 1));
+    return contiguous ? n : n * piece->extent[inner];
+}
+
 static bool same_block(const cleave_copy_piece *a, int from, const cleave_copy_piece *b) {
     bool same = a->rank - from == b->rank;
     for (int d = 0; same && d < b->rank; d++)
@@ -296,6 +308,7 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
     int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
     copy->bytes += cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
+    copy->n_rows += count_rows(piece);
     if (repeat_last_piece(builder, piece))
         return;
     copy->n_pieces++;
