@@ -109,6 +109,13 @@ static cleave_status measure_bytes_once(const calibration *c, const byte_work *o
     }
 }
 
+/* How much of the time that work takes beside others it took alone when it was measured before; 0:
+   not known. */
+static double share_alone(const calibration *c, const cleave_work *work) {
+    const cleave_kernel_time *known = cleave_device_kind_find_kernel(&c->kind, work->key);
+    return known != NULL && known->seconds > 0 ? known->alone_seconds / known->seconds : 0;
+}
+
 static cleave_status measure_byte_work(calibration *c, const byte_work *of, int64_t touched,
                                        cleave_error *error) {
     cleave_measurement result = {0}, alone = {0};
@@ -127,9 +134,10 @@ static cleave_status measure_byte_work(calibration *c, const byte_work *of, int6
     cleave_world_barrier(c->world);
     CLEAVE_TRY(measure_bytes_once(c, of, touched, seconds, &result, error));
     cleave_world_barrier(c->world);
-    if (c->rank == 0 && c->n_devices > 1)
+    double share = share_alone(c, &work);
+    if (c->rank == 0 && c->n_devices > 1 && !(share > 0))
         CLEAVE_TRY(measure_bytes_once(c, of, touched, seconds, &alone, error));
-    CLEAVE_TRY(keep(c, &work, &result, alone.seconds, error));
+    CLEAVE_TRY(keep(c, &work, &result, share > 0 ? share * result.seconds : alone.seconds, error));
     if (of->family == COPY) /* the largest copy stands for the memory's rate */
         c->kind.bytes_per_second = moved / result.seconds;
     return CLEAVE_OK;

@@ -221,16 +221,18 @@ static void simplify_piece(cleave_copy_piece *piece) {
     piece->rank = rank;
 }
 
-/* Rows that are contiguous in both regions: what the innermost dimension of a simplified piece
-   makes, or single elements. */
+/* Rows that are contiguous in both regions. */
 static int64_t count_rows(const cleave_copy_piece *piece) {
-    int inner = piece->rank - 1;
-    int64_t n = 1;
-    for (int d = 0; d < inner; d++)
+    bool fills = piece->mode == CLEAVE_COPY_FILL;
+    int64_t row = 1, n = 1;
+    int d = piece->rank - 1;
+    for (;
+         d >= 0 && piece->destination_stride[d] == row && (fills || piece->source_stride[d] == row);
+         d--)
+        row *= piece->extent[d];
+    for (; d >= 0; d--)
         n *= piece->extent[d];
-    bool contiguous = inner < 0 || (piece->destination_stride[inner] == 1 &&
-                                    (piece->source < 0 || piece->source_stride[inner] == 1));
-    return contiguous ? n : n * piece->extent[inner];
+    return n;
 }
 
 static bool same_block(const cleave_copy_piece *a, int from, const cleave_copy_piece *b) {
@@ -308,7 +310,6 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
     int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
     copy->bytes += cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
-    copy->n_rows += count_rows(piece);
     if (repeat_last_piece(builder, piece))
         return;
     copy->n_pieces++;
@@ -317,10 +318,13 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
 }
 
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane) {
-    if (builder->copies.items[builder->copies.n - 1].n_pieces == 0) {
+    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
+    if (copy->n_pieces == 0) {
         builder->copies.n--;
         return -1;
     }
+    for (int32_t p = 0; p < copy->n_pieces; p++)
+        copy->n_rows += count_rows(&builder->copy_pieces.items[copy->first_piece + p]);
     return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
 }
 

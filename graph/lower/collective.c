@@ -258,7 +258,6 @@ static void add_units(const reduction *state, int32_t i, int64_t first, int64_t 
     cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
     copy->n_pieces = 1;
     copy->bytes = 3 * n_units * state->unit_bytes;
-    copy->n_rows = 1;
     LOWER_PUSH(builder, &builder->copy_pieces, piece);
     lower_copy_end(builder, state->bucket->devices[i], state->move->lane);
 }
