@@ -77,45 +77,85 @@ static cleave_status keep(calibration *c, const cleave_work *work, const cleave_
     return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
 }
 
-enum { N_BYTE_FAMILIES = 3, LEAST_BYTES = 1 << 6, MOST_BYTES = 1 << 26 };
-static const char *const byte_families[N_BYTE_FAMILIES] = {"copy", "load", "update"};
+/* Work that is told by its bytes: how many, and in rows of how many (0: contiguous). */
+typedef enum byte_family { COPY, LOAD, UPDATE, ROWS, N_BYTE_FAMILIES } byte_family;
+typedef struct byte_work {
+    byte_family family;
+    int64_t bytes, row_bytes;
+} byte_work;
 
-static cleave_status measure_bytes_once(int family, int64_t bytes, int64_t touched, double seconds,
-                                        cleave_measurement *result, cleave_error *error) {
+static const struct {
+    const char *name;
+    int64_t least_bytes, most_bytes, times, least_row, most_row; /* rows are 4 times as long */
+} byte_families[N_BYTE_FAMILIES] = {[COPY] = {"copy", 1 << 6, 1 << 26, 16, 0, 0},
+                                    [LOAD] = {"load", 1 << 6, 1 << 26, 16, 0, 0},
+                                    [UPDATE] = {"update", 1 << 6, 1 << 26, 16, 0, 0},
+                                    [ROWS] = {"copy rows", 1 << 10, 1 << 22, 64, 1 << 4, 1 << 8}};
+
+static cleave_status measure_bytes_once(const calibration *c, const byte_work *of, int64_t touched,
+                                        double seconds, cleave_measurement *result,
+                                        cleave_error *error) {
     cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
-    return family == 0
-               ? cleave_copy_measure(CLEAVE_COPY_ASSIGN, bytes, touched, seconds, result, error)
-           : family == 1
-               ? cleave_load_measure(bytes, touched, seconds, result, error)
-               : cleave_update_measure(&optimizer, bytes, touched, seconds, result, error);
+    switch (of->family) {
+    case LOAD:
+        return cleave_load_measure(of->bytes, touched, seconds, result, error);
+    case UPDATE:
+        return cleave_update_measure(&optimizer, of->bytes, touched, seconds, result, error);
+    case ROWS: /* as of a tensor that is split over all devices by a dimension within others */
+        return cleave_rows_measure(of->bytes, of->row_bytes, c->n_devices, touched, seconds, result,
+                                   error);
+    default:
+        return cleave_copy_measure(CLEAVE_COPY_ASSIGN, of->bytes, touched, seconds, result, error);
+    }
+}
+
+/* How much of the time that work takes beside others it took alone when it was measured before; 0:
+   not known. */
+static double share_alone(const calibration *c, const cleave_work *work) {
+    const cleave_kernel_time *known = cleave_device_kind_find_kernel(&c->kind, work->key);
+    return known != NULL && known->seconds > 0 ? known->alone_seconds / known->seconds : 0;
+}
+
+static cleave_status measure_byte_work(calibration *c, const byte_work *of, int64_t touched,
+                                       cleave_error *error) {
+    cleave_measurement result = {0}, alone = {0};
+    cleave_work work;
+    double moved =
+        of->family == UPDATE ? cleave_work_bytes_of_update(of->bytes, 0) : 2 * (double)of->bytes;
+    double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
+    if (of->family == ROWS)
+        cleave_work_describe_rows(moved, (double)(of->bytes / of->row_bytes), &work);
+    else
+        cleave_work_describe_bytes(byte_families[of->family].name, moved, &work);
+    if (is_timed(c, &work)) {
+        c->n_kept++;
+        return CLEAVE_OK;
+    }
+    cleave_world_barrier(c->world);
+    CLEAVE_TRY(measure_bytes_once(c, of, touched, seconds, &result, error));
+    cleave_world_barrier(c->world);
+    double share = share_alone(c, &work);
+    if (c->rank == 0 && c->n_devices > 1 && !(share > 0))
+        CLEAVE_TRY(measure_bytes_once(c, of, touched, seconds, &alone, error));
+    CLEAVE_TRY(keep(c, &work, &result, share > 0 ? share * result.seconds : alone.seconds, error));
+    if (of->family == COPY) /* the largest copy stands for the memory's rate */
+        c->kind.bytes_per_second = moved / result.seconds;
+    return CLEAVE_OK;
 }
 
 /* Copies, loads and updates of some sizes, in the surroundings of the largest model. */
 static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     int64_t touched = -1;
-    double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
     for (int32_t i = 0; i < works->n; i++)
         touched = works->items[i].touched_bytes > touched ? works->items[i].touched_bytes : touched;
     for (int f = 0; f < N_BYTE_FAMILIES; f++)
-        for (int64_t bytes = LEAST_BYTES; bytes <= MOST_BYTES; bytes <<= 4) {
-            cleave_measurement result = {0}, alone = {0};
-            cleave_work work;
-            double moved = f == 2 ? cleave_work_bytes_of_update(bytes, 0) : 2 * (double)bytes;
-            cleave_work_describe_bytes(byte_families[f], moved, &work);
-            if (is_timed(c, &work)) {
-                c->n_kept++;
-                continue;
-            }
-            cleave_world_barrier(c->world);
-            CLEAVE_TRY(measure_bytes_once(f, bytes, touched, seconds, &result, error));
-            cleave_world_barrier(c->world);
-            if (c->rank == 0 && c->n_devices > 1)
-                CLEAVE_TRY(measure_bytes_once(f, bytes, touched, seconds, &alone, error));
-            CLEAVE_TRY(keep(c, &work, &result, alone.seconds, error));
-            if (f == 0) /* the largest copy stands for the memory's rate */
-                c->kind.bytes_per_second = moved / result.seconds;
-        }
+        for (byte_work of = {.family = (byte_family)f, .row_bytes = byte_families[f].least_row};
+             of.row_bytes <= byte_families[f].most_row;
+             of.row_bytes = of.row_bytes > 0 ? of.row_bytes << 2 : 1)
+            for (of.bytes = byte_families[f].least_bytes; of.bytes <= byte_families[f].most_bytes;
+                 of.bytes *= byte_families[f].times)
+                CLEAVE_TRY(measure_byte_work(c, &of, touched, error));
     return agree(c, &c->kind.bytes_per_second, error);
 }
 

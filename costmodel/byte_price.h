@@ -27,4 +27,28 @@ static inline double cleave_byte_price_seconds(const cleave_byte_price *price, d
 /* By the fit of the family, else by the bandwidth of the memory. */
 cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const char *family);
 
+/* Copies are contiguous, or in rows, of which each takes its time: the shorter they are, the more
+   of them there are, and the more of what is fetched with them is not wanted. */
+typedef struct cleave_copy_price {
+    cleave_byte_price dense, rows;
+    double seconds_per_row;
+} cleave_copy_price;
+
+/* By the fits of "copy" and "copy rows"; without the latter all copies go as dense ones. */
+cleave_copy_price cleave_copy_price_of(const cleave_device_kind *kind);
+
+static inline double cleave_copy_price_of_rows(const cleave_copy_price *price, double n,
+                                               double bytes, double n_rows) {
+    return cleave_byte_price_seconds(&price->rows, n, bytes) + n_rows * price->seconds_per_row;
+}
+
+/* Seconds of `n` copies, 1 or more, of some bytes (read plus written) and rows together: no fewer
+   than of dense ones. */
+static inline double cleave_copy_price_seconds(const cleave_copy_price *price, double n,
+                                               double bytes, double n_rows) {
+    double dense = cleave_byte_price_seconds(&price->dense, n, bytes);
+    double rows = n_rows > n ? cleave_copy_price_of_rows(price, n, bytes, n_rows) : dense;
+    return rows > dense ? rows : dense;
+}
+
 #endif

@@ -55,6 +55,14 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
                                .fit = found};
 }
 
+cleave_copy_price cleave_copy_price_of(const cleave_device_kind *kind) {
+    cleave_copy_price price = {.dense = cleave_byte_price_of(kind, "copy")};
+    int32_t found = cost_find_fit(kind, "copy rows");
+    price.rows = found < 0 ? price.dense : cleave_byte_price_of(kind, "copy rows");
+    price.seconds_per_row = found < 0 ? 0 : kind->fits[found].seconds_per_flop;
+    return price;
+}
+
 /* On the safe side: as much as any kernel of the family takes, and more in proportion for work that
    is larger than any known. */
 static int64_t predict_workspace(const cleave_device_kind *kind, const cleave_work *work) {
@@ -88,9 +96,10 @@ static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(cleave_byte_price_seconds(&price, 1, bytes));
 }
 
-static int64_t price_copy(cleave_byte_price price, const cleave_copy *copy) {
+static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *copy) {
     double n = copy->n_copies > 1 ? copy->n_copies : 1;
-    return cleave_picoseconds(cleave_byte_price_seconds(&price, n, (double)copy->bytes));
+    return cleave_picoseconds(
+        cleave_copy_price_seconds(price, n, (double)copy->bytes, (double)copy->n_rows));
 }
 
 static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,
@@ -144,7 +153,7 @@ cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache
                 duration[i] = price_load(cache, program, &program->loads[item->subject], kind);
             break;
         case CLEAVE_ITEM_COPY:
-            duration[i] = price_copy(cache->copy[kind], &program->copies[item->subject]);
+            duration[i] = price_copy(&cache->copy[kind], &program->copies[item->subject]);
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:

@@ -41,6 +41,15 @@ static cleave_price_basis basis_of_bytes(const cleave_cost_cache *cache, cleave_
         cache->machine->kinds[kind].fits[price.fit].spread};
 }
 
+/* That which it is priced by. */
+static cleave_byte_price price_of_copy(const cleave_copy_price *price, const cleave_copy *copy) {
+    double n = copy->n_copies > 1 ? copy->n_copies : 1, bytes = (double)copy->bytes;
+    bool in_rows = (double)copy->n_rows > n &&
+                   cleave_copy_price_of_rows(price, n, bytes, (double)copy->n_rows) >
+                       cleave_byte_price_seconds(&price->dense, n, bytes);
+    return in_rows ? price->rows : price->dense;
+}
+
 /* A machine file does not say where the figures of a link come from; calibration measures links
    together with the kernels of the devices that they join. */
 cleave_provenance cleave_cost_link_provenance(const cleave_machine *machine, int32_t source,
@@ -79,7 +88,8 @@ cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache
             basis[i] = basis_of_bytes(cache, cache->load[kind], kind);
             break;
         case CLEAVE_ITEM_COPY:
-            basis[i] = basis_of_bytes(cache, cache->copy[kind], kind);
+            basis[i] = basis_of_bytes(
+                cache, price_of_copy(&cache->copy[kind], &program->copies[item->subject]), kind);
             break;
         case CLEAVE_ITEM_SEND:
         case CLEAVE_ITEM_RECEIVE:
@@ -132,7 +142,7 @@ cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache
             alone[i] = alone_of_fit(kind, cache->update[kind_id].fit);
             break;
         case CLEAVE_ITEM_COPY:
-            alone[i] = alone_of_fit(kind, cache->copy[kind_id].fit);
+            alone[i] = alone_of_fit(kind, cache->copy[kind_id].dense.fit);
             break;
         default:
             break;

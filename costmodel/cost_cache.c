@@ -25,7 +25,7 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->machine = machine;
     made->capacity = 1024;
     made->entries = calloc(made->capacity, sizeof *made->entries);
-    made->copy = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
+    made->copy = CLEAVE_ARENA_ARRAY(&made->arena, cleave_copy_price, machine->n_kinds);
     made->load = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->update = CLEAVE_ARENA_ARRAY(&made->arena, cleave_byte_price, machine->n_kinds);
     made->shares = CLEAVE_ARENA_ARRAY(&made->arena, double, machine->n_links);
@@ -45,7 +45,7 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
         return cleave_fail_memory(error, "preparing costs");
     }
     for (int32_t k = 0; k < machine->n_kinds; k++) {
-        made->copy[k] = cleave_byte_price_of(&machine->kinds[k], "copy");
+        made->copy[k] = cleave_copy_price_of(&machine->kinds[k]);
         made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
         made->update[k] = cleave_byte_price_of(&machine->kinds[k], "update");
     }

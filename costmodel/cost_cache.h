@@ -32,16 +32,17 @@ enum { COST_N_ROUNDS = 1024 };
 struct cleave_cost_cache {
     const cleave_model *model;
     const cleave_machine *machine;
-    cleave_byte_price *copy, *load, *update; /* [machine's n_kinds] */
-    cost_entry *entries;                     /* [capacity] open addressing, at most half full */
-    size_t capacity, n_entries;              /* capacity: a power of two */
-    cost_rounds *known[COST_N_ROUNDS];       /* by a hash; null: none yet */
-    double *shares;                          /* [machine's n_links] scratch, all 0 */
-    cleave_exchange_price exchange;          /* of the last all-to-all */
-    cleave_route_price *routes;              /* [n_routes] what was asked for last at each place */
-    size_t n_routes;                         /* a power of two */
-    bool *padded;                            /* [n_nests] something may stick out of its tensor */
-    bool loads_data;                         /* else data are there already */
+    cleave_copy_price *copy;           /* [machine's n_kinds] */
+    cleave_byte_price *load, *update;  /* the same */
+    cost_entry *entries;               /* [capacity] open addressing, at most half full */
+    size_t capacity, n_entries;        /* capacity: a power of two */
+    cost_rounds *known[COST_N_ROUNDS]; /* by a hash; null: none yet */
+    double *shares;                    /* [machine's n_links] scratch, all 0 */
+    cleave_exchange_price exchange;    /* of the last all-to-all */
+    cleave_route_price *routes;        /* [n_routes] what was asked for last at each place */
+    size_t n_routes;                   /* a power of two */
+    bool *padded;                      /* [n_nests] something may stick out of its tensor */
+    bool loads_data;                   /* else data are there already */
     cleave_arena arena;
 };
 

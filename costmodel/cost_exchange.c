@@ -39,12 +39,12 @@ static void add_message(cleave_cost_cache *cache, const cleave_collective *colle
 }
 
 void cleave_exchange_price_find(cleave_cost_cache *cache, const cleave_collective *collective,
-                                const cleave_byte_price *copy, cleave_exchange_price *price) {
+                                const cleave_copy_price *copy, cleave_exchange_price *price) {
     const cleave_machine *machine = cleave_cost_cache_machine(cache);
     price->n_links = 0;
     price->link = price->message = price->latency = 0;
     for (int32_t i = 0; i < collective->n_devices; i++) {
-        const cleave_byte_price *of = &copy[machine->device_kind[collective->devices[i]]];
+        const cleave_byte_price *of = &copy[machine->device_kind[collective->devices[i]]].dense;
         const cleave_packing *packing = &collective->packing[i];
         price->processor[i] =
             cleave_byte_price_seconds(of, packing->n_copies, (double)packing->bytes);

@@ -17,7 +17,7 @@ typedef struct cleave_exchange_price {
 
 /* `copy` is of each kind of device.  Linear in the hops of the transfers. */
 void cleave_exchange_price_find(cleave_cost_cache *cache, const cleave_collective *collective,
-                                const cleave_byte_price *copy, cleave_exchange_price *price);
+                                const cleave_copy_price *copy, cleave_exchange_price *price);
 /* Its links; what a JOIN takes is of each member its own. */
 cleave_collective_cost cleave_exchange_price_cost(const cleave_collective *collective,
                                                   const cleave_exchange_price *price);

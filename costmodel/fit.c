@@ -1,6 +1,6 @@
 /* Fits of kernel families: seconds = launch + flops x per_flop + bytes x per_byte, where the sum of
    |fitted / measured - 1| is least.  Coefficients are scaled so that each has a largest entry of
-   1.  Work without flops, as copies, may take more for each byte beyond those that caches hold; how
+   1.  Copies, loads and updates may take more for each byte beyond those that caches hold; how
    many these are is tried out: as many as some of the measurements move. */
 #include "base/least_deviations.h"
 #include "costmodel/machine.h"
@@ -168,7 +168,8 @@ static cleave_status find_near(const cleave_device_kind *kind, measured_family *
         most = fmax(most, family->kernels[i]->bytes);
         flops += family->kernels[i]->flops;
     }
-    if (family->n < FEWEST_FOR_FAR || flops > 0)
+    bool moves = flops <= 0 || strcmp(family->name, "copy rows") == 0;
+    if (family->n < FEWEST_FOR_FAR || !moves)
         return CLEAVE_OK;
     CLEAVE_TRY(solve_family(kind, family, scratch, &tried, &least, error));
     least *= worth_a_coefficient;

@@ -13,7 +13,8 @@
    without "alone" (seconds while the other devices did nothing) where that was not measured;
    "fits": [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte", "spread",
    "workspace", "largest", "alone", "near", "far_seconds_per_byte"}], "alone" a share of the
-   seconds; "near", left out where all bytes go alike: those beyond so many take the far ones.
+   seconds; "near", left out where all bytes go alike: those beyond so many take the far ones.  Of
+   the family "copy rows" the flops are rows.
 
    NODE      "count": nodes, 1 if left out; "devices": in each; "kind": NAME, or "kinds": one NAME
              per device; "links": [LINK, ...].  Devices are numbered in the order of the nodes.

@@ -284,7 +284,8 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
 /* ---- data movement and updates ------------------------------------------------------------- */
 
 typedef struct vector_subject {
-    float *memory; /* four arrays of n, the first of each `stride` after the last one's */
+    float *memory; /* arrays of n, the first of each `stride` after the last one's */
+    int n_arrays;
     int64_t n, stride;
     cleave_copy_piece piece;
     const cleave_optimizer *optimizer;
@@ -315,19 +316,22 @@ static int64_t stride_of(int64_t n) {
     return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
-/* `recent`: of the first array, what was just written. */
+/* `recent`: the source, in the second array, was just written. */
 static cleave_status measure_vectors(vector_subject *of, subject *run, bool recent,
                                      int64_t touched_bytes, double budget,
                                      cleave_measurement *result, cleave_error *error) {
     of->stride = of->n < INT64_MAX / 64 ? stride_of(of->n) : 0;
     of->memory =
-        of->stride > 0 ? cleave_memory_allocate(4 * (size_t)of->stride * sizeof(float)) : NULL;
+        of->stride > 0
+            ? cleave_memory_allocate((size_t)of->n_arrays * (size_t)of->stride * sizeof(float))
+            : NULL;
     if (of->memory == NULL)
         return cleave_fail_memory(error, "measuring copies");
-    for (int64_t i = 0; i < 4 * of->stride; i++)
+    for (int64_t i = 0; i < of->n_arrays * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    recent_memory written = {recent ? of->memory : NULL, (size_t)of->n * sizeof *of->memory, NULL};
+    recent_memory written = {recent ? of->memory + of->stride : NULL,
+                             (size_t)of->n * sizeof *of->memory, NULL};
     cleave_status status = time_repeats(run, of, written, touched_bytes, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
@@ -341,7 +345,7 @@ cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t 
                                   double seconds_budget, cleave_measurement *result,
                                   cleave_error *error) {
     int64_t n = floats_of(bytes) / 3 * 3; /* whole records of moments */
-    vector_subject of = {.n = n};
+    vector_subject of = {.n_arrays = 2, .n = n};
     of.piece = (cleave_copy_piece){.mode = mode,
                                    .type = CLEAVE_F32,
                                    .rank = 2,
@@ -351,17 +355,34 @@ cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t 
     return measure_vectors(&of, run_copy, true, touched_bytes, seconds_budget, result, error);
 }
 
+cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apart,
+                                  int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error) {
+    int64_t row = row_bytes / 4, n_rows = bytes / row_bytes;
+    vector_subject of = {.n_arrays = 2,
+                         .n = n_rows * row * apart}; /* as far as the source reaches */
+    of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
+                                   .type = CLEAVE_F32,
+                                   .rank = 2,
+                                   .extent = {n_rows, row},
+                                   .destination_stride = {row, 1},
+                                   .source_stride = {row * apart, 1}};
+    return measure_vectors(&of, run_copy, true, touched_bytes, seconds_budget, result, error);
+}
+
 cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
                                     int64_t touched_bytes, double seconds_budget,
                                     cleave_measurement *result, cleave_error *error) {
-    vector_subject of = {.n = floats_of(bytes), .optimizer = optimizer};
+    vector_subject of = {.n_arrays = 2 + cleave_optimizer_states(optimizer),
+                         .n = floats_of(bytes),
+                         .optimizer = optimizer};
     return measure_vectors(&of, run_update, false, touched_bytes, seconds_budget, result, error);
 }
 
 cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double seconds_budget,
                                   cleave_measurement *result, cleave_error *error) {
     int64_t pixels = floats_of(bytes) / 3;
-    vector_subject of = {.n = 3 * pixels};
+    vector_subject of = {.n_arrays = 2, .n = 3 * pixels};
     of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
                                    .type = CLEAVE_F32,
                                    .rank = 2,

@@ -30,6 +30,10 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
 cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t touched_bytes,
                                   double seconds_budget, cleave_measurement *result,
                                   cleave_error *error);
+/* the same packed from rows of `row_bytes`, each `apart` rows after the last one's start, */
+cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apart,
+                                  int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error);
 /* and for the update of a parameter of `bytes`. */
 cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
                                     int64_t touched_bytes, double seconds_budget,

@@ -221,6 +221,12 @@ void cleave_work_describe_bytes(const char *family, double bytes, cleave_work *w
     snprintf(work->key, sizeof work->key, "%s bytes=%.0f", family, bytes);
 }
 
+void cleave_work_describe_rows(double bytes, double n_rows, cleave_work *work) {
+    *work = (cleave_work){.bytes = bytes, .flops = n_rows};
+    snprintf(work->family, sizeof work->family, "copy rows");
+    snprintf(work->key, sizeof work->key, "copy rows=%.0f bytes=%.0f", n_rows, bytes);
+}
+
 double cleave_work_bytes_of_update(int64_t parameter_bytes, int n_states) {
     return (double)parameter_bytes * (3 + 2 * n_states);
 }

@@ -41,6 +41,9 @@ int32_t cleave_work_pieces_of_bytes(double bytes);
    optimizer).  bytes_of_update gives an update's bytes: parameter and states read and written,
    gradient read. */
 void cleave_work_describe_bytes(const char *family, double bytes, cleave_work *work);
+/* A copy in rows that are not contiguous with each other, which takes longer the shorter they are:
+   family "copy rows", whose flops are rows. */
+void cleave_work_describe_rows(double bytes, double n_rows, cleave_work *work);
 double cleave_work_bytes_of_update(int64_t parameter_bytes, int n_states);
 
 #endif

@@ -221,6 +221,20 @@ static void simplify_piece(cleave_copy_piece *piece) {
     piece->rank = rank;
 }
 
+/* Rows that are contiguous in both regions. */
+static int64_t count_rows(const cleave_copy_piece *piece) {
+    bool fills = piece->mode == CLEAVE_COPY_FILL;
+    int64_t row = 1, n = 1;
+    int d = piece->rank - 1;
+    for (;
+         d >= 0 && piece->destination_stride[d] == row && (fills || piece->source_stride[d] == row);
+         d--)
+        row *= piece->extent[d];
+    for (; d >= 0; d--)
+        n *= piece->extent[d];
+    return n;
+}
+
 static bool same_block(const cleave_copy_piece *a, int from, const cleave_copy_piece *b) {
     bool same = a->rank - from == b->rank;
     for (int d = 0; same && d < b->rank; d++)
@@ -304,10 +318,13 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
 }
 
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane) {
-    if (builder->copies.items[builder->copies.n - 1].n_pieces == 0) {
+    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
+    if (copy->n_pieces == 0) {
         builder->copies.n--;
         return -1;
     }
+    for (int32_t p = 0; p < copy->n_pieces; p++)
+        copy->n_rows += count_rows(&builder->copy_pieces.items[copy->first_piece + p]);
     return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
 }
 

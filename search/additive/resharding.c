@@ -3,23 +3,25 @@
 
 #include "search/additive/resharding_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* Does a cell lie in one piece in a box around it?  Then it is as long as the box in all dimensions
-   within the outermost one that it is longer than one element in. */
-bool reshard_is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
-    bool within = false;
+/* A cell lies in one piece in a box around it if it is as long as the box in all dimensions within
+   the outermost one that it is longer than one element in.  Else it has a row for each run of
+   elements that the box does not break. */
+double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
+    double rows = 1, outer = 1; /* so far, and without dimensions that the box has whole */
     for (int i = 0; i < s->rank; i++) {
         int d = s->order[i];
         int64_t extent = cell->hi[d] - cell->lo[d];
-        if (within && extent != box->hi[d] - box->lo[d])
-            return false;
-        within = within || extent > 1;
+        if (extent != box->hi[d] - box->lo[d])
+            rows = outer;
+        outer *= (double)extent;
     }
-    return true;
+    return rows > 1 ? rows : 0;
 }
 
 static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
@@ -37,8 +39,8 @@ static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
     const reshard_cell made = {.from = from,
                                .to = to,
                                .bytes = size * density,
-                               .packs = !reshard_is_dense(r->from, a, &cell),
-                               .unpacks = density < 1 || !reshard_is_dense(r->to, b, &cell)};
+                               .packs = reshard_rows(r->from, a, &cell),
+                               .unpacks = fmax(density < 1, reshard_rows(r->to, b, &cell))};
     r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->cells, made);
 }
 
@@ -172,7 +174,7 @@ static void deliver(cleave_resharder *r, const reshard_cell *cell) {
         if (r->from->shard_of[reader] != cell->from)
             send(r, holders[(reader + i) % shard->n_members].device, reader, cell->bytes, cell);
         else if (r->in_focus[reader] && !same_box(r, cell))
-            reshard_copy(r, reader, 2 * cell->bytes);
+            reshard_copy(r, reader, 2 * cell->bytes, fmax(cell->packs, cell->unpacks));
     }
 }
 
@@ -208,13 +210,13 @@ static bool gather(cleave_resharder *r, const reshard_cell *cells, int32_t n) {
     const cleave_shard_member *readers = members_of(r->to, cells[0].to);
     int32_t n_roots = 0;
     double bytes = 0;
-    bool unpacks = false;
+    double unpacks = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!is_gathered(r, &cells[i]))
             continue;
         n_roots++;
         bytes += cells[i].bytes;
-        unpacks = unpacks || cells[i].unpacks;
+        unpacks += cells[i].unpacks;
     }
     if (n_roots < to->n_members)
         return false;
@@ -223,7 +225,8 @@ static bool gather(cleave_resharder *r, const reshard_cell *cells, int32_t n) {
     double packed = bytes / to->n_members;
     for (int32_t i = 0; i < to->n_members; i++)
         if (r->in_focus[readers[i].device])
-            reshard_copy(r, readers[i].device, 2 * (unpacks ? bytes + packed : packed));
+            reshard_copy(r, readers[i].device, 2 * (unpacks > 0 ? bytes + packed : packed),
+                         unpacks);
     return true;
 }
 
@@ -278,7 +281,7 @@ static void combine_block(cleave_resharder *r, const reshard_cell *cell, int32_t
             continue;
         send(r, r->speakers[s], owner, bytes, cell);
         if (r->in_focus[owner])
-            reshard_copy(r, owner, 3 * bytes);
+            reshard_copy(r, owner, 3 * bytes, cell->unpacks * bytes / cell->bytes);
     }
     for (int32_t i = 0; i < to->n_members; i++) {
         const reshard_flow flow = {owner, readers[i].device, bytes, cell->unpacks};
@@ -358,7 +361,7 @@ static void settle(cleave_resharder *r) {
                            reshard_list_group(r, members, shard->n_members), bytes);
         for (int32_t i = 0; i < shard->n_members; i++)
             if (r->in_focus[members[i].device])
-                reshard_copy(r, members[i].device, 2 * bytes);
+                reshard_copy(r, members[i].device, 2 * bytes, 0);
         r->n_roots[cell->from] = 0;
     }
     for (int32_t c = 0; c < r->cells.n; c++)
@@ -416,7 +419,7 @@ cleave_status cleave_resharding_cost(cleave_resharder *r, const cleave_sharding 
     double seconds = reshard_end_stage(r);
     for (int32_t i = 0; i < r->results.n; i++) {
         const reshard_flow *flow = &r->results.items[i];
-        reshard_send(r, flow->source, flow->destination, flow->bytes, false, flow->unpacks);
+        reshard_send(r, flow->source, flow->destination, flow->bytes, 0, flow->unpacks);
     }
     seconds += reshard_end_stage(r);
     if (r->failed) {

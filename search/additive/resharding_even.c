@@ -3,6 +3,8 @@
    and what a grid of shards has of a box is the product. */
 #include "search/additive/resharding_internal.h"
 
+#include <math.h>
+
 static const cleave_shard_member *members_of(const cleave_sharding *s, int32_t shard) {
     return s->members + s->shards[shard].first_member;
 }
@@ -102,22 +104,22 @@ static int32_t source_of(const even *e, int32_t from, int32_t reader) {
     return members_of(e->from, from)[i].device;
 }
 
-static void cut(const even *e, int32_t from, int32_t to, bool *packs, bool *unpacks) {
+static void cut(const even *e, int32_t from, int32_t to, double *packs, double *unpacks) {
     const cleave_box *a = &e->from->shards[from].box, *b = &e->to->shards[to].box;
     cleave_box cell;
     for (int d = 0; d < e->from->rank; d++) {
         cell.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
         cell.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
     }
-    *packs = !reshard_is_dense(e->from, a, &cell);
-    *unpacks = e->from->density < 1 || e->to->density < 1 || !reshard_is_dense(e->to, b, &cell);
+    *packs = reshard_rows(e->from, a, &cell);
+    *unpacks = fmax(e->from->density < 1 || e->to->density < 1, reshard_rows(e->to, b, &cell));
 }
 
 /* One collective for the group, when its first device in focus is looked at. */
-static void gather(const even *e, int32_t device, int32_t to, double bytes, bool unpacks) {
+static void gather(const even *e, int32_t device, int32_t to, double bytes, double unpacks) {
     const cleave_shard_member *readers = members_of(e->to, to);
     double packed = bytes / e->n_readers;
-    reshard_copy(e->r, device, 2 * (unpacks ? bytes + packed : packed));
+    reshard_copy(e->r, device, 2 * (unpacks > 0 ? bytes + packed : packed), unpacks * e->n_readers);
     for (int32_t i = 0; readers[i].device != device; i++)
         if (e->r->in_focus[readers[i].device])
             return;
@@ -139,8 +141,7 @@ static void read_shard(const even *e, int32_t device) {
     int32_t to = e->to->shard_of[device];
     const cleave_box *box = &e->to->shards[to].box;
     overlap all = find_overlap(e->from, box);
-    bool packs, unpacks;
-    double own = held_of(e, device, device), gathered;
+    double packs, unpacks, own = held_of(e, device, device), gathered;
     if (all.first < 0)
         return;
     cut(e, all.first, to, &packs, &unpacks);
@@ -149,7 +150,7 @@ static void read_shard(const even *e, int32_t device) {
         gather(e, device, to, gathered * e->element_bytes, unpacks);
     else if (own > 0 &&
              !cleave_box_equal(e->to->rank, box, &e->from->shards[e->from->shard_of[device]].box))
-        reshard_copy(e->r, device, 2 * own * e->element_bytes);
+        reshard_copy(e->r, device, 2 * own * e->element_bytes, fmax(packs, unpacks));
     double left = all.elements - (gathers ? gathered : own);
     double messages = all.n_shards - (gathers ? e->n_readers : own > 0);
     for (int32_t d = e->r->node_start[device]; d < e->r->node_end[device]; d++) {
@@ -191,7 +192,7 @@ static void send_shard(const even *e, int32_t device) {
     overlap all = find_overlap(e->to, &e->from->shards[from].box);
     const cleave_shard_member *holders = members_of(e->from, from);
     double left = all.elements * e->n_readers, messages = all.n_shards * e->n_readers, n_readers;
-    bool packs, unpacks;
+    double packs, unpacks;
     if (all.first < 0)
         return;
     cut(e, from, all.first, &packs, &unpacks);

@@ -4,6 +4,7 @@
 #define CLEAVE_SEARCH_ADDITIVE_RESHARDING_INTERNAL_H
 
 #include "base/list.h"
+#include "costmodel/byte_price.h"
 #include "search/additive/resharding.h"
 
 enum { RESHARD_N_SIZES = 48, RESHARD_N_KINDS = 3, RESHARD_MOST_TABLED = 256, RESHARD_FEW = 8 };
@@ -39,27 +40,27 @@ typedef struct reshard_load {
 
 /* What a device exchanges with other nodes, one way. */
 typedef struct reshard_remote_sum {
-    double bytes, messages, copied, copies; /* of them packed or unpacked */
+    double bytes, messages, copied, copies, rows; /* of them packed or unpacked */
 } reshard_remote_sum;
 
 typedef struct reshard_cell {
     int32_t from, to; /* shards */
     double bytes;
-    bool packs, unpacks; /* it does not lie in one piece where it comes from, or goes to */
+    double packs, unpacks; /* rows that it is in where it comes from, or goes to; 0: it lies there
+                              in one piece */
 } reshard_cell;
 
 typedef struct reshard_flow {
     int32_t source, destination;
-    double bytes;
-    bool unpacks;
+    double bytes, unpacks;
 } reshard_flow;
 
 struct cleave_resharder {
     const cleave_machine *machine;
     const cleave_collective_rules *rules;
     cleave_arena arena;
-    double copy_launch, copy_per_byte; /* seconds, of the slowest kind */
-    reshard_route *routes;             /* [n_devices squared] or null */
+    cleave_copy_price copy; /* of the slowest kind */
+    reshard_route *routes;  /* [n_devices squared] or null */
     int32_t *route_links;
     double *link_per_byte; /* [n_links] */
     double *shares;        /* [n_links] scratch of the closed form: all 0 */
@@ -88,27 +89,30 @@ struct cleave_resharder {
     bool failed;                        /* memory is short */
 };
 
-/* One message; one of its ends at least is in focus. */
+/* One message, packed and unpacked in so many rows (0: not at all); one of its ends at least is in
+   focus. */
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
-                  bool packs, bool unpacks);
-/* A copy, or a sum, on a device: bytes read and written. */
-void reshard_copy(cleave_resharder *r, int32_t device, double bytes);
+                  double packs, double unpacks);
+/* A copy, or a sum, on a device: bytes read and written, in so many rows. */
+void reshard_copy(cleave_resharder *r, int32_t device, double bytes, double rows);
 /* A collective among devices, ascending. */
 void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_t n,
                         const int32_t *devices, double bytes);
 /* Messages between a device in focus and other nodes, in all. */
 static inline void reshard_remote(cleave_resharder *r, int32_t device, bool out, double bytes,
-                                  double messages, bool copies) {
+                                  double messages, double rows) {
     reshard_remote_sum *sum = &r->remote[out][device];
     sum->bytes += bytes;
     sum->messages += messages;
-    sum->copied += copies ? bytes : 0;
-    sum->copies += copies ? messages : 0;
+    sum->copied += rows > 0 ? bytes : 0;
+    sum->copies += rows > 0 ? messages : 0;
+    sum->rows += rows * messages;
 }
 /* The values of even shardings, by arithmetic; false where they are not even (resharding_even.c).
  */
 bool reshard_even(cleave_resharder *r);
-bool reshard_is_dense(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell);
+/* The rows in which a cell lies in a box around it; 0: in one piece. */
+double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell);
 const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
                                   int32_t n);
 /* Seconds of what was loaded since the last time. */

@@ -91,6 +91,11 @@ static bool allocate(cleave_resharder *r) {
            r->group != NULL;
 }
 
+/* By which kinds are compared. */
+static double seconds_of_copy(const cleave_copy_price *price, double bytes) {
+    return cleave_copy_price_seconds(price, 1, bytes, bytes / 64);
+}
+
 cleave_status cleave_resharder_create(const cleave_machine *machine,
                                       const cleave_collective_rules *rules,
                                       cleave_resharder **resharder, cleave_error *error) {
@@ -107,9 +112,9 @@ cleave_status cleave_resharder_create(const cleave_machine *machine,
     for (int32_t l = 0; l < machine->n_links; l++)
         r->link_per_byte[l] = 1 / machine->links[l].bytes_per_second;
     for (int32_t k = 0; k < machine->n_kinds; k++) {
-        cleave_byte_price price = cleave_byte_price_of(&machine->kinds[k], "copy");
-        r->copy_launch = fmax(r->copy_launch, price.launch_seconds);
-        r->copy_per_byte = fmax(r->copy_per_byte, price.seconds_per_byte);
+        cleave_copy_price price = cleave_copy_price_of(&machine->kinds[k]);
+        if (k == 0 || seconds_of_copy(&price, 0x1p20) > seconds_of_copy(&r->copy, 0x1p20))
+            r->copy = price;
     }
     *resharder = r;
     return CLEAVE_OK;
@@ -145,8 +150,8 @@ static void load_device(cleave_resharder *r, int32_t device, double seconds) {
     r->load.device[device] += seconds;
 }
 
-void reshard_copy(cleave_resharder *r, int32_t device, double bytes) {
-    load_device(r, device, r->copy_launch + r->copy_per_byte * bytes);
+void reshard_copy(cleave_resharder *r, int32_t device, double bytes, double rows) {
+    load_device(r, device, cleave_copy_price_seconds(&r->copy, 1, bytes, rows));
 }
 
 /* The links from one device to another. */
@@ -161,8 +166,13 @@ static const int32_t *route_between(const cleave_resharder *r, int32_t source, i
     return r->route_links + route->first;
 }
 
+/* Of packing or unpacking, in all. */
+static double seconds_of_rows(const cleave_resharder *r, double n, double bytes, double rows) {
+    return rows > 0 ? cleave_copy_price_seconds(&r->copy, n, 2 * bytes, rows) : 0;
+}
+
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,
-                  bool packs, bool unpacks) {
+                  double packs, double unpacks) {
     if (!r->in_focus[source]) {
         reshard_remote(r, destination, false, bytes, 1, unpacks);
         return;
@@ -177,9 +187,8 @@ void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, doub
     for (int32_t l = 0; l < route.n; l++)
         load_link(r, links[l], bytes * r->link_per_byte[links[l]]);
     double post = (double)route.overhead + (double)route.overhead_per_byte * bytes;
-    double copy = r->copy_launch + 2 * r->copy_per_byte * bytes;
-    load_device(r, source, post + (packs ? copy : 0));
-    load_device(r, destination, post + (unpacks ? copy : 0));
+    load_device(r, source, post + seconds_of_rows(r, 1, bytes, packs));
+    load_device(r, destination, post + seconds_of_rows(r, 1, bytes, unpacks));
     r->load.latency = reshard_more(r->load.latency, (double)route.latency);
 }
 
@@ -199,8 +208,8 @@ static void load_remote(cleave_resharder *r, int32_t device, bool out) {
         load_link(r, links[l], sum->bytes * r->link_per_byte[links[l]]);
     load_device(r, device,
                 sum->messages * (double)route.overhead +
-                    (double)route.overhead_per_byte * sum->bytes + sum->copies * r->copy_launch +
-                    2 * r->copy_per_byte * sum->copied);
+                    (double)route.overhead_per_byte * sum->bytes +
+                    seconds_of_rows(r, sum->copies, sum->copied, sum->rows));
     r->load.latency = reshard_more(r->load.latency, (double)route.latency);
     *sum = (reshard_remote_sum){0};
 }

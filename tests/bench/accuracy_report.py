@@ -13,8 +13,9 @@ import os
 import statistics
 import sys
 
-# Of every round: seconds, and how many processors something else took.
-ROUND_COLUMNS = ["predicted", "by_scan", "by_events", "measured", "scanned_in", "simulated_in", "others"]
+# Of every round: seconds, what the machine drifted between the calibrations before and after it (a share of the
+# prediction), and how many processors something else took.
+ROUND_COLUMNS = ["predicted", "by_scan", "by_events", "measured", "scanned_in", "simulated_in", "drift", "others"]
 COLUMNS = ["network", "model", "batch", "layout", *ROUND_COLUMNS, "bytes_sent", "peak_bytes", "cause", "reason"]
 MISS = 0.15 # of |error|: listed one by one
 APART = 0.05 # relative difference from which the order of two layouts counts
@@ -33,7 +34,7 @@ def read_rows(path):
     for row in rows:
         row["batch"] = int(row["batch"])
         for key in ROUND_COLUMNS:
-            row[key] = [float(x) for x in row[key].split()]
+            row[key] = [float(x) for x in (row.get(key) or "").split()]
         for key in ("bytes_sent", "peak_bytes"):
             row[key] = int(row[key]) if row[key] else None
     return rows
@@ -162,7 +163,12 @@ def print_rules(rows):
 
 
 def print_drift(rows):
-    """How the machine changed between rounds, which are minutes apart."""
+    """How the machine changed within rounds, and between those of a layout."""
+    drifts = [abs(x) for row in rows for x in row["drift"]]
+    if drifts:
+        print(f"predictions before and after a run differ by {100 * statistics.median(drifts):.1f}% in the median of "
+              f"{len(drifts)} rounds, {100 * percentile(drifts, .95):.1f}% at the 95th percentile, "
+              f"{100 * max(drifts):.1f}% at most")
     for key, what in (("measured", "measured steps"), ("predicted", "predictions, each from kernels measured anew")):
         spreads = [spread(row[key]) for row in rows if len(row[key]) > 1]
         if spreads:

@@ -247,3 +247,46 @@ Test(resharding, knows_collectives) {
                   closed);
     }
 }
+
+/* Runs of a cell's elements that follow each other in the box around it, one by one; 0: all do. */
+static double count_runs(const cleave_box *box, const cleave_box *cell) {
+    int64_t before = -2;
+    double runs = 0;
+    for (int64_t i = cell->lo[0]; i < cell->hi[0]; i++)
+        for (int64_t k = cell->lo[2]; k < cell->hi[2]; k++)
+            for (int64_t j = cell->lo[1]; j < cell->hi[1]; j++) {
+                int64_t at = ((i - box->lo[0]) * (box->hi[2] - box->lo[2]) + k - box->lo[2]) *
+                                 (box->hi[1] - box->lo[1]) +
+                             j - box->lo[1];
+                runs += at != before + 1;
+                before = at;
+            }
+    return runs > 1 ? runs : 0;
+}
+
+Test(resharding, counts_the_rows_of_cells) {
+    for (uint64_t i = 0; i < N_CASES; i++) {
+        cleave_random random = {.key = i};
+        const cleave_sharding s = {.rank = RANK, .order = {0, 2, 1}}; /* in memory */
+        cleave_box box = {0}, cell = {0};
+        for (int d = 0; d < RANK; d++) {
+            box.lo[d] = cleave_random_below(&random, 3);
+            box.hi[d] = box.lo[d] + 1 + cleave_random_below(&random, 5);
+            cell.lo[d] = box.lo[d] + cleave_random_below(&random, box.hi[d] - box.lo[d]);
+            cell.hi[d] = cell.lo[d] + 1 + cleave_random_below(&random, box.hi[d] - cell.lo[d]);
+        }
+        cr_assert_float_eq(reshard_rows(&s, &box, &cell), count_runs(&box, &cell), 0);
+    }
+}
+
+/* Of columns a device has what it sends in one piece, and what it gets in rows, its own too. */
+Test(resharding, rows_have_their_price) {
+    const drawn columns = {2, {2, 2}}, samples = {2, {0, 0}};
+    cleave_sharding x = shard(&columns, as_numbered(), &arena),
+                    y = shard(&samples, as_numbered(), &arena);
+    double dense = (double)cost(&x, &y);
+    resharder->copy.seconds_per_row = 1e-6;
+    double rows = (double)cost(&x, &y);
+    double expected = 4 * 8 * 48 * 1e6; /* picoseconds, of 1 us a row */
+    cr_expect_float_eq(rows - dense, expected, 1e-3 * expected, "%g", rows - dense);
+}

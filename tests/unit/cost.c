@@ -132,6 +132,36 @@ Test(cost, copies_that_all_go_alike_have_one_rate) {
     cr_expect_float_eq(cleave_byte_price_of(&kind, "copy").far_excess, 0, 0);
 }
 
+/* 0.2 us, 2 ns a row, 20 ps a byte up to 128 KiB and 100 ps for each beyond. */
+static double in_rows(double bytes, double n_rows) {
+    return 2e-7 + 2e-9 * n_rows + 2e-11 * bytes + (bytes > 0x1p17 ? 8e-11 * (bytes - 0x1p17) : 0);
+}
+
+Test(cost, copies_in_rows_are_priced_by_their_rows) {
+    cleave_device_kind kind = plain_kind();
+    add_copies(&kind, all_alike);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cleave_copy_price price = cleave_copy_price_of(&kind);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 1e6, 1e5), all_alike(1e6), 1e-12);
+    for (double bytes = 0x1p11; bytes <= 0x1p23; bytes *= 64)
+        for (double row = 32; row <= 512; row *= 4) {
+            cleave_work copy;
+            cleave_work_describe_rows(bytes, bytes / row, &copy);
+            add(&kind, copy.key, copy.family, in_rows(bytes, copy.flops), copy.flops, bytes);
+        }
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    price = cleave_copy_price_of(&kind);
+    for (double bytes = 64; bytes < 1e9; bytes *= 5)
+        for (double row = 8; row < 1e6; row *= 7) {
+            double n_rows = bytes / row, dense = all_alike(bytes), rows = in_rows(bytes, n_rows);
+            double expected = n_rows > 1 && rows > dense ? rows : dense;
+            cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, bytes, n_rows), expected,
+                               1e-4 * expected, "%g bytes in %g rows", bytes, n_rows);
+            cr_expect_float_eq(cleave_copy_price_seconds(&price, 3, 3 * bytes, 3 * n_rows),
+                               3 * expected, 3e-4 * expected);
+        }
+}
+
 /* A kernel of which only the workspace is known takes no part in the fit, and is itself predicted.
  */
 Test(cost, a_kernel_that_was_not_timed_has_no_part_in_times) {
@@ -289,8 +319,10 @@ Test(cost, a_basis_names_the_source_of_every_price) {
                            {.kind = CLEAVE_ITEM_SEND, .device = 0, .subject = 0},
                            {.kind = CLEAVE_ITEM_WAIT, .device = 2, .subject = 1}};
     cleave_message messages[] = {{.source = 0, .destination = 1}, {.source = 0, .destination = 2}};
+    cleave_copy copy = {.bytes = 1000, .n_copies = 1, .n_rows = 10};
     const cleave_program program = {.model = &model,
                                     .n_devices = 3,
+                                    .copies = &copy,
                                     .n_items = 5,
                                     .items = items,
                                     .n_messages = 2,

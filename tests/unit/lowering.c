@@ -194,6 +194,49 @@ Test(lowering, a_sharded_update_is_a_reduce_scatter_and_an_all_gather) {
     cleave_arena_free(&of.arena);
 }
 
+/* Elements of a piece, in order, that do not follow the one before them at both ends. */
+static int64_t count_runs(const cleave_copy_piece *piece) {
+    int64_t at[CLEAVE_MAX_RANK] = {0}, runs = 0, to_before = -2, from_before = -2;
+    for (;;) {
+        int64_t to = 0, from = 0;
+        for (int d = 0; d < piece->rank; d++) {
+            to += at[d] * piece->destination_stride[d];
+            from +=
+                at[d] * (piece->source < 0 ? piece->destination_stride : piece->source_stride)[d];
+        }
+        runs += to != to_before + 1 || from != from_before + 1;
+        to_before = to;
+        from_before = from;
+        int d = piece->rank - 1;
+        while (d >= 0 && ++at[d] == piece->extent[d])
+            at[d--] = 0;
+        if (d < 0)
+            return runs;
+    }
+}
+
+Test(lowering, copies_count_their_rows) {
+    static lowered of;
+    static const char *const axes[] = {"n", "k", "c"};
+    int32_t n_short = 0;
+    for (int a = 0; a < 9; a++) {
+        begin(&of);
+        split(&of, "g1", axes[a % 3]);
+        split(&of, "g2", axes[a / 3]);
+        lower(&of, false);
+        for (int32_t c = 0; c < of.program.n_copies; c++) {
+            const cleave_copy *copy = &of.program.copies[c];
+            int64_t runs = 0;
+            for (int32_t p = 0; p < copy->n_pieces; p++)
+                runs += count_runs(&of.program.copy_pieces[copy->first_piece + p]);
+            cr_expect_eq(copy->n_rows, runs, "%ld rows, %ld runs", (long)copy->n_rows, (long)runs);
+            n_short += runs > copy->n_pieces;
+        }
+        cleave_arena_free(&of.arena);
+    }
+    cr_assert_gt(n_short, 0);
+}
+
 Test(lowering, one_device_needs_no_copy_of_an_activation) {
     static lowered of;
     begin(&of);
