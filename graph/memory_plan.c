@@ -134,6 +134,7 @@ typedef struct sorting {
     int32_t *start;  /* [n_devices + 1] of the events of a device */
     int32_t *fill;   /* [n_devices + 1] */
     int32_t *moment; /* [2 x n_items + 3] events before the begins, or the ends, at a position */
+    int32_t *begin;  /* [n_buffers] which event of its device begins the buffer's life */
     event *by_moment, *events; /* [2 x n_buffers] */
 } sorting;
 
@@ -141,6 +142,7 @@ static void free_sorting(sorting *s) {
     free(s->start);
     free(s->fill);
     free(s->moment);
+    free(s->begin);
     free(s->by_moment);
     free(s->events);
 }
@@ -150,10 +152,11 @@ static bool begin_sorting(const cleave_program *program, sorting *s) {
     *s = (sorting){.start = calloc(n_devices + 1, sizeof *s->start),
                    .fill = calloc(n_devices + 1, sizeof *s->fill),
                    .moment = calloc(2 * (size_t)program->n_items + 3, sizeof *s->moment),
+                   .begin = malloc(((size_t)program->n_buffers + 1) * sizeof *s->begin),
                    .by_moment = malloc(n_events * sizeof *s->by_moment),
                    .events = malloc(n_events * sizeof *s->events)};
-    return s->start != NULL && s->fill != NULL && s->moment != NULL && s->by_moment != NULL &&
-           s->events != NULL;
+    return s->start != NULL && s->fill != NULL && s->moment != NULL && s->begin != NULL &&
+           s->by_moment != NULL && s->events != NULL;
 }
 
 /* Of a position from -1 on: a program without items still has what persists. */
@@ -189,8 +192,43 @@ static void sort_events(const cleave_program *program, sorting *s) {
     }
     for (int32_t d = 0; d < program->n_devices; d++)
         s->fill[d + 1] = s->start[d + 1] += s->start[d];
-    for (int32_t e = 0; e < n_events; e++)
-        s->events[s->fill[program->buffers[s->by_moment[e].buffer].device]++] = s->by_moment[e];
+    for (int32_t e = 0; e < n_events; e++) {
+        int32_t device = program->buffers[s->by_moment[e].buffer].device;
+        if (s->by_moment[e].start)
+            s->begin[s->by_moment[e].buffer] = s->fill[device] - s->start[device];
+        s->events[s->fill[device]++] = s->by_moment[e];
+    }
+}
+
+/* Events of a device up to the last life that begins: what ends later changes nothing. */
+static int32_t count_events(const sorting *s, int32_t d) {
+    int32_t n = s->start[d + 1] - s->start[d];
+    while (n > 0 && !s->events[s->start[d] + n - 1].start)
+        n--;
+    return n;
+}
+
+/* Devices mostly do the same: is this one like the one before it, event by event? */
+static bool is_as_before(const cleave_program *program, const sorting *s, int32_t d, int32_t n) {
+    if (d == 0 || count_events(s, d - 1) != n)
+        return false;
+    const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
+    for (int32_t e = 0; e < n; e++) {
+        const cleave_buffer *a = &program->buffers[x[e].buffer];
+        const cleave_buffer *b = &program->buffers[y[e].buffer];
+        if (x[e].start != y[e].start || s->begin[x[e].buffer] != s->begin[y[e].buffer] ||
+            cleave_buffer_aligned(a->bytes) != cleave_buffer_aligned(b->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* A device that is as the one before it has its buffers in the same places. */
+static void copy_offsets(cleave_program *program, const sorting *s, int32_t d, int32_t n) {
+    const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
+    for (int32_t e = 0; e < n; e++)
+        program->buffers[x[e].buffer].offset = program->buffers[y[e].buffer].offset;
+    program->peak_bytes[d] = program->peak_bytes[d - 1];
 }
 
 static cleave_status check_total(const cleave_program *program, cleave_error *error) {
@@ -216,7 +254,12 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
     if (ready)
         sort_events(program, &s);
     for (int32_t d = 0; d < program->n_devices && ready; d++) {
-        plan_device(&plan, s.events + s.start[d], s.start[d + 1] - s.start[d]);
+        int32_t n_events = count_events(&s, d);
+        if (is_as_before(program, &s, d, n_events)) {
+            copy_offsets(program, &s, d, n_events);
+            continue;
+        }
+        plan_device(&plan, s.events + s.start[d], n_events);
         program->peak_bytes[d] = plan.top;
     }
     for (int32_t b = 0; b < n && ready; b++)
