@@ -1,4 +1,4 @@
-/* Best fit over a list of free ranges, in the order in which buffers come to life. */
+/* Best fit over the free ranges, in the order in which buffers come to life. */
 #include "graph/memory_plan.h"
 
 #include "base/checked.h"
@@ -17,44 +17,32 @@ typedef struct free_range {
     int64_t offset, bytes;
 } free_range;
 
+/* Deep models leave thousands of free ranges, so these are listed in two orders. */
 typedef struct planner {
     cleave_program *program;
-    free_range *free; /* by offset; room for one per buffer and one more */
+    free_range *free;    /* by offset; room for one per buffer and one more */
+    free_range *by_size; /* the same by bytes, then offset */
     int32_t n_free;
     int64_t top; /* end of the arena so far */
 } planner;
 
-static int64_t take(planner *plan, int64_t bytes) {
-    int32_t best = -1;
-    for (int32_t i = 0; i < plan->n_free; i++)
-        if (plan->free[i].bytes >= bytes &&
-            (best < 0 || plan->free[i].bytes < plan->free[best].bytes))
-            best = i;
-    if (best < 0) {
-        /* Grow; a free range at the very end grows with it. */
-        int64_t offset = plan->top;
-        if (plan->n_free > 0) {
-            free_range *last = &plan->free[plan->n_free - 1];
-            if (last->offset + last->bytes == plan->top) {
-                offset = last->offset;
-                plan->n_free--;
-            }
-        }
-        plan->top = offset + bytes;
-        return offset;
+/* The first range by size that is as large and, of those that are no larger, at `offset` or
+   beyond. */
+static int32_t size_place(const planner *plan, int64_t bytes, int64_t offset) {
+    int32_t lo = 0, hi = plan->n_free;
+    while (lo < hi) {
+        int32_t middle = (lo + hi) / 2;
+        const free_range *of = &plan->by_size[middle];
+        if (of->bytes < bytes || (of->bytes == bytes && of->offset < offset))
+            lo = middle + 1;
+        else
+            hi = middle;
     }
-    int64_t offset = plan->free[best].offset;
-    plan->free[best].offset += bytes;
-    plan->free[best].bytes -= bytes;
-    if (plan->free[best].bytes == 0) {
-        memmove(&plan->free[best], &plan->free[best + 1],
-                (size_t)(plan->n_free - best - 1) * sizeof *plan->free);
-        plan->n_free--;
-    }
-    return offset;
+    return lo;
 }
 
-static void give(planner *plan, int64_t offset, int64_t bytes) {
+/* The first range at `offset` or beyond. */
+static int32_t offset_place(const planner *plan, int64_t offset) {
     int32_t lo = 0, hi = plan->n_free;
     while (lo < hi) {
         int32_t middle = (lo + hi) / 2;
@@ -63,24 +51,66 @@ static void give(planner *plan, int64_t offset, int64_t bytes) {
         else
             hi = middle;
     }
-    bool joins_before = lo > 0 && plan->free[lo - 1].offset + plan->free[lo - 1].bytes == offset;
-    bool joins_after = lo < plan->n_free && offset + bytes == plan->free[lo].offset;
-    if (joins_before && joins_after) {
-        plan->free[lo - 1].bytes += bytes + plan->free[lo].bytes;
-        memmove(&plan->free[lo], &plan->free[lo + 1],
-                (size_t)(plan->n_free - lo - 1) * sizeof *plan->free);
-        plan->n_free--;
-    } else if (joins_before) {
-        plan->free[lo - 1].bytes += bytes;
-    } else if (joins_after) {
-        plan->free[lo].offset = offset;
-        plan->free[lo].bytes += bytes;
-    } else {
-        memmove(&plan->free[lo + 1], &plan->free[lo],
-                (size_t)(plan->n_free - lo) * sizeof *plan->free);
-        plan->free[lo] = (free_range){offset, bytes};
-        plan->n_free++;
+    return lo;
+}
+
+/* Moves `n` ranges from place `from` on to place `to`. */
+static void shift(free_range *ranges, int32_t to, int32_t from, int32_t n) {
+    memmove(&ranges[to], &ranges[from], (size_t)n * sizeof *ranges);
+}
+
+static void insert(planner *plan, int32_t at, free_range range) {
+    int32_t place = size_place(plan, range.bytes, range.offset);
+    shift(plan->by_size, place + 1, place, plan->n_free - place);
+    shift(plan->free, at + 1, at, plan->n_free - at);
+    plan->by_size[place] = plan->free[at] = range;
+    plan->n_free++;
+}
+
+static void erase(planner *plan, int32_t at) {
+    int32_t place = size_place(plan, plan->free[at].bytes, plan->free[at].offset);
+    plan->n_free--;
+    shift(plan->by_size, place, place + 1, plan->n_free - place);
+    shift(plan->free, at, at + 1, plan->n_free - at);
+}
+
+/* Of ranges of one size the first by offset. */
+static int64_t take(planner *plan, int64_t bytes) {
+    int32_t place = size_place(plan, bytes, -1);
+    if (place == plan->n_free) {
+        /* Grow; a free range at the very end grows with it. */
+        int64_t offset = plan->top;
+        if (plan->n_free > 0) {
+            const free_range *last = &plan->free[plan->n_free - 1];
+            if (last->offset + last->bytes == plan->top) {
+                offset = last->offset;
+                erase(plan, plan->n_free - 1);
+            }
+        }
+        plan->top = offset + bytes;
+        return offset;
     }
+    const free_range best = plan->by_size[place];
+    int32_t at = offset_place(plan, best.offset);
+    erase(plan, at);
+    if (best.bytes > bytes)
+        insert(plan, at, (free_range){best.offset + bytes, best.bytes - bytes});
+    return best.offset;
+}
+
+static void give(planner *plan, int64_t offset, int64_t bytes) {
+    int32_t at = offset_place(plan, offset);
+    free_range range = {offset, bytes};
+    if (at < plan->n_free && offset + bytes == plan->free[at].offset) {
+        range.bytes += plan->free[at].bytes;
+        erase(plan, at);
+    }
+    if (at > 0 && plan->free[at - 1].offset + plan->free[at - 1].bytes == offset) {
+        at--;
+        range = (free_range){plan->free[at].offset, plan->free[at].bytes + range.bytes};
+        erase(plan, at);
+    }
+    insert(plan, at, range);
 }
 
 /* `events` of one device in order. */
@@ -104,6 +134,7 @@ typedef struct sorting {
     int32_t *start;  /* [n_devices + 1] of the events of a device */
     int32_t *fill;   /* [n_devices + 1] */
     int32_t *moment; /* [2 x n_items + 3] events before the begins, or the ends, at a position */
+    int32_t *begin;  /* [n_buffers] which event of its device begins the buffer's life */
     event *by_moment, *events; /* [2 x n_buffers] */
 } sorting;
 
@@ -111,6 +142,7 @@ static void free_sorting(sorting *s) {
     free(s->start);
     free(s->fill);
     free(s->moment);
+    free(s->begin);
     free(s->by_moment);
     free(s->events);
 }
@@ -120,10 +152,11 @@ static bool begin_sorting(const cleave_program *program, sorting *s) {
     *s = (sorting){.start = calloc(n_devices + 1, sizeof *s->start),
                    .fill = calloc(n_devices + 1, sizeof *s->fill),
                    .moment = calloc(2 * (size_t)program->n_items + 3, sizeof *s->moment),
+                   .begin = malloc(((size_t)program->n_buffers + 1) * sizeof *s->begin),
                    .by_moment = malloc(n_events * sizeof *s->by_moment),
                    .events = malloc(n_events * sizeof *s->events)};
-    return s->start != NULL && s->fill != NULL && s->moment != NULL && s->by_moment != NULL &&
-           s->events != NULL;
+    return s->start != NULL && s->fill != NULL && s->moment != NULL && s->begin != NULL &&
+           s->by_moment != NULL && s->events != NULL;
 }
 
 /* Of a position from -1 on: a program without items still has what persists. */
@@ -159,8 +192,43 @@ static void sort_events(const cleave_program *program, sorting *s) {
     }
     for (int32_t d = 0; d < program->n_devices; d++)
         s->fill[d + 1] = s->start[d + 1] += s->start[d];
-    for (int32_t e = 0; e < n_events; e++)
-        s->events[s->fill[program->buffers[s->by_moment[e].buffer].device]++] = s->by_moment[e];
+    for (int32_t e = 0; e < n_events; e++) {
+        int32_t device = program->buffers[s->by_moment[e].buffer].device;
+        if (s->by_moment[e].start)
+            s->begin[s->by_moment[e].buffer] = s->fill[device] - s->start[device];
+        s->events[s->fill[device]++] = s->by_moment[e];
+    }
+}
+
+/* Events of a device up to the last life that begins: what ends later changes nothing. */
+static int32_t count_events(const sorting *s, int32_t d) {
+    int32_t n = s->start[d + 1] - s->start[d];
+    while (n > 0 && !s->events[s->start[d] + n - 1].start)
+        n--;
+    return n;
+}
+
+/* Devices mostly do the same: is this one like the one before it, event by event? */
+static bool is_as_before(const cleave_program *program, const sorting *s, int32_t d, int32_t n) {
+    if (d == 0 || count_events(s, d - 1) != n)
+        return false;
+    const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
+    for (int32_t e = 0; e < n; e++) {
+        const cleave_buffer *a = &program->buffers[x[e].buffer];
+        const cleave_buffer *b = &program->buffers[y[e].buffer];
+        if (x[e].start != y[e].start || s->begin[x[e].buffer] != s->begin[y[e].buffer] ||
+            cleave_buffer_aligned(a->bytes) != cleave_buffer_aligned(b->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* A device that is as the one before it has its buffers in the same places. */
+static void copy_offsets(cleave_program *program, const sorting *s, int32_t d, int32_t n) {
+    const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
+    for (int32_t e = 0; e < n; e++)
+        program->buffers[x[e].buffer].offset = program->buffers[y[e].buffer].offset;
+    program->peak_bytes[d] = program->peak_bytes[d - 1];
 }
 
 static cleave_status check_total(const cleave_program *program, cleave_error *error) {
@@ -178,17 +246,26 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
     CLEAVE_TRY(check_total(program, error));
     program->peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
     sorting s;
-    planner plan = {.program = program, .free = malloc(((size_t)n + 2) * sizeof *plan.free)};
-    bool ready = begin_sorting(program, &s) && program->peak_bytes != NULL && plan.free != NULL;
+    planner plan = {.program = program,
+                    .free = malloc(((size_t)n + 2) * sizeof *plan.free),
+                    .by_size = malloc(((size_t)n + 2) * sizeof *plan.by_size)};
+    bool ready = begin_sorting(program, &s) && program->peak_bytes != NULL && plan.free != NULL &&
+                 plan.by_size != NULL;
     if (ready)
         sort_events(program, &s);
     for (int32_t d = 0; d < program->n_devices && ready; d++) {
-        plan_device(&plan, s.events + s.start[d], s.start[d + 1] - s.start[d]);
+        int32_t n_events = count_events(&s, d);
+        if (is_as_before(program, &s, d, n_events)) {
+            copy_offsets(program, &s, d, n_events);
+            continue;
+        }
+        plan_device(&plan, s.events + s.start[d], n_events);
         program->peak_bytes[d] = plan.top;
     }
     for (int32_t b = 0; b < n && ready; b++)
         program->buffers[b].offset = program->buffers[program->buffers[b].storage].offset;
     free_sorting(&s);
     free(plan.free);
+    free(plan.by_size);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }

@@ -24,6 +24,8 @@ typedef struct cleave_pricer {
     bool in_steps; /* estimates and their proposals have collectives in their steps; else, as
                       created, in closed form */
     cleave_cost_cache *cache;
+    struct cleave_repeats *repeats; /* by which cleave_price_folded prices deep models from a few
+                                       blocks (search/window/repeat.h); may be null */
     cleave_arena arena;
     int64_t least_peak_bytes; /* of all layouts priced */
     int64_t n_priced;

@@ -31,6 +31,36 @@ static void add_memory(lower_assembly *to, const lower_builder *from) {
     }
 }
 
+/* A copy in the arena that lasts; of nothing, null. */
+static void *keep(const lower_assembly *to, const void *items, int32_t n, size_t size) {
+    if (items == NULL)
+        return NULL;
+    void *copy = cleave_arena_alloc(to->builder->lasting, (size_t)n, size);
+    if (copy == NULL)
+        lower_fail_memory(to->builder);
+    if (n > 0)
+        memcpy(copy, items, (size_t)n * size);
+    return copy;
+}
+
+static const int32_t *keep_devices(lower_assembly *to, const int32_t *devices, int32_t n) {
+    for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++)
+        if (to->kept[k].n == n &&
+            (to->kept[k].devices == devices ||
+             memcmp(to->kept[k].devices, devices, (size_t)n * sizeof *devices) == 0))
+            return to->kept[k].devices;
+    int k = to->next_kept++ % LOWER_KNOWN_MEMBERS;
+    to->kept[k].n = n;
+    return to->kept[k].devices = keep(to, devices, n, sizeof *devices);
+}
+
+static void add_collective(lower_assembly *to, cleave_collective of) {
+    of.devices = keep_devices(to, of.devices, of.n_devices);
+    of.transfers = keep(to, of.transfers, of.n_transfers, sizeof *of.transfers);
+    of.packing = keep(to, of.packing, of.n_devices, sizeof *of.packing);
+    PUSH(to, collectives, of);
+}
+
 /* Subjects of items; `buffers`: how far ids of buffers move. */
 static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t buffers) {
     for (int32_t i = 0; i < from->updates.n; i++) {
@@ -60,8 +90,8 @@ static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t 
         message.destination_buffer = moved(message.destination_buffer, buffers);
         PUSH(to, unposted, message);
     }
-    for (int32_t i = 0; i < from->collectives.n; i++) /* their devices lie in the same arena */
-        PUSH(to, collectives, from->collectives.items[i]);
+    for (int32_t i = 0; i < from->collectives.n; i++)
+        add_collective(to, from->collectives.items[i]);
 }
 
 static void add_items(lower_assembly *to, const lower_builder *from, int32_t family) {

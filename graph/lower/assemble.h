@@ -33,9 +33,16 @@ typedef struct lower_assembly {
     CLEAVE_LIST(int32_t) rows;
     CLEAVE_LIST(int32_t) bindings;
     int32_t *first_row; /* [n_events] of rows and bindings */
+    /* Some lists of devices of collectives, in the builder's lasting arena: most have the same. */
+    struct {
+        int32_t n;
+        const int32_t *devices;
+    } kept[LOWER_KNOWN_MEMBERS];
+    int next_kept;
 } lower_assembly;
 
-/* Adds the fragment that the state has just lowered; `arena`: what outlives it goes there. */
+/* Adds the fragment that the state has just lowered; of what lies in the builder's arena nothing is
+   needed afterwards. */
 void lower_assembly_add(lower_assembly *assembly, const lowering *state);
 /* Puts everything into order. */
 void lower_assembly_finish(lower_assembly *assembly, cleave_program *program);

@@ -33,7 +33,8 @@ typedef struct lower_builder {
     const cleave_model *model;
     const cleave_layout *layout;
     const cleave_lower_options *options;
-    cleave_arena *arena;
+    cleave_arena *arena;   /* of what is under construction */
+    cleave_arena *lasting; /* of a program, while its families' arena is another one; may be null */
     cleave_error *error;
     cleave_status status;
     jmp_buf unwind;

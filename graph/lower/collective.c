@@ -352,7 +352,10 @@ static const int32_t *list_members(const reduction *state) {
             memcmp(builder->known_members[k].devices, bucket->devices,
                    (size_t)bucket->n_devices * sizeof *bucket->devices) == 0)
             return builder->known_members[k].devices;
-    int32_t *members = LOWER_ARRAY(builder, int32_t, state->n_members);
+    cleave_arena *arena = builder->lasting != NULL ? builder->lasting : builder->arena;
+    int32_t *members = CLEAVE_ARENA_ARRAY(arena, int32_t, state->n_members);
+    if (members == NULL)
+        lower_fail_memory(builder);
     for (int32_t m = 0; m < state->n_members; m++)
         members[m] =
             m / bucket->n_devices * builder->n_devices + bucket->devices[m % bucket->n_devices];

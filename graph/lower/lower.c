@@ -1,18 +1,22 @@
 #include "graph/lower/assemble.h"
 #include "graph/lower/family.h"
 
-/* Failures inside unwind to here. */
-static cleave_status lower_guarded(lowering *state, lower_assembly *assembly,
+/* Failures inside unwind to here.  `scratch` holds what one family needs and the program does not:
+   in a deep model that is most of what lowering asks for. */
+static cleave_status lower_guarded(lowering *state, lower_assembly *assembly, cleave_arena *scratch,
                                    const lower_schedule *schedule, cleave_program *program) {
     lower_builder *builder = &state->base;
     if (setjmp(builder->unwind) != 0)
         return builder->status;
     assembly->first_row = LOWER_ARRAY(builder, int32_t, schedule->n_events);
     lowering_begin(state, schedule);
+    builder->arena = scratch;
     for (int32_t f = 0; f < schedule->n_families; f++) {
+        cleave_arena_reset(scratch);
         lower_family(state, f);
         lower_assembly_add(assembly, state);
     }
+    builder->arena = builder->lasting;
     lower_assembly_finish(assembly, program);
     return CLEAVE_OK;
 }
@@ -41,12 +45,15 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                                   .layout = layout,
                                   .options = options,
                                   .arena = arena,
+                                  .lasting = arena,
                                   .error = error,
                                   .parts = parts,
                                   .n_devices = layout->n_devices,
                                   .fold = fold};
     *assembly = (lower_assembly){.builder = &state->base, .schedule = &schedule};
-    cleave_status status = lower_guarded(state, assembly, &schedule, &result);
+    cleave_arena scratch = {0};
+    cleave_status status = lower_guarded(state, assembly, &scratch, &schedule, &result);
+    cleave_arena_free(&scratch);
     lower_assembly_free(assembly);
     lowering_free(state);
     CLEAVE_TRY(status);

@@ -221,20 +221,28 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
     }
 }
 
-/* Marks the families of an operator and lists them. */
-static void touch_families(const cleave_model *model, lower_schedule *s, int32_t op,
-                           bool *touched) {
-    memset(touched, 0, (size_t)s->n_families * sizeof *touched);
+/* Puts a family among those listed for an operator, which ascend. */
+static void touch(lower_schedule *s, int32_t op, int32_t family) {
+    int32_t at = s->first_touched[op + 1];
+    while (at > s->first_touched[op] && s->touched[at - 1] > family)
+        at--;
+    if (at > s->first_touched[op] && s->touched[at - 1] == family)
+        return;
+    memmove(&s->touched[at + 1], &s->touched[at],
+            (size_t)(s->first_touched[op + 1] - at) * sizeof *s->touched);
+    s->touched[at] = family;
+    s->first_touched[op + 1]++;
+}
+
+/* Lists the families of an operator. */
+static void touch_families(const cleave_model *model, lower_schedule *s, int32_t op) {
+    s->first_touched[op + 1] = s->first_touched[op];
     for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
         const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
         for (int i = 0; i < nest->n_inputs; i++)
-            touched[s->family_of[nest->inputs[i].tensor]] = true;
-        touched[s->family_of[nest->output.tensor]] = true;
+            touch(s, op, s->family_of[nest->inputs[i].tensor]);
+        touch(s, op, s->family_of[nest->output.tensor]);
     }
-    s->first_touched[op + 1] = s->first_touched[op];
-    for (int32_t f = 0; f < s->n_families; f++)
-        if (touched[f])
-            s->touched[s->first_touched[op + 1]++] = f;
 }
 
 static bool index_everything(planner *p, cleave_arena *arena) {
@@ -257,11 +265,10 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->first_touched = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)model->n_operators + 1);
     s->touched = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operands);
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
-    bool *touched = CLEAVE_ARENA_ARRAY(arena, bool, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
         s->write_gradient == NULL || s->slot_of == NULL || s->write == NULL ||
         s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
-        s->touched == NULL || next == NULL || touched == NULL)
+        s->touched == NULL || next == NULL)
         return false;
     if (s->n_slots > 0)
         memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);
@@ -269,7 +276,7 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     find_slots_of_nests(s, model->n_nests);
     find_events_of_nests(s, model->n_nests);
     for (int32_t op = 0; op < model->n_operators; op++)
-        touch_families(model, s, op, touched);
+        touch_families(model, s, op);
     return true;
 }
 

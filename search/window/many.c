@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "search/used_rules.h"
 #include "search/window/bound.h"
+#include "search/window/repeat.h"
 #include "search/window/window.h"
 
 #include <stdio.h>
@@ -114,7 +115,7 @@ static cleave_status price_baseline(many_search *s, const char *name, const clea
         return plan->unpriced != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
     }
     if (status == CLEAVE_NO_LAYOUT)
-        status = cleave_price_layout(&s->pricer, layout, false, &price, error);
+        status = cleave_price_all_devices(&s->pricer, layout, &price, error);
     CLEAVE_TRY(status);
     fill_plan(&price, name, plan);
     return CLEAVE_OK;
@@ -238,21 +239,20 @@ static cleave_status search_windows(many_search *s, cleave_error *error) {
     return take_if_better(s, &found.layout, &plan, error);
 }
 
+/* A program that has a collective of each sort that the layout's has. */
+static cleave_status lower_sorts(many_search *s, const cleave_layout *layout,
+                                 cleave_program *program, cleave_error *error) {
+    bool known = false;
+    for (int folded = 1; folded >= 0 && s->pricer.repeats != NULL && !known; folded--)
+        CLEAVE_TRY(cleave_repeats_lower(s->pricer.repeats, layout, folded, &known, program, error));
+    return known ? CLEAVE_OK : cleave_lower_closed_form(&s->pricer, layout, program, error);
+}
+
 /* Leaves in the layout the rules that its own collectives run by. */
 static cleave_status keep_used_rules(many_search *s, cleave_error *error) {
     cleave_layout *layout = &s->result.best.layout;
-    cleave_fold fold;
     cleave_program program;
-    cleave_lower_options options = s->pricer.lower;
-    options.symbolic_collectives = true;
-    cleave_arena_reset(&s->pricer.arena);
-    cleave_status status = cleave_fold_find(s->model, layout, s->machine->devices_per_node,
-                                            &s->pricer.arena, &fold, error);
-    if (status == CLEAVE_OK)
-        status = cleave_lower_window(s->model, &fold, &options, &s->pricer.arena, &program, error);
-    if (status == CLEAVE_NO_LAYOUT)
-        status = cleave_lower(s->model, layout, &options, &s->pricer.arena, &program, error);
-    CLEAVE_TRY(status);
+    CLEAVE_TRY(lower_sorts(s, layout, &program, error));
     return cleave_keep_used_rules(&program, &s->work, &layout->collectives, error);
 }
 
@@ -276,6 +276,8 @@ static cleave_status run(many_search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->rules, error));
     CLEAVE_TRY(cleave_operator_classes(s->model, &s->work, &s->class_of, error));
+    const cleave_blocks blocks = cleave_blocks_find(s->model, s->class_of);
+    CLEAVE_TRY(cleave_repeats_create(&s->pricer, &blocks, &s->pricer.repeats, error));
     CLEAVE_TRY(begin_bound(s, error));
     CLEAVE_TRY(try_baselines(s, error));
     if (searches(s->options))
@@ -296,6 +298,7 @@ cleave_status cleave_search_many(const cleave_model *model, const cleave_machine
     cleave_status status = run(&s, error);
     cleave_progress_end(&s.progress, NULL);
     cleave_window_bound_destroy(s.bound);
+    cleave_repeats_destroy(s.pricer.repeats);
     cleave_pricer_destroy(&s.pricer);
     cleave_arena_free(&s.work);
     if (status != CLEAVE_OK)

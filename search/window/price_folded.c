@@ -2,6 +2,7 @@
 #include "search/window/price_folded.h"
 
 #include "costmodel/machine_fold.h"
+#include "search/window/repeat.h"
 
 /* Bytes that a collective in closed form would send in its steps. */
 static double collective_bytes(const cleave_collective *of) {
@@ -70,9 +71,46 @@ static cleave_status price_program(cleave_pricer *pricer, const cleave_program *
     return CLEAVE_OK;
 }
 
+/* From a few blocks; `known` false where that can't be. */
+static cleave_status price_repeated(cleave_pricer *pricer, const cleave_layout *layout, bool folded,
+                                    bool *known, cleave_price *price, cleave_error *error) {
+    cleave_repeated whole;
+    cleave_engine_workspace *workspace;
+    cleave_timeline timeline;
+    cleave_price result = {0};
+    *known = false;
+    if (pricer->repeats == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, known, &whole, error));
+    if (!*known)
+        return CLEAVE_OK;
+    cleave_pricer_weigh(pricer, &whole.program, &result);
+    pricer->n_priced++;
+    if (result.excess_bytes == 0) {
+        CLEAVE_TRY(cleave_engine_workspace_create(&whole.problem, whole.arena, &workspace, error));
+        CLEAVE_TRY(cleave_engine_timeline_create(&whole.problem, whole.arena, &timeline, error));
+        CLEAVE_TRY(cleave_engine_run_scan(&whole.problem, workspace, &timeline, error));
+        result.step = timeline.step;
+        result.bytes_sent = folded ? count_bytes(&whole.program) : 0;
+    }
+    *price = result;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_price_all_devices(cleave_pricer *pricer, const cleave_layout *layout,
+                                       cleave_price *price, cleave_error *error) {
+    bool known;
+    CLEAVE_TRY(price_repeated(pricer, layout, false, &known, price, error));
+    return known ? CLEAVE_OK : cleave_price_layout(pricer, layout, false, price, error);
+}
+
 cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
                                   cleave_price *price, cleave_error *error) {
     cleave_program program;
+    bool known;
+    CLEAVE_TRY(price_repeated(pricer, layout, true, &known, price, error));
+    if (known)
+        return CLEAVE_OK;
     CLEAVE_TRY(lower_window(pricer, layout, &program, error));
     return price_program(pricer, &program, price, error);
 }

@@ -9,7 +9,8 @@
 /* The price of a whole layout with collectives in closed form, from its first window: the step,
    peak and excess that cleave_price_layout gives, not expanded. `bytes_sent` counts messages of all
    devices, and closed forms as if their blocks were equal. NO_LAYOUT, saying why, where the layout
-   does not fold on the pricer's machine. */
+   does not fold on the pricer's machine.  Where the pricer knows how blocks repeat, only a few of
+   them are lowered; the price is the same. */
 cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *layout,
                                   cleave_price *price, cleave_error *error);
 
@@ -20,6 +21,10 @@ cleave_status cleave_lower_closed_form(cleave_pricer *pricer, const cleave_layou
 
 /* The price that cleave_price_layout gives, not expanded, of what is lowered that way. */
 cleave_status cleave_price_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                       cleave_price *price, cleave_error *error);
+
+/* The price that cleave_price_layout gives, not expanded; of a few blocks, where they repeat. */
+cleave_status cleave_price_all_devices(cleave_pricer *pricer, const cleave_layout *layout,
                                        cleave_price *price, cleave_error *error);
 
 /* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets

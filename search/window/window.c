@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "costmodel/machine_fold.h"
 #include "search/window/price.h"
+#include "search/window/repeat.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct window_search {
     const cleave_window_options *options;
     cleave_arena work;
     cleave_blocks blocks;
+    cleave_repeats *repeats; /* where the pricer has none */
     int32_t *class_of;
     cleave_window_pricer *window_pricer;
     cleave_window_space space;
@@ -443,6 +445,10 @@ static cleave_status run(window_search *s, cleave_arena *arena, cleave_error *er
     CLEAVE_TRY(cleave_operator_classes(model, &s->work, &s->class_of, error));
     if (s->options->constraints == NULL || s->options->constraints->fixed == NULL)
         s->blocks = cleave_blocks_find(model, s->class_of);
+    if (s->pricer->repeats == NULL && s->blocks.n > 0) {
+        CLEAVE_TRY(cleave_repeats_create(s->pricer, &s->blocks, &s->repeats, error));
+        s->pricer->repeats = s->repeats;
+    }
     CLEAVE_TRY(
         cleave_window_pricer_create(s->pricer, &s->blocks, s->rules, &s->window_pricer, error));
     CLEAVE_TRY(search_sizes(s, arena, error));
@@ -461,6 +467,9 @@ cleave_status cleave_window_search(cleave_pricer *pricer, const cleave_collectiv
     window_search s = {.pricer = pricer, .rules = rules, .options = options};
     cleave_status status = run(&s, arena, error);
     cleave_window_pricer_destroy(s.window_pricer);
+    if (s.repeats != NULL)
+        pricer->repeats = NULL;
+    cleave_repeats_destroy(s.repeats);
     cleave_arena_free(&s.work);
     if (status == CLEAVE_OK)
         *found = s.found;

@@ -1,0 +1,39 @@
+/* Prices of layouts whose blocks repeat, from a few blocks: the price is that of the whole model,
+   to the bit (search/window/extend.h says why), but of a thousand layers six are lowered. */
+#ifndef CLEAVE_SEARCH_WINDOW_REPEAT_H
+#define CLEAVE_SEARCH_WINDOW_REPEAT_H
+
+#include "search/price.h"
+#include "search/window/blocks.h"
+
+typedef struct cleave_repeats cleave_repeats;
+
+/* For the model, machine and options of a pricer, which must outlive it; null where fewer blocks
+   repeat than would be lowered, or where they are connected otherwise than one to the next. */
+cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_blocks *blocks,
+                                    cleave_repeats **repeats, cleave_error *error);
+void cleave_repeats_destroy(cleave_repeats *repeats); /* null: nothing */
+
+/* Lowers a few blocks under a layout of the whole model, with collectives in closed form: one
+   window
+   (`folded`) or all devices.  `known` false where not all blocks are split alike, updates are
+   sharded, or nothing folds; then the whole model has to be lowered.  The program lives until the
+   next call. */
+cleave_status cleave_repeats_lower(cleave_repeats *repeats, const cleave_layout *layout,
+                                   bool folded, bool *known, cleave_program *program,
+                                   cleave_error *error);
+
+/* What the price of the whole model follows from: see cleave_program_extend. */
+typedef struct cleave_repeated {
+    cleave_program program;
+    cleave_engine_problem problem;
+    cleave_arena *arena; /* of both; what is put there lives until the next call */
+} cleave_repeated;
+
+/* The same for the whole model; `known` false also where the blocks turn out not to be alike, or
+   where a simulation would settle (simulator/settle.h). */
+cleave_status cleave_repeats_extend(cleave_repeats *repeats, const cleave_layout *layout,
+                                    bool folded, bool *known, cleave_repeated *whole,
+                                    cleave_error *error);
+
+#endif

@@ -1,0 +1,204 @@
+/* The price of a deep model from six of its blocks is that of lowering, planning and simulating all
+   of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
+#include "graph/import.h"
+#include "search/window/repeat.h"
+#include "search/window/space.h"
+#include "search/window/window.h"
+#include "tests/support/deep_transformer.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct trial {
+    cleave_arena arena;
+    cleave_error error;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_collective_rules rules;
+    cleave_pricer pricer;
+    cleave_blocks blocks;
+    int32_t *class_of;
+    cleave_repeats *repeats;
+    char name[100];
+    int n_known, n_priced;
+} trial;
+
+typedef struct repeat_case {
+    const char *model; /* null: `layers` of a transformer */
+    int layers;
+    const char *machine;
+    int32_t devices;
+    int64_t batch;
+    int rounds;
+} repeat_case;
+
+static void ok(const trial *t, cleave_status status) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
+}
+
+static void import(trial *t, const repeat_case *of) {
+    char path[300];
+    if (of->model != NULL) {
+        snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", of->model);
+        ok(t, cleave_model_import(path, of->batch, true, &t->arena, &t->model, &t->error));
+        return;
+    }
+    const deep_transformer shape = {of->layers, 256, 4, 32, 1000};
+    size_t n_bytes;
+    char *file = deep_transformer_make(&shape, &n_bytes);
+    ok(t, cleave_model_import_memory(file, n_bytes, "deep", of->batch, true, &t->arena, &t->model,
+                                     &t->error));
+    free(file);
+}
+
+static void begin(trial *t, const repeat_case *of) {
+    char path[300];
+    *t = (trial){0};
+    snprintf(t->name, sizeof t->name, "%s, %d layers, on %d of %s",
+             of->model != NULL ? of->model : "deep", of->layers, of->devices, of->machine);
+    import(t, of);
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", of->machine);
+    ok(t, cleave_machine_read(path, of->devices, &t->arena, &t->machine, &t->error));
+    ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
+    const cleave_search_options options = {.optimizer_states = 1};
+    ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &t->error));
+    ok(t, cleave_operator_classes(&t->model, &t->arena, &t->class_of, &t->error));
+    t->blocks = cleave_blocks_find(&t->model, t->class_of);
+    ok(t, cleave_repeats_create(&t->pricer, &t->blocks, &t->repeats, &t->error));
+    cr_assert_neq(t->repeats, NULL, "%s", t->name);
+}
+
+static void end(trial *t) {
+    cleave_repeats_destroy(t->repeats);
+    cleave_pricer_destroy(&t->pricer);
+    cleave_arena_free(&t->arena);
+}
+
+/* Both ways; a layout that does not fold does so in neither. */
+static void expect_same_price(trial *t, const cleave_layout *layout, int round) {
+    cleave_price whole, few;
+    cleave_repeated extended;
+    bool known;
+    t->pricer.repeats = NULL;
+    cleave_status status = cleave_price_folded(&t->pricer, layout, &whole, &t->error);
+    t->pricer.repeats = t->repeats;
+    cr_assert_eq(cleave_price_folded(&t->pricer, layout, &few, &t->error), status, "%s: %d",
+                 t->name, round);
+    ok(t, cleave_repeats_extend(t->repeats, layout, true, &known, &extended, &t->error));
+    t->n_known += known;
+    t->n_priced += status == CLEAVE_OK;
+    if (status == CLEAVE_NO_LAYOUT) {
+        cr_expect_not(known, "%s: %d", t->name, round);
+        return;
+    }
+    ok(t, status);
+    cr_assert_eq(few.step, whole.step, "%s: round %d: %lld %lld", t->name, round,
+                 (long long)few.step, (long long)whole.step);
+    cr_assert_eq(few.peak_bytes, whole.peak_bytes, "%s: round %d: %lld %lld", t->name, round,
+                 (long long)few.peak_bytes, (long long)whole.peak_bytes);
+    cr_assert_eq(few.excess_bytes, whole.excess_bytes, "%s: round %d", t->name, round);
+    cr_assert_eq(few.bytes_sent, whole.bytes_sent, "%s: round %d", t->name, round);
+}
+
+static void make_layout(trial *t, const cleave_window_space *space, const int32_t *choice,
+                        cleave_layout *layout) {
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, layout, &t->error));
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        int32_t g = space->group_of[op];
+        layout->splits[op] = space->lists[space->class_of[g]].items[choice[g]];
+    }
+    layout->collectives = t->rules;
+}
+
+static void walk(trial *t, const repeat_case *of, uint64_t seed) {
+    cleave_random random = {.key = seed};
+    cleave_window_space space;
+    cleave_layout layout;
+    const cleave_window_frame frame = {.model = &t->model,
+                                       .class_of = t->class_of,
+                                       .blocks = t->blocks,
+                                       .n_devices = t->machine.n_devices,
+                                       .window_devices = t->machine.devices_per_node};
+    ok(t, cleave_window_space_create(&frame, &t->arena, &space, &t->error));
+    int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
+    for (int round = 0; round < of->rounds; round++) {
+        make_layout(t, &space, choice, &layout);
+        expect_same_price(t, &layout, round);
+        for (int64_t n = 1 + cleave_random_below(&random, 4); n > 0; n--) {
+            int32_t g = (int32_t)cleave_random_below(&random, space.n_groups);
+            const cleave_window_list *list = &space.lists[space.class_of[g]];
+            choice[g] = (int32_t)cleave_random_below(&random, list->n);
+        }
+    }
+}
+
+Test(repeats, few_blocks_have_the_price_of_all) {
+    static const repeat_case cases[] = {
+        {NULL, 8, "a100-128x8", 16, 64, 12},        {NULL, 13, "h100-512x8", 64, 128, 12},
+        {NULL, 17, "k80-16x4", 16, 64, 12},         {NULL, 11, "v100-32x8", 64, 64, 12},
+        {"bert_base", 12, "a100-128x8", 64, 64, 6}, {"gpt2_small", 12, "k80-16x4", 32, 32, 6}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        trial t;
+        begin(&t, &cases[c]);
+        walk(&t, &cases[c], 11 + c);
+        printf("%s: %d of %d known\n", t.name, t.n_known, t.n_priced);
+        cr_expect_geq(2 * t.n_known, t.n_priced, "%s: %d of %d", t.name, t.n_known, t.n_priced);
+        end(&t);
+    }
+}
+
+/* On one device, and with all devices lowered. */
+Test(repeats, few_blocks_have_the_price_of_all_devices) {
+    static const char *const names[] = {"single", "data-parallel"};
+    static const repeat_case of = {NULL, 14, "a100-128x8", 16, 64, 0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        trial t;
+        cleave_layout layout;
+        cleave_price whole, few;
+        cleave_repeated extended;
+        bool applies, known;
+        begin(&t, &of);
+        ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 0, &t.arena, &layout,
+                                      &applies, &t.error));
+        layout.collectives = t.rules;
+        ok(&t, cleave_price_all_devices(&t.pricer, &layout, &whole, &t.error));
+        t.pricer.repeats = t.repeats;
+        ok(&t, cleave_price_all_devices(&t.pricer, &layout, &few, &t.error));
+        ok(&t, cleave_repeats_extend(t.repeats, &layout, false, &known, &extended, &t.error));
+        cr_expect(known, "%s", names[i]);
+        cr_expect_eq(few.step, whole.step, "%s", names[i]);
+        cr_expect_eq(few.peak_bytes, whole.peak_bytes, "%s", names[i]);
+        cr_expect_eq(few.excess_bytes, whole.excess_bytes, "%s", names[i]);
+        end(&t);
+    }
+}
+
+/* One block that is split otherwise, or an update that is sharded: the whole model is priced. */
+Test(repeats, unlike_blocks_are_not_repeated) {
+    static const repeat_case of = {NULL, 12, "a100-128x8", 16, 64, 0};
+    trial t;
+    cleave_layout layout;
+    cleave_program program;
+    bool applies, known;
+    begin(&t, &of);
+    ok(&t, cleave_baseline_layout(&t.model, &t.machine, "data-parallel", 0, &t.arena, &layout,
+                                  &applies, &t.error));
+    layout.collectives = t.rules;
+    ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
+    cr_expect(known);
+    int32_t op = t.blocks.first + 7 * t.blocks.period;
+    const cleave_split before = layout.splits[op];
+    layout.splits[op] = (cleave_split){.replicas = 16, .n_parts = 16, .devices = before.devices};
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        layout.splits[op].degree[a] = 1;
+    ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
+    cr_expect_not(known);
+    layout.splits[op] = before;
+    for (int32_t tensor = 0; tensor < t.model.n_tensors; tensor++)
+        if (t.model.tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER)
+            layout.sharded[tensor] = true;
+    ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
+    cr_expect_not(known);
+    end(&t);
+}
