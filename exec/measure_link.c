@@ -1,5 +1,5 @@
 /* Links between ranks, over whatever transport they really use.  For messages of many sizes, since
-   MPI sends small and large ones in different ways, three things are measured, each a median:
+   MPI sends small and large ones in different ways, some things are measured, each a median:
 
      one way     half a round trip
      both ways   two messages at once, one each way, as in most collectives
@@ -8,10 +8,18 @@
      polls       by how many pieces of computation a message one way comes later where its sender
                  computes, or its receiver, than where both do nothing but wait
 
-   and the figures that the simulator uses are fitted to them: see link_fit.h. */
+   and the figures that the simulator uses are fitted to them: see link_fit.h.
+
+   Messages are as those of a step: on large pages, as arenas are (where one rank reads the other's
+   memory a page at a time, small ones take twice as long); just written by their sender, so that no
+   cache has a copy from the last time; after each rank has touched some times as much else.  All
+   sizes are measured in turn, several times over: virtual processors are moved about every few
+   seconds, to where messages take up to half as long again, and what is measured at one time only
+   would have some sizes here and others there. */
 #include "exec/measure_link.h"
 
 #include "base/progress.h"
+#include "exec/memory.h"
 
 #include <math.h>
 #include <sched.h>
@@ -20,15 +28,17 @@
 
 enum {
     SMALL_BYTES = 8,
-    LEAST_BYTES = 1 << 10, /* sizes are these, every power of two up to */
-    FINE_BYTES = 1 << 20,  /* since a message may go in another way from any of them on, and */
-    MOST_BYTES = 64 << 20, /* every fourth power of two up to these */
+    LEAST_BYTES = 1 << 10, /* sizes are these and every power of two up to */
+    MOST_BYTES = 64 << 20, /* since a message may go in another way from any of them on */
+    N_SIZES = 17,
+    TOUCHED_TIMES = 4, /* as many bytes as a message has are touched between two */
     LEAST_PROCESSOR_BYTES = 256 << 10, /* below, it is lost in the noise; above, it takes long */
     MOST_PROCESSOR_BYTES = 4 << 20,
     LEAST_POLLED_BYTES = 1 << 10, /* of messages that are watched between pieces of computation */
     MOST_POLLED_BYTES = 4 << 20,
     MOST_POLL_SAMPLES = 16,
     MOST_SAMPLES = 64,
+    N_ROUNDS = 5,
     MAX_REPEATS = 64,
     SEND = 0,
     RECEIVE = 1,
@@ -44,6 +54,7 @@ typedef struct pair {
     int32_t peer;
     bool first;                /* sends first */
     char *outgoing, *incoming; /* [MOST_BYTES] */
+    uint8_t written;           /* differs from time to time */
     float *work;               /* [WORK_FLOATS] */
 } pair;
 
@@ -64,23 +75,28 @@ static double median(double *values, int n) {
     return values[n / 2];
 }
 
-/* Half the round trip of some bytes. */
-static double ping(const pair *p, int64_t bytes, int repeats) {
+/* Half the round trip of some bytes, now. */
+static double ping(const pair *p, int64_t bytes) {
+    double start = cleave_clock_seconds();
+    for (int turn = 0; turn < 2; turn++)
+        if ((turn == 0) == p->first) {
+            cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
+            wait_for(p, SEND);
+        } else {
+            cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
+            wait_for(p, RECEIVE);
+        }
+    return (cleave_clock_seconds() - start) / 2;
+}
+
+static double ping_smallest(const pair *p) {
     double seconds[MAX_REPEATS];
-    for (int r = -2; r < repeats; r++) { /* two to warm up */
-        double start = cleave_clock_seconds();
-        for (int turn = 0; turn < 2; turn++)
-            if ((turn == 0) == p->first) {
-                cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
-                wait_for(p, SEND);
-            } else {
-                cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
-                wait_for(p, RECEIVE);
-            }
+    for (int r = -2; r < MAX_REPEATS; r++) { /* two to warm up */
+        double once = ping(p, SMALL_BYTES);
         if (r >= 0)
-            seconds[r] = (cleave_clock_seconds() - start) / 2;
+            seconds[r] = once;
     }
-    return median(seconds, repeats);
+    return median(seconds, MAX_REPEATS);
 }
 
 /* Seconds that posting a small message takes. */
@@ -98,19 +114,25 @@ static double post(const pair *p, int repeats) {
 }
 
 /* Seconds of two messages at once, one each way. */
-static double exchange(const pair *p, int64_t bytes, int repeats) {
-    double seconds[MAX_REPEATS];
-    for (int r = -1; r < repeats; r++) {
-        ping(p, SMALL_BYTES, 1); /* both start together */
-        double start = cleave_clock_seconds();
-        cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
-        cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
-        wait_for(p, SEND);
-        wait_for(p, RECEIVE);
-        if (r >= 0)
-            seconds[r] = cleave_clock_seconds() - start;
-    }
-    return median(seconds, repeats);
+static double exchange(const pair *p, int64_t bytes) {
+    double start = cleave_clock_seconds();
+    cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
+    cleave_world_send(p->world, SEND, p->outgoing, bytes, p->peer, TAG);
+    wait_for(p, SEND);
+    wait_for(p, RECEIVE);
+    return cleave_clock_seconds() - start;
+}
+
+/* As a step does before it sends something.  What is touched lies behind the message; the largest
+   ones leave nothing of each other in a cache. */
+static void prepare(pair *p, int64_t bytes) {
+    int64_t behind = MOST_BYTES - bytes,
+            touched = TOUCHED_TIMES * bytes < behind ? TOUCHED_TIMES * bytes : behind;
+    const volatile char *lines = p->outgoing + bytes;
+    for (int64_t i = 0; i < touched; i += 64)
+        (void)lines[i];
+    memset(p->outgoing, ++p->written, (size_t)bytes);
+    ping(p, SMALL_BYTES); /* both start together */
 }
 
 /* A piece of computation on what is in the caches, about a millisecond long. */
@@ -123,7 +145,7 @@ static void compute(const pair *p) {
 /* Seconds of computing `pieces` pieces with a poll between them, while messages of some bytes go
    both ways or (0) none does. */
 static double computing(const pair *p, int pieces, int64_t bytes) {
-    ping(p, SMALL_BYTES, 1);
+    ping(p, SMALL_BYTES);
     double start = cleave_clock_seconds();
     if (bytes > 0) {
         cleave_world_receive(p->world, RECEIVE, p->incoming, bytes, p->peer, TAG);
@@ -159,7 +181,7 @@ static double watch_message(const pair *p, int64_t bytes, double piece, bool sen
     bool computes = piece > 0 && p->first == sender;
     int request = p->first ? SEND : RECEIVE;
     for (int r = 0; r < repeats; r++) {
-        ping(p, SMALL_BYTES, 1); /* both start together */
+        ping(p, SMALL_BYTES); /* both start together */
         /* It may be posted at any time within a piece. */
         double start = cleave_clock_seconds(), until = start + piece * (r + 0.5) / repeats;
         if (p->first)
@@ -201,6 +223,31 @@ static void add(link_samples *to, cleave_link_sample_kind kind, int64_t bytes, d
         to->items[to->n++] = (cleave_link_sample){kind, (double)bytes, seconds};
 }
 
+/* What was measured of a size so far. */
+typedef struct size_times {
+    int64_t bytes;
+    int n;
+    double one_way[MAX_REPEATS], both_ways[MAX_REPEATS];
+} size_times;
+
+/* Of each sort, as many as the time allows, but one; returns the seconds that one took. */
+static double measure_size(pair *p, double seconds_budget, size_times *size) {
+    enum { MOST = MAX_REPEATS / (N_ROUNDS + 1) };
+    double start = cleave_clock_seconds(), spent = 0;
+    int made = 0;
+    do {
+        prepare(p, size->bytes);
+        double one_way = ping(p, size->bytes);
+        prepare(p, size->bytes);
+        double both_ways = exchange(p, size->bytes);
+        size->one_way[size->n] = one_way;
+        size->both_ways[size->n++] = both_ways;
+        made++;
+        spent = agree(p, cleave_clock_seconds() - start);
+    } while (spent < seconds_budget && made < MOST);
+    return spent / made;
+}
+
 /* Few: on a machine that others use as well a message now and then takes milliseconds. */
 static int repeats_within(double budget, double seconds) {
     enum { FEWEST = 3, MOST = 20 };
@@ -208,37 +255,63 @@ static int repeats_within(double budget, double seconds) {
     return fit > MOST ? MOST : fit < FEWEST ? FEWEST : (int)fit;
 }
 
-/* All that decides how long to go on is agreed, so that both ranks do the same.
+/* Of the time, that messages of a size may take once for larger ones to be measured. */
+static const double most_share = 0.04;
+
+/* What messages of all sizes take; how many sizes there were.  Large ones are left out where they
+   take too long; what is left of a warm-up before the first round is not counted.
 
    The smallest message, which overhead and latency are taken from, is measured between all the
    others, and its least median counts: 64 of them take less than a tick of the scheduler, so where
    something else uses the processors they are all slow at one moment and all undisturbed at
    another. */
-static void measure(const pair *p, double seconds_budget, link_samples *found) {
-    double budget = seconds_budget / 16; /* of one size and sort */
-    double posting = INFINITY, smallest = INFINITY;
-    double start = cleave_clock_seconds();
+static int measure_sizes(pair *p, double seconds_budget, size_times *sizes, double *posting,
+                         double *smallest) {
+    double budget = seconds_budget / (N_SIZES * N_ROUNDS);
+    int n = N_SIZES;
+    for (int i = 0; i < N_SIZES; i++)
+        sizes[i] = (size_times){.bytes = (int64_t)LEAST_BYTES << i};
+    *posting = *smallest = INFINITY;
+    for (int round = -1; round < N_ROUNDS; round++)
+        for (int i = 0; i < n; i++) {
+            if (i % 4 == 0) {
+                *posting = fmin(*posting, agree(p, post(p, MAX_REPEATS)));
+                *smallest = fmin(*smallest, agree(p, ping_smallest(p)));
+            }
+            double took = measure_size(p, round < 0 ? 0 : budget, &sizes[i]);
+            if (round < 0) {
+                sizes[i].n = 0;
+                n = took > most_share * seconds_budget ? i + 1 : n;
+            }
+        }
+    return n;
+}
+
+/* Seconds of a rank's processor for the messages of a size that takes some seconds. */
+static double measure_processor(const pair *p, double budget, int64_t bytes, double both_ways,
+                                double piece) {
+    /* Long enough for both messages to go while there is still something to compute. */
+    int pieces = 4 + (int)(2 * both_ways / (piece > 1e-6 ? piece : 1e-6));
+    int repeats = repeats_within(budget, 2 * pieces * piece);
+    return agree(p, processor_share(p, bytes, pieces, repeats));
+}
+
+/* All that decides how long to go on is agreed, so that both ranks do the same. */
+static void measure(pair *p, double seconds_budget, link_samples *found) {
+    size_times sizes[N_SIZES];
+    double posting, smallest, start = cleave_clock_seconds();
     compute(p);
-    double piece = agree(p, cleave_clock_seconds() - start), last = 0;
-    for (int64_t bytes = LEAST_BYTES; bytes <= MOST_BYTES && last < budget / 4;
-         bytes *= bytes < FINE_BYTES ? 2 : 4) {
-        posting = fmin(posting, agree(p, post(p, MAX_REPEATS)));
-        smallest = fmin(smallest, agree(p, ping(p, SMALL_BYTES, MAX_REPEATS)));
-        int repeats =
-            repeats_within(budget, 8 * last); /* the larger one takes four times as long */
-        double one_way = agree(p, ping(p, bytes, repeats));
-        double both_ways = agree(p, exchange(p, bytes, repeats));
-        add(found, CLEAVE_LINK_ONE_WAY, bytes, one_way);
+    double piece = agree(p, cleave_clock_seconds() - start);
+    int n = measure_sizes(p, seconds_budget, sizes, &posting, &smallest);
+    for (int i = 0; i < n; i++) {
+        int64_t bytes = sizes[i].bytes;
+        double both_ways = agree(p, median(sizes[i].both_ways, sizes[i].n));
+        add(found, CLEAVE_LINK_ONE_WAY, bytes, agree(p, median(sizes[i].one_way, sizes[i].n)));
         add(found, CLEAVE_LINK_BOTH_WAYS, bytes, both_ways);
-        last = both_ways;
         bool is_power_of_four = (bytes & INT64_C(0x5555555555555555)) != 0;
-        if (bytes < LEAST_PROCESSOR_BYTES || bytes > MOST_PROCESSOR_BYTES || !is_power_of_four)
-            continue;
-        /* Long enough for both messages to go while there is still something to compute. */
-        int pieces = 4 + (int)(2 * both_ways / (piece > 1e-6 ? piece : 1e-6));
-        repeats = repeats_within(2 * budget, 2 * pieces * piece);
-        add(found, CLEAVE_LINK_PROCESSOR, bytes,
-            agree(p, processor_share(p, bytes, pieces, repeats)));
+        if (bytes >= LEAST_PROCESSOR_BYTES && bytes <= MOST_PROCESSOR_BYTES && is_power_of_four)
+            add(found, CLEAVE_LINK_PROCESSOR, bytes,
+                measure_processor(p, seconds_budget / 8, bytes, both_ways, piece));
     }
     add(found, CLEAVE_LINK_POST, SMALL_BYTES, posting);
     add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, smallest);
@@ -304,13 +377,13 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
         link_samples found = {0};
         poll_samples polled = {0};
         size_t work_bytes = WORK_FLOATS * sizeof *p.work;
-        char *memory = malloc((size_t)2 * MOST_BYTES + work_bytes);
+        char *memory = cleave_memory_allocate((size_t)2 * MOST_BYTES + work_bytes);
         if (memory == NULL)
             return cleave_fail_memory(error, "measuring a link");
         memset(memory, 0, (size_t)2 * MOST_BYTES + work_bytes); /* real pages */
-        p.work = (float *)(void *)memory;
-        p.outgoing = memory + work_bytes;
+        p.outgoing = memory;
         p.incoming = p.outgoing + MOST_BYTES;
+        p.work = (float *)(void *)(p.incoming + MOST_BYTES);
         measure(&p, seconds_budget, &found);
         measure_polls(&p, seconds_budget, &polled);
         free(memory);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { PAGE = 4096, LARGE_PAGE = 2 << 20 };
+enum { PAGE = 4096, LARGE_PAGE = 2 << 20, FEW = 64 << 10 };
 
 void *cleave_memory_allocate(size_t bytes) {
-    size_t page = bytes < 4 * (size_t)LARGE_PAGE ? PAGE : LARGE_PAGE;
+    size_t page = bytes < FEW ? PAGE : LARGE_PAGE;
     if (bytes > SIZE_MAX - page)
         return NULL;
     size_t rounded = (bytes / page + 1) * page;

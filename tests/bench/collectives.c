@@ -1,4 +1,4 @@
-/* One collective, run by the executor and simulated: how long it takes and how long it should have.
+/* Collectives, run by the executor and simulated: how long they take and how long they should have.
    Started as ranks, each on a device, by an MPI launcher; tests/bench/collectives does that.
 
    The movement comes from lowering small models, with nothing made for it alone:
@@ -14,8 +14,8 @@
    one step, by the clock that the ranks of one machine share; what is reported is the median over
    the steps, the first left out, and the same interval of the simulated step.
 
-   usage: bench_collectives KIND ALGORITHM BYTES STEPS [MACHINE.json]
-   At two levels half of the ranks are a node.  Rank 0 prints one line of JSON. */
+   usage: bench_collectives MACHINE.json|none [KIND ALGORITHM BYTES STEPS]...
+   At two levels half of the ranks are a node.  Rank 0 prints a line of JSON for each collective. */
 #include "exec/rank.h"
 #include "exec/values.h"
 #include "exec/world.h"
@@ -396,25 +396,22 @@ static cleave_status parse_integer(const char *text, const char *what, int64_t l
     return CLEAVE_OK;
 }
 
-static cleave_status parse(int n, char **words, bench *b, cleave_error *error) {
-    if (n < 5 || n > 6)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "usage: bench_collectives KIND ALGORITHM BYTES STEPS [MACHINE.json]");
-    int kind = find_name(movement_names, N_MOVEMENTS, words[1]);
-    int algorithm = find_name(algorithm_names, CLEAVE_N_ALGORITHMS, words[2]);
+/* One collective, of four words. */
+static cleave_status parse(char **words, bench *b, cleave_error *error) {
+    int kind = find_name(movement_names, N_MOVEMENTS, words[0]);
+    int algorithm = find_name(algorithm_names, CLEAVE_N_ALGORITHMS, words[1]);
     if (kind < 0 || algorithm < 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: no such %s", words[1], words[2],
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: no such %s", words[0], words[1],
                            kind < 0 ? "collective" : "algorithm");
-    CLEAVE_TRY(parse_integer(words[3], "bytes", 4, INT64_C(1) << 32, &b->bytes, error));
-    CLEAVE_TRY(parse_integer(words[4], "steps", 1, MOST_STEPS, &b->steps, error));
+    CLEAVE_TRY(parse_integer(words[2], "bytes", 4, INT64_C(1) << 32, &b->bytes, error));
+    CLEAVE_TRY(parse_integer(words[3], "steps", 1, MOST_STEPS, &b->steps, error));
     b->movement = (movement)kind;
     b->algorithm = (cleave_collective_algorithm)algorithm;
-    b->machine = n > 5 ? words[5] : NULL;
     return CLEAVE_OK;
 }
 
-static cleave_status work(int n, char **words, bench *b, cleave_error *error) {
-    CLEAVE_TRY(parse(n, words, b, error));
+static cleave_status work(char **words, bench *b, cleave_error *error) {
+    CLEAVE_TRY(parse(words, b, error));
     int64_t width = (int64_t)(sqrt((double)b->bytes / 4) + 0.5);
     if (4 * width * width != b->bytes)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "bytes %lld: four times a square is wanted",
@@ -427,17 +424,35 @@ static cleave_status work(int n, char **words, bench *b, cleave_error *error) {
     return cleave_world_rank(b->world) == 0 ? report(b, error) : CLEAVE_OK;
 }
 
+static cleave_status work_all(int n, char **words, cleave_world *world, cleave_error *error) {
+    enum { WORDS = 4 };
+    if (n < 2 || (n - 2) % WORDS != 0)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "usage: bench_collectives MACHINE.json|none [KIND ALGORITHM BYTES STEPS]...");
+    bench *b = malloc(sizeof *b);
+    if (b == NULL)
+        return cleave_fail_memory(error, "running collectives");
+    cleave_status status = CLEAVE_OK;
+    for (int i = 2; i < n && status == CLEAVE_OK; i += WORDS) {
+        *b = (bench){.world = world, .machine = strcmp(words[1], "none") == 0 ? NULL : words[1]};
+        status = work(words + i, b, error);
+        cleave_arena_free(&b->arena);
+        fflush(stdout);
+    }
+    free(b);
+    return status;
+}
+
 int main(int n, char **words) {
-    static bench b;
+    cleave_world *world = NULL;
     cleave_error error = {""};
-    cleave_status status = cleave_world_begin(&b.world, &error);
+    cleave_status status = cleave_world_begin(&world, &error);
     if (status == CLEAVE_OK)
-        status = work(n, words, &b, &error);
+        status = work_all(n, words, world, &error);
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_collectives: %s\n", error.message);
-    fflush(stdout);
-    cleave_arena_free(&b.arena);
-    if (b.world != NULL)
-        cleave_world_end(b.world, (int)status);
+    if (world != NULL)
+        cleave_world_end(world, (int)status);
     return (int)status;
 }

@@ -46,10 +46,11 @@ def main():
     check("summary", "\n4 cases, " in said.stdout, True)
 
     runs = bench.Bench(bench.parse(["--build", build, "--steps", "3"]), None)
-    alone = runs.run("here", 1, "all-reduce", "default", 4096, None)
+    alone = runs.run("here", 1, [("all-reduce", "default", 4096)], None)[0]
     check("alone nothing is predicted", alone["predicted_seconds"], None)
-    for kind in bench.KINDS[:3]:
-        row = runs.run("here", 2, kind, "default", 4096, machine)
+    rows = runs.run("here", 2, [(kind, "default", 4096) for kind in bench.KINDS[:3]], machine)
+    for kind, row in zip(bench.KINDS[:3], rows):
+        check("kind", row["collective"], kind)
         check(f"{kind}: the loss is that of one rank", abs(row["loss"] / alone["loss"] - 1) < bench.SAME_LOSS, True)
         check(f"{kind}: times are above 0", min(row["predicted_seconds"], row["measured_seconds"]) > 0, True)
     return 0
