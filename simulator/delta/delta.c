@@ -1,26 +1,38 @@
 /* The step as fragments side by side, and what is kept of it from run to run.  Fragments are made
-   ready in delta_place.c, the passes over them are in delta_pass.c.
+   ready in place.c; match.c finds which slots differ from the base, the passes over them are in
+   pass.c, the jumps over others in jump.c, the state of the base in state.c.
 
    The idea.  The rule of time is made of sums and comparisons only (scan_rule.h, link.h).  So if
-   all that a slot reads - the state of its lanes and links, the times it waits for - is what it was
-   at the last accepted run, the base, with one amount added, then all that it writes is what it was
-   with that amount added.  A run starts at the first changed slot with the state that the base had
-   there, simulates slot by slot, and whenever a slot that is not changed reads nothing but times
-   moved by one amount, notes that amount as the slot's shift instead of simulating it.
+   all that a part of a slot reads - the state of its lanes and links, the times it waits for - is
+   what it was at the last accepted run, the base, with one amount added, then all that it writes is
+   what it was with that amount added: times are integers, so to the bit.  Parts that have no
+   resource in common may be moved by different amounts.  A run starts at the first changed slot
+   with the state that the base had there, simulates slot by slot, and whenever every part of a slot
+   that is not changed reads nothing but times moved by one amount, notes the amounts instead of
+   simulating the slot.
+
+   Parts.  Without messages and collectives a device of a slot is a part: its main lane, and where
+   the slot uses them its communication lane and the end of its last idle time.  A chunk that posts
+   or joins makes its devices and links one part (DELTA_JOINT), which is coarser than need be, but
+   simple; one that waits for another chunk's time of the same slot, on a device that this one does
+   not use, all of the slot (DELTA_WHOLE).
 
    What is kept.  For each slot a record: the state before the slot of the resources that the slot
    uses (main lanes, the ends of their last idle times, communication lanes, links), and one shift
    to be added to it; for each fragment the times that its waits ask for, with the shift of the slot
-   that gave them.  A resource that a slot does not use is not in its record, so whatever state it
-   carries past the slot is neither kept nor wrong there: before slot s its state is what stands in
-   the next record from s on that has it, and the record of slot n_slots, the end, has all.
+   that gave them.  While a run is under way a slot may have moved by a vector instead, an amount
+   per device; accepting adds that to the record and the times one by one.  A resource that a slot
+   does not use is not in its record, so whatever state it carries past the slot is neither kept nor
+   wrong there: before slot s its state is what stands in the next record from s on that has it, and
+   the record of slot n_slots, the end, has all.
 
-   Lazy state.  Of a resource that has not been touched since the start, or since it was jumped
-   over, only the amount is known that its state differs by from the base.  It is looked up when a
-   slot uses it; also when a changed slot used it in the base, since that is where base and run
-   part.
+   Lazy state.  Of a resource that has not been touched since the start, or since it was found
+   moved, only the amount is known that its state differs by from the base.  It is looked up when a
+   slot uses it that is simulated; also when a changed slot used it in the base, since that is where
+   base and run part.
 
-   When a slot follows the base (delta_jump.c) is decided on what it can read:
+   When a part follows the base (jump.c) is decided on what it can read, `the amount` being that of
+   the part:
    - Main lane: its clock and the end of its last item are moved; nothing is pending, or the same
      work, with both its ends moved after each was brought up to the clock.  (An end before the
    clock is not told from the clock itself: the next main item that takes time starts no earlier
@@ -43,12 +55,15 @@
    - Link, in communication lanes: all times of it are moved, and the lengths of run and turn are
    what they were; or it has been free for longer than a turn, in both runs, when the first transfer
    of either lane reaches it: then nobody waits, and a new row begins.
-   - Waits for a time of a slot before the jump: that time is moved; or it is over, in both runs,
-     before the slot starts on that lane.  Times of slots within the jump are moved with them.
+   - Waits for a time of an earlier slot: that time is moved; or it is over, in both runs, before
+     the slot starts on that lane.
    Messages and collectives begin and end within a chunk, so they carry nothing else from slot to
    slot.  What differs without effect is written into the record where it was met (an exception),
    when the run is accepted: the record is then true of the whole resource, for runs to come that
    put something else there.
+
+   A run keeps records of what it simulates, so that it can be accepted, where runs are accepted
+   often; else only who accepts runs again, with records (pass.c).
 
    Accepting swaps the records of simulated slots and adds to the shifts of the others; rejecting
    only takes back what was put. */
@@ -73,7 +88,6 @@ static void take_out(cleave_delta *delta, const delta_placed *placed) {
     for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
         int32_t slot = placed->chunks[c].slot, n = 0;
         delta_slot *of = &delta->slots[slot];
-        delta->slot_changed[slot] = true;
         for (int32_t e = 0; e < of->n_entries; e++)
             if (of->entries[e].placed != placed)
                 of->entries[n++] = of->entries[e];
@@ -89,12 +103,13 @@ static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
         delta_entry entry = {.key = (int64_t)chunk->rank * INT64_C(0x100000000) + place,
                              .placed = placed,
                              .items = placed->items + chunk->first_item,
+                             .uses = delta_uses(delta, placed->uses, 2 * c),
                              .n_items = chunk->n_items,
                              .chunk = c,
                              .reaches_back = chunk->n_reaches > 0
                                                  ? placed->reaches[chunk->first_reach].slot
-                                                 : chunk->slot};
-        delta->slot_changed[chunk->slot] = true;
+                                                 : chunk->slot,
+                             .coupling = chunk->coupling};
         int32_t at = of->n_entries++;
         for (; at > 0 && of->entries[at - 1].key > entry.key; at--)
             of->entries[at] = of->entries[at - 1];
@@ -213,7 +228,7 @@ static void forget_changes(cleave_delta *delta) {
         delta->is_changed[delta->changes[c].place] = false;
     delta->n_changes = 0;
     delta->is_run = delta->is_timed = false;
-    memset(delta->slot_changed, 0, (size_t)delta->n_slots * sizeof *delta->slot_changed);
+    memset(delta->slot_derived, 0, (size_t)delta->n_slots * sizeof *delta->slot_derived);
 }
 
 void cleave_delta_accept(cleave_delta *delta) {
@@ -230,7 +245,10 @@ void cleave_delta_accept(cleave_delta *delta) {
         }
         if (s == delta->n_slots)
             break;
+        if (delta->view[s].vector >= 0)
+            delta_move_slot(delta, s);
         delta->base_view[s] = delta->view[s];
+        delta->base_view[s].vector = -1;
         delta->base_view[s].ran = false;
         if (delta->slot_changed[s])
             memcpy(delta_uses(delta, delta->base_uses, s), delta_uses(delta, delta->uses, s),
@@ -263,7 +281,7 @@ void cleave_delta_reject(cleave_delta *delta) {
         put_in(delta, place, delta->placed[place]);
     }
     for (int32_t s = 0; s < delta->n_slots && delta->n_changes > 0; s++)
-        if (delta->slot_changed[s])
+        if (delta->slot_derived[s])
             delta_derive_slot(delta, s);
     forget_changes(delta);
 }
@@ -296,6 +314,7 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->changes, delta_change, delta->n_places);
     TAKE(delta->is_changed, bool, delta->n_places);
     TAKE(delta->slot_changed, bool, delta->n_slots);
+    TAKE(delta->slot_derived, bool, delta->n_slots);
     TAKE(delta->base_view, delta_view, n_slots);
     TAKE(delta->view, delta_view, n_slots);
     TAKE(delta->base_uses, uint64_t, n_slots * n_words);
@@ -307,8 +326,12 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->full_state.links, cleave_scan_link, delta->n_links);
     TAKE(delta->lazy, uint64_t, n_words);
     TAKE(delta->lazy_by, int64_t, 64 * n_words);
-    TAKE(delta->clean, uint64_t, n_words);
+    TAKE(delta->same, uint64_t, n_words);
+    TAKE(delta->agreeing, uint64_t, n_words);
+    TAKE(delta->vectors, int64_t, n_slots * (size_t)delta->n_devices);
     TAKE(delta->doubt, uint64_t, n_words);
+    TAKE(delta->settled, uint64_t, n_words);
+    TAKE(delta->met, uint64_t, n_words);
     TAKE(delta->exceptions, delta_exception, delta->room_exceptions);
     TAKE(delta->seen_queue, int64_t, 2 * (size_t)delta->n_devices);
 #undef TAKE
@@ -329,8 +352,10 @@ static void begin_base(cleave_delta *delta) {
             delta_add(uses, delta_link_resource(delta, l, lane));
     memcpy(delta_uses(delta, delta->base_uses, delta->n_slots), uses,
            (size_t)delta->n_words * sizeof *uses);
-    for (int32_t s = 0; s < delta->n_slots; s++)
+    for (int32_t s = 0; s < delta->n_slots; s++) {
         delta->slots[s].reaches_back = s;
+        delta->base_view[s].vector = -1;
+    }
 }
 
 cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,

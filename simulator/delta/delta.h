@@ -18,7 +18,7 @@ typedef struct cleave_delta_counts {
     int64_t runs, items;  /* passes of cleave_delta_run, and the items they simulated */
     int64_t slots, jumps; /* slots they simulated, and how often they jumped over some */
     int64_t slots_jumped; /* slots jumped over */
-    int64_t passes;       /* of the runs, those that gave up keeping what jumps need */
+    int64_t passes;       /* of the runs, those that were plain passes over everything */
 } cleave_delta_counts;
 
 /* A step without fragments yet, of `n_places` of them, over `n_slots` slots, `n_queues` queues (two

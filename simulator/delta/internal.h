@@ -56,7 +56,13 @@ typedef struct delta_first {
     int32_t queue, time, slot; /* the slot whose time it waits for */
 } delta_first;
 
+/* Which resources of a chunk act on one another: of every device those of its own, or all; or even
+   some of another chunk of the slot, which need not have any in common with it. */
+typedef enum delta_coupling { DELTA_APART, DELTA_JOINT, DELTA_WHOLE } delta_coupling;
+
 typedef struct delta_chunk {
+    delta_coupling coupling;
+    bool has_strangers; /* waits of devices that the chunk does not use that gives the time */
     int32_t slot, rank;
     int32_t first_item, n_items;
     int32_t first_reach, n_reaches; /* ascending by slot */
@@ -69,6 +75,8 @@ typedef struct delta_placed {
     delta_item *items;
     int64_t *times[2];   /* [n_times] see delta_view */
     int64_t *full_times; /* [n_times] of cleave_delta_full */
+    int32_t *giver;      /* [n_times] a device of the component that gives it */
+    int32_t *origin;     /* [n_times] see match.c */
     delta_hop *hops;
     int32_t *hop_start;            /* [n_messages + 1] */
     delta_collective *collectives; /* of the time at first_collective, and so on */
@@ -76,12 +84,11 @@ typedef struct delta_placed {
     int32_t first_collective, n_chunks;
     delta_chunk *chunks;
     int64_t total; /* a bound of what it adds to the step */
-    int32_t n_items;
+    int32_t n_items, n_times;
     bool is_kept; /* by who had it made: not released here */
     size_t bytes; /* of both blocks */
     void *jump_block;
-    uint64_t *uses;     /* [n_chunks][n_words] resources */
-    uint64_t *awaiting; /* [n_chunks][n_words] the lanes of its `firsts` */
+    uint64_t *uses; /* [n_chunks][2][n_words] resources, and the lanes of its `firsts` */
     delta_reach *reaches;
     delta_wait *waits;
     delta_first *firsts;
@@ -92,27 +99,32 @@ typedef struct delta_entry {
     int64_t key; /* rank, then place */
     delta_placed *placed;
     const delta_item *items;
+    const uint64_t *uses; /* [n_words], and the lanes of its `firsts`, [n_words] */
     int32_t n_items, chunk;
     int32_t reaches_back; /* the first slot that any of its waits waits for; else its own */
+    delta_coupling coupling;
 } delta_entry;
 
 typedef struct delta_slot {
     delta_entry *entries; /* ascending by key, then as the fragment has them */
     int32_t n_entries, room;
     int32_t reaches_back; /* the least of its entries' */
+    int32_t n_coupled;    /* of its entries, those whose devices are not apart */
 } delta_slot;
 
 /* Where times given in a slot are found: in which of the two rows of their fragment, and what has
-   to be added. */
+   to be added: `shift`, and where the slot was jumped over part by part, the amount of the time's
+   device in the run's vector of that number. */
 typedef struct delta_view {
     int64_t shift;
-    int32_t row;
+    int32_t vector; /* -1: none; of the base always */
+    int16_t row;
     bool ran; /* by the current run */
 } delta_view;
 
 /* State before a slot, of what the slot uses; the slot's shift has to be added. */
 typedef struct delta_link {
-    cleave_scan_link state;
+    _Alignas(64) cleave_scan_link state;
     /* The head that met the link first in the slot, of the main lane and of either; -1: none. */
     int64_t first_head[2];
 } delta_link;
@@ -153,13 +165,14 @@ struct cleave_delta {
     delta_change *changes; /* [n_places] */
     bool *is_changed;      /* [n_places] */
     int32_t n_changes;
-    bool *slot_changed; /* [n_slots] */
-    bool is_run;        /* since the last put, with records */
-    bool is_timed;      /* since the last put: `step` is known */
-    int64_t n_items;    /* of all placed */
-    int32_t share;      /* of them that runs simulate lately, 1024 for all: see delta_run_changes */
-    int32_t accepted;   /* of the latest runs, 1024 for all */
-    int32_t first_run;  /* the slot where that run started */
+    /* Of the latest run; and slots that any since the last accept or reject has derived anew. */
+    bool *slot_changed, *slot_derived; /* [n_slots] */
+    bool is_run;                       /* since the last put, with records */
+    bool is_timed;                     /* since the last put: `step` is known */
+    int64_t n_items;                   /* of all placed */
+    int32_t share;     /* of them that runs simulate lately, 1024 for all: see delta_run_changes */
+    int32_t accepted;  /* of the latest runs, 1024 for all */
+    int32_t first_run; /* the slot where that run started */
     int64_t step, base_step;
     /* The base, and what the run makes of it; slot n_slots is the end of the step. */
     delta_record *base, *next;    /* [n_slots + 1] */
@@ -168,9 +181,17 @@ struct cleave_delta {
     uint64_t *awaiting;           /* [n_slots + 1][n_words] as in the chunks, of the whole slot */
     delta_state state, full_state;
     /* Resources whose state is that of the base with something added, and not yet looked up. */
-    uint64_t *lazy;          /* [n_words] */
-    int64_t *lazy_by;        /* [64 n_words] */
-    uint64_t *clean, *doubt; /* [n_words] see delta_jump.c */
+    uint64_t *lazy;   /* [n_words] */
+    int64_t *lazy_by; /* [64 n_words] */
+    /* See jump.c. */
+    uint64_t *same;         /* [n_words] those of `lazy` that are moved by `same_by` */
+    int64_t same_by;        /* see uniform_since */
+    int32_t uniform_since;  /* all slots from here on up to the current one are moved by same_by */
+    int64_t *vectors;       /* [n_vectors][n_devices] amounts of main lanes */
+    int32_t n_vectors;      /* of the run; the latest is not what lanes are now moved by ... */
+    bool vectors_are_stale; /* ... if so */
+    uint64_t *agreeing; /* [n_words] lazy ones of a device that are moved as its lazy main lane */
+    uint64_t *doubt, *settled, *met; /* [n_words] */
     delta_exception *exceptions;
     int32_t n_exceptions, room_exceptions;
     /* Scratch of putting. */
@@ -212,17 +233,68 @@ static inline bool delta_has(const uint64_t *set, int32_t resource) {
 static inline void delta_add(uint64_t *set, int32_t resource) {
     set[resource >> 6] |= (uint64_t)1 << (resource & 63);
 }
+static inline void delta_take(uint64_t *set, int32_t resource) {
+    set[resource >> 6] &= ~((uint64_t)1 << (resource & 63));
+}
+/* [n_devices] of a vector of the run. */
+static inline int64_t *delta_amounts(const cleave_delta *delta, int32_t vector) {
+    return delta->vectors + (size_t)vector * (size_t)delta->n_devices;
+}
+/* A time as the run has it, of a slot before the current one. */
+static inline int64_t delta_time(const cleave_delta *delta, const delta_view *view,
+                                 const delta_placed *placed, int32_t time) {
+    int64_t found = placed->times[view->row][time] + view->shift;
+    return view->vector < 0 ? found
+                            : found + delta_amounts(delta, view->vector)[placed->giver[time]];
+}
 static inline uint64_t *delta_uses(const cleave_delta *delta, uint64_t *uses, int32_t slot) {
     return uses + (size_t)slot * (size_t)delta->n_words;
 }
 
-/* delta_place.c: a fragment made ready to run; FAILED where it breaks a rule. */
+/* State with `by` added to its times. */
+static inline int64_t delta_move_idle(int64_t busy_from, int64_t by) {
+    return busy_from == CLEAVE_SCAN_NEVER ? busy_from : busy_from + by;
+}
+static inline void delta_move_main(cleave_scan_device *device, const cleave_scan_device *from,
+                                   int64_t by) {
+    device->clock[0] = from->clock[0] + by;
+    device->main_end = from->main_end + by;
+    device->pending = from->pending;
+    device->pending_begin = from->pending_begin + by;
+    device->pending_end = from->pending_end + by;
+}
+/* Gives a device the main lane, the communication lane or the end of the last idle time of another
+   one: `group` of the resources, 0 to 2. */
+static inline void delta_move_device(cleave_scan_device *device, const cleave_scan_device *from,
+                                     int32_t group, int64_t by) {
+    if (group == 0)
+        delta_move_main(device, from, by);
+    else if (group == 1)
+        device->clock[1] = from->clock[1] + by;
+    else
+        device->busy_from = delta_move_idle(from->busy_from, by);
+}
+/* Gives a link what another one keeps of a lane. */
+static inline void delta_move_link(cleave_scan_link *link, const cleave_scan_link *from,
+                                   int32_t lane, int64_t by) {
+    link->free[lane] = from->free[lane] + by;
+    if (lane == 1) {
+        link->since = from->since + by;
+        link->run = from->run;
+        link->turn = from->turn;
+    }
+}
+
+/* place.c: a fragment made ready to run; FAILED where it breaks a rule. */
 cleave_status delta_place(cleave_delta *delta, int32_t place,
                           const cleave_priced_fragment *fragment, delta_placed **placed,
                           cleave_error *error);
 void delta_placed_free(delta_placed *placed); /* null: nothing */
 
-/* delta_pass.c */
+/* match.c: finds the slots that differ from the base. */
+void delta_mark_changes(cleave_delta *delta);
+
+/* pass.c */
 /* Simulates what has changed since the base, and sets `step`.  Keeps records, so that it may be
    accepted; or, where that is not worth while, does not. */
 void delta_run_changes(cleave_delta *delta, bool must_keep);
@@ -231,18 +303,25 @@ void delta_learn(cleave_delta *delta, bool accepted);
 /* Derives what a slot uses and reaches back to from its chunks. */
 void delta_derive_slot(cleave_delta *delta, int32_t slot);
 
-/* delta_jump.c */
-/* Gives a link what another one keeps of a lane, with `by` added to its times. */
-void delta_move_link(cleave_scan_link *link, const cleave_scan_link *from, int32_t lane,
-                     int64_t by);
-/* Gives a device the main lane, the communication lane or the end of the last idle time of another
-   one, with `by` added to the times: `group` of the resources, 0 to 2. */
-void delta_move_device(cleave_scan_device *device, const cleave_scan_device *from, int32_t group,
-                       int64_t by);
+/* state.c */
+/* Begins to bring those of a slot's resources into the caches whose bits are the same in `lazy` as
+   `are_lazy` says: records are far more than caches hold. */
+void delta_fetch_record(const cleave_delta *delta, int32_t slot, const uint64_t *uses,
+                        bool are_lazy);
+static inline void delta_fetch_entries(const cleave_delta *delta, int32_t slot) {
+    const delta_slot *of = &delta->slots[slot < delta->n_slots ? slot : delta->n_slots - 1];
+    for (int32_t e = 0; e < of->n_entries; e++)
+        __builtin_prefetch(&of->entries[e]);
+}
+/* Loads the state of a lazy resource from the record of a slot. */
+void delta_load_one(cleave_delta *delta, int32_t slot, int32_t resource);
 /* Loads the state of those of the slot's resources that are lazy. */
 void delta_load(cleave_delta *delta, int32_t slot);
-/* The slot to simulate next where `slot` comes next in the order: itself, or a later one with all
-   between them settled. */
+/* Adds to the record and the times of a slot what it was moved by, part by part. */
+void delta_move_slot(cleave_delta *delta, int32_t slot);
+
+/* jump.c: the slot to simulate next where `slot` comes next in the order: itself, or a later one
+   with all between them settled. */
 int32_t delta_jump(cleave_delta *delta, int32_t slot);
 
 #endif

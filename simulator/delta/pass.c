@@ -63,8 +63,7 @@ static inline int64_t time_of_wait(const pass *p, const delta_placed *placed,
                                    const delta_item *item, const int64_t *times) {
     if (p->view == NULL)
         return times[item->subject];
-    const delta_view *view = &p->view[item->amount];
-    return placed->times[view->row][item->subject] + view->shift;
+    return delta_time(p->delta, &p->view[item->amount], placed, item->subject);
 }
 
 /* Runs a chunk; the times that it gives go to the row `times` of its fragment. */
@@ -145,17 +144,18 @@ static void keep_record(cleave_delta *delta, int32_t slot) {
             int32_t d = 64 * w + __builtin_ctzll(left);
             record->devices[d] = delta->state.devices[d];
         }
-    for (int32_t w = 3 * delta->n_device_words; w < delta->n_words; w++)
-        for (uint64_t left = uses[w]; left != 0; left &= left - 1) {
-            int32_t lane, l = delta_link_of(delta, 64 * w + __builtin_ctzll(left), &lane);
-            delta_move_link(&record->links[l].state, &delta->state.links[l], lane, 0);
-            record->links[l].first_head[lane] = -1;
+    /* What main lanes use of a link is also used of communication lanes. */
+    const uint64_t *links = uses + 3 * delta->n_device_words + delta->n_link_words;
+    for (int32_t w = 0; w < delta->n_link_words; w++)
+        for (uint64_t left = links[w]; left != 0; left &= left - 1) {
+            int32_t l = 64 * w + __builtin_ctzll(left);
+            record->links[l] = (delta_link){delta->state.links[l], {-1, -1}};
         }
 }
 
 static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
     const delta_slot *of = &delta->slots[slot];
-    int32_t row = !delta->base_view[slot].row;
+    int16_t row = !delta->base_view[slot].row;
     pass p = {.delta = delta,
               .state = delta->state,
               .view = delta->view,
@@ -163,7 +163,8 @@ static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
     delta_load(delta, slot);
     if (keeps)
         keep_record(delta, slot);
-    delta->view[slot] = (delta_view){.shift = 0, .row = row, .ran = true};
+    delta->view[slot] = (delta_view){.vector = -1, .row = row, .ran = true};
+    delta->uniform_since = slot + 1;
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_entry *entry = &of->entries[e];
         run_chunk(&p, entry, entry->placed->times[row]);
@@ -180,30 +181,33 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     memset(uses, 0, (size_t)delta->n_words * sizeof *uses);
     memset(awaiting, 0, (size_t)delta->n_words * sizeof *awaiting);
     of->reaches_back = slot;
+    of->n_coupled = 0;
+    for (int32_t e = 0; e < of->n_entries; e++)
+        __builtin_prefetch(of->entries[e].uses);
     for (int32_t e = 0; e < of->n_entries; e++) {
-        const delta_placed *placed = of->entries[e].placed;
-        const uint64_t *more = delta_uses(delta, placed->uses, of->entries[e].chunk);
-        const uint64_t *waiting = delta_uses(delta, placed->awaiting, of->entries[e].chunk);
+        const delta_entry *entry = &of->entries[e];
+        const uint64_t *more = entry->uses, *waiting = more + delta->n_words;
         for (int32_t w = 0; w < delta->n_words; w++) {
             awaiting[w] |= waiting[w] & ~uses[w];
             uses[w] |= more[w];
         }
-        if (of->entries[e].reaches_back < of->reaches_back)
-            of->reaches_back = of->entries[e].reaches_back;
+        if (entry->reaches_back < of->reaches_back)
+            of->reaches_back = entry->reaches_back;
+        of->n_coupled += entry->coupling != DELTA_APART;
     }
 }
 
-/* Records and looks for jumps make a pass about twice as dear.  So a run that has simulated an
-   eighth of all items since its start or its last jump does without from there on.  And where the
-   latest runs simulated the share s of all items, and the share a of them was accepted, the next
-   one is a plain pass over everything, unless 2 s, with records, is less than 1 + 2 s a: for
-   whoever accepts a pass without records runs it again.  Every eighth run tries all the same.  All
-   this is counted, never measured: the same proposals, the same passes. */
-enum { WHOLE = 1024, PATIENCE = 8 };
+/* What a run costs is counted, never measured: the same proposals, the same passes.
+
+   Records cost about a third of what is simulated, and who accepts a run without them runs it again
+   with them: they are kept where more than a quarter of the latest runs were accepted.  Where the
+   latest runs simulated nearly all, the next is a plain pass over everything, but for every eighth.
+   A slot that turns out not to follow has cost a part of what simulating it costs; so the more of
+   them come in a row, the more are simulated unasked. */
+enum { WHOLE = 1024, KEEPING = WHOLE / 4, MOST = 7 * WHOLE / 8, EVERY = 8, LONGEST_REST = 6 };
 
 static bool is_worth_while(const cleave_delta *delta) {
-    return 2 * delta->share * (WHOLE - delta->accepted) <= WHOLE * WHOLE ||
-           delta->counts.runs % PATIENCE == 0;
+    return delta->share <= MOST || delta->counts.runs % EVERY == 0;
 }
 
 static void move_towards(int32_t *average, int64_t value) {
@@ -222,41 +226,62 @@ static void pass_over_all(cleave_delta *delta) {
     delta->counts.passes++;
 }
 
+/* Everything is as in the base, up to the first slot that is changed. */
+static void begin_run(cleave_delta *delta) {
+    size_t n_words = (size_t)delta->n_words;
+    int32_t slot = 0;
+    delta_mark_changes(delta);
+    while (slot < delta->n_slots && !delta->slot_changed[slot])
+        slot++;
+    delta->first_run = slot;
+    for (int32_t s = 0; s < delta->n_slots; s++)
+        if (delta->slot_changed[s] || delta->slot_derived[s]) {
+            delta->slot_derived[s] = true;
+            delta_fetch_entries(delta, s + 2);
+            delta_derive_slot(delta, s);
+        }
+    memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
+    memset(delta->lazy, 0xff, n_words * sizeof *delta->lazy);
+    memset(delta->same, 0xff, n_words * sizeof *delta->same);
+    memset(delta->agreeing, 0xff, n_words * sizeof *delta->agreeing);
+    memset(delta->lazy_by, 0, 64 * n_words * sizeof *delta->lazy_by);
+    delta->same_by = delta->uniform_since = delta->n_vectors = 0;
+    delta->vectors_are_stale = true;
+    delta->n_exceptions = 0;
+}
+
+static void run_slots(cleave_delta *delta, bool keeps) {
+    int32_t n_failures = 0, rest = 0;
+    for (int32_t slot = delta->first_run, then; slot < delta->n_slots; slot = then) {
+        bool asks = rest == 0 && !delta->slot_changed[slot];
+        delta_fetch_entries(delta, slot + 1);
+        then = asks ? delta_jump(delta, slot) : slot;
+        if (then > slot) {
+            n_failures = 0;
+            continue;
+        }
+        n_failures += asks;
+        rest = asks ? (n_failures < LONGEST_REST ? n_failures : LONGEST_REST) : rest - (rest > 0);
+        run_slot(delta, then++, keeps);
+    }
+}
+
 void delta_run_changes(cleave_delta *delta, bool must_keep) {
-    bool keeps = true;
     if (!must_keep && !is_worth_while(delta)) {
         pass_over_all(delta);
         return;
     }
-    int64_t before = delta->counts.items, since = before;
-    int32_t slot = 0;
-    while (slot < delta->n_slots && !delta->slot_changed[slot])
-        slot++;
-    delta->first_run = slot;
-    for (int32_t s = slot; s < delta->n_slots; s++)
-        if (delta->slot_changed[s])
-            delta_derive_slot(delta, s);
-    memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
-    memset(delta->lazy, 0xff, (size_t)delta->n_words * sizeof *delta->lazy);
-    memset(delta->lazy_by, 0, 64 * (size_t)delta->n_words * sizeof *delta->lazy_by);
-    delta->n_exceptions = 0;
-    while (slot < delta->n_slots) {
-        int32_t then = keeps ? delta_jump(delta, slot) : slot;
-        if (then > slot)
-            since = delta->counts.items;
-        else
-            run_slot(delta, then++, keeps);
-        keeps = keeps && (must_keep || PATIENCE * (delta->counts.items - since) <= delta->n_items);
-        slot = then;
-    }
+    bool keeps = must_keep || delta->accepted > KEEPING;
+    int64_t before = delta->counts.items;
+    begin_run(delta);
+    run_slots(delta, keeps);
     delta_load(delta, delta->n_slots);
     if (keeps)
         keep_record(delta, delta->n_slots);
-    int64_t n_items = keeps ? delta->counts.items - before : delta->n_items;
-    move_towards(&delta->share, WHOLE * n_items / (delta->n_items > 0 ? delta->n_items : 1));
+    move_towards(&delta->share, WHOLE * (delta->counts.items - before) /
+                                    (delta->n_items > 0 ? delta->n_items : 1));
     delta->step = latest_clock(delta, delta->state.devices);
     delta->is_run = keeps;
     delta->is_timed = true;
     delta->counts.runs++;
-    delta->counts.passes += !keeps;
 }

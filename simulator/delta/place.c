@@ -14,10 +14,11 @@ typedef struct placer {
     int32_t place, chunk, item; /* for errors */
     int32_t *met;               /* [n_messages + n_collectives] posts or joins so far */
     int32_t *time_slot;         /* [n_times] the slot that gives it; -1: none yet */
+    int32_t *time_chunk;        /* [n_times] and the chunk */
     int32_t *mark_queue;        /* [n_marks] */
     int32_t *wait_slot;         /* [n_items] of the waits of the chunk */
     delta_wait *chunk_waits;    /* [n_items] those that reach back to another slot */
-    uint64_t *uses, *awaiting;  /* what goes to the other block, [n_chunks][n_words] */
+    uint64_t *uses;             /* what goes to the other block, [n_chunks][2][n_words] */
     delta_reach *reaches;       /* [n_items] */
     delta_wait *waits;          /* [n_items] */
     delta_first *firsts;        /* [n_items] */
@@ -88,11 +89,18 @@ static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int
             delta_add(uses, delta_link_resource(p->delta, links[l], kept));
 }
 
+static void give(placer *p, const delta_chunk *chunk, int32_t time, int32_t queue) {
+    p->time_slot[time] = chunk->slot;
+    p->time_chunk[time] = p->chunk;
+    p->placed->giver[time] = queue >> 1;
+}
+
 /* A post or a join, the one that completes its subject gives its times in this slot. */
-static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
-                                   const cleave_priced_item *item, uint64_t *uses,
-                                   delta_kind *kind) {
+static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
+                                   uint64_t *uses, delta_kind *kind) {
     const cleave_priced_fragment *fragment = p->fragment;
+    if (chunk->coupling == DELTA_APART)
+        chunk->coupling = DELTA_JOINT;
     int32_t s = item->subject, time = time_of(fragment, item->kind, s);
     if (item->kind == CLEAVE_PRICED_POST) {
         int32_t met = p->met[s]++;
@@ -100,7 +108,8 @@ static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
             return refuse(p, "its message is posted more than twice");
         *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
         if (met == 1) {
-            p->time_slot[time] = p->time_slot[time + 1] = chunk->slot;
+            give(p, chunk, time, item->queue);
+            give(p, chunk, time + 1, item->queue);
             use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
                       fragment->hop_start[s + 1] - fragment->hop_start[s], item->queue & 1);
         }
@@ -113,7 +122,7 @@ static cleave_status place_meeting(placer *p, const delta_chunk *chunk,
             : met == joins - 1 ? DELTA_JOIN_LAST
                                : DELTA_JOIN_NEXT;
     if (met == joins - 1) {
-        p->time_slot[time] = chunk->slot;
+        give(p, chunk, time, item->queue);
         use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
                   fragment->collective_link_start[s + 1] - fragment->collective_link_start[s],
                   item->queue & 1);
@@ -126,12 +135,12 @@ static cleave_status place_mark(placer *p, const delta_chunk *chunk,
     int32_t time = time_of(p->fragment, item->kind, item->subject);
     if (p->time_slot[time] >= 0)
         return refuse(p, "its mark is set twice");
-    p->time_slot[time] = chunk->slot;
+    give(p, chunk, time, item->queue);
     p->mark_queue[item->subject] = item->queue;
     return CLEAVE_OK;
 }
 
-static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleave_priced_item *item,
+static cleave_status place_wait(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
                                 delta_item *made) {
     int32_t time = time_of(p->fragment, item->kind, item->subject);
     int32_t slot = p->time_slot[time];
@@ -145,13 +154,19 @@ static cleave_status place_wait(placer *p, const delta_chunk *chunk, const cleav
         p->wait_slot[p->n_chunk_waits] = slot;
         p->chunk_waits[p->n_chunk_waits++] = (delta_wait){time, item->queue};
     }
+    bool is_stranger = !delta_has(delta_uses(p->delta, p->uses, 2 * p->time_chunk[time]),
+                                  delta_lane_resource(p->delta, item->queue >> 1, 0));
+    if (is_stranger && p->time_chunk[time] != p->chunk) {
+        chunk->has_strangers = true;
+        chunk->coupling = slot == chunk->slot ? DELTA_WHOLE : chunk->coupling;
+    }
     return CLEAVE_OK;
 }
 
 /* What the chunk uses, and with which waits its lanes begin. */
 static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_item *made) {
     cleave_delta *delta = p->delta;
-    uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
+    uint64_t *uses = delta_uses(delta, p->uses, 2 * p->chunk);
     int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
     int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
     if ((queue & 1) != 0 || delta_kind_of(made) == DELTA_WAIT)
@@ -160,7 +175,7 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
         return;
     delta->seen_queue[queue] = delta->n_seen;
     if (delta_kind_of(made) == DELTA_WAIT && !delta_has(uses, lane)) {
-        delta_add(delta_uses(delta, p->awaiting, p->chunk), lane);
+        delta_add(delta_uses(delta, p->uses, 2 * p->chunk + 1), lane);
         p->firsts[p->n_firsts++] = (delta_first){queue, made->subject, (int32_t)made->amount};
         chunk->n_firsts++;
     }
@@ -171,7 +186,7 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
 static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
                                 delta_item *made) {
     cleave_delta *delta = p->delta;
-    uint64_t *uses = delta_uses(delta, p->uses, p->chunk);
+    uint64_t *uses = delta_uses(delta, p->uses, 2 * p->chunk);
     CLEAVE_TRY(check_item(p, item));
     delta_kind kind = DELTA_WORK;
     *made = (delta_item){.amount = item->duration, .subject = item->subject};
@@ -329,11 +344,12 @@ static void *cut(char **at, size_t count, size_t size) {
 static cleave_status take_scratch(placer *p) {
     const cleave_priced_fragment *f = p->fragment;
     cleave_delta *delta = p->delta;
-    size_t n_uses = (size_t)f->n_chunks * (size_t)delta->n_words, n_items = (size_t)f->n_items;
+    size_t n_uses = 2 * (size_t)f->n_chunks * (size_t)delta->n_words, n_items = (size_t)f->n_items;
     size_t n_met = (size_t)f->n_messages + (size_t)f->n_collectives;
-    size_t bytes = 2 * n_uses * sizeof(uint64_t) +
-                   (n_met + (size_t)p->n_times + (size_t)f->n_marks + n_items) * sizeof(int32_t) +
-                   n_items * (2 * sizeof(delta_wait) + sizeof(delta_reach) + sizeof(delta_first));
+    size_t bytes =
+        2 * n_uses * sizeof(uint64_t) +
+        (n_met + 2 * (size_t)p->n_times + (size_t)f->n_marks + n_items) * sizeof(int32_t) +
+        n_items * (2 * sizeof(delta_wait) + sizeof(delta_reach) + sizeof(delta_first));
     if (bytes >= delta->scratch_bytes) {
         free(delta->scratch);
         delta->scratch_bytes = 2 * bytes + 1;
@@ -345,11 +361,11 @@ static cleave_status take_scratch(placer *p) {
         return cleave_fail_memory(p->error, "placing a fragment");
     }
     p->uses = cut(&at, n_uses, sizeof *p->uses);
-    p->awaiting = cut(&at, n_uses, sizeof *p->awaiting);
     p->met = cut(&at, n_met, sizeof *p->met);
     memset(delta->scratch, 0, (size_t)(at - delta->scratch));
     p->time_slot = cut(&at, (size_t)p->n_times, sizeof *p->time_slot);
     memset(p->time_slot, -1, (size_t)p->n_times * sizeof *p->time_slot);
+    p->time_chunk = cut(&at, (size_t)p->n_times, sizeof *p->time_chunk);
     p->mark_queue = cut(&at, (size_t)f->n_marks, sizeof *p->mark_queue);
     p->wait_slot = cut(&at, n_items, sizeof *p->wait_slot);
     p->chunk_waits = cut(&at, n_items, sizeof *p->chunk_waits);
@@ -365,10 +381,10 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     size_t n_messages = (size_t)f->n_messages, n_collectives = (size_t)f->n_collectives;
     size_t n_hops = n_messages > 0 ? (size_t)f->hop_start[n_messages] : 0;
     size_t n_links = n_collectives > 0 ? (size_t)f->collective_link_start[n_collectives] : 0;
-    size_t bytes = sizeof(delta_placed) + n_items * sizeof(delta_item) +
-                   3 * n_times * sizeof(int64_t) + n_hops * sizeof(delta_hop) +
-                   n_collectives * sizeof(delta_collective) +
-                   (n_messages + 1 + n_links) * sizeof(int32_t) + n_chunks * sizeof(delta_chunk);
+    size_t bytes =
+        sizeof(delta_placed) + n_items * sizeof(delta_item) + 3 * n_times * sizeof(int64_t) +
+        n_hops * sizeof(delta_hop) + n_collectives * sizeof(delta_collective) +
+        (2 * n_times + n_messages + 1 + n_links) * sizeof(int32_t) + n_chunks * sizeof(delta_chunk);
     char *at = malloc(bytes);
     delta_placed *placed = cut(&at, 1, sizeof *placed);
     if (placed == NULL)
@@ -376,6 +392,7 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     *placed = (delta_placed){.n_chunks = f->n_chunks,
                              .first_collective = 2 * f->n_messages,
                              .n_items = f->n_items,
+                             .n_times = (int32_t)n_times,
                              .bytes = bytes};
     placed->items = cut(&at, n_items, sizeof(delta_item));
     placed->times[0] = cut(&at, n_times, sizeof(int64_t));
@@ -385,6 +402,8 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     placed->collectives = cut(&at, n_collectives, sizeof(delta_collective));
     placed->hop_start = cut(&at, n_messages + 1, sizeof(int32_t));
     placed->links = cut(&at, n_links, sizeof(int32_t));
+    placed->giver = cut(&at, n_times, sizeof(int32_t));
+    placed->origin = cut(&at, n_times, sizeof(int32_t));
     placed->chunks = cut(&at, n_chunks, sizeof(delta_chunk));
     if (n_messages > 0)
         memcpy(placed->hop_start, f->hop_start, (n_messages + 1) * sizeof(int32_t));
@@ -393,29 +412,28 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     return placed;
 }
 
-static void *copy(char **at, const void *from, int32_t n, size_t size) {
-    void *to = cut(at, (size_t)n, size);
+static void *copy(char **at, const void *from, size_t n, size_t size) {
+    void *to = cut(at, n, size);
     if (n > 0)
-        memcpy(to, from, (size_t)n * size);
+        memcpy(to, from, n * size);
     return to;
 }
 
 static cleave_status keep_for_jumps(placer *p) {
     delta_placed *placed = p->placed;
-    int32_t n_uses = p->fragment->n_chunks * p->delta->n_words;
-    size_t bytes =
-        2 * (size_t)n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
-        (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts + 1;
+    size_t n_uses = 2 * (size_t)p->fragment->n_chunks * (size_t)p->delta->n_words;
+    size_t bytes = n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
+                   (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts +
+                   1;
     char *at = malloc(bytes);
     if (at == NULL)
         return cleave_fail_memory(p->error, "placing a fragment");
     placed->jump_block = at;
     placed->bytes += bytes;
     placed->uses = copy(&at, p->uses, n_uses, sizeof *p->uses);
-    placed->awaiting = copy(&at, p->awaiting, n_uses, sizeof *p->awaiting);
-    placed->reaches = copy(&at, p->reaches, p->n_reaches, sizeof *p->reaches);
-    placed->waits = copy(&at, p->waits, p->n_waits, sizeof *p->waits);
-    placed->firsts = copy(&at, p->firsts, p->n_firsts, sizeof *p->firsts);
+    placed->reaches = copy(&at, p->reaches, (size_t)p->n_reaches, sizeof *p->reaches);
+    placed->waits = copy(&at, p->waits, (size_t)p->n_waits, sizeof *p->waits);
+    placed->firsts = copy(&at, p->firsts, (size_t)p->n_firsts, sizeof *p->firsts);
     return CLEAVE_OK;
 }
 
