@@ -1,4 +1,8 @@
-/* Best fit over the free ranges, in the order in which buffers come to life. */
+/* Best fit over the free ranges, in the order in which buffers come to life: quick, and often no
+   larger than what lives at once, which no plan can be below.  Where it is larger, buffers are
+   placed again, the largest first, each as low as it fits among those that live with it.  Small
+   ones then go into what the large ones leave, whenever they live; in the order of time, they come
+   to lie where a large one wants to be later.  The smaller plan counts. */
 #include "graph/memory_plan.h"
 
 #include "base/checked.h"
@@ -17,14 +21,34 @@ typedef struct free_range {
     int64_t offset, bytes;
 } free_range;
 
+/* A buffer of a device: it lives between two of the device's events. */
+typedef struct life {
+    int32_t buffer, begin, end;
+    int64_t bytes;
+} life;
+
+typedef struct placed_life {
+    int64_t offset, end_offset;
+    int32_t begin, end;
+} placed_life;
+
 /* Deep models leave thousands of free ranges, so these are listed in two orders. */
 typedef struct planner {
     cleave_program *program;
     free_range *free;    /* by offset; room for one per buffer and one more */
     free_range *by_size; /* the same by bytes, then offset */
     int32_t n_free;
-    int64_t top; /* end of the arena so far */
+    int64_t top;         /* end of the arena so far */
+    int64_t live, most;  /* bytes that live now, and at most until now */
+    life *lives;         /* [n_buffers] */
+    placed_life *placed; /* [n_buffers] by offset */
+    int64_t *offsets;    /* [n_buffers] of lives */
+    int32_t *life_of;    /* [n_buffers] */
 } planner;
+
+/* More than so many buffers of a device are not placed again: it takes the square of their number,
+   some milliseconds for 4,000.  A little that is lost is left. */
+enum { MOST_PLACED_AGAIN = 8192, LOSS_THAT_COUNTS = 64 /* of what lives: the 64th part */ };
 
 /* The first range by size that is as large and, of those that are no larger, at `offset` or
    beyond. */
@@ -113,10 +137,78 @@ static void give(planner *plan, int64_t offset, int64_t bytes) {
     insert(plan, at, range);
 }
 
+/* ---- by size --------------------------------------------------------------------------------- */
+
+static int larger_first(const void *left, const void *right) {
+    const life *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a->begin < b->begin ? -1 : a->begin > b->begin ? 1 : 0;
+}
+
+/* The lives of a device by size; returns their number. */
+static int32_t list_lives(planner *plan, const event *events, int32_t n_events) {
+    int32_t n = 0;
+    for (int32_t e = 0; e < n_events; e++) {
+        int32_t b = events[e].buffer;
+        int64_t bytes = cleave_buffer_aligned(plan->program->buffers[b].bytes);
+        if (!events[e].start || bytes == 0)
+            continue;
+        plan->lives[n] = (life){.buffer = b, .begin = e, .end = n_events, .bytes = bytes};
+        plan->life_of[b] = n++;
+    }
+    for (int32_t e = 0; e < n_events; e++)
+        if (!events[e].start && plan->program->buffers[events[e].buffer].bytes > 0)
+            plan->lives[plan->life_of[events[e].buffer]].end = e;
+    qsort(plan->lives, (size_t)n, sizeof *plan->lives, larger_first);
+    return n;
+}
+
+/* The lowest offset at which `of` lives with nothing that is placed, and in `*at` where it comes
+   among that. */
+static int64_t lowest_offset(const planner *plan, int32_t n_placed, const life *of, int32_t *at) {
+    int64_t offset = 0;
+    int32_t i = 0;
+    for (; i < n_placed; i++) {
+        const placed_life *other = &plan->placed[i];
+        if (other->end < of->begin || of->end < other->begin)
+            continue;
+        if (other->offset - offset >= of->bytes)
+            break;
+        if (other->end_offset > offset)
+            offset = other->end_offset;
+    }
+    while (i > 0 && plan->placed[i - 1].offset > offset)
+        i--;
+    *at = i;
+    return offset;
+}
+
+/* Takes the place of the plan by time if it is smaller. */
+static void plan_by_size(planner *plan, const event *events, int32_t n_events) {
+    int32_t n = list_lives(plan, events, n_events), at;
+    int64_t top = 0;
+    for (int32_t k = 0; k < n; k++) {
+        const life *of = &plan->lives[k];
+        int64_t offset = lowest_offset(plan, k, of, &at), end = offset + of->bytes;
+        if (end >= plan->top)
+            return;
+        top = end > top ? end : top;
+        memmove(&plan->placed[at + 1], &plan->placed[at], (size_t)(k - at) * sizeof *plan->placed);
+        plan->placed[at] = (placed_life){offset, end, of->begin, of->end};
+        plan->offsets[k] = offset;
+    }
+    for (int32_t k = 0; k < n; k++)
+        plan->program->buffers[plan->lives[k].buffer].offset = plan->offsets[k];
+    plan->top = top;
+}
+
+/* ---- a device -------------------------------------------------------------------------------- */
+
 /* `events` of one device in order. */
 static void plan_device(planner *plan, const event *events, int32_t n_events) {
     plan->n_free = 0;
-    plan->top = 0;
+    plan->top = plan->live = plan->most = 0;
     for (int32_t e = 0; e < n_events; e++) {
         cleave_buffer *buffer = &plan->program->buffers[events[e].buffer];
         int64_t bytes = cleave_buffer_aligned(buffer->bytes);
@@ -126,7 +218,11 @@ static void plan_device(planner *plan, const event *events, int32_t n_events) {
             buffer->offset = take(plan, bytes);
         else
             give(plan, buffer->offset, bytes);
+        plan->live += events[e].start ? bytes : -bytes;
+        plan->most = plan->live > plan->most ? plan->live : plan->most;
     }
+    if (plan->top - plan->most > plan->most / LOSS_THAT_COUNTS && n_events / 2 <= MOST_PLACED_AGAIN)
+        plan_by_size(plan, events, n_events);
 }
 
 /* What sorting needs; freed as one. */
@@ -231,6 +327,28 @@ static void copy_offsets(cleave_program *program, const sorting *s, int32_t d, i
     program->peak_bytes[d] = program->peak_bytes[d - 1];
 }
 
+static void free_planning(planner *plan) {
+    free(plan->free);
+    free(plan->by_size);
+    free(plan->lives);
+    free(plan->placed);
+    free(plan->offsets);
+    free(plan->life_of);
+}
+
+static bool begin_planning(cleave_program *program, planner *plan) {
+    size_t n = (size_t)program->n_buffers + 2;
+    *plan = (planner){.program = program,
+                      .free = malloc(n * sizeof *plan->free),
+                      .by_size = malloc(n * sizeof *plan->by_size),
+                      .lives = malloc(n * sizeof *plan->lives),
+                      .placed = malloc(n * sizeof *plan->placed),
+                      .offsets = malloc(n * sizeof *plan->offsets),
+                      .life_of = malloc(n * sizeof *plan->life_of)};
+    return plan->free != NULL && plan->by_size != NULL && plan->lives != NULL &&
+           plan->placed != NULL && plan->offsets != NULL && plan->life_of != NULL;
+}
+
 static cleave_status check_total(const cleave_program *program, cleave_error *error) {
     int64_t total = 0;
     for (int32_t b = 0; b < program->n_buffers; b++)
@@ -246,11 +364,9 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
     CLEAVE_TRY(check_total(program, error));
     program->peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
     sorting s;
-    planner plan = {.program = program,
-                    .free = malloc(((size_t)n + 2) * sizeof *plan.free),
-                    .by_size = malloc(((size_t)n + 2) * sizeof *plan.by_size)};
-    bool ready = begin_sorting(program, &s) && program->peak_bytes != NULL && plan.free != NULL &&
-                 plan.by_size != NULL;
+    planner plan;
+    bool sorts = begin_sorting(program, &s), plans = begin_planning(program, &plan);
+    bool ready = sorts && plans && program->peak_bytes != NULL;
     if (ready)
         sort_events(program, &s);
     for (int32_t d = 0; d < program->n_devices && ready; d++) {
@@ -265,7 +381,6 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
     for (int32_t b = 0; b < n && ready; b++)
         program->buffers[b].offset = program->buffers[program->buffers[b].storage].offset;
     free_sorting(&s);
-    free(plan.free);
-    free(plan.by_size);
+    free_planning(&plan);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
