@@ -103,12 +103,12 @@ static bool is_same(const comparison *c) {
 static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
                              side *s, cleave_error *error) {
     priced_program priced = {0};
-    simulated_step step;
+    cleave_simulated_step step;
     cleave_arena scratch = {0};
     const inputs_pricing how = {.training = true, .optimizer_states = states};
     cleave_status status = inputs_price(model, machine, &s->layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
-        status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
+        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK) {
         s->step_seconds = 1e-12 * (double)step.timeline.step;
         s->bytes_sent = priced.bytes_sent;

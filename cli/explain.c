@@ -35,13 +35,13 @@ static const option_row rows[] = {
 static cleave_status simulate(const explanation *e, int states, cleave_arena *arena,
                               explain_path *path, cleave_error *error) {
     priced_program priced = {0};
-    simulated_step step;
+    cleave_simulated_step step;
     cleave_arena scratch = {0};
     const inputs_pricing how = {.training = e->model->loss >= 0, .optimizer_states = states};
     cleave_status status =
         inputs_price(e->model, e->machine, e->layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
-        status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
+        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK)
         status = explain_path_find(e->model, &priced, &step, arena, path, error);
     if (priced.cache != NULL)

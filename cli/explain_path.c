@@ -247,7 +247,7 @@ static cleave_status find_held(finder *f, cleave_arena *scratch, cleave_error *e
 
 /* ---- all of it ---- */
 
-static cleave_status find(finder *f, const simulated_step *simulated, cleave_arena *scratch,
+static cleave_status find(finder *f, const cleave_simulated_step *simulated, cleave_arena *scratch,
                           cleave_error *error) {
     cleave_critical_path critical;
     CLEAVE_TRY(find_readers(f->model, scratch, &f->reader, error));
@@ -262,7 +262,7 @@ static cleave_status find(finder *f, const simulated_step *simulated, cleave_are
 }
 
 cleave_status explain_path_find(const cleave_model *model, const priced_program *priced,
-                                const simulated_step *simulated, cleave_arena *arena,
+                                const cleave_simulated_step *simulated, cleave_arena *arena,
                                 explain_path *path, cleave_error *error) {
 
     explain_path made = {.step = simulated->timeline.step, .busiest_link = -1};

@@ -43,7 +43,7 @@ typedef struct explain_path {
 
 /* Of a program that was lowered with collectives expanded.  In the arena. */
 cleave_status explain_path_find(const cleave_model *model, const priced_program *priced,
-                                const simulated_step *simulated, cleave_arena *arena,
+                                const cleave_simulated_step *simulated, cleave_arena *arena,
                                 explain_path *path, cleave_error *error);
 
 #endif

@@ -13,7 +13,8 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &cache, error));
     if (result->loads_data)
         cleave_cost_cache_load_data(cache);
-    cleave_status status = simulated_step_make(result->program, cache, arena, &made.step, error);
+    cleave_status status =
+        cleave_simulated_step_make(result->program, cache, arena, &made.step, error);
     cleave_cost_cache_destroy(cache);
     CLEAVE_TRY(status);
     const cleave_timeline_pair pair = {.program = result->program,

@@ -10,7 +10,7 @@
 /* The very program that ran, simulated. */
 typedef struct run_prediction {
     const cleave_machine *machine;
-    simulated_step step;
+    cleave_simulated_step step;
     cleave_timeline_errors errors; /* against the measured timeline */
 } run_prediction;
 

@@ -60,14 +60,14 @@ static void interrupt(int signal_number) {
     interrupted = 1;
 }
 
-/* What the step of the found layout rests on: priced as the search did. */
+/* What the step of the found layout rests on, where the search did not look: priced as it did. */
 static cleave_status find_shares(const cleave_model *model, const cleave_machine *machine,
                                  const cleave_search_options *options,
                                  const cleave_search_result *result, cleave_price_shares *shares,
                                  cleave_error *error) {
     cleave_arena scratch = {0};
     priced_program priced = {0};
-    simulated_step step;
+    cleave_simulated_step step;
     const cleave_layout *layout = &result->best.layout;
     inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
     bool is_many;
@@ -79,7 +79,7 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
         status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
     }
     if (status == CLEAVE_OK)
-        status = simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
+        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK)
         *shares = step.prices.shares;
     cleave_cost_cache_destroy(priced.cache);
@@ -247,8 +247,9 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
-    cleave_price_shares shares;
-    CLEAVE_TRY(find_shares(&model, &machine, &options, &result, &shares, error));
+    cleave_price_shares shares = result.shares;
+    if (!result.has_shares)
+        CLEAVE_TRY(find_shares(&model, &machine, &options, &result, &shares, error));
     if (!values->json) {
         print_text(values, &result, &shares, &machine, arena);
         return CLEAVE_OK;

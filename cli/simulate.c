@@ -65,7 +65,7 @@ typedef struct outcome {
     double step_seconds[N_RULES]; /* [rule] */
     double wall_seconds[N_RULES]; /* [rule] of a simulation, settling included */
     bottleneck busiest;
-    price_report prices;
+    cleave_price_report prices;
     delta_check check; /* checks 0: not asked for */
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace; /* as the run by that rule left it */
@@ -184,8 +184,8 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
                                                               : CLEAVE_RULE_SCAN;
         CLEAVE_TRY(simulate_by(result, mutual, rule, error));
     }
-    CLEAVE_TRY(price_report_make(program, priced->cache, problem, &result->timeline, arena,
-                                 &result->prices, error));
+    CLEAVE_TRY(cleave_price_report_make(program, priced->cache, problem, &result->timeline, arena,
+                                        &result->prices, error));
     return bottleneck_find(problem, machine, arena, &result->busiest, error);
 }
 

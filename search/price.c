@@ -1,7 +1,9 @@
 /* Pricing: the same lowering, memory plan and simulator as everywhere else. */
 #include "search/price.h"
 
+#include "search/used_rules.h"
 #include "search/window/price_folded.h"
+#include "simulator/simulated_step.h"
 
 #include <float.h>
 
@@ -48,20 +50,38 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
         pricer->least_peak_bytes = price->peak_bytes;
 }
 
+/* The step of a program in the pricer's arena; `grounds` may be null. */
+static cleave_status simulate(cleave_pricer *pricer, const cleave_layout *layout,
+                              const cleave_program *program, int64_t *step,
+                              cleave_price_grounds *grounds, cleave_error *error) {
+    cleave_timeline timeline;
+    cleave_simulated_step made;
+    if (grounds == NULL) {
+        CLEAVE_TRY(cleave_simulate(program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
+                                   &timeline, error));
+        *step = timeline.step;
+        return CLEAVE_OK;
+    }
+    CLEAVE_TRY(cleave_simulated_step_make(program, pricer->cache, &pricer->arena, &made, error));
+    *step = made.timeline.step;
+    grounds->known = true;
+    grounds->shares = made.prices.shares;
+    cleave_find_used_rules(program, &layout->collectives, grounds->used_rules);
+    return CLEAVE_OK;
+}
+
 static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *layout,
-                                    bool expanded, cleave_price *price, cleave_error *error) {
+                                    bool expanded, cleave_price *price,
+                                    cleave_price_grounds *grounds, cleave_error *error) {
     cleave_price result = {0};
     cleave_program program;
-    cleave_timeline timeline;
     pricer->lower.symbolic_collectives = !expanded;
     CLEAVE_TRY(
         cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
     cleave_pricer_weigh(pricer, &program, &result);
     pricer->n_priced++;
     if (result.excess_bytes == 0) {
-        CLEAVE_TRY(cleave_simulate(&program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
-                                   &timeline, error));
-        result.step = timeline.step;
+        CLEAVE_TRY(simulate(pricer, layout, &program, &result.step, grounds, error));
         if (expanded)
             result.bytes_sent = cleave_program_bytes_sent(&program);
     }
@@ -72,7 +92,14 @@ static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
                                   cleave_price *price, cleave_error *error) {
     cleave_arena_reset(&pricer->arena);
-    return price_in_arena(pricer, layout, expanded, price, error);
+    return price_in_arena(pricer, layout, expanded, price, NULL, error);
+}
+
+cleave_status cleave_price_with_grounds(cleave_pricer *pricer, const cleave_layout *layout,
+                                        cleave_price *price, cleave_price_grounds *grounds,
+                                        cleave_error *error) {
+    cleave_arena_reset(&pricer->arena);
+    return price_in_arena(pricer, layout, true, price, grounds, error);
 }
 
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,

@@ -4,6 +4,7 @@
 
 #include "search/search.h"
 #include "simulator/estimate.h"
+#include "simulator/price_shares.h"
 
 typedef struct cleave_price {
     int64_t step;         /* picoseconds; not set where the layout does not fit */
@@ -45,6 +46,19 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, c
    pricer's arena. */
 cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
                                   cleave_price *price, cleave_error *error);
+
+/* What a price with collectives in their steps rests on, and which of the layout's rules for
+   collectives they run by. */
+typedef struct cleave_price_grounds {
+    bool known; /* the layout fits the memory */
+    cleave_price_shares shares;
+    bool *used_rules; /* [rules of the layout], room given */
+} cleave_price_grounds;
+
+/* The same with collectives in their steps, and its grounds, which take a tenth longer. */
+cleave_status cleave_price_with_grounds(cleave_pricer *pricer, const cleave_layout *layout,
+                                        cleave_price *price, cleave_price_grounds *grounds,
+                                        cleave_error *error);
 
 /* An estimate that begins with `layout`, for cleave_price_proposal. */
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,

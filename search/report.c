@@ -4,6 +4,8 @@
 #include "search/refine/parallel.h"
 #include "search/refine/polish.h"
 #include "search/session.h"
+#include "search/used_rules.h"
+#include "search/window/price_folded.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +22,9 @@ typedef struct reported {
     const char *method;
     const cleave_layout *layout;
     cleave_price price;
-    const cleave_price *full; /* where it is known; else null */
-    int32_t baseline;         /* in the result; -1: none */
+    const cleave_price *full;     /* where it is known; else null */
+    cleave_price_grounds grounds; /* with room for rules where they are asked for */
+    int32_t baseline;             /* in the result; -1: none */
     bool is_local_optimum;
 } reported;
 
@@ -113,13 +116,39 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
         item->price = *item->full;
         return CLEAVE_OK;
     }
-    return cleave_price_layout(&r->session->pricers[worker], item->layout, true, &item->price,
-                               error);
+    cleave_pricer *pricer = &r->session->pricers[worker];
+    return item->grounds.used_rules != NULL
+               ? cleave_price_with_grounds(pricer, item->layout, &item->price, &item->grounds,
+                                           error)
+               : cleave_price_layout(pricer, item->layout, true, &item->price, error);
+}
+
+static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
+    item->grounds.used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, item->layout->collectives.n);
+    return item->grounds.used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+}
+
+/* Of those that are likely to be the result: what was found, and the best in closed form. */
+static cleave_status ask_for_likely_grounds(report *r, cleave_error *error) {
+    reported *best = NULL;
+    for (int32_t i = 0; i < r->n; i++) {
+        reported *item = &r->items[i];
+        if (!is_wanted(r->session, item->method))
+            continue;
+        if (item->baseline < 0)
+            CLEAVE_TRY(ask_for_grounds(r->session, item, error));
+        if (best == NULL || cleave_price_better(&item->price, &best->price))
+            best = item;
+    }
+    if (best == NULL || best->grounds.used_rules != NULL)
+        return CLEAVE_OK;
+    return ask_for_grounds(r->session, best, error);
 }
 
 static cleave_status price_all(report *r, cleave_error *error) {
     session *s = r->session;
     int32_t n = 0;
+    CLEAVE_TRY(ask_for_likely_grounds(r, error));
     for (int32_t i = 0; i < r->n; i++) {
         bool is_asked_for = !session_searches(s) && is_wanted(s, r->items[i].method);
         if (is_asked_for || !is_far_behind(r, &r->items[i]))
@@ -183,10 +212,28 @@ static cleave_status polish(report *r, cleave_error *error) {
     if (p->is_changed) {
         best = &r->items[r->n++];
         *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
-        CLEAVE_TRY(cleave_price_layout(&s->pricers[0], &p->layout, true, &best->price, error));
+        CLEAVE_TRY(ask_for_grounds(s, best, error));
+        CLEAVE_TRY(cleave_price_with_grounds(&s->pricers[0], best->layout, &best->price,
+                                             &best->grounds, error));
     }
     best->is_local_optimum = s->result.optimum_in_steps = p->is_local_optimum;
     return CLEAVE_OK;
+}
+
+/* Leaves in the result what rules its own collectives run by, and what its step rests on. */
+static cleave_status take_grounds(session *s, const cleave_price_grounds *grounds,
+                                  cleave_error *error) {
+    cleave_collective_rules *rules = &s->result.best.layout.collectives;
+    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
+    if (grounds->known) {
+        cleave_keep_rules(grounds->used_rules, rules);
+        s->result.has_shares = true;
+        s->result.shares = grounds->shares;
+        return CLEAVE_OK;
+    }
+    cleave_program program;
+    CLEAVE_TRY(cleave_lower_closed_form(&s->pricer, &s->result.best.layout, &program, error));
+    return cleave_keep_used_rules(&program, &s->work, rules, error);
 }
 
 static cleave_status take_best(session *s, report *r, cleave_error *error) {
@@ -194,7 +241,8 @@ static cleave_status take_best(session *s, report *r, cleave_error *error) {
     if (best == NULL)
         return CLEAVE_OK;
     s->result.is_local_optimum = best->is_local_optimum;
-    return make_plan(s, best, &s->result.best, error);
+    CLEAVE_TRY(make_plan(s, best, &s->result.best, error));
+    return take_grounds(s, &best->grounds, error);
 }
 
 cleave_status session_report(session *s, cleave_error *error) {

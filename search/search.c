@@ -4,9 +4,7 @@
 #include "search/bound/least_memory.h"
 #include "search/refine/polish.h"
 #include "search/session.h"
-#include "search/used_rules.h"
 #include "search/window/many.h"
-#include "search/window/price_folded.h"
 
 #include <string.h>
 
@@ -160,15 +158,6 @@ static bool is_baseline_that_applies(const session *s) {
     return false;
 }
 
-/* Leaves in the result what rules its own collectives run by. */
-static cleave_status keep_used_rules(session *s, cleave_error *error) {
-    cleave_collective_rules *rules = &s->result.best.layout.collectives;
-    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
-    cleave_program program;
-    CLEAVE_TRY(cleave_lower_closed_form(&s->pricer, &s->result.best.layout, &program, error));
-    return cleave_keep_used_rules(&program, &s->work, rules, error);
-}
-
 static cleave_status create_pricers(session *s, cleave_error *error) {
     s->pricers = CLEAVE_ARENA_ARRAY(&s->work, cleave_pricer, s->n_threads);
     if (s->pricers == NULL)
@@ -201,7 +190,7 @@ static cleave_status run(session *s, cleave_error *error) {
     }
     CLEAVE_TRY(session_report(s, error));
     if (s->result.best.applies)
-        return keep_used_rules(s, error);
+        return CLEAVE_OK;
     if (method >= 0 || is_baseline_that_applies(s))
         return session_fail_nothing_fits(s, error);
     char under[512];

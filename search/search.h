@@ -3,6 +3,7 @@
 #define CLEAVE_SEARCH_SEARCH_H
 
 #include "search/constraints.h"
+#include "simulator/price_shares.h"
 #include "simulator/simulate.h"
 
 #include <signal.h>
@@ -41,6 +42,8 @@ typedef struct cleave_search_result {
     cleave_plan best;
     int32_t n_baselines;
     cleave_plan *baselines; /* in the order of cleave_baseline_names */
+    bool has_shares;
+    cleave_price_shares shares; /* where it has: what the best's step rests on */
     double search_seconds, lower_bound_seconds;
     const char *bound_binds; /* what that bound mostly consists of; null: not known */
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,

@@ -1,11 +1,8 @@
 /* A rule is used where it is the first that fits a collective; the order of rules stays. */
 #include "search/used_rules.h"
 
-cleave_status cleave_keep_used_rules(const cleave_program *program, cleave_arena *scratch,
-                                     cleave_collective_rules *rules, cleave_error *error) {
-    bool *used = CLEAVE_ARENA_ARRAY(scratch, bool, rules->n);
-    if (used == NULL)
-        return cleave_fail_memory(error, "searching");
+void cleave_find_used_rules(const cleave_program *program, const cleave_collective_rules *rules,
+                            bool *used) {
     for (int32_t c = 0; c < program->n_collectives; c++) {
         const cleave_collective *of = &program->collectives[c];
         int32_t rule =
@@ -13,10 +10,22 @@ cleave_status cleave_keep_used_rules(const cleave_program *program, cleave_arena
         if (rule >= 0)
             used[rule] = true;
     }
+}
+
+void cleave_keep_rules(const bool *used, cleave_collective_rules *rules) {
     int32_t n = 0;
     for (int32_t r = 0; r < rules->n; r++)
         if (used[r])
             rules->items[n++] = rules->items[r];
     rules->n = n;
+}
+
+cleave_status cleave_keep_used_rules(const cleave_program *program, cleave_arena *scratch,
+                                     cleave_collective_rules *rules, cleave_error *error) {
+    bool *used = CLEAVE_ARENA_ARRAY(scratch, bool, rules->n);
+    if (used == NULL)
+        return cleave_fail_memory(error, "searching");
+    cleave_find_used_rules(program, rules, used);
+    cleave_keep_rules(used, rules);
     return CLEAVE_OK;
 }

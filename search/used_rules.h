@@ -5,7 +5,14 @@
 #include "graph/collective_rules.h"
 #include "graph/program.h"
 
-/* Leaves those rules that a collective of the program, which has them in closed form, runs by. */
+/* Marks the rules ([rules->n]) that a collective of the program runs by, which has them in their
+   steps or in closed form. */
+void cleave_find_used_rules(const cleave_program *program, const cleave_collective_rules *rules,
+                            bool *used);
+/* Leaves those rules that are marked. */
+void cleave_keep_rules(const bool *used, cleave_collective_rules *rules);
+
+/* Both. */
 cleave_status cleave_keep_used_rules(const cleave_program *program, cleave_arena *scratch,
                                      cleave_collective_rules *rules, cleave_error *error);
 

@@ -34,10 +34,10 @@ static void check_path(drawn *d) {
     cleave_error error = {""};
     const inputs_pricing how = {.training = d->model.loss >= 0, .optimizer_states = 2};
     priced_program priced = {0};
-    simulated_step step;
+    cleave_simulated_step step;
     explain_path path;
     ok(inputs_price(&d->model, &d->machine, &d->layout, &how, &d->arena, &priced, &error), &error);
-    ok(simulated_step_make(&priced.program, priced.cache, &d->arena, &step, &error), &error);
+    ok(cleave_simulated_step_make(&priced.program, priced.cache, &d->arena, &step, &error), &error);
     ok(explain_path_find(&d->model, &priced, &step, &d->arena, &path, &error), &error);
     int64_t total = 0, of_operators[EXPLAIN_N_SORTS] = {0}, held = 0;
     for (int32_t op = 0; op < d->model.n_operators; op++) {
