@@ -16,10 +16,23 @@ struct cleave_arena_block {
     size_t capacity, used;
 };
 
+/* Lies in a block. */
+struct cleave_arena_adopted {
+    cleave_arena_adopted *next;
+    void *memory;
+};
+
 static const size_t header_bytes =
     (sizeof(cleave_arena_block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
+static void free_adopted(cleave_arena *arena) {
+    for (const cleave_arena_adopted *a = arena->adopted; a != NULL; a = a->next)
+        free(a->memory);
+    arena->adopted = NULL;
+}
+
 void cleave_arena_free(cleave_arena *arena) {
+    free_adopted(arena);
     for (cleave_arena_block *block = arena->blocks; block != NULL;) {
         cleave_arena_block *next = block->next;
         free(block);
@@ -46,6 +59,7 @@ static cleave_arena_block *add_block(cleave_arena *arena, size_t bytes) {
 
 void cleave_arena_reset(cleave_arena *arena) {
     size_t capacity = 0;
+    free_adopted(arena);
     for (const cleave_arena_block *block = arena->blocks; block != NULL; block = block->next)
         capacity += block->capacity;
     if (arena->blocks != NULL && arena->blocks->next != NULL) {
@@ -74,6 +88,16 @@ void *cleave_arena_alloc(cleave_arena *arena, size_t count, size_t size) {
     block->used = start + bytes;
     arena->used_bytes += bytes;
     return memset((char *)block + header_bytes + start, 0, bytes);
+}
+
+bool cleave_arena_adopt(cleave_arena *arena, void *memory, size_t bytes) {
+    cleave_arena_adopted *adopted = CLEAVE_ARENA_ARRAY(arena, cleave_arena_adopted, 1);
+    if (adopted == NULL)
+        return false;
+    *adopted = (cleave_arena_adopted){arena->adopted, memory};
+    arena->adopted = adopted;
+    arena->used_bytes += bytes;
+    return true;
 }
 
 char *cleave_arena_string_n(cleave_arena *arena, const char *string, size_t length) {

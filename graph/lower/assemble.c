@@ -380,15 +380,32 @@ static void find_results(const lower_assembly *assembly, cleave_program *program
         program->loss_device = 0;
 }
 
+/* From so many bytes on a list is not copied into the arena but handed over: to touch so much
+   memory once more would take as long as all else that is done with it. */
+enum { HANDED_OVER_BYTES = 1 << 18 };
+
+static void *take(lower_builder *builder, void **items, size_t n, size_t size) {
+    size_t bytes = n * size; /* of a list, so it fits */
+    if (bytes >= HANDED_OVER_BYTES) {
+        void *fitted = realloc(*items, bytes); /* lists have room for up to twice as much */
+        if (fitted != NULL)
+            *items = fitted;
+        if (!cleave_arena_adopt(builder->arena, *items, bytes))
+            lower_fail_memory(builder);
+        void *taken = *items;
+        *items = NULL;
+        return taken;
+    }
+    void *copy = lower_array(builder, n, size);
+    if (n > 0)
+        memcpy(copy, *items, bytes);
+    return copy;
+}
+
 #define TAKE(assembly, program, list)                                                              \
-    do {                                                                                           \
-        (program)->n_##list = (assembly)->list.n;                                                  \
-        (program)->list =                                                                          \
-            lower_array((assembly)->builder, (size_t)(assembly)->list.n, sizeof *(program)->list); \
-        if ((assembly)->list.n > 0)                                                                \
-            memcpy((program)->list, (assembly)->list.items,                                        \
-                   (size_t)(assembly)->list.n * sizeof *(program)->list);                          \
-    } while (0)
+    ((program)->n_##list = (assembly)->list.n,                                                     \
+     (program)->list = take((assembly)->builder, (void **)&(assembly)->list.items,                 \
+                            (size_t)(assembly)->list.n, sizeof *(program)->list))
 
 void lower_assembly_finish(lower_assembly *assembly, cleave_program *program) {
     const lower_schedule *schedule = assembly->schedule;
