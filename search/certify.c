@@ -22,7 +22,8 @@ static const cleave_layout *best_start(const session *s) {
 
 cleave_status session_certify(session *s, cleave_error *error) {
     /* Refinement takes all the time that it gets. */
-    CLEAVE_TRY(s->options->time_seconds > 0 ? session_solve(s, error) : session_refine(s, error));
+    if (s->options->time_seconds <= 0)
+        CLEAVE_TRY(session_refine(s, error));
     const cleave_layout *start = best_start(s);
     if (start == NULL)
         return CLEAVE_OK;

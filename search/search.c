@@ -32,11 +32,12 @@ double session_polish_seconds_left(const session *s) {
 /* Methods that search; the others are layouts known by name. */
 static const struct {
     const char *name;
+    bool solves; /* the additive model, before it is run */
     cleave_status (*run)(session *s, cleave_error *error);
-} methods[] = {{"auto", session_refine},
-               {"exact", session_solve},
-               {"mcmc", session_walk},
-               {"branch-and-bound", session_certify}};
+} methods[] = {{"auto", true, session_refine},
+               {"exact", false, session_solve},
+               {"mcmc", false, session_walk},
+               {"branch-and-bound", true, session_certify}};
 enum { N_METHODS = sizeof methods / sizeof methods[0] };
 
 static int find_method(const char *name) {
@@ -174,6 +175,18 @@ int64_t session_n_priced(const session *s) {
     return n;
 }
 
+/* What has to be known before a method is run. */
+static cleave_status begin(session *s, cleave_error *error) {
+    int method = find_method(s->options->method);
+    CLEAVE_TRY(prepare(s, error));
+    if (method < 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(foresee_report(s, error));
+    /* Where nothing can fit, the additive model gives a lean layout to name. */
+    bool solves = methods[method].solves && !session_interrupted(s);
+    return solves || session_is_hopeless(s) ? session_solve(s, error) : CLEAVE_OK;
+}
+
 static cleave_status run(session *s, cleave_error *error) {
     int method = find_method(s->options->method);
     CLEAVE_TRY(cleave_constraints_check_memory(s->options->constraints, s->model, s->machine,
@@ -181,13 +194,9 @@ static cleave_status run(session *s, cleave_error *error) {
     CLEAVE_TRY(create_pricers(s, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(session_add_givens(s, error));
-    CLEAVE_TRY(prepare(s, error));
-    if (method >= 0) {
-        CLEAVE_TRY(foresee_report(s, error));
-        /* Where nothing can fit, the additive model gives a lean layout to name. */
-        CLEAVE_TRY(session_is_hopeless(s) ? session_solve(s, error)
-                                          : methods[method].run(s, error));
-    }
+    CLEAVE_TRY(method >= 0 ? session_report_ahead(s, begin, error) : begin(s, error));
+    if (method >= 0 && !session_is_hopeless(s))
+        CLEAVE_TRY(methods[method].run(s, error));
     CLEAVE_TRY(session_report(s, error));
     if (s->result.best.applies)
         return CLEAVE_OK;

@@ -71,6 +71,11 @@ double session_polish_seconds_left(const session *s);
    over the quick ones, too. */
 cleave_status session_add_givens(session *s, cleave_error *error);
 
+/* Runs `first`, which does not use the pricers of workers, and meanwhile, where there are other
+   threads, simulates in full the baselines that the report will be about. */
+cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s, cleave_error *),
+                                   cleave_error *error);
+
 /* Layouts that any pricer of the session has priced. */
 int64_t session_n_priced(const session *s);
 
@@ -82,7 +87,8 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
 /* Says of a layout that was found or given whether it is a local optimum. */
 void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local_optimum);
 
-/* The methods: leave what they find in the session. */
+/* The methods: leave what they find in the session.  Where "auto" and "branch-and-bound" begin, the
+   additive model has been solved. */
 cleave_status session_walk(session *s, cleave_error *error);    /* "mcmc" */
 cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */

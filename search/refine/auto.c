@@ -484,9 +484,7 @@ static void limit_time(auto_run *run) {
 cleave_status session_refine(session *s, cleave_error *error) {
     auto_run run = {.session = s, .mutex = PTHREAD_MUTEX_INITIALIZER};
     bool found = false;
-    cleave_status status = session_interrupted(s) ? CLEAVE_OK : session_solve(s, error);
-    if (status == CLEAVE_OK)
-        status = begin(&run, error);
+    cleave_status status = begin(&run, error);
     if (status == CLEAVE_OK)
         status = auto_state_read(s, &run.state, &found, error);
     if (status == CLEAVE_OK && found)
