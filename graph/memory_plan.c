@@ -1,54 +1,46 @@
 /* Best fit over the free ranges, in the order in which buffers come to life: quick, and often no
-   larger than what lives at once, which no plan can be below.  Where it is larger, buffers are
-   placed again, the largest first, each as low as it fits among those that live with it.  Small
-   ones then go into what the large ones leave, whenever they live; in the order of time, they come
-   to lie where a large one wants to be later.  The smaller plan counts. */
+   larger than what lives at once, which no plan can be below.  Where it is larger, the device is
+   planned again by size, and the smaller plan counts. */
 #include "graph/memory_plan.h"
 
 #include "base/checked.h"
+#include "graph/memory_by_size.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A buffer's life begins or ends.  All that one item uses lives at once, so at its position begins
-   come before ends; the buffers of either sort ascend. */
+/* A life begins or ends.  All that one item uses lives at once, so at its position begins come
+   before ends; the lives of either sort ascend.  Events hold what planning asks for: of a deep
+   model the lives themselves don't stay in a cache. */
 typedef struct event {
-    bool start;
-    int32_t buffer;
+    int64_t bytes; /* aligned */
+    int32_t device;
+    int32_t life; /* that begins; or, where it ends, ~ of it */
 } event;
+
+static inline bool starts(const event *of) { return of->life >= 0; }
+static inline int32_t life_of(const event *of) { return of->life >= 0 ? of->life : ~of->life; }
 
 typedef struct free_range {
     int64_t offset, bytes;
 } free_range;
 
-/* A buffer of a device: it lives between two of the device's events. */
-typedef struct life {
-    int32_t buffer, begin, end;
-    int64_t bytes;
-} life;
-
-typedef struct placed_life {
-    int64_t offset, end_offset;
-    int32_t begin, end;
-} placed_life;
-
 /* Deep models leave thousands of free ranges, so these are listed in two orders. */
 typedef struct planner {
-    cleave_program *program;
-    free_range *free;    /* by offset; room for one per buffer and one more */
+    int64_t *offset;     /* [lives] */
+    free_range *free;    /* by offset; room for one per life and one more */
     free_range *by_size; /* the same by bytes, then offset */
     int32_t n_free;
-    int64_t top;         /* end of the arena so far */
-    int64_t live, most;  /* bytes that live now, and at most until now */
-    life *lives;         /* [n_buffers] */
-    placed_life *placed; /* [n_buffers] by offset */
-    int64_t *offsets;    /* [n_buffers] of lives */
-    int32_t *life_of;    /* [n_buffers] */
+    int64_t top;        /* end of the arena so far */
+    int64_t live, most; /* bytes that live now, and at most until now */
+    /* [lives], to plan by size: */
+    cleave_span *spans, *placed;
+    int32_t *span_of;
 } planner;
 
-/* More than so many buffers of a device are not placed again: it takes the square of their number,
-   some milliseconds for 4,000.  A little that is lost is left. */
-enum { MOST_PLACED_AGAIN = 8192, LOSS_THAT_COUNTS = 64 /* of what lives: the 64th part */ };
+/* Devices with more lives are not planned again: it takes the square of their number.  A little
+   that is lost is left. */
+enum { MOST_PLANNED_AGAIN = 4096, LOSS_THAT_COUNTS = 64 /* of what lives: the 64th part */ };
 
 /* The first range by size that is as large and, of those that are no larger, at `offset` or
    beyond. */
@@ -98,6 +90,19 @@ static void erase(planner *plan, int32_t at) {
     shift(plan->free, at, at + 1, plan->n_free - at);
 }
 
+/* A range that stays between the same neighbours: only its place by size changes. */
+static void replace(planner *plan, int32_t at, free_range range) {
+    int32_t from = size_place(plan, plan->free[at].bytes, plan->free[at].offset);
+    int32_t to = size_place(plan, range.bytes, range.offset);
+    if (to > from) { /* it leaves a place before that */
+        to--;
+        shift(plan->by_size, from, from + 1, to - from);
+    } else {
+        shift(plan->by_size, to + 1, to, from - to);
+    }
+    plan->by_size[to] = plan->free[at] = range;
+}
+
 /* Of ranges of one size the first by offset. */
 static int64_t take(planner *plan, int64_t bytes) {
     int32_t place = size_place(plan, bytes, -1);
@@ -116,112 +121,77 @@ static int64_t take(planner *plan, int64_t bytes) {
     }
     const free_range best = plan->by_size[place];
     int32_t at = offset_place(plan, best.offset);
-    erase(plan, at);
     if (best.bytes > bytes)
-        insert(plan, at, (free_range){best.offset + bytes, best.bytes - bytes});
+        replace(plan, at, (free_range){best.offset + bytes, best.bytes - bytes});
+    else
+        erase(plan, at);
     return best.offset;
 }
 
 static void give(planner *plan, int64_t offset, int64_t bytes) {
     int32_t at = offset_place(plan, offset);
-    free_range range = {offset, bytes};
-    if (at < plan->n_free && offset + bytes == plan->free[at].offset) {
-        range.bytes += plan->free[at].bytes;
+    const free_range *of = plan->free;
+    bool joins_before = at > 0 && of[at - 1].offset + of[at - 1].bytes == offset;
+    bool joins_after = at < plan->n_free && offset + bytes == of[at].offset;
+    int64_t begin = joins_before ? of[at - 1].offset : offset;
+    int64_t end = joins_after ? of[at].offset + of[at].bytes : offset + bytes;
+    const free_range range = {begin, end - begin};
+    if (joins_before && joins_after)
         erase(plan, at);
-    }
-    if (at > 0 && plan->free[at - 1].offset + plan->free[at - 1].bytes == offset) {
-        at--;
-        range = (free_range){plan->free[at].offset, plan->free[at].bytes + range.bytes};
-        erase(plan, at);
-    }
-    insert(plan, at, range);
+    if (joins_before)
+        replace(plan, at - 1, range);
+    else if (joins_after)
+        replace(plan, at, range);
+    else
+        insert(plan, at, range);
 }
 
-/* ---- by size --------------------------------------------------------------------------------- */
-
-static int larger_first(const void *left, const void *right) {
-    const life *a = left, *b = right;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    return a->begin < b->begin ? -1 : a->begin > b->begin ? 1 : 0;
-}
-
-/* The lives of a device by size; returns their number. */
-static int32_t list_lives(planner *plan, const event *events, int32_t n_events) {
+/* The lives of a device from event to event; returns their number. */
+static int32_t list_spans(planner *plan, const event *events, int32_t n_events) {
     int32_t n = 0;
     for (int32_t e = 0; e < n_events; e++) {
-        int32_t b = events[e].buffer;
-        int64_t bytes = cleave_buffer_aligned(plan->program->buffers[b].bytes);
-        if (!events[e].start || bytes == 0)
+        const event *of = &events[e];
+        if (of->bytes == 0)
             continue;
-        plan->lives[n] = (life){.buffer = b, .begin = e, .end = n_events, .bytes = bytes};
-        plan->life_of[b] = n++;
+        if (starts(of)) {
+            plan->spans[n] =
+                (cleave_span){.bytes = of->bytes, .life = of->life, .begin = e, .end = n_events};
+            plan->span_of[of->life] = n++;
+        } else {
+            plan->spans[plan->span_of[life_of(of)]].end = e;
+        }
     }
-    for (int32_t e = 0; e < n_events; e++)
-        if (!events[e].start && plan->program->buffers[events[e].buffer].bytes > 0)
-            plan->lives[plan->life_of[events[e].buffer]].end = e;
-    qsort(plan->lives, (size_t)n, sizeof *plan->lives, larger_first);
     return n;
-}
-
-/* The lowest offset at which `of` lives with nothing that is placed, and in `*at` where it comes
-   among that. */
-static int64_t lowest_offset(const planner *plan, int32_t n_placed, const life *of, int32_t *at) {
-    int64_t offset = 0;
-    int32_t i = 0;
-    for (; i < n_placed; i++) {
-        const placed_life *other = &plan->placed[i];
-        if (other->end < of->begin || of->end < other->begin)
-            continue;
-        if (other->offset - offset >= of->bytes)
-            break;
-        if (other->end_offset > offset)
-            offset = other->end_offset;
-    }
-    while (i > 0 && plan->placed[i - 1].offset > offset)
-        i--;
-    *at = i;
-    return offset;
 }
 
 /* Takes the place of the plan by time if it is smaller. */
 static void plan_by_size(planner *plan, const event *events, int32_t n_events) {
-    int32_t n = list_lives(plan, events, n_events), at;
-    int64_t top = 0;
-    for (int32_t k = 0; k < n; k++) {
-        const life *of = &plan->lives[k];
-        int64_t offset = lowest_offset(plan, k, of, &at), end = offset + of->bytes;
-        if (end >= plan->top)
-            return;
-        top = end > top ? end : top;
-        memmove(&plan->placed[at + 1], &plan->placed[at], (size_t)(k - at) * sizeof *plan->placed);
-        plan->placed[at] = (placed_life){offset, end, of->begin, of->end};
-        plan->offsets[k] = offset;
-    }
-    for (int32_t k = 0; k < n; k++)
-        plan->program->buffers[plan->lives[k].buffer].offset = plan->offsets[k];
+    int32_t n = list_spans(plan, events, n_events);
+    int64_t top;
+    if (!cleave_place_by_size(plan->spans, n, plan->top, plan->placed, &top))
+        return;
+    for (int32_t i = 0; i < n; i++)
+        plan->offset[plan->spans[i].life] = plan->spans[i].offset;
     plan->top = top;
 }
-
-/* ---- a device -------------------------------------------------------------------------------- */
 
 /* `events` of one device in order. */
 static void plan_device(planner *plan, const event *events, int32_t n_events) {
     plan->n_free = 0;
     plan->top = plan->live = plan->most = 0;
     for (int32_t e = 0; e < n_events; e++) {
-        cleave_buffer *buffer = &plan->program->buffers[events[e].buffer];
-        int64_t bytes = cleave_buffer_aligned(buffer->bytes);
-        if (bytes == 0)
+        const event *of = &events[e];
+        if (of->bytes == 0)
             continue;
-        if (events[e].start)
-            buffer->offset = take(plan, bytes);
+        if (starts(of))
+            plan->offset[of->life] = take(plan, of->bytes);
         else
-            give(plan, buffer->offset, bytes);
-        plan->live += events[e].start ? bytes : -bytes;
+            give(plan, plan->offset[life_of(of)], of->bytes);
+        plan->live += starts(of) ? of->bytes : -of->bytes;
         plan->most = plan->live > plan->most ? plan->live : plan->most;
     }
-    if (plan->top - plan->most > plan->most / LOSS_THAT_COUNTS && n_events / 2 <= MOST_PLACED_AGAIN)
+    if (plan->top - plan->most > plan->most / LOSS_THAT_COUNTS &&
+        n_events <= 2 * MOST_PLANNED_AGAIN)
         plan_by_size(plan, events, n_events);
 }
 
@@ -230,8 +200,8 @@ typedef struct sorting {
     int32_t *start;  /* [n_devices + 1] of the events of a device */
     int32_t *fill;   /* [n_devices + 1] */
     int32_t *moment; /* [2 x n_items + 3] events before the begins, or the ends, at a position */
-    int32_t *begin;  /* [n_buffers] which event of its device begins the buffer's life */
-    event *by_moment, *events; /* [2 x n_buffers] */
+    int32_t *begin;  /* [lives] which event of its device begins it */
+    event *by_moment, *events; /* [2 x lives] */
 } sorting;
 
 static void free_sorting(sorting *s) {
@@ -243,12 +213,12 @@ static void free_sorting(sorting *s) {
     free(s->events);
 }
 
-static bool begin_sorting(const cleave_program *program, sorting *s) {
-    size_t n_devices = (size_t)program->n_devices, n_events = 2 * (size_t)program->n_buffers + 1;
+static bool begin_sorting(const cleave_lives *lives, sorting *s) {
+    size_t n_devices = (size_t)lives->n_devices, n_events = 2 * (size_t)lives->n + 1;
     *s = (sorting){.start = calloc(n_devices + 1, sizeof *s->start),
                    .fill = calloc(n_devices + 1, sizeof *s->fill),
-                   .moment = calloc(2 * (size_t)program->n_items + 3, sizeof *s->moment),
-                   .begin = malloc(((size_t)program->n_buffers + 1) * sizeof *s->begin),
+                   .moment = calloc(2 * (size_t)lives->n_items + 3, sizeof *s->moment),
+                   .begin = malloc(((size_t)lives->n + 1) * sizeof *s->begin),
                    .by_moment = malloc(n_events * sizeof *s->by_moment),
                    .events = malloc(n_events * sizeof *s->events)};
     return s->start != NULL && s->fill != NULL && s->moment != NULL && s->begin != NULL &&
@@ -262,125 +232,139 @@ static size_t moment_of(int32_t position, bool start) {
 
 /* The events of each device in order: by counting, over all devices first by the moments, then by
    device. */
-static void sort_events(const cleave_program *program, sorting *s) {
-    int32_t n = program->n_buffers, n_events = 0, before = 0;
-    size_t n_moments = 2 * (size_t)program->n_items + 2;
-    for (int32_t b = 0; b < n; b++) {
-        const cleave_buffer *buffer = &program->buffers[b];
-        if (buffer->storage != b)
-            continue;
-        s->moment[moment_of(buffer->first, true)]++;
-        s->moment[moment_of(buffer->last, false)]++;
-        s->start[buffer->device + 1] += 2;
-        n_events += 2;
+static void sort_events(const cleave_lives *lives, sorting *s) {
+    int32_t before = 0;
+    size_t n_moments = 2 * (size_t)lives->n_items + 2;
+    for (int32_t l = 0; l < lives->n; l++) {
+        s->moment[moment_of(lives->items[l].first, true)]++;
+        s->moment[moment_of(lives->items[l].last, false)]++;
+        s->start[lives->items[l].device + 1] += 2;
     }
     for (size_t m = 0; m < n_moments; m++) {
         int32_t here = s->moment[m];
         s->moment[m] = before;
         before += here;
     }
-    for (int32_t b = 0; b < n; b++) {
-        const cleave_buffer *buffer = &program->buffers[b];
-        if (buffer->storage != b)
-            continue;
-        s->by_moment[s->moment[moment_of(buffer->first, true)]++] = (event){true, b};
-        s->by_moment[s->moment[moment_of(buffer->last, false)]++] = (event){false, b};
+    for (int32_t l = 0; l < lives->n; l++) {
+        const cleave_life *life = &lives->items[l];
+        int64_t bytes = cleave_buffer_aligned(life->bytes);
+        s->by_moment[s->moment[moment_of(life->first, true)]++] = (event){bytes, life->device, l};
+        s->by_moment[s->moment[moment_of(life->last, false)]++] = (event){bytes, life->device, ~l};
     }
-    for (int32_t d = 0; d < program->n_devices; d++)
+    for (int32_t d = 0; d < lives->n_devices; d++)
         s->fill[d + 1] = s->start[d + 1] += s->start[d];
-    for (int32_t e = 0; e < n_events; e++) {
-        int32_t device = program->buffers[s->by_moment[e].buffer].device;
-        if (s->by_moment[e].start)
-            s->begin[s->by_moment[e].buffer] = s->fill[device] - s->start[device];
-        s->events[s->fill[device]++] = s->by_moment[e];
+    for (int32_t e = 0; e < 2 * lives->n; e++) {
+        const event *of = &s->by_moment[e];
+        if (starts(of))
+            s->begin[of->life] = s->fill[of->device] - s->start[of->device];
+        s->events[s->fill[of->device]++] = *of;
     }
 }
 
 /* Events of a device up to the last life that begins: what ends later changes nothing. */
 static int32_t count_events(const sorting *s, int32_t d) {
     int32_t n = s->start[d + 1] - s->start[d];
-    while (n > 0 && !s->events[s->start[d] + n - 1].start)
+    while (n > 0 && !starts(&s->events[s->start[d] + n - 1]))
         n--;
     return n;
 }
 
 /* Devices mostly do the same: is this one like the one before it, event by event? */
-static bool is_as_before(const cleave_program *program, const sorting *s, int32_t d, int32_t n) {
+static bool is_as_before(const sorting *s, int32_t d, int32_t n) {
     if (d == 0 || count_events(s, d - 1) != n)
         return false;
     const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
-    for (int32_t e = 0; e < n; e++) {
-        const cleave_buffer *a = &program->buffers[x[e].buffer];
-        const cleave_buffer *b = &program->buffers[y[e].buffer];
-        if (x[e].start != y[e].start || s->begin[x[e].buffer] != s->begin[y[e].buffer] ||
-            cleave_buffer_aligned(a->bytes) != cleave_buffer_aligned(b->bytes))
+    for (int32_t e = 0; e < n; e++)
+        if (starts(&x[e]) != starts(&y[e]) || x[e].bytes != y[e].bytes ||
+            s->begin[life_of(&x[e])] != s->begin[life_of(&y[e])])
             return false;
-    }
     return true;
 }
 
-/* A device that is as the one before it has its buffers in the same places. */
-static void copy_offsets(cleave_program *program, const sorting *s, int32_t d, int32_t n) {
+/* A device that is as the one before it has everything in the same places. */
+static void copy_offsets(const sorting *s, int32_t d, int32_t n, int64_t *offset) {
     const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
     for (int32_t e = 0; e < n; e++)
-        program->buffers[x[e].buffer].offset = program->buffers[y[e].buffer].offset;
-    program->peak_bytes[d] = program->peak_bytes[d - 1];
+        if (starts(&x[e]))
+            offset[x[e].life] = offset[y[e].life];
+}
+
+static cleave_status check_total(const cleave_lives *lives, cleave_error *error) {
+    int64_t total = 0;
+    for (int32_t l = 0; l < lives->n; l++)
+        if (!cleave_int64_add(total, cleave_buffer_aligned(lives->items[l].bytes), &total))
+            return cleave_fail(error, CLEAVE_FAILED,
+                               "the program needs more than 2^63 bytes of memory");
+    return lives->n <= INT32_MAX / 2
+               ? CLEAVE_OK
+               : cleave_fail(error, CLEAVE_FAILED, "the program has more than 2^30 buffers");
 }
 
 static void free_planning(planner *plan) {
     free(plan->free);
     free(plan->by_size);
-    free(plan->lives);
+    free(plan->spans);
     free(plan->placed);
-    free(plan->offsets);
-    free(plan->life_of);
+    free(plan->span_of);
 }
 
-static bool begin_planning(cleave_program *program, planner *plan) {
-    size_t n = (size_t)program->n_buffers + 2;
-    *plan = (planner){.program = program,
+static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *plan) {
+    size_t n = (size_t)lives->n + 2;
+    *plan = (planner){.offset = offset,
                       .free = malloc(n * sizeof *plan->free),
                       .by_size = malloc(n * sizeof *plan->by_size),
-                      .lives = malloc(n * sizeof *plan->lives),
+                      .spans = malloc(n * sizeof *plan->spans),
                       .placed = malloc(n * sizeof *plan->placed),
-                      .offsets = malloc(n * sizeof *plan->offsets),
-                      .life_of = malloc(n * sizeof *plan->life_of)};
-    return plan->free != NULL && plan->by_size != NULL && plan->lives != NULL &&
-           plan->placed != NULL && plan->offsets != NULL && plan->life_of != NULL;
+                      .span_of = malloc(n * sizeof *plan->span_of)};
+    return plan->free != NULL && plan->by_size != NULL && plan->spans != NULL &&
+           plan->placed != NULL && plan->span_of != NULL;
 }
 
-static cleave_status check_total(const cleave_program *program, cleave_error *error) {
-    int64_t total = 0;
-    for (int32_t b = 0; b < program->n_buffers; b++)
-        if (!cleave_int64_add(total, cleave_buffer_aligned(program->buffers[b].bytes), &total))
-            return cleave_fail(error, CLEAVE_FAILED,
-                               "the program needs more than 2^63 bytes of memory");
-    return CLEAVE_OK;
+cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offset,
+                                       int64_t *peak_bytes, cleave_error *error) {
+    CLEAVE_TRY(check_total(lives, error));
+    sorting s;
+    planner plan;
+    bool sorts = begin_sorting(lives, &s), plans = begin_planning(lives, offset, &plan);
+    bool ready = sorts && plans;
+    if (ready)
+        sort_events(lives, &s);
+    for (int32_t d = 0; d < lives->n_devices && ready; d++) {
+        int32_t n_events = count_events(&s, d);
+        if (is_as_before(&s, d, n_events))
+            copy_offsets(&s, d, n_events, offset);
+        else
+            plan_device(&plan, s.events + s.start[d], n_events);
+        peak_bytes[d] = plan.top;
+    }
+    free_sorting(&s);
+    free_planning(&plan);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
 
 cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
                                  cleave_error *error) {
     int32_t n = program->n_buffers;
-    CLEAVE_TRY(check_total(program, error));
+    cleave_life *items = malloc(((size_t)n + 1) * sizeof *items);
+    int64_t *offset = calloc((size_t)n + 1, sizeof *offset);
+    cleave_lives lives = {.n_devices = program->n_devices, .n_items = program->n_items};
+    lives.items = items;
     program->peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
-    sorting s;
-    planner plan;
-    bool sorts = begin_sorting(program, &s), plans = begin_planning(program, &plan);
-    bool ready = sorts && plans && program->peak_bytes != NULL;
-    if (ready)
-        sort_events(program, &s);
-    for (int32_t d = 0; d < program->n_devices && ready; d++) {
-        int32_t n_events = count_events(&s, d);
-        if (is_as_before(program, &s, d, n_events)) {
-            copy_offsets(program, &s, d, n_events);
-            continue;
-        }
-        plan_device(&plan, s.events + s.start[d], n_events);
-        program->peak_bytes[d] = plan.top;
+    bool ready = items != NULL && offset != NULL && program->peak_bytes != NULL;
+    for (int32_t b = 0; b < n && ready; b++) {
+        const cleave_buffer *of = &program->buffers[b];
+        if (of->storage == b)
+            items[lives.n++] = (cleave_life){of->bytes, of->device, of->first, of->last};
     }
-    for (int32_t b = 0; b < n && ready; b++)
+    cleave_status status =
+        ready ? cleave_memory_plan_lives(&lives, offset, program->peak_bytes, error)
+              : cleave_fail_memory(error, "planning memory");
+    for (int32_t b = 0, life = 0; b < n && status == CLEAVE_OK; b++)
+        if (program->buffers[b].storage == b)
+            program->buffers[b].offset = offset[life++];
+    for (int32_t b = 0; b < n && status == CLEAVE_OK; b++)
         program->buffers[b].offset = program->buffers[program->buffers[b].storage].offset;
-    free_sorting(&s);
-    free_planning(&plan);
-    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+    free(items);
+    free(offset);
+    return status;
 }

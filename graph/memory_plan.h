@@ -11,6 +11,23 @@ static inline int64_t cleave_buffer_aligned(int64_t bytes) {
            CLEAVE_BUFFER_ALIGNMENT;
 }
 
+/* Memory of a device that is used from one item to another, both included. */
+typedef struct cleave_life {
+    int64_t bytes;
+    int32_t device, first, last;
+} cleave_life;
+
+typedef struct cleave_lives {
+    int32_t n, n_devices, n_items;
+    const cleave_life *items; /* [n] positions are -1 .. n_items - 1; of lives that begin at one
+                                 position, those listed first are placed first */
+} cleave_lives;
+
+/* Places all lives: their offsets, [n], which are 0 for those without bytes if they were before,
+   and the size of each device's arena, [n_devices]. */
+cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offset,
+                                       int64_t *peak_bytes, cleave_error *error);
+
 /* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}. */
 cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena, cleave_error *error);
 

@@ -24,8 +24,8 @@ typedef struct cleave_extension {
 } cleave_extension;
 
 /* Fills, in the arena, a problem to be run by scan, and of a program what its price asks for:
-   devices, windows, all counts, messages and collectives, and of buffers what memory is planned by;
-   its memory is planned.  `alike` false, and nothing else, where the blocks are not. */
+   devices, windows, all counts, messages, collectives, and the memory plan's peaks.  `alike` false,
+   and nothing else, where the blocks are not. */
 cleave_status cleave_program_extend(const cleave_extension *by, cleave_arena *arena, bool *alike,
                                     cleave_program *program, cleave_engine_problem *problem,
                                     cleave_error *error);

@@ -11,7 +11,8 @@ typedef struct memory {
     int32_t *block; /* [n_buffers] that it belongs to; -1: none */
     int32_t *next;  /* [n_buffers] of the middle block's: the counterpart in the block after */
     int32_t *before;
-    int32_t n_roots; /* buffers with memory of their own, extended */
+    cleave_lives lives; /* extended: of buffers with memory of their own */
+    cleave_life *items;
 } memory;
 
 static int32_t block_of(const extender *e, const cleave_buffer *buffer) {
@@ -80,13 +81,12 @@ static bool add_copies(memory *m, int32_t b) {
     if (!find_life(m, b, &of))
         return false;
     for (int32_t copy = 0; copy < (repeats ? e->by->more + 1 : 1); copy++) {
-        cleave_buffer *made = &e->program->buffers[m->n_roots];
+        cleave_life *made = &m->items[m->lives.n++];
+        bool persists = from->buffers[b].persistent;
         made->device = from->buffers[b].device;
         made->bytes = from->buffers[b].bytes;
-        made->persistent = from->buffers[b].persistent;
-        made->storage = m->n_roots++;
-        made->first = made->persistent ? 0 : position(e, &of.first, copy);
-        made->last = made->persistent ? e->n_items - 1 : position(e, &of.last, copy);
+        made->first = persists ? 0 : position(e, &of.first, copy);
+        made->last = persists ? e->n_items - 1 : position(e, &of.last, copy);
     }
     return true;
 }
@@ -120,16 +120,18 @@ cleave_status extend_buffers(extender *e, bool *alike) {
     CLEAVE_TRY(find_blocks(&m, alike, &n_roots, &n_buffers));
     if (!*alike)
         return CLEAVE_OK;
-    e->program->buffers = CLEAVE_ARENA_ARRAY(e->arena, cleave_buffer, n_roots);
-    if (e->program->buffers == NULL)
+    int64_t *offset = CLEAVE_ARENA_ARRAY(e->arena, int64_t, n_roots);
+    m.items = CLEAVE_ARENA_ARRAY(e->arena, cleave_life, n_roots);
+    e->program->peak_bytes = CLEAVE_ARENA_ARRAY(e->arena, int64_t, e->program->n_devices);
+    if (m.items == NULL || offset == NULL || e->program->peak_bytes == NULL)
         return cleave_fail_memory(e->error, "repeating blocks");
+    m.lives =
+        (cleave_lives){.n_devices = e->program->n_devices, .n_items = e->n_items, .items = m.items};
     for (int32_t b = 0; b < e->by->program->n_buffers && *alike; b++)
         if (e->by->program->buffers[b].storage == b)
             *alike = add_copies(&m, b);
     if (!*alike)
         return CLEAVE_OK;
-    e->program->n_buffers = m.n_roots;
-    CLEAVE_TRY(cleave_memory_plan(e->program, e->arena, e->error));
     e->program->n_buffers = n_buffers;
-    return CLEAVE_OK;
+    return cleave_memory_plan_lives(&m.lives, offset, e->program->peak_bytes, e->error);
 }
