@@ -120,10 +120,18 @@ void cleave_json_put_string(cleave_json_writer *writer, const char *value) {
     finish_document(writer);
 }
 
+/* Digit by digit: a layout of many operators on many devices is millions of integers. */
 void cleave_json_put_integer(cleave_json_writer *writer, int64_t value) {
     char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    put(writer, text);
+    size_t at = sizeof text - 1;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    text[at] = '\0';
+    do
+        text[--at] = (char)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (value < 0)
+        text[--at] = '-';
+    put(writer, text + at);
 }
 
 void cleave_json_put_number(cleave_json_writer *writer, double value) {

@@ -292,7 +292,12 @@ static cleave_status run(many_search *s, cleave_error *error) {
 cleave_status cleave_search_many(const cleave_model *model, const cleave_machine *machine,
                                  const cleave_search_options *options, cleave_arena *arena,
                                  cleave_search_result *result, cleave_error *error) {
-    many_search s = {.model = model, .machine = machine, .options = options, .arena = arena};
+    /* Operators that are alike share what they may be split into where nobody said otherwise. */
+    const cleave_constraints *given = options->constraints;
+    cleave_search_options own = *options;
+    if (given != NULL && given->fixed == NULL && given->sorts == 0)
+        own.constraints = NULL;
+    many_search s = {.model = model, .machine = machine, .options = &own, .arena = arena};
     s.started_seconds = cleave_clock_seconds();
     cleave_progress_begin(&s.progress, "searching", options->quiet);
     cleave_status status = run(&s, error);
