@@ -6,6 +6,7 @@
 #include "cli/table.h"
 #include "graph/import.h"
 #include "search/window/many.h"
+#include "search/window/repeat.h"
 
 #include <signal.h>
 #include <string.h>
@@ -73,6 +74,12 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
     bool is_many;
     CLEAVE_TRY(cleave_search_is_many(model, machine, options, &is_many, error));
     how.closed_form = how.folded = is_many;
+    if (is_many) {
+        bool known;
+        CLEAVE_TRY(cleave_repeats_shares(model, machine, options, layout, &known, shares, error));
+        if (known)
+            return CLEAVE_OK;
+    }
     cleave_status status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_NO_LAYOUT && how.folded) {
         how.folded = false;

@@ -379,6 +379,7 @@ static bool extend_item(extender *e, const subjects *s, int32_t item) {
         return false;
     for (int32_t copy = 0; copy < copies_of(e, item); copy++) {
         int32_t at = extend_place(e, item, copy);
+        e->origin[at] = item;
         e->problem->kind[at] = old->kind[item];
         e->problem->queue[at] = old->queue[item];
         e->problem->duration[at] = old->duration[item];
@@ -390,11 +391,12 @@ static bool extend_item(extender *e, const subjects *s, int32_t item) {
 static cleave_status extend_items(extender *e, const subjects *s, bool *alike) {
     cleave_engine_problem *made = e->problem;
     made->n_items = e->n_items;
+    e->origin = CLEAVE_ARENA_ARRAY(e->arena, int32_t, e->n_items);
     made->kind = CLEAVE_ARENA_ARRAY(e->arena, uint8_t, e->n_items);
     made->queue = CLEAVE_ARENA_ARRAY(e->arena, int32_t, e->n_items);
     made->subject = CLEAVE_ARENA_ARRAY(e->arena, int32_t, e->n_items);
     made->duration = CLEAVE_ARENA_ARRAY(e->arena, int64_t, e->n_items);
-    if (made->kind == NULL || made->queue == NULL || made->subject == NULL ||
+    if (e->origin == NULL || made->kind == NULL || made->queue == NULL || made->subject == NULL ||
         made->duration == NULL)
         return short_of_memory(e);
     *alike = true;
@@ -450,22 +452,24 @@ static cleave_status extend_all(extender *e, bool *alike) {
 }
 
 cleave_status cleave_program_extend(const cleave_extension *by, cleave_arena *arena, bool *alike,
-                                    cleave_program *program, cleave_engine_problem *problem,
-                                    cleave_error *error) {
-    cleave_program made = {.model = by->program->model,
-                           .n_devices = by->program->n_devices,
-                           .n_windows = by->program->n_windows,
-                           .training = by->program->training};
-    cleave_engine_problem result = {.n_queues = by->problem->n_queues,
-                                    .n_links = by->problem->n_links,
-                                    .link_latency = by->problem->link_latency};
-    extender e = {.by = by, .arena = arena, .error = error, .program = &made, .problem = &result};
+                                    cleave_extended *extended, cleave_error *error) {
+    cleave_extended made = {.program = {.model = by->program->model,
+                                        .n_devices = by->program->n_devices,
+                                        .n_windows = by->program->n_windows,
+                                        .training = by->program->training},
+                            .problem = {.n_queues = by->problem->n_queues,
+                                        .n_links = by->problem->n_links,
+                                        .link_latency = by->problem->link_latency}};
+    extender e = {.by = by,
+                  .arena = arena,
+                  .error = error,
+                  .program = &made.program,
+                  .problem = &made.problem};
     bool are_alike = false;
     CLEAVE_TRY(extend_all(&e, &are_alike));
+    made.origin = e.origin;
     *alike = are_alike;
-    if (are_alike) {
-        *program = made;
-        *problem = result;
-    }
+    if (are_alike)
+        *extended = made;
     return CLEAVE_OK;
 }

@@ -23,11 +23,15 @@ typedef struct cleave_extension {
     int32_t more;   /* so many times, 1 or more */
 } cleave_extension;
 
-/* Fills, in the arena, a problem to be run by scan, and of a program what its price asks for:
-   devices, windows, all counts, messages, collectives, and the memory plan's peaks.  `alike` false,
-   and nothing else, where the blocks are not. */
+typedef struct cleave_extended {
+    cleave_program program;        /* devices, windows, all counts, messages, collectives, and the
+                                      memory plan's peaks: what a price asks for */
+    cleave_engine_problem problem; /* to be run by scan */
+    const int32_t *origin; /* [n_items] the item of the few blocks that it is, or is a copy of */
+} cleave_extended;
+
+/* Lives in the arena.  `alike` false, and nothing else, where the blocks are not. */
 cleave_status cleave_program_extend(const cleave_extension *by, cleave_arena *arena, bool *alike,
-                                    cleave_program *program, cleave_engine_problem *problem,
-                                    cleave_error *error);
+                                    cleave_extended *extended, cleave_error *error);
 
 #endif

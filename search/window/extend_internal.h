@@ -19,6 +19,7 @@ typedef struct extender {
     int32_t n_items; /* extended */
     cleave_program *program;
     cleave_engine_problem *problem;
+    int32_t *origin; /* [n_items extended] */
 } extender;
 
 /* What something in a block refers to, by its relation to it. */

@@ -74,24 +74,21 @@ static cleave_status price_program(cleave_pricer *pricer, const cleave_program *
 /* From a few blocks; `known` false where that can't be. */
 static cleave_status price_repeated(cleave_pricer *pricer, const cleave_layout *layout, bool folded,
                                     bool *known, cleave_price *price, cleave_error *error) {
-    cleave_repeated whole;
-    cleave_engine_workspace *workspace;
+    cleave_repeated repeated;
     cleave_timeline timeline;
     cleave_price result = {0};
     *known = false;
     if (pricer->repeats == NULL)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, known, &whole, error));
+    CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, known, &repeated, error));
     if (!*known)
         return CLEAVE_OK;
-    cleave_pricer_weigh(pricer, &whole.program, &result);
+    cleave_pricer_weigh(pricer, &repeated.whole.program, &result);
     pricer->n_priced++;
     if (result.excess_bytes == 0) {
-        CLEAVE_TRY(cleave_engine_workspace_create(&whole.problem, whole.arena, &workspace, error));
-        CLEAVE_TRY(cleave_engine_timeline_create(&whole.problem, whole.arena, &timeline, error));
-        CLEAVE_TRY(cleave_engine_run_scan(&whole.problem, workspace, &timeline, error));
+        CLEAVE_TRY(cleave_repeated_simulate(&repeated, &timeline, error));
         result.step = timeline.step;
-        result.bytes_sent = folded ? count_bytes(&whole.program) : 0;
+        result.bytes_sent = folded ? count_bytes(&repeated.whole.program) : 0;
     }
     *price = result;
     return CLEAVE_OK;

@@ -3,7 +3,6 @@
 #include "search/window/repeat.h"
 
 #include "costmodel/machine_fold.h"
-#include "search/window/extend.h"
 #include "simulator/simulate.h"
 
 #include <stdlib.h>
@@ -171,24 +170,91 @@ static cleave_status find_blocks_of_slots(cleave_repeats *r, const cleave_progra
 }
 
 cleave_status cleave_repeats_extend(cleave_repeats *r, const cleave_layout *layout, bool folded,
-                                    bool *known, cleave_repeated *whole, cleave_error *error) {
-    cleave_program program;
+                                    bool *known, cleave_repeated *repeated, cleave_error *error) {
     cleave_engine_problem problem;
     int32_t *block_of_slot = NULL;
-    CLEAVE_TRY(cleave_repeats_lower(r, layout, folded, known, &program, error));
-    if (*known && !folded && cleave_cost_knows_neighbours(r->pricer.cache))
+    cleave_repeated made = {.cache = r->pricer.cache, .arena = &r->extended};
+    CLEAVE_TRY(cleave_repeats_lower(r, layout, folded, known, &made.few, error));
+    if (*known && !folded && cleave_cost_knows_neighbours(made.cache))
         *known = false;
     if (!*known)
         return CLEAVE_OK;
-    cleave_arena_reset(&r->extended);
-    CLEAVE_TRY(cleave_simulate_prepare(&program, r->pricer.cache, &r->extended, &problem, error));
-    CLEAVE_TRY(find_blocks_of_slots(r, &program, &block_of_slot, error));
-    const cleave_extension by = {.program = &program,
+    cleave_arena_reset(made.arena);
+    CLEAVE_TRY(cleave_simulate_prepare(&made.few, made.cache, made.arena, &problem, error));
+    CLEAVE_TRY(find_blocks_of_slots(r, &made.few, &block_of_slot, error));
+    const cleave_extension by = {.program = &made.few,
                                  .problem = &problem,
                                  .block_of_slot = block_of_slot,
                                  .block_of_tensor = r->block_of_tensor,
                                  .middle = MIDDLE_BLOCK,
                                  .more = r->blocks.n - KEPT_BLOCKS};
-    whole->arena = &r->extended;
-    return cleave_program_extend(&by, &r->extended, known, &whole->program, &whole->problem, error);
+    CLEAVE_TRY(cleave_program_extend(&by, made.arena, known, &made.whole, error));
+    if (*known)
+        *repeated = made;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, cleave_timeline *timeline,
+                                       cleave_error *error) {
+    const cleave_engine_problem *problem = &repeated->whole.problem;
+    cleave_engine_workspace *workspace;
+    CLEAVE_TRY(cleave_engine_workspace_create(problem, repeated->arena, &workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(problem, repeated->arena, timeline, error));
+    return cleave_engine_run_scan(problem, workspace, timeline, error);
+}
+
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+/* Copies have the price of what they are copies of, and so its basis. */
+static cleave_status find_shares(const cleave_repeated *repeated, cleave_price_shares *shares,
+                                 cleave_error *error) {
+    cleave_timeline timeline;
+    cleave_program whole = repeated->whole.program;
+    int32_t n = whole.n_items;
+    cleave_price_basis *few =
+        CLEAVE_ARENA_ARRAY(repeated->arena, cleave_price_basis, repeated->few.n_items);
+    cleave_price_basis *basis = CLEAVE_ARENA_ARRAY(repeated->arena, cleave_price_basis, n);
+    whole.items = CLEAVE_ARENA_ARRAY(repeated->arena, cleave_item, n);
+    if (few == NULL || basis == NULL || whole.items == NULL)
+        return cleave_fail_memory(error, "adding up prices");
+    CLEAVE_TRY(cleave_repeated_simulate(repeated, &timeline, error));
+    CLEAVE_TRY(cleave_cost_basis(&repeated->few, repeated->cache, few, error));
+    for (int32_t i = 0; i < n; i++) {
+        basis[i] = few[repeated->whole.origin[i]];
+        whole.items[i] = repeated->few.items[repeated->whole.origin[i]];
+    }
+    return cleave_price_shares_find(&whole, &repeated->whole.problem, &timeline, basis,
+                                    cleave_cost_n_sources(repeated->cache), shares, error);
+}
+
+static cleave_status shares_of(const cleave_pricer *pricer, const cleave_layout *layout,
+                               cleave_arena *scratch, bool *known, cleave_price_shares *shares,
+                               cleave_error *error) {
+    int32_t *class_of;
+    cleave_repeats *repeats;
+    cleave_repeated repeated;
+    CLEAVE_TRY(cleave_operator_classes(pricer->model, scratch, &class_of, error));
+    const cleave_blocks blocks = cleave_blocks_find(pricer->model, class_of);
+    CLEAVE_TRY(cleave_repeats_create(pricer, &blocks, &repeats, error));
+    if (repeats == NULL)
+        return CLEAVE_OK;
+    cleave_status status = cleave_repeats_extend(repeats, layout, true, known, &repeated, error);
+    if (status == CLEAVE_OK && *known)
+        status = find_shares(&repeated, shares, error);
+    cleave_repeats_destroy(repeats);
+    return status;
+}
+
+cleave_status cleave_repeats_shares(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_search_options *options,
+                                    const cleave_layout *layout, bool *known,
+                                    cleave_price_shares *shares, cleave_error *error) {
+    cleave_pricer pricer;
+    cleave_arena scratch = {0};
+    *known = false;
+    CLEAVE_TRY(cleave_pricer_create(model, machine, options, &pricer, error));
+    cleave_status status = shares_of(&pricer, layout, &scratch, known, shares, error);
+    cleave_pricer_destroy(&pricer);
+    cleave_arena_free(&scratch);
+    return status;
 }

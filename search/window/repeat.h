@@ -5,6 +5,8 @@
 
 #include "search/price.h"
 #include "search/window/blocks.h"
+#include "search/window/extend.h"
+#include "simulator/price_shares.h"
 
 typedef struct cleave_repeats cleave_repeats;
 
@@ -23,17 +25,28 @@ cleave_status cleave_repeats_lower(cleave_repeats *repeats, const cleave_layout 
                                    bool folded, bool *known, cleave_program *program,
                                    cleave_error *error);
 
-/* What the price of the whole model follows from: see cleave_program_extend. */
+/* What the price of the whole model follows from; all of it lives until the next call. */
 typedef struct cleave_repeated {
-    cleave_program program;
-    cleave_engine_problem problem;
-    cleave_arena *arena; /* of both; what is put there lives until the next call */
+    cleave_program few; /* of the blocks that were lowered */
+    cleave_extended whole;
+    cleave_cost_cache *cache; /* of the few blocks' prices */
+    cleave_arena *arena;      /* for more that lives so long */
 } cleave_repeated;
 
 /* The same for the whole model; `known` false also where the blocks turn out not to be alike, or
    where a simulation would settle (simulator/settle.h). */
 cleave_status cleave_repeats_extend(cleave_repeats *repeats, const cleave_layout *layout,
-                                    bool folded, bool *known, cleave_repeated *whole,
+                                    bool folded, bool *known, cleave_repeated *repeated,
                                     cleave_error *error);
+/* Its step, by scan. */
+cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, cleave_timeline *timeline,
+                                       cleave_error *error);
+
+/* What the step of a layout that folds rests on, as cleave_price_shares_find says of the simulated
+   whole; `known` as above. */
+cleave_status cleave_repeats_shares(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_search_options *options,
+                                    const cleave_layout *layout, bool *known,
+                                    cleave_price_shares *shares, cleave_error *error);
 
 #endif

@@ -1,9 +1,11 @@
 /* The price of a deep model from six of its blocks is that of lowering, planning and simulating all
    of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
 #include "graph/import.h"
+#include "search/window/price_folded.h"
 #include "search/window/repeat.h"
 #include "search/window/space.h"
 #include "search/window/window.h"
+#include "simulator/simulate.h"
 #include "tests/support/deep_transformer.h"
 
 #include <criterion/criterion.h>
@@ -101,6 +103,33 @@ static void expect_same_price(trial *t, const cleave_layout *layout, int round) 
     cr_assert_eq(few.bytes_sent, whole.bytes_sent, "%s: round %d", t->name, round);
 }
 
+/* What the step rests on, by lowering and simulating everything. */
+static void expect_same_shares(trial *t, const cleave_layout *layout) {
+    cleave_arena arena = {0};
+    cleave_program program;
+    cleave_engine_problem problem;
+    cleave_timeline timeline;
+    cleave_price_shares whole, few;
+    const cleave_search_options options = {.optimizer_states = 1};
+    bool known;
+    ok(t, cleave_repeats_shares(&t->model, &t->machine, &options, layout, &known, &few, &t->error));
+    cr_assert(known, "%s", t->name);
+    ok(t, cleave_lower_closed_form(&t->pricer, layout, &program, &t->error));
+    ok(t, cleave_simulate_prepare(&program, t->pricer.cache, &arena, &problem, &t->error));
+    ok(t,
+       cleave_simulate(&program, t->pricer.cache, CLEAVE_RULE_SCAN, &arena, &timeline, &t->error));
+    cleave_price_basis *basis = CLEAVE_ARENA_ARRAY(&arena, cleave_price_basis, program.n_items);
+    ok(t, cleave_cost_basis(&program, t->pricer.cache, basis, &t->error));
+    ok(t, cleave_price_shares_find(&program, &problem, &timeline, basis,
+                                   cleave_cost_n_sources(t->pricer.cache), &whole, &t->error));
+    cr_expect_gt(whole.links, 0, "%s", t->name);
+    cr_expect_eq(few.links, whole.links, "%s", t->name);
+    cr_expect_eq(few.step_spread_seconds, whole.step_spread_seconds, "%s", t->name);
+    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
+        cr_expect_eq(few.share[p], whole.share[p], "%s", t->name);
+    cleave_arena_free(&arena);
+}
+
 static void make_layout(trial *t, const cleave_window_space *space, const int32_t *choice,
                         cleave_layout *layout) {
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, layout, &t->error));
@@ -125,6 +154,8 @@ static void walk(trial *t, const repeat_case *of, uint64_t seed) {
     for (int round = 0; round < of->rounds; round++) {
         make_layout(t, &space, choice, &layout);
         expect_same_price(t, &layout, round);
+        if (round == 0)
+            expect_same_shares(t, &layout);
         for (int64_t n = 1 + cleave_random_below(&random, 4); n > 0; n--) {
             int32_t g = (int32_t)cleave_random_below(&random, space.n_groups);
             const cleave_window_list *list = &space.lists[space.class_of[g]];
