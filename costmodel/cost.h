@@ -62,8 +62,9 @@ void cleave_cost_cache_load_data(cleave_cost_cache *cache);
 
 /* A route and what posting a message on it costs: the largest overheads among its links. */
 typedef struct cleave_route_price {
-    int32_t source, destination, n_links;
-    int32_t links[CLEAVE_MAX_ROUTE];
+    _Alignas(64) int32_t source; /* a line of the caches each: all pairs are asked for in turn */
+    int32_t destination, n_links;
+    const int32_t *links; /* [n_links] */
     double overhead_seconds, overhead_seconds_per_byte;
     const cleave_protocol *protocol; /* of the link that makes messages wait for most polls */
     double latency_seconds;          /* of all its links */

@@ -36,9 +36,11 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->exchange.links = CLEAVE_ARENA_ARRAY(&made->arena, int32_t, machine->n_links);
     made->n_routes = size_of_route_table(machine->n_devices);
     made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
+    made->route_links =
+        CLEAVE_ARENA_ARRAY(&made->arena, int32_t, made->n_routes * CLEAVE_MAX_ROUTE);
     made->padded = CLEAVE_ARENA_ARRAY(&made->arena, bool, model->n_nests);
-    if (made->shares == NULL || made->entries == NULL || made->routes == NULL ||
-        made->exchange.processor == NULL || made->exchange.n_sent == NULL ||
+    if (made->route_links == NULL || made->shares == NULL || made->entries == NULL ||
+        made->routes == NULL || made->exchange.processor == NULL || made->exchange.n_sent == NULL ||
         made->exchange.links == NULL || made->exchange.seconds_per_byte == NULL ||
         made->padded == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
         cleave_cost_cache_destroy(made);
@@ -209,17 +211,32 @@ cleave_status cost_cache_next(cleave_cost_cache *cache, cost_cursor *cursor,
 
 /* ---- routes and collectives ------------------------------------------------------------------ */
 
+/* Room for a route's links: side by side, but where another pair of devices may come to its place
+   later. */
+static int32_t *room_for_links(cleave_cost_cache *cache, size_t place, int32_t n_links) {
+    size_t n_devices = (size_t)cache->machine->n_devices;
+    if (n_devices * n_devices > cache->n_routes)
+        return cache->route_links + place * CLEAVE_MAX_ROUTE;
+    int32_t *room = cache->route_links + cache->n_route_links;
+    cache->n_route_links += (size_t)n_links;
+    return room;
+}
+
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
                                             int32_t destination) {
     const cleave_machine *machine = cache->machine;
-    size_t pair = (size_t)source * (size_t)machine->n_devices + (size_t)destination;
-    cleave_route_price *at = &cache->routes[pair & (cache->n_routes - 1)];
+    size_t place = cost_cache_route_place(cache, source, destination);
+    cleave_route_price *at = &cache->routes[place];
     if (at->n_links > 0 && at->source == source && at->destination == destination)
         return at;
-    *at = (cleave_route_price){.source = source, .destination = destination};
-    at->n_links = cleave_machine_route(machine, source, destination, at->links);
-    for (int32_t l = 0; l < at->n_links; l++) {
-        const cleave_link *link = &machine->links[at->links[l]];
+    int32_t links[CLEAVE_MAX_ROUTE], n_links;
+    n_links = cleave_machine_route(machine, source, destination, links);
+    int32_t *room = room_for_links(cache, place, n_links);
+    memcpy(room, links, (size_t)n_links * sizeof *links);
+    *at = (cleave_route_price){
+        .source = source, .destination = destination, .n_links = n_links, .links = room};
+    for (int32_t l = 0; l < n_links; l++) {
+        const cleave_link *link = &machine->links[links[l]];
         at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
         at->overhead_seconds_per_byte =
             fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);

@@ -41,10 +41,23 @@ struct cleave_cost_cache {
     cleave_exchange_price exchange;    /* of the last all-to-all */
     cleave_route_price *routes;        /* [n_routes] what was asked for last at each place */
     size_t n_routes;                   /* a power of two */
+    int32_t *route_links;              /* [n_routes x CLEAVE_MAX_ROUTE] */
+    size_t n_route_links;              /* in use, where all routes have places of their own */
     bool *padded;                      /* [n_nests] something may stick out of its tensor */
     bool loads_data;                   /* else data are there already */
     cleave_arena arena;
 };
+
+static inline size_t cost_cache_route_place(const cleave_cost_cache *cache, int32_t source,
+                                            int32_t destination) {
+    size_t pair = (size_t)source * (size_t)cache->machine->n_devices + (size_t)destination;
+    return pair & (cache->n_routes - 1);
+}
+/* The price of this route will be asked for soon. */
+static inline void cost_cache_expect_route(const cleave_cost_cache *cache, int32_t source,
+                                           int32_t destination) {
+    __builtin_prefetch(&cache->routes[cost_cache_route_place(cache, source, destination)]);
+}
 
 /* The priced entry of a compute; null when memory is short. */
 const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_compute *compute);

@@ -8,9 +8,13 @@
      latency     the largest among the routes */
 #include "costmodel/cost_exchange.h"
 
+#include "costmodel/cost_cache.h"
 #include "graph/program.h"
 
 #include <math.h>
+
+/* Routes of all pairs of devices are more than the nearest caches hold. */
+enum { TRANSFERS_AHEAD = 8 };
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
@@ -50,8 +54,13 @@ void cleave_exchange_price_find(cleave_cost_cache *cache, const cleave_collectiv
             cleave_byte_price_seconds(of, packing->n_copies, (double)packing->bytes);
         price->n_sent[i] = 0;
     }
-    for (int32_t t = 0; t < collective->n_transfers; t++)
+    for (int32_t t = 0; t < collective->n_transfers; t++) {
+        if (t + TRANSFERS_AHEAD < collective->n_transfers)
+            cost_cache_expect_route(
+                cache, collective->devices[collective->transfers[t + TRANSFERS_AHEAD].source],
+                collective->devices[collective->transfers[t + TRANSFERS_AHEAD].destination]);
         add_message(cache, collective, &collective->transfers[t], price);
+    }
     for (int32_t l = 0; l < price->n_links; l++) {
         price->link = larger(price->link, price->load[price->links[l]]);
         price->load[price->links[l]] = 0;
