@@ -55,7 +55,7 @@ typedef struct cleave_price_grounds {
     bool *used_rules; /* [rules of the layout], room given */
 } cleave_price_grounds;
 
-/* The same with collectives in their steps, and its grounds, which take a tenth longer. */
+/* The same with collectives in their steps, and its grounds. */
 cleave_status cleave_price_with_grounds(cleave_pricer *pricer, const cleave_layout *layout,
                                         cleave_price *price, cleave_price_grounds *grounds,
                                         cleave_error *error);

@@ -1,6 +1,7 @@
 /* The search: never worse than a baseline, repeatable, within memory, and above its bound. */
 #include "search/search.h"
 #include "search/price.h"
+#include "simulator/simulated_step.h"
 
 #include "../expect_bound.h"
 #include "../perceptron.h"
@@ -108,6 +109,25 @@ Test(search, step_is_that_of_full_simulation_with_steps_of_collectives) {
     cr_expect_eq((double)price.step * 1e-12, result.best.step_seconds);
     cr_expect_eq(price.peak_bytes, result.best.peak_bytes);
     cr_expect_eq(price.bytes_sent, result.best.bytes_sent);
+    cleave_pricer_destroy(&pricer);
+}
+
+/* Of the layout as it is written, with the rules that it keeps. */
+Test(search, shares_are_those_of_the_simulated_result) {
+    run();
+    cr_assert(result.has_shares);
+    cleave_pricer pricer;
+    cleave_program program;
+    cleave_simulated_step step;
+    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_lower(&model, &result.best.layout, &pricer.lower, &arena, &program, NULL),
+                 CLEAVE_OK);
+    cr_assert_eq(cleave_simulated_step_make(&program, pricer.cache, &arena, &step, NULL),
+                 CLEAVE_OK);
+    cr_expect_eq(step.prices.shares.links, result.shares.links);
+    cr_expect_eq(step.prices.shares.step_spread_seconds, result.shares.step_spread_seconds);
+    cr_expect_arr_eq(step.prices.shares.share, result.shares.share, sizeof result.shares.share);
+    cr_expect_gt(result.shares.links, 0);
     cleave_pricer_destroy(&pricer);
 }
 

@@ -63,6 +63,19 @@ static void expect_same(const cleave_search_result *a, const cleave_search_resul
                      what);
 }
 
+/* Which baselines are simulated in full, and what the step rests on. */
+static void expect_same_report(const cleave_search_result *a, const cleave_search_result *b) {
+    cr_assert_eq(a->n_baselines, b->n_baselines);
+    for (int32_t i = 0; i < a->n_baselines; i++) {
+        cr_expect_eq(a->baselines[i].applies, b->baselines[i].applies);
+        cr_expect_eq(a->baselines[i].step_seconds, b->baselines[i].step_seconds);
+        cr_expect_eq(a->baselines[i].bytes_sent, b->baselines[i].bytes_sent);
+    }
+    cr_expect_eq(a->has_shares, b->has_shares);
+    cr_expect_eq(a->shares.links, b->shares.links);
+    cr_expect_arr_eq(a->shares.share, b->shares.share, sizeof a->shares.share);
+}
+
 Test(search_auto, result_does_not_depend_on_threads) {
     for (int64_t proposals = 0; proposals <= 400; proposals += 200) {
         options.proposals = proposals;
@@ -71,6 +84,7 @@ Test(search_auto, result_does_not_depend_on_threads) {
         for (options.n_threads = 2; options.n_threads <= 5; options.n_threads++) {
             cleave_search_result more = run();
             expect_same(&one, &more, "threads");
+            expect_same_report(&one, &more);
         }
     }
 }
