@@ -6,9 +6,9 @@
    window, in order.  A window is a node or a few; each size that the machine lets fold is searched,
    from baselines of a window, by changes of one operator or of all that are alike, and repeated
    blocks (search/window/blocks.h) change together.  Each proposal is priced by simulating its
-   window on models of a few blocks; the layouts that come out are priced on the whole model.  So
-   the search takes the same time for any number of windows and, but for that last pricing, of
-   blocks. */
+   window on models of a few blocks; the layouts that come out get the price of the whole model,
+   which follows from a few blocks, too (search/window/repeat.h).  So the search takes the same time
+   for any number of windows and, but for that last pricing, of blocks. */
 #ifndef CLEAVE_SEARCH_WINDOW_WINDOW_H
 #define CLEAVE_SEARCH_WINDOW_WINDOW_H
 

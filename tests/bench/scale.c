@@ -1,8 +1,7 @@
 /* The search on many devices (search/window/many.h): BERT-base and GPT-2 on 64 and 1,024 A100s and
    on 4,096 H100s, and transformers of the same layer 12 to 1,000 times on 1,024 H100s.  Seconds of
-   processor time of the one thread: importing, reading the machine, and the search, of which
-   baselines, the lower bound and the found layout are priced on the whole model, and all else on a
-   few layers. Memory is of the whole process so far: for one case's own, run that case alone.
+   processor time of the one thread: importing, reading the machine, and the search.  Memory is of
+   the whole process so far: for one case's own, run that case alone.
      usage: bench_scale [CASE] */
 #include "graph/import.h"
 #include "row.h"
@@ -130,9 +129,9 @@ int main(int argc, char **argv) {
         {"bert_base", 0, "h100-512x8", 4096, 32 * 4096, "below 30 s, 2048 MiB"},
         {"gpt2_small", 0, "h100-512x8", 4096, 4 * 4096, "below 30 s, 2048 MiB"},
         {NULL, 12, "h100-512x8", 1024, 1024, ""},
-        {NULL, 48, "h100-512x8", 1024, 1024, "as 12, but for whole models"},
-        {NULL, 192, "h100-512x8", 1024, 1024, "as 12, but for whole models"},
-        {NULL, 1000, "h100-512x8", 1024, 1024, "as 12, but for whole models"},
+        {NULL, 48, "h100-512x8", 1024, 1024, "as 12"},
+        {NULL, 192, "h100-512x8", 1024, 1024, "as 12"},
+        {NULL, 1000, "h100-512x8", 1024, 1024, "as 12"},
     };
     for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
         cleave_error error = {""};
