@@ -105,7 +105,7 @@ static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
                              .items = placed->items + chunk->first_item,
                              .uses = delta_uses(delta, placed->uses, 2 * c),
                              .n_items = chunk->n_items,
-                             .chunk = c,
+                             .chunk = chunk,
                              .reaches_back = chunk->n_reaches > 0
                                                  ? placed->reaches[chunk->first_reach].slot
                                                  : chunk->slot,

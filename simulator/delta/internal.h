@@ -99,8 +99,9 @@ typedef struct delta_entry {
     int64_t key; /* rank, then place */
     delta_placed *placed;
     const delta_item *items;
+    const delta_chunk *chunk;
     const uint64_t *uses; /* [n_words], and the lanes of its `firsts`, [n_words] */
-    int32_t n_items, chunk;
+    int32_t n_items;
     int32_t reaches_back; /* the first slot that any of its waits waits for; else its own */
     delta_coupling coupling;
 } delta_entry;
@@ -308,10 +309,18 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot);
    `are_lazy` says: records are far more than caches hold. */
 void delta_fetch_record(const cleave_delta *delta, int32_t slot, const uint64_t *uses,
                         bool are_lazy);
+/* And what is asked of the entries of the next slot, and the entries of the one after it. */
 static inline void delta_fetch_entries(const cleave_delta *delta, int32_t slot) {
-    const delta_slot *of = &delta->slots[slot < delta->n_slots ? slot : delta->n_slots - 1];
-    for (int32_t e = 0; e < of->n_entries; e++)
-        __builtin_prefetch(&of->entries[e]);
+    if (slot + 2 >= delta->n_slots)
+        return;
+    const delta_slot *next = &delta->slots[slot + 1], *then = &delta->slots[slot + 2];
+    for (int32_t e = 0; e < then->n_entries; e++)
+        __builtin_prefetch(&then->entries[e]);
+    for (int32_t e = 0; e < next->n_entries; e++)
+        if (next->entries[e].reaches_back < slot) {
+            __builtin_prefetch(next->entries[e].chunk);
+            __builtin_prefetch(next->entries[e].placed);
+        }
 }
 /* Loads the state of a lazy resource from the record of a slot. */
 void delta_load_one(cleave_delta *delta, int32_t slot, int32_t resource);

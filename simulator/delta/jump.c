@@ -87,16 +87,29 @@ static int64_t amount_of_time(const question *q, const delta_placed *placed, int
                             : delta_amounts(delta, view->vector)[placed->giver[time]];
 }
 
-/* A wait for a time of an earlier slot: it is moved as the lane is, or over before the slot. */
-static bool wait_follows(const question *q, const delta_placed *placed, const delta_wait *wait,
-                         int32_t slot) {
-    int64_t by = q->delta->lazy_by[wait->queue >> 1];
-    int64_t moved = amount_of_time(q, placed, wait->time, slot);
-    if (moved == by)
-        return true;
-    int64_t then = time_then(q, placed, wait->time, slot);
-    int64_t clock = q->record->devices[wait->queue >> 1].clock[wait->queue & 1] + q->shift;
-    return then <= clock && then + moved <= clock + by;
+/* Waits of a fragment for times of an earlier slot: each time is moved as the lane that waits, or
+   over, in both runs, before the slot. */
+static bool waits_follow_in(const question *q, const delta_placed *placed, const delta_wait *waits,
+                            int32_t n_waits, int32_t slot) {
+    const cleave_delta *delta = q->delta;
+    const delta_view *view = &delta->view[slot], *base = &delta->base_view[slot];
+    const int64_t *then = placed->times[base->row], *now = placed->times[view->row];
+    const int64_t *amounts = view->vector < 0 ? NULL : delta_amounts(delta, view->vector);
+    for (int32_t i = 0; i < n_waits; i++) {
+        int32_t time = waits[i].time, d = waits[i].queue >> 1;
+        int64_t by = delta->lazy_by[d], moved = view->shift - base->shift;
+        if (view->ran)
+            moved += now[time] - then[time];
+        else if (amounts != NULL)
+            moved += amounts[placed->giver[time]];
+        if (moved == by)
+            continue;
+        int64_t clock = q->record->devices[d].clock[waits[i].queue & 1] + q->shift;
+        int64_t until = then[time] + base->shift;
+        if (until > clock || until + moved > clock + by)
+            return false;
+    }
+    return true;
 }
 
 /* Every device that both slots use was moved by the same amount in the earlier one. */
@@ -117,15 +130,14 @@ static bool waits_follow(const question *q, int32_t since) {
         if (of->entries[e].reaches_back >= since)
             continue;
         const delta_placed *placed = of->entries[e].placed;
-        const delta_chunk *chunk = &placed->chunks[of->entries[e].chunk];
+        const delta_chunk *chunk = of->entries[e].chunk;
         const delta_reach *reach = placed->reaches + chunk->first_reach;
         for (int32_t r = 0; r < chunk->n_reaches && reach[r].slot < since; r++) {
             if (!chunk->has_strangers && is_moved_alike(q, reach[r].slot))
                 continue;
-            for (int32_t i = 0; i < reach[r].n_waits; i++)
-                if (!wait_follows(q, placed, &placed->waits[reach[r].first_wait + i],
-                                  reach[r].slot))
-                    return false;
+            if (!waits_follow_in(q, placed, placed->waits + reach[r].first_wait, reach[r].n_waits,
+                                 reach[r].slot))
+                return false;
         }
     }
     return true;
@@ -177,7 +189,7 @@ static bool settle_main(const question *q, const delta_placed *placed, const del
         if (!q->unsettles)
             return true;
         delta_wait wait = {of->time, of->queue};
-        if (wait_follows(q, placed, &wait, of->slot))
+        if (waits_follow_in(q, placed, &wait, 1, of->slot))
             return true;
         make_known(q, d);
     }
@@ -235,7 +247,7 @@ static bool settle_lanes(const question *q, const uint64_t *awaiting, int32_t la
     memset(delta->met, 0, (size_t)delta->n_words * sizeof *delta->met);
     for (int32_t e = 0; e < slot->n_entries; e++) {
         const delta_placed *placed = slot->entries[e].placed;
-        const delta_chunk *chunk = &placed->chunks[slot->entries[e].chunk];
+        const delta_chunk *chunk = slot->entries[e].chunk;
         for (int32_t f = chunk->first_first; f < chunk->first_first + chunk->n_firsts; f++) {
             const delta_first *of = &placed->firsts[f];
             int32_t resource = delta_lane_resource(delta, of->queue >> 1, of->queue & 1);
@@ -424,6 +436,15 @@ static void find_if_one(question *q) {
     q->is_one = are_one(delta, q->uses, q->by);
 }
 
+/* Some main lane begins the slot with a wait. */
+static bool mains_await(const question *q) {
+    const uint64_t *awaiting = delta_uses(q->delta, q->delta->awaiting, q->slot);
+    uint64_t any = 0;
+    for (int32_t w = 0; w < q->delta->n_device_words; w++)
+        any |= awaiting[w];
+    return any != 0;
+}
+
 static bool parts_follow(question *q) {
     cleave_delta *delta = q->delta;
     int32_t n_exceptions = delta->n_exceptions;
@@ -435,7 +456,7 @@ static bool parts_follow(question *q) {
             return true;
         }
         delta->n_exceptions = n_exceptions;
-        if (!q->unsettles) {
+        if (!q->unsettles && mains_await(q)) {
             q->unsettles = true;
             return parts_follow(q);
         }
@@ -467,7 +488,7 @@ static bool slot_follows(cleave_delta *delta, int32_t slot) {
 int32_t delta_jump(cleave_delta *delta, int32_t slot) {
     int32_t then = slot;
     while (then < delta->n_slots && !delta->slot_changed[then] && slot_follows(delta, then))
-        delta_fetch_entries(delta, ++then + 1);
+        delta_fetch_entries(delta, ++then);
     if (then > slot) {
         delta->counts.jumps++;
         delta->counts.slots_jumped += then - slot;

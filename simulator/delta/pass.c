@@ -237,7 +237,6 @@ static void begin_run(cleave_delta *delta) {
     for (int32_t s = 0; s < delta->n_slots; s++)
         if (delta->slot_changed[s] || delta->slot_derived[s]) {
             delta->slot_derived[s] = true;
-            delta_fetch_entries(delta, s + 2);
             delta_derive_slot(delta, s);
         }
     memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
@@ -254,7 +253,7 @@ static void run_slots(cleave_delta *delta, bool keeps) {
     int32_t n_failures = 0, rest = 0;
     for (int32_t slot = delta->first_run, then; slot < delta->n_slots; slot = then) {
         bool asks = rest == 0 && !delta->slot_changed[slot];
-        delta_fetch_entries(delta, slot + 1);
+        delta_fetch_entries(delta, slot);
         then = asks ? delta_jump(delta, slot) : slot;
         if (then > slot) {
             n_failures = 0;
