@@ -397,4 +397,6 @@ void cleave_delta_destroy(cleave_delta *delta) {
     free(delta);
 }
 
+void cleave_delta_be_eager(cleave_delta *delta) { delta->is_eager = true; }
+
 cleave_delta_counts cleave_delta_count(const cleave_delta *delta) { return delta->counts; }

@@ -61,6 +61,9 @@ void cleave_delta_reject(cleave_delta *delta);
    have left: for checks and benches. */
 cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error);
 
+/* Has no run be a plain pass where that would be cheaper: for tests of all the others. */
+void cleave_delta_be_eager(cleave_delta *delta);
+
 cleave_delta_counts cleave_delta_count(const cleave_delta *delta);
 
 #endif

@@ -171,9 +171,12 @@ struct cleave_delta {
     bool is_run;                       /* since the last put, with records */
     bool is_timed;                     /* since the last put: `step` is known */
     int64_t n_items;                   /* of all placed */
-    int32_t share;     /* of them that runs simulate lately, 1024 for all: see delta_run_changes */
-    int32_t accepted;  /* of the latest runs, 1024 for all */
-    int32_t first_run; /* the slot where that run started */
+    int32_t share; /* what runs lately cost against a plain pass, 1024 for as much: see pass.c */
+    int64_t n_compared;           /* items of what the latest run found exchanged */
+    bool is_eager;                /* no plain passes: see delta.h */
+    int32_t pause, longest_pause; /* runs until one is no plain pass; after which to begin with */
+    int32_t accepted;             /* of the latest runs, 1024 for all */
+    int32_t first_run;            /* the slot where that run started */
     int64_t step, base_step;
     /* The base, and what the run makes of it; slot n_slots is the end of the step. */
     delta_record *base, *next;    /* [n_slots + 1] */

@@ -134,8 +134,10 @@ static void mark(cleave_delta *delta, const delta_placed *then, delta_placed *no
 
 void delta_mark_changes(cleave_delta *delta) {
     memset(delta->slot_changed, 0, (size_t)delta->n_slots * sizeof *delta->slot_changed);
+    delta->n_compared = 0;
     for (int32_t c = 0; c < delta->n_changes; c++) {
         delta_placed *now = delta->placed[delta->changes[c].place];
+        delta->n_compared += now == NULL ? 0 : now->n_items;
         if (now != delta->changes[c].before)
             mark(delta, delta->changes[c].before, now);
     }

@@ -199,19 +199,32 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
 
 /* What a run costs is counted, never measured: the same proposals, the same passes.
 
-   Records cost about a third of what is simulated, and who accepts a run without them runs it again
-   with them: they are kept where more than a quarter of the latest runs were accepted.  Where the
-   latest runs simulated nearly all, the next is a plain pass over everything, but for every eighth.
-   A slot that turns out not to follow has cost a part of what simulating it costs; so the more of
-   them come in a row, the more are simulated unasked. */
-enum { WHOLE = 1024, KEEPING = WHOLE / 4, MOST = 7 * WHOLE / 8, EVERY = 8, LONGEST_REST = 6 };
+   A run costs about as much as a pass over so many items: those that it simulates, a third more
+   where it keeps records; half of those that were exchanged, for comparing them; and by itself, and
+   for each slot that it simulates or jumps over, what learn_cost says, which was fitted to what
+   runs of recurrent and other models took.  Where the latest runs cost more than a pass over
+   everything, the next ones are that.  Then now and then one tries all the same, ever less often
+   while that fails.
 
-static bool is_worth_while(const cleave_delta *delta) {
-    return delta->share <= MOST || delta->counts.runs % EVERY == 0;
+   Who accepts a run without records runs it again with them: they are kept where more than a
+   quarter of the latest runs were accepted.  A slot that turns out not to follow has cost a part of
+   what simulating it costs; so the more of them come in a row, the more are simulated unasked. */
+enum { WHOLE = 1024, KEEPING = WHOLE / 4, LONGEST_REST = 6 };
+enum { COST_OF_RUN = 400 };
+enum { FIRST_PAUSE = 8, LONGEST_PAUSE = 1024 };
+
+static bool is_worth_while(cleave_delta *delta) {
+    if (delta->is_eager || delta->share <= WHOLE)
+        return true;
+    if (--delta->pause > 0)
+        return false;
+    delta->longest_pause *= delta->longest_pause < LONGEST_PAUSE ? 2 : 1;
+    delta->pause = delta->longest_pause;
+    return true;
 }
 
 static void move_towards(int32_t *average, int64_t value) {
-    *average += (int32_t)((value > WHOLE ? WHOLE : value) - *average) / 4;
+    *average += (int32_t)((value > 2 * WHOLE ? 2 * WHOLE : value) - *average) / 4;
 }
 
 void delta_learn(cleave_delta *delta, bool accepted) {
@@ -265,20 +278,32 @@ static void run_slots(cleave_delta *delta, bool keeps) {
     }
 }
 
+static void learn_cost(cleave_delta *delta, const cleave_delta_counts *before, bool keeps) {
+    const cleave_delta_counts *now = &delta->counts;
+    int64_t n_items = now->items - before->items, n_slots = now->slots - before->slots;
+    int64_t cost_of_simulated = 8 + 3 * (int64_t)delta->n_devices / 2;
+    int64_t cost_of_jumped = 6 + delta->n_devices / 4;
+    int64_t cost = COST_OF_RUN + delta->n_compared / 2 + n_items + (keeps ? n_items / 3 : 0) +
+                   n_slots * cost_of_simulated +
+                   (now->slots_jumped - before->slots_jumped) * cost_of_jumped;
+    move_towards(&delta->share, WHOLE * cost / (delta->n_items > 0 ? delta->n_items : 1));
+    if (delta->share <= WHOLE)
+        delta->pause = delta->longest_pause = FIRST_PAUSE;
+}
+
 void delta_run_changes(cleave_delta *delta, bool must_keep) {
     if (!must_keep && !is_worth_while(delta)) {
         pass_over_all(delta);
         return;
     }
     bool keeps = must_keep || delta->accepted > KEEPING;
-    int64_t before = delta->counts.items;
+    cleave_delta_counts before = delta->counts;
     begin_run(delta);
     run_slots(delta, keeps);
     delta_load(delta, delta->n_slots);
     if (keeps)
         keep_record(delta, delta->n_slots);
-    move_towards(&delta->share, WHOLE * (delta->counts.items - before) /
-                                    (delta->n_items > 0 ? delta->n_items : 1));
+    learn_cost(delta, &before, keeps);
     delta->step = latest_clock(delta, delta->state.devices);
     delta->is_run = keeps;
     delta->is_timed = true;

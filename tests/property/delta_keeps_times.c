@@ -220,12 +220,47 @@ static void draw_fragment(world *w, drawn *d) {
     }
 }
 
+/* Two messages change their numbers, and two marks, so that chunks may be alike that number what
+   they do in another way. */
+static void renumber(world *w, drawn *d) {
+    cleave_priced_fragment *f = &d->fragment;
+    int32_t a = below(w, f->n_messages + 1) - 1, b = below(w, f->n_messages + 1) - 1, at = 0;
+    int32_t j = below(w, f->n_marks + 1) - 1, k = below(w, f->n_marks + 1) - 1;
+    drawn was = *d;
+    for (int32_t m = 0; m < f->n_messages && a >= 0 && b >= 0; m++) {
+        int32_t from = m == a ? b : m == b ? a : m;
+        memcpy(d->ends[m], was.ends[from], sizeof d->ends[m]);
+        d->hop_start[m] = at;
+        for (int32_t h = was.hop_start[from]; h < was.hop_start[from + 1]; h++, at++) {
+            d->hop_link[at] = was.hop_link[h];
+            d->hop_serialization[at] = was.hop_serialization[h];
+        }
+    }
+    for (int32_t i = 0; i < f->n_items; i++) {
+        bool of_mark =
+            d->items[i].kind == CLEAVE_PRICED_MARK || d->items[i].kind == CLEAVE_PRICED_SYNC;
+        bool of_message = d->items[i].kind == CLEAVE_PRICED_POST ||
+                          d->items[i].kind == CLEAVE_PRICED_WAIT_ARRIVAL ||
+                          d->items[i].kind == CLEAVE_PRICED_WAIT_RELEASE;
+        int32_t x = of_mark ? j : a, y = of_mark ? k : b, s = d->items[i].subject;
+        if ((of_mark || of_message) && x >= 0 && y >= 0)
+            d->items[i].subject = s == x ? y : s == y ? x : s;
+    }
+    if (j >= 0 && k >= 0) {
+        d->mark_queue[j] = was.mark_queue[k];
+        d->mark_queue[k] = was.mark_queue[j];
+    }
+}
+
 /* The same fragment with some durations of its own, as where only prices change. */
 static void draw_like(world *w, drawn *d, const drawn *like) {
     *d = *like;
     point_at_arrays(d);
+    if (chance(w, 50))
+        renumber(w, d);
+    int per_cent = chance(w, 50) ? 20 : 3;
     for (int32_t i = 0; i < d->fragment.n_items; i++)
-        if (d->items[i].duration > 0 && chance(w, 20))
+        if (d->items[i].duration > 0 && chance(w, per_cent))
             d->items[i].duration = duration(w);
     int32_t n_hops = d->hop_start[d->fragment.n_messages];
     for (int32_t h = 0; h < n_hops; h++)
@@ -260,6 +295,8 @@ static world *world_create(uint64_t seed) {
     cr_assert_eq(cleave_delta_create(w->n_places, w->n_slots, 2 * w->n_devices, w->n_links,
                                      w->latency, &w->delta, &error),
                  CLEAVE_OK, "%s", error.message);
+    if (chance(w, 80)) /* worlds are so small that plain passes would mostly be cheaper */
+        cleave_delta_be_eager(w->delta);
     return w;
 }
 

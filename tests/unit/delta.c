@@ -55,6 +55,7 @@ static cleave_delta *make(void) {
     cleave_error error = {""};
     cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 4, 1, (int64_t[]){7}, &delta, &error),
                  CLEAVE_OK, "%s", error.message);
+    cleave_delta_be_eager(delta);
     return delta;
 }
 
