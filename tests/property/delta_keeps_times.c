@@ -38,6 +38,7 @@ typedef struct world {
     int64_t latency[MAX_LINKS];
     int64_t longest;                              /* durations; small ones make ties */
     int zeros, communication, waits, rows, reach; /* per cent, or slots */
+    int strangers;                                /* per cent of waits for messages of others */
     drawn pool[POOL];
     int32_t at[MAX_PLACES], base[MAX_PLACES]; /* -1: nothing */
     cleave_delta *delta;
@@ -152,7 +153,7 @@ static void add_wait(world *w, drawn *d) {
     if (what < 2 && f->n_messages > 0) {
         s = below(w, f->n_messages);
         add(d, what == 0 ? CLEAVE_PRICED_WAIT_RELEASE : CLEAVE_PRICED_WAIT_ARRIVAL,
-            d->ends[s][what], s, 0);
+            chance(w, w->strangers) ? some_queue(w) : d->ends[s][what], s, 0);
     } else if (what == 2 && f->n_collectives > 0) {
         s = below(w, f->n_collectives);
         add(d, CLEAVE_PRICED_AWAIT, d->joined_by[s][below(w, d->joins[s])], s, 0);
@@ -252,12 +253,29 @@ static void renumber(world *w, drawn *d) {
     }
 }
 
+/* A wait for a message waits for another one that has been posted. */
+static void redirect(world *w, drawn *d) {
+    int posts[MAX_MESSAGES] = {0};
+    for (int32_t i = 0; i < d->fragment.n_items; i++) {
+        cleave_priced_item *item = &d->items[i];
+        int32_t m = below(w, d->fragment.n_messages + 1) - 1;
+        if (item->kind == CLEAVE_PRICED_POST)
+            posts[item->subject]++;
+        else if ((item->kind == CLEAVE_PRICED_WAIT_ARRIVAL ||
+                  item->kind == CLEAVE_PRICED_WAIT_RELEASE) &&
+                 m >= 0 && posts[m] == 2 && chance(w, 10))
+            item->subject = m;
+    }
+}
+
 /* The same fragment with some durations of its own, as where only prices change. */
 static void draw_like(world *w, drawn *d, const drawn *like) {
     *d = *like;
     point_at_arrays(d);
     if (chance(w, 50))
         renumber(w, d);
+    if (w->strangers > 0 && chance(w, 30))
+        redirect(w, d);
     int per_cent = chance(w, 50) ? 20 : 3;
     for (int32_t i = 0; i < d->fragment.n_items; i++)
         if (d->items[i].duration > 0 && chance(w, per_cent))
@@ -282,6 +300,7 @@ static world *world_create(uint64_t seed) {
     w->communication = (const int[]){0, 10, 40}[below(w, 3)];
     w->waits = (const int[]){5, 30, 60}[below(w, 3)];
     w->reach = (const int[]){3, 8, MAX_SLOTS}[below(w, 3)];
+    w->strangers = 30 * below(w, 2);
     w->rows = w->waits < 30 ? (const int[]){0, 15, 50}[below(w, 3)] : 0;
     for (int32_t l = 0; l < w->n_links; l++)
         w->latency[l] = duration(w);
