@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "cli/calibrate_link.h"
 #include "cli/calibrate_works.h"
 #include "cli/table.h"
 #include "exec/measure.h"
@@ -159,16 +160,6 @@ static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
     return agree(c, &c->kind.bytes_per_second, error);
 }
 
-static cleave_protocol protocol_of(const cleave_link_figures *m) {
-    return (cleave_protocol){
-        .large_from_bytes = m->receiving.large_from_bytes,
-        .large_seconds = m->link.large_seconds,
-        .first_bytes = m->link.first_bytes,
-        .first_bytes_per_second = m->link.first_bytes_per_second,
-        .sending = {m->sending.small, m->sending.large, m->sending.per_byte},
-        .receiving = {m->receiving.small, m->receiving.large, m->receiving.per_byte}};
-}
-
 static cleave_status measure_links(calibration *c, cleave_error *error) {
     size_t n_pairs = (size_t)c->n_devices * (size_t)(c->n_devices - 1) / 2;
     c->links = CLEAVE_ARENA_ARRAY(c->arena, cleave_link, n_pairs);
@@ -185,14 +176,7 @@ static cleave_status measure_links(calibration *c, cleave_error *error) {
                 cleave_world_send_now(c->world, &m, sizeof m, 0);
             if (a != 0 && c->rank == 0)
                 cleave_world_receive_now(c->world, &m, sizeof m, a);
-            c->links[c->n_links++] =
-                (cleave_link){.from = a,
-                              .to = b,
-                              .bytes_per_second = m.link.bytes_per_second,
-                              .latency_seconds = m.link.latency_seconds,
-                              .overhead_seconds = m.link.overhead_seconds,
-                              .overhead_seconds_per_byte = m.link.overhead_seconds_per_byte,
-                              .protocol = protocol_of(&m)};
+            c->links[c->n_links++] = calibrate_link_of(&m, a, b);
         }
     cleave_world_broadcast(c->world, c->links, (int64_t)(n_pairs * sizeof *c->links));
     return CLEAVE_OK;

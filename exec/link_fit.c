@@ -17,7 +17,14 @@
    longer hardly shows in those that take long, and is so left to the small ones.  A network that
    lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
    processors do all the copying (ranks of one machine) little is left for the link, which then gets
-   the twentieth part of the time of a large message at least, so that it has a bandwidth. */
+   the twentieth part of the time of a large message at least, so that it has a bandwidth.
+
+   What does not fit: over TCP processors work on a message while the link carries it.  Of 1 MiB at
+   1 Gbit/s both ways take 8.83 ms, one way 8.77, four in a stream 4 x 8.77, and yet they cost a
+   rank that computes 1.7 ms; at 10 Gbit/s 1.02, .95, 4 x .92 and 1.28; unshaped .72, .48 and .95.
+   All of that is max(n / b, g n) one way and max(n / b, 2 g n) both ways.  With one after the
+   other, as the simulator has it, both ways at 10 Gbit/s come out up to 25 % too long, a stream as
+   much too short. */
 #include "exec/link_fit.h"
 
 #include "base/arena.h"

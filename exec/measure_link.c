@@ -31,7 +31,7 @@ enum {
     LEAST_BYTES = 1 << 10, /* sizes are these and every power of two up to */
     MOST_BYTES = 64 << 20, /* since a message may go in another way from any of them on */
     N_SIZES = 17,
-    TOUCHED_TIMES = 4, /* as many bytes as a message has are touched between two */
+    TOUCHED_TIMES = 4,                 /* as many bytes as a message has are touched between two */
     LEAST_PROCESSOR_BYTES = 256 << 10, /* below, it is lost in the noise; above, it takes long */
     MOST_PROCESSOR_BYTES = 4 << 20,
     LEAST_POLLED_BYTES = 1 << 10, /* of messages that are watched between pieces of computation */
@@ -274,7 +274,7 @@ static int measure_sizes(pair *p, double seconds_budget, size_times *sizes, doub
     *posting = *smallest = INFINITY;
     for (int round = -1; round < N_ROUNDS; round++)
         for (int i = 0; i < n; i++) {
-            if (i % 4 == 0) {
+            if (i % 8 == 0) {
                 *posting = fmin(*posting, agree(p, post(p, MAX_REPEATS)));
                 *smallest = fmin(*smallest, agree(p, ping_smallest(p)));
             }

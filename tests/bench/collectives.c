@@ -14,8 +14,15 @@
    one step, by the clock that the ranks of one machine share; what is reported is the median over
    the steps, the first left out, and the same interval of the simulated step.
 
-   usage: bench_collectives MACHINE.json|none [KIND ALGORITHM BYTES STEPS]...
+   Two ranks measure their link before and after each collective, as calibration does, and what is
+   predicted is the mean by both, with the machine's other prices: virtual processors are moved
+   about every few seconds, to where a message takes up to twice as long, and what was measured a
+   minute ago is of another machine.
+
+   usage: bench_collectives MACHINE.json|none LINK_MILLISECONDS [KIND ALGORITHM BYTES STEPS]...
+   LINK_MILLISECONDS is about what each measurement of the link takes; 0: the machine's own figures.
    At two levels half of the ranks are a node.  Rank 0 prints a line of JSON for each collective. */
+#include "cli/calibrate_link.h"
 #include "exec/rank.h"
 #include "exec/values.h"
 #include "exec/world.h"
@@ -49,6 +56,8 @@ typedef struct bench {
     cleave_collective_algorithm algorithm;
     int64_t bytes, steps;
     const char *machine; /* null: nothing is predicted */
+    double link_seconds; /* for measuring the link; 0: it is as the machine has it */
+    cleave_link_figures before, after;
     cleave_world *world;
     cleave_arena arena;
     cleave_model model;
@@ -350,15 +359,34 @@ static void put_number(const char *name, double value) {
         printf(", \"%s\": null", name);
 }
 
+static void set_links(cleave_machine *machine, const cleave_link_figures *figures) {
+    for (int32_t l = 0; l < machine->n_links; l++)
+        machine->links[l] =
+            calibrate_link_of(figures, machine->links[l].from, machine->links[l].to);
+}
+
+/* By the link as it was before and after, the mean. */
+static cleave_status predict_all(bench *b, double *predicted, double *closed, cleave_error *error) {
+    cleave_machine machine;
+    const cleave_link_figures *figures[2] = {&b->before, &b->after};
+    CLEAVE_TRY(cleave_machine_read(b->machine, b->layout.n_devices, &b->arena, &machine, error));
+    int n = b->link_seconds > 0 ? 2 : 1;
+    *predicted = *closed = 0;
+    for (int i = 0; i < n; i++) {
+        double seconds;
+        if (b->link_seconds > 0)
+            set_links(&machine, figures[i]);
+        CLEAVE_TRY(predict(b, &machine, &seconds, error));
+        *predicted += seconds / n;
+        *closed += closed_seconds(b, &machine) / n;
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status report(bench *b, cleave_error *error) {
     double predicted = NAN, closed = NAN;
-    if (b->machine != NULL) {
-        cleave_machine machine;
-        CLEAVE_TRY(
-            cleave_machine_read(b->machine, b->layout.n_devices, &b->arena, &machine, error));
-        CLEAVE_TRY(predict(b, &machine, &predicted, error));
-        closed = closed_seconds(b, &machine);
-    }
+    if (b->machine != NULL)
+        CLEAVE_TRY(predict_all(b, &predicted, &closed, error));
     int64_t first = b->steps > 1 ? 1 : 0, n = b->steps - first; /* the first is for warming up */
     double *took = b->took + first;
     qsort(took, (size_t)n, sizeof *took, compare_doubles);
@@ -421,38 +449,49 @@ static cleave_status work(char **words, bench *b, cleave_error *error) {
                    : make_dense(b, width, error));
     CLEAVE_TRY(make_layout(b, cleave_world_size(b->world), error));
     CLEAVE_TRY(run(b, error));
+    if (b->link_seconds > 0)
+        CLEAVE_TRY(cleave_link_measure(b->world, 0, 1, b->link_seconds, &b->after, error));
     return cleave_world_rank(b->world) == 0 ? report(b, error) : CLEAVE_OK;
 }
 
-static cleave_status work_all(int n, char **words, cleave_world *world, cleave_error *error) {
-    enum { WORDS = 4 };
-    if (n < 2 || (n - 2) % WORDS != 0)
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "usage: bench_collectives MACHINE.json|none [KIND ALGORITHM BYTES STEPS]...");
-    bench *b = malloc(sizeof *b);
-    if (b == NULL)
-        return cleave_fail_memory(error, "running collectives");
-    cleave_status status = CLEAVE_OK;
-    for (int i = 2; i < n && status == CLEAVE_OK; i += WORDS) {
-        *b = (bench){.world = world, .machine = strcmp(words[1], "none") == 0 ? NULL : words[1]};
-        status = work(words + i, b, error);
+/* What is after one collective is before the next. */
+static cleave_status work_all(int n, char **words, bench *b, cleave_error *error) {
+    enum { FIRST = 3, WORDS = 4, MOST_MILLISECONDS = 60000 };
+    int64_t milliseconds = 0;
+    if (n < FIRST || (n - FIRST) % WORDS != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "usage: bench_collectives MACHINE.json|none LINK_MILLISECONDS "
+                           "[KIND ALGORITHM BYTES STEPS]...");
+    CLEAVE_TRY(parse_integer(words[2], "milliseconds", 0, MOST_MILLISECONDS, &milliseconds, error));
+    cleave_world *world = b->world;
+    double seconds = cleave_world_size(world) == 2 ? 1e-3 * (double)milliseconds : 0;
+    cleave_link_figures last = {0};
+    if (seconds > 0)
+        CLEAVE_TRY(cleave_link_measure(world, 0, 1, seconds, &last, error));
+    for (int i = FIRST; i < n; i += WORDS) {
+        *b = (bench){.world = world,
+                     .machine = strcmp(words[1], "none") == 0 ? NULL : words[1],
+                     .link_seconds = seconds,
+                     .before = last};
+        cleave_status status = work(words + i, b, error);
         cleave_arena_free(&b->arena);
         fflush(stdout);
+        if (status != CLEAVE_OK)
+            return status;
+        last = b->after;
     }
-    free(b);
-    return status;
+    return CLEAVE_OK;
 }
 
 int main(int n, char **words) {
-    cleave_world *world = NULL;
+    static bench b;
     cleave_error error = {""};
-    cleave_status status = cleave_world_begin(&world, &error);
+    cleave_status status = cleave_world_begin(&b.world, &error);
     if (status == CLEAVE_OK)
-        status = work_all(n, words, world, &error);
+        status = work_all(n, words, &b, &error);
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_collectives: %s\n", error.message);
-    if (world != NULL)
-        cleave_world_end(world, (int)status);
+    if (b.world != NULL)
+        cleave_world_end(b.world, (int)status);
     return (int)status;
 }

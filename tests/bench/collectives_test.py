@@ -36,7 +36,7 @@ def main():
     build = os.path.realpath(sys.argv[1])
     machine = os.path.join(bench.ROOT, "configs", "machines", "two-cores.json")
     command = [os.path.join(HERE, "collectives"), "--build", build, "--networks", "hosts", "--sizes", "4KiB",
-               "--rounds", "1", "--steps", "3", "--machine", machine]
+               "--rounds", "1", "--steps", "3", "--links", "0", "--machine", machine]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if said.returncode == bench.SKIPPED:
         return bench.SKIPPED
@@ -45,7 +45,7 @@ def main():
     check("rows", rows, bench.KINDS)
     check("summary", "\n4 cases, " in said.stdout, True)
 
-    runs = bench.Bench(bench.parse(["--build", build, "--steps", "3"]), None)
+    runs = bench.Bench(bench.parse(["--build", build, "--steps", "3", "--links", "0"]), None)
     alone = runs.run("here", 1, [("all-reduce", "default", 4096)], None)[0]
     check("alone nothing is predicted", alone["predicted_seconds"], None)
     rows = runs.run("here", 2, [(kind, "default", 4096) for kind in bench.KINDS[:3]], machine)
@@ -53,6 +53,9 @@ def main():
         check("kind", row["collective"], kind)
         check(f"{kind}: the loss is that of one rank", abs(row["loss"] / alone["loss"] - 1) < bench.SAME_LOSS, True)
         check(f"{kind}: times are above 0", min(row["predicted_seconds"], row["measured_seconds"]) > 0, True)
+    runs.options.links = 0.05
+    row, = runs.run("here", 2, [("all-reduce", "default", 4096)], machine)
+    check("with the link measured there is a prediction", row["predicted_seconds"] > 0, True)
     return 0
 
 
