@@ -19,13 +19,37 @@ typedef struct collector {
     int64_t step_bytes;
 } collector;
 
-/* What is not run on the first device has its operands from anywhere in the step. */
+/* The parameter under some views, -1: the tensor is none. */
+static int32_t parameter_under(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE &&
+           model->tensors[tensor].view.n_sources == 1)
+        tensor = model->tensors[tensor].view.sources[0];
+    return model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER ? tensor : -1;
+}
+
+int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest) {
+    int32_t most = 1;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        int32_t parameter = parameter_under(model, nest->inputs[i].tensor), n = 0;
+        for (int32_t other = 0; parameter >= 0 && other < model->n_nests; other++) {
+            const cleave_nest *of = &model->nests[other];
+            n += of->kind == nest->kind && i < of->n_inputs &&
+                 parameter_under(model, of->inputs[i].tensor) == parameter;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* The code of a recurrence's steps, and what they keep to themselves, is met again in the next of
+   them.  What is not run on the first device has its operands from anywhere in the step. */
 static cleave_reuse reuse_of(const collector *c, const cleave_nest *nest, cleave_pass pass) {
     cleave_reuse reuse = c->reuse[3 * (nest - c->model->nests) + (int)pass];
-    if (reuse.step >= 0)
+    bool forward = pass == CLEAVE_PASS_FORWARD, known = reuse.step >= 0;
+    reuse.step = c->step_bytes / calibrate_works_uses(c->model, nest);
+    if (known)
         return reuse;
-    bool forward = pass == CLEAVE_PASS_FORWARD;
-    reuse.step = reuse.output = c->step_bytes;
+    reuse.output = c->step_bytes;
     reuse.output_gradient = 0;
     for (int i = 0; i < CLEAVE_MAX_INPUTS; i++) {
         reuse.inputs[i] = forward && i == 0 ? 0 : c->step_bytes / (forward ? 1 : 2);

@@ -24,6 +24,10 @@ typedef struct calibrate_work {
 
 typedef CLEAVE_LIST(calibrate_work) calibrate_works;
 
+/* How many nests of this kind read the parameter that this nest reads: the steps of a recurrence,
+   for which it stays nearer than one that is met once in a step of training.  1 or more. */
+int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest);
+
 /* Adds the work of a model on a machine. */
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
                                   const cleave_machine *machine, cleave_error *error);

@@ -51,8 +51,8 @@ Test(reuse, counts_what_is_touched_between_two_uses) {
     cr_assert_eq(cleave_program_reuse(&program, 0, &arena, &reuse, NULL), CLEAVE_OK);
     const cleave_reuse *first = &reuse[0], *second = &reuse[3];
     cr_expect_eq(first->step, 4 * PAGE);
-    cr_expect_eq(first->inputs[0], 5 * PAGE); /* nest 1: B and C, and the copy */
-    cr_expect_eq(first->output, 2 * PAGE);    /* the copy */
+    cr_expect_eq(first->inputs[0], 3 * PAGE); /* nest 1: B and C; C again by the copy */
+    cr_expect_eq(first->output, PAGE);        /* the copy */
     cr_expect_eq(second->inputs[0], 0);       /* what was just written */
     cr_expect_eq(second->output, 3 * PAGE);   /* nest 0: A and B */
     cr_expect_eq(second->output_gradient, 0);
