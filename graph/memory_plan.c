@@ -40,7 +40,7 @@ typedef struct planner {
 
 /* Devices with more lives are not planned again: it takes the square of their number.  A little
    that is lost is left. */
-enum { MOST_PLANNED_AGAIN = 8192, LOSS_THAT_COUNTS = 64 /* of what lives: the 64th part */ };
+enum { MOST_PLANNED_AGAIN = 8192, LOSS_THAT_COUNTS = 32 /* of what lives: the 32nd part */ };
 
 /* The first range by size that is as large and, of those that are no larger, at `offset` or
    beyond. */
