@@ -3,7 +3,8 @@
 
    How much of the synchronisation of parameters hides behind the backward pass is what the additive
    model can't know: half of it, to begin with, then none, and on few devices, where making the
-   model takes no time, all of it, too. */
+   model takes no time, all of it, too.  Of few operators on more devices many values each count for
+   more than that, so there it is half. */
 #include "search/session.h"
 #include "search/window/price_folded.h"
 
@@ -11,10 +12,19 @@
 
 static const int64_t most_entries = INT64_C(1) << 22;
 
+/* With so few operators there is time for many values of each, and of splits over many devices
+   there are many that cost the same by themselves. */
+enum { FEW_OPERATORS = 32 };
+
+static bool has_many_values(const session *s) {
+    return s->machine->n_devices > SESSION_FEW_DEVICES && s->model->n_operators <= FEW_OPERATORS;
+}
+
 /* Pairs of values are priced one by one, and the more devices, the longer each takes. */
 static int32_t values_for(const session *s) {
-    int32_t n = s->machine->n_devices;
-    return n <= SESSION_FEW_DEVICES ? 32 : 16;
+    if (has_many_values(s))
+        return 64;
+    return s->machine->n_devices <= SESSION_FEW_DEVICES ? 32 : 16;
 }
 
 static cleave_status make(const session *s, double exposed_sync, cleave_arena *arena,
@@ -74,7 +84,7 @@ static cleave_status solve(session *s, const cleave_additive_model *made, cleave
 
 cleave_status session_solve(session *s, cleave_error *error) {
     static const double others[] = {1, 0};
-    int n_others = s->machine->n_devices <= SESSION_FEW_DEVICES ? 2 : 1;
+    int n_others = s->machine->n_devices <= SESSION_FEW_DEVICES ? 2 : !has_many_values(s);
     cleave_progress_update(&s->progress, -1, "solving the additive model");
     CLEAVE_TRY(make(s, 0.5, &s->work, &s->costs_of_changes, error));
     s->has_costs = true;

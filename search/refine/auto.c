@@ -2,14 +2,21 @@
 
 #include "search/refine/parallel.h"
 #include "search/refine/polish.h"
+#include "search/refine/starts_in_steps.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 
 /* Shares of what is left that a round may spend; the last one gets all. */
-static const double share_of_round[] = {0.3, 0.6, 1};
-enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERATOR = 2 };
+static const double share_of_round[] = {0.3, 0.6, 1}, share_in_steps[] = {0.15, 0.9, 1};
+enum {
+    N_ROUNDS = 3,
+    N_ANNEALING = 4,
+    SEEDS_OF_ROUND = 1000,
+    PROPOSALS_PER_OPERATOR = 2,
+    CHAINS_IN_STEPS = 2
+};
 
 /* What a search without limits spends, in times of what it takes to lower the whole model once, or
    in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more as much
@@ -19,6 +26,14 @@ enum { N_ROUNDS = 3, N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERA
    up when so many of its most promising moves, on 64 devices, have failed one after the other. */
 static const int64_t most_wholes = 8, least_work = INT64_C(1) << 28;
 enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100 };
+/* On more than few devices layouts whose fragments in closed form are no more bytes than this are
+   refined in steps: where few operators share the links of many devices, closed forms are furthest
+   off.  So many bytes of fragments are spent there, and on many devices no more than so many by the
+   square of their number.  That is enough for few chains, and these begin hot, at so large a share
+   of the step: at what the least differences are, ties mostly, a chain stays where it is. */
+static const int64_t most_bytes_in_steps = INT64_C(1) << 20, work_in_steps = INT64_C(1) << 30,
+                     work_by_square = INT64_C(1) << 39;
+static const double hottest_in_steps = 0.01;
 /* On more devices a start that is gone on with has to get so many wholes. */
 static const double least_wholes_of_start = 2;
 /* Starts that are so many times as slow as the best are not gone on with. */
@@ -41,6 +56,7 @@ typedef struct auto_run {
     auto_entry starts[AUTO_MAX_POOL]; /* best first */
     auto_worker *workers;             /* [n_threads] */
     int64_t whole_work;               /* of the best start */
+    bool in_steps;                    /* all prices are with collectives in their steps */
     pthread_mutex_t mutex;            /* of what follows, while threads run */
     auto_state kept;                  /* what is written down */
     double saved_seconds;
@@ -106,6 +122,10 @@ static void add_to_pool(const cleave_model *model, const auto_entry *entry, int3
 static int64_t work_of_all(const auto_run *run) {
     int64_t most = most_wholes * run->whole_work;
     int64_t least = least_work, n_devices = run->session->machine->n_devices;
+    if (run->in_steps) {
+        least = work_by_square / (n_devices * n_devices);
+        return least < work_in_steps ? least : work_in_steps;
+    }
     if (n_devices > SOME_DEVICES)
         least = least * SOME_DEVICES / n_devices * SOME_DEVICES / n_devices;
     return most > least ? most : least;
@@ -123,7 +143,7 @@ static int64_t patience(const auto_run *run) {
 static cleave_refine_limits share_out(const auto_run *run, int32_t n) {
     const session *s = run->session;
     const auto_state *a = &run->state;
-    double share = share_of_round[a->round % N_ROUNDS];
+    double share = (run->in_steps ? share_in_steps : share_of_round)[a->round % N_ROUNDS];
     cleave_refine_limits limits = {0};
     if (s->options->proposals > 0) {
         int64_t left = s->options->proposals - a->proposals;
@@ -184,11 +204,15 @@ static void add_start(auto_run *run, const cleave_layout *layout, const cleave_p
 static cleave_status choose_starts(auto_run *run, cleave_error *error) {
     session *s = run->session;
     auto_entry room = {0};
+    run->n_starts = 0;
     CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &room.choices, error));
     for (int32_t i = 0; i < AUTO_MAX_POOL; i++)
         CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &run->starts[i].choices, error));
-    for (int32_t g = 0; g < s->n_given; g++)
-        add_start(run, s->given[g].layout, &s->given[g].price, &room);
+    for (int32_t g = 0; g < s->n_given; g++) {
+        const session_given *given = &s->given[g];
+        if (!run->in_steps || given->has_full)
+            add_start(run, given->layout, run->in_steps ? &given->full : &given->price, &room);
+    }
     for (int32_t f = 0; f < s->n_found; f++)
         add_start(run, &s->found[f].layout, &s->found[f].price, &room);
     while (run->n_starts > 1 && is_hopeless(&run->starts[run->n_starts - 1], &run->starts[0]))
@@ -198,6 +222,8 @@ static cleave_status choose_starts(auto_run *run, cleave_error *error) {
 
 static cleave_status begin_first(auto_run *run, cleave_error *error) {
     int32_t n = run->n_starts;
+    if (run->in_steps && n > CHAINS_IN_STEPS)
+        n = CHAINS_IN_STEPS;
     cleave_refine_limits limits = share_out(run, n);
     double least = least_wholes_of_start * (double)run->whole_work;
     while (n > 1 && limits.work > 0 && (double)limits.work < least &&
@@ -217,14 +243,15 @@ static bool is_worth_annealing(const auto_run *run, const cleave_refine_limits *
     return (double)limits->work > each * PROPOSALS_PER_OPERATOR * run->session->model->n_operators;
 }
 
-/* Three chains from the best and one from the second. */
+/* Three chains from the best and one from the second; in steps, all from the best. */
 static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
-    cleave_refine_limits limits = share_out(run, N_ANNEALING);
+    int32_t n = run->in_steps ? CHAINS_IN_STEPS : N_ANNEALING;
+    cleave_refine_limits limits = share_out(run, n);
     if (!is_worth_annealing(run, &limits))
         return CLEAVE_OK;
-    for (int32_t i = 0; i < N_ANNEALING; i++) {
-        const auto_entry *from = &a->pool[i == N_ANNEALING - 1 && a->n_pool > 1 ? 1 : 0];
+    for (int32_t i = 0; i < n; i++) {
+        const auto_entry *from = &a->pool[i == n - 1 && a->n_pool > 1 && !run->in_steps ? 1 : 0];
         CLEAVE_TRY(add_task(run, from, &limits, true, error));
     }
     return CLEAVE_OK;
@@ -424,6 +451,24 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* From now on all prices of the session's starts, and of what refinements come to, are in steps. */
+static cleave_status go_to_steps(auto_run *run, cleave_error *error) {
+    session *s = run->session;
+    CLEAVE_TRY(session_price_in_steps(s, &run->starts[0].price, error));
+    run->in_steps = true;
+    run->refine.hottest = hottest_in_steps;
+    cleave_chain_end(&run->workers[0].chain);
+    for (int32_t i = 0; i < s->n_threads; i++)
+        s->pricers[i].in_steps = true;
+    CLEAVE_TRY(choose_starts(run, error));
+    return begin_first_chain(run, error);
+}
+
+static bool is_refined_in_steps(const auto_run *run) {
+    return run->session->machine->n_devices > SESSION_FEW_DEVICES &&
+           run->whole_work <= most_bytes_in_steps;
+}
+
 static cleave_status begin(auto_run *run, cleave_error *error) {
     session *s = run->session;
     CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints, &s->work,
@@ -442,11 +487,14 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
     if (run->workers == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(choose_starts(run, error));
-    return begin_first_chain(run, error);
+    CLEAVE_TRY(begin_first_chain(run, error));
+    return is_refined_in_steps(run) ? go_to_steps(run, error) : CLEAVE_OK;
 }
 
 static void end(auto_run *run) {
     session *s = run->session;
+    for (int32_t i = 0; i < s->n_threads; i++)
+        s->pricers[i].in_steps = false;
     for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
         auto_worker *w = &run->workers[i];
         cleave_chain_end(&w->chain);

@@ -133,7 +133,8 @@ static double first_temperature(const run *r) {
 static void begin_annealing(run *r) {
     enter(r, CLEAVE_REFINE_ANNEAL);
     r->state->annealed_from = spent(r);
-    r->state->temperature = first_temperature(r);
+    double hottest = r->refine->hottest * (double)r->chain->price.step;
+    r->state->temperature = hottest > 0 ? hottest : first_temperature(r);
 }
 
 static void end_descent(run *r, bool first) {

@@ -67,6 +67,8 @@ typedef struct cleave_refine {
                                   saves most of the way to where the next one begins */
     cleave_arena *arena;       /* that the chain lives in */
     int64_t whole_work;        /* what planning the memory of a proposal on all devices counts as */
+    double hottest;            /* temperature at which annealing begins, as a share of the step;
+                                  0: by the differences that single changes made */
     const atomic_bool *stop;   /* may be null; between two proposals */
     /* May be null; called after every proposal. */
     void (*after)(void *context, const cleave_refine_state *state);
