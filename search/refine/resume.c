@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STATE_VERSION = 2 };
+enum { STATE_VERSION = 3 };
 
 /* ---- what a state is of ---------------------------------------------------------------------- */
 
