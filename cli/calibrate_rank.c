@@ -149,7 +149,7 @@ static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     int64_t touched = -1;
     for (int32_t i = 0; i < works->n; i++)
-        touched = works->items[i].reuse.step > touched ? works->items[i].reuse.step : touched;
+        touched = works->items[i].touched_bytes > touched ? works->items[i].touched_bytes : touched;
     for (int f = 0; f < N_BYTE_FAMILIES; f++)
         for (byte_work of = {.family = (byte_family)f, .row_bytes = byte_families[f].least_row};
              of.row_bytes <= byte_families[f].most_row;
@@ -246,12 +246,13 @@ static cleave_status measure_work(calibration *c, const calibrate_work *work, do
     cleave_measurement result = {0}, alone = {0};
     cleave_world_barrier(c->world);
     CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass, &work->part,
-                                     &work->reuse, (1 - alone_share) * seconds, &result, error));
+                                     work->touched_bytes, (1 - alone_share) * seconds, &result,
+                                     error));
     cleave_world_barrier(c->world);
     if (c->rank == 0 && c->n_devices > 1)
         CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
-                                         &work->part, &work->reuse, alone_share * seconds, &alone,
-                                         error));
+                                         &work->part, work->touched_bytes, alone_share * seconds,
+                                         &alone, error));
     return keep(c, &work->work, &result, alone.seconds, error);
 }
 

@@ -15,8 +15,7 @@ typedef struct collector {
     calibrate_works *works;
     const cleave_model *model;
     const cleave_machine *machine;
-    const cleave_reuse *reuse; /* [n_nests x 3] */
-    int64_t step_bytes;
+    int64_t touched_bytes;
 } collector;
 
 /* The parameter under some views, -1: the tensor is none. */
@@ -41,21 +40,12 @@ int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest)
     return most;
 }
 
-/* The code of a recurrence's steps, and what they keep to themselves, is met again in the next of
-   them.  What is not run on the first device has its operands from anywhere in the step. */
-static cleave_reuse reuse_of(const collector *c, const cleave_nest *nest, cleave_pass pass) {
-    cleave_reuse reuse = c->reuse[3 * (nest - c->model->nests) + (int)pass];
-    bool forward = pass == CLEAVE_PASS_FORWARD, known = reuse.step >= 0;
-    reuse.step = c->step_bytes / calibrate_works_uses(c->model, nest);
-    if (known)
-        return reuse;
-    reuse.output = c->step_bytes;
-    reuse.output_gradient = 0;
-    for (int i = 0; i < CLEAVE_MAX_INPUTS; i++) {
-        reuse.inputs[i] = forward && i == 0 ? 0 : c->step_bytes / (forward ? 1 : 2);
-        reuse.input_gradients[i] = c->step_bytes / 2;
-    }
-    return reuse;
+/* Between two runs of a kernel a step touches all of its memory.  But what a backward pass reads
+   was written by the forward pass of the same step, and the last of it is read first: from nothing
+   to all of the memory ago, half of it in the mean. */
+static int64_t touched_before(const collector *c, const cleave_nest *nest, cleave_pass pass) {
+    int64_t bytes = c->touched_bytes / calibrate_works_uses(c->model, nest);
+    return pass == CLEAVE_PASS_FORWARD ? bytes : bytes / 2;
 }
 
 static cleave_status add_part(const collector *c, const cleave_nest *nest, const cleave_part *part,
@@ -67,7 +57,7 @@ static cleave_status add_part(const collector *c, const cleave_nest *nest, const
                                .nest = nest,
                                .pass = pass,
                                .part = *part,
-                               .reuse = reuse_of(c, nest, pass),
+                               .touched_bytes = touched_before(c, nest, pass),
                                .wanted = wanted};
         cleave_provenance provenance;
         cleave_work_describe(c->model, nest, pass, part, &work.work);
@@ -134,11 +124,10 @@ static cleave_status add_candidates(const collector *c, cleave_arena *arena, cle
     return status;
 }
 
-/* From the first device of data parallelism, which all devices are like. */
-static cleave_status find_reuse(collector *c, cleave_arena *arena, cleave_error *error) {
+/* What a device touches in a step, from the arena of data parallelism. */
+static cleave_status find_touched_bytes(collector *c, cleave_arena *arena, cleave_error *error) {
     cleave_layout layout;
     cleave_program program;
-    cleave_reuse *reuse;
     bool applies = false;
     const cleave_lower_options options = {.training = true};
     CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "data-parallel", 0, arena, &layout,
@@ -147,17 +136,17 @@ static cleave_status find_reuse(collector *c, cleave_arena *arena, cleave_error 
         CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "single", 0, arena, &layout,
                                           &applies, error));
     CLEAVE_TRY(cleave_lower(c->model, &layout, &options, arena, &program, error));
-    CLEAVE_TRY(cleave_program_reuse(&program, 0, arena, &reuse, error));
-    c->reuse = reuse;
-    c->step_bytes = program.peak_bytes[0];
+    for (int32_t d = 0; d < program.n_devices; d++)
+        c->touched_bytes =
+            program.peak_bytes[d] > c->touched_bytes ? program.peak_bytes[d] : c->touched_bytes;
     return CLEAVE_OK;
 }
 
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
                                   const cleave_machine *machine, cleave_error *error) {
-    collector c = {.works = works, .model = model, .machine = machine};
+    collector c = {works, model, machine, 0};
     cleave_arena arena = {0};
-    cleave_status status = find_reuse(&c, &arena, error);
+    cleave_status status = find_touched_bytes(&c, &arena, error);
     if (status == CLEAVE_OK)
         status = add_baselines(&c, &arena, error);
     if (status == CLEAVE_OK)
@@ -169,13 +158,13 @@ cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *mo
 cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_model *model,
                                          const cleave_machine *machine, const cleave_layout *layout,
                                          cleave_error *error) {
-    collector c = {.works = works, .model = model, .machine = machine};
+    collector c = {works, model, machine, 0};
     cleave_arena arena = {0};
     if (layout->n_devices > machine->n_devices)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout: it is for %d devices, and this machine has %d",
                            layout->n_devices, machine->n_devices);
-    cleave_status status = find_reuse(&c, &arena, error);
+    cleave_status status = find_touched_bytes(&c, &arena, error);
     if (status == CLEAVE_OK)
         status = add_layout(&c, layout, -1, true, error);
     cleave_arena_free(&arena);
@@ -197,31 +186,14 @@ static int compare_importance(const void *a, const void *b) {
     return strcmp(x->work.key, y->work.key);
 }
 
-/* Work `n` + 1 of the same key. */
-static void add_to_mean(cleave_reuse *mean, const cleave_reuse *added, int64_t n) {
-    for (int i = 0; i < CLEAVE_MAX_INPUTS; i++) {
-        mean->inputs[i] += (added->inputs[i] - mean->inputs[i]) / (n + 1);
-        mean->input_gradients[i] +=
-            (added->input_gradients[i] - mean->input_gradients[i]) / (n + 1);
-    }
-    mean->output += (added->output - mean->output) / (n + 1);
-    mean->output_gradient += (added->output_gradient - mean->output_gradient) / (n + 1);
-}
-
 void calibrate_works_order(calibrate_works *works) {
     if (works->n == 0)
         return;
     qsort(works->items, (size_t)works->n, sizeof *works->items, compare_keys);
-    int32_t kept = 1, n_alike = 1;
-    for (int32_t i = 1; i < works->n; i++) {
-        calibrate_work *last = &works->items[kept - 1];
-        if (strcmp(works->items[i].work.key, last->work.key) == 0) {
-            add_to_mean(&last->reuse, &works->items[i].reuse, n_alike++);
-            continue;
-        }
-        works->items[kept++] = works->items[i];
-        n_alike = 1;
-    }
+    int32_t kept = 1;
+    for (int32_t i = 1; i < works->n; i++)
+        if (strcmp(works->items[i].work.key, works->items[kept - 1].work.key) != 0)
+            works->items[kept++] = works->items[i];
     works->n = kept;
     qsort(works->items, (size_t)works->n, sizeof *works->items, compare_importance);
 }

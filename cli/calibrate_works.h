@@ -8,7 +8,6 @@
 #include "graph/layout.h"
 #include "graph/model.h"
 #include "graph/part.h"
-#include "graph/reuse.h"
 #include "graph/work.h"
 
 typedef struct calibrate_work {
@@ -17,7 +16,8 @@ typedef struct calibrate_work {
     cleave_pass pass;
     cleave_part part;
     cleave_work work;
-    cleave_reuse reuse;      /* as in a data-parallel step: the mean over all of the same key */
+    int64_t touched_bytes;   /* between two runs that read the same parameter: of the arena of a
+                                device in a data-parallel step, the share of one such run */
     bool wanted;             /* a baseline or a given layout does it */
     double expected_seconds; /* by the roofline */
 } calibrate_work;

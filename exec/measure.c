@@ -28,31 +28,15 @@ typedef cleave_status subject(void *context, cleave_error *error);
 
 typedef struct evictor {
     char *memory;
-    size_t bytes, at; /* the next walk goes on there */
+    size_t bytes;
 } evictor;
 
-/* Memory that was last touched some bytes ago. */
-typedef struct touched_memory {
-    char *memory;
-    int64_t bytes, ago;
-    const void *values; /* written then, where the kernel writes over it; null: what is there */
-} touched_memory;
-
-enum { MOST_TOUCHED = 2 * CLEAVE_MAX_INPUTS + 2 };
-
-/* All of which something is known, the longest ago first. */
-typedef struct surroundings {
-    int n;
-    touched_memory items[MOST_TOUCHED];
-    int64_t step; /* all else was touched so long ago; negative: is in no cache */
-} surroundings;
-
-static void add_touched(surroundings *of, touched_memory added) {
-    int i = of->n++;
-    for (; i > 0 && of->items[i - 1].ago < added.ago; i--)
-        of->items[i] = of->items[i - 1];
-    of->items[i] = added;
-}
+/* Memory that was written just before the kernel runs. */
+typedef struct recent_memory {
+    void *memory; /* null: none */
+    size_t bytes;
+    const void *values; /* what was written, where the kernel writes over it; null: what is there */
+} recent_memory;
 
 /* More than twice the last cache, where the system says how large that is, evicts no better. */
 static cleave_status evictor_create(evictor *made, int64_t touched_bytes, cleave_error *error) {
@@ -62,7 +46,6 @@ static cleave_status evictor_create(evictor *made, int64_t touched_bytes, cleave
 #endif
     size_t most = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
     most = most > MOST_EVICTION ? (size_t)MOST_EVICTION : most;
-    made->at = 0;
     made->bytes = touched_bytes < 0 || (size_t)touched_bytes > most ? most : (size_t)touched_bytes;
     made->memory = calloc(made->bytes + 1, 1);
     return made->memory != NULL ? CLEAVE_OK : cleave_fail_memory(error, "measuring kernels");
@@ -75,31 +58,19 @@ static void touch(char *memory, size_t bytes) {
         lines[i] = lines[i];
 }
 
-/* As a step does, which reads most of what it touches, and writes some.  More than all is no more
-   than all. */
-static void walk(evictor *with, int64_t wanted) {
-    size_t bytes = wanted < 0 || (size_t)wanted > with->bytes ? with->bytes : (size_t)wanted;
-    const volatile char *lines = with->memory;
-    for (size_t i = 0; i < bytes; i += 64) {
-        (void)lines[with->at];
-        with->at = with->at + 64 < with->bytes ? with->at + 64 : 0;
-    }
+/* As a step does, which reads most of what it touches, and writes some. */
+static void walk(const char *memory, size_t bytes) {
+    const volatile char *lines = memory;
+    for (size_t i = 0; i < bytes; i += 64)
+        (void)lines[i];
 }
 
-static void set_caches(evictor *with, const surroundings *of) {
-    walk(with, -1);
-    for (int i = 0; i < of->n; i++) {
-        const touched_memory *item = &of->items[i];
-        if (item->ago >= (int64_t)with->bytes)
-            continue;
-        if (item->values != NULL)
-            memcpy(item->memory, item->values, (size_t)item->bytes);
-        else
-            touch(item->memory, (size_t)item->bytes);
-        int64_t next = i + 1 < of->n ? of->items[i + 1].ago + of->items[i + 1].bytes : 0;
-        if (item->ago > next)
-            walk(with, item->ago - next);
-    }
+static void set_caches(const evictor *with, recent_memory recent) {
+    walk(with->memory, with->bytes);
+    if (recent.values != NULL)
+        memcpy(recent.memory, recent.values, recent.bytes);
+    else if (recent.memory != NULL)
+        touch(recent.memory, recent.bytes);
 }
 
 static int compare_seconds(const void *a, const void *b) {
@@ -107,19 +78,20 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static cleave_status time_repeats(subject *run, void *context, const surroundings *around,
-                                  double budget, cleave_measurement *result, cleave_error *error) {
+static cleave_status time_repeats(subject *run, void *context, recent_memory recent,
+                                  int64_t touched_bytes, double budget, cleave_measurement *result,
+                                  cleave_error *error) {
     evictor cold;
     double seconds[MOST_REPEATS];
     int n = 0;
-    CLEAVE_TRY(evictor_create(&cold, around->step, error));
-    set_caches(&cold, around); /* the first walk finds its pages */
+    CLEAVE_TRY(evictor_create(&cold, touched_bytes, error));
+    set_caches(&cold, recent); /* the first walk finds its pages */
     cleave_status status = run(context, error);
     double started = cleave_clock_seconds(), spent = 0;
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
            (n == 0 || spent < budget ||
             (n < FEWEST_REPEATS && (spent < 2 * budget || spent < few_repeats_seconds)))) {
-        set_caches(&cold, around);
+        set_caches(&cold, recent);
         double before = cleave_clock_seconds();
         status = run(context, error);
         double after = cleave_clock_seconds();
@@ -276,40 +248,19 @@ static cleave_status run_kernel(void *context, cleave_error *error) {
     return cleave_kernel_run(of->kernels, &of->call, error);
 }
 
-static void add_operand(surroundings *around, const kernel_subject *of,
-                        const cleave_operand *operand, const cleave_array *array, int64_t ago,
-                        const void *values) {
-    const cleave_tensor *tensor = &of->call.model->tensors[operand->tensor];
-    int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
-    if (array->data != NULL && bytes > 0)
-        add_touched(around, (touched_memory){array->data, bytes, ago, values});
-}
-
-/* As in a step; or, where nothing is known of it, what was just written and nothing else. */
-static surroundings surround(const kernel_subject *of, const cleave_reuse *reuse) {
+static recent_memory just_written(const kernel_subject *of) {
     const cleave_kernel_call *call = &of->call;
-    const cleave_nest *nest = call->nest;
-    bool forward = call->pass == CLEAVE_PASS_FORWARD, known = reuse != NULL;
-    surroundings around = {.step = known ? reuse->step : -1};
-    for (int i = 0; i < nest->n_inputs; i++) {
-        if (known || (forward && i == 0))
-            add_operand(&around, of, &nest->inputs[i], &call->inputs[i],
-                        known ? reuse->inputs[i] : 0, i == 0 ? of->values : NULL);
-        if (known)
-            add_operand(&around, of, &nest->inputs[i], &call->input_gradients[i],
-                        reuse->input_gradients[i], NULL);
-    }
-    if (known && of->values == NULL)
-        add_operand(&around, of, &nest->output, &call->output, reuse->output, NULL);
-    if (!forward)
-        add_operand(&around, of, &nest->output, &call->output_gradient,
-                    known ? reuse->output_gradient : 0, NULL);
-    return around;
+    bool forward = call->pass == CLEAVE_PASS_FORWARD;
+    const cleave_array *array = forward ? &call->inputs[0] : &call->output_gradient;
+    const cleave_operand *operand = forward ? &call->nest->inputs[0] : &call->nest->output;
+    const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
+    int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
+    return (recent_memory){array->data, (size_t)bytes, of->values};
 }
 
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
                                     const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, const cleave_reuse *reuse,
+                                    const cleave_part *part, int64_t touched_bytes,
                                     double seconds_budget, cleave_measurement *result,
                                     cleave_error *error) {
     kernel_subject of = {.kernels = kernels};
@@ -320,10 +271,9 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
     if ((of.call.workspace = own(&of, workspace)) == NULL || !fill_call(&of))
         status = cleave_fail_memory(error, "measuring kernels");
     cleave_measurement measured = {.workspace_bytes = workspace};
-    if (status == CLEAVE_OK) {
-        surroundings around = surround(&of, reuse);
-        status = time_repeats(run_kernel, &of, &around, seconds_budget, &measured, error);
-    }
+    if (status == CLEAVE_OK)
+        status = time_repeats(run_kernel, &of, just_written(&of), touched_bytes, seconds_budget,
+                              &measured, error);
     if (status == CLEAVE_OK)
         *result = measured;
     for (int i = 0; i < of.n_owned; i++)
@@ -366,8 +316,7 @@ static int64_t stride_of(int64_t n) {
     return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
-/* `recent`: both were just written: what is copied by what comes before, and where it goes mostly
-   is memory that was just freed, or adds up what was written as well. */
+/* `recent`: the source, in the second array, was just written. */
 static cleave_status measure_vectors(vector_subject *of, subject *run, bool recent,
                                      int64_t touched_bytes, double budget,
                                      cleave_measurement *result, cleave_error *error) {
@@ -381,11 +330,9 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, bool rece
     for (int64_t i = 0; i < of->n_arrays * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    surroundings around = {.step = touched_bytes};
-    for (int i = 1; recent && i >= 0; i--)
-        add_touched(&around, (touched_memory){(char *)(of->memory + i * of->stride),
-                                              of->n * (int64_t)sizeof *of->memory, 0, NULL});
-    cleave_status status = time_repeats(run, of, &around, budget, &measured, error);
+    recent_memory written = {recent ? of->memory + of->stride : NULL,
+                             (size_t)of->n * sizeof *of->memory, NULL};
+    cleave_status status = time_repeats(run, of, written, touched_bytes, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
         *result = measured;

@@ -1,14 +1,13 @@
 /* How long kernels take: the median of repeats with operands as far from the processor as in a
-   training step, where much else is touched between two uses of them.  Of a kernel a cleave_reuse
-   says how much, in bytes; of copies and their kin `touched_bytes` does: about the memory of a
-   device's arena; negative: more than any cache holds. */
+   training step, where much else is touched between two runs of a kernel.  How much, in bytes, is
+   `touched_bytes` of all functions here: about the memory of a device's arena; negative: more than
+   any cache holds. */
 #ifndef CLEAVE_EXEC_MEASURE_H
 #define CLEAVE_EXEC_MEASURE_H
 
 #include "exec/kernel.h"
 #include "exec/optimizer.h"
 #include "graph/program.h"
-#include "graph/reuse.h"
 
 typedef struct cleave_measurement {
     double seconds;          /* median */
@@ -18,13 +17,12 @@ typedef struct cleave_measurement {
     int64_t workspace_bytes; /* of a kernel */
 } cleave_measurement;
 
-/* Times one pass of a nest over one part, on operands of its own with plausible values.  `reuse`
-   may be null: only what the item before has written is near.  Takes about `seconds_budget`, and at
-   least one run to warm up (compiled primitives, pages) and one timed.  FAILED when memory is short
-   or the kernel fails. */
+/* Times one pass of a nest over one part, on operands of its own with plausible values.  Takes
+   about `seconds_budget`, and at least one run to warm up (compiled primitives, pages) and one
+   timed.  FAILED when memory is short or the kernel fails. */
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
                                     const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, const cleave_reuse *reuse,
+                                    const cleave_part *part, int64_t touched_bytes,
                                     double seconds_budget, cleave_measurement *result,
                                     cleave_error *error);
 
