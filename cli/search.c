@@ -11,6 +11,9 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume;
@@ -266,8 +269,19 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     return inputs_print_json(&writer, error);
 }
 
+/* Programs of hundreds of megabytes come and go: memory that was freed is taken again, instead of
+   being given back and cleared page by page for the next one. */
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+    mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
     (void)arguments;
+    keep_freed_memory();
     cleave_arena arena = {0};
     cleave_status status = search(values, &arena, error);
     cleave_arena_free(&arena);
