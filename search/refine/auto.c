@@ -1,5 +1,6 @@
 #include "search/refine/auto.h"
 
+#include "search/refine/budget.h"
 #include "search/refine/parallel.h"
 #include "search/refine/polish.h"
 #include "search/refine/starts_in_steps.h"
@@ -8,31 +9,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* Shares of what is left that a round may spend; the last one gets all. */
-static const double share_of_round[] = {0.3, 0.6, 1}, share_in_steps[] = {0.15, 0.9, 1};
-enum {
-    N_ROUNDS = 3,
-    N_ANNEALING = 4,
-    SEEDS_OF_ROUND = 1000,
-    PROPOSALS_PER_OPERATOR = 2,
-    CHAINS_IN_STEPS = 2
-};
-
-/* What a search without limits spends, in times of what it takes to lower the whole model once, or
-   in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more as much
-   less as the square of their number is larger, since there the rest of a search takes longer.  On
-   few devices whole sweeps of single changes follow, until none improves anything: here, or in
-   steps (search/refine/polish.h). On more there are too many changes for that, and it gives a sweep
-   up when so many of its most promising moves, on 64 devices, have failed one after the other. */
-static const int64_t most_wholes = 8, least_work = INT64_C(1) << 28;
-enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100 };
-/* On more than few devices layouts whose fragments in closed form are no more bytes than this are
-   refined in steps: where few operators share the links of many devices, closed forms are furthest
-   off.  So many bytes of fragments are spent there, and on many devices no more than so many by the
-   square of their number.  That is enough for few chains, and these begin hot, at so large a share
-   of the step: at what the least differences are, ties mostly, a chain stays where it is. */
-static const int64_t most_bytes_in_steps = INT64_C(1) << 20, work_in_steps = INT64_C(1) << 30,
-                     work_by_square = INT64_C(1) << 39;
+enum { N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERATOR = 2, CHAINS_IN_STEPS = 2 };
+/* Chains in steps are few and begin hot, at so large a share of the step: at what the least
+   differences are, ties mostly, a chain stays where it is. */
 static const double hottest_in_steps = 0.01;
 /* On more devices a start that is gone on with has to get so many wholes. */
 static const double least_wholes_of_start = 2;
@@ -55,10 +34,9 @@ typedef struct auto_run {
     int32_t n_starts;
     auto_entry starts[AUTO_MAX_POOL]; /* best first */
     auto_worker *workers;             /* [n_threads] */
-    int64_t whole_work;               /* of the best start */
-    bool in_steps;                    /* all prices are with collectives in their steps */
-    pthread_mutex_t mutex;            /* of what follows, while threads run */
-    auto_state kept;                  /* what is written down */
+    auto_budget budget;
+    pthread_mutex_t mutex; /* of what follows, while threads run */
+    auto_state kept;       /* what is written down */
     double saved_seconds;
     cleave_status save_status;
     cleave_error save_error;
@@ -75,92 +53,7 @@ typedef struct work_of {
     double kept_seconds;
 } work_of;
 
-cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, auto_state *state,
-                                cleave_error *error) {
-    auto_state s = {0};
-    const cleave_refine_limits none = {0};
-    s.tasks = CLEAVE_ARENA_ARRAY(arena, cleave_refine_state, AUTO_MAX_TASKS);
-    if (s.tasks == NULL)
-        return cleave_fail_memory(error, "searching");
-    for (int32_t i = 0; i < AUTO_MAX_TASKS; i++)
-        CLEAVE_TRY(
-            cleave_refine_state_create(model, NULL, &none, false, 0, arena, &s.tasks[i], error));
-    for (int32_t i = 0; i < AUTO_MAX_POOL; i++)
-        CLEAVE_TRY(cleave_choices_create(model, arena, &s.pool[i].choices, error));
-    *state = s;
-    return CLEAVE_OK;
-}
-
-/* ---- the pool -------------------------------------------------------------------------------- */
-
-/* Entries that are not there yet have room for choices. */
-static void add_to_pool(const cleave_model *model, const auto_entry *entry, int32_t *n_pool,
-                        auto_entry *pool) {
-    int32_t place = 0;
-    for (int32_t i = 0; i < *n_pool; i++)
-        if (cleave_choices_equal(model, &pool[i].choices, &entry->choices)) {
-            pool[i].is_local_optimum = pool[i].is_local_optimum || entry->is_local_optimum;
-            return;
-        }
-    while (place < *n_pool && !cleave_price_better(&entry->price, &pool[place].price))
-        place++;
-    if (place == AUTO_MAX_POOL)
-        return;
-    if (*n_pool < AUTO_MAX_POOL)
-        ++*n_pool;
-    cleave_choices room = pool[*n_pool - 1].choices;
-    for (int32_t i = *n_pool - 1; i > place; i--)
-        pool[i] = pool[i - 1];
-    pool[place] = *entry;
-    pool[place].choices = room;
-    cleave_choices_copy(model, &entry->choices, &room);
-}
-
 /* ---- rounds ---------------------------------------------------------------------------------- */
-
-/* Of a search without limits. */
-static int64_t work_of_all(const auto_run *run) {
-    int64_t most = most_wholes * run->whole_work;
-    int64_t least = least_work, n_devices = run->session->machine->n_devices;
-    if (run->in_steps) {
-        least = work_by_square / (n_devices * n_devices);
-        return least < work_in_steps ? least : work_in_steps;
-    }
-    if (n_devices > SOME_DEVICES)
-        least = least * SOME_DEVICES / n_devices * SOME_DEVICES / n_devices;
-    return most > least ? most : least;
-}
-
-static int64_t patience(const auto_run *run) {
-    const session *s = run->session;
-    bool limited = s->options->proposals > 0 || s->options->time_seconds > 0;
-    return limited || s->machine->n_devices <= SESSION_FEW_DEVICES
-               ? 100 + 3 * (int64_t)s->model->n_operators
-               : 1 + PATIENCE_ON_MANY * 64 / s->machine->n_devices;
-}
-
-/* What each of n tasks of the round may spend. */
-static cleave_refine_limits share_out(const auto_run *run, int32_t n) {
-    const session *s = run->session;
-    const auto_state *a = &run->state;
-    double share = (run->in_steps ? share_in_steps : share_of_round)[a->round % N_ROUNDS];
-    cleave_refine_limits limits = {0};
-    if (s->options->proposals > 0) {
-        int64_t left = s->options->proposals - a->proposals;
-        limits.proposals = (int64_t)ceil(share * (double)left) / n;
-        if (limits.proposals < 1)
-            limits.proposals = -1;
-    } else if (s->options->time_seconds > 0) {
-        int32_t waves = (n + s->n_threads - 1) / s->n_threads;
-        limits.seconds = share * session_seconds_left(s) / waves;
-    } else {
-        int64_t most = work_of_all(run);
-        int64_t left = most > a->work ? most - a->work : 0;
-        limits.work = (int64_t)(share * (double)left) / n + 1;
-    }
-    limits.patience = patience(run);
-    return limits;
-}
 
 static uint64_t seed_of(const auto_run *run, int32_t task) {
     uint64_t key = cleave_hash_join(run->session->options->seed, cleave_hash_string("auto"));
@@ -197,7 +90,7 @@ static void add_start(auto_run *run, const cleave_layout *layout, const cleave_p
     session *s = run->session;
     room->is_near = !cleave_choices_of(s->model, &s->candidates, layout, &room->choices);
     room->price = *price;
-    add_to_pool(s->model, room, &run->n_starts, run->starts);
+    auto_pool_add(s->model, room, &run->n_starts, run->starts);
 }
 
 /* The best of what the session begins with, given or found already. */
@@ -210,8 +103,9 @@ static cleave_status choose_starts(auto_run *run, cleave_error *error) {
         CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &run->starts[i].choices, error));
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
-        if (!run->in_steps || given->has_full)
-            add_start(run, given->layout, run->in_steps ? &given->full : &given->price, &room);
+        if (!run->budget.in_steps || given->has_full)
+            add_start(run, given->layout, run->budget.in_steps ? &given->full : &given->price,
+                      &room);
     }
     for (int32_t f = 0; f < s->n_found; f++)
         add_start(run, &s->found[f].layout, &s->found[f].price, &room);
@@ -222,13 +116,13 @@ static cleave_status choose_starts(auto_run *run, cleave_error *error) {
 
 static cleave_status begin_first(auto_run *run, cleave_error *error) {
     int32_t n = run->n_starts;
-    if (run->in_steps && n > CHAINS_IN_STEPS)
+    if (run->budget.in_steps && n > CHAINS_IN_STEPS)
         n = CHAINS_IN_STEPS;
-    cleave_refine_limits limits = share_out(run, n);
-    double least = least_wholes_of_start * (double)run->whole_work;
+    cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, n);
+    double least = least_wholes_of_start * (double)run->budget.whole_work;
     while (n > 1 && limits.work > 0 && (double)limits.work < least &&
            run->session->machine->n_devices > SESSION_FEW_DEVICES)
-        limits = share_out(run, --n);
+        limits = auto_budget_share(&run->budget, &run->state, --n);
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(add_task(run, &run->starts[i], &limits, false, error));
     return CLEAVE_OK;
@@ -246,12 +140,13 @@ static bool is_worth_annealing(const auto_run *run, const cleave_refine_limits *
 /* Three chains from the best and one from the second; in steps, all from the best. */
 static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
-    int32_t n = run->in_steps ? CHAINS_IN_STEPS : N_ANNEALING;
-    cleave_refine_limits limits = share_out(run, n);
+    int32_t n = run->budget.in_steps ? CHAINS_IN_STEPS : N_ANNEALING;
+    cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, n);
     if (!is_worth_annealing(run, &limits))
         return CLEAVE_OK;
     for (int32_t i = 0; i < n; i++) {
-        const auto_entry *from = &a->pool[i == n - 1 && a->n_pool > 1 && !run->in_steps ? 1 : 0];
+        const auto_entry *from =
+            &a->pool[i == n - 1 && a->n_pool > 1 && !run->budget.in_steps ? 1 : 0];
         CLEAVE_TRY(add_task(run, from, &limits, true, error));
     }
     return CLEAVE_OK;
@@ -259,7 +154,7 @@ static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
 
 static cleave_status begin_last(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
-    cleave_refine_limits limits = share_out(run, 1);
+    cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, 1);
     if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
         limits.whole_sweeps = run->session->machine->n_devices <= SESSION_FEW_DEVICES &&
                               !session_polishes(run->session);
@@ -270,7 +165,7 @@ static cleave_status begin_last(auto_run *run, cleave_error *error) {
 
 static cleave_status begin_round(auto_run *run, cleave_error *error) {
     run->state.n_tasks = 0;
-    switch (run->state.round % N_ROUNDS) {
+    switch (run->state.round % AUTO_N_ROUNDS) {
     case 0: /* descents have nothing new to give */
         return run->state.round == 0 ? begin_first(run, error) : CLEAVE_OK;
     case 1:
@@ -286,7 +181,7 @@ static void end_round(auto_run *run) {
         const cleave_refine_state *task = &a->tasks[i];
         const auto_entry entry = {task->best, task->best_price, task->is_local_optimum, false};
         if (task->best_price.excess_bytes < INT64_MAX)
-            add_to_pool(run->session->model, &entry, &a->n_pool, a->pool);
+            auto_pool_add(run->session->model, &entry, &a->n_pool, a->pool);
         a->proposals += task->proposals;
         a->accepted += task->accepted;
         a->work += task->work;
@@ -401,7 +296,7 @@ static bool is_over(const auto_run *run) {
         return true;
     if (s->options->time_seconds > 0) /* more rounds as long as they are worth beginning */
         return session_seconds_left(s) < 0.02 * s->options->time_seconds;
-    return run->state.round >= N_ROUNDS;
+    return run->state.round >= AUTO_N_ROUNDS;
 }
 
 static cleave_status run_round(auto_run *run, cleave_error *error) {
@@ -446,8 +341,8 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
     const cleave_chain_start start = {&best->choices, best->is_near ? NULL : &best->price};
     CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &start, run->refine.like,
                                   &w->arena, &w->chain, error));
-    run->whole_work = cleave_estimate_count(w->chain.estimate).bytes;
-    run->refine.whole_work = s->whole_work = run->whole_work;
+    run->budget.whole_work = cleave_estimate_count(w->chain.estimate).bytes;
+    run->refine.whole_work = s->whole_work = run->budget.whole_work;
     return CLEAVE_OK;
 }
 
@@ -455,18 +350,13 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
 static cleave_status go_to_steps(auto_run *run, cleave_error *error) {
     session *s = run->session;
     CLEAVE_TRY(session_price_in_steps(s, &run->starts[0].price, error));
-    run->in_steps = true;
+    run->budget.in_steps = true;
     run->refine.hottest = hottest_in_steps;
     cleave_chain_end(&run->workers[0].chain);
     for (int32_t i = 0; i < s->n_threads; i++)
         s->pricers[i].in_steps = true;
     CLEAVE_TRY(choose_starts(run, error));
     return begin_first_chain(run, error);
-}
-
-static bool is_refined_in_steps(const auto_run *run) {
-    return run->session->machine->n_devices > SESSION_FEW_DEVICES &&
-           run->whole_work <= most_bytes_in_steps;
 }
 
 static cleave_status begin(auto_run *run, cleave_error *error) {
@@ -488,7 +378,7 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(choose_starts(run, error));
     CLEAVE_TRY(begin_first_chain(run, error));
-    return is_refined_in_steps(run) ? go_to_steps(run, error) : CLEAVE_OK;
+    return auto_budget_allows_steps(&run->budget) ? go_to_steps(run, error) : CLEAVE_OK;
 }
 
 static void end(auto_run *run) {
@@ -517,26 +407,14 @@ static cleave_status keep_pool(auto_run *run, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-/* What is left of the time is for the tasks that are not done yet. */
-static void limit_time(auto_run *run) {
-    const session *s = run->session;
-    int32_t n = 0;
-    for (int32_t i = 0; i < run->state.n_tasks; i++)
-        n += run->state.tasks[i].phase != CLEAVE_REFINE_DONE;
-    for (int32_t i = 0; i < run->state.n_tasks && s->options->time_seconds > 0; i++)
-        run->state.tasks[i].limits.seconds = share_of_round[run->state.round % N_ROUNDS] *
-                                             session_seconds_left(s) * s->n_threads /
-                                             (n + s->n_threads - 1);
-}
-
 cleave_status session_refine(session *s, cleave_error *error) {
-    auto_run run = {.session = s, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    auto_run run = {.session = s, .budget.session = s, .mutex = PTHREAD_MUTEX_INITIALIZER};
     bool found = false;
     cleave_status status = begin(&run, error);
     if (status == CLEAVE_OK)
         status = auto_state_read(s, &run.state, &found, error);
     if (status == CLEAVE_OK && found)
-        limit_time(&run);
+        auto_budget_resume(s, &run.state);
     if (status == CLEAVE_OK)
         status = run_rounds(&run, found && run.state.n_tasks > 0, error);
     if (status == CLEAVE_OK)

@@ -11,7 +11,11 @@
 #include "search/refine/refine.h"
 #include "search/session.h"
 
-enum { AUTO_MAX_TASKS = SESSION_MAX_GIVEN + 8, AUTO_MAX_POOL = SESSION_MAX_FOUND };
+enum {
+    AUTO_N_ROUNDS = 3,
+    AUTO_MAX_TASKS = SESSION_MAX_GIVEN + 8,
+    AUTO_MAX_POOL = SESSION_MAX_FOUND
+};
 
 /* A layout that some refinement has come to. */
 typedef struct auto_entry {
@@ -32,6 +36,10 @@ typedef struct auto_state {
 
 cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, auto_state *state,
                                 cleave_error *error);
+/* Keeps the entry's place in a pool of [AUTO_MAX_POOL], best first; all its entries have room for
+   choices. */
+void auto_pool_add(const cleave_model *model, const auto_entry *entry, int32_t *n_pool,
+                   auto_entry *pool);
 
 /* The session's own file (search/refine/resume.c).  Writing is atomic.  Reading, into a state that
    was created: `found` is false where there is no file; BAD_INPUT where it is not a state of this
