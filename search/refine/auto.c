@@ -414,7 +414,7 @@ cleave_status session_refine(session *s, cleave_error *error) {
     if (status == CLEAVE_OK)
         status = auto_state_read(s, &run.state, &found, error);
     if (status == CLEAVE_OK && found)
-        auto_budget_resume(s, &run.state);
+        auto_budget_resume(&run.budget, &run.state);
     if (status == CLEAVE_OK)
         status = run_rounds(&run, found && run.state.n_tasks > 0, error);
     if (status == CLEAVE_OK)

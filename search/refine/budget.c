@@ -39,9 +39,14 @@ static int64_t patience(const session *s) {
                : 1 + PATIENCE_ON_MANY * 64 / s->machine->n_devices;
 }
 
+/* Of what is left, for the round that the state is in. */
+static double share_of(const auto_budget *budget, const auto_state *a) {
+    return (budget->in_steps ? share_in_steps : share_of_round)[a->round % AUTO_N_ROUNDS];
+}
+
 cleave_refine_limits auto_budget_share(const auto_budget *budget, const auto_state *a, int32_t n) {
     const session *s = budget->session;
-    double share = (budget->in_steps ? share_in_steps : share_of_round)[a->round % AUTO_N_ROUNDS];
+    double share = share_of(budget, a);
     cleave_refine_limits limits = {0};
     if (s->options->proposals > 0) {
         int64_t left = s->options->proposals - a->proposals;
@@ -65,12 +70,12 @@ bool auto_budget_allows_steps(const auto_budget *budget) {
            budget->whole_work <= most_bytes_in_steps;
 }
 
-void auto_budget_resume(const session *s, auto_state *a) {
+void auto_budget_resume(const auto_budget *budget, auto_state *a) {
+    const session *s = budget->session;
     int32_t n = 0;
     for (int32_t i = 0; i < a->n_tasks; i++)
         n += a->tasks[i].phase != CLEAVE_REFINE_DONE;
     for (int32_t i = 0; i < a->n_tasks && s->options->time_seconds > 0; i++)
-        a->tasks[i].limits.seconds = share_of_round[a->round % AUTO_N_ROUNDS] *
-                                     session_seconds_left(s) * s->n_threads /
-                                     (n + s->n_threads - 1);
+        a->tasks[i].limits.seconds =
+            share_of(budget, a) * session_seconds_left(s) * s->n_threads / (n + s->n_threads - 1);
 }

@@ -18,6 +18,6 @@ cleave_refine_limits auto_budget_share(const auto_budget *budget, const auto_sta
 bool auto_budget_allows_steps(const auto_budget *budget);
 
 /* For a state that was read: what is left of the time is for the tasks that are not done yet. */
-void auto_budget_resume(const session *s, auto_state *a);
+void auto_budget_resume(const auto_budget *budget, auto_state *a);
 
 #endif

@@ -43,12 +43,7 @@ static cleave_status import(const bench_case *of, cleave_arena *arena, cleave_mo
         return cleave_model_import(path, of->batch, true, arena, model, error);
     }
     const deep_transformer shape = {of->layers, 1024, 16, 128, 32000};
-    size_t n_bytes;
-    char *file = deep_transformer_make(&shape, &n_bytes);
-    cleave_status status =
-        cleave_model_import_memory(file, n_bytes, "deep", of->batch, true, arena, model, error);
-    free(file);
-    return status;
+    return deep_transformer_import(&shape, of->batch, arena, model, error);
 }
 
 /* The search on windows alone, and what of it is pricing whole models. */

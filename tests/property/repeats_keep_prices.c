@@ -47,11 +47,7 @@ static void import(trial *t, const repeat_case *of) {
         return;
     }
     const deep_transformer shape = {of->layers, 256, 4, 32, 1000};
-    size_t n_bytes;
-    char *file = deep_transformer_make(&shape, &n_bytes);
-    ok(t, cleave_model_import_memory(file, n_bytes, "deep", of->batch, true, &t->arena, &t->model,
-                                     &t->error));
-    free(file);
+    ok(t, deep_transformer_import(&shape, of->batch, &t->arena, &t->model, &t->error));
 }
 
 static void begin(trial *t, const repeat_case *of) {

@@ -34,11 +34,7 @@ static void begin(trial *t, const char *model, int layers, const char *machine, 
              (long long)batch);
     if (layers > 0) {
         const deep_transformer shape = {layers, 256, 4, 32, 1000};
-        size_t n_bytes;
-        char *file = deep_transformer_make(&shape, &n_bytes);
-        ok(t, cleave_model_import_memory(file, n_bytes, model, batch, true, &t->arena, &t->model,
-                                         &t->error));
-        free(file);
+        ok(t, deep_transformer_import(&shape, batch, &t->arena, &t->model, &t->error));
     } else {
         snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
         ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));

@@ -143,7 +143,7 @@ static void put_varint_to(FILE *file, uint64_t value) {
 }
 
 /* ModelProto: ir_version 1, opset_import 8 { version 2 }, graph 7. */
-char *deep_transformer_make(const deep_transformer *shape, size_t *n_bytes) {
+static char *make_file(const deep_transformer *shape, size_t *n_bytes) {
     char *nodes = NULL, *inputs = NULL, *file = NULL;
     size_t node_bytes = 0, input_bytes = 0;
     maker m = {.shape = shape,
@@ -169,4 +169,15 @@ char *deep_transformer_make(const deep_transformer *shape, size_t *n_bytes) {
     free(nodes);
     free(inputs);
     return file;
+}
+
+cleave_status deep_transformer_import(const deep_transformer *shape, int64_t batch,
+                                      cleave_arena *arena, cleave_model *model,
+                                      cleave_error *error) {
+    size_t n_bytes;
+    char *file = make_file(shape, &n_bytes);
+    cleave_status status =
+        cleave_model_import_memory(file, n_bytes, "deep", batch, true, arena, model, error);
+    free(file);
+    return status;
 }

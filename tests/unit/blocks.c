@@ -27,11 +27,8 @@ static cleave_model import(const char *name) {
 static cleave_model make_deep(int layers) {
     const deep_transformer shape = {layers, 64, 4, 16, 100};
     cleave_model model;
-    size_t n_bytes;
-    char *file = deep_transformer_make(&shape, &n_bytes);
-    cr_assert_eq(cleave_model_import_memory(file, n_bytes, "deep", 8, true, &arena, &model, &error),
-                 CLEAVE_OK, "%s", error.message);
-    free(file);
+    cr_assert_eq(deep_transformer_import(&shape, 8, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
     return model;
 }
 
