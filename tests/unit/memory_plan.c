@@ -97,3 +97,20 @@ Test(memory_plan, small_buffers_do_not_stand_in_the_way_of_large_ones) {
     for (int32_t d = 0; d < N_DEVICES; d++)
         cr_expect_eq(program.peak_bytes[d], 120 * BLOCK);
 }
+
+/* Largest first, not smallest: by time, and from the smallest on, the one of 20 that lives to the
+   end lies above the other two, and the one of 100 above that: 150. */
+Test(memory_plan, the_largest_buffers_are_placed_first) {
+    enum { BLOCK = CLEAVE_BUFFER_ALIGNMENT };
+    begin(5);
+    for (int32_t d = 0; d < N_DEVICES; d++) {
+        add(d, 0, 1, 10 * BLOCK);
+        add(d, 0, 1, 20 * BLOCK);
+        add(d, 1, 4, 20 * BLOCK);
+        add(d, 3, 4, 100 * BLOCK);
+    }
+    plan();
+    expect_sound("hand", 1);
+    for (int32_t d = 0; d < N_DEVICES; d++)
+        cr_expect_eq(program.peak_bytes[d], 120 * BLOCK);
+}
