@@ -36,6 +36,14 @@ expect_nothing_left() {
     [ "$(grep -c ' /etc/hosts ' /proc/self/mountinfo)" = "$mounts_before" ] || fail "after $1: /etc/hosts is mounted"
 }
 
+# A host has its own processors where there are enough.
+timeout 20 "$netlab" --hosts 2 -- sh -c "grep Cpus_allowed_list /proc/self/status >$work/processors.\$(hostname)" ||
+    fail "two hosts: exit $?"
+if [ "$(nproc)" -ge 2 ]; then
+    cmp -s "$work/processors.host1" "$work/processors.host2" &&
+        fail "both hosts are on the same processors: $(cat "$work/processors.host1")"
+fi
+
 # Success and failure: the command's exit code.
 timeout 20 "$netlab" --hosts 3 -- sh "$work/note" "$work/success" || fail "three hosts: exit $?"
 [ "$(cat "$work"/success.* | sort -u | wc -l)" = 4 ] || fail "not four namespaces: $(cat "$work"/success.*)"
@@ -65,7 +73,7 @@ done
 # Hosts have names and see each other and nothing else.  What each sends to the other at once is never quicker than the
 # rate; how much slower it may be is a matter of timing, which tests/bench/collectives measures.
 cat >"$work/exchange.py" <<'END'
-import os, socket, threading, time
+import os, socket, sys, threading, time
 BYTES, RATE = 8 << 20, 100e6 / 8
 here = os.uname().nodename
 there = {"host1": "host2", "host2": "host1"}[here]
@@ -92,10 +100,13 @@ while received < BYTES:
     part = len(connection.recv(1 << 18))
     assert part > 0, "the connection was closed"
     received += part
-print(here, received / (time.monotonic() - begin) / RATE)
+with open(f"{sys.argv[1]}.{here}", "w") as share: # a file each: what ranks print at once may come out mixed
+    print(received / (time.monotonic() - begin) / RATE, file=share)
 END
-timeout 60 "$netlab" --rate 100mbit -- "$python" "$work/exchange.py" >"$work/rates" 2>&1 || fail "$(cat "$work/rates")"
-awk '{ ok += $2 > 0 && $2 < 1.03 } END { exit ok != 2 }' "$work/rates" || fail "shares of the rate: $(cat "$work/rates")"
+timeout 60 "$netlab" --rate 100mbit -- "$python" "$work/exchange.py" "$work/share" >"$work/out" 2>&1 ||
+    fail "$(cat "$work/out")"
+awk '{ ok += $1 > 0 && $1 < 1.03 } END { exit ok != 2 }' "$work"/share.host[12] ||
+    fail "shares of the rate: $(cat "$work"/share.*)"
 
 # Two hosts learn what two ranks on one host do, to the bit.
 tiny=(--model "$tree/tests/data/oracles/tiny_transformer.onnx" --batch 4)
