@@ -78,7 +78,7 @@ void *cleave_arena_alloc(cleave_arena *arena, size_t count, size_t size) {
         return NULL;
     size_t align = bytes >= ALIGNMENT ? ALIGNMENT : 16;
     cleave_arena_block *block = arena->blocks;
-    size_t start = block != NULL ? (block->used + align - 1) / align * align : 0;
+    size_t start = block != NULL ? (block->used + align - 1) & ~(align - 1) : 0;
     if (block == NULL || start > block->capacity || bytes > block->capacity - start) {
         block = add_block(arena, bytes);
         if (block == NULL)

@@ -4,6 +4,22 @@
 #include "base/checked.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* From so many bytes on a list is copied here: realloc may copy while it keeps other threads from
+   any memory. */
+static const size_t large = 1 << 16;
+
+static void *resize(void *items, size_t used, size_t bytes) {
+    if (bytes < large)
+        return realloc(items, bytes);
+    void *grown = malloc(bytes);
+    if (grown != NULL && used > 0)
+        memcpy(grown, items, used);
+    if (grown != NULL)
+        free(items);
+    return grown;
+}
 
 bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size) {
     if (n < *capacity)
@@ -14,7 +30,21 @@ bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size) {
     size_t bytes;
     if (!cleave_size_multiply((size_t)wanted, size, &bytes))
         return false;
-    void *grown = realloc(*items, bytes);
+    void *grown = resize(*items, (size_t)n * size, bytes);
+    if (grown == NULL)
+        return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+bool cleave_list_reserve(void **items, int32_t *capacity, int32_t n, int32_t wanted, size_t size) {
+    size_t bytes;
+    if (wanted <= *capacity)
+        return true;
+    if (!cleave_size_multiply((size_t)wanted, size, &bytes))
+        return false;
+    void *grown = resize(*items, (size_t)n * size, bytes);
     if (grown == NULL)
         return false;
     *items = grown;

@@ -16,6 +16,12 @@
 /* Makes room for one more element; false when memory is short or 2^31 elements are reached. */
 bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size);
 
+/* Makes room for `wanted` elements, of which n are there; false when memory is short. */
+bool cleave_list_reserve(void **items, int32_t *capacity, int32_t n, int32_t wanted, size_t size);
+#define CLEAVE_LIST_RESERVE(list, wanted)                                                          \
+    cleave_list_reserve((void **)&(list)->items, &(list)->capacity, (list)->n, (wanted),           \
+                        sizeof *(list)->items)
+
 /* Appends `...` (a value of the element type); true on success. */
 #define CLEAVE_LIST_PUSH(list, ...)                                                                \
     (((list)->n < (list)->capacity || cleave_list_grow((void **)&(list)->items, &(list)->capacity, \

@@ -13,6 +13,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,7 +80,7 @@ static cleave_status keep(calibration *c, const cleave_work *work, const cleave_
 }
 
 /* Work that is told by its bytes: how many, and in rows of how many (0: contiguous). */
-typedef enum byte_family { COPY, LOAD, UPDATE, ROWS, N_BYTE_FAMILIES } byte_family;
+typedef enum byte_family { COPY, SUM, LOAD, UPDATE, ROWS, N_BYTE_FAMILIES } byte_family;
 typedef struct byte_work {
     byte_family family;
     int64_t bytes, row_bytes;
@@ -89,6 +90,7 @@ static const struct {
     const char *name;
     int64_t least_bytes, most_bytes, times, least_row, most_row; /* rows are 4 times as long */
 } byte_families[N_BYTE_FAMILIES] = {[COPY] = {"copy", 1 << 6, 1 << 26, 16, 0, 0},
+                                    [SUM] = {"sum", 1 << 6, 1 << 26, 16, 0, 0},
                                     [LOAD] = {"load", 1 << 6, 1 << 26, 16, 0, 0},
                                     [UPDATE] = {"update", 1 << 6, 1 << 26, 16, 0, 0},
                                     [ROWS] = {"copy rows", 1 << 10, 1 << 22, 64, 1 << 4, 1 << 8}};
@@ -102,6 +104,8 @@ static cleave_status measure_bytes_once(const calibration *c, const byte_work *o
         return cleave_load_measure(of->bytes, touched, seconds, result, error);
     case UPDATE:
         return cleave_update_measure(&optimizer, of->bytes, touched, seconds, result, error);
+    case SUM:
+        return cleave_copy_measure(CLEAVE_COPY_SUM, of->bytes, touched, seconds, result, error);
     case ROWS: /* as of a tensor that is split over all devices by a dimension within others */
         return cleave_rows_measure(of->bytes, of->row_bytes, c->n_devices, touched, seconds, result,
                                    error);
@@ -121,8 +125,8 @@ static cleave_status measure_byte_work(calibration *c, const byte_work *of, int6
                                        cleave_error *error) {
     cleave_measurement result = {0}, alone = {0};
     cleave_work work;
-    double moved =
-        of->family == UPDATE ? cleave_work_bytes_of_update(of->bytes, 0) : 2 * (double)of->bytes;
+    double moved = of->family == UPDATE ? cleave_work_bytes_of_update(of->bytes, 0)
+                                        : (of->family == SUM ? 3 : 2) * (double)of->bytes;
     double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
     if (of->family == ROWS)
         cleave_work_describe_rows(moved, (double)(of->bytes / of->row_bytes), &work);
@@ -144,7 +148,7 @@ static cleave_status measure_byte_work(calibration *c, const byte_work *of, int6
     return CLEAVE_OK;
 }
 
-/* Copies, loads and updates of some sizes, in the surroundings of the largest model. */
+/* Copies, sums, loads and updates of some sizes, in the surroundings of the largest model. */
 static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     int64_t touched = -1;
@@ -393,9 +397,10 @@ static void print_text(const calibration *c, int32_t n_works) {
     if (c->n_links > 0) {
         cleave_unit_format(c->links[0].latency_seconds, CLEAVE_UNIT_SECONDS, latency,
                            sizeof latency);
-        double per_byte = 1 / c->links[0].bytes_per_second + c->links[0].overhead_seconds_per_byte;
+        double per_byte =
+            fmax(1 / c->links[0].bytes_per_second, c->links[0].overhead_seconds_per_byte);
         cleave_unit_format(1 / per_byte, CLEAVE_UNIT_BYTES_PER_SECOND, bandwidth, sizeof bandwidth);
-        printf("link 0 -> 1: latency %s, %s with the processor's share\n", latency, bandwidth);
+        printf("link 0 -> 1: latency %s, %s with the processors' work\n", latency, bandwidth);
     }
     printf("Machine written to %s\n", c->values->output);
 }

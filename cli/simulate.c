@@ -292,7 +292,7 @@ static cleave_status write_files(const simulate_values *values, const cleave_mac
         CLEAVE_TRY(cleave_trace_write(values->trace, &trace, error));
     if (values->dump_tasks != NULL)
         CLEAVE_TRY(cleave_tasks_write(values->dump_tasks, &priced->program, machine,
-                                      &result->problem, &result->timeline, error));
+                                      &result->problem, &result->timeline, links.hop_begin, error));
     return CLEAVE_OK;
 }
 

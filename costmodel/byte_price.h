@@ -32,9 +32,13 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
 typedef struct cleave_copy_price {
     cleave_byte_price dense, rows;
     double seconds_per_row;
+    cleave_byte_price sum; /* of what is combined with what is there */
 } cleave_copy_price;
 
-/* By the fits of "copy" and "copy rows"; without the latter all copies go as dense ones. */
+/* By the fit of "sum", and as copies of as many bytes where there is none. */
+cleave_byte_price cleave_sum_price_of(const cleave_device_kind *kind);
+
+/* By the fits of "copy", "copy rows" and "sum"; without the others all goes as dense copies. */
 cleave_copy_price cleave_copy_price_of(const cleave_device_kind *kind);
 
 static inline double cleave_copy_price_of_rows(const cleave_copy_price *price, double n,
@@ -42,11 +46,21 @@ static inline double cleave_copy_price_of_rows(const cleave_copy_price *price, d
     return cleave_byte_price_seconds(&price->rows, n, bytes) + n_rows * price->seconds_per_row;
 }
 
-/* Seconds of `n` copies, 1 or more, of some bytes (read plus written) and rows together: no fewer
-   than of dense ones. */
+/* Seconds of `n` contiguous copies of some bytes, of which so many are summed. */
+static inline double cleave_copy_price_of_dense(const cleave_copy_price *price, double n,
+                                                double bytes, double summed) {
+    if (summed >= bytes)
+        return cleave_byte_price_seconds(&price->sum, n, bytes);
+    double copied = cleave_byte_price_seconds(&price->dense, n, bytes - summed);
+    return copied + summed * price->sum.seconds_per_byte +
+           cleave_byte_price_excess(&price->sum, n, summed);
+}
+
+/* Seconds of `n` copies, 1 or more, of some bytes (read plus written), so many of them summed, and
+   rows together: no fewer than of dense ones. */
 static inline double cleave_copy_price_seconds(const cleave_copy_price *price, double n,
-                                               double bytes, double n_rows) {
-    double dense = cleave_byte_price_seconds(&price->dense, n, bytes);
+                                               double bytes, double summed, double n_rows) {
+    double dense = cleave_copy_price_of_dense(price, n, bytes, summed);
     double rows = n_rows > n ? cleave_copy_price_of_rows(price, n, bytes, n_rows) : dense;
     return rows > dense ? rows : dense;
 }

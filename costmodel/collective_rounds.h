@@ -17,11 +17,12 @@ typedef struct cleave_round_cost {
     double times, latency;
     double load_per_byte;    /* of the link that all messages together take longest, */
     double message_per_byte; /* and of one message alone */
+    double work_per_byte;    /* of a member's processor meanwhile */
     double largest_share;
     const cleave_link *link;           /* the slowest that a message crosses */
     cleave_round_line post, processor; /* of one message; of a member, with posts and sums */
     double sums;                       /* of what a member receives, and what each */
-    cleave_byte_price copy;            /* takes longer beside `processor` where it is large */
+    cleave_byte_price sum;             /* takes longer beside `processor` where it is large */
     /* Rounds with equal ones have the same messages; a distance of -1 has no equal. */
     int32_t distance, size, member_stride;
 } cleave_round_cost;

@@ -55,11 +55,16 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
                                .fit = found};
 }
 
+cleave_byte_price cleave_sum_price_of(const cleave_device_kind *kind) {
+    return cleave_byte_price_of(kind, cost_find_fit(kind, "sum") < 0 ? "copy" : "sum");
+}
+
 cleave_copy_price cleave_copy_price_of(const cleave_device_kind *kind) {
     cleave_copy_price price = {.dense = cleave_byte_price_of(kind, "copy")};
     int32_t found = cost_find_fit(kind, "copy rows");
     price.rows = found < 0 ? price.dense : cleave_byte_price_of(kind, "copy rows");
     price.seconds_per_row = found < 0 ? 0 : kind->fits[found].seconds_per_flop;
+    price.sum = cleave_sum_price_of(kind);
     return price;
 }
 
@@ -98,8 +103,8 @@ static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
 
 static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *copy) {
     double n = copy->n_copies > 1 ? copy->n_copies : 1;
-    return cleave_picoseconds(
-        cleave_copy_price_seconds(price, n, (double)copy->bytes, (double)copy->n_rows));
+    return cleave_picoseconds(cleave_copy_price_seconds(
+        price, n, (double)copy->bytes, (double)copy->summed_bytes, (double)copy->n_rows));
 }
 
 static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,
@@ -118,8 +123,7 @@ static int64_t price_load(const cleave_cost_cache *cache, const cleave_program *
 static int64_t price_post(cleave_cost_cache *cache, const cleave_message *message) {
     const cleave_route_price *route =
         cleave_cost_route(cache, message->source, message->destination);
-    return cleave_picoseconds(route->overhead_seconds +
-                              route->overhead_seconds_per_byte * (double)message->bytes);
+    return cleave_picoseconds(route->overhead_seconds);
 }
 
 static cleave_status price_join(cleave_cost_cache *cache, const cleave_collective *collective,

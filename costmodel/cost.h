@@ -60,7 +60,7 @@ const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache);
    this they are there, as in a run that makes them up before its first step. */
 void cleave_cost_cache_load_data(cleave_cost_cache *cache);
 
-/* A route and what posting a message on it costs: the largest overheads among its links. */
+/* A route and what a message on it costs its ends: the largest overheads among its links. */
 typedef struct cleave_route_price {
     _Alignas(64) int32_t source; /* a line of the caches each: all pairs are asked for in turn */
     int32_t destination, n_links;
@@ -81,8 +81,8 @@ cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache
 bool cleave_cost_knows_neighbours(const cleave_cost_cache *cache);
 
 /* Duration of every item, picoseconds, [n_items]: compute, update, load and copy times; the
-   processor's share of posting a send or a receive, of the largest overheads among the links of
-   its route; of a JOIN, the processor's share of the whole collective with its sums (but 0 where
+   overhead of a send or a receive, the largest among the links of its route; of a JOIN, the posts
+   and sums of the whole collective (but 0 where
    it is an all-to-all: cost_exchange.h); 0 for what waits.  The program's devices must be among the
    machine's, and its model the cache's. */
 cleave_status cleave_cost_items(const cleave_program *program, cleave_cost_cache *cache,

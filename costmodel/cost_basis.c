@@ -41,13 +41,13 @@ static cleave_price_basis basis_of_bytes(const cleave_cost_cache *cache, cleave_
         cache->machine->kinds[kind].fits[price.fit].spread};
 }
 
-/* That which it is priced by. */
+/* That which it is priced by, for the most part. */
 static cleave_byte_price price_of_copy(const cleave_copy_price *price, const cleave_copy *copy) {
     double n = copy->n_copies > 1 ? copy->n_copies : 1, bytes = (double)copy->bytes;
     bool in_rows = (double)copy->n_rows > n &&
                    cleave_copy_price_of_rows(price, n, bytes, (double)copy->n_rows) >
-                       cleave_byte_price_seconds(&price->dense, n, bytes);
-    return in_rows ? price->rows : price->dense;
+                       cleave_copy_price_of_dense(price, n, bytes, (double)copy->summed_bytes);
+    return in_rows ? price->rows : 2 * copy->summed_bytes > copy->bytes ? price->sum : price->dense;
 }
 
 /* A machine file does not say where the figures of a link come from; calibration measures links
@@ -132,6 +132,8 @@ cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache
         const cleave_item *item = &program->items[i];
         int32_t kind_id = cache->machine->device_kind[item->device];
         const cleave_device_kind *kind = &cache->machine->kinds[kind_id];
+        const cleave_copy *copy;
+        const cleave_copy_price *price;
         alone[i] = 1;
         switch ((cleave_item_kind)item->kind) {
         case CLEAVE_ITEM_COMPUTE:
@@ -142,7 +144,10 @@ cleave_status cleave_cost_alone(const cleave_program *program, cleave_cost_cache
             alone[i] = alone_of_fit(kind, cache->update[kind_id].fit);
             break;
         case CLEAVE_ITEM_COPY:
-            alone[i] = alone_of_fit(kind, cache->copy[kind_id].dense.fit);
+            copy = &program->copies[item->subject];
+            price = &cache->copy[kind_id];
+            alone[i] = alone_of_fit(kind, 2 * copy->summed_bytes > copy->bytes ? price->sum.fit
+                                                                               : price->dense.fit);
             break;
         default:
             break;

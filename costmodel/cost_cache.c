@@ -38,11 +38,12 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     made->routes = CLEAVE_ARENA_ARRAY(&made->arena, cleave_route_price, made->n_routes);
     made->route_links =
         CLEAVE_ARENA_ARRAY(&made->arena, int32_t, made->n_routes * CLEAVE_MAX_ROUTE);
-    made->padded = CLEAVE_ARENA_ARRAY(&made->arena, bool, model->n_nests);
+    made->padded_axes = CLEAVE_ARENA_ARRAY(&made->arena, uint32_t, model->n_nests);
     if (made->route_links == NULL || made->shares == NULL || made->entries == NULL ||
         made->routes == NULL || made->exchange.processor == NULL || made->exchange.n_sent == NULL ||
         made->exchange.links == NULL || made->exchange.seconds_per_byte == NULL ||
-        made->padded == NULL || made->copy == NULL || made->load == NULL || made->update == NULL) {
+        made->padded_axes == NULL || made->copy == NULL || made->load == NULL ||
+        made->update == NULL) {
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
@@ -54,7 +55,7 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
     for (int32_t l = 0; l < machine->n_links; l++)
         made->exchange.seconds_per_byte[l] = 1 / machine->links[l].bytes_per_second;
     for (int32_t n = 0; n < model->n_nests; n++)
-        made->padded[n] = cleave_nest_is_padded(model, &model->nests[n]);
+        made->padded_axes[n] = cleave_nest_padded_axes(model, &model->nests[n]);
     *cache = made;
     return CLEAVE_OK;
 }
@@ -188,17 +189,13 @@ const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_comp
     return found;
 }
 
-/* For sure: of equal extents, where nothing sticks out of its tensor. */
 static bool have_same_price(const cleave_cost_cache *cache, const cleave_compute *a,
                             const cleave_compute *b) {
     const int32_t *kind = cache->machine->device_kind;
-    if (a->nest != b->nest || a->pass != b->pass || cache->padded[a->nest] ||
-        kind[a->part.device] != kind[b->part.device])
-        return false;
-    for (int i = 0; i < cache->model->nests[a->nest].n_axes; i++)
-        if (a->part.hi[i] - a->part.lo[i] != b->part.hi[i] - b->part.lo[i])
-            return false;
-    return true;
+    return a->nest == b->nest && a->pass == b->pass &&
+           kind[a->part.device] == kind[b->part.device] &&
+           cleave_parts_work_alike(&cache->model->nests[a->nest], cache->padded_axes[a->nest],
+                                   &a->part, &b->part);
 }
 
 cleave_status cost_cache_next(cleave_cost_cache *cache, cost_cursor *cursor,

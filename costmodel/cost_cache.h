@@ -43,7 +43,7 @@ struct cleave_cost_cache {
     size_t n_routes;                   /* a power of two */
     int32_t *route_links;              /* [n_routes x CLEAVE_MAX_ROUTE] */
     size_t n_route_links;              /* in use, where all routes have places of their own */
-    bool *padded;                      /* [n_nests] something may stick out of its tensor */
+    uint32_t *padded_axes;             /* [n_nests] cleave_nest_padded_axes */
     bool loads_data;                   /* else data are there already */
     cleave_arena arena;
 };

@@ -1,10 +1,14 @@
 /* Collectives in closed form: the steps of the plan (graph/collective_steps.h), each as if all of
    its messages began together.  A step takes, one after the other,
 
-     posting      the processor's share of the messages that a member sends and receives
+     posting      the messages that a member sends and receives
      the links    the largest time among them for all that crosses them (so devices of one node
-                  share its card), and the largest latency among the routes
+                  share its card), or what a member's processor works on its messages meanwhile if
+                  that is longer; and the largest latency among the routes
      adding up    where it reduces: what is received and what is there are read, the sum written
+
+   What processors do beside the links is not charged to what their devices compute, as the steps
+   would: a member joins with its posts and sums alone.
 
    and steps that are alike are worked out once.  Of members of several kinds the slowest counts.
    Blocks are taken as equal. */
@@ -20,7 +24,7 @@ typedef struct pricing {
     const cleave_collective *collective;
     double *load; /* [n_links] shares of the vector across each, in the current step */
     double bytes_per_second, seconds_per_byte; /* of the last link that was crossed */
-    cleave_byte_price copy;
+    cleave_byte_price sum;
     cleave_collective_rounds *rounds;
 } pricing;
 
@@ -66,11 +70,11 @@ static void clear(pricing *p, int32_t from, int32_t to) {
 static void add_rounds(pricing *p, cleave_round_cost round, double times, double posts,
                        double sums) {
     round.times = times;
-    round.processor.fixed = posts * round.post.fixed + sums * p->copy.launch_seconds;
-    round.processor.per_byte =
-        posts * round.post.per_byte + sums * 3 * round.largest_share * p->copy.seconds_per_byte;
+    round.processor.fixed = posts * round.post.fixed + sums * p->sum.launch_seconds;
+    round.processor.per_byte = sums * 3 * round.largest_share * p->sum.seconds_per_byte;
+    round.work_per_byte = posts * round.post.per_byte;
     round.sums = sums;
-    round.copy = p->copy;
+    round.sum = p->sum;
     p->rounds->items[p->rounds->n++] = round;
 }
 
@@ -137,8 +141,8 @@ static void add_direct(pricing *p) {
 }
 
 /* Of the slowest kind among the members. */
-static cleave_byte_price price_copies(const cleave_machine *machine,
-                                      const cleave_collective *collective) {
+static cleave_byte_price price_sums(const cleave_machine *machine,
+                                    const cleave_collective *collective) {
     cleave_byte_price slowest = {0};
     int32_t last = -1;
     for (int32_t i = 0; i < collective->n_devices; i++) {
@@ -146,7 +150,7 @@ static cleave_byte_price price_copies(const cleave_machine *machine,
         if (kind == last)
             continue;
         last = kind;
-        cleave_byte_price price = cleave_byte_price_of(&machine->kinds[kind], "copy");
+        cleave_byte_price price = cleave_sum_price_of(&machine->kinds[kind]);
         slowest.launch_seconds = fmax(slowest.launch_seconds, price.launch_seconds);
         slowest.seconds_per_byte = fmax(slowest.seconds_per_byte, price.seconds_per_byte);
         if (price.far_excess > slowest.far_excess) {
@@ -159,7 +163,7 @@ static cleave_byte_price price_copies(const cleave_machine *machine,
 
 static void price(pricing *p) {
     const cleave_collective *collective = p->collective;
-    p->copy = price_copies(p->machine, collective);
+    p->sum = price_sums(p->machine, collective);
     if (!cleave_collective_has_plan(collective->kind, collective->algorithm, collective->n_devices,
                                     collective->node_members)) {
         add_direct(p);
@@ -205,7 +209,7 @@ static double load_of(const cleave_round_cost *round, double bytes) {
 static double processor_of(const cleave_round_cost *round, double bytes) {
     double seconds = round->processor.fixed + round->processor.per_byte * bytes;
     return round->sums > 0
-               ? seconds + cleave_byte_price_excess(&round->copy, round->sums,
+               ? seconds + cleave_byte_price_excess(&round->sum, round->sums,
                                                     round->sums * 3 * round->largest_share * bytes)
                : seconds;
 }
@@ -215,15 +219,15 @@ static double total_seconds(const cleave_collective_rounds *rounds, double bytes
     run shared = {0};
     for (int i = 0; i < rounds->n; i++) {
         const cleave_round_cost *round = &rounds->items[i];
-        double load = load_of(round, bytes);
+        double load = load_of(round, bytes), work = round->work_per_byte * bytes;
         double message = round->message_per_byte * bytes + find_excess(round, bytes);
         double rest = round->latency + processor_of(round, bytes);
         if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
-            seconds += end_run(&shared) + round->times * (load + rest);
+            seconds += end_run(&shared) + round->times * (fmax(load, work) + rest);
             continue;
         }
         shared.link += round->times * load;
-        shared.member += round->times * (message + rest);
+        shared.member += round->times * (fmax(message, work) + rest);
         shared.turn = fmax(shared.turn, load - message);
         shared.last = rest;
     }

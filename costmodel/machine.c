@@ -301,6 +301,13 @@ bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t 
     return machine->routes->node_of[a] == machine->routes->node_of[b];
 }
 
+bool cleave_machine_ends_work(const cleave_machine *machine) {
+    for (int32_t l = 0; l < machine->n_links; l++)
+        if (machine->links[l].overhead_seconds_per_byte > 0)
+            return true;
+    return false;
+}
+
 int64_t cleave_machine_runtime_bytes(const cleave_machine *machine, int32_t d,
                                      int64_t program_bytes) {
     int64_t runtime_bytes = machine->kinds[machine->device_kind[d]].runtime_bytes;

@@ -82,8 +82,8 @@ typedef struct cleave_protocol {
 typedef struct cleave_link {
     int32_t from, to; /* vertices: devices first, then switches and cards */
     double bytes_per_second, latency_seconds;
-    double overhead_seconds,
-        overhead_seconds_per_byte; /* processor time at each end of a message over it */
+    /* Processor time at each end of a message over it: to post it, and while it is on its way. */
+    double overhead_seconds, overhead_seconds_per_byte;
     cleave_protocol protocol;
 } cleave_link;
 
@@ -187,6 +187,9 @@ cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *n
 
 /* Are two devices of the machine in one node? */
 bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b);
+
+/* Do messages over any of its links take their ends more than posting them? */
+bool cleave_machine_ends_work(const cleave_machine *machine);
 
 /* One node of `n_devices` devices of one kind, each link of `links` joining two devices in both
    directions: what calibration makes. */

@@ -25,12 +25,13 @@
              NAME every member is joined with a switch of that name of its own group: NAME where
              there is one group, else "NAME 0" for the first, "NAME 1" for the next.  "bandwidth"
              and "latency" hold for each direction on its own.  A message also costs its two
-             devices' processors "overhead" (seconds) plus its bytes over "copy_bandwidth" each; 0
-             where left out.  Over several links the largest of each counts.  "protocol", which
-             calibration adds: {"large_from": bytes from which a message takes the link
-             "large_latency" longer, "first": bytes of a message that go at "first_bandwidth",
-             "send_polls" and "receive_polls": {"small", "large", "per_byte"}: pieces that an end
-             computes until a message is through}, see cleave_protocol; 0 where left out.
+             devices' processors "overhead" (seconds) each before it goes, and its bytes over
+             "copy_bandwidth" while it is on its way; 0 where left out.  Over several links the
+             largest of each counts.  "protocol", which calibration adds: {"large_from": bytes
+             from which a message takes the link "large_latency" longer, "first": bytes of a
+             message that go at "first_bandwidth", "send_polls" and "receive_polls": {"small",
+             "large", "per_byte"}: pieces that an end computes until a message is through}, see
+             cleave_protocol; 0 where left out.
 
    NETWORK   One LEVEL, or a list of them from the nodes up.  The first has "join": VERTEX of every
              node, or [VERTEX, ...], all to one switch, or groups [[VERTEX, ...], ...], each to a

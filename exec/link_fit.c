@@ -1,10 +1,10 @@
-/* A message of n bytes takes each of its two processors o + g n, and its link latency + n / b.  In
-   the order of the simulator, where both ends post before the link begins and a rank posts its
-   messages one after the other, that makes
+/* A message of n bytes takes each of its ends o to post; then it takes its link n / b, and
+   meanwhile each of its processors g n, one message after the other.  What takes longer counts.  In
+   the order of the simulator (simulator/link.h) that makes
 
        post        o
-       one way     o + g n + latency + n / b
-       both ways   2 (o + g n) + latency + n / b
+       one way     o + latency + max(n / b, g n)
+       both ways   2 o + latency + max(n / b, 2 g n)
        processor   2 (o + g n)
 
    where messages of many bytes may take the link by a constant longer (MPI asks first whether the
@@ -13,18 +13,16 @@
 
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
    of |fitted - measured| / sqrt(measured) is least: what takes long counts more, since a step
-   spends its time there, and a few odd samples don't count for much.  What large messages take
-   longer hardly shows in those that take long, and is so left to the small ones.  A network that
-   lets a short burst pass at more than its rate, as shaped ones do, gets the rate.  Where the
-   processors do all the copying (ranks of one machine) little is left for the link, which then gets
-   the twentieth part of the time of a large message at least, so that it has a bandwidth.
+   spends its time there, and a few odd samples don't count for much.  With it known of each sample
+   which of the two takes longer, that is a linear program; so all are taken to be the link's to
+   begin with, or the processors' in both ways, or in all, and with each fit it is looked up again,
+   as long as that changes anything.  The nearest of all these fits counts.
 
-   What does not fit: over TCP processors work on a message while the link carries it.  Of 1 MiB at
-   1 Gbit/s both ways take 8.83 ms, one way 8.77, four in a stream 4 x 8.77, and yet they cost a
-   rank that computes 1.7 ms; at 10 Gbit/s 1.02, .95, 4 x .92 and 1.28; unshaped .72, .48 and .95.
-   All of that is max(n / b, g n) one way and max(n / b, 2 g n) both ways.  With one after the
-   other, as the simulator has it, both ways at 10 Gbit/s come out up to 25 % too long, a stream as
-   much too short. */
+   What large messages take longer hardly shows in those that take long, and is so left to the small
+   ones.  A network that lets a short burst pass at more than its rate, as shaped ones do, gets the
+   rate.  Where the processors do all the copying (ranks of one machine) little is left for the
+   link, which then gets the twentieth part of the time of a large message at least, so that it has
+   a bandwidth. */
 #include "exec/link_fit.h"
 
 #include "base/arena.h"
@@ -34,7 +32,7 @@
 #include <stdbool.h>
 
 enum { OVERHEAD, PER_BYTE, LATENCY, LINK_PER_BYTE, FIRST_PER_BYTE, LARGE, N_FIGURES };
-/* Of every kind: how often each figure is in it. */
+/* Of every kind: how often each figure is in it, and what only is where the link takes longer. */
 static const double parts[CLEAVE_LINK_N_SAMPLE_KINDS][N_FIGURES] = {
     [CLEAVE_LINK_POST] = {1, 0, 0, 0},
     [CLEAVE_LINK_ONE_WAY] = {1, 1, 1, 1, 1, 1},
@@ -107,37 +105,117 @@ static void set_result(const shape *of, const double *x, cleave_link_measurement
             of->first_bytes > 0 ? 1 / (x[FIRST_PER_BYTE] * unit[FIRST_PER_BYTE]) : 0};
 }
 
+static bool has_link(const cleave_link_sample *sample) {
+    return parts[sample->kind][LINK_PER_BYTE] > 0;
+}
+
+/* How often a figure is in a sample in which the link takes longer, or the processors do. */
+static double feature(const shape *of, const cleave_link_sample *sample, int figure, bool link) {
+    bool of_link = figure == LINK_PER_BYTE || figure == FIRST_PER_BYTE || figure == LARGE;
+    if (has_link(sample) && ((of_link && !link) || (figure == PER_BYTE && link)))
+        return 0;
+    return parts[sample->kind][figure] * amount(of, figure, sample->bytes) * unit[figure];
+}
+
+static double seconds_of(const shape *of, const cleave_link_sample *sample, const double *x,
+                         bool link) {
+    double seconds = 0;
+    for (int f = 0; f < N_FIGURES; f++)
+        seconds += feature(of, sample, f, link) * x[f];
+    return seconds;
+}
+
+static double weight_of(const cleave_link_sample *sample) {
+    return sqrt(sample->seconds / unit[LATENCY]);
+}
+
+/* One shape, under way. */
+typedef struct fit {
+    const cleave_link_sample *samples;
+    int32_t n;
+    shape of;
+    bool *link;                /* [n] takes longer than the processors */
+    double *features, *weight; /* [n][N_FIGURES], [n] */
+    double lower[N_FIGURES], upper[N_FIGURES];
+} fit;
+
+/* With `link` as it is. */
+static cleave_status solve(const fit *made, double *x, cleave_error *error) {
+    for (int32_t i = 0; i < made->n; i++) {
+        const cleave_link_sample *sample = &made->samples[i];
+        made->weight[i] = weight_of(sample);
+        for (int f = 0; f < N_FIGURES; f++)
+            made->features[N_FIGURES * i + f] =
+                feature(&made->of, sample, f, made->link[i]) / sample->seconds;
+    }
+    const cleave_least_deviations problem = {.of = "link",
+                                             .n = made->n,
+                                             .n_figures = N_FIGURES,
+                                             .features = made->features,
+                                             .weight = made->weight,
+                                             .lower = made->lower,
+                                             .upper = made->upper};
+    return cleave_least_deviations_solve(&problem, x, NULL, error);
+}
+
+/* Looks up which takes longer; returns how far figures are off.  `changed`: it was not as `link`
+   had it. */
+static double look_up(const fit *made, const double *x, bool *changed) {
+    double off = 0;
+    *changed = false;
+    for (int32_t i = 0; i < made->n; i++) {
+        const cleave_link_sample *sample = &made->samples[i];
+        double by_link = seconds_of(&made->of, sample, x, true);
+        double by_processors = seconds_of(&made->of, sample, x, false);
+        bool link = by_link >= by_processors;
+        off += weight_of(sample) * fabs(fmax(by_link, by_processors) / sample->seconds - 1);
+        *changed = *changed || (has_link(sample) && link != made->link[i]);
+        made->link[i] = link;
+    }
+    return off;
+}
+
+/* From one beginning; keeps what is nearer than `least`. */
+static cleave_status fit_from(const fit *made, double *least, cleave_link_measurement *result,
+                              cleave_error *error) {
+    enum { MOST_ROUNDS = 8 };
+    bool changed = true;
+    for (int round = 0; round < MOST_ROUNDS && changed; round++) {
+        double x[N_FIGURES];
+        CLEAVE_TRY(solve(made, x, error));
+        double off = look_up(made, x, &changed);
+        if (off < *least) {
+            set_result(&made->of, x, result);
+            *least = off;
+        }
+    }
+    return CLEAVE_OK;
+}
+
 /* `off`: how far the fit is off, the sum that is least. */
 static cleave_status fit_shape(const cleave_link_sample *samples, int32_t n, const shape *of,
                                double *off, cleave_link_measurement *result, cleave_error *error) {
+    enum { N_BEGINNINGS = 3 };
     cleave_arena scratch = {0};
-    double *features = CLEAVE_ARENA_ARRAY(&scratch, double, N_FIGURES *(size_t)n);
-    double *weight = CLEAVE_ARENA_ARRAY(&scratch, double, n);
-    double lower[N_FIGURES] = {0}, upper[N_FIGURES], x[N_FIGURES];
-    if (features == NULL || weight == NULL) {
+    fit made = {.samples = samples, .n = n, .of = *of};
+    cleave_status status = CLEAVE_OK;
+    made.link = CLEAVE_ARENA_ARRAY(&scratch, bool, n);
+    made.features = CLEAVE_ARENA_ARRAY(&scratch, double, N_FIGURES *(size_t)n);
+    made.weight = CLEAVE_ARENA_ARRAY(&scratch, double, n);
+    if (made.link == NULL || made.features == NULL || made.weight == NULL) {
         cleave_arena_free(&scratch);
         return cleave_fail_memory(error, "fitting a link");
     }
     for (int f = 0; f < N_FIGURES; f++)
-        upper[f] = INFINITY;
-    set_bounds(samples, n, lower, upper);
-    for (int32_t i = 0; i < n; i++) {
-        weight[i] = sqrt(samples[i].seconds / unit[LATENCY]);
-        for (int f = 0; f < N_FIGURES; f++)
-            features[N_FIGURES * i + f] = parts[samples[i].kind][f] *
-                                          amount(of, f, samples[i].bytes) * unit[f] /
-                                          samples[i].seconds;
+        made.upper[f] = INFINITY;
+    set_bounds(samples, n, made.lower, made.upper);
+    *off = INFINITY;
+    for (int beginning = 0; beginning < N_BEGINNINGS && status == CLEAVE_OK; beginning++) {
+        for (int32_t i = 0; i < n; i++)
+            made.link[i] =
+                beginning == 0 || (beginning == 1 && samples[i].kind != CLEAVE_LINK_BOTH_WAYS);
+        status = fit_from(&made, off, result, error);
     }
-    const cleave_least_deviations fit = {.of = "link",
-                                         .n = n,
-                                         .n_figures = N_FIGURES,
-                                         .features = features,
-                                         .weight = weight,
-                                         .lower = lower,
-                                         .upper = upper};
-    cleave_status status = cleave_least_deviations_solve(&fit, x, off, error);
-    if (status == CLEAVE_OK)
-        set_result(of, x, result);
     cleave_arena_free(&scratch);
     return status;
 }

@@ -1,15 +1,19 @@
 /* What a kernel finds in the caches matters as much as what it does.  Between repeats as much
    memory is walked as a step touches between two runs of the kernel, so that the operands are as
    far from the processor as they will be: in no cache for a large model, in the last one for a
-   model that fits there.  The walk is not timed. */
+   model that fits there.  After the walk, in which a processor with wide vectors comes to turn
+   quicker than it does in a step, it multiplies matrices for a while.  Neither is timed. */
 #include "exec/measure.h"
 
 #include "base/progress.h"
+#include "exec/blas.h"
 #include "exec/copy.h"
 #include "exec/initial.h"
 #include "exec/memory.h"
+#include "exec/onednn.h"
 #include "graph/gather.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,8 +51,11 @@ static cleave_status evictor_create(evictor *made, int64_t touched_bytes, cleave
     size_t most = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
     most = most > MOST_EVICTION ? (size_t)MOST_EVICTION : most;
     made->bytes = touched_bytes < 0 || (size_t)touched_bytes > most ? most : (size_t)touched_bytes;
-    made->memory = calloc(made->bytes + 1, 1);
-    return made->memory != NULL ? CLEAVE_OK : cleave_fail_memory(error, "measuring kernels");
+    made->memory = malloc(made->bytes + 1);
+    if (made->memory == NULL)
+        return cleave_fail_memory(error, "measuring kernels");
+    memset(made->memory, 1, made->bytes + 1); /* pages that are only read may all be the same one */
+    return CLEAVE_OK;
 }
 
 /* Writing to a line makes each cache give it up. */
@@ -65,12 +72,41 @@ static void walk(const char *memory, size_t bytes) {
         (void)lines[i];
 }
 
-static void set_caches(const evictor *with, recent_memory recent) {
+enum { PRODUCT_SIZE = 96 }; /* three such matrices stay in the second cache */
+
+/* Processors with AVX-512 turn slower while these units are at work, as in a step they mostly are,
+   and quicker again some milliseconds later: right after a walk kernels took up to a fifth less
+   than they do in a step.  So many times as long as the walk takes, up to so long. */
+static const double working_times = 4, most_working_seconds = 5e-3;
+
+static cleave_status work_as_in_a_step(double seconds, cleave_error *error) {
+    static const float factor[PRODUCT_SIZE * PRODUCT_SIZE];
+    float result[PRODUCT_SIZE * PRODUCT_SIZE];
+    const cleave_blas_product product = {.m = PRODUCT_SIZE,
+                                         .n = PRODUCT_SIZE,
+                                         .k = PRODUCT_SIZE,
+                                         .a = factor,
+                                         .b = factor,
+                                         .c = result,
+                                         .a_row = PRODUCT_SIZE,
+                                         .b_row = PRODUCT_SIZE,
+                                         .c_row = PRODUCT_SIZE,
+                                         .alpha = 1};
+    double until = cleave_clock_seconds() + fmin(seconds, most_working_seconds);
+    while (cleave_blas_has_wide_vectors() && cleave_clock_seconds() < until)
+        CLEAVE_TRY(cleave_onednn_multiply(&product, error));
+    return CLEAVE_OK;
+}
+
+static cleave_status set_processor(const evictor *with, recent_memory recent, cleave_error *error) {
+    double start = cleave_clock_seconds();
     walk(with->memory, with->bytes);
+    CLEAVE_TRY(work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error));
     if (recent.values != NULL)
         memcpy(recent.memory, recent.values, recent.bytes);
     else if (recent.memory != NULL)
         touch(recent.memory, recent.bytes);
+    return CLEAVE_OK;
 }
 
 static int compare_seconds(const void *a, const void *b) {
@@ -85,13 +121,16 @@ static cleave_status time_repeats(subject *run, void *context, recent_memory rec
     double seconds[MOST_REPEATS];
     int n = 0;
     CLEAVE_TRY(evictor_create(&cold, touched_bytes, error));
-    set_caches(&cold, recent); /* the first walk finds its pages */
-    cleave_status status = run(context, error);
+    /* The first walk finds its pages. */
+    cleave_status status = set_processor(&cold, recent, error);
+    if (status == CLEAVE_OK)
+        status = run(context, error);
     double started = cleave_clock_seconds(), spent = 0;
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
            (n == 0 || spent < budget ||
             (n < FEWEST_REPEATS && (spent < 2 * budget || spent < few_repeats_seconds)))) {
-        set_caches(&cold, recent);
+        if ((status = set_processor(&cold, recent, error)) != CLEAVE_OK)
+            break;
         double before = cleave_clock_seconds();
         status = run(context, error);
         double after = cleave_clock_seconds();

@@ -19,6 +19,7 @@
 #include "exec/measure_link.h"
 
 #include "base/progress.h"
+#include "exec/link_samples.h"
 #include "exec/memory.h"
 
 #include <math.h>
@@ -28,16 +29,10 @@
 
 enum {
     SMALL_BYTES = 8,
-    LEAST_BYTES = 1 << 10, /* sizes are these and every power of two up to */
-    MOST_BYTES = 64 << 20, /* since a message may go in another way from any of them on */
-    N_SIZES = 17,
-    TOUCHED_TIMES = 4,                 /* as many bytes as a message has are touched between two */
-    LEAST_PROCESSOR_BYTES = 256 << 10, /* below, it is lost in the noise; above, it takes long */
-    MOST_PROCESSOR_BYTES = 4 << 20,
+    N_SIZES = CLEAVE_LINK_N_SIZES,
+    TOUCHED_TIMES = 4,            /* as many bytes as a message has are touched between two */
     LEAST_POLLED_BYTES = 1 << 10, /* of messages that are watched between pieces of computation */
     MOST_POLLED_BYTES = 4 << 20,
-    MOST_POLL_SAMPLES = 16,
-    MOST_SAMPLES = 64,
     N_ROUNDS = 5,
     MAX_REPEATS = 64,
     SEND = 0,
@@ -53,7 +48,7 @@ typedef struct pair {
     cleave_world *world;
     int32_t peer;
     bool first;                /* sends first */
-    char *outgoing, *incoming; /* [MOST_BYTES] */
+    char *outgoing, *incoming; /* [CLEAVE_LINK_MOST_BYTES] */
     uint8_t written;           /* differs from time to time */
     float *work;               /* [WORK_FLOATS] */
 } pair;
@@ -63,16 +58,6 @@ typedef struct pair {
 static void wait_for(const pair *p, int32_t request) {
     while (!cleave_world_test(p->world, request, NULL))
         sched_yield();
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return values[n / 2];
 }
 
 /* Half the round trip of some bytes, now. */
@@ -96,7 +81,7 @@ static double ping_smallest(const pair *p) {
         if (r >= 0)
             seconds[r] = once;
     }
-    return median(seconds, MAX_REPEATS);
+    return cleave_link_median(seconds, MAX_REPEATS);
 }
 
 /* Seconds that posting a small message takes. */
@@ -110,7 +95,7 @@ static double post(const pair *p, int repeats) {
         wait_for(p, SEND);
         wait_for(p, RECEIVE);
     }
-    return median(seconds, repeats);
+    return cleave_link_median(seconds, repeats);
 }
 
 /* Seconds of two messages at once, one each way. */
@@ -126,7 +111,7 @@ static double exchange(const pair *p, int64_t bytes) {
 /* As a step does before it sends something.  What is touched lies behind the message; the largest
    ones leave nothing of each other in a cache. */
 static void prepare(pair *p, int64_t bytes) {
-    int64_t behind = MOST_BYTES - bytes,
+    int64_t behind = CLEAVE_LINK_MOST_BYTES - bytes,
             touched = TOUCHED_TIMES * bytes < behind ? TOUCHED_TIMES * bytes : behind;
     const volatile char *lines = p->outgoing + bytes;
     for (int64_t i = 0; i < touched; i += 64)
@@ -169,7 +154,7 @@ static double processor_share(const pair *p, int64_t bytes, int pieces, int repe
         without[r] = computing(p, pieces, 0);
         with[r] = computing(p, pieces, bytes);
     }
-    return median(with, repeats) - median(without, repeats);
+    return cleave_link_median(with, repeats) - cleave_link_median(without, repeats);
 }
 
 static const double piece_seconds = 2e-3;
@@ -197,7 +182,7 @@ static double watch_message(const pair *p, int64_t bytes, double piece, bool sen
         }
         seconds[r] = cleave_clock_seconds() - start;
     }
-    return median(seconds, repeats);
+    return cleave_link_median(seconds, repeats);
 }
 
 /* The mean of both ranks' figures, so that both have the same. */
@@ -211,16 +196,6 @@ static double agree(const pair *p, double value) {
         cleave_world_send_now(p->world, &value, sizeof value, p->peer);
     }
     return (value + other) / 2;
-}
-
-typedef struct link_samples {
-    int32_t n;
-    cleave_link_sample items[MOST_SAMPLES];
-} link_samples;
-
-static void add(link_samples *to, cleave_link_sample_kind kind, int64_t bytes, double seconds) {
-    if (seconds > 0 && to->n < MOST_SAMPLES)
-        to->items[to->n++] = (cleave_link_sample){kind, (double)bytes, seconds};
 }
 
 /* What was measured of a size so far. */
@@ -248,16 +223,6 @@ static double measure_size(pair *p, double seconds_budget, size_times *size) {
     return spent / made;
 }
 
-/* Few: on a machine that others use as well a message now and then takes milliseconds. */
-static int repeats_within(double budget, double seconds) {
-    enum { FEWEST = 3, MOST = 20 };
-    double fit = budget / (seconds > 1e-6 ? seconds : 1e-6);
-    return fit > MOST ? MOST : fit < FEWEST ? FEWEST : (int)fit;
-}
-
-/* Of the time, that messages of a size may take once for larger ones to be measured. */
-static const double most_share = 0.04;
-
 /* What messages of all sizes take; how many sizes there were.  Large ones are left out where they
    take too long; what is left of a warm-up before the first round is not counted.
 
@@ -270,7 +235,7 @@ static int measure_sizes(pair *p, double seconds_budget, size_times *sizes, doub
     double budget = seconds_budget / (N_SIZES * N_ROUNDS);
     int n = N_SIZES;
     for (int i = 0; i < N_SIZES; i++)
-        sizes[i] = (size_times){.bytes = (int64_t)LEAST_BYTES << i};
+        sizes[i] = (size_times){.bytes = (int64_t)CLEAVE_LINK_LEAST_BYTES << i};
     *posting = *smallest = INFINITY;
     for (int round = -1; round < N_ROUNDS; round++)
         for (int i = 0; i < n; i++) {
@@ -281,7 +246,7 @@ static int measure_sizes(pair *p, double seconds_budget, size_times *sizes, doub
             double took = measure_size(p, round < 0 ? 0 : budget, &sizes[i]);
             if (round < 0) {
                 sizes[i].n = 0;
-                n = took > most_share * seconds_budget ? i + 1 : n;
+                n = cleave_link_sizes_left(i, n, took, seconds_budget);
             }
         }
     return n;
@@ -290,14 +255,13 @@ static int measure_sizes(pair *p, double seconds_budget, size_times *sizes, doub
 /* Seconds of a rank's processor for the messages of a size that takes some seconds. */
 static double measure_processor(const pair *p, double budget, int64_t bytes, double both_ways,
                                 double piece) {
-    /* Long enough for both messages to go while there is still something to compute. */
-    int pieces = 4 + (int)(2 * both_ways / (piece > 1e-6 ? piece : 1e-6));
-    int repeats = repeats_within(budget, 2 * pieces * piece);
+    int pieces = cleave_link_pieces(both_ways, piece);
+    int repeats = cleave_link_repeats(budget, 2 * pieces * piece);
     return agree(p, processor_share(p, bytes, pieces, repeats));
 }
 
 /* All that decides how long to go on is agreed, so that both ranks do the same. */
-static void measure(pair *p, double seconds_budget, link_samples *found) {
+static void measure(pair *p, double seconds_budget, cleave_link_samples *found) {
     size_times sizes[N_SIZES];
     double posting, smallest, start = cleave_clock_seconds();
     compute(p);
@@ -305,16 +269,17 @@ static void measure(pair *p, double seconds_budget, link_samples *found) {
     int n = measure_sizes(p, seconds_budget, sizes, &posting, &smallest);
     for (int i = 0; i < n; i++) {
         int64_t bytes = sizes[i].bytes;
-        double both_ways = agree(p, median(sizes[i].both_ways, sizes[i].n));
-        add(found, CLEAVE_LINK_ONE_WAY, bytes, agree(p, median(sizes[i].one_way, sizes[i].n)));
-        add(found, CLEAVE_LINK_BOTH_WAYS, bytes, both_ways);
-        bool is_power_of_four = (bytes & INT64_C(0x5555555555555555)) != 0;
-        if (bytes >= LEAST_PROCESSOR_BYTES && bytes <= MOST_PROCESSOR_BYTES && is_power_of_four)
-            add(found, CLEAVE_LINK_PROCESSOR, bytes,
+        double both_ways = agree(p, cleave_link_median(sizes[i].both_ways, sizes[i].n));
+        cleave_link_samples_add(found, CLEAVE_LINK_ONE_WAY, bytes,
+                                agree(p, cleave_link_median(sizes[i].one_way, sizes[i].n)));
+        cleave_link_samples_add(found, CLEAVE_LINK_BOTH_WAYS, bytes, both_ways);
+        if (cleave_link_asks_processors(bytes))
+            cleave_link_samples_add(
+                found, CLEAVE_LINK_PROCESSOR, bytes,
                 measure_processor(p, seconds_budget / 8, bytes, both_ways, piece));
     }
-    add(found, CLEAVE_LINK_POST, SMALL_BYTES, posting);
-    add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, smallest);
+    cleave_link_samples_add(found, CLEAVE_LINK_POST, SMALL_BYTES, posting);
+    cleave_link_samples_add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, smallest);
 }
 
 /* What the second rank found. */
@@ -326,40 +291,25 @@ static double agree_with_second(const pair *p, double value) {
     return value;
 }
 
-typedef struct poll_samples {
-    int32_t n;
-    cleave_poll_sample sending[MOST_POLL_SAMPLES], receiving[MOST_POLL_SAMPLES];
-} poll_samples;
-
-static void insert(cleave_poll_sample *samples, int32_t n, cleave_poll_sample made) {
-    for (; n > 0 && samples[n - 1].bytes > made.bytes; n--)
-        samples[n] = samples[n - 1];
-    samples[n] = made;
-}
-
-static void add_polled(const pair *p, int64_t bytes, poll_samples *found) {
+static void add_polled(const pair *p, int64_t bytes, cleave_link_polled *found) {
     int repeats = bytes <= 1 << 18 ? 9 : 5;
     double seconds[3];
     for (int i = 0; i < 3; i++)
         seconds[i] = agree_with_second(
             p, watch_message(p, bytes, i > 0 ? piece_seconds : 0, i == 1, repeats));
-    double sent = fmax(0, (seconds[1] - seconds[0]) / piece_seconds);
-    double received = fmax(0, (seconds[2] - seconds[0]) / piece_seconds);
-    insert(found->sending, found->n, (cleave_poll_sample){(double)bytes, sent});
-    insert(found->receiving, found->n, (cleave_poll_sample){(double)bytes, received});
-    found->n++;
+    cleave_link_polled_add(found, bytes, seconds, piece_seconds);
 }
 
 /* In the order of bytes; as far as the time allows.  Where large messages seem to begin sizes in
    between are looked at, which takes no more than a few small messages do. */
-static void measure_polls(const pair *p, double seconds_budget, poll_samples *found) {
+static void measure_polls(const pair *p, double seconds_budget, cleave_link_polled *found) {
     double started = cleave_clock_seconds(), spent = 0;
     for (int64_t bytes = LEAST_POLLED_BYTES;
          bytes <= MOST_POLLED_BYTES && (found->n < 4 || spent < seconds_budget); bytes *= 4) {
         add_polled(p, bytes, found);
         spent = agree(p, cleave_clock_seconds() - started);
     }
-    while (found->n < MOST_POLL_SAMPLES) {
+    while (found->n < CLEAVE_LINK_MOST_POLLED) {
         int64_t between = cleave_link_next_polled(found->receiving, found->n);
         if (between == 0)
             break;
@@ -374,16 +324,16 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
     cleave_world_barrier(world);
     if (rank == a || rank == b) {
         pair p = {.world = world, .peer = rank == a ? b : a, .first = rank == a};
-        link_samples found = {0};
-        poll_samples polled = {0};
+        cleave_link_samples found = {0};
+        cleave_link_polled polled = {0};
         size_t work_bytes = WORK_FLOATS * sizeof *p.work;
-        char *memory = cleave_memory_allocate((size_t)2 * MOST_BYTES + work_bytes);
+        char *memory = cleave_memory_allocate((size_t)2 * CLEAVE_LINK_MOST_BYTES + work_bytes);
         if (memory == NULL)
             return cleave_fail_memory(error, "measuring a link");
-        memset(memory, 0, (size_t)2 * MOST_BYTES + work_bytes); /* real pages */
+        memset(memory, 0, (size_t)2 * CLEAVE_LINK_MOST_BYTES + work_bytes); /* real pages */
         p.outgoing = memory;
-        p.incoming = p.outgoing + MOST_BYTES;
-        p.work = (float *)(void *)(p.incoming + MOST_BYTES);
+        p.incoming = p.outgoing + CLEAVE_LINK_MOST_BYTES;
+        p.work = (float *)(void *)(p.incoming + CLEAVE_LINK_MOST_BYTES);
         measure(&p, seconds_budget, &found);
         measure_polls(&p, seconds_budget, &polled);
         free(memory);

@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of what the parts of an event's nest read or write. */
+typedef struct box_hash {
+    uint64_t a, b;
+    bool is_known;
+} box_hash;
+
 struct cleave_lowerer {
     const cleave_model *model;
     cleave_lower_options options;
@@ -14,9 +20,20 @@ struct cleave_lowerer {
     lowering state;
     cleave_parts *parts;  /* [n_nests] */
     cleave_arena *arenas; /* [n_operators] of the parts */
-    cleave_arena arena;   /* of what lives as long as the lowerer */
+    box_hash *boxes;    /* [n_events] of the schedule: families of a hundred nests are hashed again
+                           and again, and one nest has changed */
+    cleave_arena arena; /* of what lives as long as the lowerer */
     cleave_arena scratch; /* of one family */
 };
+
+static void forget_boxes(cleave_lowerer *lowerer, int32_t nest) {
+    const lower_schedule *schedule = &lowerer->schedule;
+    for (int i = 0; i < lowerer->model->nests[nest].n_inputs; i++)
+        if (schedule->read[nest][i] >= 0)
+            lowerer->boxes[schedule->read[nest][i]].is_known = false;
+    if (schedule->write[nest] >= 0)
+        lowerer->boxes[schedule->write[nest]].is_known = false;
+}
 
 static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layout,
                              cleave_error *error) {
@@ -25,10 +42,12 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
     CLEAVE_TRY(
         lower_schedule_create(model, lowerer->options.training, arena, &lowerer->schedule, error));
     lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
+    lowerer->boxes = CLEAVE_ARENA_ARRAY(arena, box_hash, lowerer->schedule.n_events);
     lowerer->layout = *layout;
     lowerer->layout.splits = NULL;
     lowerer->layout.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
-    if (lowerer->parts == NULL || lowerer->layout.sharded == NULL)
+    if (lowerer->parts == NULL || lowerer->layout.sharded == NULL ||
+        (lowerer->boxes == NULL && lowerer->schedule.n_events > 0))
         return cleave_fail_memory(error, "lowering");
     memcpy(lowerer->layout.sharded, layout->sharded,
            (size_t)model->n_tensors * sizeof *layout->sharded);
@@ -107,6 +126,9 @@ cleave_status cleave_lowerer_alike(const cleave_lowerer *lowerer, cleave_arena *
 
 cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                        const cleave_split *split, cleave_error *error) {
+    const cleave_operator *of = &lowerer->model->operators[op];
+    for (int32_t k = 0; k < of->n_nests; k++)
+        forget_boxes(lowerer, of->nests[k]);
     cleave_arena_reset(&lowerer->arenas[op]);
     return cleave_parts_derive_operator(lowerer->model, op, split, &lowerer->arenas[op],
                                         lowerer->parts, error);
@@ -123,10 +145,6 @@ void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sh
 void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold) {
     lowerer->state.base.fold = fold;
 }
-
-typedef struct box_hash {
-    uint64_t a, b;
-} box_hash;
 
 static inline void put(box_hash *hash, uint64_t value) {
     hash->a = (hash->a ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -154,18 +172,35 @@ static void put_parts(const cleave_lowerer *lowerer, int32_t nest, const cleave_
     }
 }
 
-void cleave_lowerer_boxes(const cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]) {
+static const box_hash *find_boxes(cleave_lowerer *lowerer, int32_t e) {
+    const lower_event *event = &lowerer->schedule.events[e];
+    const cleave_nest *nest = &lowerer->model->nests[event->nest];
+    box_hash *of = &lowerer->boxes[e];
+    if (of->is_known)
+        return of;
+    *of = (box_hash){1, 1, true};
+    put_parts(lowerer, event->nest,
+              event->kind == LOWER_WRITE ? &nest->output : &nest->inputs[event->input], of);
+    return of;
+}
+
+void cleave_lowerer_boxes(cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]) {
     const lower_schedule *schedule = &lowerer->schedule;
-    box_hash of = {1, 1};
-    for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++)
-        put(&of, lowerer->layout.sharded[schedule->members[m]]);
+    const cleave_fold *fold = lowerer->state.base.fold;
+    box_hash of = {1, 1, true};
+    for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++) {
+        int32_t tensor = schedule->members[m];
+        bool repeats = fold != NULL && fold->tensor_dimension[tensor] < 0;
+        put(&of, (uint64_t)lowerer->layout.sharded[tensor] << 1 | repeats);
+    }
     for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++) {
         const lower_event *event = &schedule->events[e];
         if (event->kind != LOWER_READ && event->kind != LOWER_WRITE)
             continue; /* backward is about the same operands */
-        const cleave_nest *nest = &lowerer->model->nests[event->nest];
-        put_parts(lowerer, event->nest,
-                  event->kind == LOWER_WRITE ? &nest->output : &nest->inputs[event->input], &of);
+        const box_hash *boxes = find_boxes(lowerer, e);
+        put(&of, boxes->a);
+        put(&of, boxes->b);
+        put(&of, lower_in_every_window(&lowerer->state.base, event->nest));
     }
     hash[0] = of.a;
     hash[1] = of.b;

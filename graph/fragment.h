@@ -80,9 +80,9 @@ void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold);
 const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t nest);
 
 /* Two independent hashes of all that lowering a family looks at besides: where the parts of its
-   nests are and what they read and write of it as the splits now are, and which updates are
-   sharded.  Not of a fold. */
-void cleave_lowerer_boxes(const cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]);
+   nests are and what they read and write of it as the splits now are, which updates are sharded,
+   and of a fold, what is the same in all windows. */
+void cleave_lowerer_boxes(cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]);
 
 /* Lowers a family as the splits now are.  The fragment holds until the next call. */
 cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,

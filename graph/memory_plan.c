@@ -347,23 +347,23 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
     int32_t n = program->n_buffers;
     cleave_life *items = malloc(((size_t)n + 1) * sizeof *items);
     int64_t *offset = calloc((size_t)n + 1, sizeof *offset);
+    int32_t *life_of = malloc(((size_t)n + 1) * sizeof *life_of); /* of what lies in itself */
     cleave_lives lives = {.n_devices = program->n_devices, .n_items = program->n_items};
     lives.items = items;
     program->peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_devices);
-    bool ready = items != NULL && offset != NULL && program->peak_bytes != NULL;
+    bool ready = items != NULL && offset != NULL && life_of != NULL && program->peak_bytes != NULL;
     for (int32_t b = 0; b < n && ready; b++) {
         const cleave_buffer *of = &program->buffers[b];
+        life_of[b] = lives.n;
         if (of->storage == b)
             items[lives.n++] = (cleave_life){of->bytes, of->device, of->first, of->last};
     }
     cleave_status status =
         ready ? cleave_memory_plan_lives(&lives, offset, program->peak_bytes, error)
               : cleave_fail_memory(error, "planning memory");
-    for (int32_t b = 0, life = 0; b < n && status == CLEAVE_OK; b++)
-        if (program->buffers[b].storage == b)
-            program->buffers[b].offset = offset[life++];
     for (int32_t b = 0; b < n && status == CLEAVE_OK; b++)
-        program->buffers[b].offset = program->buffers[program->buffers[b].storage].offset;
+        program->buffers[b].offset = offset[life_of[program->buffers[b].storage]];
+    free(life_of);
     free(items);
     free(offset);
     return status;

@@ -42,20 +42,38 @@ cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device) {
     return part;
 }
 
-static bool sticks_out(const cleave_model *model, const cleave_part *whole,
-                       const cleave_operand *operand) {
+/* The axes along which one sticks out.  Strides are positive, so no part does in another dimension
+   than the whole. */
+static uint32_t padded_axes_of(const cleave_model *model, const cleave_part *whole,
+                               const cleave_operand *operand) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    cleave_box raw, all = cleave_box_of_shape(tensor->rank, tensor->shape);
+    uint32_t axes = 0;
+    cleave_box raw;
     cleave_part_raw_box(whole, operand, tensor->rank, &raw);
-    return !cleave_box_contains(tensor->rank, &all, &raw);
+    for (int d = 0; d < tensor->rank; d++) {
+        if (raw.lo[d] >= 0 && raw.hi[d] <= tensor->shape[d])
+            continue;
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            axes |= 1u << operand->map[d].terms[t].axis;
+    }
+    return axes;
 }
 
-bool cleave_nest_is_padded(const cleave_model *model, const cleave_nest *nest) {
+uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *nest) {
     cleave_part whole = cleave_part_whole(nest, 0);
-    bool padded = sticks_out(model, &whole, &nest->output);
+    uint32_t axes = padded_axes_of(model, &whole, &nest->output);
     for (int i = 0; i < nest->n_inputs; i++)
-        padded = padded || sticks_out(model, &whole, &nest->inputs[i]);
-    return padded;
+        axes |= padded_axes_of(model, &whole, &nest->inputs[i]);
+    return axes;
+}
+
+bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, const cleave_part *a,
+                             const cleave_part *b) {
+    for (int i = 0; i < nest->n_axes; i++)
+        if (a->hi[i] - a->lo[i] != b->hi[i] - b->lo[i] ||
+            ((padded_axes & (1u << i)) != 0 && a->lo[i] != b->lo[i]))
+            return false;
+    return true;
 }
 
 /* Parts by the operator's split.  A nest may lack some of the operator's axes: parts that differ

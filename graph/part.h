@@ -34,9 +34,13 @@ void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand,
 void cleave_part_box(const cleave_model *model, const cleave_part *part,
                      const cleave_operand *operand, cleave_box *box);
 
-/* May an operand of this nest stick out of its tensor?  Where none does, parts of equal extents do
-   equal work. */
-bool cleave_nest_is_padded(const cleave_model *model, const cleave_nest *nest);
+/* Along which axes (bit a: axis a) it matters where a part lies, since an operand of the nest may
+   stick out of its tensor there.  Parts of equal extents that begin alike along these do equal
+   work. */
+uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *nest);
+/* For sure, of two parts of that nest? */
+bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, const cleave_part *a,
+                             const cleave_part *b);
 
 /* The part that computes a whole nest. */
 cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device);

@@ -131,6 +131,7 @@ typedef struct cleave_copy_piece {
 typedef struct cleave_copy {
     int32_t first_piece, n_pieces; /* of copy_pieces, done in order */
     int64_t bytes;                 /* read and written, for the cost; */
+    int64_t summed_bytes;          /* of these, what is combined with what is there; */
     int64_t n_rows;   /* and in so many rows that are contiguous at both ends; 0: not counted */
     int32_t n_copies; /* 1; or, beside a symbolic all-to-all, so many of which no piece is listed */
 } cleave_copy;

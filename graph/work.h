@@ -37,7 +37,8 @@ int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, c
 int32_t cleave_work_pieces_of_bytes(double bytes);
 
 /* The work of moving `bytes` (read plus written, together) that is no nest's: family "copy"
-   (packing, unpacking, local copies and sums), "load" (data from outside) or "update" (the
+   (packing, unpacking and local copies), "sum" (combining partial results: both are read, one is
+   written), "load" (data from outside) or "update" (the
    optimizer).  bytes_of_update gives an update's bytes: parameter and states read and written,
    gradient read. */
 void cleave_work_describe_bytes(const char *family, double bytes, cleave_work *work);

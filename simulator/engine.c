@@ -74,6 +74,26 @@ static cleave_status check_counts(const cleave_engine_problem *problem, cleave_a
     return CLEAVE_OK;
 }
 
+/* Those that post a message are its ends. */
+static cleave_status check_ends(const cleave_engine_problem *problem, cleave_error *error) {
+    if (problem->ends == NULL)
+        return CLEAVE_OK;
+    for (int32_t m = 0; m < problem->n_messages; m++)
+        if (problem->ends[m].work < 0)
+            return cleave_fail(error, CLEAVE_FAILED, "message %d has its ends work for %lld ps", m,
+                               (long long)problem->ends[m].work);
+    for (int32_t i = 0; i < problem->n_items; i++) {
+        if (problem->kind[i] != CLEAVE_ENGINE_POST)
+            continue;
+        const cleave_message_ends *ends = &problem->ends[problem->subject[i]];
+        if (ends->source != problem->queue[i] / 2 && ends->destination != problem->queue[i] / 2)
+            return cleave_fail(
+                error, CLEAVE_FAILED, "item %d posts message %d, from device %d to %d, on queue %d",
+                i, problem->subject[i], ends->source, ends->destination, problem->queue[i]);
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status check_hops(const cleave_engine_problem *problem, cleave_error *error) {
     for (int32_t m = 0; m < problem->n_messages; m++) {
         if (problem->hop_start[m] >= problem->hop_start[m + 1])
@@ -97,7 +117,7 @@ static cleave_status check_hops(const cleave_engine_problem *problem, cleave_err
 }
 
 /* No time can exceed the sum of all durations, with work counted twice for what it takes from the
-   other lane; a quarter of the range leaves room for any sum of two of them. */
+   other lane, or a main lane; a quarter of the range leaves room for any sum of two of them. */
 static cleave_status check_range(const cleave_engine_problem *problem, cleave_error *error) {
     unsigned __int128 total = 0;
     for (int32_t i = 0; i < problem->n_items; i++)
@@ -110,6 +130,8 @@ static cleave_status check_range(const cleave_engine_problem *problem, cleave_er
                                problem->hop_link[h], (long long)latency);
         total += (unsigned __int128)problem->hop_serialization[h] + (unsigned __int128)latency;
     }
+    for (int32_t m = 0; m < problem->n_messages && problem->ends != NULL; m++)
+        total += 4 * (unsigned __int128)problem->ends[m].work;
     for (int32_t c = 0; c < problem->n_collectives; c++) {
         if (problem->collective_busy[c] < 0 || problem->collective_rest[c] < 0)
             return cleave_fail(error, CLEAVE_FAILED, "collective %d takes a negative time", c);
@@ -148,6 +170,7 @@ typedef struct step_finder {
     cleave_engine_problem *problem;
     int32_t *next;            /* [n_devices] end of the work that was met */
     int32_t *posted, *joined; /* [n_messages], [n_collectives] so far */
+    int32_t *poster;          /* [n_messages] device of the first post */
 } step_finder;
 
 static bool is_work_of_main(const cleave_engine_problem *problem, int32_t item) {
@@ -185,6 +208,8 @@ static cleave_scan_kind scan_kind(step_finder *f, int32_t item) {
     cleave_engine_problem *problem = f->problem;
     int32_t subject = problem->subject[item];
     bool is_stuck = false;
+    if (problem->kind[item] == CLEAVE_ENGINE_POST && f->posted[subject] == 0)
+        f->poster[subject] = problem->queue[item] / 2;
     switch ((cleave_engine_kind)problem->kind[item]) {
     case CLEAVE_ENGINE_WORK:
         return CLEAVE_SCAN_WORK;
@@ -208,8 +233,28 @@ static cleave_scan_kind scan_kind(step_finder *f, int32_t item) {
     return CLEAVE_SCAN_WAIT;
 }
 
+/* What is charged for a message depends on how far the main lanes of both its ends have come. */
+static void catch_up(step_finder *f, int32_t item) {
+    cleave_engine_problem *problem = f->problem;
+    int32_t subject = problem->subject[item];
+    if (problem->kind[item] != CLEAVE_ENGINE_POST || problem->ends == NULL ||
+        problem->ends[subject].work == 0 || f->posted[subject] != 1)
+        return;
+    int32_t device = f->poster[subject], first = problem->rest_start[device];
+    if (device == problem->queue[item] / 2 || first == f->next[device])
+        return;
+    problem->steps[problem->n_steps++] = (cleave_scan_step){.first_work = first,
+                                                            .n_work = f->next[device] - first,
+                                                            .item = item,
+                                                            .queue = 2 * device,
+                                                            .subject = subject,
+                                                            .kind = CLEAVE_SCAN_CATCH_UP};
+    problem->rest_start[device] = f->next[device];
+}
+
 static void add_step(step_finder *f, int32_t item) {
     cleave_engine_problem *problem = f->problem;
+    catch_up(f, item);
     int32_t device = problem->queue[item] / 2, first = problem->rest_start[device];
     cleave_scan_step *step = &problem->steps[problem->n_steps++];
     *step = (cleave_scan_step){.first_work = first,
@@ -230,10 +275,13 @@ static cleave_status find_steps(cleave_engine_problem *problem, cleave_arena *ar
     int32_t n_work = 0;
     step_finder f = {.problem = problem,
                      .posted = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_messages),
+                     .poster = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_messages),
                      .joined = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_collectives)};
     CLEAVE_TRY(list_work(&f, arena, &n_work, error));
-    problem->steps = CLEAVE_ARENA_ARRAY(arena, cleave_scan_step, problem->n_items - n_work);
-    if (f.posted == NULL || f.joined == NULL || problem->steps == NULL)
+    int64_t n_steps = (int64_t)problem->n_items - n_work;
+    n_steps += problem->ends != NULL ? problem->n_messages : 0;
+    problem->steps = CLEAVE_ARENA_ARRAY(arena, cleave_scan_step, n_steps);
+    if (f.posted == NULL || f.poster == NULL || f.joined == NULL || problem->steps == NULL)
         return cleave_fail_memory(error, "sorting items for the scan");
     problem->n_steps = 0;
     problem->stuck = -1;
@@ -256,6 +304,7 @@ cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena 
         CLEAVE_TRY(check_item(problem, i, error));
     CLEAVE_TRY(check_hops(problem, error));
     CLEAVE_TRY(check_counts(problem, arena, error));
+    CLEAVE_TRY(check_ends(problem, error));
     CLEAVE_TRY(check_range(problem, error));
     CLEAVE_TRY(sort_into_queues(problem, arena, error));
     return find_steps(problem, arena, error);
@@ -280,6 +329,11 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
     TAKE(head, int64_t, n_messages);
     TAKE(release, int64_t, n_messages);
     TAKE(hop_begin, int64_t, n_hops);
+    TAKE(end_begin, int64_t, problem->ends != NULL ? 2 * n_messages : 0);
+    TAKE(processor_free, int64_t, n_devices);
+    TAKE(processors, cleave_scan_link, n_devices);
+    TAKE(worked, int64_t, n_devices);
+    TAKE(worked_seen, int64_t, n_devices);
     TAKE(messages, cleave_message_state, n_messages);
     TAKE(joined, int32_t, n_collectives);
     TAKE(collective_ready, int64_t, n_collectives);
@@ -304,6 +358,10 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
 
 const int64_t *cleave_engine_hop_begin(const cleave_engine_workspace *workspace) {
     return workspace->hop_begin;
+}
+
+const int64_t *cleave_engine_end_begin(const cleave_engine_workspace *workspace) {
+    return workspace->end_begin;
 }
 
 cleave_status cleave_engine_timeline_create(const cleave_engine_problem *problem,

@@ -5,8 +5,9 @@
    device's main lane, 2 x device + 1 its communication lane.  A queue runs its items in order and
    blocks on the head.
 
-   A message is ready when both of its POST items have ended; links serve it by the rule of link.h.
-   Both ends notice that it has left or arrived later by what polls.h says, if the problem has that.
+   A message is ready when both of its POST items have ended; links serve it by the rule of link.h,
+   and so do the processors of its ends, where they have work with it.  Both ends notice that it has
+   left or arrived later by what polls.h says, if the problem has that.
 
    The engines differ in the order in which a link serves:
 
@@ -17,21 +18,24 @@
    most, and puts it back by its own (scan_rule.h).  One pass, no queue.
 
    One processor for two lanes.  Communication comes first: an item of the communication lane is
-   never slowed; an item of the main lane makes no progress while the communication lane works.
+   never slowed; an item of the main lane makes no progress while the communication lane works, nor,
+   unless it is a post, while the device works on messages that are on their way.
    - events: exactly so.  A main item that starts at s with work w ends at the least e with
-     e - s - (time the communication lane works within [s, e)) = w.  Items without work need no
-     processor.
+     e - s - (time the communication lane works within [s, e), and the device on messages) = w.
+     Items without work need no processor.
    - scan: the same in one pass.  Work w that the communication lane starts at t is charged once: if
      the main lane has been passed over t already, its clock is put back by w, less what falls into
      the last time it waited; otherwise the first later main item that ends after t is lengthened by
-     it, less what was over when that item started.  The step is the latest clock, so it counts what
-   is charged after a lane's last item. */
+     it, less what was over when that item started.  So is the work on a message, for the lane of
+     its second post; that of the main lane never before its clock.  The step is the latest clock,
+   so it counts what is charged after a lane's last item. */
 #ifndef CLEAVE_SIMULATOR_ENGINE_H
 #define CLEAVE_SIMULATOR_ENGINE_H
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "graph/timeline.h"
+#include "simulator/link.h"
 #include "simulator/polls.h"
 
 #include <stdint.h>
@@ -62,7 +66,8 @@ typedef enum cleave_scan_kind {
     CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second */
     CLEAVE_SCAN_JOIN,      /* of collective `subject`, not the last one */
     CLEAVE_SCAN_LAST_JOIN,
-    CLEAVE_SCAN_WAIT, /* `source` says for which sort of time, `subject` for which of them */
+    CLEAVE_SCAN_CATCH_UP, /* nothing but the work before it: a message charges the device next */
+    CLEAVE_SCAN_WAIT,     /* `source` says for which sort of time, `subject` for which of them */
 } cleave_scan_kind;
 
 /* An item with the work that its device's main lane does since the device's step before. */
@@ -84,6 +89,7 @@ typedef struct cleave_engine_problem {
     int32_t *hop_link;                /* [n_hops] */
     int64_t *hop_serialization;       /* [n_hops] picoseconds, 1 or more */
     int64_t *link_latency;            /* [n_links] picoseconds */
+    cleave_message_ends *ends;        /* [n_messages] those that post it; null: none has work */
     const cleave_poll_profile *polls; /* by which messages leave and arrive later than their links
                                          say; null: they don't */
     /* A collective starts when all have joined and all its links are free, keeps them for `busy`
@@ -121,6 +127,9 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
                                              cleave_error *error);
 /* When each hop of the last run began on its link, [n_hops], picoseconds. */
 const int64_t *cleave_engine_hop_begin(const cleave_engine_workspace *workspace);
+/* When its source and its destination began to work on each message that has work, [n_messages][2].
+ */
+const int64_t *cleave_engine_end_begin(const cleave_engine_workspace *workspace);
 
 /* The timeline's arrays, from the arena, for a problem. */
 cleave_status cleave_engine_timeline_create(const cleave_engine_problem *problem,

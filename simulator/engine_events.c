@@ -16,6 +16,11 @@ typedef struct run {
     int64_t step;
 } run;
 
+/* Have the ends of a message work with it? */
+static inline bool have_work(const cleave_engine_problem *problem, int32_t message) {
+    return problem->ends != NULL && problem->ends[message].work > 0;
+}
+
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w,
                   cleave_timeline *timeline) {
     size_t n_messages = (size_t)problem->n_messages, n_queues = (size_t)problem->n_queues;
@@ -25,7 +30,8 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
         w->messages[m] = (cleave_message_state){.release = -1,
                                                 .arrival = -1,
                                                 .hop = problem->hop_start[m],
-                                                .end = problem->hop_start[m + 1],
+                                                .end = problem->hop_start[m + 1] +
+                                                       have_work(problem, (int32_t)m),
                                                 .arrival_waiter = -1,
                                                 .release_waiter = -1};
     memset(timeline->end, -1, (size_t)problem->n_items * sizeof *timeline->end);
@@ -33,6 +39,9 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
     memset(w->collective_end, -1, n_collectives * sizeof *w->collective_end);
     memset(w->begun, 0, n_queues * sizeof *w->begun);
     memset(w->first_waiter, -1, n_collectives * sizeof *w->first_waiter);
+    memset(w->processor_free, 0, n_devices * sizeof *w->processor_free);
+    memset(w->worked, 0, n_devices * sizeof *w->worked);
+    memset(w->worked_seen, 0, n_devices * sizeof *w->worked_seen);
     memset(w->busy_until, 0, n_devices * sizeof *w->busy_until);
     memset(w->taken, 0, n_devices * sizeof *w->taken);
     memset(w->taken_seen, 0, n_devices * sizeof *w->taken_seen);
@@ -51,19 +60,52 @@ static void wake(run *r, int32_t *first_waiter, int64_t time) {
     *first_waiter = -1;
 }
 
+/* A message reaches a link. */
+static void cross_link(run *r, int32_t message, int32_t hop, int64_t now) {
+    const cleave_engine_problem *problem = r->problem;
+    cleave_engine_workspace *w = r->w;
+    cleave_message_state *state = &w->messages[message];
+    int32_t link = problem->hop_link[hop];
+    if (hop == problem->hop_start[message] && problem->polls != NULL)
+        state->delay = cleave_poll_delay(problem->polls, message, now);
+    w->hop_begin[hop] =
+        cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
+                          &w->link_free[link], &state->head, &state->tail);
+    if (hop == problem->hop_start[message])
+        state->left = w->link_free[link];
+}
+
+/* Or the processors of its ends.  One has worked without a pause for as long as it is not free: so
+   its main lane makes no progress until the work that comes now is done, whenever that begins. */
+static void work_at_ends(run *r, int32_t message, int64_t now) {
+    cleave_engine_workspace *w = r->w;
+    cleave_message_state *state = &w->messages[message];
+    const cleave_message_ends *ends = &r->problem->ends[message];
+    const int32_t devices[2] = {ends->source, ends->destination};
+    for (int e = 0; e < 2; e++) {
+        int64_t head = now, *free_at = &w->processor_free[devices[e]];
+        w->end_begin[2 * message + e] =
+            cleave_link_serve(ends->work, 0, free_at, &head, &state->tail);
+        w->worked[devices[e]] += ends->work;
+        if (e == 0)
+            state->left = cleave_later(state->left, *free_at);
+    }
+}
+
 static void message_event(run *r, int32_t message, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
     cleave_engine_workspace *w = r->w;
     cleave_message_state *state = &w->messages[message];
-    int32_t hop = state->hop++, link = problem->hop_link[hop];
-    if (hop == problem->hop_start[message] && problem->polls != NULL)
-        state->delay = cleave_poll_delay(problem->polls, message, now);
+    int32_t hop = state->hop++;
+    bool is_at_ends = hop == problem->hop_start[message + 1];
     state->head = now;
-    w->hop_begin[hop] =
-        cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
-                          &w->link_free[link], &state->head, &state->tail);
-    if (state->release < 0) {
-        state->release = w->link_free[link] + state->delay;
+    if (is_at_ends)
+        work_at_ends(r, message, now);
+    else
+        cross_link(r, message, hop, now);
+    /* By now all that it has to leave is known. */
+    if (state->release < 0 && (is_at_ends || !have_work(problem, message))) {
+        state->release = state->left + state->delay;
         wake(r, &state->release_waiter, state->release);
     }
     if (state->hop == state->end) {
@@ -126,7 +168,21 @@ static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item
         return end;
     }
     w->taken_seen[device] = w->taken[device];
+    w->worked_seen[device] = w->worked[device];
+    if (item->kind != CLEAVE_ENGINE_POST)
+        end += cleave_later(0, w->processor_free[device] - now);
     return end + cleave_later(0, w->busy_until[device] - now);
+}
+
+/* What the device has done in the meantime, beside an item of its main lane. */
+static inline int64_t take_unseen(run *r, int32_t device, const cleave_queued_item *item) {
+    cleave_engine_workspace *w = r->w;
+    int64_t unseen = w->taken[device] - w->taken_seen[device];
+    if (item->kind != CLEAVE_ENGINE_POST)
+        unseen += w->worked[device] - w->worked_seen[device];
+    w->taken_seen[device] = w->taken[device];
+    w->worked_seen[device] = w->worked[device];
+    return unseen;
 }
 
 /* When a waiting item may end, or -1 when that is not known yet; then the lane is on a list, or
@@ -192,13 +248,10 @@ static void lane_event(run *r, int32_t queue, int64_t now) {
     cleave_engine_workspace *w = r->w;
     if (w->begun[queue]) {
         const cleave_queued_item *item = &r->problem->queue_items[w->position[queue]];
-        int32_t device = queue >> 1;
-        bool works = r->problem->duration[item->item] > 0;
-        if (works && !(queue & 1) && w->taken_seen[device] < w->taken[device]) {
-            /* The communication lane worked in the meantime. */
-            int64_t end = now + w->taken[device] - w->taken_seen[device];
-            w->taken_seen[device] = w->taken[device];
-            cleave_event_queue_push(&w->events, end, queue);
+        bool is_slowed = r->problem->duration[item->item] > 0 && !(queue & 1);
+        int64_t unseen = is_slowed ? take_unseen(r, queue >> 1, item) : 0;
+        if (unseen > 0) {
+            cleave_event_queue_push(&w->events, now + unseen, queue);
             return;
         }
         complete(r, queue, item, now);

@@ -10,7 +10,23 @@
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
     memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
     memset(w->collective_ready, 0, (size_t)problem->n_collectives * sizeof *w->collective_ready);
+    if (problem->ends != NULL)
+        memset(w->processors, 0, (size_t)problem->n_queues / 2 * sizeof *w->processors);
     memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
+}
+
+/* The work of a message's ends; returns when its source is done. */
+static inline int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                                   int32_t message, int32_t lane, int64_t head, int64_t *tail) {
+    const cleave_message_ends *ends = &problem->ends[message];
+    int64_t done[2];
+    for (int e = 0; e < 2; e++) {
+        int32_t device = e == 0 ? ends->source : ends->destination;
+        done[e] = cleave_scan_serve_end(&w->processors[device], &w->devices[device], lane,
+                                        ends->work, head, tail);
+        w->end_begin[2 * message + e] = done[e] - ends->work;
+    }
+    return done[0];
 }
 
 /* A message that both ends have posted at `head`. */
@@ -24,7 +40,10 @@ static inline void transfer(const cleave_engine_problem *problem, cleave_engine_
         w->hop_begin[h] = cleave_scan_serve(&w->links[link], lane, problem->hop_serialization[h],
                                             problem->link_latency[link], &head, &tail);
     }
-    w->release[message] = w->hop_begin[first] + problem->hop_serialization[first] + delay;
+    int64_t left = w->hop_begin[first] + problem->hop_serialization[first];
+    if (problem->ends != NULL && problem->ends[message].work > 0)
+        left = cleave_later(left, work_at_ends(problem, w, message, lane, head, &tail));
+    w->release[message] = left + delay;
     *arrival = tail + delay;
 }
 
@@ -79,7 +98,9 @@ static inline int64_t run_item(const scan *s, const cleave_scan_step *step) {
     cleave_scan_device *device = &s->w->devices[step->queue >> 1];
     run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
     s->timeline->start[item] = device->clock[lane];
-    int64_t end = cleave_scan_work(device, lane, s->problem->duration[item]);
+    int64_t duration = s->problem->duration[item];
+    int64_t end = step->source == CLEAVE_ENGINE_POST ? cleave_scan_post(device, lane, duration)
+                                                     : cleave_scan_work(device, lane, duration);
     return s->timeline->end[item] = end;
 }
 
@@ -99,6 +120,11 @@ static void run_steps(const scan *s) {
         int64_t now;
         if (step->kind == CLEAVE_SCAN_WAIT) {
             run_wait(s, step);
+            continue;
+        }
+        if (step->kind == CLEAVE_SCAN_CATCH_UP) {
+            run_work(s->problem, &w->devices[step->queue >> 1], step->first_work,
+                     step->first_work + step->n_work, s->timeline);
             continue;
         }
         now = run_item(s, step);

@@ -42,7 +42,7 @@ struct cleave_estimate {
     remembered_fragment **placed; /* [n_places] families, then nests */
     bool *dirty;                  /* [n_places] */
     CLEAVE_LIST(int32_t) dirty_places;
-    CLEAVE_LIST(remembered_fragment *) prepared; /* of the first dirty places, in their order */
+    remembered_list prepared; /* of the first dirty places, in their order */
     CLEAVE_LIST(change) changes;
     CLEAVE_LIST(old_split) old;
     CLEAVE_LIST(int32_t) old_devices;
@@ -84,15 +84,9 @@ static cleave_status mark_operator(cleave_estimate *e, int32_t op, cleave_error 
 
 /* What is prepared is in use, so that it is not forgotten before it is put. */
 cleave_status cleave_estimate_prepare(cleave_estimate *e, cleave_error *error) {
-    while (e->prepared.n < e->dirty_places.n) {
-        remembered_fragment *fragment = NULL;
-        CLEAVE_TRY(fragment_memory_find(&e->memory, e->dirty_places.items[e->prepared.n], &fragment,
-                                        error));
-        if (!CLEAVE_LIST_PUSH(&e->prepared, fragment))
-            return cleave_fail_memory(error, "estimating");
-        fragment->uses++;
-    }
-    return CLEAVE_OK;
+    int32_t n = e->prepared.n;
+    return fragment_memory_find(&e->memory, e->dirty_places.n - n, e->dirty_places.items + n,
+                                &e->prepared, error);
 }
 
 static cleave_status settle(cleave_estimate *e, cleave_error *error) {
@@ -142,7 +136,7 @@ cleave_status cleave_estimate_change(cleave_estimate *e, int32_t op, const cleav
     CLEAVE_TRY(keep_old(e, op, error));
     forget_prepared(e);
     replace(&e->splits[op], split, split->devices);
-    e->memory.split_digest[op] = fragment_digest_of_split(split);
+    fragment_memory_set_split(&e->memory, op, fragment_digest_of_split(split));
     CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, op, &e->splits[op], error));
     return mark_operator(e, op, error);
 }
@@ -203,7 +197,7 @@ cleave_status cleave_estimate_reject(cleave_estimate *e, cleave_error *error) {
     for (int32_t i = e->old.n - 1; i >= 0; i--) {
         const old_split *old = &e->old.items[i];
         replace(&e->splits[old->op], &old->split, e->old_devices.items + old->first_device);
-        e->memory.split_digest[old->op] = old->digest;
+        fragment_memory_set_split(&e->memory, old->op, old->digest);
         CLEAVE_TRY(cleave_lowerer_set_split(e->lowerer, old->op, &e->splits[old->op], error));
     }
     for (int32_t i = e->old_shards.n - 1; i >= 0; i--)
@@ -216,6 +210,10 @@ cleave_estimate_counts cleave_estimate_count(const cleave_estimate *e) { return 
 
 int64_t cleave_estimate_live_bytes(cleave_estimate *e, int32_t device) {
     return live_bytes_most(&e->live, device);
+}
+
+cleave_status cleave_estimate_plan(cleave_estimate *e, int64_t *peak_bytes, cleave_error *error) {
+    return live_bytes_plan(&e->live, peak_bytes, error);
 }
 
 double cleave_estimate_over(cleave_estimate *e, int32_t device, int64_t bytes) {
@@ -243,7 +241,8 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
     for (size_t op = 0; op < n_ops; op++) {
         e->splits[op].devices = devices + op * n_devices;
         replace(&e->splits[op], &layout->splits[op], layout->splits[op].devices);
-        e->memory.split_digest[op] = fragment_digest_of_split(&e->splits[op]);
+        fragment_memory_set_split(&e->memory, (int32_t)op,
+                                  fragment_digest_of_split(&e->splits[op]));
     }
     for (int32_t t = 0; t < e->model->n_tensors; t++)
         set_sharded(e, t, layout->sharded[t]);
@@ -280,12 +279,12 @@ static cleave_status begin_parts(cleave_estimate *e, cleave_error *error) {
     if (e->fold != NULL)
         CLEAVE_TRY(number_links_of_window(e, &links, error));
     CLEAVE_TRY(cleave_delta_create(e->n_places, n_slots, e->n_devices * CLEAVE_N_LANES,
-                                   links.n_links, links.link_latency, &e->delta, error));
+                                   links.n_links, links.link_latency,
+                                   cleave_machine_ends_work(machine), &e->delta, error));
     memory->model = e->model;
     memory->lowerer = e->lowerer;
     memory->cache = e->cache;
     memory->delta = e->delta;
-    memory->folds = e->fold != NULL;
     memory->n_devices = e->n_devices;
     memory->n_families = e->n_families;
     CLEAVE_TRY(fragment_memory_begin(memory, error));

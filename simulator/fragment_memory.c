@@ -40,16 +40,24 @@ static fragment_digest key_of(const fragment_memory *memory, int32_t place, int3
                         memory->split_digest[memory->model->nests[place - memory->n_families].op].b
                             << 1);
     key = join(key, memory->shard_digest[place]);
-    for (int32_t i = memory->first_op[place]; i < memory->first_op[place + 1]; i++)
-        key = join(join(key, memory->split_digest[memory->ops[i]].a),
-                   memory->split_digest[memory->ops[i]].b);
-    return key;
+    return join(join(key, memory->family_digest[place].a), memory->family_digest[place].b);
 }
 
-/* What a window is the first of depends on more than the splits of a family. */
+void fragment_memory_set_split(fragment_memory *memory, int32_t op, fragment_digest digest) {
+    int32_t n;
+    const int32_t *families = cleave_lowerer_families_of(memory->lowerer, op, &n);
+    const fragment_digest of = {(uint64_t)op, (uint64_t)op},
+                          before = join(join(of, memory->split_digest[op].a),
+                                        memory->split_digest[op].b),
+                          now = join(join(of, digest.a), digest.b);
+    for (int32_t i = 0; i < n; i++) {
+        memory->family_digest[families[i]].a += now.a - before.a;
+        memory->family_digest[families[i]].b += now.b - before.b;
+    }
+    memory->split_digest[op] = digest;
+}
+
 static fragment_digest price_key_of(const fragment_memory *memory, int32_t place) {
-    if (memory->folds)
-        return key_of(memory, place, place);
     if (place >= memory->n_families)
         return key_of(memory, place, memory->alike.like[place]);
     uint64_t hash[2];
@@ -66,7 +74,7 @@ static remembered_fragment **bucket_of(const fragment_memory *memory, fragment_d
 }
 
 static shared_price **price_bucket_of(const fragment_memory *memory, fragment_digest key) {
-    return &memory->prices[key.a & (uint64_t)(memory->table_size - 1)];
+    return &memory->prices[key.a & (uint64_t)(memory->prices_size - 1)];
 }
 
 static void release_price(fragment_memory *memory, shared_price *price) {
@@ -76,6 +84,7 @@ static void release_price(fragment_memory *memory, shared_price *price) {
     while (*at != price)
         at = &(*at)->next;
     *at = price->next;
+    memory->n_prices--;
     memory->remembered_bytes -= price->price->size;
     free(price->price);
     free(price);
@@ -97,6 +106,7 @@ static void forget(fragment_memory *memory) {
                 continue;
             }
             *at = m->next;
+            memory->n_remembered--;
             memory->remembered_bytes -= cleave_delta_made_bytes(m->made);
             release(memory, m);
         }
@@ -111,6 +121,41 @@ static void forget(fragment_memory *memory) {
 }
 
 /* ---- remembering ----------------------------------------------------------------------------- */
+
+/* Tables stay as they are where memory is short: then more share a bucket. */
+static void grow_table(fragment_memory *memory) {
+    remembered_fragment **table, **old = memory->table;
+    int32_t size = memory->table_size;
+    if (memory->n_remembered < size || size > INT32_MAX / 2 ||
+        (table = calloc(2 * (size_t)size, sizeof(remembered_fragment *))) == NULL)
+        return;
+    memory->table = table;
+    memory->table_size = 2 * size;
+    for (int32_t b = 0; b < size; b++)
+        for (remembered_fragment *m = old[b], *next; m != NULL; m = next) {
+            next = m->next;
+            m->next = *bucket_of(memory, m->key);
+            *bucket_of(memory, m->key) = m;
+        }
+    free(old);
+}
+
+static void grow_prices(fragment_memory *memory) {
+    shared_price **prices, **old = memory->prices;
+    int32_t size = memory->prices_size;
+    if (memory->n_prices < size || size > INT32_MAX / 2 ||
+        (prices = calloc(2 * (size_t)size, sizeof(shared_price *))) == NULL)
+        return;
+    memory->prices = prices;
+    memory->prices_size = 2 * size;
+    for (int32_t b = 0; b < size; b++)
+        for (shared_price *p = old[b], *next; p != NULL; p = next) {
+            next = p->next;
+            p->next = *price_bucket_of(memory, p->key);
+            *price_bucket_of(memory, p->key) = p;
+        }
+    free(old);
+}
 
 static void number_links(const fragment_memory *memory, cleave_priced_fragment *priced) {
     int32_t n_hops = priced->hop_start[priced->n_messages],
@@ -162,8 +207,7 @@ static void number_slots(const fragment_memory *memory, int32_t place,
 static cleave_status find_price(fragment_memory *memory, int32_t place, shared_price **found,
                                 cleave_error *error) {
     fragment_digest key = price_key_of(memory, place);
-    shared_price **bucket = price_bucket_of(memory, key);
-    for (shared_price *p = *bucket; p != NULL; p = p->next)
+    for (shared_price *p = *price_bucket_of(memory, key); p != NULL; p = p->next)
         if (same(p->key, key)) {
             p->uses++;
             *found = p;
@@ -180,8 +224,10 @@ static cleave_status find_price(fragment_memory *memory, int32_t place, shared_p
     number_slots(memory, place, made->price);
     made->key = key;
     made->uses = 1;
-    made->next = *bucket;
-    *bucket = made;
+    grow_prices(memory);
+    made->next = *price_bucket_of(memory, key);
+    *price_bucket_of(memory, key) = made;
+    memory->n_prices++;
     memory->remembered_bytes += made->price->size;
     memory->counts.made++;
     *found = made;
@@ -209,16 +255,8 @@ static cleave_status make_ready(fragment_memory *memory, int32_t place, remember
     return cleave_delta_make(memory->delta, place, &priced, &m->made, error);
 }
 
-cleave_status fragment_memory_find(fragment_memory *memory, int32_t place,
-                                   remembered_fragment **found, cleave_error *error) {
-    fragment_digest key = key_of(memory, place, place);
-    memory->counts.fragments++;
-    for (remembered_fragment *m = *bucket_of(memory, key); m != NULL; m = m->next)
-        if (same(m->key, key)) {
-            memory->counts.bytes += (int64_t)m->shared->price->size;
-            *found = m;
-            return CLEAVE_OK;
-        }
+static cleave_status make(fragment_memory *memory, int32_t place, fragment_digest key,
+                          remembered_fragment **found, cleave_error *error) {
     if (memory->remembered_bytes > memory->room_bytes)
         forget(memory);
     remembered_fragment *made = calloc(1, sizeof *made);
@@ -231,53 +269,68 @@ cleave_status fragment_memory_find(fragment_memory *memory, int32_t place,
         release(memory, made);
         return status;
     }
+    grow_table(memory);
     made->key = key;
     made->place = place;
+    made->price_bytes = made->shared->price->size;
     made->next = *bucket_of(memory, key);
     *bucket_of(memory, key) = made;
+    memory->n_remembered++;
     memory->remembered_bytes += cleave_delta_made_bytes(made->made);
-    memory->counts.bytes += (int64_t)made->shared->price->size;
     *found = made;
+    return CLEAVE_OK;
+}
+
+static cleave_status find(fragment_memory *memory, int32_t place, fragment_digest key,
+                          remembered_fragment **found, cleave_error *error) {
+    remembered_fragment *m = *bucket_of(memory, key);
+    while (m != NULL && !same(m->key, key))
+        m = m->next;
+    if (m == NULL)
+        CLEAVE_TRY(make(memory, place, key, &m, error));
+    __builtin_prefetch(m->made);
+    memory->counts.fragments++;
+    memory->counts.bytes += (int64_t)m->price_bytes;
+    *found = m;
+    return CLEAVE_OK;
+}
+
+/* Buckets, and what is in them, are fetched before any is looked at. */
+cleave_status fragment_memory_find(fragment_memory *memory, int32_t n, const int32_t *places,
+                                   remembered_list *found, cleave_error *error) {
+    memory->wanted.n = 0;
+    for (int32_t i = 0; i < n; i++) {
+        fragment_digest key = key_of(memory, places[i], places[i]);
+        if (!CLEAVE_LIST_PUSH(&memory->wanted, key))
+            return cleave_fail_memory(error, "estimating");
+        __builtin_prefetch(bucket_of(memory, key));
+    }
+    for (int32_t i = 0; i < n; i++)
+        __builtin_prefetch(*bucket_of(memory, memory->wanted.items[i]));
+    for (int32_t i = 0; i < n; i++) {
+        remembered_fragment *m;
+        CLEAVE_TRY(find(memory, places[i], memory->wanted.items[i], &m, error));
+        if (!CLEAVE_LIST_PUSH(found, m))
+            return cleave_fail_memory(error, "estimating");
+        m->uses++;
+    }
     return CLEAVE_OK;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Which operators touch which family. */
-static cleave_status index_operators(fragment_memory *memory, cleave_error *error) {
-    int32_t n, total = 0;
-    memory->first_op = calloc((size_t)memory->n_families + 2, sizeof *memory->first_op);
-    for (int32_t op = 0; op < memory->model->n_operators && memory->first_op != NULL; op++) {
-        const int32_t *families = cleave_lowerer_families_of(memory->lowerer, op, &n);
-        for (int32_t i = 0; i < n; i++)
-            memory->first_op[families[i] + 2]++;
-        total += n;
-    }
-    memory->ops = calloc((size_t)total + 1, sizeof *memory->ops);
-    if (memory->first_op == NULL || memory->ops == NULL)
-        return cleave_fail_memory(error, "estimating");
-    for (int32_t f = 0; f <= memory->n_families; f++)
-        memory->first_op[f + 1] += memory->first_op[f];
-    for (int32_t op = 0; op < memory->model->n_operators; op++) {
-        const int32_t *families = cleave_lowerer_families_of(memory->lowerer, op, &n);
-        for (int32_t i = 0; i < n; i++)
-            memory->ops[memory->first_op[families[i] + 1]++] = op;
-    }
-    return CLEAVE_OK;
-}
-
 cleave_status fragment_memory_begin(fragment_memory *memory, cleave_error *error) {
-    memory->table_size = 1 << 14;
+    memory->table_size = memory->prices_size = 1 << 12;
     memory->room_bytes = most_remembered_bytes;
     memory->split_digest =
         calloc((size_t)memory->model->n_operators + 1, sizeof *memory->split_digest);
+    memory->family_digest = calloc((size_t)memory->n_families + 1, sizeof *memory->family_digest);
     memory->shard_digest = calloc((size_t)memory->n_families + 1, sizeof *memory->shard_digest);
     memory->table = calloc((size_t)memory->table_size, sizeof(remembered_fragment *));
-    memory->prices = calloc((size_t)memory->table_size, sizeof(shared_price *));
-    if (memory->split_digest == NULL || memory->shard_digest == NULL || memory->table == NULL ||
-        memory->prices == NULL)
+    memory->prices = calloc((size_t)memory->prices_size, sizeof(shared_price *));
+    if (memory->split_digest == NULL || memory->family_digest == NULL ||
+        memory->shard_digest == NULL || memory->table == NULL || memory->prices == NULL)
         return cleave_fail_memory(error, "estimating");
-    CLEAVE_TRY(index_operators(memory, error));
     return cleave_lowerer_alike(memory->lowerer, &memory->lasting, &memory->alike, error);
 }
 
@@ -289,11 +342,11 @@ void fragment_memory_free(fragment_memory *memory) {
         }
     free(memory->table);
     free(memory->prices);
+    CLEAVE_LIST_FREE(&memory->wanted);
     free(memory->chunks);
     free(memory->split_digest);
     free(memory->shard_digest);
-    free(memory->first_op);
-    free(memory->ops);
+    free(memory->family_digest);
     cleave_arena_free(&memory->scratch);
     cleave_arena_free(&memory->lasting);
 }

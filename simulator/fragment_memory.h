@@ -5,6 +5,7 @@
 #ifndef CLEAVE_SIMULATOR_FRAGMENT_MEMORY_H
 #define CLEAVE_SIMULATOR_FRAGMENT_MEMORY_H
 
+#include "base/list.h"
 #include "costmodel/cost.h"
 #include "simulator/delta/delta.h"
 #include "simulator/estimate.h"
@@ -29,10 +30,13 @@ typedef struct remembered_fragment {
     fragment_digest key;
     int32_t place;
     shared_price *shared;
+    size_t price_bytes; /* of shared->price, which is far from here */
     cleave_delta_made *made;
     int32_t uses; /* of who has found it: while there are any it is not forgotten */
     struct remembered_fragment *next;
 } remembered_fragment;
+
+typedef CLEAVE_LIST(remembered_fragment *) remembered_list;
 
 typedef struct fragment_memory {
     const cleave_model *model;
@@ -41,18 +45,20 @@ typedef struct fragment_memory {
     cleave_delta *delta;  /* that fragments are made ready for */
     int32_t *image;       /* of the links of a fold, or null */
     int32_t *link_number; /* of a fold: of each link as `delta` counts them; -1: nothing takes it */
-    bool folds;
     int32_t n_devices, n_families;
-    fragment_digest *split_digest; /* [n_operators] */
-    uint64_t *shard_digest;        /* [n_families] of the parameters whose updates are sharded */
-    int32_t *first_op, *ops;       /* operators that touch each family: [n_families + 1] */
+    fragment_digest *split_digest;  /* [n_operators] */
+    fragment_digest *family_digest; /* [n_families] sums of what operators that touch them give */
+    uint64_t *shard_digest;         /* [n_families] of the parameters whose updates are sharded */
     cleave_alike alike;
     cleave_arena lasting, scratch;
     cleave_priced_chunk *chunks; /* [room_chunks] of a fragment that is made ready */
     int32_t room_chunks;
+    /* Each as large as it has fragments, so that few share a bucket: what is found is in no cache,
+       and all that is passed on the way to it is not, either. */
     remembered_fragment **table; /* [table_size] */
-    shared_price **prices;       /* [table_size] */
-    int32_t table_size;
+    shared_price **prices;       /* [prices_size] */
+    int32_t table_size, prices_size, n_remembered, n_prices;
+    CLEAVE_LIST(fragment_digest) wanted; /* keys of what is looked for */
     size_t remembered_bytes, room_bytes;
     cleave_estimate_counts counts, counted; /* and when something was forgotten last */
 } fragment_memory;
@@ -62,8 +68,12 @@ typedef struct fragment_memory {
 cleave_status fragment_memory_begin(fragment_memory *memory, cleave_error *error);
 void fragment_memory_free(fragment_memory *memory);
 
-/* The fragment of a place as the splits now are: remembered, or lowered and priced. */
-cleave_status fragment_memory_find(fragment_memory *memory, int32_t place,
-                                   remembered_fragment **found, cleave_error *error);
+/* The lowerer's split of an operator is now one of this digest. */
+void fragment_memory_set_split(fragment_memory *memory, int32_t op, fragment_digest digest);
+
+/* Appends the fragments of these places as the splits now are: remembered, or lowered and priced.
+   All are in use from then on; those that are appended when it fails, too. */
+cleave_status fragment_memory_find(fragment_memory *memory, int32_t n, const int32_t *places,
+                                   remembered_list *found, cleave_error *error);
 
 #endif

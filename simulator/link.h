@@ -8,11 +8,23 @@
        arrived = max over k of (free_k + the latencies from k on)
 
    The last line is carried along as tail_{k+1} = max(tail_k, free_k) + latency_k.
-   All times are picoseconds. */
+   All times are picoseconds.
+
+   The processors at both ends may have work with a message while it is on its way.  Each is served
+   as a link without latency behind the last one, which the first byte reaches at the same time for
+   both: so messages of a device take its processor one after the other, and what takes longer
+   counts, links or processors.  A message has left when both its first link and the processor of
+   its source are done with it. */
 #ifndef CLEAVE_SIMULATOR_LINK_H
 #define CLEAVE_SIMULATOR_LINK_H
 
 #include <stdint.h>
+
+/* What a message asks of the devices at its ends. */
+typedef struct cleave_message_ends {
+    int64_t work; /* picoseconds of either processor; 0: none */
+    int32_t source, destination;
+} cleave_message_ends;
 
 static inline int64_t cleave_later(int64_t a, int64_t b) { return a > b ? a : b; }
 

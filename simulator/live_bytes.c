@@ -1,5 +1,7 @@
 #include "simulator/live_bytes.h"
 
+#include "graph/memory_plan.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +92,49 @@ double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes) {
         over += share * share * share;
     }
     return over;
+}
+
+static int32_t count_ranges(const live_bytes *live) {
+    int32_t n = 0;
+    for (int32_t place = 0; place < live->n_places; place++)
+        if (live->counted[place] != NULL)
+            n += live->counted[place]->shared->price->n_live;
+    return n;
+}
+
+static int32_t list_lives(const live_bytes *live, cleave_life *lives) {
+    int32_t n = 0;
+    for (int32_t place = 0; place < live->n_places; place++) {
+        if (live->counted[place] == NULL)
+            continue;
+        const cleave_fragment_price *price = live->counted[place]->shared->price;
+        const int32_t *slots = live->slots[place];
+        for (int32_t i = 0; i < price->n_live; i++) {
+            const cleave_live_range *of = &price->live[i];
+            lives[n++] = (cleave_life){of->bytes, of->device, slots[of->first], slots[of->last]};
+        }
+    }
+    return n;
+}
+
+cleave_status live_bytes_plan(live_bytes *live, int64_t *peak_bytes, cleave_error *error) {
+    update(live);
+    size_t n = (size_t)count_ranges(live);
+    cleave_life *items = malloc((n + 1) * sizeof *items);
+    int64_t *offset = malloc((n + 1) * sizeof *offset);
+    cleave_status status = CLEAVE_OK;
+    if (items == NULL || offset == NULL) {
+        status = cleave_fail_memory(error, "estimating");
+    } else {
+        const cleave_lives lives = {.n = list_lives(live, items),
+                                    .n_devices = live->n_devices,
+                                    .n_items = live->n_slots,
+                                    .items = items};
+        status = cleave_memory_plan_lives(&lives, offset, peak_bytes, error);
+    }
+    free(items);
+    free(offset);
+    return status;
 }
 
 int64_t live_bytes_own(live_bytes *live) {

@@ -18,7 +18,7 @@ typedef struct cleave_preparation {
 
 /* kind, queue, subject and duration of the program's items. */
 cleave_status cleave_prepare_items(const cleave_preparation *preparation, cleave_cost_cache *cache);
-/* Hops of its messages. */
+/* Hops of its messages, and the work of their ends, where any link asks for some. */
 cleave_status cleave_prepare_messages(const cleave_preparation *preparation,
                                       cleave_cost_cache *cache);
 /* Its symbolic collectives in closed form, with what the JOINs of its all-to-alls take. */

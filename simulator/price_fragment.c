@@ -28,6 +28,7 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
     p->hop_start = lay(block, (size_t)p->n_messages + 1, sizeof *p->hop_start);
     p->hop_link = lay(block, (size_t)n_hops, sizeof *p->hop_link);
     p->hop_serialization = lay(block, (size_t)n_hops, sizeof *p->hop_serialization);
+    p->ends = price->has_ends ? lay(block, (size_t)p->n_messages, sizeof *p->ends) : NULL;
     p->collective_joins = lay(block, (size_t)p->n_collectives, sizeof *p->collective_joins);
     p->collective_busy = lay(block, (size_t)p->n_collectives, sizeof *p->collective_busy);
     p->collective_rest = lay(block, (size_t)p->n_collectives, sizeof *p->collective_rest);
@@ -39,9 +40,9 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
 }
 
 /* `counts`: its n_... say how large the arrays are, which are not zeroed. */
-static cleave_fragment_price *create(const cleave_priced_fragment *counts, int32_t n_hops,
-                                     int32_t n_links, int32_t n_live) {
-    cleave_fragment_price price = {.priced = *counts};
+static cleave_fragment_price *create(const cleave_priced_fragment *counts, bool has_ends,
+                                     int32_t n_hops, int32_t n_links, int32_t n_live) {
+    cleave_fragment_price price = {.priced = *counts, .has_ends = has_ends};
     layout_of_block block = {NULL, 0};
     lay_out(&block, &price, n_hops, n_links, n_live);
     cleave_fragment_price *made = malloc(block.size);
@@ -113,6 +114,7 @@ static void fill(const cleave_fragment *fragment, const cleave_engine_problem *p
     COPY(hop_start, n_messages + 1);
     COPY(hop_link, n_hops);
     COPY(hop_serialization, n_hops);
+    COPY(ends, price->has_ends ? n_messages : 0);
     COPY(collective_joins, n_collectives);
     COPY(collective_busy, n_collectives);
     COPY(collective_rest, n_collectives);
@@ -152,7 +154,7 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
                                            .n_collectives = problem.n_collectives,
                                            .n_marks = fragment->n_marks};
     cleave_fragment_price *made =
-        create(&counts, problem.hop_start[counts.n_messages],
+        create(&counts, problem.ends != NULL, problem.hop_start[counts.n_messages],
                problem.collective_link_start[counts.n_collectives], fragment->program.n_buffers);
     if (made == NULL)
         return cleave_fail_memory(error, "pricing a fragment");
@@ -208,7 +210,7 @@ cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
     int64_t *durations = CLEAVE_ARENA_ARRAY(scratch, int64_t, parts->n);
     const cleave_priced_fragment counts = {.n_chunks = CLEAVE_PASS_UPDATE,
                                            .n_items = CLEAVE_PASS_UPDATE * parts->n};
-    cleave_fragment_price *made = create(&counts, 0, 0, counts.n_items);
+    cleave_fragment_price *made = create(&counts, false, 0, 0, counts.n_items);
     if (made == NULL || items == NULL || computes == NULL || durations == NULL) {
         free(made);
         return cleave_fail_memory(error, "pricing a fragment");

@@ -17,6 +17,7 @@ typedef struct cleave_fragment_price {
     int32_t n_live;
     cleave_live_range *live; /* [n_live] buffers, and workspaces of computes */
     int64_t own_bytes;       /* cleave_program_own_bytes */
+    bool has_ends;           /* `priced` has what the ends of messages have to do */
     size_t size;             /* of the block that all this lies in */
 } cleave_fragment_price;
 

@@ -9,6 +9,7 @@
 
 #include "simulator/link.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Earlier than any time, and than any sum of two. */
@@ -25,20 +26,43 @@ typedef struct cleave_scan_device {
     int64_t pending;               /* work of the communication lane ahead of the main clock */
     int64_t pending_begin;         /* of it; means nothing where there is none */
     int64_t pending_end;
+    int64_t owed; /* of the pending work, that with messages: posts don't wait for it */
 } cleave_scan_device;
 
-/* Work on the communication lane from `start` to `end`: charge the main lane, now or later. */
-static inline void cleave_scan_charge_main(cleave_scan_device *device, int64_t start, int64_t end) {
-    if (start < device->clock[0]) {
-        int64_t from = cleave_later(start, device->busy_from);
-        if (end > from)
-            device->clock[0] += end - from;
-        return;
-    }
+/* Work that the main lane has to make up for, between `start` and `end`, later. */
+static inline void cleave_scan_charge_later(cleave_scan_device *device, int64_t start,
+                                            int64_t end) {
     if (device->pending == 0)
         device->pending_begin = start;
     device->pending += end - start;
     device->pending_end = end;
+}
+
+/* Has the main lane been passed over `start`?  Then it is charged now. */
+static inline bool cleave_scan_charge_now(cleave_scan_device *device, int64_t start, int64_t end) {
+    if (start >= device->clock[0])
+        return false;
+    int64_t from = cleave_later(start, device->busy_from);
+    if (end > from)
+        device->clock[0] += end - from;
+    return true;
+}
+
+/* Work on the communication lane from `start` to `end`: charge the main lane, now or later. */
+static inline void cleave_scan_charge_main(cleave_scan_device *device, int64_t start, int64_t end) {
+    if (!cleave_scan_charge_now(device, start, end))
+        cleave_scan_charge_later(device, start, end);
+}
+
+/* The same of work with a message of a lane.  What the main lane has posted it makes up for from
+   its clock on: its waits, and so its last idle time, come after the post. */
+static inline void cleave_scan_charge_message(cleave_scan_device *device, int32_t lane,
+                                              int64_t start, int64_t end) {
+    if (lane != 0 && cleave_scan_charge_now(device, start, end))
+        return;
+    int64_t from = cleave_later(start, device->clock[0]), work = end - start;
+    cleave_scan_charge_later(device, from, from + work);
+    device->owed += work;
 }
 
 /* End of main-lane work that would by itself last from `start` to `end`. */
@@ -48,7 +72,19 @@ static inline int64_t cleave_scan_end_of_main(cleave_scan_device *device, int64_
         return end;
     int64_t left = device->pending_end - start;
     int64_t charge = left < device->pending ? left : device->pending;
-    device->pending = 0;
+    device->pending = device->owed = 0;
+    return charge > 0 ? end + charge : end;
+}
+
+/* And of a post, which work with messages does not hold up: that of a device's messages goes on
+   side by side. */
+static inline int64_t cleave_scan_end_of_post(cleave_scan_device *device, int64_t start,
+                                              int64_t end) {
+    int64_t asked = device->pending - device->owed;
+    if (asked == 0 || end <= device->pending_begin)
+        return end;
+    int64_t left = device->pending_end - start, charge = left < asked ? left : asked;
+    device->pending = device->owed;
     return charge > 0 ? end + charge : end;
 }
 
@@ -71,12 +107,27 @@ static inline int64_t cleave_scan_work(cleave_scan_device *device, int32_t lane,
     return device->clock[0] = device->main_end = end;
 }
 
-/* An item that waits on a lane until `until`; returns its end. */
+/* A post that takes `duration` on a lane; returns its end. */
+static inline int64_t cleave_scan_post(cleave_scan_device *device, int32_t lane, int64_t duration) {
+    if (lane != 0)
+        return cleave_scan_work(device, lane, duration);
+    int64_t start = device->clock[0], end = start + duration;
+    if (duration != 0)
+        end = cleave_scan_end_of_post(device, start, end);
+    return device->clock[0] = device->main_end = end;
+}
+
+/* An item that waits on a lane until `until`; returns its end.  Of work that is over by then
+   nothing is left to make up for. */
 static inline int64_t cleave_scan_wait(cleave_scan_device *device, int32_t lane, int64_t until) {
     int64_t start = device->clock[lane], end = cleave_later(start, until);
     if (lane != 0)
         return cleave_scan_pass(device, end);
-    device->busy_from = until > start ? until : device->busy_from;
+    if (until > start) {
+        device->busy_from = until;
+        if (device->pending_end <= until)
+            device->pending = device->owed = 0;
+    }
     return device->clock[0] = device->main_end = end;
 }
 
@@ -145,6 +196,16 @@ static inline int64_t cleave_scan_serve(cleave_scan_link *link, int32_t lane, in
     *head = begin + latency;
     *tail = cleave_later(*tail, begin + serialization) + latency;
     return begin;
+}
+
+/* The processor at one end of a message, which its first byte reaches at `head`; returns when it is
+   done. */
+static inline int64_t cleave_scan_serve_end(cleave_scan_link *processor, cleave_scan_device *device,
+                                            int32_t lane, int64_t work, int64_t head,
+                                            int64_t *tail) {
+    int64_t begin = cleave_scan_serve(processor, lane, work, 0, &head, tail);
+    cleave_scan_charge_message(device, lane, begin, begin + work);
+    return begin + work;
 }
 
 /* When the links of a collective are free again, whose last join, in that lane, was at `ready`. */

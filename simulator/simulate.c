@@ -93,6 +93,25 @@ static void serialize(const cleave_machine *machine, const cleave_route_price *r
     }
 }
 
+/* What its ends do for each message while it is on its way. */
+static cleave_status prepare_ends(const builder *b, cleave_cost_cache *cache) {
+    const cleave_program *program = b->program;
+    if (!cleave_machine_ends_work(b->machine))
+        return CLEAVE_OK;
+    b->problem->ends = CLEAVE_ARENA_ARRAY(b->arena, cleave_message_ends, program->n_messages);
+    if (b->problem->ends == NULL)
+        return short_of_memory(b);
+    for (int32_t m = 0; m < program->n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
+        const cleave_route_price *route =
+            cleave_cost_route(cache, message->source, message->destination);
+        b->problem->ends[m] = (cleave_message_ends){
+            cleave_picoseconds(route->overhead_seconds_per_byte * (double)message->bytes),
+            message->source, message->destination};
+    }
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_prepare_messages(const cleave_preparation *b, cleave_cost_cache *cache) {
     const cleave_program *program = b->program;
     cleave_engine_problem *problem = b->problem;
@@ -112,7 +131,7 @@ cleave_status cleave_prepare_messages(const cleave_preparation *b, cleave_cost_c
         serialize(b->machine, cleave_cost_route(cache, message->source, message->destination),
                   message->bytes, problem->hop_link + first, problem->hop_serialization + first);
     }
-    return CLEAVE_OK;
+    return prepare_ends(b, cache);
 }
 
 cleave_status cleave_prepare_links(const cleave_machine *machine, cleave_arena *arena,

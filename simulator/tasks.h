@@ -55,10 +55,13 @@ cleave_status cleave_tasks_simulate(const cleave_tasks *tasks, cleave_arena *are
    is the timeline's step.  Item i is exec i, message m is comm n_items + m.  The communication lane
    of device d is device n_devices + d.  An exec takes as long as its item took, so what one lane
    took from the other is in it; waits for arrivals and for the other lane are deps and take 0; a
-   sender's wait, for which there is no dep, takes what it took. */
+   sender's wait, for which there is no dep, takes what it took.  Where a message arrives later than
+   by its links (`hop_begin`: cleave_engine_hop_begin), since processors take longer, an exec
+   on a device of its own takes the rest; these come after the messages. */
 cleave_status cleave_tasks_write(const char *path, const cleave_program *program,
                                  const cleave_machine *machine,
                                  const cleave_engine_problem *problem,
-                                 const cleave_timeline *timeline, cleave_error *error);
+                                 const cleave_timeline *timeline, const int64_t *hop_begin,
+                                 cleave_error *error);
 
 #endif

@@ -6,140 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- fragments, one after the other ---------------------------------------------------------- */
-
 #define PUSH(assembly, list, ...) LOWER_PUSH((assembly)->builder, &(assembly)->list, __VA_ARGS__)
-
-static inline int32_t moved(int32_t id, int32_t by) { return id < 0 ? id : id + by; }
-
-static void add_memory(lower_assembly *to, const lower_builder *from) {
-    int32_t buffers = to->buffers.n;
-    for (int32_t i = 0; i < from->held.n; i++) {
-        cleave_held held = from->held.items[i];
-        held.buffer = moved(held.buffer, buffers);
-        PUSH(to, held, held);
-    }
-    for (int32_t i = 0; i < from->touches.n; i++)
-        PUSH(to, touches,
-             (lower_touch_mark){.buffer = from->touches.items[i].buffer + buffers,
-                                .item = from->touches.items[i].item + to->unplaced.n});
-    for (int32_t i = 0; i < from->buffers.n; i++) {
-        cleave_buffer buffer = from->buffers.items[i];
-        buffer.storage += buffers;
-        PUSH(to, buffers, buffer);
-        PUSH(to, sent, from->sent[i]);
-    }
-}
-
-/* A copy in the arena that lasts; of nothing, null. */
-static void *keep(const lower_assembly *to, const void *items, int32_t n, size_t size) {
-    if (items == NULL)
-        return NULL;
-    void *copy = cleave_arena_alloc(to->builder->lasting, (size_t)n, size);
-    if (copy == NULL)
-        lower_fail_memory(to->builder);
-    if (n > 0)
-        memcpy(copy, items, (size_t)n * size);
-    return copy;
-}
-
-static const int32_t *keep_devices(lower_assembly *to, const int32_t *devices, int32_t n) {
-    for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++)
-        if (to->kept[k].n == n &&
-            (to->kept[k].devices == devices ||
-             memcmp(to->kept[k].devices, devices, (size_t)n * sizeof *devices) == 0))
-            return to->kept[k].devices;
-    int k = to->next_kept++ % LOWER_KNOWN_MEMBERS;
-    to->kept[k].n = n;
-    return to->kept[k].devices = keep(to, devices, n, sizeof *devices);
-}
-
-static void add_collective(lower_assembly *to, cleave_collective of) {
-    of.devices = keep_devices(to, of.devices, of.n_devices);
-    of.transfers = keep(to, of.transfers, of.n_transfers, sizeof *of.transfers);
-    of.packing = keep(to, of.packing, of.n_devices, sizeof *of.packing);
-    PUSH(to, collectives, of);
-}
-
-/* Subjects of items; `buffers`: how far ids of buffers move. */
-static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t buffers) {
-    for (int32_t i = 0; i < from->updates.n; i++) {
-        cleave_update update = from->updates.items[i];
-        update.parameter = moved(update.parameter, buffers);
-        update.gradient = moved(update.gradient, buffers);
-        for (int s = 0; s < 2; s++)
-            update.state[s] = moved(update.state[s], buffers);
-        PUSH(to, updates, update);
-    }
-    for (int32_t i = 0; i < from->loads.n; i++)
-        PUSH(to, loads, (cleave_load){.buffer = from->loads.items[i].buffer + buffers});
-    for (int32_t i = 0; i < from->copies.n; i++) {
-        cleave_copy copy = from->copies.items[i];
-        copy.first_piece += to->copy_pieces.n;
-        PUSH(to, copies, copy);
-    }
-    for (int32_t i = 0; i < from->copy_pieces.n; i++) {
-        cleave_copy_piece piece = from->copy_pieces.items[i];
-        piece.destination = moved(piece.destination, buffers);
-        piece.source = moved(piece.source, buffers);
-        PUSH(to, copy_pieces, piece);
-    }
-    for (int32_t i = 0; i < from->messages.n; i++) {
-        cleave_message message = from->messages.items[i];
-        message.source_buffer = moved(message.source_buffer, buffers);
-        message.destination_buffer = moved(message.destination_buffer, buffers);
-        PUSH(to, unposted, message);
-    }
-    for (int32_t i = 0; i < from->collectives.n; i++)
-        add_collective(to, from->collectives.items[i]);
-}
-
-static void add_items(lower_assembly *to, const lower_builder *from, int32_t family) {
-    const int32_t first[] = {
-        [CLEAVE_ITEM_COMPUTE] = 0, /* comes later */
-        [CLEAVE_ITEM_UPDATE] = to->updates.n - from->updates.n,
-        [CLEAVE_ITEM_LOAD] = to->loads.n - from->loads.n,
-        [CLEAVE_ITEM_COPY] = to->copies.n - from->copies.n,
-        [CLEAVE_ITEM_SEND] = to->unposted.n - from->messages.n,
-        [CLEAVE_ITEM_RECEIVE] = to->unposted.n - from->messages.n,
-        [CLEAVE_ITEM_WAIT] = to->unposted.n - from->messages.n,
-        [CLEAVE_ITEM_SYNC] = to->marks.n,
-        [CLEAVE_ITEM_JOIN] = to->collectives.n - from->collectives.n,
-        [CLEAVE_ITEM_AWAIT] = to->collectives.n - from->collectives.n,
-    };
-    for (int32_t c = 0; c < from->chunks.n; c++) {
-        cleave_fragment_chunk chunk = from->chunks.items[c];
-        chunk.first_item += to->unplaced.n;
-        chunk.first_mark += to->marks.n;
-        PUSH(to, chunks, (lower_placed_chunk){.chunk = chunk, .place = family});
-    }
-    for (int32_t m = 0; m < from->marks.n; m++) {
-        cleave_lane_mark mark = from->marks.items[m];
-        mark.before += to->unplaced.n;
-        PUSH(to, marks, mark);
-    }
-    for (int32_t i = 0; i < from->items.n; i++) {
-        cleave_item item = from->items.items[i];
-        item.subject += first[item.kind];
-        PUSH(to, unplaced, item);
-    }
-}
-
-void lower_assembly_add(lower_assembly *to, const lowering *state) {
-    const lower_schedule *schedule = state->schedule;
-    int32_t buffers = to->buffers.n, rows = to->rows.n,
-            first = schedule->first_event[state->family],
-            end = schedule->first_event[state->family + 1];
-    add_memory(to, &state->base);
-    add_subjects(to, &state->base, buffers);
-    add_items(to, &state->base, state->family);
-    for (int32_t e = first; e < end; e++)
-        to->first_row[e] = rows + state->first_row[e - first];
-    for (int32_t r = 0; r < state->rows.n; r++) {
-        PUSH(to, rows, state->rows.items[r]);
-        PUSH(to, bindings, moved(state->bindings.items[r], buffers));
-    }
-}
 
 /* ---- computes -------------------------------------------------------------------------------- */
 
@@ -322,8 +189,21 @@ static void place_computes(const order *o, int32_t slot, const int32_t *readers)
     }
 }
 
+static int32_t count_computes(const lower_assembly *assembly) {
+    int32_t n = 0;
+    for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++)
+        if (assembly->schedule->slots[slot].nest >= 0)
+            n += assembly->builder->parts[assembly->schedule->slots[slot].nest].n;
+    return n;
+}
+
 static void place_everything(lower_assembly *assembly) {
     lower_builder *builder = assembly->builder;
+    int32_t n_computes = count_computes(assembly);
+    if (!CLEAVE_LIST_RESERVE(&assembly->computes, n_computes) ||
+        !CLEAVE_LIST_RESERVE(&assembly->messages, assembly->unposted.n) ||
+        !CLEAVE_LIST_RESERVE(&assembly->items, assembly->unplaced.n + n_computes))
+        lower_fail_memory(builder);
     size_t lanes = (size_t)builder->n_devices * CLEAVE_N_LANES;
     order o = {.assembly = assembly,
                .lane_tail = LOWER_ARRAY(builder, int32_t, lanes),

@@ -15,15 +15,13 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
         const cleave_piece *piece = &state->pieces.items[operand->first_piece + q].piece;
         if (!builder->model->tensors[piece->tensor].needs_gradient)
             continue;
-        lower_region region = {.buffer = buffer, .box = piece->box, .offset = piece->offset};
-        memcpy(region.stride, piece->stride, sizeof region.stride);
         int64_t key = ((((int64_t)n * CLEAVE_MAX_INPUTS + i) << 18 | q) << 20) | part->key;
-        LOWER_PUSH(builder, &state->tensors[piece->tensor].backward.contributions,
-                   (move_contribution){.key = key,
-                                       .device = part->device,
-                                       .at = region,
-                                       .may_take = operand->whole,
-                                       .every_window = lower_in_every_window(builder, n)});
+        move_contribution *added =
+            move_contribute(builder, &state->tensors[piece->tensor].backward, key, part->device);
+        lower_region_of_piece(builder->model->tensors[piece->tensor].rank, piece, buffer,
+                              &added->at);
+        added->may_take = operand->whole;
+        added->every_window = lower_in_every_window(builder, n);
     }
 }
 
@@ -82,11 +80,9 @@ static void demand_activation_gradient(lowering *state, int32_t tensor) {
         cleave_part_box(builder->model, part, &builder->model->nests[n].output, &box);
         int32_t buffer =
             lower_buffer(builder, CLEAVE_BUFFER_ACTIVATION_GRADIENT, part->device, tensor, &box);
-        LOWER_PUSH(builder, &state->tensors[tensor].backward.demands,
-                   (move_demand){.operand = -1,
-                                 .device = part->device,
-                                 .at = lower_region_of(builder, buffer),
-                                 .may_move = true});
+        lower_set_region(
+            builder, buffer,
+            move_demand_of(builder, &state->tensors[tensor].backward, part->device, -1, true));
     }
 }
 

@@ -80,7 +80,7 @@ int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t de
                      int32_t tensor, const cleave_box *box) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
     int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
-    add_buffer(builder, kind, device, tensor, bytes)->box = *box;
+    lower_copy_box(of->rank, box, &add_buffer(builder, kind, device, tensor, bytes)->box);
     return builder->buffers.n - 1;
 }
 
@@ -90,10 +90,18 @@ int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int3
     return builder->buffers.n - 1;
 }
 
-lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
+void lower_set_region(const lower_builder *builder, int32_t buffer, lower_region *region) {
     const cleave_buffer *of = &builder->buffers.items[buffer];
-    lower_region region = {.buffer = buffer, .box = of->box};
-    cleave_tensor_strides(&builder->model->tensors[of->tensor], &of->box, region.stride);
+    const cleave_tensor *tensor = &builder->model->tensors[of->tensor];
+    region->buffer = buffer;
+    region->offset = 0;
+    lower_copy_box(tensor->rank, &of->box, &region->box);
+    cleave_tensor_strides(tensor, &of->box, region->stride);
+}
+
+lower_region lower_region_of(const lower_builder *builder, int32_t buffer) {
+    lower_region region;
+    lower_set_region(builder, buffer, &region);
     return region;
 }
 
@@ -309,7 +317,9 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     simplify_piece(piece);
     cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
     int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
-    copy->bytes += cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
+    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
+    copy->bytes += bytes;
+    copy->summed_bytes += passes == 3 ? bytes : 0;
     if (repeat_last_piece(builder, piece))
         return;
     copy->n_pieces++;

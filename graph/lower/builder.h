@@ -102,8 +102,28 @@ int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t de
 int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
                            int64_t bytes);
 
+/* Dimensions past the rank are left as they are: boxes and regions are large and many, so they are
+   filled where they lie. */
+static inline void lower_copy_box(int rank, const cleave_box *box, cleave_box *to) {
+    for (int d = 0; d < rank; d++) {
+        to->lo[d] = box->lo[d];
+        to->hi[d] = box->hi[d];
+    }
+}
+
+/* The elements of a piece, in a buffer that it is of. */
+static inline void lower_region_of_piece(int rank, const cleave_piece *piece, int32_t buffer,
+                                         lower_region *region) {
+    region->buffer = buffer;
+    region->offset = piece->offset;
+    lower_copy_box(rank, &piece->box, &region->box);
+    for (int d = 0; d < rank; d++)
+        region->stride[d] = piece->stride[d];
+}
+
 /* The region of a whole buffer. */
 lower_region lower_region_of(const lower_builder *builder, int32_t buffer);
+void lower_set_region(const lower_builder *builder, int32_t buffer, lower_region *region);
 /* The same elements, seen from a smaller box within the region's. */
 lower_region lower_region_within(int rank, const lower_region *region, const cleave_box *box);
 /* Where the first element of a box within the region's lies. */

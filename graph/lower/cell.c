@@ -60,12 +60,7 @@ void lower_deliver(lower_builder *builder, movement *move, const lower_cell *at,
         move->contributions.items[from].sent[MOVE_VALUE] = true;
     else
         move->sums.items[~from].sent = true;
-    move_add_flow(builder, move, stage, source, reader,
-                  &(move_flow){.box = box,
-                               .first_source = move->places.n - 1,
-                               .n_sources = 1,
-                               .first_target = first_target,
-                               .n_targets = move->targets.n - first_target});
+    move_add_value(builder, move, stage, source, reader, box, move->targets.n - first_target);
 }
 
 /* One key: every reader takes the copy of a holder, its own where it has one. */
@@ -87,7 +82,7 @@ static void deliver_value(lower_builder *builder, movement *move, const lower_ce
                 lower_fail_fold(builder, move->tensor,
                                 "readers choose among holders by their numbers");
             from = reader + c->first_demand[reader]; /* spread readers */
-            from = at->n_contributions == 1 ? 0 : from % at->n_contributions;
+            from = from < at->n_contributions ? from : from % at->n_contributions;
         }
         lower_deliver(builder, move, at, box, MOVE_VALUE, lower_cell_holder(move, at, from),
                       at->contributions[from], reader);
@@ -308,22 +303,31 @@ void lower_cells_settle(lower_builder *builder, movement *move) {
         settle_bucket(builder, move, &move->buckets.items[b]);
 }
 
+static void take_row(int32_t **rest, int32_t **row, int32_t n) {
+    *row = *rest;
+    *rest += n;
+}
+
 void lower_cells_begin(lower_builder *builder, movement *move) {
     lower_cutting *c = LOWER_ARRAY(builder, lower_cutting, 1);
     int32_t n_devices = builder->n_devices;
     c->key = LOWER_ARRAY(builder, int64_t, move->contributions.n);
-    c->holder = LOWER_ARRAY(builder, int32_t, move->contributions.n);
-    c->reader = LOWER_ARRAY(builder, int32_t, move->demands.n);
-    c->reads = LOWER_ARRAY(builder, bool, n_devices);
-    c->speaks = LOWER_ARRAY(builder, bool, n_devices);
-    c->readers = LOWER_ARRAY(builder, int32_t, n_devices);
-    c->first_demand = LOWER_ARRAY(builder, int32_t, n_devices);
-    c->first_contribution = LOWER_ARRAY(builder, int32_t, n_devices);
-    c->speakers = LOWER_ARRAY(builder, int32_t, n_devices);
-    c->listed = LOWER_ARRAY(builder, int32_t, n_devices);
-    c->owners = LOWER_ARRAY(builder, int32_t, n_devices);
-    c->next_demand = LOWER_ARRAY(builder, int32_t, move->demands.n);
-    c->next_contribution = LOWER_ARRAY(builder, int32_t, move->contributions.n);
+    /* Movements are many and mostly small: all rows in one. */
+    int32_t *row = LOWER_ARRAY(builder, int32_t,
+                               2 * ((size_t)move->contributions.n + (size_t)move->demands.n) +
+                                   6 * (size_t)n_devices);
+    take_row(&row, &c->holder, move->contributions.n);
+    take_row(&row, &c->next_contribution, move->contributions.n);
+    take_row(&row, &c->reader, move->demands.n);
+    take_row(&row, &c->next_demand, move->demands.n);
+    take_row(&row, &c->readers, n_devices);
+    take_row(&row, &c->first_demand, n_devices);
+    take_row(&row, &c->first_contribution, n_devices);
+    take_row(&row, &c->speakers, n_devices);
+    take_row(&row, &c->listed, n_devices);
+    take_row(&row, &c->owners, n_devices);
+    c->reads = LOWER_ARRAY(builder, bool, 2 * (size_t)n_devices);
+    c->speaks = c->reads + n_devices;
     for (int32_t i = 0; i < move->contributions.n; i++) {
         c->key[i] = move->contributions.items[i].key;
         c->holder[i] = move->contributions.items[i].device;

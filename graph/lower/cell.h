@@ -50,14 +50,6 @@ static inline int64_t lower_cell_key(const movement *move, const lower_cell *at,
     return move->cutting->key[at->contributions[i]];
 }
 
-/* Dimensions past the rank are left as they are: boxes are large and many. */
-static inline void lower_copy_box(int rank, const cleave_box *box, cleave_box *to) {
-    for (int d = 0; d < rank; d++) {
-        to->lo[d] = box->lo[d];
-        to->hi[d] = box->hi[d];
-    }
-}
-
 void lower_cells_begin(lower_builder *builder, movement *move);
 /* Values and partial results become flows and locals, or wait for a collective. */
 void lower_cell_done(lower_builder *builder, movement *move, const lower_cell *cell);

@@ -257,7 +257,7 @@ static void add_units(const reduction *state, int32_t i, int64_t first, int64_t 
     lower_copy_begin(builder);
     cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
     copy->n_pieces = 1;
-    copy->bytes = 3 * n_units * state->unit_bytes;
+    copy->bytes = copy->summed_bytes = 3 * n_units * state->unit_bytes;
     LOWER_PUSH(builder, &builder->copy_pieces, piece);
     lower_copy_end(builder, state->bucket->devices[i], state->move->lane);
 }

@@ -134,11 +134,7 @@ static void combine_block(lower_builder *builder, movement *move, const lower_ce
         if (n_sources == 0)
             continue;
         move->places.items[move->places.n++] = sum; /* just behind the sources */
-        move_add_flow(builder, move, MOVE_PARTIAL, device, owner,
-                      &(move_flow){.box = box,
-                                   .starts = !started,
-                                   .first_source = first_source,
-                                   .n_sources = n_sources});
+        move_add_partial(builder, move, device, owner, box, n_sources, !started);
         started = true;
         move->sums.items[~sum].receives = true;
     }

@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-/* One level of the recursion. */
+/* One level of the recursion; where a dimension has two edges there is nothing to list. */
 typedef struct level {
+    int32_t two[2];
     uint64_t *used;         /* [words of n_edges] edges of the boxes that are left */
     int32_t *edges;         /* [n_edges] those, ascending: slab s is from s to s + 1 of them */
     int32_t *rank_of;       /* [n_edges] the other way round */
@@ -156,11 +157,15 @@ static void index_dimension(cutter *c, int d) {
 static void begin_level(cutter *c, int d) {
     level *l = &c->levels[d];
     size_t n_edges = (size_t)c->dimensions[d].n_edges;
+    l->edges = l->two;
+    if (n_edges == 2)
+        return;
     l->used = LOWER_ARRAY(c->builder, uint64_t, (n_edges + 63) / 64);
-    l->edges = LOWER_ARRAY(c->builder, int32_t, n_edges);
-    l->rank_of = LOWER_ARRAY(c->builder, int32_t, n_edges);
-    l->start = LOWER_ARRAY(c->builder, int32_t, n_edges + 1);
-    l->contributions = LOWER_ARRAY(c->builder, int32_t, n_edges);
+    int32_t *rows = LOWER_ARRAY(c->builder, int32_t, 4 * n_edges + 1);
+    l->edges = rows;
+    l->rank_of = rows + n_edges;
+    l->contributions = rows + 2 * n_edges;
+    l->start = rows + 3 * n_edges;
 }
 
 /* Lists the edges of the boxes that are left and returns their number: 2 where all are alike. */

@@ -118,6 +118,7 @@ void lowering_free(lowering *state) {
     CLEAVE_LIST_FREE(&state->operands);
     CLEAVE_LIST_FREE(&state->pieces);
     CLEAVE_LIST_FREE(&state->uses);
+    CLEAVE_LIST_FREE(&state->pulled);
     CLEAVE_LIST_FREE(&state->rows);
     CLEAVE_LIST_FREE(&state->bindings);
     if (state->tensors == NULL || state->spare == NULL)

@@ -128,13 +128,10 @@ void lower_write(lowering *state, const lower_event *event) {
         cleave_part_box(builder->model, part, output, &box);
         binding[p] =
             lower_buffer(builder, CLEAVE_BUFFER_ACTIVATION, part->device, output->tensor, &box);
-        LOWER_PUSH(
-            builder, &move->contributions,
-            (move_contribution){.key = part->key,
-                                .device = part->device,
-                                .at = lower_region_of(builder, binding[p]),
-                                .may_take = true,
-                                .every_window = lower_in_every_window(builder, event->nest)});
+        move_contribution *added = move_contribute(builder, move, part->key, part->device);
+        lower_set_region(builder, binding[p], &added->at);
+        added->may_take = true;
+        added->every_window = lower_in_every_window(builder, event->nest);
     }
     lower_operand_prepare(state, output->tensor);
     move_begin(builder, move);

@@ -7,8 +7,15 @@
 
 #include <string.h>
 
+/* Buffers are large, and items use them in any order: while all are looked at, when each is in use
+   stands by itself. */
+typedef struct span {
+    int32_t first, last;
+} span;
+
 typedef struct lifetimes {
     const lower_assembly *assembly;
+    span *spans;    /* [n_buffers] */
     int32_t *since; /* [n_items] main-lane position from which the item may run */
     int32_t *until; /* [n_items] main-lane position by which it has ended */
 } lifetimes;
@@ -22,7 +29,7 @@ static void touch(void *context, int32_t buffer) {
     const use *by = context;
     if (buffer < 0)
         return;
-    cleave_buffer *of = &by->state->assembly->buffers.items[buffer];
+    span *of = &by->state->spans[buffer];
     int32_t since = by->state->since[by->item], until = by->state->until[by->item];
     of->first = since < of->first ? since : of->first;
     of->last = until > of->last ? until : of->last;
@@ -72,31 +79,48 @@ static void find_spans(lifetimes *state) {
     }
 }
 
+/* What lies in another buffer keeps that one. */
+static void join_storage(const lifetimes *state) {
+    const lower_assembly *assembly = state->assembly;
+    for (int32_t b = 0; b < assembly->buffers.n; b++) {
+        const span *of = &state->spans[b];
+        int32_t storage = assembly->buffers.items[b].storage;
+        if (of->last < 0 || storage == b)
+            continue;
+        span *root = &state->spans[storage];
+        root->first = of->first < root->first ? of->first : root->first;
+        root->last = of->last > root->last ? of->last : root->last;
+    }
+}
+
+/* The new id of each buffer, -1 of one that is never used; returns how many are. */
+static int32_t rename_buffers(const lifetimes *state, int32_t *renamed) {
+    int32_t kept = 0;
+    for (int32_t b = 0; b < state->assembly->buffers.n; b++)
+        renamed[b] = state->spans[b].last >= 0 ? kept++ : -1;
+    return kept;
+}
+
 /* Unused buffers go; the rest keep their order. */
-static void compact_buffers(lower_assembly *assembly, cleave_program *program) {
-    int32_t n = assembly->buffers.n, kept = 0;
+static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
+                            cleave_program *program) {
+    int32_t n = assembly->buffers.n;
     int32_t *renamed = LOWER_ARRAY(assembly->builder, int32_t, n);
     cleave_buffer *buffers = assembly->buffers.items;
-    for (int32_t b = 0; b < n; b++) /* what lies in another buffer keeps that one */
-        if (buffers[b].last >= 0 && buffers[b].storage != b) {
-            cleave_buffer *root = &buffers[buffers[b].storage];
-            root->first = buffers[b].first < root->first ? buffers[b].first : root->first;
-            root->last = buffers[b].last > root->last ? buffers[b].last : root->last;
-        }
+    join_storage(state);
+    int32_t kept = rename_buffers(state, renamed);
     for (int32_t b = 0; b < n; b++) {
-        renamed[b] = buffers[b].last >= 0 ? kept : -1;
-        if (buffers[b].last < 0)
+        if (renamed[b] < 0)
             continue;
-        if (buffers[b].persistent) {
-            buffers[b].first = 0;
-            buffers[b].last = assembly->items.n - 1;
-        }
-        buffers[kept++] = buffers[b];
+        cleave_buffer *to = &buffers[renamed[b]];
+        if (renamed[b] != b)
+            *to = buffers[b];
+        to->first = to->persistent ? 0 : state->spans[b].first;
+        to->last = to->persistent ? assembly->items.n - 1 : state->spans[b].last;
+        to->storage = renamed[to->storage];
     }
     assembly->buffers.n = kept;
 #define RENAME(id) ((id) = (id) < 0 ? -1 : renamed[id])
-    for (int32_t b = 0; b < kept; b++)
-        RENAME(buffers[b].storage);
     for (int32_t i = 0; i < assembly->computes.n; i++) {
         cleave_compute *compute = &assembly->computes.items[i];
         for (int j = 0; j < CLEAVE_MAX_INPUTS; j++) {
@@ -139,8 +163,11 @@ static void compact_buffers(lower_assembly *assembly, cleave_program *program) {
 
 void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
     lifetimes state = {.assembly = assembly,
+                       .spans = LOWER_ARRAY(assembly->builder, span, assembly->buffers.n),
                        .since = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n),
                        .until = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n)};
+    for (int32_t b = 0; b < assembly->buffers.n; b++)
+        state.spans[b] = (span){INT32_MAX, -1};
     find_spans(&state);
     touch_items(&state);
     for (int32_t i = 0; i < assembly->touches.n; i++)
@@ -151,5 +178,5 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
         for (int32_t o = 0; o < program->n_outputs; o++)
             touch(&at_end, program->output_buffers[o]);
     }
-    compact_buffers(assembly, program);
+    compact_buffers(&state, assembly, program);
 }

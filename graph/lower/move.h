@@ -167,6 +167,28 @@ typedef struct movement {
     bool begun, combined;
 } movement;
 
+/* Adds a contribution whose region is left to the caller, and which is otherwise as if zeroed. */
+static inline move_contribution *move_contribute(lower_builder *builder, movement *move,
+                                                 int64_t key, int32_t device) {
+    move_contribution *added = LOWER_ROOM(builder, &move->contributions);
+    move->contributions.n++;
+    added->key = key;
+    added->device = device;
+    added->may_take = added->taken = added->sent[0] = added->sent[1] = added->every_window = false;
+    return added;
+}
+
+/* Adds a demand and returns its region, which is left to the caller. */
+static inline lower_region *move_demand_of(lower_builder *builder, movement *move, int32_t device,
+                                           int32_t operand, bool may_move) {
+    move_demand *added = LOWER_ROOM(builder, &move->demands);
+    move->demands.n++;
+    added->device = device;
+    added->operand = operand;
+    added->may_move = may_move;
+    return &added->at;
+}
+
 /* Cuts the tensor and posts what can be posted: values, and partial results to their owners.  Call
    once, in the slot of the last contributor.  Demands whose box is that of a local contribution may
    come to lie in that contribution's buffer: read their regions afterwards. */
@@ -201,10 +223,13 @@ static inline move_flow *move_flow_of(const movement *move, const move_transfer 
     return &move->flows.items[move->flows_by_transfer[transfer->first_flow + i]];
 }
 
-/* Flows and transfers (transfer.c).  A flow of a box between two devices, whose places (and
-   targets) the caller has listed from `first_source` (and `first_target`) on. */
-void move_add_flow(lower_builder *builder, movement *move, move_stage stage, int32_t source,
-                   int32_t destination, const move_flow *flow);
+/* Flows and transfers (transfer.c).  A flow of a box between two devices, whose places the caller
+   has listed: the last `n_sources` there are, but for the owner's sum of a partial result; of
+   others the last `n_targets` targets are its own. */
+void move_add_value(lower_builder *builder, movement *move, move_stage stage, int32_t source,
+                    int32_t destination, int32_t box, int32_t n_targets);
+void move_add_partial(lower_builder *builder, movement *move, int32_t source, int32_t destination,
+                      int32_t box, int32_t n_sources, bool starts);
 /* Once all cells are settled: the order of posting. */
 void move_sort_transfers(lower_builder *builder, movement *move);
 /* Once exchanges are found: flows by transfers, and what arrives, and local copies, by demands. */

@@ -27,10 +27,24 @@ static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const
     }
 }
 
+/* How large the table must be for what the family's nests read, where every part has a need of its
+   own. */
+static int32_t first_size(const lowering *state) {
+    const lower_schedule *schedule = state->schedule;
+    int64_t n = 1, size = 32;
+    for (int32_t e = schedule->first_event[state->family];
+         e < schedule->first_event[state->family + 1]; e++)
+        if (schedule->events[e].kind == LOWER_READ)
+            n += state->base.parts[schedule->events[e].nest].n;
+    while (size <= 2 * n)
+        size *= 2;
+    return size < INT32_MAX / 2 ? (int32_t)size : 256;
+}
+
 static void grow_table(lowering *state) {
     if (state->table_size > 2 * (state->operands.n + 1))
         return;
-    state->table_size = state->table_size == 0 ? 256 : 2 * state->table_size;
+    state->table_size = state->table_size == 0 ? first_size(state) : 2 * state->table_size;
     state->table = LOWER_ARRAY(&state->base, int32_t, state->table_size);
     for (int32_t i = 0; i < state->operands.n; i++) {
         const lower_operand *operand = &state->operands.items[i];
@@ -92,35 +106,48 @@ static bool needs_whole_record(const lowering *state, int32_t tensor, const clea
 /* Finds out where one piece of an operand comes from. */
 static void source_piece(lowering *state, int32_t operand, int32_t p) {
     const cleave_model *model = state->base.model;
-    lower_operand_piece piece = state->pieces.items[p];
-    lower_operand of = state->operands.items[operand];
-    int32_t tensor = piece.piece.tensor;
+    const lower_operand_piece *piece = &state->pieces.items[p];
+    const lower_operand *of = &state->operands.items[operand];
+    int32_t tensor = piece->piece.tensor, device = of->device, demand = -1, from_operand = -1;
     const cleave_tensor *base = &model->tensors[tensor];
-    piece.demand = piece.from_operand = -1;
-    bool itself = tensor == of.tensor;
     if (base->kind == CLEAVE_TENSOR_PARAMETER || base->kind == CLEAVE_TENSOR_BUFFER) {
-        hold(state, tensor, of.device, &piece.piece.box);
+        hold(state, tensor, device, &piece->piece.box);
     } else if (base->kind == CLEAVE_TENSOR_ACTIVATION &&
-               needs_whole_record(state, tensor, &piece.piece.box)) {
-        cleave_box record = piece.piece.box;
+               needs_whole_record(state, tensor, &piece->piece.box)) {
+        cleave_box record = piece->piece.box;
         record.lo[0] = 0;
         record.hi[0] = base->shape[0];
         state->operands.items[operand].whole = false;
-        piece.from_operand = lower_operand_need(state, tensor, of.device, &record);
-    } else if (base->kind != CLEAVE_TENSOR_ACTIVATION && !itself) {
-        piece.from_operand = lower_operand_need(state, tensor, of.device, &piece.piece.box);
+        from_operand = lower_operand_need(state, tensor, device, &record);
+    } else if (base->kind != CLEAVE_TENSOR_ACTIVATION && tensor != of->tensor) {
+        const cleave_box box = piece->piece.box;
+        from_operand = lower_operand_need(state, tensor, device, &box);
     } else if (base->kind == CLEAVE_TENSOR_ACTIVATION) {
-        lower_region region = {
-            .buffer = of.buffer, .box = piece.piece.box, .offset = piece.piece.offset};
-        memcpy(region.stride, piece.piece.stride, sizeof region.stride);
         movement *move = &state->tensors[tensor].forward;
-        LOWER_PUSH(
-            &state->base, &move->demands,
-            (move_demand){
-                .device = of.device, .operand = operand, .at = region, .may_move = of.whole});
-        piece.demand = move->demands.n - 1;
+        lower_region_of_piece(base->rank, &piece->piece, of->buffer,
+                              move_demand_of(&state->base, move, device, operand, of->whole));
+        demand = move->demands.n - 1;
     }
-    state->pieces.items[p] = piece;
+    state->pieces.items[p].demand = demand; /* another need may have moved the list */
+    state->pieces.items[p].from_operand = from_operand;
+}
+
+/* Does the only piece of a box cover it, and lie as in its base tensor? */
+static bool is_whole(const lower_builder *builder, int32_t tensor, const cleave_box *box,
+                     const cleave_piece *piece) {
+    const cleave_tensor *base = &builder->model->tensors[piece->tensor];
+    lower_region region;
+    lower_region_of_piece(base->rank, piece, -1, &region);
+    return piece->offset == 0 && lower_region_is_dense(base, &piece->box, &region) &&
+           cleave_box_size(base->rank, &piece->box) ==
+               cleave_box_size(builder->model->tensors[tensor].rank, box);
+}
+
+static void add_piece(lowering *state, const cleave_piece *piece) {
+    lower_operand_piece *added = LOWER_ROOM(&state->base, &state->pieces);
+    state->pieces.n++;
+    added->piece = *piece;
+    added->demand = added->from_operand = -1;
 }
 
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
@@ -130,36 +157,29 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     if (*slot != 0)
         return *slot - 1;
     const cleave_tensor *of = &builder->model->tensors[tensor];
-    cleave_piece_list pulled = {0};
-    cleave_status status = cleave_view_pull(builder->model, tensor, box, &pulled, builder->error);
-    lower_operand operand = {.tensor = tensor,
-                             .device = device,
-                             .box = *box,
-                             .first_piece = state->pieces.n,
-                             .n_pieces = pulled.n};
-    operand.buffer = lower_buffer(builder, buffer_kind(of), device, tensor, box);
-    if (pulled.n == 1) {
-        const cleave_tensor *base = &builder->model->tensors[pulled.items[0].tensor];
-        lower_region region = {.box = pulled.items[0].box};
-        memcpy(region.stride, pulled.items[0].stride, sizeof region.stride);
-        operand.whole = pulled.items[0].offset == 0 &&
-                        lower_region_is_dense(base, &region.box, &region) &&
-                        cleave_box_size(base->rank, &region.box) == cleave_box_size(of->rank, box);
-    }
-    bool pushed = CLEAVE_LIST_PUSH(&state->operands, operand);
-    for (int32_t i = 0; i < pulled.n && pushed; i++)
-        pushed = CLEAVE_LIST_PUSH(&state->pieces, (lower_operand_piece){.piece = pulled.items[i]});
-    CLEAVE_LIST_FREE(&pulled);
+    state->pulled.n = 0;
+    cleave_status status =
+        cleave_view_pull(builder->model, tensor, box, &state->pulled, builder->error);
     if (status != CLEAVE_OK) {
         builder->status = status;
         longjmp(builder->unwind, 1);
     }
-    if (!pushed)
-        lower_fail_memory(builder);
-    int32_t id = state->operands.n - 1;
+    int32_t id = state->operands.n, first = state->pieces.n, n = state->pulled.n;
+    lower_operand *operand = LOWER_ROOM(builder, &state->operands);
+    state->operands.n++;
+    operand->tensor = tensor;
+    operand->device = device;
+    lower_copy_box(of->rank, box, &operand->box);
+    operand->buffer = lower_buffer(builder, buffer_kind(of), device, tensor, box);
+    operand->first_piece = first;
+    operand->n_pieces = n;
+    operand->whole = n == 1 && is_whole(builder, tensor, box, &state->pulled.items[0]);
+    operand->filled = operand->arrived = false;
+    for (int32_t i = 0; i < n; i++)
+        add_piece(state, &state->pulled.items[i]);
     *slot = id + 1;
-    for (int32_t i = 0; i < operand.n_pieces; i++)
-        source_piece(state, id, operand.first_piece + i);
+    for (int32_t i = 0; i < n; i++)
+        source_piece(state, id, first + i);
     return id;
 }
 

@@ -67,7 +67,8 @@ typedef struct lowering {
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
-    int32_t *table; /* open addressing: operand id + 1 */
+    cleave_piece_list pulled; /* of the operand at hand */
+    int32_t *table;           /* open addressing: operand id + 1 */
     int32_t table_size;
     int32_t *first_row; /* [events of the family] of rows */
     /* Per event and part (of an assignment: per holder of its target): the operand that is read, -1

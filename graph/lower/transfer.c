@@ -50,19 +50,44 @@ static int32_t find_transfer(lower_builder *builder, movement *move, move_stage 
     return *place - 1;
 }
 
-void move_add_flow(lower_builder *builder, movement *move, move_stage stage, int32_t source,
-                   int32_t destination, const move_flow *flow) {
-    int32_t t = find_transfer(builder, move, stage, source, destination);
+/* A flow, whose places and targets are left to the caller: it is filled where it lies, since flows
+   are many. */
+static move_flow *add_flow(lower_builder *builder, movement *move, int32_t t, int32_t box) {
     move_transfer *transfer = &move->transfers.items[t];
-    int64_t size = move->sizes.items[flow->box];
-    LOWER_PUSH(builder, &move->flows, *flow);
-    move_flow *added = &move->flows.items[move->flows.n - 1];
+    int64_t bytes = lower_type_bytes(builder, move->tensor);
+    move_flow *added = LOWER_ROOM(builder, &move->flows);
+    move->flows.n++;
     added->transfer = t;
-    added->packed = transfer->bytes / lower_type_bytes(builder, move->tensor);
+    added->box = box;
+    added->packed = transfer->bytes / bytes;
     transfer->n_flows++;
-    transfer->bytes += size * lower_type_bytes(builder, move->tensor);
-    transfer->summed_elements += size * (flow->n_sources - 1);
-    transfer->added_elements += size * (flow->starts ? 2 : 3);
+    transfer->bytes += move->sizes.items[box] * bytes;
+    return added;
+}
+
+void move_add_value(lower_builder *builder, movement *move, move_stage stage, int32_t source,
+                    int32_t destination, int32_t box, int32_t n_targets) {
+    int32_t t = find_transfer(builder, move, stage, source, destination);
+    move_flow *added = add_flow(builder, move, t, box);
+    added->first_source = move->places.n - 1;
+    added->n_sources = 1;
+    added->first_target = move->targets.n - n_targets;
+    added->n_targets = n_targets;
+    added->starts = false;
+}
+
+void move_add_partial(lower_builder *builder, movement *move, int32_t source, int32_t destination,
+                      int32_t box, int32_t n_sources, bool starts) {
+    int32_t t = find_transfer(builder, move, MOVE_PARTIAL, source, destination);
+    move_flow *added = add_flow(builder, move, t, box);
+    move_transfer *transfer = &move->transfers.items[t];
+    int64_t size = move->sizes.items[box];
+    added->first_source = move->places.n - 1 - n_sources;
+    added->n_sources = n_sources;
+    added->first_target = added->n_targets = 0;
+    added->starts = starts;
+    transfer->summed_elements += size * (n_sources - 1);
+    transfer->added_elements += size * (starts ? 2 : 3);
 }
 
 /* ---- the order of posting -------------------------------------------------------------------- */

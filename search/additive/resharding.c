@@ -281,7 +281,7 @@ static void combine_block(cleave_resharder *r, const reshard_cell *cell, int32_t
             continue;
         send(r, r->speakers[s], owner, bytes, cell);
         if (r->in_focus[owner])
-            reshard_copy(r, owner, 3 * bytes, cell->unpacks * bytes / cell->bytes);
+            reshard_sum(r, owner, 3 * bytes, cell->unpacks * bytes / cell->bytes);
     }
     for (int32_t i = 0; i < to->n_members; i++) {
         const reshard_flow flow = {owner, readers[i].device, bytes, cell->unpacks};

@@ -95,6 +95,7 @@ void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, doub
                   double packs, double unpacks);
 /* A copy, or a sum, on a device: bytes read and written, in so many rows. */
 void reshard_copy(cleave_resharder *r, int32_t device, double bytes, double rows);
+void reshard_sum(cleave_resharder *r, int32_t device, double bytes, double rows);
 /* A collective among devices, ascending. */
 void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_t n,
                         const int32_t *devices, double bytes);

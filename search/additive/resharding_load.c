@@ -93,7 +93,7 @@ static bool allocate(cleave_resharder *r) {
 
 /* By which kinds are compared. */
 static double seconds_of_copy(const cleave_copy_price *price, double bytes) {
-    return cleave_copy_price_seconds(price, 1, bytes, bytes / 64);
+    return cleave_copy_price_seconds(price, 1, bytes, 0, bytes / 64);
 }
 
 cleave_status cleave_resharder_create(const cleave_machine *machine,
@@ -151,7 +151,11 @@ static void load_device(cleave_resharder *r, int32_t device, double seconds) {
 }
 
 void reshard_copy(cleave_resharder *r, int32_t device, double bytes, double rows) {
-    load_device(r, device, cleave_copy_price_seconds(&r->copy, 1, bytes, rows));
+    load_device(r, device, cleave_copy_price_seconds(&r->copy, 1, bytes, 0, rows));
+}
+
+void reshard_sum(cleave_resharder *r, int32_t device, double bytes, double rows) {
+    load_device(r, device, cleave_copy_price_seconds(&r->copy, 1, bytes, bytes, rows));
 }
 
 /* The links from one device to another. */
@@ -168,7 +172,7 @@ static const int32_t *route_between(const cleave_resharder *r, int32_t source, i
 
 /* Of packing or unpacking, in all. */
 static double seconds_of_rows(const cleave_resharder *r, double n, double bytes, double rows) {
-    return rows > 0 ? cleave_copy_price_seconds(&r->copy, n, 2 * bytes, rows) : 0;
+    return rows > 0 ? cleave_copy_price_seconds(&r->copy, n, 2 * bytes, 0, rows) : 0;
 }
 
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,

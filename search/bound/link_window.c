@@ -9,7 +9,7 @@ cleave_status window_create(int32_t n_queues, int32_t n_links, const int64_t *li
                             window *made, cleave_error *error) {
     window w = {.n_queues = n_queues, .n_links = n_links, .link_latency = link_latency};
     w.clock = calloc((size_t)n_queues + 1, sizeof *w.clock);
-    w.link_free = calloc((size_t)n_links + 1, sizeof *w.link_free);
+    w.link_free = calloc((size_t)n_links + (size_t)n_queues / 2 + 1, sizeof *w.link_free);
     if (w.clock == NULL || w.link_free == NULL) {
         window_destroy(&w);
         return cleave_fail_memory(error, "bounding the step");
@@ -104,6 +104,20 @@ static void take_link(window *w, int32_t link, int32_t lane, int64_t end) {
     free_at[1] = cleave_later(free_at[1], end);
 }
 
+/* Returns when the last of it is done; the source's may come after what has `left`. */
+static int64_t work_at_ends(window *w, const cleave_message_ends *ends, int32_t lane, int64_t head,
+                            int64_t tail, int64_t *left) {
+    const int32_t devices[2] = {ends->source, ends->destination};
+    for (int e = 0; e < 2; e++) {
+        int32_t link = w->n_links + devices[e];
+        int64_t end = cleave_later(head, w->link_free[link][lane]) + ends->work;
+        take_link(w, link, lane, end);
+        tail = cleave_later(tail, end);
+        *left = e == 0 ? cleave_later(*left, end) : *left;
+    }
+    return tail;
+}
+
 static void post(window *w, const window_entry *entry, int32_t message, int32_t lane, int64_t now) {
     const cleave_priced_fragment *f = entry->fragment;
     int64_t *time = &w->times.items[entry->first_time + 2 * message], tail = WINDOW_LONG_AGO;
@@ -122,6 +136,8 @@ static void post(window *w, const window_entry *entry, int32_t message, int32_t 
         if (h == f->hop_start[message])
             time[1] = end;
     }
+    if (f->ends != NULL && f->ends[message].work > 0)
+        tail = work_at_ends(w, &f->ends[message], lane, head, tail, &time[1]);
     time[0] = tail;
 }
 
@@ -190,7 +206,7 @@ static void run_item(window *w, const window_entry *entry, const cleave_priced_i
 static void reset(window *w, int64_t start) {
     for (int32_t q = 0; q < w->n_queues; q++)
         w->clock[q] = start;
-    for (int32_t l = 0; l < w->n_links; l++)
+    for (int32_t l = 0; l < w->n_links + w->n_queues / 2; l++)
         w->link_free[l][0] = w->link_free[l][1] = start;
     for (int32_t t = 0; t < w->times.n; t++)
         w->times.items[t] = WINDOW_LONG_AGO;

@@ -29,7 +29,7 @@ typedef struct window {
     const int64_t *link_latency; /* [n_links] picoseconds */
     CLEAVE_LIST(window_entry) entries;
     int64_t *clock;          /* [n_queues] after a run */
-    int64_t (*link_free)[2]; /* [n_links] by lane */
+    int64_t (*link_free)[2]; /* [n_links + n_queues / 2] by lane; those of processors come last */
     CLEAVE_LIST(int64_t) times;
     CLEAVE_LIST(int32_t) counts;
 } window;

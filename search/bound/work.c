@@ -75,13 +75,15 @@ static cleave_status update_work(const cleave_model *model, const cleave_machine
 }
 
 /* At least what a family of copies takes for so many bytes, wherever they are. */
-static int64_t least_bytes_price(const cleave_machine *machine, const char *family, double bytes) {
+/* Of sums, which may be parts of copies, and so have the launch of either. */
+static int64_t least_sum_price(const cleave_machine *machine, double bytes) {
     double launch = INFINITY, per_byte = INFINITY;
     for (int32_t d = 0; d < machine->n_kinds; d++) {
         if (first_device_of_kind(machine, d) < 0)
             continue;
-        cleave_byte_price price = cleave_byte_price_of(&machine->kinds[d], family);
-        launch = fmin(launch, price.launch_seconds);
+        cleave_byte_price price = cleave_sum_price_of(&machine->kinds[d]);
+        cleave_byte_price copy = cleave_byte_price_of(&machine->kinds[d], "copy");
+        launch = fmin(launch, fmin(price.launch_seconds, copy.launch_seconds));
         per_byte = fmin(per_byte, price.seconds_per_byte);
     }
     int64_t fixed = cleave_picoseconds(launch);
@@ -157,7 +159,7 @@ static int64_t sum_work(const cleave_model *model, const cleave_machine *machine
                 int32_t n = count_alike(model, op, i, j);
                 double bytes = (double)cleave_tensor_size(tensor) * 4 * 3;
                 if (n > 1 && bytes > 0)
-                    work += least_bytes_price(machine, "copy", bytes * (n - 1));
+                    work += least_sum_price(machine, bytes * (n - 1));
             }
         }
     }
@@ -199,7 +201,7 @@ static cleave_status all_sum_work(const cleave_model *model, const cleave_machin
         const cleave_tensor *tensor = &model->tensors[t];
         double more = elements[t] - (double)cleave_tensor_size(tensor);
         if (more > 0 && tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->needs_gradient)
-            sum += least_bytes_price(machine, "copy", more * 4 * 3);
+            sum += least_sum_price(machine, more * 4 * 3);
     }
     free(elements);
     CLEAVE_TRY(status);

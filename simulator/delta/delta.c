@@ -26,6 +26,12 @@
    wrong there: before slot s its state is what stands in the next record from s on that has it, and
    the record of slot n_slots, the end, has all.
 
+   Processors, in what they do for messages on their way, are links like any other, the last ones,
+   which a message reaches behind its own: the source's, and at the same time the destination's.
+   Their work charges the main lanes of these two, which are used in the chunk, since both have
+   posted there before. What a communication lane has posted may ask for the end of a last idle
+   time, too, and counts as using the communication lanes of both.
+
    Lazy state.  Of a resource that has not been touched since the start, or since it was found
    moved, only the amount is known that its state differs by from the base.  It is looked up when a
    slot uses it that is simulated; also when a changed slot used it in the base, since that is where
@@ -37,6 +43,7 @@
      work, with both its ends moved after each was brought up to the clock.  (An end before the
    clock is not told from the clock itself: the next main item that takes time starts no earlier
    than the clock, so it ends after the begin, and what is left over is none.)
+     Of the work, as much is owed for messages.
    - The end of its last idle time, busy_from, is a resource by itself: waits of the main lane may
      set it, work of the communication lane asks for it, and slots in which all devices only compute
      do not touch it, however different it is.  It is moved, or never again asked for in both runs
@@ -359,19 +366,20 @@ static void begin_base(cleave_delta *delta) {
 }
 
 cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
-                                  int32_t n_links, const int64_t *link_latency, cleave_delta **made,
-                                  cleave_error *error) {
+                                  int32_t n_links, const int64_t *link_latency, bool ends_work,
+                                  cleave_delta **made, cleave_error *error) {
     cleave_delta *delta = calloc(1, sizeof *delta);
     if (delta == NULL)
         return cleave_fail_memory(error, "preparing delta simulation");
     delta->n_places = n_places;
     delta->n_slots = n_slots;
     delta->n_devices = n_queues / 2;
-    delta->n_links = n_links;
+    delta->first_processor = n_links;
+    delta->n_links = n_links + (ends_work ? delta->n_devices : 0);
     delta->n_device_words = (delta->n_devices + 63) / 64;
-    delta->n_link_words = (n_links + 63) / 64;
+    delta->n_link_words = (delta->n_links + 63) / 64;
     delta->n_words = 3 * delta->n_device_words + 2 * delta->n_link_words;
-    delta->room_exceptions = 4 * (2 * n_queues + 2 * n_links) + 64;
+    delta->room_exceptions = 4 * (2 * n_queues + 2 * delta->n_links) + 64;
     if (!take_memory(delta)) {
         cleave_delta_destroy(delta);
         return cleave_fail_memory(error, "preparing delta simulation");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "simulator/priced_fragment.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct cleave_delta cleave_delta;
@@ -22,10 +23,10 @@ typedef struct cleave_delta_counts {
 } cleave_delta_counts;
 
 /* A step without fragments yet, of `n_places` of them, over `n_slots` slots, `n_queues` queues (two
-   per device) and `n_links` links with their latencies in picoseconds, which are copied.  FAILED
-   when memory is short. */
+   per device) and `n_links` links with their latencies in picoseconds, which are copied; the ends
+   of messages may have work if `ends_work` says so.  FAILED when memory is short. */
 cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
-                                  int32_t n_links, const int64_t *link_latency,
+                                  int32_t n_links, const int64_t *link_latency, bool ends_work,
                                   cleave_delta **delta, cleave_error *error);
 void cleave_delta_destroy(cleave_delta *delta); /* null: nothing */
 

@@ -157,6 +157,7 @@ typedef struct delta_change {
 struct cleave_delta {
     cleave_arena arena;
     int32_t n_places, n_slots, n_devices, n_links;
+    int32_t first_processor; /* links from here on are what devices do for messages on their way */
     int32_t n_device_words, n_link_words, n_words; /* of a set of resources */
     int64_t *link_latency;
     delta_placed **placed; /* [n_places] */
@@ -264,6 +265,7 @@ static inline void delta_move_main(cleave_scan_device *device, const cleave_scan
     device->clock[0] = from->clock[0] + by;
     device->main_end = from->main_end + by;
     device->pending = from->pending;
+    device->owed = from->owed;
     device->pending_begin = from->pending_begin + by;
     device->pending_end = from->pending_end + by;
 }

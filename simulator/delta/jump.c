@@ -149,7 +149,8 @@ static bool waits_follow(const question *q, int32_t since) {
 static bool main_is_moved(const question *q, int32_t d, int64_t *by) {
     const cleave_scan_device *now = &q->delta->state.devices[d], *then = &q->record->devices[d];
     *by = now->clock[0] - then->clock[0];
-    if (now->main_end != then->main_end + *by || now->pending != then->pending)
+    if (now->main_end != then->main_end + *by || now->pending != then->pending ||
+        now->owed != then->owed)
         return false;
     return now->pending == 0 || (cleave_later(now->pending_begin, now->clock[0]) ==
                                      cleave_later(then->pending_begin, then->clock[0]) + *by &&

@@ -27,7 +27,15 @@ static inline void cross_links(const pass *p, const delta_placed *placed, int32_
     const delta_hop *first = placed->hops + start[0], *end = placed->hops + start[1];
     int64_t tail = 0, release = 0;
     for (const delta_hop *hop = first; hop < end; hop++) {
+        int32_t device = hop->link - p->delta->first_processor;
         meet_link(p, hop->link, lane, head);
+        if (device >= 0) { /* the source's, then the destination's */
+            int64_t done =
+                cleave_scan_serve_end(&p->state.links[hop->link], &p->state.devices[device], lane,
+                                      hop->serialization, head, &tail);
+            release = hop + 1 < end ? cleave_later(release, done) : release;
+            continue;
+        }
         int64_t begin = cleave_scan_serve(&p->state.links[hop->link], lane, hop->serialization,
                                           p->delta->link_latency[hop->link], &head, &tail);
         if (hop == first)
@@ -87,17 +95,17 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
                                  time_of_wait(p, placed, item + 1, times));
             break;
         case DELTA_POST_BOTH:
-            now = cleave_scan_work(device, lane, item->amount);
+            now = cleave_scan_post(device, lane, item->amount);
             item++;
-            now = cleave_later(now, cleave_scan_work(&p->state.devices[delta_device(item)],
+            now = cleave_later(now, cleave_scan_post(&p->state.devices[delta_device(item)],
                                                      delta_lane(item), item->amount));
             cross_links(p, placed, subject, delta_lane(item), now, times);
             break;
         case DELTA_POST_FIRST:
-            times[2 * subject] = cleave_scan_work(device, lane, item->amount);
+            times[2 * subject] = cleave_scan_post(device, lane, item->amount);
             break;
         case DELTA_POST_SECOND:
-            now = cleave_scan_work(device, lane, item->amount);
+            now = cleave_scan_post(device, lane, item->amount);
             cross_links(p, placed, subject, lane, cleave_later(times[2 * subject], now), times);
             break;
         case DELTA_MARK:

@@ -89,6 +89,27 @@ static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int
             delta_add(uses, delta_link_resource(p->delta, links[l], kept));
 }
 
+/* And what the work at the ends of a message uses: what is charged of their main lanes.  See
+   delta.c. */
+static void use_ends(const placer *p, uint64_t *uses, const cleave_message_ends *ends,
+                     int32_t lane) {
+    const cleave_delta *delta = p->delta;
+    const int32_t devices[2] = {ends->source, ends->destination};
+    for (int e = 0; e < 2; e++) {
+        int32_t processor = delta->first_processor + devices[e];
+        use_links(p, uses, &processor, 1, lane);
+        delta_add(uses, delta_lane_resource(delta, devices[e], 0));
+        if (lane == 0)
+            continue;
+        delta_add(uses, delta_lane_resource(delta, devices[e], 1));
+        delta_add(uses, delta_idle_resource(delta, devices[e]));
+    }
+}
+
+static bool have_work(const cleave_priced_fragment *fragment, int32_t message) {
+    return fragment->ends != NULL && fragment->ends[message].work > 0;
+}
+
 static void give(placer *p, const delta_chunk *chunk, int32_t time, int32_t queue) {
     p->time_slot[time] = chunk->slot;
     p->time_chunk[time] = p->chunk;
@@ -106,12 +127,17 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
         int32_t met = p->met[s]++;
         if (met > 1)
             return refuse(p, "its message is posted more than twice");
+        if (have_work(fragment, s) && fragment->ends[s].source != item->queue / 2 &&
+            fragment->ends[s].destination != item->queue / 2)
+            return refuse(p, "its message is posted by no end of it");
         *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
         if (met == 1) {
             give(p, chunk, time, item->queue);
             give(p, chunk, time + 1, item->queue);
             use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
                       fragment->hop_start[s + 1] - fragment->hop_start[s], item->queue & 1);
+            if (have_work(fragment, s))
+                use_ends(p, uses, &fragment->ends[s], item->queue & 1);
         }
         return CLEAVE_OK;
     }
@@ -285,19 +311,38 @@ static cleave_status place_chunks(placer *p) {
     return CLEAVE_OK;
 }
 
-static cleave_status place_message(placer *p, int32_t m, unsigned __int128 *total) {
+static cleave_status place_ends(placer *p, const cleave_message_ends *ends, int32_t *at,
+                                unsigned __int128 *total) {
+    const cleave_delta *delta = p->delta;
+    const int32_t devices[2] = {ends->source, ends->destination};
+    for (int e = 0; e < 2; e++) {
+        if (devices[e] < 0 || devices[e] >= delta->n_links - delta->first_processor ||
+            ends->work < 0)
+            return refuse(p, "an end of a message is no device whose work is looked at");
+        p->placed->hops[(*at)++] = (delta_hop){ends->work, delta->first_processor + devices[e]};
+        *total += 2 * (unsigned __int128)ends->work;
+    }
+    return CLEAVE_OK;
+}
+
+/* Its hops go to `at` and on. */
+static cleave_status place_message(placer *p, int32_t m, int32_t *at, unsigned __int128 *total) {
     const cleave_priced_fragment *fragment = p->fragment;
     int32_t first = fragment->hop_start[m], end = fragment->hop_start[m + 1];
+    p->placed->hop_start[m] = *at;
     if (first >= end)
         return refuse(p, "a message crosses no link");
     for (int32_t h = first; h < end; h++) {
         int32_t link = fragment->hop_link[h];
-        if (link < 0 || link >= p->delta->n_links || fragment->hop_serialization[h] < 1)
+        if (link < 0 || link >= p->delta->first_processor || fragment->hop_serialization[h] < 1)
             return refuse(p, "a hop is on no link of the step, or takes no time");
-        p->placed->hops[h] = (delta_hop){fragment->hop_serialization[h], link};
+        p->placed->hops[(*at)++] = (delta_hop){fragment->hop_serialization[h], link};
         *total += (unsigned __int128)fragment->hop_serialization[h] +
                   (unsigned __int128)p->delta->link_latency[link];
     }
+    if (have_work(fragment, m))
+        CLEAVE_TRY(place_ends(p, &fragment->ends[m], at, total));
+    p->placed->hop_start[m + 1] = *at;
     return CLEAVE_OK;
 }
 
@@ -309,7 +354,8 @@ static cleave_status place_collective(placer *p, int32_t c, unsigned __int128 *t
     if (busy < 0 || rest < 0)
         return refuse(p, "a collective takes a negative time");
     for (int32_t l = first; l < first + n_links; l++)
-        if (fragment->collective_links[l] < 0 || fragment->collective_links[l] >= p->delta->n_links)
+        if (fragment->collective_links[l] < 0 ||
+            fragment->collective_links[l] >= p->delta->first_processor)
             return refuse(p, "a collective is on no link of the step");
     p->placed->collectives[c] = (delta_collective){busy, rest, first, n_links};
     *total += (unsigned __int128)busy + (unsigned __int128)rest;
@@ -321,10 +367,11 @@ static cleave_status place_collective(placer *p, int32_t c, unsigned __int128 *t
 static cleave_status place_subjects(placer *p) {
     const cleave_priced_fragment *fragment = p->fragment;
     unsigned __int128 total = 0;
+    int32_t at = 0;
     for (int32_t i = 0; i < fragment->n_items; i++)
         total += 2 * (unsigned __int128)fragment->items[i].duration;
     for (int32_t m = 0; m < fragment->n_messages; m++)
-        CLEAVE_TRY(place_message(p, m, &total));
+        CLEAVE_TRY(place_message(p, m, &at, &total));
     for (int32_t c = 0; c < fragment->n_collectives; c++)
         CLEAVE_TRY(place_collective(p, c, &total));
     if (total > INT64_MAX / 4)
@@ -380,6 +427,7 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     size_t n_items = (size_t)f->n_items, n_chunks = (size_t)f->n_chunks;
     size_t n_messages = (size_t)f->n_messages, n_collectives = (size_t)f->n_collectives;
     size_t n_hops = n_messages > 0 ? (size_t)f->hop_start[n_messages] : 0;
+    n_hops += f->ends != NULL ? 2 * n_messages : 0;
     size_t n_links = n_collectives > 0 ? (size_t)f->collective_link_start[n_collectives] : 0;
     size_t bytes =
         sizeof(delta_placed) + n_items * sizeof(delta_item) + 3 * n_times * sizeof(int64_t) +
@@ -405,8 +453,6 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     placed->giver = cut(&at, n_times, sizeof(int32_t));
     placed->origin = cut(&at, n_times, sizeof(int32_t));
     placed->chunks = cut(&at, n_chunks, sizeof(delta_chunk));
-    if (n_messages > 0)
-        memcpy(placed->hop_start, f->hop_start, (n_messages + 1) * sizeof(int32_t));
     if (n_links > 0)
         memcpy(placed->links, f->collective_links, n_links * sizeof(int32_t));
     return placed;

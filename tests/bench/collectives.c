@@ -14,14 +14,12 @@
    one step, by the clock that the ranks of one machine share; what is reported is the median over
    the steps, the first left out, and the same interval of the simulated step.
 
-   Two ranks measure their link before and after each collective, as calibration does, and what is
-   predicted is the mean by both, with the machine's other prices: virtual processors are moved
-   about every few seconds, to where a message takes up to twice as long, and what was measured a
-   minute ago is of another machine.
-
-   usage: bench_collectives MACHINE.json|none LINK_MILLISECONDS [KIND ALGORITHM BYTES STEPS]...
-   LINK_MILLISECONDS is about what each measurement of the link takes; 0: the machine's own figures.
-   At two levels half of the ranks are a node.  Rank 0 prints a line of JSON for each collective. */
+   usage: bench_collectives MACHINE.json|none [KIND ALGORITHM BYTES STEPS]...
+          bench_collectives --links MACHINE.json MILLISECONDS OUT.json
+   At two levels half of the ranks are a node.  Rank 0 prints a line of JSON for each collective; of
+   0 steps only what is predicted.  The second form writes the machine with the link between two
+   ranks as it is now, which takes about so long: a process of its own, since in one that has just
+   measured its link large collectives took up to half as long again. */
 #include "cli/calibrate_link.h"
 #include "exec/rank.h"
 #include "exec/values.h"
@@ -56,8 +54,6 @@ typedef struct bench {
     cleave_collective_algorithm algorithm;
     int64_t bytes, steps;
     const char *machine; /* null: nothing is predicted */
-    double link_seconds; /* for measuring the link; 0: it is as the machine has it */
-    cleave_link_figures before, after;
     cleave_world *world;
     cleave_arena arena;
     cleave_model model;
@@ -359,34 +355,15 @@ static void put_number(const char *name, double value) {
         printf(", \"%s\": null", name);
 }
 
-static void set_links(cleave_machine *machine, const cleave_link_figures *figures) {
-    for (int32_t l = 0; l < machine->n_links; l++)
-        machine->links[l] =
-            calibrate_link_of(figures, machine->links[l].from, machine->links[l].to);
-}
-
-/* By the link as it was before and after, the mean. */
-static cleave_status predict_all(bench *b, double *predicted, double *closed, cleave_error *error) {
-    cleave_machine machine;
-    const cleave_link_figures *figures[2] = {&b->before, &b->after};
-    CLEAVE_TRY(cleave_machine_read(b->machine, b->layout.n_devices, &b->arena, &machine, error));
-    int n = b->link_seconds > 0 ? 2 : 1;
-    *predicted = *closed = 0;
-    for (int i = 0; i < n; i++) {
-        double seconds;
-        if (b->link_seconds > 0)
-            set_links(&machine, figures[i]);
-        CLEAVE_TRY(predict(b, &machine, &seconds, error));
-        *predicted += seconds / n;
-        *closed += closed_seconds(b, &machine) / n;
-    }
-    return CLEAVE_OK;
-}
-
 static cleave_status report(bench *b, cleave_error *error) {
     double predicted = NAN, closed = NAN;
-    if (b->machine != NULL)
-        CLEAVE_TRY(predict_all(b, &predicted, &closed, error));
+    if (b->machine != NULL) {
+        cleave_machine machine;
+        CLEAVE_TRY(
+            cleave_machine_read(b->machine, b->layout.n_devices, &b->arena, &machine, error));
+        CLEAVE_TRY(predict(b, &machine, &predicted, error));
+        closed = closed_seconds(b, &machine);
+    }
     int64_t first = b->steps > 1 ? 1 : 0, n = b->steps - first; /* the first is for warming up */
     double *took = b->took + first;
     qsort(took, (size_t)n, sizeof *took, compare_doubles);
@@ -395,9 +372,9 @@ static cleave_status report(bench *b, cleave_error *error) {
            (long long)b->bytes);
     put_number("predicted_seconds", predicted);
     put_number("closed_seconds", closed);
-    put_number("measured_seconds", took[n / 2]);
-    put_number("least_seconds", took[0]);
-    put_number("most_seconds", took[n - 1]);
+    put_number("measured_seconds", n > 0 ? took[n / 2] : (double)NAN);
+    put_number("least_seconds", n > 0 ? took[0] : (double)NAN);
+    put_number("most_seconds", n > 0 ? took[n - 1] : (double)NAN);
     put_number("loss", b->loss);
     printf("}\n");
     return CLEAVE_OK;
@@ -432,7 +409,7 @@ static cleave_status parse(char **words, bench *b, cleave_error *error) {
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: no such %s", words[0], words[1],
                            kind < 0 ? "collective" : "algorithm");
     CLEAVE_TRY(parse_integer(words[2], "bytes", 4, INT64_C(1) << 32, &b->bytes, error));
-    CLEAVE_TRY(parse_integer(words[3], "steps", 1, MOST_STEPS, &b->steps, error));
+    CLEAVE_TRY(parse_integer(words[3], "steps", 0, MOST_STEPS, &b->steps, error));
     b->movement = (movement)kind;
     b->algorithm = (cleave_collective_algorithm)algorithm;
     return CLEAVE_OK;
@@ -448,37 +425,47 @@ static cleave_status work(char **words, bench *b, cleave_error *error) {
                    ? make_copies(b, width * cleave_world_size(b->world), width, error)
                    : make_dense(b, width, error));
     CLEAVE_TRY(make_layout(b, cleave_world_size(b->world), error));
-    CLEAVE_TRY(run(b, error));
-    if (b->link_seconds > 0)
-        CLEAVE_TRY(cleave_link_measure(b->world, 0, 1, b->link_seconds, &b->after, error));
+    if (b->steps > 0)
+        CLEAVE_TRY(run(b, error));
     return cleave_world_rank(b->world) == 0 ? report(b, error) : CLEAVE_OK;
 }
 
-/* What is after one collective is before the next. */
-static cleave_status work_all(int n, char **words, bench *b, cleave_error *error) {
-    enum { FIRST = 3, WORDS = 4, MOST_MILLISECONDS = 60000 };
+static cleave_status measure_link(char **words, bench *b, cleave_error *error) {
+    enum { MOST_MILLISECONDS = 60000 };
     int64_t milliseconds = 0;
+    cleave_machine machine;
+    cleave_link_figures figures;
+    CLEAVE_TRY(parse_integer(words[1], "milliseconds", 1, MOST_MILLISECONDS, &milliseconds, error));
+    if (cleave_world_size(b->world) != 2)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%d ranks: the link of two is measured",
+                           cleave_world_size(b->world));
+    CLEAVE_TRY(cleave_link_measure(b->world, 0, 1, 1e-3 * (double)milliseconds, &figures, error));
+    if (cleave_world_rank(b->world) != 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_machine_read(words[0], 2, &b->arena, &machine, error));
+    cleave_link link = calibrate_link_of(&figures, 0, 1);
+    CLEAVE_TRY(cleave_machine_create_node(machine.name, &machine.kinds[0], 2, &link, 1, &b->arena,
+                                          &machine, error));
+    return cleave_machine_write(words[2], &machine, error);
+}
+
+static cleave_status work_all(int n, char **words, bench *b, cleave_error *error) {
+    enum { FIRST = 2, WORDS = 4 };
+    if (n == FIRST + 3 && strcmp(words[1], "--links") == 0)
+        return measure_link(words + FIRST, b, error);
     if (n < FIRST || (n - FIRST) % WORDS != 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "usage: bench_collectives MACHINE.json|none LINK_MILLISECONDS "
-                           "[KIND ALGORITHM BYTES STEPS]...");
-    CLEAVE_TRY(parse_integer(words[2], "milliseconds", 0, MOST_MILLISECONDS, &milliseconds, error));
+                           "usage: bench_collectives MACHINE.json|none "
+                           "[KIND ALGORITHM BYTES STEPS]... | --links MACHINE.json MILLISECONDS "
+                           "OUT.json");
     cleave_world *world = b->world;
-    double seconds = cleave_world_size(world) == 2 ? 1e-3 * (double)milliseconds : 0;
-    cleave_link_figures last = {0};
-    if (seconds > 0)
-        CLEAVE_TRY(cleave_link_measure(world, 0, 1, seconds, &last, error));
     for (int i = FIRST; i < n; i += WORDS) {
-        *b = (bench){.world = world,
-                     .machine = strcmp(words[1], "none") == 0 ? NULL : words[1],
-                     .link_seconds = seconds,
-                     .before = last};
+        *b = (bench){.world = world, .machine = strcmp(words[1], "none") == 0 ? NULL : words[1]};
         cleave_status status = work(words + i, b, error);
         cleave_arena_free(&b->arena);
         fflush(stdout);
         if (status != CLEAVE_OK)
             return status;
-        last = b->after;
     }
     return CLEAVE_OK;
 }

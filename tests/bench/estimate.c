@@ -1,9 +1,11 @@
 /* Proposals a second of cleave_estimate, and whether its times are right.  For every model and
-   number of devices, on processor time, without anything of memory limits, two walks over the
+   number of devices, on processor time, without anything of memory limits, three walks over the
    candidates of the search, operator by operator:
      near    from the data parallel layout by the Metropolis rule, as a search goes
      random  half of all proposals are accepted whatever they cost, so that soon all operators are
              split without regard to one another
+     folds   the same among layouts that fold to one node, priced by the estimate of a window; where
+             the machine is several nodes
      usage: bench_estimate [--machine NAME] [--seed S] [SECONDS [MODEL [DEVICES]]]
             bench_estimate [--machine NAME] [--seed S] --plain SECONDS [MODEL [DEVICES]]
             bench_estimate [--machine NAME] [--seed S] --check CHANGES [MODEL [DEVICES]]
@@ -16,25 +18,27 @@
    the fragments) and by events; how many times longer all of it takes from scratch, lowering and
    pricing and scanning the whole layout, than a proposal with all it does: the comparison that
    is usual; and what that lowering and scan take.
+   The walk of folds has no comparisons.
    --plain leaves the comparisons out, for profiles.
-   --check spreads the changes over the walks, compares every time with a full pass and every
-   thousandth with a lowering from scratch, and fails where any differs: again with other seeds, as
-   long as wanted.  --forms says how far the closed form is from the expanded one, over the
-   proposals of a walk. */
-#include "simulator/estimate.h"
-#include "graph/import.h"
+   --check shares the changes out over the walks, each getting so many as its devices are few (of
+   4, 16 and 64 devices 16, 4 and 1 of 21), since a change on many takes the longer.  It compares
+   every time with a full pass and every 64th with a lowering from scratch, and fails where any
+   differs: again with other seeds, as long as wanted.  --forms says how far the closed form is from
+   the expanded one, over the proposals of a walk. */
 #include "row.h"
-#include "search/candidates.h"
-#include "search/search.h"
-#include "simulator/simulate.h"
+#include "search/window/price_folded.h"
+#include "tests/bench/estimate/case.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { BATCH_OF_DEVICE = 64, FROM_SCRATCH = 1000, MAX_SAMPLES = 1000, EVERY = 4 };
+enum { FROM_SCRATCH = 64, EVERY = 4 };
 
+static const char *const walk_names[] = {"near", "random", "folds"};
 static const char *const model_names[] = {"mlp", "alexnet",   "inception_v3", "resnet101", "rnnlm",
                                           "nmt", "bert_base", "gpt2_small",   "dlrm"};
 static const int32_t device_counts[] = {4, 16, 64};
@@ -43,113 +47,7 @@ enum {
     N_COUNTS = sizeof device_counts / sizeof device_counts[0],
 };
 
-/* Data of one case; memory is its arenas' and is given back with it. */
-typedef struct bench_case {
-    const char *name, *machine_name;
-    int32_t n_devices;
-    cleave_arena arena, scratch;
-    cleave_model model;
-    cleave_machine machine;
-    cleave_candidates candidates;
-    cleave_layout layout; /* splits have room for all devices */
-    cleave_split tried;
-    cleave_lower_options options;
-    cleave_cost_cache *cache;
-    cleave_node_costs *costs;
-    cleave_estimate *estimate;
-    cleave_random random;
-    int64_t step;
-    double beta;
-    /* Of the walk, processor seconds: */
-    double fragments, delta, rest;
-    int64_t n_proposals, n_timed, n_accepted, n_checked, n_wrong;
-    double scan_ratios[MAX_SAMPLES], runs[MAX_SAMPLES];
-    int n_samples;
-    double forms_sum;
-    bool wanders; /* among random layouts, rather than near good ones */
-} bench_case;
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static cleave_status read_case(bench_case *c, cleave_error *error) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->name);
-    CLEAVE_TRY(cleave_model_import(path, (int64_t)BATCH_OF_DEVICE * c->n_devices, true, &c->arena,
-                                   &c->model, error));
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, c->machine_name);
-    return cleave_machine_read(path, c->n_devices, &c->arena, &c->machine, error);
-}
-
-static cleave_status make_layout(bench_case *c, cleave_error *error) {
-    cleave_arena *arena = &c->arena;
-    bool applies;
-    CLEAVE_TRY(cleave_baseline_layout(&c->model, &c->machine, "data-parallel", 0, arena, &c->layout,
-                                      &applies, error));
-    CLEAVE_TRY(cleave_node_costs_create(&c->model, &c->machine, &c->costs, error));
-    const cleave_layout *given = &c->layout;
-    CLEAVE_TRY(cleave_candidates_create(&c->model, &c->machine, c->costs, &given, 1, arena,
-                                        &c->candidates, error));
-    c->tried.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, c->n_devices);
-    for (int32_t op = 0; op < c->model.n_operators; op++) {
-        int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, c->n_devices);
-        if (devices == NULL || c->tried.devices == NULL)
-            return cleave_fail_memory(error, "preparing a bench");
-        cleave_split *split = &c->layout.splits[op];
-        memcpy(devices, split->devices, (size_t)split->n_parts * sizeof *devices);
-        split->devices = devices;
-    }
-    return CLEAVE_OK;
-}
-
-static cleave_status begin_case(bench_case *c, cleave_error *error) {
-    CLEAVE_TRY(read_case(c, error));
-    CLEAVE_TRY(make_layout(c, error));
-    c->options = (cleave_lower_options){
-        .training = c->model.loss >= 0, .symbolic_collectives = true, .optimizer_states = 1};
-    CLEAVE_TRY(cleave_cost_cache_create(&c->model, &c->machine, &c->cache, error));
-    CLEAVE_TRY(
-        cleave_estimate_create(&c->model, &c->layout, &c->options, c->cache, &c->estimate, error));
-    CLEAVE_TRY(cleave_estimate_run(c->estimate, &c->step, error));
-    c->beta = 500 / (double)c->step; /* as in the search */
-    return CLEAVE_OK;
-}
-
-static void end_case(bench_case *c) {
-    cleave_estimate_destroy(c->estimate);
-    if (c->cache != NULL)
-        cleave_cost_cache_destroy(c->cache);
-    cleave_node_costs_destroy(c->costs);
-    cleave_arena_free(&c->scratch);
-    cleave_arena_free(&c->arena);
-}
-
 /* ---- what a time is compared with ------------------------------------------------------------ */
-
-/* The layout from scratch; `lowering`, with pricing, and `running` are processor seconds. */
-static cleave_status from_scratch(bench_case *c, cleave_rule rule, int64_t *step, double *lowering,
-                                  double *running, cleave_error *error) {
-    cleave_program program;
-    cleave_engine_problem problem;
-    cleave_engine_workspace *workspace;
-    cleave_timeline timeline;
-    cleave_arena_reset(&c->scratch);
-    double begun = processor_seconds();
-    CLEAVE_TRY(cleave_lower(&c->model, &c->layout, &c->options, &c->scratch, &program, error));
-    CLEAVE_TRY(cleave_simulate_prepare(&program, c->cache, &c->scratch, &problem, error));
-    CLEAVE_TRY(cleave_engine_workspace_create(&problem, &c->scratch, &workspace, error));
-    CLEAVE_TRY(cleave_engine_timeline_create(&problem, &c->scratch, &timeline, error));
-    *lowering = processor_seconds() - begun;
-    CLEAVE_TRY(cleave_simulate_run(&problem, rule, workspace, &timeline, error)); /* warms up */
-    begun = processor_seconds();
-    CLEAVE_TRY(cleave_simulate_run(&problem, rule, workspace, &timeline, error));
-    *running = processor_seconds() - begun;
-    *step = timeline.step;
-    return CLEAVE_OK;
-}
 
 static void count(bench_case *c, int64_t step, int64_t expected, const char *by) {
     c->n_checked++;
@@ -162,12 +60,17 @@ static void count(bench_case *c, int64_t step, int64_t expected, const char *by)
 
 static cleave_status check(bench_case *c, int64_t step, cleave_error *error) {
     int64_t expected;
-    double lowering, running;
-    CLEAVE_TRY(cleave_estimate_full(c->estimate, &expected, error));
+    cleave_estimate *estimate = c->walk == FOLDS ? c->folds.estimate : c->estimate;
+    CLEAVE_TRY(cleave_estimate_full(estimate, &expected, error));
     count(c, step, expected, "in full");
     if (c->n_proposals % FROM_SCRATCH != 0)
         return CLEAVE_OK;
-    CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &expected, &lowering, &running, error));
+    if (c->walk == FOLDS) {
+        CLEAVE_TRY(fold_walk_from_scratch(&c->folds, &expected, error));
+        count(c, step, expected, "from scratch");
+        return CLEAVE_OK;
+    }
+    CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &expected, NULL, NULL, error));
     count(c, step, expected, "from scratch");
     return CLEAVE_OK;
 }
@@ -175,10 +78,9 @@ static cleave_status check(bench_case *c, int64_t step, cleave_error *error) {
 /* Closed form against the steps expanded, both by scan. */
 static cleave_status compare_forms(bench_case *c, cleave_error *error) {
     int64_t closed, expanded;
-    double lowering, running;
-    CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &closed, &lowering, &running, error));
+    CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &closed, NULL, NULL, error));
     c->options.symbolic_collectives = false;
-    cleave_status status = from_scratch(c, CLEAVE_RULE_SCAN, &expanded, &lowering, &running, error);
+    cleave_status status = from_scratch(c, CLEAVE_RULE_SCAN, &expanded, NULL, NULL, error);
     c->options.symbolic_collectives = true;
     if (status == CLEAVE_OK && expanded > 0 && c->n_samples < MAX_SAMPLES) {
         c->forms_sum += (double)expanded * 1e-12;
@@ -206,7 +108,7 @@ static int32_t draw(bench_case *c) {
 }
 
 static bool accepts(bench_case *c, int64_t step) {
-    if (c->wanders)
+    if (c->walk != NEAR)
         return cleave_random_below(&c->random, 2) == 0;
     double change = (double)(c->step - step);
     return change >= 0 || cleave_random_next_uniform(&c->random) < exp(c->beta * change);
@@ -273,11 +175,44 @@ static cleave_status propose(bench_case *c, purpose what, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* What does not fold counts as a proposal that is rejected. */
+static cleave_status propose_fold(bench_case *c, purpose what, cleave_error *error) {
+    int64_t step;
+    bool folds;
+    double begun = processor_seconds();
+    CLEAVE_TRY(fold_walk_change(&c->folds, &c->random, &folds, error));
+    double changed = processor_seconds();
+    if (folds)
+        CLEAVE_TRY(fold_walk_prepare(&c->folds, &folds, error));
+    double prepared = processor_seconds();
+    if (folds)
+        CLEAVE_TRY(cleave_estimate_run(c->folds.estimate, &step, error));
+    double done = processor_seconds();
+    if (folds && what == CHECK)
+        CLEAVE_TRY(check(c, step, error));
+    bool accepted = folds && accepts(c, step);
+    double decided = processor_seconds();
+    if (folds)
+        CLEAVE_TRY(fold_walk_decide(&c->folds, accepted, error));
+    c->n_proposals++;
+    c->n_timed++;
+    c->n_accepted += accepted;
+    c->rest += changed - begun + processor_seconds() - decided;
+    c->fragments += prepared - changed;
+    c->delta += done - prepared;
+    return CLEAVE_OK;
+}
+
+static cleave_status propose_any(bench_case *c, purpose what, cleave_error *error) {
+    return c->walk == FOLDS ? propose_fold(c, what, error) : propose(c, what, error);
+}
+
 static void report_walk(const bench_case *c) {
-    cleave_estimate_counts counts = cleave_estimate_count(c->estimate);
+    cleave_estimate_counts counts =
+        cleave_estimate_count(c->walk == FOLDS ? c->folds.estimate : c->estimate);
     double all = c->fragments + c->delta + c->rest, n = (double)c->n_timed;
-    printf("%-6s %-13s %4d %4d %9.0f %5.1f  %3.0f %3.0f %3.0f %5.0f",
-           c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators, n / all,
+    printf("%-6s %-13s %4d %4d %9.0f %5.1f  %3.0f %3.0f %3.0f %5.0f", walk_names[c->walk], c->name,
+           c->n_devices, c->model.n_operators, n / all,
            100 * (double)c->n_accepted / (double)c->n_proposals, 100 * c->fragments / all,
            100 * c->delta / all, 100 * c->rest / all,
            100 - 100 * (double)counts.made / (double)counts.fragments);
@@ -295,11 +230,12 @@ static cleave_status report_comparisons(bench_case *c, cleave_error *error) {
 }
 
 static cleave_status measure(bench_case *c, double seconds, bool compares, cleave_error *error) {
+    compares = compares && c->walk != FOLDS;
     double begun = processor_seconds();
     while (seconds < 0 ? c->n_proposals < -seconds
                        : processor_seconds() - begun < seconds || c->n_timed == 0) {
         bool samples = compares && c->n_proposals % EVERY == 0 && c->n_samples < MAX_SAMPLES;
-        CLEAVE_TRY(propose(c, samples ? SAMPLE : TIME, error));
+        CLEAVE_TRY(propose_any(c, samples ? SAMPLE : TIME, error));
     }
     report_walk(c);
     if (compares)
@@ -311,10 +247,10 @@ static cleave_status measure(bench_case *c, double seconds, bool compares, cleav
 
 static cleave_status check_all(bench_case *c, int64_t n_changes, cleave_error *error) {
     while (c->n_proposals < n_changes)
-        CLEAVE_TRY(propose(c, CHECK, error));
-    printf("%-6s %-13s %4d %4d %9lld changes, %lld comparisons, %lld differ\n",
-           c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators,
-           (long long)c->n_proposals, (long long)c->n_checked, (long long)c->n_wrong);
+        CLEAVE_TRY(propose_any(c, CHECK, error));
+    printf("%-6s %-13s %4d %4d %9lld changes, %lld comparisons, %lld differ\n", walk_names[c->walk],
+           c->name, c->n_devices, c->model.n_operators, (long long)c->n_proposals,
+           (long long)c->n_checked, (long long)c->n_wrong);
     fflush(stdout);
     return CLEAVE_OK;
 }
@@ -328,8 +264,8 @@ static cleave_status forms_all(bench_case *c, int64_t n_changes, cleave_error *e
     double most = c->scan_ratios[c->n_samples - 1];
     printf("%-6s %-13s %4d %4d  %+6.2f %% median, %6.2f %% median of sizes, %6.2f %% at most; "
            "%.4g s expanded on average\n",
-           c->wanders ? "random" : "near", c->name, c->n_devices, c->model.n_operators,
-           100 * median, 100 * size, 100 * most, c->forms_sum / c->n_samples);
+           walk_names[c->walk], c->name, c->n_devices, c->model.n_operators, 100 * median,
+           100 * size, 100 * most, c->forms_sum / c->n_samples);
     fflush(stdout);
     return CLEAVE_OK;
 }
@@ -344,19 +280,43 @@ typedef struct wishes {
     const char *machine, *model;
     int32_t n_devices; /* 0: all */
     uint64_t seed;
-    int32_t n_cases;
+    bool folds[N_COUNTS]; /* machines of so many devices */
+    double shares;        /* of all cases */
 } wishes;
 
-static bool is_wanted(const wishes *w, int model, int count) {
+static bool is_wanted(const wishes *w, walk_kind walk, int model, int count) {
     return (w->model == NULL || strcmp(w->model, model_names[model]) == 0) &&
-           (w->n_devices == 0 || w->n_devices == device_counts[count]);
+           (w->n_devices == 0 || w->n_devices == device_counts[count]) &&
+           (walk != FOLDS || (w->folds[count] && w->mode != COMPARE_FORMS));
+}
+
+/* Of the changes of a check; what a change takes grows about as fast as the devices. */
+static double share(int32_t n_devices) { return 1 / (double)n_devices; }
+
+/* Which machines fold, and the shares of all cases. */
+static cleave_status complete(wishes *w, cleave_error *error) {
+    char path[4096];
+    cleave_arena arena = {0};
+    cleave_machine machine;
+    cleave_status status = CLEAVE_OK;
+    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, w->machine);
+    for (int d = 0; d < N_COUNTS && status == CLEAVE_OK; d++) {
+        status = cleave_machine_read(path, device_counts[d], &arena, &machine, error);
+        w->folds[d] = status == CLEAVE_OK && cleave_machine_may_fold(&machine, NULL);
+    }
+    cleave_arena_free(&arena);
+    for (walk_kind walk = NEAR; walk < N_WALKS; walk++)
+        for (int m = 0; m < N_MODELS; m++)
+            for (int d = 0; d < N_COUNTS; d++)
+                w->shares += is_wanted(w, walk, m, d) ? share(device_counts[d]) : 0;
+    return status;
 }
 
 static cleave_status look(bench_case *c, const wishes *w, cleave_error *error) {
     CLEAVE_TRY(begin_case(c, error));
     switch (w->mode) {
     case COMPARE_TIMES:
-        return check_all(c, (int64_t)ceil(w->amount / w->n_cases), error);
+        return check_all(c, (int64_t)ceil(w->amount * share(c->n_devices) / w->shares), error);
     case COMPARE_FORMS:
         return forms_all(c, (int64_t)w->amount, error);
     default:
@@ -365,7 +325,7 @@ static cleave_status look(bench_case *c, const wishes *w, cleave_error *error) {
 }
 
 /* Returns the number of comparisons that failed; -1 for an error. */
-static int64_t run_case(const wishes *w, int model, int count, bool wanders) {
+static int64_t run_case(const wishes *w, walk_kind walk, int model, int count) {
     cleave_error error = {""};
     bench_case *c = calloc(1, sizeof *c);
     if (c == NULL)
@@ -374,7 +334,7 @@ static int64_t run_case(const wishes *w, int model, int count, bool wanders) {
     c->machine_name = w->machine;
     c->n_devices = device_counts[count];
     c->random.key = w->seed;
-    c->wanders = wanders;
+    c->walk = walk;
     cleave_status status = look(c, w, &error);
     int64_t n_wrong = c->n_wrong;
     if (status != CLEAVE_OK)
@@ -387,10 +347,10 @@ static int64_t run_case(const wishes *w, int model, int count, bool wanders) {
 
 static int64_t run_all(const wishes *w) {
     int64_t n_wrong = 0;
-    for (int wanders = 0; wanders < 2; wanders++)
+    for (walk_kind walk = NEAR; walk < N_WALKS; walk++)
         for (int m = 0; m < N_MODELS; m++)
             for (int d = 0; d < N_COUNTS; d++) {
-                int64_t wrong = is_wanted(w, m, d) ? run_case(w, m, d, wanders == 1) : 0;
+                int64_t wrong = is_wanted(w, walk, m, d) ? run_case(w, walk, m, d) : 0;
                 if (wrong < 0)
                     return -1;
                 n_wrong += wrong;
@@ -408,6 +368,14 @@ static void print_head(const wishes *w) {
         printf("\n");
 }
 
+/* As `cleave search` does. */
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+#endif
+}
+
 /* Takes "NAME VALUE" off the front of the arguments. */
 static const char *option(const char *name, int *argc, char ***argv) {
     if (*argc < 3 || strcmp((*argv)[1], name) != 0)
@@ -420,6 +388,7 @@ static const char *option(const char *name, int *argc, char ***argv) {
 int main(int argc, char **argv) {
     wishes w = {.amount = 3, .machine = "k80-16x4", .seed = 1};
     const char *value;
+    keep_freed_memory();
     if ((value = option("--machine", &argc, &argv)) != NULL)
         w.machine = value;
     if ((value = option("--seed", &argc, &argv)) != NULL)
@@ -435,9 +404,11 @@ int main(int argc, char **argv) {
     w.amount = value != NULL ? atof(value) : 1;
     w.model = argc > 1 ? argv[1] : NULL;
     w.n_devices = argc > 2 ? atoi(argv[2]) : 0;
-    for (int m = 0; m < N_MODELS; m++)
-        for (int d = 0; d < N_COUNTS; d++)
-            w.n_cases += 2 * is_wanted(&w, m, d);
+    cleave_error error = {""};
+    if (complete(&w, &error) != CLEAVE_OK) {
+        fprintf(stderr, "bench_estimate: %s\n", error.message);
+        return 1;
+    }
     print_head(&w);
     int64_t n_wrong = run_all(&w);
     return n_wrong != 0;

@@ -1,7 +1,7 @@
 /* Law 3: the time of a layout that was reached by changing others, split by split, some accepted
    and some not, is that of the same layout lowered and scanned from scratch, bit for bit, with
    collectives in closed form and in their steps; and what memory it is said to need at most is not
-   less than what it needs. */
+   less than what it needs, nor is a plan by slots. */
 #include "graph/import.h"
 #include "simulator/estimate.h"
 #include "simulator/simulate.h"
@@ -78,6 +78,12 @@ static void expect_same(walk *w, int change, int64_t step) {
        &error);
     cr_assert_eq(step, timeline.step, "%s, change %d: %lld, but %lld from scratch", w->name, change,
                  (long long)step, (long long)timeline.step);
+    int64_t *in_slots = CLEAVE_ARENA_ARRAY(&w->scratch, int64_t, w->layout.n_devices);
+    ok(w, cleave_estimate_plan(w->estimate, in_slots, &error), &error);
+    for (int32_t d = 0; d < w->layout.n_devices; d++)
+        cr_assert((double)program.peak_bytes[d] < 1.1 * (double)in_slots[d] + 4096,
+                  "%s, change %d, device %d: %lld bytes planned, %lld in slots", w->name, change, d,
+                  (long long)program.peak_bytes[d], (long long)in_slots[d]);
     /* The packed messages of all-to-alls leave other holes than those that are run one by one. */
     for (int32_t d = 0; d < w->layout.n_devices && w->layout.n_devices <= 6; d++) {
         double live = (double)cleave_estimate_live_bytes(w->estimate, d) + 4096;

@@ -66,12 +66,14 @@ static void make_fits(step *s, bool is_level) {
 }
 
 static void make_protocols(step *s) {
-    for (int32_t l = 0; l < s->machine.n_links; l++)
+    for (int32_t l = 0; l < s->machine.n_links; l++) {
+        s->machine.links[l].overhead_seconds_per_byte = 2e-9;
         s->machine.links[l].protocol =
             (cleave_protocol){.large_from_bytes = 256,
                               .large_seconds = 1e-6,
                               .sending = {.small = 0.3, .large = 2.5},
                               .receiving = {.small = 1.2, .large = 0.5, .per_byte = 0.005}};
+    }
 }
 
 static void make(step *s, int which, int32_t n_devices, uint64_t seed, bool is_level) {
@@ -208,13 +210,16 @@ static double slow_delay(const step *s, int32_t m) {
         slow_polls(s, of->destination, slow_until(s, m, of->destination), posted, receiving));
 }
 
-/* When a message would have arrived by its links alone. */
+/* When a message would have arrived by its links and its ends' processors alone. */
 static int64_t arrival_by_links(const step *s, int32_t m) {
     int64_t tail = 0;
     for (int32_t h = s->problem.hop_start[m]; h < s->problem.hop_start[m + 1]; h++)
         tail = cleave_later(tail, cleave_engine_hop_begin(s->workspace)[h] +
                                       s->problem.hop_serialization[h]) +
                s->problem.link_latency[s->problem.hop_link[h]];
+    for (int e = 0; e < 2 && s->problem.ends != NULL; e++)
+        tail = cleave_later(tail, cleave_engine_end_begin(s->workspace)[2 * m + e] +
+                                      s->problem.ends[m].work);
     return tail;
 }
 

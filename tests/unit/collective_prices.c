@@ -118,6 +118,27 @@ static const struct {
                 {"v100-32x8", 16}, {"tpu4-4x4x4", 64}, {"p100-4x4", 12}};
 static const char *const names[] = {"", "ring", "halving-doubling", "tree", "two-level"};
 
+/* Processors work on every message for a share of what its slowest link takes, on two messages at a
+   time but in a tree.  Whichever takes longer, the form is nearly that of the steps where no link
+   is shared. */
+Test(collective_prices, closed_forms_have_the_work_of_processors_beside_links) {
+    static const double shares[] = {0.3, 0.8, 1.5};
+    for (int s = 0; s < 3; s++)
+        for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_TREE; a++) {
+            cleave_machine machine = load("p100-4x4", 4);
+            prices without = price(&machine, 2048, (cleave_collective_algorithm)a);
+            for (int32_t l = 0; l < machine.n_links; l++)
+                machine.links[l].overhead_seconds_per_byte =
+                    shares[s] / machine.links[l].bytes_per_second;
+            prices of = price(&machine, 2048, (cleave_collective_algorithm)a);
+            double deviation = of.closed / of.expanded - 1;
+            cr_expect_lt(fabs(deviation), 0.01, "share %g, %s: %g", shares[s], names[a], deviation);
+            bool takes_longer = shares[s] > (a == CLEAVE_ALGORITHM_TREE ? 1 : 0.5);
+            cr_expect_eq(of.closed > 1.01 * without.closed, takes_longer, "share %g, %s", shares[s],
+                         names[a]);
+        }
+}
+
 /* Where no link is shared the two are equal; where some are, who crosses first decides what the
    rest of the step hides. */
 Test(collective_prices, closed_forms_are_near_their_steps) {

@@ -142,7 +142,7 @@ Test(cost, copies_in_rows_are_priced_by_their_rows) {
     add_copies(&kind, all_alike);
     cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
     cleave_copy_price price = cleave_copy_price_of(&kind);
-    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 1e6, 1e5), all_alike(1e6), 1e-12);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 1e6, 0, 1e5), all_alike(1e6), 1e-12);
     for (double bytes = 0x1p11; bytes <= 0x1p23; bytes *= 64)
         for (double row = 32; row <= 512; row *= 4) {
             cleave_work copy;
@@ -155,11 +155,33 @@ Test(cost, copies_in_rows_are_priced_by_their_rows) {
         for (double row = 8; row < 1e6; row *= 7) {
             double n_rows = bytes / row, dense = all_alike(bytes), rows = in_rows(bytes, n_rows);
             double expected = n_rows > 1 && rows > dense ? rows : dense;
-            cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, bytes, n_rows), expected,
+            cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, bytes, 0, n_rows), expected,
                                1e-4 * expected, "%g bytes in %g rows", bytes, n_rows);
-            cr_expect_float_eq(cleave_copy_price_seconds(&price, 3, 3 * bytes, 3 * n_rows),
+            cr_expect_float_eq(cleave_copy_price_seconds(&price, 3, 3 * bytes, 0, 3 * n_rows),
                                3 * expected, 3e-4 * expected);
         }
+}
+
+/* Sums cost 0.2 us and 0.01 ns for each byte, copies 0.1 us and twice as much for each.  What is
+   packed, and in part added to what is there, has the launch of a copy. */
+Test(cost, sums_are_priced_by_their_own_family) {
+    cleave_device_kind kind = plain_kind();
+    add_copies(&kind, all_alike);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cleave_copy_price price = cleave_copy_price_of(&kind);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 0), all_alike(3e6), 1e-10);
+    for (double bytes = 192; bytes < 1e9; bytes *= 16) {
+        cleave_work sum;
+        cleave_work_describe_bytes("sum", bytes, &sum);
+        add(&kind, sum.key, sum.family, 0.2e-6 + 1e-11 * bytes, 0, bytes);
+    }
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    price = cleave_copy_price_of(&kind);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 0), 30.2e-6, 1e-9);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 2, 6e6, 6e6, 0), 60.4e-6, 2e-9);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 2e6, 0, 0), all_alike(2e6), 1e-10);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 5e6, 3e6, 0), all_alike(2e6) + 30e-6,
+                       1e-9);
 }
 
 /* A kernel of which only the workspace is known takes no part in the fit, and is itself predicted.

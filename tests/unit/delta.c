@@ -53,7 +53,7 @@ static void next_chunk(sample *s, int32_t slot) {
 static cleave_delta *make(void) {
     cleave_delta *delta;
     cleave_error error = {""};
-    cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 4, 1, (int64_t[]){7}, &delta, &error),
+    cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 4, 1, (int64_t[]){7}, false, &delta, &error),
                  CLEAVE_OK, "%s", error.message);
     cleave_delta_be_eager(delta);
     return delta;

@@ -23,6 +23,7 @@ typedef struct bench {
     int64_t duration[ROOM];
     int32_t hop_start[ROOM + 1], hop_link[ROOM];
     int64_t hop_serialization[ROOM], link_latency[64];
+    cleave_message_ends ends[ROOM];
     int32_t joins[8], collective_link_start[9], collective_links[8];
     int64_t busy[8], rest[8];
     cleave_arena arena;
@@ -77,6 +78,12 @@ static int32_t message(bench *b, int32_t first, int32_t second, int64_t serializ
     }
     b->hop_start[m + 1] = at;
     return m;
+}
+
+/* What the ends of a message do while it is on its way. */
+static void ends(bench *b, int32_t m, int64_t work, int32_t source, int32_t destination) {
+    b->problem.ends = b->ends;
+    b->ends[m] = (cleave_message_ends){work, source, destination};
 }
 
 static void finish(bench *b) {
@@ -143,6 +150,77 @@ Test(engine, two_hops_cut_through_a_switch) {
         cr_expect_eq(b->timeline.end[release], 40);
         cr_expect_eq(cleave_engine_hop_begin(b->workspace)[1], 14);
     }
+    bench_destroy(b);
+}
+
+/* Posted at 2 and 3.  The link takes 3..33, its first byte is out at 10, and from then on both
+   processors work for 50: until 60, when it has arrived, since the last byte was out at 40, and has
+   left.  Device 0 works 20 from 2 on, of which 8 are done at 10 and the rest from 60 on. */
+Test(engine, processors_work_on_a_message_beside_its_link) {
+    bench *b = bench_create(2, 1);
+    b->link_latency[0] = 7;
+    int32_t m = message(b, 0, -1, 30);
+    ends(b, m, 50, 0, 1);
+    item(b, 0, P, m, 2);
+    item(b, 2, P, m, 3);
+    int32_t work = item(b, 0, W, -1, 20);
+    int32_t release = item(b, 0, R, m, 0);
+    item(b, 2, A, m, 0);
+    item(b, 2, W, -1, 5);
+    finish(b);
+    for (int rule = 0; rule < 2; rule++) {
+        cr_expect_eq(rule ? scan(b) : events(b), 72);
+        cr_expect_eq(b->timeline.arrival[m], 60);
+        cr_expect_eq(b->timeline.end[work], 72);
+        cr_expect_eq(b->timeline.end[release], 72);
+        cr_expect_eq(b->timeline.end[5], 65);
+        for (int e = 0; e < 2; e++)
+            cr_expect_eq(cleave_engine_end_begin(b->workspace)[e], 10);
+    }
+    bench_destroy(b);
+}
+
+/* Two messages, one each way, 90 on their links, 50 of either processor: by links alone both are
+   there at 90, but device 1 works for the first 0..50 and for the second 50..100, which so is there
+   at 100: max(90, 2 x 50).  No post waits for the work of the other message. */
+Test(engine, processors_work_on_messages_both_ways_in_turn) {
+    bench *b = bench_create(2, 2);
+    int32_t there = message(b, 0, -1, 90), back = message(b, 1, -1, 90);
+    ends(b, there, 50, 0, 1);
+    ends(b, back, 50, 1, 0);
+    for (int32_t d = 0; d < 2; d++)
+        item(b, 2 * d, P, there, 0);
+    for (int32_t d = 0; d < 2; d++)
+        item(b, 2 * d, P, back, 0);
+    for (int32_t d = 0; d < 2; d++)
+        item(b, 2 * d, A, d == 0 ? back : there, 0);
+    finish(b);
+    for (int rule = 0; rule < 2; rule++) {
+        cr_expect_eq(rule ? scan(b) : events(b), 100);
+        cr_expect_eq(b->timeline.arrival[there], 90);
+        cr_expect_eq(b->timeline.arrival[back], 100);
+    }
+    bench_destroy(b);
+}
+
+/* The communication lanes' message is on its way 100..110 and works its ends 100..140.  Main works
+   120 and 10 more, from 0 on: 0..160, 160..170.  By the scan it stands behind the first piece in
+   the program, and so puts the lane's clock back by 40, into which what follows falls. */
+Test(engine, work_with_a_message_of_communication_is_taken_from_the_main_lane) {
+    bench *b = bench_create(2, 1);
+    int32_t m = message(b, 0, -1, 10);
+    ends(b, m, 40, 0, 1);
+    int32_t first = item(b, 0, W, -1, 120);
+    item(b, 3, W, -1, 100);
+    item(b, 3, P, m, 0);
+    item(b, 1, P, m, 0);
+    int32_t second = item(b, 0, W, -1, 10);
+    finish(b);
+    cr_expect_eq(events(b), 170);
+    cr_expect_eq(b->timeline.end[first], 160);
+    cr_expect_eq(scan(b), 170);
+    cr_expect_eq(b->timeline.end[first], 120);
+    cr_expect_eq(b->timeline.start[second], 160);
     bench_destroy(b);
 }
 
@@ -357,8 +435,9 @@ Test(engine, a_message_posted_once_is_refused) {
     bench_destroy(b);
 }
 
-/* A random program in a legal global order.  With own_links every message has a link of its own. */
-static bench *random_bench(uint64_t seed, bool own_links, bool two_lanes) {
+/* A random program in a legal global order.  With own_links every message has a link of its own,
+   with ends_work both its ends work on it. */
+static bench *random_bench(uint64_t seed, bool own_links, bool two_lanes, bool ends_work) {
     cleave_random random = {.key = seed};
     int32_t n_devices = (int32_t)(2 + cleave_random_below(&random, 4)), n_messages = 40;
     bench *b = bench_create(n_devices, own_links ? n_messages : 4);
@@ -374,6 +453,8 @@ static bench *random_bench(uint64_t seed, bool own_links, bool two_lanes) {
         int32_t second = !own_links && cleave_random_below(&random, 2) ? k % 4 : -1;
         int32_t m =
             message(b, own_links ? k : (k + 1) % 4, second, 1 + cleave_random_below(&random, 300));
+        if (ends_work)
+            ends(b, m, cleave_random_below(&random, 300), from, to);
         item(b, a, W, -1, cleave_random_below(&random, 200));
         item(b, z, P, m, cleave_random_below(&random, 20));
         item(b, z, W, -1, cleave_random_below(&random, 200));
@@ -411,13 +492,18 @@ static void expect_dependencies_hold(const bench *b) {
         int32_t first = p->hop_start[m];
         cr_expect_geq(t->arrival[m],
                       ready[m] + p->hop_serialization[first] + p->link_latency[p->hop_link[first]]);
+        for (int e = 0; p->ends != NULL && p->ends[m].work > 0 && e < 2; e++) {
+            int64_t begin = cleave_engine_end_begin(b->workspace)[2 * m + e];
+            cr_expect_geq(begin, cleave_engine_hop_begin(b->workspace)[first]);
+            cr_expect_geq(t->arrival[m], begin + p->ends[m].work);
+        }
     }
     cr_expect_geq(t->step, step);
 }
 
 Test(engine, both_engines_respect_dependencies_of_random_programs) {
     for (uint64_t seed = 0; seed < 200; seed++) {
-        bench *b = random_bench(seed, seed % 2, seed % 3 != 0);
+        bench *b = random_bench(seed, seed % 2, seed % 3 != 0, seed % 4 < 2);
         events(b);
         expect_dependencies_hold(b);
         scan(b);
@@ -428,7 +514,7 @@ Test(engine, both_engines_respect_dependencies_of_random_programs) {
 
 Test(engine, engines_agree_where_no_link_is_shared) {
     for (uint64_t seed = 0; seed < 200; seed++) {
-        bench *b = random_bench(seed, true, false);
+        bench *b = random_bench(seed, true, false, false);
         int64_t by_events = events(b);
         int64_t *start = malloc((size_t)b->problem.n_items * sizeof *start);
         cr_assert_not_null(start);
@@ -441,18 +527,36 @@ Test(engine, engines_agree_where_no_link_is_shared) {
     }
 }
 
-/* Work is conserved: a main item ends as late as its own work and all that the communication lane
-   did within it say, to the picosecond. */
+/* How long the device of a main item works on messages within it. */
+static int64_t worked_within(const bench *b, int32_t i) {
+    const cleave_engine_problem *p = &b->problem;
+    const cleave_timeline *t = &b->timeline;
+    int64_t sum = 0;
+    for (int32_t m = 0; m < p->n_messages && p->kind[i] != P; m++)
+        for (int e = 0; e < 2; e++) {
+            int64_t begin = cleave_engine_end_begin(b->workspace)[2 * m + e];
+            int64_t end = begin + p->ends[m].work;
+            if ((e == 0 ? p->ends[m].source : p->ends[m].destination) != p->queue[i] / 2)
+                continue;
+            begin = begin > t->start[i] ? begin : t->start[i];
+            end = end < t->end[i] ? end : t->end[i];
+            sum += end > begin ? end - begin : 0;
+        }
+    return sum;
+}
+
+/* Work is conserved: a main item ends as late as its own work and all that the communication lane,
+   and the device for messages, did within it say, to the picosecond. */
 Test(engine, time_taken_from_the_main_lane_is_exact_by_events) {
     for (uint64_t seed = 0; seed < 100; seed++) {
-        bench *b = random_bench(seed, true, true);
+        bench *b = random_bench(seed, true, true, true);
         events(b);
         const cleave_engine_problem *p = &b->problem;
         const cleave_timeline *t = &b->timeline;
         for (int32_t i = 0; i < p->n_items; i++) {
             if (p->queue[i] % 2 != 0 || p->duration[i] == 0)
                 continue;
-            int64_t taken = 0;
+            int64_t taken = worked_within(b, i);
             for (int32_t k = 0; k < p->n_items; k++)
                 if (p->queue[k] == p->queue[i] + 1 && p->duration[k] > 0) {
                     int64_t lo = t->start[k] > t->start[i] ? t->start[k] : t->start[i];
@@ -470,7 +574,7 @@ Test(engine, time_taken_from_the_main_lane_is_exact_by_events) {
 Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
     int32_t n_after = 0;
     for (uint64_t seed = 0; seed < 400; seed++) {
-        bench *b = random_bench(seed, seed % 2, seed % 3 != 0);
+        bench *b = random_bench(seed, seed % 2, seed % 3 != 0, seed % 4 < 2);
         for (int rule = 0; rule < 2; rule++) {
             int64_t step = rule ? scan(b) : events(b), sum = 0, own = 0, last = 0;
             cleave_critical_path path;
@@ -495,7 +599,7 @@ Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
 }
 
 Test(engine, a_second_run_gives_the_same_times) {
-    bench *b = random_bench(7, false, true);
+    bench *b = random_bench(7, false, true, true);
     int64_t first = events(b);
     scan(b);
     cr_expect_eq(events(b), first);

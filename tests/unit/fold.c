@@ -1,5 +1,6 @@
 /* What a fold finds, and what it refuses, on a network of products small enough to say by hand. */
 #include "graph/fold.h"
+#include "graph/fragment.h"
 #include "graph/import.h"
 
 #include <criterion/criterion.h>
@@ -98,4 +99,43 @@ Test(fold, refuses_what_windows_do_otherwise) {
     begin(&s, 16);
     s.layout.collectives.node_devices = 3;
     expect_refused(&s, "3 devices for a node");
+}
+
+static void hash_boxes(subject *s, int32_t tensor, uint64_t hash[2]) {
+    const cleave_lower_options options = {.training = true, .symbolic_collectives = true};
+    cleave_lowerer *lowerer;
+    cr_assert_eq(find(s), CLEAVE_OK, "%s", s->error.message);
+    cr_assert_eq(s->fold.n_devices, NODE);
+    cr_assert_eq(cleave_lowerer_create(&s->model, &s->fold.window, &options, &lowerer, &s->error),
+                 CLEAVE_OK, "%s", s->error.message);
+    cleave_lowerer_set_fold(lowerer, &s->fold);
+    cleave_lowerer_boxes(lowerer, cleave_lowerer_family_of(lowerer, tensor), hash);
+    cleave_lowerer_destroy(lowerer);
+}
+
+/* Two parts of a window read a whole weight.  Either each window has samples of its own, and its
+   gradient is a sum over all of them; or all have the same, and it is known in each: in the boxes
+   of a window there is no difference. */
+Test(fold, what_families_do_depends_on_what_windows_have_in_common) {
+    subject shared, repeated;
+    int32_t devices[DEVICES], weight = 0;
+    uint64_t of_shared[2], again[2], of_repeated[2];
+    begin(&shared, 16);
+    begin(&repeated, 16);
+    while (shared.model.tensors[weight].kind != CLEAVE_TENSOR_PARAMETER)
+        weight++;
+    for (int32_t d = 0; d < DEVICES; d++)
+        devices[d] = d;
+    for (int32_t op = 0; op < repeated.model.n_operators; op++) {
+        int32_t degree[CLEAVE_MAX_AXES] = {NODE};
+        cleave_layout_set(&repeated.layout, op, DEVICES / NODE, degree, devices, &repeated.arena,
+                          &repeated.error);
+    }
+    hash_boxes(&shared, weight, of_shared);
+    hash_boxes(&shared, weight, again);
+    hash_boxes(&repeated, weight, of_repeated);
+    cr_expect(of_shared[0] == again[0] && of_shared[1] == again[1]);
+    cr_expect(of_shared[0] != of_repeated[0] && of_shared[1] != of_repeated[1]);
+    cleave_arena_free(&shared.arena);
+    cleave_arena_free(&repeated.arena);
 }

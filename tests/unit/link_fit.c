@@ -22,14 +22,15 @@ static int32_t sample(const cleave_link_measurement *of, cleave_link_sample *sam
     add(samples, &n, CLEAVE_LINK_POST, 8, of->overhead_seconds);
     add(samples, &n, CLEAVE_LINK_ONE_WAY, 8,
         of->overhead_seconds + of->latency_seconds +
-            8 * (of->overhead_seconds_per_byte + 1 / of->bytes_per_second));
+            8 * fmax(of->overhead_seconds_per_byte, 1 / of->bytes_per_second));
     for (double bytes = 1024; bytes <= 64 << 20; bytes *= 4) {
-        double end = of->overhead_seconds + of->overhead_seconds_per_byte * bytes;
-        double link = of->latency_seconds + bytes / of->bytes_per_second;
-        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, end + link);
-        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes, 2 * end + link);
+        double post = of->overhead_seconds, end = of->overhead_seconds_per_byte * bytes;
+        double link = bytes / of->bytes_per_second;
+        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, post + of->latency_seconds + fmax(link, end));
+        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes,
+            2 * post + of->latency_seconds + fmax(link, 2 * end));
         if (bytes >= 1 << 18 && bytes <= 4 << 20)
-            add(samples, &n, CLEAVE_LINK_PROCESSOR, bytes, 2 * end);
+            add(samples, &n, CLEAVE_LINK_PROCESSOR, bytes, 2 * (post + end));
     }
     return n;
 }
@@ -54,6 +55,28 @@ Test(link_fit, figures_are_recovered_from_what_follows_the_model) {
     int32_t n = sample(&ethernet, samples);
     cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
     expect_figures(&got, &ethernet, 5e-3);
+}
+
+/* At 10 Gbit/s the link takes longer one way, the processors both ways, and none is measured that
+   computes; unshaped the processors take longer both times, by which nothing is known of the link
+   but that it is no slower. */
+Test(link_fit, processors_show_where_they_take_longer_than_the_link) {
+    cleave_link_measurement wanted = ethernet, got;
+    cleave_link_sample samples[MOST];
+    cleave_error error = {""};
+    wanted.bytes_per_second = 1.2e9;
+    wanted.overhead_seconds_per_byte = 0.6e-9;
+    int32_t n = sample(&wanted, samples), kept = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (samples[i].kind != CLEAVE_LINK_PROCESSOR)
+            samples[kept++] = samples[i];
+    cr_assert_eq(cleave_link_fit(samples, kept, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    expect_figures(&got, &wanted, 5e-3);
+    wanted.bytes_per_second = 4e9;
+    n = sample(&wanted, samples);
+    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    expect_near(got.overhead_seconds_per_byte, wanted.overhead_seconds_per_byte, 5e-3, "per byte");
+    cr_expect_gt(got.bytes_per_second, 1 / wanted.overhead_seconds_per_byte);
 }
 
 /* One round trip that the system interrupted. */
@@ -151,12 +174,13 @@ Test(link_fit, what_small_messages_show_is_not_lost_to_the_noise_of_large_ones) 
     add(samples, &n, CLEAVE_LINK_POST, 8, wanted.overhead_seconds);
     add(samples, &n, CLEAVE_LINK_ONE_WAY, 8, wanted.overhead_seconds + wanted.latency_seconds);
     for (double bytes = 1024; bytes <= 64 << 20; bytes *= bytes < 1 << 20 ? 2 : 4) {
-        double end = wanted.overhead_seconds + wanted.overhead_seconds_per_byte * bytes;
-        double link = wanted.latency_seconds + bytes / wanted.bytes_per_second +
-                      (bytes >= large_from ? large : 0);
+        double small = wanted.overhead_seconds + wanted.latency_seconds;
+        double end = wanted.overhead_seconds_per_byte * bytes;
+        double link = bytes / wanted.bytes_per_second + (bytes >= large_from ? large : 0);
         double off = bytes <= 1 << 20 ? 1 : n % 4 < 2 ? 1.15 : 1 / 1.15;
-        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, (end + link) * off);
-        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes, (2 * end + link) / off);
+        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, (small + fmax(link, end)) * off);
+        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes,
+            (small + wanted.overhead_seconds + fmax(link, 2 * end)) / off);
     }
     cr_assert_eq(cleave_link_fit(samples, n, large_from, &got, &error), CLEAVE_OK, "%s",
                  error.message);

@@ -215,10 +215,19 @@ static int64_t count_runs(const cleave_copy_piece *piece) {
     }
 }
 
-Test(lowering, copies_count_their_rows) {
+/* What a piece reads twice and writes once, in bytes; 0 where it adds to nothing. */
+static int64_t count_summed(const cleave_copy_piece *piece) {
+    int64_t elements = 1;
+    for (int d = 0; d < piece->rank; d++)
+        elements *= piece->extent[d];
+    bool adds = piece->mode != CLEAVE_COPY_ASSIGN && piece->mode != CLEAVE_COPY_FILL;
+    return adds ? 3 * elements * cleave_type_bytes((cleave_type)piece->type) : 0;
+}
+
+Test(lowering, copies_count_their_rows_and_what_is_summed) {
     static lowered of;
     static const char *const axes[] = {"n", "k", "c"};
-    int32_t n_short = 0;
+    int32_t n_short = 0, n_sums = 0;
     for (int a = 0; a < 9; a++) {
         begin(&of);
         split(&of, "g1", axes[a % 3]);
@@ -226,15 +235,20 @@ Test(lowering, copies_count_their_rows) {
         lower(&of, false);
         for (int32_t c = 0; c < of.program.n_copies; c++) {
             const cleave_copy *copy = &of.program.copies[c];
-            int64_t runs = 0;
-            for (int32_t p = 0; p < copy->n_pieces; p++)
+            int64_t runs = 0, summed = 0;
+            for (int32_t p = 0; p < copy->n_pieces; p++) {
                 runs += count_runs(&of.program.copy_pieces[copy->first_piece + p]);
+                summed += count_summed(&of.program.copy_pieces[copy->first_piece + p]);
+            }
+            cr_expect_eq(copy->summed_bytes, summed);
+            n_sums += summed > 0;
             cr_expect_eq(copy->n_rows, runs, "%ld rows, %ld runs", (long)copy->n_rows, (long)runs);
             n_short += runs > copy->n_pieces;
         }
         cleave_arena_free(&of.arena);
     }
     cr_assert_gt(n_short, 0);
+    cr_assert_gt(n_sums, 0);
 }
 
 Test(lowering, one_device_needs_no_copy_of_an_activation) {
