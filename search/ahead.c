@@ -19,20 +19,32 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
     session_given *given = a->wanted[task - 1];
     if (session_interrupted(a->session))
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_price_layout(&a->session->pricers[worker], given->layout, true, &given->full,
-                                   error));
+    cleave_pricer *pricer = &a->session->pricers[worker];
+    CLEAVE_TRY(given->full_grounds.used_rules != NULL
+                   ? cleave_price_with_grounds(pricer, given->layout, &given->full,
+                                               &given->full_grounds, error)
+                   : cleave_price_layout(pricer, given->layout, true, &given->full, error));
     given->has_full = true;
+    cleave_arena_free(&pricer->arena); /* others need as much */
     return CLEAVE_OK;
 }
 
-static void choose(ahead *a) {
+/* The best of them is likely to be the result, so what it rests on is found with its price. */
+static cleave_status choose(ahead *a, cleave_error *error) {
     session *s = a->session;
     const cleave_price *best = &s->given[0].price;
+    session_given *likely = NULL;
     for (int32_t g = 1; g < s->n_given; g++)
         best = cleave_price_better(&s->given[g].price, best) ? &s->given[g].price : best;
     for (int32_t g = 0; g < s->n_given; g++)
         if (s->given[g].method != NULL && !session_is_far_behind(&s->given[g].price, best))
             a->wanted[a->n++] = &s->given[g];
+    for (int32_t i = 0; i < a->n; i++)
+        if (likely == NULL || cleave_price_better(&a->wanted[i]->price, &likely->price))
+            likely = a->wanted[i];
+    return likely == NULL
+               ? CLEAVE_OK
+               : session_make_room_for_grounds(s, likely->layout, &likely->full_grounds, error);
 }
 
 cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s, cleave_error *),
@@ -41,7 +53,7 @@ cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s
     /* A search whose time is limited can't foresee what threads take from one another. */
     if (s->n_threads < 2 || s->options->time_seconds > 0 || s->n_given == 0)
         return first(s, error);
-    choose(&a);
+    CLEAVE_TRY(choose(&a, error));
     const cleave_parallel parallel = {
         .n_threads = s->n_threads, .n_tasks = 1 + a.n, .task = run_task, .context = &a};
     return cleave_parallel_run(&parallel, error);

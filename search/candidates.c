@@ -383,12 +383,10 @@ static bool share(const maker *m, int32_t a, int32_t b) {
             memcmp(x->devices, y->devices, (size_t)x->n_parts * sizeof *x->devices) == 0);
 }
 
-cleave_status cleave_candidates_create_within(const cleave_model *model,
-                                              const cleave_machine *machine,
-                                              cleave_node_costs *costs,
-                                              const cleave_candidate_space *space,
-                                              cleave_arena *arena, cleave_candidates *candidates,
-                                              cleave_error *error) {
+cleave_status cleave_candidates_list(const cleave_model *model, const cleave_machine *machine,
+                                     cleave_node_costs *costs, const cleave_candidate_space *space,
+                                     cleave_arena *arena, cleave_candidates *candidates,
+                                     cleave_error *error) {
     maker m = {.model = model,
                .machine = machine,
                .costs = costs,
@@ -409,18 +407,35 @@ cleave_status cleave_candidates_create_within(const cleave_model *model,
         result.list_of[op] = l;
         likes[l]++;
     }
-    for (int32_t l = 0; l < result.n_lists; l++)
+    for (int32_t l = 0; l < result.n_lists; l++) {
         CLEAVE_TRY(make_list(&m, likes[l] * space->n_given, &result.lists[l], error));
+        result.truncated = result.truncated || result.lists[l].truncated;
+    }
+    *candidates = result;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_candidates_add(const cleave_model *model, cleave_node_costs *costs,
+                                    const cleave_candidate_space *space, cleave_arena *arena,
+                                    cleave_candidates *candidates, cleave_error *error) {
+    const maker m = {.model = model, .constraints = space->constraints};
     for (int32_t g = 0; g < space->n_given; g++)
         for (int32_t op = 0; op < model->n_operators; op++)
             if (fixed_split(&m, op) == NULL &&
                 cleave_constraints_allow(space->constraints, op, &space->given[g]->splits[op]))
                 CLEAVE_TRY(add_given(costs, &space->given[g]->splits[op], arena,
-                                     &result.lists[result.list_of[op]], error));
-    for (int32_t l = 0; l < result.n_lists; l++)
-        result.truncated = result.truncated || result.lists[l].truncated;
-    *candidates = result;
+                                     &candidates->lists[candidates->list_of[op]], error));
     return CLEAVE_OK;
+}
+
+cleave_status cleave_candidates_create_within(const cleave_model *model,
+                                              const cleave_machine *machine,
+                                              cleave_node_costs *costs,
+                                              const cleave_candidate_space *space,
+                                              cleave_arena *arena, cleave_candidates *candidates,
+                                              cleave_error *error) {
+    CLEAVE_TRY(cleave_candidates_list(model, machine, costs, space, arena, candidates, error));
+    return cleave_candidates_add(model, costs, space, arena, candidates, error);
 }
 
 cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,

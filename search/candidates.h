@@ -74,6 +74,16 @@ cleave_status cleave_candidates_create_within(const cleave_model *model,
                                               cleave_arena *arena, cleave_candidates *candidates,
                                               cleave_error *error);
 
+/* The two parts of that: what does not depend on what is given, with room for so many layouts,
+   whose splits may be null; and then what is given. */
+cleave_status cleave_candidates_list(const cleave_model *model, const cleave_machine *machine,
+                                     cleave_node_costs *costs, const cleave_candidate_space *space,
+                                     cleave_arena *arena, cleave_candidates *candidates,
+                                     cleave_error *error);
+cleave_status cleave_candidates_add(const cleave_model *model, cleave_node_costs *costs,
+                                    const cleave_candidate_space *space, cleave_arena *arena,
+                                    cleave_candidates *candidates, cleave_error *error);
+
 /* Splits of a list as it is: candidates at each of their blocks. */
 int64_t cleave_candidates_count(const cleave_candidate_list *list);
 

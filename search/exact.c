@@ -22,9 +22,7 @@ static bool has_many_values(const session *s) {
 
 /* Pairs of values are priced one by one, and the more devices, the longer each takes. */
 static int32_t values_for(const session *s) {
-    if (has_many_values(s))
-        return 64;
-    return s->machine->n_devices <= SESSION_FEW_DEVICES ? 32 : 16;
+    return has_many_values(s) || s->machine->n_devices <= SESSION_FEW_DEVICES ? 32 : 16;
 }
 
 static cleave_status make(const session *s, double exposed_sync, cleave_arena *arena,
@@ -66,7 +64,8 @@ cleave_status session_take_solution(session *s, const cleave_additive_model *mad
     layout.collectives = s->collectives;
     CLEAVE_TRY(
         cleave_constraints_impose(s->options->constraints, s->model, &layout, &s->work, error));
-    CLEAVE_TRY(cleave_price_closed_form(&s->pricer, &layout, price, error));
+    if (!session_knows_price(s, &layout, price))
+        CLEAVE_TRY(cleave_price_found(&s->pricer, &layout, price, error));
     note_objective(s, made, solution, price);
     return session_add_found(s, "exact", &layout, price, error);
 }

@@ -30,7 +30,7 @@ typedef struct cleave_pricer {
     cleave_arena arena;
     int64_t least_peak_bytes; /* of all layouts priced */
     int64_t n_priced;
-    int64_t n_devices_planned; /* of all proposals whose memory was planned */
+    int64_t n_devices_planned; /* of all proposals whose memory was planned, in whatever way */
 } cleave_pricer;
 
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
@@ -66,11 +66,17 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
 
 /* The same price as cleave_price_layout gives (expanded where `in_steps`), of the layout that the
    estimate has come to by changes, and which is `layout`.  `peak_bytes` is not set where it fits
-   even if no memory were ever given back; else the layout is lowered to plan its memory, one window
-   of it where it folds. */
+   even if no memory were ever given back; else its memory is planned: of one window of it where it
+   folds, else in whole slots (cleave_estimate_plan) and, where that does not surely fit, by
+   lowering it. */
 cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
                                     const cleave_layout *layout, cleave_price *price,
                                     cleave_error *error);
+
+/* The price of what the estimate has come to if it surely fits, without lowering anything; else
+   `fits` is false and nothing else known.  `peak_bytes` is about what it needs. */
+cleave_status cleave_price_if_it_fits(cleave_pricer *pricer, cleave_estimate *estimate, bool *fits,
+                                      cleave_price *price, cleave_error *error);
 
 /* What makes a proposal worth having its memory planned. */
 typedef struct cleave_price_bar {

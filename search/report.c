@@ -13,6 +13,9 @@
 enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 1 };
 
 static const double far_behind = 1.25;
+/* Nor do they change most of what a layout holds: one that needs so many times the memory, even so,
+   never fits. */
+static const double far_too_large = 1.5;
 /* Bytes of fragments of all that was found and is simulated in full; the best is in any case.  What
    is found differs by less than its prices are off only between neighbours, and where programs are
    large, so do few. */
@@ -22,9 +25,10 @@ typedef struct reported {
     const char *method;
     const cleave_layout *layout;
     cleave_price price;
-    const cleave_price *full;     /* where it is known; else null */
-    cleave_price_grounds grounds; /* with room for rules where they are asked for */
-    int32_t baseline;             /* in the result; -1: none */
+    const cleave_price *full;                 /* where it is known; else null */
+    const cleave_price_grounds *full_grounds; /* of that */
+    cleave_price_grounds grounds;             /* with room for rules where they are asked for */
+    int32_t baseline;                         /* in the result; -1: none */
     bool is_local_optimum;
 } reported;
 
@@ -79,6 +83,7 @@ static void collect(const session *s, bool one, report *r) {
                                           .layout = given->layout,
                                           .price = given->price,
                                           .full = given->has_full ? &given->full : NULL,
+                                          .full_grounds = &given->full_grounds,
                                           .baseline = baseline,
                                           .is_local_optimum = given->is_local_optimum};
     }
@@ -97,8 +102,11 @@ static void collect(const session *s, bool one, report *r) {
    even so can't be the result.  It is reported as it is: its program in full would be large, and
    the slower a layout, the larger, mostly. */
 bool session_is_far_behind(const cleave_price *price, const cleave_price *best) {
-    return best->excess_bytes == 0 && price->excess_bytes == 0 &&
-           (double)price->step > far_behind * (double)best->step;
+    if (best->excess_bytes > 0)
+        return false;
+    int64_t limit = price->peak_bytes - price->excess_bytes; /* about: of some device */
+    return price->excess_bytes > 0 ? (double)price->peak_bytes > far_too_large * (double)limit
+                                   : (double)price->step > far_behind * (double)best->step;
 }
 
 static bool is_far_behind(const report *r, const reported *item) {
@@ -114,6 +122,7 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
     reported *item = r->wanted[task];
     if (item->full != NULL) {
         item->price = *item->full;
+        item->grounds = *item->full_grounds;
         return CLEAVE_OK;
     }
     cleave_pricer *pricer = &r->session->pricers[worker];
@@ -123,9 +132,14 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
                : cleave_price_layout(pricer, item->layout, true, &item->price, error);
 }
 
+cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
+                                            cleave_price_grounds *grounds, cleave_error *error) {
+    grounds->used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n);
+    return grounds->used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+}
+
 static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
-    item->grounds.used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, item->layout->collectives.n);
-    return item->grounds.used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+    return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
 }
 
 /* Of those that are likely to be the result: what was found, and the best in closed form. */

@@ -69,6 +69,20 @@ static bool same_layout(const cleave_model *model, const cleave_layout *a, const
     return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0;
 }
 
+bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price) {
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (same_layout(s->model, layout, s->given[g].layout)) {
+            *price = s->given[g].price;
+            return true;
+        }
+    for (int32_t i = 0; i < s->n_found; i++)
+        if (same_layout(s->model, layout, &s->found[i].layout)) {
+            *price = s->found[i].price;
+            return true;
+        }
+    return false;
+}
+
 cleave_status session_add_found(session *s, const char *method, const cleave_layout *layout,
                                 const cleave_price *price, cleave_error *error) {
     int32_t place = 0;
@@ -103,15 +117,13 @@ void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The space, and a bound of it. */
+/* The rest of the space, and a bound of it. */
 static cleave_status prepare(session *s, cleave_error *error) {
     const cleave_layout *given[SESSION_MAX_GIVEN];
     for (int32_t g = 0; g < s->n_given; g++)
         given[g] = s->given[g].layout;
-    CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     const cleave_candidate_space space = {given, s->n_given, s->options->constraints};
-    CLEAVE_TRY(cleave_candidates_create_within(s->model, s->machine, s->costs, &space, &s->work,
-                                               &s->candidates, error));
+    CLEAVE_TRY(cleave_candidates_add(s->model, s->costs, &space, &s->space, &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
     s->most_bytes = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
     CLEAVE_TRY(cleave_least_memory(s->model, s->options->optimizer_states, &s->least_bytes, error));
@@ -234,6 +246,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
     for (int32_t i = 0; s.pricers != NULL && i < s.n_threads; i++)
         cleave_pricer_destroy(&s.pricers[i]);
     cleave_pricer_destroy(&s.pricer);
+    cleave_arena_free(&s.space);
     cleave_arena_free(&s.work);
     if (status != CLEAVE_OK)
         return status;

@@ -17,7 +17,8 @@ typedef struct session_given {
     const cleave_layout *layout;
     cleave_price price; /* with collectives as one item each */
     bool has_full;
-    cleave_price full; /* with collectives in their steps */
+    cleave_price full;                 /* with collectives in their steps ... */
+    cleave_price_grounds full_grounds; /* ... and what that rests on, where it was asked for */
     bool is_local_optimum;
 } session_given;
 
@@ -38,6 +39,7 @@ typedef struct session {
     cleave_pricer pricer;   /* of the calling thread, for what no others share in */
     cleave_pricer *pricers; /* [n_threads] one for each worker */
     cleave_node_costs *costs;
+    cleave_arena space; /* of the candidates */
     cleave_candidates candidates;
     cleave_collective_rules collectives; /* of every layout but a drawn one */
     cleave_progress progress;
@@ -68,7 +70,8 @@ double session_polish_seconds_left(const session *s);
 
 /* Adds the baselines (and "random", where it is asked for) that apply, priced; those that break a
    constraint are changed and no baselines then.  Where devices are of several kinds, data parallel
-   over the quick ones, too. */
+   over the quick ones, too; and the best that folds.  Meanwhile, where there are other threads,
+   lists the candidates, but for those of these layouts. */
 cleave_status session_add_givens(session *s, cleave_error *error);
 
 /* Runs `first`, which does not use the pricers of workers, and meanwhile, where there are other
@@ -78,6 +81,9 @@ cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s
 
 /* Layouts that any pricer of the session has priced. */
 int64_t session_n_priced(const session *s);
+
+/* Is it a layout that was given or found?  With the price that it has there. */
+bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price);
 
 /* Keeps a layout if it is among the best found so far; copies it.  One that is found already, or
    given, is not added. */
@@ -94,6 +100,9 @@ cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */
 cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-bound" */
 
+/* Room for the rules of a layout: to ask for the grounds of its price. */
+cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
+                                            cleave_price_grounds *grounds, cleave_error *error);
 /* Is a layout of that price so far behind the other that it can't come out better in full? */
 bool session_is_far_behind(const cleave_price *price, const cleave_price *best);
 /* Adds the layout of a solution of the additive model, if it is one, to what was found, and prices

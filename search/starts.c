@@ -6,12 +6,6 @@
 
 #include <string.h>
 
-static cleave_status price_given(void *context, int32_t worker, int32_t task, cleave_error *error) {
-    session *s = context;
-    session_given *given = &s->given[task];
-    return cleave_price_closed_form(&s->pricers[worker], given->layout, &given->price, error);
-}
-
 static void add(session *s, const char *method, const cleave_layout *layout) {
     s->given[s->n_given++] = (session_given){.method = method, .layout = layout};
 }
@@ -115,21 +109,55 @@ static cleave_status add_folded(session *s, cleave_error *error) {
     return add_constrained(s, NULL, layout, error);
 }
 
-/* Layouts first, then their prices, of which some take long. */
-static cleave_status add_all(session *s, cleave_error *error) {
+/* Layouts known without a search. */
+static cleave_status add_known(session *s, cleave_error *error) {
     for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
         CLEAVE_TRY(add_named(s, cleave_baseline_names[i], error));
     if (strcmp(s->options->method, "random") == 0)
         return add_named(s, "random", error);
-    if (session_searches(s))
-        CLEAVE_TRY(add_quick_starts(s, error));
+    return session_searches(s) ? add_quick_starts(s, error) : CLEAVE_OK;
+}
+
+static cleave_status price(cleave_pricer *pricer, session_given *given, cleave_error *error) {
+    return cleave_price_found(pricer, given->layout, &given->price, error);
+}
+
+static cleave_status search_folded(session *s, cleave_error *error) {
+    int32_t n_before = s->n_given;
     bool is_reference = strcmp(s->options->method, "mcmc") == 0;
-    return session_searches(s) && !is_reference ? add_folded(s, error) : CLEAVE_OK;
+    if (session_searches(s) && !is_reference)
+        CLEAVE_TRY(add_folded(s, error));
+    return s->n_given > n_before ? price(&s->pricer, &s->given[n_before], error) : CLEAVE_OK;
+}
+
+static cleave_status list_candidates(session *s, cleave_error *error) {
+    const cleave_candidate_space space = {NULL, SESSION_MAX_GIVEN, s->options->constraints};
+    CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    return cleave_candidates_list(s->model, s->machine, s->costs, &space, &s->space, &s->candidates,
+                                  error);
+}
+
+/* What takes longest first: tasks that have nothing to do with each other, before the prices of
+   what is known without a search. */
+enum { SEARCH_FOLDED, LIST_CANDIDATES, FIRST_PRICE };
+
+static cleave_status run_task(void *context, int32_t worker, int32_t task, cleave_error *error) {
+    session *s = context;
+    switch (task) {
+    case SEARCH_FOLDED:
+        return search_folded(s, error);
+    case LIST_CANDIDATES:
+        return list_candidates(s, error);
+    default:
+        return price(&s->pricers[worker], &s->given[task - FIRST_PRICE], error);
+    }
 }
 
 cleave_status session_add_givens(session *s, cleave_error *error) {
-    CLEAVE_TRY(add_all(s, error));
-    const cleave_parallel parallel = {
-        .n_threads = s->n_threads, .n_tasks = s->n_given, .task = price_given, .context = s};
+    CLEAVE_TRY(add_known(s, error));
+    const cleave_parallel parallel = {.n_threads = s->n_threads,
+                                      .n_tasks = FIRST_PRICE + s->n_given,
+                                      .task = run_task,
+                                      .context = s};
     return cleave_parallel_run(&parallel, error);
 }

@@ -50,7 +50,7 @@ static cleave_status make_ports(additive_making *m, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-static const cleave_port_set *find_set(const cleave_operator_ports *ports, int32_t tensor) {
+const cleave_port_set *additive_find_set(const cleave_operator_ports *ports, int32_t tensor) {
     int32_t lo = 0, hi = ports->n;
     while (lo < hi) {
         int32_t middle = lo + (hi - lo) / 2;
@@ -91,10 +91,20 @@ static bool list_readers(additive_making *m) {
 static int32_t count_alike(const additive_making *m, const cleave_port_set *set) {
     int32_t n = 0;
     for (int32_t i = m->first_read[set->tensor]; i < m->first_read[set->tensor + 1]; i++) {
-        const cleave_port_set *other = find_set(&m->ports[m->reads[i]], set->tensor);
+        const cleave_port_set *other = additive_find_set(&m->ports[m->reads[i]], set->tensor);
         n += other->read == set->read && other->give == set->give;
     }
     return n;
+}
+
+cleave_status additive_know_values(additive_making *m, cleave_error *error) {
+    CLEAVE_TRY(make_ports(m, error));
+    m->own = CLEAVE_ARENA_ARRAY(&m->scratch, additive_own, m->model->n_operators);
+    if (m->own == NULL || !list_readers(m))
+        return cleave_fail_memory(error, "making the additive model");
+    for (int32_t op = 0; op < m->model->n_operators; op++)
+        CLEAVE_TRY(additive_price_own(m, op, error));
+    return CLEAVE_OK;
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */
@@ -150,43 +160,62 @@ static cleave_status allocate(additive_making *m, cleave_additive_model *made, i
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
 /* What one operator reads that another one writes, or gives a gradient of besides another one. */
-static cleave_status meet_sources(additive_pairs *p, const int32_t *variable_of, int32_t op,
-                                  int32_t *last_reader, cleave_error *error) {
-    additive_making *m = p->making;
+static cleave_status meet_sources(const additive_making *m, int32_t op, int32_t *last_reader,
+                                  additive_meeting_function *meet, void *context,
+                                  cleave_error *error) {
     for (int32_t i = 0; i < m->ports[op].n; i++) {
         const cleave_port_set *set = &m->ports[op].items[i];
-        int32_t nest = m->model->writer[set->tensor], other = -1;
-        const additive_table *table = NULL;
+        int32_t nest = m->model->writer[set->tensor];
+        additive_encounter met = {.first = -1, .second = op, .of_second = set};
         if (nest >= 0 && reads_from_outside(set)) {
-            other = m->model->nests[nest].op;
-            CLEAVE_TRY(additive_price_transfer(p, find_set(&m->ports[other], set->tensor), set,
-                                               count_alike(m, set), &table, error));
+            met.first = m->model->nests[nest].op;
+            met.n_alike = count_alike(m, set);
         } else if (m->model->tensors[set->tensor].kind == CLEAVE_TENSOR_PARAMETER &&
                    set->give != NULL) {
-            other = last_reader[set->tensor];
+            met.first = last_reader[set->tensor];
             last_reader[set->tensor] = op;
-            if (other >= 0)
-                CLEAVE_TRY(additive_price_shared(p, find_set(&m->ports[other], set->tensor), set,
-                                                 &table, error));
         }
-        if (table != NULL)
-            CLEAVE_TRY(additive_meet(p, variable_of[other], variable_of[op], table, error));
+        if (met.first < 0)
+            continue;
+        met.of_first = additive_find_set(&m->ports[met.first], set->tensor);
+        CLEAVE_TRY(meet(context, &met, error));
     }
     return CLEAVE_OK;
+}
+
+cleave_status additive_for_each_encounter(additive_making *m, additive_meeting_function *meet,
+                                          void *context, cleave_error *error) {
+    int32_t *last_reader = CLEAVE_ARENA_ARRAY(&m->scratch, int32_t, m->model->n_tensors);
+    if (last_reader == NULL)
+        return cleave_fail_memory(error, "making the additive model");
+    memset(last_reader, -1, (size_t)m->model->n_tensors * sizeof *last_reader);
+    for (int32_t op = 0; op < m->model->n_operators; op++)
+        CLEAVE_TRY(meet_sources(m, op, last_reader, meet, context, error));
+    return CLEAVE_OK;
+}
+
+typedef struct meeting_all {
+    additive_pairs *pairs;
+    const int32_t *variable_of;
+} meeting_all;
+
+static cleave_status meet_one(void *context, const additive_encounter *met, cleave_error *error) {
+    meeting_all *all = context;
+    const additive_table *table;
+    CLEAVE_TRY(additive_price_encounter(all->pairs, met, &table, error));
+    return additive_meet(all->pairs, all->variable_of[met->first], all->variable_of[met->second],
+                         table, error);
 }
 
 static cleave_status meet_all(additive_pairs *p, const cleave_additive_model *made,
                               cleave_error *error) {
     additive_making *m = p->making;
+    meeting_all all = {p, made->variable_of};
     p->first = CLEAVE_ARENA_ARRAY(&m->scratch, int32_t, made->additive.n_variables);
-    int32_t *last_reader = CLEAVE_ARENA_ARRAY(&m->scratch, int32_t, m->model->n_tensors);
-    if (p->first == NULL || last_reader == NULL)
+    if (p->first == NULL)
         return cleave_fail_memory(error, "making the additive model");
     memset(p->first, -1, (size_t)made->additive.n_variables * sizeof *p->first);
-    memset(last_reader, -1, (size_t)m->model->n_tensors * sizeof *last_reader);
-    for (int32_t op = 0; op < m->model->n_operators; op++)
-        CLEAVE_TRY(meet_sources(p, made->variable_of, op, last_reader, error));
-    return CLEAVE_OK;
+    return additive_for_each_encounter(m, meet_one, &all, error);
 }
 
 static cleave_status copy_pairs(const additive_pairs *p, cleave_additive_model *made,
@@ -234,15 +263,9 @@ static cleave_status make(additive_making *m, cleave_additive_model *made, cleav
     CLEAVE_TRY(cleave_port_maker_create(m->model, m->machine->n_devices, &m->maker, error));
     if (!scan_tensors(m))
         return cleave_fail_memory(error, "making the additive model");
-    CLEAVE_TRY(additive_choose_values(m, error));
-    CLEAVE_TRY(make_ports(m, error));
-    if (!list_readers(m))
-        return cleave_fail_memory(error, "making the additive model");
-    m->own = CLEAVE_ARENA_ARRAY(&m->scratch, additive_own, m->model->n_operators);
-    if (m->own == NULL)
-        return cleave_fail_memory(error, "making the additive model");
-    for (int32_t op = 0; op < m->model->n_operators; op++)
-        CLEAVE_TRY(additive_price_own(m, op, error));
+    CLEAVE_TRY(m->options->around != NULL ? additive_choose_around(m, error)
+                                          : additive_choose_values(m, error));
+    CLEAVE_TRY(additive_know_values(m, error));
     CLEAVE_TRY(make_variables(m, made, error));
     CLEAVE_TRY(allocate(m, made, &cost, error));
     CLEAVE_TRY(make_pairs(m, cost, made, error));

@@ -37,6 +37,9 @@ typedef struct cleave_additive_options {
     bool tie;            /* repeated blocks are tied */
     const cleave_layout *const *given; /* [n_given] as they were given to the candidates */
     int32_t n_given;
+    const cleave_layout *around; /* null: as said above; else values are the candidates that change
+                                    the total least when an operator alone gets them, the others
+                                    having what they have in this layout: for changes of it */
 } cleave_additive_options;
 
 cleave_status cleave_additive_model_create(const cleave_model *model, const cleave_machine *machine,

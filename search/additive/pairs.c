@@ -86,9 +86,9 @@ static cleave_status price_transfers(additive_pairs *p, const cleave_port *write
     return CLEAVE_OK;
 }
 
-cleave_status additive_price_transfer(additive_pairs *p, const cleave_port_set *writer,
-                                      const cleave_port_set *reader, int32_t n_alike,
-                                      const additive_table **table, cleave_error *error) {
+static cleave_status price_transfer(additive_pairs *p, const cleave_port_set *writer,
+                                    const cleave_port_set *reader, int32_t n_alike,
+                                    const additive_table **table, cleave_error *error) {
     uint64_t key = cleave_hash_join(writer->write->key, reader->read->key);
     key = cleave_hash_join(key, reader->give != NULL ? reader->give->key : 0);
     key = cleave_hash_join(key, (uint64_t)n_alike);
@@ -130,9 +130,9 @@ static cleave_status price_shares(additive_pairs *p, const cleave_port *first,
     return CLEAVE_OK;
 }
 
-cleave_status additive_price_shared(additive_pairs *p, const cleave_port_set *first,
-                                    const cleave_port_set *second, const additive_table **table,
-                                    cleave_error *error) {
+static cleave_status price_shared(additive_pairs *p, const cleave_port_set *first,
+                                  const cleave_port_set *second, const additive_table **table,
+                                  cleave_error *error) {
     uint64_t key = cleave_hash_join(~first->give->key, second->give->key);
     *table = find_table(p, key);
     if (*table != NULL)
@@ -143,6 +143,13 @@ cleave_status additive_price_shared(additive_pairs *p, const cleave_port_set *fi
         return cleave_fail_memory(error, "pricing pairs of operators");
     CLEAVE_TRY(price_shares(p, first->give, second, distinct, error));
     return keep_table(p, key, first->give, second->give, distinct, table, error);
+}
+
+cleave_status additive_price_encounter(additive_pairs *p, const additive_encounter *met,
+                                       const additive_table **table, cleave_error *error) {
+    return met->n_alike > 0
+               ? price_transfer(p, met->of_first, met->of_second, met->n_alike, table, error)
+               : price_shared(p, met->of_first, met->of_second, table, error);
 }
 
 /* ---- meetings -------------------------------------------------------------------------------- */

@@ -31,17 +31,11 @@ typedef struct additive_pairs {
 } additive_pairs;
 
 /* What a tensor costs from the operator that writes it to one that reads it, and its gradient back;
-   shared evenly by `n_alike` operators that read the same of it.  What they read moves once where
-   they are split alike, which is what they want. */
-cleave_status additive_price_transfer(additive_pairs *p, const cleave_port_set *writer,
-                                      const cleave_port_set *reader, int32_t n_alike,
-                                      const additive_table **table, cleave_error *error);
-
-/* What the gradient of a parameter costs that two operators read, beyond the synchronisation among
-   those that the first one is split over. */
-cleave_status additive_price_shared(additive_pairs *p, const cleave_port_set *first,
-                                    const cleave_port_set *second, const additive_table **table,
-                                    cleave_error *error);
+   shared evenly by the operators that read the same of it: what they read moves once where they are
+   split alike, which is what they want.  Or what the gradient of a parameter costs that two
+   operators read, beyond the synchronisation among those that the first one is split over. */
+cleave_status additive_price_encounter(additive_pairs *p, const additive_encounter *met,
+                                       const additive_table **table, cleave_error *error);
 
 /* Adds a table, [n_values[a]][n_values[b]], to what two variables cost together; to the costs of
    the variable where they are one. */

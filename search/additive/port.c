@@ -25,6 +25,7 @@ typedef struct spec {
     int32_t first_use, n_uses;
     uint64_t key;
     cleave_port *port; /* null until it is there */
+    uint64_t *hashes;  /* [n_values] of what devices have, while the port is made */
 } spec;
 
 typedef struct known_port {
@@ -42,7 +43,7 @@ typedef struct pulled {
 struct cleave_port_maker {
     const cleave_model *model;
     int32_t n_devices;
-    cleave_arena arena, scratch;
+    cleave_arena arena, scratch, trial;
     known_port **rows;           /* [PORT_ROWS] */
     cleave_parts *parts;         /* [n_nests] of the operator at hand */
     cleave_shard_entry *entries; /* [n_devices] */
@@ -79,6 +80,7 @@ void cleave_port_maker_destroy(cleave_port_maker *maker) {
     CLEAVE_LIST_FREE(&maker->pieces);
     cleave_arena_free(&maker->arena);
     cleave_arena_free(&maker->scratch);
+    cleave_arena_free(&maker->trial);
     free(maker);
 }
 
@@ -305,18 +307,41 @@ static cleave_port *add_port(cleave_port_maker *m, uint64_t key, int32_t n_value
     return &made->port;
 }
 
-/* The sharding of one value. */
+static uint64_t hash_entries(const cleave_port_maker *m, int rank) {
+    uint64_t hash = 0;
+    for (int32_t d = 0; d < m->n_devices; d++) {
+        const cleave_shard_entry *entry = &m->entries[d];
+        uint64_t own = entry->key ^ (uint64_t)entry->n_elements * 0x9e3779b97f4a7c15u;
+        for (int i = 0; i < rank && entry->n_elements > 0; i++)
+            own = (own ^ (uint64_t)entry->box.lo[i] * 0x9e3779b97f4a7c15u ^
+                   (uint64_t)entry->box.hi[i]) *
+                  0xbf58476d1ce4e5b9u;
+        hash = cleave_hash_join(hash, own);
+    }
+    return hash;
+}
+
+/* The sharding of one value.  Most are known already: those are not made again, or get no memory.
+ */
 static cleave_status add_value(cleave_port_maker *m, const spec *s, int32_t value,
                                cleave_error *error) {
+    const cleave_tensor *tensor = &m->model->tensors[s->tensor];
     cleave_sharding made;
     CLEAVE_TRY(fill_entries(m, s, error));
-    CLEAVE_TRY(cleave_sharding_create(&m->model->tensors[s->tensor], m->n_devices, m->entries,
-                                      &m->arena, &made, error));
+    s->hashes[value] = hash_entries(m, tensor->rank);
+    for (int32_t v = 0; v < value; v++)
+        if (s->hashes[v] == s->hashes[value]) {
+            s->port->of_value[value] = s->port->of_value[v];
+            return CLEAVE_OK;
+        }
+    cleave_arena_reset(&m->trial);
+    CLEAVE_TRY(cleave_sharding_create(tensor, m->n_devices, m->entries, &m->trial, &made, error));
     int32_t i = 0;
     while (i < s->port->n_distinct && !cleave_sharding_equal(&s->port->distinct[i], &made))
         i++;
     if (i == s->port->n_distinct)
-        s->port->distinct[s->port->n_distinct++] = made;
+        CLEAVE_TRY(cleave_sharding_create(tensor, m->n_devices, m->entries, &m->arena,
+                                          &s->port->distinct[s->port->n_distinct++], error));
     s->port->of_value[value] = i;
     return CLEAVE_OK;
 }
@@ -371,7 +396,8 @@ cleave_status cleave_ports_of(cleave_port_maker *m, int32_t op, int32_t alike, i
         if (s->port != NULL)
             continue;
         s->port = add_port(m, s->key, n_values);
-        made = s->port != NULL;
+        s->hashes = CLEAVE_ARENA_ARRAY(&m->arena, uint64_t, n_values);
+        made = s->port != NULL && s->hashes != NULL;
         is_new[i] = any = true;
     }
     cleave_status status = made ? CLEAVE_OK : cleave_fail_memory(error, "sharding tensors");

@@ -29,15 +29,17 @@ static int by_shard(const void *a, const void *b) {
     return (x->device > y->device) - (x->device < y->device);
 }
 
+typedef struct shard_key {
+    int32_t shard, key;
+    uint64_t value;
+} shard_key;
+
 typedef struct making {
     const cleave_shard_entry *entries;
     cleave_sharding *s;
     int32_t n_slots, *slots; /* open addressing: index + 1 */
     int32_t n_keys;
-    struct {
-        int32_t shard, key;
-        uint64_t value;
-    } * keys; /* [n_devices] distinct pairs of shard and key */
+    shard_key *keys; /* [n_devices] distinct pairs of shard and key */
     place *places;
 } making;
 
@@ -85,7 +87,11 @@ static void list_members(making *m) {
         if (s->shard_of[d] >= 0)
             m->places[s->n_members++] =
                 (place){s->shard_of[d], find_key(m, s->shard_of[d], m->entries[d].key), d};
-    qsort(m->places, (size_t)s->n_members, sizeof *m->places, by_shard);
+    bool sorted = true; /* as most are */
+    for (int32_t i = 1; i < s->n_members && sorted; i++)
+        sorted = by_shard(&m->places[i - 1], &m->places[i]) < 0;
+    if (!sorted)
+        qsort(m->places, (size_t)s->n_members, sizeof *m->places, by_shard);
     for (int32_t i = 0; i < s->n_members; i++) {
         cleave_shard *shard = &s->shards[m->places[i].shard];
         if (shard->n_members++ == 0)
@@ -108,11 +114,15 @@ static bool find_ranges(cleave_sharding *s, int d, cleave_arena *arena) {
     cleave_range *ranges = CLEAVE_ARENA_ARRAY(arena, cleave_range, s->n_shards);
     if (ranges == NULL)
         return false;
-    for (int32_t i = 0; i < s->n_shards; i++)
-        ranges[i] = (cleave_range){s->shards[i].box.lo[d], s->shards[i].box.hi[d]};
-    qsort(ranges, (size_t)s->n_shards, sizeof *ranges, by_range);
-    int32_t n = 0;
-    for (int32_t i = 0; i < s->n_shards; i++)
+    int32_t n_listed = 0, n = 0;
+    for (int32_t i = 0; i < s->n_shards; i++) {
+        const cleave_range own = {s->shards[i].box.lo[d], s->shards[i].box.hi[d]};
+        if (n_listed == 0 || by_range(&ranges[n_listed - 1], &own) != 0)
+            ranges[n_listed++] = own;
+    }
+    if (n_listed > 1)
+        qsort(ranges, (size_t)n_listed, sizeof *ranges, by_range);
+    for (int32_t i = 0; i < n_listed; i++)
         if (n == 0 || by_range(&ranges[n - 1], &ranges[i]) != 0)
             ranges[n++] = ranges[i];
     s->tiles[d] = true;
@@ -188,13 +198,12 @@ cleave_status cleave_sharding_create(const cleave_tensor *tensor, int32_t n_devi
         n += entries[d].n_elements > 0;
     while (n_slots < 2 * (n + 1))
         n_slots *= 2;
-    cleave_arena scratch = {0};
     making m = {.entries = entries,
                 .s = &s,
                 .n_slots = n_slots,
-                .slots = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_slots),
-                .keys = cleave_arena_alloc(&scratch, (size_t)n, sizeof *m.keys),
-                .places = CLEAVE_ARENA_ARRAY(&scratch, place, n)};
+                .slots = calloc((size_t)n_slots, sizeof *m.slots),
+                .keys = calloc((size_t)n + 1, sizeof *m.keys),
+                .places = calloc((size_t)n + 1, sizeof *m.places)};
     s.shards = CLEAVE_ARENA_ARRAY(arena, cleave_shard, n);
     s.members = CLEAVE_ARENA_ARRAY(arena, cleave_shard_member, n);
     s.shard_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
@@ -206,7 +215,9 @@ cleave_status cleave_sharding_create(const cleave_tensor *tensor, int32_t n_devi
     for (int d = 0; d < s.rank && made; d++)
         made = find_ranges(&s, d, arena);
     made = made && make_grid(&s, arena);
-    cleave_arena_free(&scratch);
+    free(m.slots);
+    free(m.keys);
+    free(m.places);
     if (!made)
         return cleave_fail_memory(error, "sharding a tensor");
     finish(&s, entries);

@@ -119,12 +119,12 @@ static int32_t select_values(ranked *all, int32_t n, int32_t most, int32_t *cand
     return chosen;
 }
 
-static bool place_splits(const additive_making *m, const cleave_candidate_list *list,
-                         additive_values *values, cleave_arena *arena) {
-    values->splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, values->n);
+bool additive_place_values(additive_making *m, int32_t l, additive_values *values) {
+    const cleave_candidate_list *list = &m->candidates->lists[l];
+    values->splits = CLEAVE_ARENA_ARRAY(m->arena, cleave_split, values->n);
     for (int32_t v = 0; v < values->n && values->splits != NULL; v++) {
         const cleave_candidate *c = &list->items[values->candidate[v]];
-        values->splits[v].devices = CLEAVE_ARENA_ARRAY(arena, int32_t, c->n_parts);
+        values->splits[v].devices = CLEAVE_ARENA_ARRAY(m->arena, int32_t, c->n_parts);
         if (values->splits[v].devices == NULL)
             return false;
         cleave_candidate_place(c, 0, &values->splits[v]);
@@ -157,7 +157,7 @@ static bool choose(additive_making *m, int32_t l) {
     }
     int32_t most = m->options->most_values > 0 ? m->options->most_values : list->n;
     values->n = select_values(all, list->n, most, values->candidate);
-    return place_splits(m, list, values, m->arena);
+    return additive_place_values(m, l, values);
 }
 
 cleave_status additive_choose_values(additive_making *m, cleave_error *error) {

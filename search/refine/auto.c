@@ -9,7 +9,13 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { N_ANNEALING = 4, SEEDS_OF_ROUND = 1000, PROPOSALS_PER_OPERATOR = 2, CHAINS_IN_STEPS = 2 };
+enum {
+    N_LANES = 2,
+    N_ANNEALING = 4,
+    SEEDS_OF_ROUND = 1000,
+    PROPOSALS_PER_OPERATOR = 2,
+    CHAINS_IN_STEPS = 2
+};
 /* Chains in steps are few and begin hot, at so large a share of the step: at what the least
    differences are, ties mostly, a chain stays where it is. */
 static const double hottest_in_steps = 0.01;
@@ -29,7 +35,8 @@ typedef struct auto_worker {
 typedef struct auto_run {
     session *session;
     cleave_structure structure;
-    cleave_refine refine; /* without a pricer */
+    cleave_refine refine;         /* without a pricer */
+    cleave_additive_model around; /* in steps: of changes of the best start */
     auto_state state;
     int32_t n_starts;
     auto_entry starts[AUTO_MAX_POOL]; /* best first */
@@ -114,10 +121,21 @@ static cleave_status choose_starts(auto_run *run, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* In steps, from the best: changes of neighbours at once take many proposals until one improves
+   anything, so descents take turns at them. */
+static cleave_status begin_lanes(auto_run *run, const auto_entry *from, cleave_error *error) {
+    cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, N_LANES);
+    limits.singles = limits.pairs = true;
+    limits.n_lanes = N_LANES;
+    for (limits.lane = 0; limits.lane < N_LANES; limits.lane++)
+        CLEAVE_TRY(add_task(run, from, &limits, false, error));
+    return CLEAVE_OK;
+}
+
 static cleave_status begin_first(auto_run *run, cleave_error *error) {
     int32_t n = run->n_starts;
-    if (run->budget.in_steps && n > CHAINS_IN_STEPS)
-        n = CHAINS_IN_STEPS;
+    if (run->budget.in_steps)
+        return begin_lanes(run, &run->starts[0], error);
     cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, n);
     double least = least_wholes_of_start * (double)run->budget.whole_work;
     while (n > 1 && limits.work > 0 && (double)limits.work < least &&
@@ -144,6 +162,7 @@ static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
     cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, n);
     if (!is_worth_annealing(run, &limits))
         return CLEAVE_OK;
+    limits.pairs = run->budget.in_steps;
     for (int32_t i = 0; i < n; i++) {
         const auto_entry *from =
             &a->pool[i == n - 1 && a->n_pool > 1 && !run->budget.in_steps ? 1 : 0];
@@ -160,6 +179,7 @@ static cleave_status begin_last(auto_run *run, cleave_error *error) {
                               !session_polishes(run->session);
     if (a->pool[0].is_local_optimum)
         return CLEAVE_OK;
+    limits.singles = limits.pairs = run->budget.in_steps;
     return add_task(run, &a->pool[0], &limits, false, error);
 }
 
@@ -356,6 +376,10 @@ static cleave_status go_to_steps(auto_run *run, cleave_error *error) {
     for (int32_t i = 0; i < s->n_threads; i++)
         s->pricers[i].in_steps = true;
     CLEAVE_TRY(choose_starts(run, error));
+    CLEAVE_TRY(
+        session_look_around(s, &run->starts[0].choices, run->refine.like, &run->around, error));
+    if (s->has_costs)
+        run->refine.source.additive = &run->around;
     return begin_first_chain(run, error);
 }
 

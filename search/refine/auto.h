@@ -1,10 +1,10 @@
 /* The state of the method "auto": rounds of refinements that have nothing to do with each other.
 
-   Round 0 descends from every start; round 1 anneals from the best of what that gave, each chain
-   with a seed of its own; round 2 descends from the best.  What a round begins with follows from
-   what the one before has left, so that a state between any two proposals can be kept and gone on
-   with (search/refine/resume.c), and threads only decide how many refinements of a round run at
-   once, not what comes of them. */
+   Round 0 descends from every start (in steps, from the best in lanes); round 1 anneals from the
+   best of what that gave, each chain with a seed of its own; round 2 descends from the best.  What
+   a round begins with follows from what the one before has left, so that a state between any two
+   proposals can be kept and gone on with (search/refine/resume.c), and threads only decide how many
+   refinements of a round run at once, not what comes of them. */
 #ifndef CLEAVE_SEARCH_REFINE_AUTO_H
 #define CLEAVE_SEARCH_REFINE_AUTO_H
 

@@ -3,15 +3,16 @@
 #include <math.h>
 
 /* Shares of what is left that a round may spend; the last one gets all. */
-static const double share_of_round[] = {0.3, 0.6, 1}, share_in_steps[] = {0.15, 0.9, 1};
+static const double share_of_round[] = {0.3, 0.6, 1}, share_in_steps[] = {0.65, 0.85, 1};
 /* What a search without limits spends, in times of what it takes to lower the whole model once, or
    in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more as much
    less as the square of their number is larger, since there the rest of a search takes longer.  On
    few devices whole sweeps of single changes follow, until none improves anything: here, or in
    steps (search/refine/polish.h). On more there are too many changes for that, and it gives a sweep
-   up when so many of its most promising moves, on 64 devices, have failed one after the other. */
+   up when so many of its most promising moves, on 64 devices, have failed one after the other; in
+   steps, where of changes of neighbours at once few improve anything, after more of them. */
 static const int64_t most_wholes = 8, least_work = INT64_C(1) << 28;
-enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100 };
+enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100, PATIENCE_IN_STEPS = 200 };
 /* On more than few devices layouts whose fragments in closed form are no more bytes than this are
    refined in steps: where few operators share the links of many devices, closed forms are furthest
    off.  So many bytes of fragments are spent there, and on many devices no more than so many by the
@@ -32,8 +33,11 @@ static int64_t work_of_all(const auto_budget *budget) {
     return most > least ? most : least;
 }
 
-static int64_t patience(const session *s) {
+static int64_t patience(const auto_budget *budget) {
+    const session *s = budget->session;
     bool limited = s->options->proposals > 0 || s->options->time_seconds > 0;
+    if (budget->in_steps)
+        return PATIENCE_IN_STEPS;
     return limited || s->machine->n_devices <= SESSION_FEW_DEVICES
                ? 100 + 3 * (int64_t)s->model->n_operators
                : 1 + PATIENCE_ON_MANY * 64 / s->machine->n_devices;
@@ -61,7 +65,7 @@ cleave_refine_limits auto_budget_share(const auto_budget *budget, const auto_sta
         int64_t left = most > a->work ? most - a->work : 0;
         limits.work = (int64_t)(share * (double)left) / n + 1;
     }
-    limits.patience = patience(s);
+    limits.patience = patience(budget);
     return limits;
 }
 

@@ -165,6 +165,9 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
             !s->limits.singles) { /* groups may have got something to improve */
             s->improved = false;
             enter(r, first ? CLEAVE_REFINE_GROUPS : CLEAVE_REFINE_LAST_GROUPS);
+        } else if (spent(r) < 1 && s->improved && s->limits.singles && s->limits.pairs) {
+            s->improved = false; /* others are promising now */
+            enter(r, s->phase);
         } else {
             end_descent(r, first);
         }
@@ -216,6 +219,11 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
     if (move->op < 0)
         return cleave_chain_shard(c, move->tensor, !c->choices.sharded[move->tensor], error);
     *changes = !cleave_same_choice(c->choices.of[move->op], move->choice);
+    if (move->with >= 0) {
+        *changes = *changes || !cleave_same_choice(c->choices.of[move->with], move->with_choice);
+        CLEAVE_TRY(cleave_chain_change(c, move->op, move->choice, error));
+        return cleave_chain_change(c, move->with, move->with_choice, error);
+    }
     if (!*changes)
         return CLEAVE_OK;
     int32_t n = 1;
@@ -244,7 +252,8 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
         s->improved = true;
         CLEAVE_TRY(cleave_chain_accept(c, error));
     } else {
-        if (c->proposed.step > c->price.step && c->price.excess_bytes == 0 && move->op >= 0)
+        if (c->proposed.step > c->price.step && c->price.excess_bytes == 0 && move->op >= 0 &&
+            move->with < 0)
             s->spread[log2_of(c->proposed.step - c->price.step)]++;
         CLEAVE_TRY(cleave_chain_reject(c, error));
     }
@@ -258,7 +267,8 @@ static cleave_status make_sweep(run *r, cleave_error *error) {
     if (r->swept)
         return CLEAVE_OK;
     cleave_arena_reset(&r->sweep_arena);
-    const cleave_sweep_kind kind = {is_of_groups(r->state->phase), r->state->lean};
+    const cleave_sweep_kind kind = {is_of_groups(r->state->phase), r->state->lean,
+                                    r->state->limits.pairs};
     CLEAVE_TRY(cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
                                    &r->sweep, error));
     r->swept = true;
@@ -270,16 +280,21 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     cleave_refine_state *s = r->state;
     bool first = s->phase == CLEAVE_REFINE_GROUPS || s->phase == CLEAVE_REFINE_SINGLES;
     CLEAVE_TRY(make_sweep(r, error));
-    if (s->since_improved >= r->sweep.n)
-        return leave(r, true, error);
+    int32_t lanes = s->limits.n_lanes > 1 ? s->limits.n_lanes : 1;
+    if (s->since_improved >= (r->sweep.n + lanes - 1) / lanes)
+        return leave(r, lanes == 1, error);
     bool groups = is_of_groups(s->phase);
     int64_t patience = groups && !s->lean ? (s->limits.patience + 3) / 4 : s->limits.patience;
     double share = (first && s->anneals ? first_share : 1) * (groups ? group_share : 1);
     if ((patience > 0 && s->since_improved >= patience && !is_affordable(r)) || spent(r) >= share)
         return leave(r, false, error);
-    if (s->cursor >= r->sweep.n)
+    int64_t at = s->cursor * lanes + s->limits.lane;
+    if (at >= r->sweep.n) {
         s->cursor = 0;
-    return try_move(r, &r->sweep.moves[s->cursor++], error);
+        at = s->limits.lane < r->sweep.n ? s->limits.lane : 0;
+    }
+    s->cursor++;
+    return try_move(r, &r->sweep.moves[at], error);
 }
 
 /* A proposal is taken where its step is below the present one plus something drawn: the Metropolis

@@ -2,12 +2,13 @@
    step.
 
    A refinement is a row of phases.  Sweeps go through all changes of groups (operators that are
-   alike and split alike, as those of repeated blocks) and through all single changes, the promising
-   ones first, taking whatever improves the step, until a whole round improves nothing.  Between two
-   descents a Markov chain may anneal: it draws single changes, groups, chains of neighbours and
-   segments between two cut points that all take one kind of split, and swaps of two blocks of
-   devices.  Its temperature starts at the least differences that single changes made in the sweeps
-   before, and falls to a hundredth of that.
+   alike and split alike, as those of repeated blocks) and through all single changes, with those of
+   two neighbours at once where that is asked for, the promising ones first, taking whatever
+   improves the step, until a whole round improves nothing.  Between two descents a Markov chain may
+   anneal: it draws single changes, groups, chains of neighbours and segments between two cut points
+   that all take one kind of split, and swaps of two blocks of devices.  Its temperature starts at
+   the least differences that single changes made in the sweeps before, and falls to a hundredth of
+   that.
 
    All that a refinement is about to do follows from its state, which can be kept and gone on with
    between any two proposals, with the same result. */
@@ -26,7 +27,11 @@ typedef struct cleave_refine_limits {
     double seconds;    /* of the clock from now on */
     int64_t patience;  /* moves of a sweep that may fail in a row before it is given up */
     bool whole_sweeps; /* complete sweeps are made whole whatever `work` and `patience` say */
-    bool singles;      /* one descent of single changes and nothing else */
+    bool singles;      /* descents of single changes and nothing else: one, or with `pairs` as many
+                          as improve something */
+    bool pairs;        /* with single changes go those of two neighbours at once */
+    int32_t lane, n_lanes; /* of the moves of a sweep every n_lanes-th, beginning at the lane-th;
+                              n_lanes 0: all */
 } cleave_refine_limits;
 
 typedef enum cleave_refine_phase {

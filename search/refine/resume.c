@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STATE_VERSION = 3 };
+enum { STATE_VERSION = 4 };
 
 /* ---- what a state is of ---------------------------------------------------------------------- */
 
@@ -96,6 +96,10 @@ static void put_task(cleave_json_writer *w, const cleave_model *model,
     put(w, "most_proposals", t->limits.proposals);
     put(w, "patience", t->limits.patience);
     put(w, "whole_sweeps", t->limits.whole_sweeps);
+    put(w, "singles", t->limits.singles);
+    put(w, "pairs", t->limits.pairs);
+    put(w, "lane", t->limits.lane);
+    put(w, "lanes", t->limits.n_lanes);
     put(w, "anneals", t->anneals);
     cleave_json_key(w, "random");
     cleave_json_put_string(w, key);
@@ -270,11 +274,17 @@ static cleave_status get_spread(const cleave_json_cursor *at, int64_t *spread,
 
 static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refine_state *t,
                                       cleave_error *error) {
-    int64_t phase;
+    int64_t phase, lane, lanes;
     CLEAVE_TRY(get_count(at, "most_work", &t->limits.work, error));
     CLEAVE_TRY(get_integer(at, "most_proposals", -1, INT64_MAX, &t->limits.proposals, error));
     CLEAVE_TRY(get_count(at, "patience", &t->limits.patience, error));
     CLEAVE_TRY(get_flag(at, "whole_sweeps", &t->limits.whole_sweeps, error));
+    CLEAVE_TRY(get_flag(at, "singles", &t->limits.singles, error));
+    CLEAVE_TRY(get_flag(at, "pairs", &t->limits.pairs, error));
+    CLEAVE_TRY(get_integer(at, "lanes", 0, AUTO_MAX_TASKS, &lanes, error));
+    CLEAVE_TRY(get_integer(at, "lane", 0, lanes > 0 ? lanes - 1 : 0, &lane, error));
+    t->limits.lane = (int32_t)lane;
+    t->limits.n_lanes = (int32_t)lanes;
     CLEAVE_TRY(get_flag(at, "anneals", &t->anneals, error));
     CLEAVE_TRY(get_random(at, &t->random, error));
     CLEAVE_TRY(get_integer(at, "phase", 0, CLEAVE_REFINE_DONE, &phase, error));
@@ -295,12 +305,11 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
 static cleave_status get_task(const session *s, const cleave_json_cursor *at,
                               cleave_refine_state *t, cleave_error *error) {
     static const char *const keys[] = {
-        "most_work",   "most_proposals", "patience",  "whole_sweeps",  "anneals",
-        "random",      "drawn",          "phase",     "cursor",        "since_improved",
-        "improved",    "spread",         "proposals", "annealed_from", "accepted",
-        "temperature", "work",           "local",     "lean",          "step",
-        "excess",      "over",           "current",   "best",          "base",
-        NULL};
+        "most_work", "most_proposals", "patience", "whole_sweeps",   "anneals",  "random",
+        "drawn",     "phase",          "cursor",   "since_improved", "improved", "spread",
+        "proposals", "annealed_from",  "accepted", "temperature",    "work",     "local",
+        "lean",      "step",           "excess",   "over",           "current",  "best",
+        "base",      "singles",        "pairs",    "lane",           "lanes",    NULL};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(get_task_numbers(at, t, error));
     if (t->anneals && s->options->time_seconds <= 0 && t->limits.work == 0 &&

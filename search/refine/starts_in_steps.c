@@ -2,6 +2,11 @@
 
 #include "search/refine/parallel.h"
 
+/* Of changes of the best start: values of each operator, and the share of the synchronisation of
+   parameters that is not hidden, as in the model that it was found by. */
+enum { VALUES_AROUND = 40 };
+static const double exposed_sync = 0.5;
+
 typedef struct wanted {
     session *session;
     int32_t n;
@@ -48,4 +53,21 @@ cleave_status session_price_in_steps(session *s, const cleave_price *best, cleav
     CLEAVE_TRY(cleave_parallel_run(&parallel, error));
     sort_found(s);
     return CLEAVE_OK;
+}
+
+cleave_status session_look_around(session *s, const cleave_choices *choices,
+                                  const cleave_layout *like, cleave_additive_model *around,
+                                  cleave_error *error) {
+    cleave_layout layout;
+    if (!s->has_costs)
+        return CLEAVE_OK;
+    CLEAVE_TRY(
+        cleave_choices_layout(s->model, &s->candidates, choices, like, &s->work, &layout, error));
+    const cleave_additive_options options = {.optimizer_states = s->options->optimizer_states,
+                                             .memory_limit_bytes = s->options->memory_limit_bytes,
+                                             .most_values = VALUES_AROUND,
+                                             .exposed_sync = exposed_sync,
+                                             .around = &layout};
+    return cleave_additive_model_create(s->model, s->machine, &s->candidates, &options, &s->work,
+                                        around, error);
 }

@@ -9,4 +9,10 @@
    `best`, in closed form: `has_full` says which.  Simulates each in full, by all threads. */
 cleave_status session_price_in_steps(session *s, const cleave_price *best, cleave_error *error);
 
+/* The additive model around the best start, which sweeps in steps go by: of the layout of
+   choices with the collectives of `like`.  Nothing where the session has no additive model. */
+cleave_status session_look_around(session *s, const cleave_choices *choices,
+                                  const cleave_layout *like, cleave_additive_model *around,
+                                  cleave_error *error);
+
 #endif

@@ -1,26 +1,9 @@
-#include "search/refine/sweep.h"
-
-#include "base/list.h"
+#include "search/refine/sweep_internal.h"
 
 #include <stdlib.h>
 
 /* Of more moves than this, and of a candidate with more blocks, only some are tried. */
 enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
-
-typedef struct builder {
-    const cleave_sweep_source *source;
-    const cleave_choices *base;
-    int32_t *members; /* [n_operators] of the group at hand */
-    int32_t n_members;
-    bool *is_member;             /* [n_operators] */
-    int32_t *op_of;              /* [n_variables] */
-    int32_t **value_of;          /* [n_variables][n of the list] of a candidate; -1: it has none */
-    int32_t *first_pair, *pairs; /* [n_variables + 1] pairs of each variable */
-    CLEAVE_LIST(cleave_move) moves;
-    cleave_sweep_kind kind;
-    bool run; /* the group at hand is a run */
-    bool complete, failed;
-} builder;
 
 int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
                            const cleave_choices *choices, int32_t op, int32_t *members) {
@@ -50,7 +33,7 @@ int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *can
 
 /* ---- the additive model ---------------------------------------------------------------------- */
 
-static bool index_values(builder *b, cleave_arena *arena) {
+static bool index_values(sweep_builder *b, cleave_arena *arena) {
     const cleave_additive_model *made = b->source->additive;
     for (int32_t op = 0; op < made->n_operators; op++) {
         int32_t v = made->variable_of[op], n = cleave_list_of(b->source->candidates, op)->n;
@@ -67,7 +50,7 @@ static bool index_values(builder *b, cleave_arena *arena) {
     return true;
 }
 
-static void index_pairs(builder *b) {
+static void index_pairs(sweep_builder *b) {
     const cleave_additive *additive = &b->source->additive->additive;
     for (int32_t p = 0; p < additive->n_pairs; p++) {
         b->first_pair[additive->pairs[p].a + 2]++;
@@ -81,7 +64,7 @@ static void index_pairs(builder *b) {
     }
 }
 
-static cleave_status index_additive(builder *b, cleave_arena *arena, cleave_error *error) {
+static cleave_status index_additive(sweep_builder *b, cleave_arena *arena, cleave_error *error) {
     if (b->source->additive == NULL)
         return CLEAVE_OK;
     const cleave_additive *additive = &b->source->additive->additive;
@@ -98,7 +81,7 @@ static cleave_status index_additive(builder *b, cleave_arena *arena, cleave_erro
 
 /* Value of a variable where the operators of the group have `candidate`, the others what they have
    in the base. */
-static int32_t value_at(const builder *b, int32_t variable, int32_t candidate) {
+static int32_t value_at(const sweep_builder *b, int32_t variable, int32_t candidate) {
     int32_t op = b->op_of[variable];
     return b->value_of[variable][b->is_member[op] ? candidate : b->base->of[op].candidate];
 }
@@ -106,7 +89,7 @@ static int32_t value_at(const builder *b, int32_t variable, int32_t candidate) {
 /* What of the additive total the operators of the group have a share in; false where the model
    lacks the candidate.  Neighbours whose own split it lacks are left out, here as in any other
    total of the group. */
-static bool total_at(const builder *b, int32_t candidate, int64_t *total) {
+static bool total_at(const sweep_builder *b, int32_t candidate, int64_t *total) {
     const cleave_additive *additive = &b->source->additive->additive;
     *total = 0;
     for (int32_t m = 0; m < b->n_members; m++) {
@@ -149,7 +132,7 @@ static int64_t elements_of(const cleave_model *model, const cleave_nest *nest,
 
 /* Bytes of the operands of an operator's parts, as many times the first: parameters with gradient
    and state.  What moves on the way is not in them. */
-static int64_t held_by(const builder *b, int32_t op, const cleave_candidate *c) {
+static int64_t held_by(const sweep_builder *b, int32_t op, const cleave_candidate *c) {
     const cleave_model *model = b->source->model;
     int64_t bytes = 0;
     for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
@@ -168,7 +151,7 @@ static int64_t held_by(const builder *b, int32_t op, const cleave_candidate *c) 
 }
 
 /* By how much that changes when the group gets a candidate. */
-static int64_t bytes_of(const builder *b, int32_t candidate) {
+static int64_t bytes_of(const sweep_builder *b, int32_t candidate) {
     int32_t op = b->members[0];
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
     int64_t present = held_by(b, op, &list->items[b->base->of[op].candidate]);
@@ -176,7 +159,7 @@ static int64_t bytes_of(const builder *b, int32_t candidate) {
 }
 
 /* Sharding the update of a parameter takes its state off, and adds the shard of it. */
-static int64_t bytes_of_update(const builder *b, int32_t tensor) {
+static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
     int64_t bytes = cleave_tensor_size(&b->source->model->tensors[tensor]) * 4;
     int64_t change = bytes - bytes * b->source->optimizer_states;
     if (!b->kind.lean)
@@ -185,7 +168,7 @@ static int64_t bytes_of_update(const builder *b, int32_t tensor) {
 }
 
 /* By how much the step changes when the group gets a candidate, as far as costs say. */
-static int64_t promise_of(const builder *b, int32_t candidate) {
+static int64_t promise_of(const sweep_builder *b, int32_t candidate) {
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
     int32_t present = b->base->of[b->members[0]].candidate;
     int64_t before, after;
@@ -199,11 +182,11 @@ static int64_t promise_of(const builder *b, int32_t candidate) {
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-static void add(builder *b, cleave_move move) {
+void sweep_add(sweep_builder *b, cleave_move move) {
     b->failed = b->failed || !CLEAVE_LIST_PUSH(&b->moves, move);
 }
 
-static int32_t first_device(const builder *b, int32_t op) {
+int32_t sweep_first_device(const sweep_builder *b, int32_t op) {
     const cleave_candidate *c =
         &cleave_list_of(b->source->candidates, op)->items[b->base->of[op].candidate];
     return b->base->of[op].start * c->n_parts;
@@ -211,13 +194,13 @@ static int32_t first_device(const builder *b, int32_t op) {
 
 /* Blocks worth trying where there are too many for all: where operators are that the group
    exchanges tensors with, and where it is. */
-static bool is_near(const builder *b, const cleave_candidate *c, int32_t start) {
+static bool is_near(const sweep_builder *b, const cleave_candidate *c, int32_t start) {
     int32_t op = b->members[0];
     const cleave_structure *s = b->source->structure;
-    if (c->n_starts <= MOST_BLOCKS || start == 0 || first_device(b, op) / c->n_parts == start)
+    if (c->n_starts <= MOST_BLOCKS || start == 0 || sweep_first_device(b, op) / c->n_parts == start)
         return true;
     for (int32_t i = s->first_neighbor[op]; i < s->first_neighbor[op + 1]; i++)
-        if (first_device(b, s->neighbors[i]) / c->n_parts == start)
+        if (sweep_first_device(b, s->neighbors[i]) / c->n_parts == start)
             return true;
     return false;
 }
@@ -234,7 +217,12 @@ static int by_promise(const void *a, const void *b) {
         return x->run ? 1 : -1;
     if (x->choice.candidate != y->choice.candidate)
         return x->choice.candidate < y->choice.candidate ? -1 : 1;
-    return (x->choice.start > y->choice.start) - (x->choice.start < y->choice.start);
+    if (x->choice.start != y->choice.start)
+        return x->choice.start < y->choice.start ? -1 : 1;
+    if (x->with != y->with)
+        return x->with < y->with ? -1 : 1;
+    return (x->with_choice.candidate > y->with_choice.candidate) -
+           (x->with_choice.candidate < y->with_choice.candidate);
 }
 
 static void sort(cleave_move *moves, int32_t n) {
@@ -258,7 +246,7 @@ static void sort_lean(cleave_move *moves, int32_t n) {
 }
 
 /* Every choice for the group at hand, whose first operator stands for it. */
-static void add_choices(builder *b) {
+static void add_choices(sweep_builder *b) {
     int32_t op = b->members[0], first = b->moves.n;
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
     for (int32_t i = 0; i < list->n && !b->failed; i++) {
@@ -267,7 +255,7 @@ static void add_choices(builder *b) {
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_choice choice = {i, start};
             if (is_near(b, &list->items[i], start))
-                add(b, (cleave_move){promise, bytes, op, -1, b->run, choice});
+                sweep_add(b, (cleave_move){promise, bytes, op, -1, b->run, choice, -1, {0, 0}});
             else
                 b->complete = false;
         }
@@ -282,7 +270,7 @@ static void add_choices(builder *b) {
 }
 
 /* The group at hand, or one operator, from its first member on. */
-static void add_members(builder *b, bool run) {
+static void add_members(sweep_builder *b, bool run) {
     b->run = run;
     for (int32_t m = 0; m < b->n_members; m++)
         b->is_member[b->members[m]] = true;
@@ -292,7 +280,7 @@ static void add_members(builder *b, bool run) {
 }
 
 /* The first one stands for a group, and one operator is no group. */
-static void add_operator(builder *b, int32_t op) {
+static void add_operator(sweep_builder *b, int32_t op) {
     const cleave_sweep_source *s = b->source;
     b->members[0] = op;
     b->n_members = 1;
@@ -313,7 +301,7 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
                                   cleave_sweep_kind kind, cleave_arena *arena, cleave_sweep *sweep,
                                   cleave_error *error) {
     int32_t n_ops = source->model->n_operators;
-    builder b = {.source = source, .base = base, .kind = kind, .complete = true};
+    sweep_builder b = {.source = source, .base = base, .kind = kind, .complete = true};
     b.members = CLEAVE_ARENA_ARRAY(arena, int32_t, n_ops);
     b.is_member = CLEAVE_ARENA_ARRAY(arena, bool, n_ops);
     if (b.members == NULL || b.is_member == NULL)
@@ -323,8 +311,12 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
         add_operator(&b, op);
     for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
         int32_t tensor = source->structure->parameters[i];
-        add(&b, (cleave_move){0, bytes_of_update(&b, tensor), -1, tensor, false, {0, 0}});
+        sweep_add(&b, (cleave_move){
+                          0, bytes_of_update(&b, tensor), -1, tensor, false, {0, 0}, -1, {0, 0}});
     }
+    if (kind.pairs && !kind.groups && !kind.lean && source->additive != NULL &&
+        !sweep_add_pairs(&b, arena))
+        b.failed = true;
     (kind.lean ? sort_lean : sort)(b.moves.items, b.moves.n);
     cleave_sweep result = {.n = b.moves.n, .complete = b.complete};
     result.moves = CLEAVE_ARENA_ARRAY(arena, cleave_move, b.moves.n);

@@ -15,6 +15,8 @@ typedef struct cleave_move {
     int32_t tensor;       /* -1: of a split */
     bool run;             /* of a group: of op's run alone */
     cleave_choice choice; /* for op */
+    int32_t with;         /* a neighbour that changes at once; -1: none */
+    cleave_choice with_choice;
 } cleave_move;
 
 typedef struct cleave_sweep {
@@ -37,12 +39,16 @@ typedef struct cleave_sweep_kind {
     bool groups;
     bool lean; /* the layout does not fit: what takes most memory off comes first, and what takes
                   most time off, in turn; of groups, their runs are moves of their own */
+    bool
+        pairs; /* of single changes, those of two neighbours at once, too (search/refine/pairs.c) */
 } cleave_sweep_kind;
 
 /* Single changes of `base`: every choice for every operator, its own among them, which is a change
    once another one has been taken, and the other update for every parameter; or (`groups`) every
    choice for the first operator of those that are alike and have equal choices, which stands for
-   all of them.  Of candidates with many blocks, and of operators with many choices, only some are
+   all of them.  With `pairs`, to every value of an operator in the additive model the one of a
+   neighbour that goes with it best, both at once, comes to single changes.  Of candidates with many
+   blocks, and of operators with many choices, only some are
    tried; the sweep is then not complete.  Ties in promise are broken by operator and choice.
    FAILED when memory is short. */
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,

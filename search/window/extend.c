@@ -62,11 +62,11 @@ bool extend_count(const extender *e, int32_t n, int32_t middle, int32_t *extende
     return total <= INT32_MAX;
 }
 
-static cleave_status too_large(const extender *e) {
+cleave_status extend_too_large(const extender *e) {
     return cleave_fail(e->error, CLEAVE_FAILED, "the program has more than 2^31 items");
 }
 
-static cleave_status short_of_memory(const extender *e) {
+cleave_status extend_short_of_memory(const extender *e) {
     return cleave_fail_memory(e->error, "repeating blocks");
 }
 
@@ -154,153 +154,15 @@ static cleave_status find_runs(extender *e, bool *alike) {
     e->step = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_items);
     if (e->block == NULL || e->twin == NULL || e->before == NULL || e->place == NULL ||
         e->step == NULL)
-        return short_of_memory(e);
+        return extend_short_of_memory(e);
     for (int32_t i = 0; i < program->n_items; i++) {
         e->block[i] = e->by->block_of_slot[program->items[i].slot];
         e->twin[i] = e->before[i] = -1;
     }
     if (!list_runs(e, &runs))
-        return short_of_memory(e);
+        return extend_short_of_memory(e);
     *alike = match_runs(e, &runs);
-    return !*alike || place_items(e, &runs) ? CLEAVE_OK : too_large(e);
-}
-
-/* ---- messages and collectives ---------------------------------------------------------------- */
-
-/* New ids of things that an item makes: those of the middle block get `more` ids behind theirs. */
-static bool number(const extender *e, int32_t n, const int32_t *maker, int32_t *id,
-                   int32_t *n_extended) {
-    int32_t middle = 0, next = 0;
-    for (int32_t i = 0; i < n; i++)
-        middle += maker[i] >= 0 && e->block[maker[i]] == e->by->middle;
-    if (!extend_count(e, n, middle, n_extended))
-        return false;
-    for (int32_t i = 0; i < n; i++) {
-        id[i] = next;
-        next += maker[i] >= 0 && e->block[maker[i]] == e->by->middle ? e->by->more + 1 : 1;
-    }
-    return true;
-}
-
-typedef struct subjects {
-    int32_t *sender, *message;      /* [n_messages] the item that sends it; new id */
-    int32_t *first_join, *combined; /* [n_collectives] the first item that joins it; new id */
-} subjects;
-
-static cleave_status find_subjects(extender *e, subjects *s) {
-    const cleave_program *program = e->by->program;
-    const cleave_engine_problem *problem = e->by->problem;
-    s->sender = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_messages);
-    s->message = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_messages);
-    s->first_join = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_collectives);
-    s->combined = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_collectives);
-    if (s->sender == NULL || s->message == NULL || s->first_join == NULL || s->combined == NULL)
-        return short_of_memory(e);
-    for (int32_t m = 0; m < program->n_messages; m++)
-        s->sender[m] = program->messages[m].send_item;
-    for (int32_t c = 0; c < program->n_collectives; c++)
-        s->first_join[c] = -1;
-    for (int32_t i = program->n_items - 1; i >= 0; i--)
-        if (problem->kind[i] == CLEAVE_ENGINE_JOIN)
-            s->first_join[problem->subject[i]] = i;
-    if (!number(e, program->n_messages, s->sender, s->message, &e->program->n_messages) ||
-        !number(e, program->n_collectives, s->first_join, s->combined, &e->program->n_collectives))
-        return too_large(e);
-    return CLEAVE_OK;
-}
-
-/* What an item waits for or belongs to, as an item; -1: nothing. */
-static int32_t refers_to(const extender *e, const subjects *s, int32_t item) {
-    const cleave_engine_problem *problem = e->by->problem;
-    int32_t subject = problem->subject[item];
-    switch ((cleave_engine_kind)problem->kind[item]) {
-    case CLEAVE_ENGINE_POST:
-    case CLEAVE_ENGINE_WAIT_ARRIVAL:
-    case CLEAVE_ENGINE_WAIT_RELEASE:
-        return s->sender[subject];
-    case CLEAVE_ENGINE_SYNC:
-        return subject;
-    case CLEAVE_ENGINE_JOIN:
-    case CLEAVE_ENGINE_AWAIT:
-        return s->first_join[subject];
-    default:
-        return -1;
-    }
-}
-
-static int32_t copies_of(const extender *e, int32_t maker) {
-    return maker >= 0 && e->block[maker] == e->by->middle ? e->by->more + 1 : 1;
-}
-
-static cleave_status extend_messages(extender *e, const subjects *s) {
-    const cleave_program *from = e->by->program;
-    const cleave_engine_problem *old = e->by->problem;
-    cleave_engine_problem *made = e->problem;
-    int64_t n_hops = 0;
-    int32_t next = 0, hop = 0;
-    for (int32_t m = 0; m < from->n_messages; m++)
-        n_hops += (int64_t)copies_of(e, s->sender[m]) * (old->hop_start[m + 1] - old->hop_start[m]);
-    if (n_hops > INT32_MAX)
-        return too_large(e);
-    made->n_messages = e->program->n_messages;
-    made->hop_start = CLEAVE_ARENA_ARRAY(e->arena, int32_t, (size_t)made->n_messages + 1);
-    made->hop_link = CLEAVE_ARENA_ARRAY(e->arena, int32_t, n_hops);
-    made->hop_serialization = CLEAVE_ARENA_ARRAY(e->arena, int64_t, n_hops);
-    e->program->messages = CLEAVE_ARENA_ARRAY(e->arena, cleave_message, made->n_messages);
-    if (made->hop_start == NULL || made->hop_link == NULL || made->hop_serialization == NULL ||
-        e->program->messages == NULL)
-        return short_of_memory(e);
-    for (int32_t m = 0; m < from->n_messages; m++)
-        for (int32_t copy = 0; copy < copies_of(e, s->sender[m]); copy++) {
-            e->program->messages[next] = from->messages[m];
-            made->hop_start[next++] = hop;
-            for (int32_t h = old->hop_start[m]; h < old->hop_start[m + 1]; h++) {
-                made->hop_link[hop] = old->hop_link[h];
-                made->hop_serialization[hop++] = old->hop_serialization[h];
-            }
-        }
-    made->hop_start[next] = hop;
-    return CLEAVE_OK;
-}
-
-static cleave_status extend_collectives(extender *e, const subjects *s) {
-    const cleave_program *from = e->by->program;
-    const cleave_engine_problem *old = e->by->problem;
-    cleave_engine_problem *made = e->problem;
-    int64_t n_links = 0;
-    int32_t n = e->program->n_collectives, next = 0, at = 0;
-    bool symbolic = old->n_collectives > 0;
-    for (int32_t c = 0; c < old->n_collectives; c++)
-        n_links += (int64_t)copies_of(e, s->first_join[c]) *
-                   (old->collective_link_start[c + 1] - old->collective_link_start[c]);
-    if (n_links > INT32_MAX)
-        return too_large(e);
-    made->n_collectives = symbolic ? n : 0;
-    made->collective_joins = CLEAVE_ARENA_ARRAY(e->arena, int32_t, n);
-    made->collective_busy = CLEAVE_ARENA_ARRAY(e->arena, int64_t, n);
-    made->collective_rest = CLEAVE_ARENA_ARRAY(e->arena, int64_t, n);
-    made->collective_link_start = CLEAVE_ARENA_ARRAY(e->arena, int32_t, (size_t)n + 1);
-    made->collective_links = CLEAVE_ARENA_ARRAY(e->arena, int32_t, n_links);
-    e->program->collectives = CLEAVE_ARENA_ARRAY(e->arena, cleave_collective, n);
-    if (made->collective_joins == NULL || made->collective_busy == NULL ||
-        made->collective_rest == NULL || made->collective_link_start == NULL ||
-        made->collective_links == NULL || e->program->collectives == NULL)
-        return short_of_memory(e);
-    for (int32_t c = 0; c < from->n_collectives; c++)
-        for (int32_t copy = 0; copy < copies_of(e, s->first_join[c]); copy++, next++) {
-            e->program->collectives[next] = from->collectives[c];
-            if (!symbolic)
-                continue;
-            made->collective_joins[next] = old->collective_joins[c];
-            made->collective_busy[next] = old->collective_busy[c];
-            made->collective_rest[next] = old->collective_rest[c];
-            made->collective_link_start[next] = at;
-            for (int32_t l = old->collective_link_start[c]; l < old->collective_link_start[c + 1];
-                 l++)
-                made->collective_links[at++] = old->collective_links[l];
-        }
-    made->collective_link_start[next] = at;
-    return CLEAVE_OK;
+    return !*alike || place_items(e, &runs) ? CLEAVE_OK : extend_too_large(e);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -308,6 +170,9 @@ static cleave_status extend_collectives(extender *e, const subjects *s) {
 static bool same_hops(const cleave_engine_problem *problem, int32_t a, int32_t b) {
     int32_t n = problem->hop_start[a + 1] - problem->hop_start[a];
     if (problem->hop_start[b + 1] - problem->hop_start[b] != n)
+        return false;
+    if (problem->ends != NULL &&
+        memcmp(&problem->ends[a], &problem->ends[b], sizeof *problem->ends) != 0)
         return false;
     for (int32_t h = 0; h < n; h++) {
         int32_t x = problem->hop_start[a] + h, y = problem->hop_start[b] + h;
@@ -349,7 +214,7 @@ static bool same_item(const extender *e, int32_t a, int32_t b) {
 }
 
 /* The subject of a copy of an item. */
-static int32_t subject_of(const extender *e, const subjects *s, int32_t item,
+static int32_t subject_of(const extender *e, const extend_subjects *s, int32_t item,
                           const extend_reference *reference, int32_t copy) {
     int32_t of_copy, to = extend_resolve(e, reference, copy, &of_copy);
     switch ((cleave_engine_kind)e->by->problem->kind[item]) {
@@ -363,21 +228,21 @@ static int32_t subject_of(const extender *e, const subjects *s, int32_t item,
     }
 }
 
-static bool extend_item(extender *e, const subjects *s, int32_t item) {
+static bool extend_item(extender *e, const extend_subjects *s, int32_t item) {
     const cleave_engine_problem *old = e->by->problem;
-    bool repeats = e->block[item] == e->by->middle, refers = refers_to(e, s, item) >= 0;
+    bool repeats = e->block[item] == e->by->middle, refers = extend_item_refers_to(e, s, item) >= 0;
     int32_t next = e->twin[item], before = e->before[item];
     extend_reference reference = {.relation = EXTEND_FIXED};
-    extend_target target = {.item = refers_to(e, s, item), .next = -1, .before = -1};
+    extend_target target = {.item = extend_item_refers_to(e, s, item), .next = -1, .before = -1};
     if (repeats && (!same_item(e, item, next) || !same_item(e, item, before)))
         return false;
     if (repeats && refers) {
-        target.next = refers_to(e, s, next);
-        target.before = refers_to(e, s, before);
+        target.next = extend_item_refers_to(e, s, next);
+        target.before = extend_item_refers_to(e, s, before);
     }
     if (refers && !extend_refer(e, e->block[item], target, &reference))
         return false;
-    for (int32_t copy = 0; copy < copies_of(e, item); copy++) {
+    for (int32_t copy = 0; copy < extend_copies(e, item); copy++) {
         int32_t at = extend_place(e, item, copy);
         e->origin[at] = item;
         e->problem->kind[at] = old->kind[item];
@@ -388,7 +253,7 @@ static bool extend_item(extender *e, const subjects *s, int32_t item) {
     return true;
 }
 
-static cleave_status extend_items(extender *e, const subjects *s, bool *alike) {
+static cleave_status extend_items(extender *e, const extend_subjects *s, bool *alike) {
     cleave_engine_problem *made = e->problem;
     made->n_items = e->n_items;
     e->origin = CLEAVE_ARENA_ARRAY(e->arena, int32_t, e->n_items);
@@ -398,7 +263,7 @@ static cleave_status extend_items(extender *e, const subjects *s, bool *alike) {
     made->duration = CLEAVE_ARENA_ARRAY(e->arena, int64_t, e->n_items);
     if (e->origin == NULL || made->kind == NULL || made->queue == NULL || made->subject == NULL ||
         made->duration == NULL)
-        return short_of_memory(e);
+        return extend_short_of_memory(e);
     *alike = true;
     for (int32_t i = 0; i < e->by->program->n_items && *alike; i++)
         *alike = extend_item(e, s, i);
@@ -431,16 +296,16 @@ static cleave_status extend_counts(extender *e) {
         !extend_count(e, from->n_copies, of_kind[CLEAVE_ITEM_COPY], &made->n_copies) ||
         !extend_count(e, from->n_copy_pieces, pieces, &made->n_copy_pieces) ||
         !extend_count(e, from->n_held, held, &made->n_held))
-        return too_large(e);
+        return extend_too_large(e);
     return CLEAVE_OK;
 }
 
 static cleave_status extend_all(extender *e, bool *alike) {
-    subjects s;
+    extend_subjects s;
     CLEAVE_TRY(find_runs(e, alike));
     if (!*alike)
         return CLEAVE_OK;
-    CLEAVE_TRY(find_subjects(e, &s));
+    CLEAVE_TRY(extend_find_subjects(e, &s));
     CLEAVE_TRY(extend_items(e, &s, alike));
     if (!*alike)
         return CLEAVE_OK;

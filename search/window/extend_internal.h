@@ -55,6 +55,25 @@ static inline int32_t extend_place(const extender *e, int32_t item, int32_t copy
 /* Of so many things, `middle` of them in the middle block; false where that is more than 2^31. */
 bool extend_count(const extender *e, int32_t n, int32_t middle, int32_t *extended);
 
+/* How often an item that `maker` makes, or -1, stands in the extended program. */
+static inline int32_t extend_copies(const extender *e, int32_t maker) {
+    return maker >= 0 && e->block[maker] == e->by->middle ? e->by->more + 1 : 1;
+}
+
+typedef struct extend_subjects {
+    int32_t *sender, *message;      /* [n_messages] the item that sends it; new id */
+    int32_t *first_join, *combined; /* [n_collectives] the first item that joins it; new id */
+} extend_subjects;
+
+cleave_status extend_find_subjects(extender *e, extend_subjects *s);
+/* What an item waits for or belongs to, as an item; -1: nothing. */
+int32_t extend_item_refers_to(const extender *e, const extend_subjects *s, int32_t item);
+cleave_status extend_messages(extender *e, const extend_subjects *s);
+cleave_status extend_collectives(extender *e, const extend_subjects *s);
+
+cleave_status extend_too_large(const extender *e);
+cleave_status extend_short_of_memory(const extender *e);
+
 /* Buffers, and the memory plan. */
 cleave_status extend_buffers(extender *e, bool *alike);
 

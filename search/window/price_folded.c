@@ -112,16 +112,25 @@ cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *la
     return price_program(pricer, &program, price, error);
 }
 
+cleave_status cleave_lower_if_folded(cleave_pricer *pricer, const cleave_layout *layout,
+                                     bool *folds, cleave_program *program, cleave_error *error) {
+    *folds = false;
+    if (!cleave_machine_may_fold(pricer->machine, NULL))
+        return CLEAVE_OK;
+    cleave_error why_not;
+    cleave_status status = lower_window(pricer, layout, program, &why_not);
+    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
+        *error = why_not;
+    *folds = status == CLEAVE_OK;
+    return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+}
+
 cleave_status cleave_lower_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
                                        cleave_program *program, cleave_error *error) {
-    if (cleave_machine_may_fold(pricer->machine, NULL)) {
-        cleave_error why_not;
-        cleave_status status = lower_window(pricer, layout, program, &why_not);
-        if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
-            *error = why_not;
-        if (status != CLEAVE_NO_LAYOUT)
-            return status;
-    }
+    bool folds;
+    CLEAVE_TRY(cleave_lower_if_folded(pricer, layout, &folds, program, error));
+    if (folds)
+        return CLEAVE_OK;
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = true;
     return cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, program, error);
@@ -132,6 +141,27 @@ cleave_status cleave_price_closed_form(cleave_pricer *pricer, const cleave_layou
     cleave_program program;
     CLEAVE_TRY(cleave_lower_closed_form(pricer, layout, &program, error));
     return price_program(pricer, &program, price, error);
+}
+
+/* Lowering is left out. */
+static cleave_status price_by_estimate(cleave_pricer *pricer, const cleave_layout *layout,
+                                       bool *fits, cleave_price *price, cleave_error *error) {
+    cleave_estimate *estimate;
+    CLEAVE_TRY(cleave_pricer_estimate(pricer, layout, &estimate, error));
+    cleave_status status = cleave_price_if_it_fits(pricer, estimate, fits, price, error);
+    cleave_estimate_destroy(estimate);
+    return status;
+}
+
+cleave_status cleave_price_found(cleave_pricer *pricer, const cleave_layout *layout,
+                                 cleave_price *price, cleave_error *error) {
+    cleave_program program;
+    bool folds, fits;
+    CLEAVE_TRY(cleave_lower_if_folded(pricer, layout, &folds, &program, error));
+    if (folds)
+        return price_program(pricer, &program, price, error);
+    CLEAVE_TRY(price_by_estimate(pricer, layout, &fits, price, error));
+    return fits ? CLEAVE_OK : cleave_price_layout(pricer, layout, false, price, error);
 }
 
 bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error) {

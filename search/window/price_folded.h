@@ -19,9 +19,18 @@ cleave_status cleave_price_folded(cleave_pricer *pricer, const cleave_layout *la
 cleave_status cleave_lower_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
                                        cleave_program *program, cleave_error *error);
 
+/* The same where the layout folds; else only says that it does not. */
+cleave_status cleave_lower_if_folded(cleave_pricer *pricer, const cleave_layout *layout,
+                                     bool *folds, cleave_program *program, cleave_error *error);
+
 /* The price that cleave_price_layout gives, not expanded, of what is lowered that way. */
 cleave_status cleave_price_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
                                        cleave_price *price, cleave_error *error);
+
+/* The same, but where the layout does not fold and surely fits the memory this is not planned:
+   peak_bytes is about what it needs, and bytes_sent is not set. */
+cleave_status cleave_price_found(cleave_pricer *pricer, const cleave_layout *layout,
+                                 cleave_price *price, cleave_error *error);
 
 /* The price that cleave_price_layout gives, not expanded; of a few blocks, where they repeat. */
 cleave_status cleave_price_all_devices(cleave_pricer *pricer, const cleave_layout *layout,

@@ -6,62 +6,13 @@
 
 #include "base/progress.h"
 #include "costmodel/machine_fold.h"
-#include "search/window/price.h"
-#include "search/window/repeat.h"
+#include "search/window/window_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_STARTS = 32, MOST_SPLICE = 8, MOST_WINDOW = 64, N_STARTS = 3, MOST_SWEEPS = 8 };
+enum { MOST_WINDOW = 64, N_STARTS = 3 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
-
-typedef struct window_search {
-    cleave_pricer *pricer;
-    const cleave_collective_rules *rules;
-    const cleave_window_options *options;
-    cleave_arena work;
-    cleave_blocks blocks;
-    cleave_repeats *repeats; /* where the pricer has none */
-    int32_t *class_of;
-    cleave_window_pricer *window_pricer;
-    cleave_window_space space;
-    int32_t windows_before; /* of the size of windows before; 0: this is the first */
-    int32_t *choice;        /* [n_groups] */
-    int32_t *order;         /* [n_groups] in which they are changed */
-    cleave_window_price price;
-    int32_t *changed, n_changed;            /* groups of a move */
-    int32_t *starts[MOST_STARTS], n_starts; /* choices of this size: parts of them are moves, too */
-    cleave_window_found found;              /* of whole models; found.price.step 0: none yet */
-    int64_t proposals;
-    double whole_work; /* of all devices, by the first choice that folded; 0: none yet */
-    double work_kept;  /* for larger windows */
-    char why_not[sizeof(cleave_error)];
-} window_search;
-
-static double work_left(const window_search *s) {
-    return s->options->most_wholes * s->whole_work -
-           (double)cleave_window_pricer_work(s->window_pricer);
-}
-
-static bool is_over(const window_search *s) {
-    const cleave_window_options *o = s->options;
-    return (o->interrupted != NULL && *o->interrupted != 0) ||
-           (o->most_proposals > 0 && s->proposals >= o->most_proposals) ||
-           (o->most_wholes > 0 && s->whole_work > 0 && work_left(s) < s->work_kept) ||
-           (o->until_seconds > 0 && cleave_clock_seconds() > o->until_seconds);
-}
-
-static bool is_better(const cleave_window_price *a, const cleave_window_price *b) {
-    if (a->folds != b->folds)
-        return a->folds;
-    if (a->excess_bytes != b->excess_bytes)
-        return a->excess_bytes < b->excess_bytes;
-    return a->step < b->step;
-}
-
-static const cleave_window_list *list_of(const window_search *s, int32_t group) {
-    return &s->space.lists[s->space.class_of[group]];
-}
 
 /* ---- starts ---------------------------------------------------------------------------------- */
 
@@ -74,7 +25,7 @@ static int32_t share_of(const cleave_window_space *space, int outer, const cleav
 
 /* The split nearest to one of a single window: the axis that it cuts most is cut as much. */
 static int32_t nearest(const window_search *s, int32_t group, const cleave_split *wanted) {
-    const cleave_window_list *list = list_of(s, group);
+    const cleave_window_list *list = window_list_of(s, group);
     const cleave_operator *op = &s->pricer->model->operators[s->space.first_op[group]];
     int outer = cleave_window_outer_axis(op), most = -1;
     int32_t best = 0;
@@ -114,154 +65,6 @@ static int32_t find_split(const cleave_window_list *list, const cleave_split *sp
     return 0;
 }
 
-/* ---- moves ----------------------------------------------------------------------------------- */
-
-/* Was a split tried with smaller windows? */
-static bool is_old(const window_search *s, int32_t group, const cleave_split *split) {
-    int outer = cleave_window_outer_axis(&s->pricer->model->operators[s->space.first_op[group]]);
-    int32_t degree = outer < 0 ? split->replicas : split->degree[outer];
-    return s->windows_before > 0 && degree % s->windows_before == 0;
-}
-
-/* Tries all splits for the groups of a move, and keeps the best. */
-static cleave_status try_splits(window_search *s, bool *improved, cleave_error *error) {
-    int32_t group = s->changed[0], before = s->choice[group], best = before;
-    const cleave_window_list *list = list_of(s, group);
-    cleave_window_price least = s->price;
-    for (int32_t i = 0; i < list->n && !is_over(s); i++) {
-        cleave_window_price price;
-        if (i == before || is_old(s, group, &list->items[i]))
-            continue;
-        for (int32_t k = 0; k < s->n_changed; k++)
-            s->choice[s->changed[k]] = i;
-        s->proposals++;
-        CLEAVE_TRY(cleave_window_pricer_run(s->window_pricer, s->choice, false, &price, error));
-        if (is_better(&price, &least)) {
-            least = price;
-            best = i;
-        }
-    }
-    for (int32_t k = 0; k < s->n_changed; k++)
-        s->choice[s->changed[k]] = best;
-    if (best == before)
-        return CLEAVE_OK;
-    *improved = true;
-    return cleave_window_pricer_run(s->window_pricer, s->choice, true, &s->price, error);
-}
-
-/* Elements of the parameters that a group's first operator reads. */
-static int64_t parameters_of(const window_search *s, int32_t group) {
-    const cleave_model *model = s->pricer->model;
-    const cleave_operator *op = &model->operators[s->space.first_op[group]];
-    int64_t elements = 0;
-    for (int32_t i = 0; i < op->n_nests; i++) {
-        const cleave_nest *nest = &model->nests[op->nests[i]];
-        for (int j = 0; j < nest->n_inputs; j++) {
-            int32_t tensor = nest->inputs[j].tensor;
-            while (model->tensors[tensor].view.n_sources > 0)
-                tensor = model->tensors[tensor].view.sources[0];
-            const cleave_tensor *of = &model->tensors[tensor];
-            int64_t size = of->kind == CLEAVE_TENSOR_PARAMETER ? 1 : 0;
-            for (int d = 0; d < of->rank; d++)
-                size *= of->shape[d];
-            elements += size;
-        }
-    }
-    return elements;
-}
-
-/* What is data parallel loses most where weights are large: those operators are changed first, and
-   where not all can be tried, the others are not.  Ties stay in the order of the model. */
-static cleave_status make_order(window_search *s, cleave_error *error) {
-    int32_t n = s->space.n_groups;
-    int64_t *elements = CLEAVE_ARENA_ARRAY(&s->work, int64_t, n);
-    s->order = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
-    if (elements == NULL || s->order == NULL)
-        return cleave_fail_memory(error, "searching");
-    for (int32_t g = 0; g < n; g++) {
-        int32_t place = g;
-        elements[g] = parameters_of(s, g);
-        for (; place > 0 && elements[s->order[place - 1]] < elements[g]; place--)
-            s->order[place] = s->order[place - 1];
-        s->order[place] = g;
-    }
-    return CLEAVE_OK;
-}
-
-/* Every group by itself, then all that are alike and split alike, as the products for queries, keys
-   and values. */
-static cleave_status sweep(window_search *s, bool *improved, cleave_error *error) {
-    *improved = false;
-    for (int32_t i = 0; i < s->space.n_groups && !is_over(s); i++) {
-        int32_t g = s->order[i];
-        s->changed[0] = g;
-        s->n_changed = 1;
-        CLEAVE_TRY(try_splits(s, improved, error));
-        s->n_changed = 0;
-        bool first = true;
-        for (int32_t h = 0; h < s->space.n_groups; h++)
-            if (s->space.class_of[h] == s->space.class_of[g] && s->choice[h] == s->choice[g]) {
-                first = first && h >= g;
-                s->changed[s->n_changed++] = h;
-            }
-        if (first && s->n_changed > 1)
-            CLEAVE_TRY(try_splits(s, improved, error));
-    }
-    return CLEAVE_OK;
-}
-
-/* Is a run of groups of a start new: other than as it is in more than one group, which has been
-   tried, and than in the starts before? */
-static bool is_new_run(const window_search *s, int32_t start, int32_t first, int32_t n) {
-    const int32_t *run = s->starts[start] + first;
-    size_t bytes = (size_t)n * sizeof *run;
-    for (int32_t before = 0; before < start; before++)
-        if (memcmp(run, s->starts[before] + first, bytes) == 0)
-            return false;
-    return run[0] != s->choice[first] && run[n - 1] != s->choice[first + n - 1];
-}
-
-/* Takes over runs of groups from the starts, such as two products of which the second undoes what
-   the first one cuts. */
-static cleave_status splice(window_search *s, bool *improved, cleave_error *error) {
-    int32_t kept[MOST_SPLICE];
-    for (int32_t n = 2; n <= MOST_SPLICE; n++)
-        for (int32_t first = 0; first + n <= s->space.n_groups; first++)
-            for (int32_t i = 0; i < s->n_starts && !is_over(s); i++) {
-                cleave_window_price price;
-                size_t bytes = (size_t)n * sizeof *kept;
-                if (!is_new_run(s, i, first, n))
-                    continue;
-                memcpy(kept, s->choice + first, bytes);
-                memcpy(s->choice + first, s->starts[i] + first, bytes);
-                s->proposals++;
-                CLEAVE_TRY(
-                    cleave_window_pricer_run(s->window_pricer, s->choice, false, &price, error));
-                if (is_better(&price, &s->price)) {
-                    *improved = true;
-                    CLEAVE_TRY(cleave_window_pricer_run(s->window_pricer, s->choice, true,
-                                                        &s->price, error));
-                } else {
-                    memcpy(s->choice + first, kept, bytes);
-                }
-            }
-    return CLEAVE_OK;
-}
-
-/* Where work is limited there is one sweep, with half of it: changes of larger windows promise more
-   than going through the same ones again. */
-static cleave_status descend(window_search *s, cleave_error *error) {
-    bool improved = s->price.folds, limited = s->options->most_wholes > 0;
-    s->work_kept = limited ? work_left(s) / 2 : 0;
-    for (int i = 0; i < (limited ? 1 : MOST_SWEEPS) && improved && !is_over(s); i++) {
-        CLEAVE_TRY(sweep(s, &improved, error));
-        if (!improved && !limited)
-            CLEAVE_TRY(splice(s, &improved, error));
-    }
-    s->work_kept = 0;
-    return CLEAVE_OK;
-}
-
 /* ---- whole models ---------------------------------------------------------------------------- */
 
 static cleave_status make_layout(window_search *s, const int32_t *choice, cleave_arena *arena,
@@ -277,7 +80,7 @@ static cleave_status make_layout(window_search *s, const int32_t *choice, cleave
         devices[d] = d;
     for (int32_t op = 0; op < model->n_operators; op++) {
         int32_t group = s->space.group_of[op];
-        made.splits[op] = list_of(s, group)->items[choice[group]];
+        made.splits[op] = window_list_of(s, group)->items[choice[group]];
         made.splits[op].devices = devices;
     }
     made.collectives = *s->rules;
@@ -328,14 +131,14 @@ static cleave_status try_start(window_search *s, const int32_t *choice, int32_t 
     if (price.folds && s->whole_work <= 0)
         s->whole_work = (double)cleave_window_pricer_work(s->window_pricer) * s->space.n_devices /
                         s->space.window_devices;
-    if (price.folds && s->n_starts < MOST_STARTS) {
+    if (price.folds && s->n_starts < WINDOW_MOST_STARTS) {
         int32_t *kept = CLEAVE_ARENA_ARRAY(&s->work, int32_t, n);
         if (kept == NULL)
             return cleave_fail_memory(error, "searching");
         memcpy(kept, choice, n * sizeof *kept);
         s->starts[s->n_starts++] = kept;
     }
-    if (is_better(&price, &s->price)) {
+    if (window_price_is_better(&price, &s->price)) {
         s->price = price;
         memcpy(best, choice, n * sizeof *choice);
     }
@@ -346,7 +149,7 @@ static cleave_status try_start(window_search *s, const int32_t *choice, int32_t 
 static cleave_status try_baselines(window_search *s, int32_t *choice, int32_t *best,
                                    cleave_error *error) {
     for (int i = 0; i < N_STARTS; i++)
-        for (int32_t n = s->space.window_devices; n > 1 && !is_over(s);
+        for (int32_t n = s->space.window_devices; n > 1 && !window_search_is_over(s);
              n = n % 2 == 0 ? n / 2 : 1) {
             bool applies;
             CLEAVE_TRY(start_from(s, starts[i], n, choice, &applies, error));
@@ -368,7 +171,7 @@ static cleave_status choose_start(window_search *s, const cleave_window_space *b
         return cleave_fail_memory(error, "searching");
     for (int32_t g = 0; g < s->space.n_groups && before != NULL; g++) {
         const cleave_split *split = &before->lists[before->class_of[g]].items[s->choice[g]];
-        choice[g] = find_split(list_of(s, g), split);
+        choice[g] = find_split(window_list_of(s, g), split);
     }
     s->price = (cleave_window_price){0};
     s->n_starts = 0;
@@ -397,11 +200,11 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
         s->changed = CLEAVE_ARENA_ARRAY(&s->work, int32_t, s->space.n_groups);
         if (s->choice == NULL || s->changed == NULL)
             return cleave_fail_memory(error, "searching");
-        CLEAVE_TRY(make_order(s, error));
+        CLEAVE_TRY(window_make_order(s, error));
     }
     CLEAVE_TRY(choose_start(s, before.n_groups > 0 ? &before : NULL, error));
-    CLEAVE_TRY(descend(s, error));
-    *improved = is_better(&s->price, &price_before);
+    CLEAVE_TRY(window_descend(s, error));
+    *improved = window_price_is_better(&s->price, &price_before);
     return *improved ? price_whole(s, s->choice, arena, error) : CLEAVE_OK;
 }
 
@@ -426,7 +229,8 @@ int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_device
 static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_error *error) {
     const cleave_machine *machine = s->pricer->machine;
     bool improved = true;
-    for (int32_t m = 0; (m = next_size(machine, s->options->most_devices, m)) > 0 && !is_over(s);) {
+    for (int32_t m = 0;
+         (m = next_size(machine, s->options->most_devices, m)) > 0 && !window_search_is_over(s);) {
         cleave_status status = search_size(s, m, &improved, arena, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;

@@ -7,6 +7,7 @@
 #include "../test_machine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static cleave_arena arena;
 static cleave_model model;
@@ -73,6 +74,59 @@ Test(additive_model, tied_total_is_that_of_equal_values) {
         tear_down();
         arena = (cleave_arena){0};
     }
+}
+
+static int by_size(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of all candidates, priced one operator at a time in a model of all of them. */
+Test(additive_model, values_around_a_layout_change_its_total_least) {
+    enum { MOST = 6 };
+    cleave_error error = {""};
+    import("alexnet", 32);
+    machine = make_machine(&arena, 2, 2, "1 TiB");
+    list_candidates();
+    cleave_additive_model all = make(false, 0), made;
+    cleave_random random = {.key = 5};
+    int32_t *value = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators);
+    for (int32_t v = 0; v < model.n_operators; v++)
+        value[v] = (int32_t)cleave_random_below(&random, all.additive.n_values[v]);
+    cleave_layout layout;
+    cr_assert_eq(cleave_additive_model_layout(&all, &model, &machine, &candidates, value, &arena,
+                                              &layout, &error),
+                 CLEAVE_OK);
+    const cleave_additive_options options = {
+        .optimizer_states = 1, .most_values = MOST, .exposed_sync = 1, .around = &layout};
+    cr_assert_eq(cleave_additive_model_create(&model, &machine, &candidates, &options, &arena,
+                                              &made, &error),
+                 CLEAVE_OK, "%s", error.message);
+    int n_checked = 0;
+    for (int32_t op = 0; op < model.n_operators; op++) {
+        int32_t n = all.additive.n_values[op], present = value[op], n_alike = 0;
+        for (int32_t other = 0; other < model.n_operators; other++)
+            n_alike += candidates.list_of[other] == candidates.list_of[op];
+        if (n_alike > 1 || n <= MOST) /* values are of all that are alike */
+            continue;
+        int64_t *total = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
+        int64_t *sorted = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
+        for (value[op] = 0; value[op] < n; value[op]++)
+            total[value[op]] = cleave_additive_total(&all.additive, value);
+        value[op] = present;
+        memcpy(sorted, total, (size_t)n * sizeof *total);
+        qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+        bool has_present = false;
+        for (int32_t i = 0; i < MOST; i++) {
+            int32_t candidate = made.candidates[op][i];
+            has_present = has_present || candidate == present;
+            if (candidate != present)
+                cr_expect_leq(total[candidate], sorted[MOST - 1], "operator %d", op);
+        }
+        cr_expect(has_present, "operator %d", op);
+        n_checked++;
+    }
+    cr_expect_gt(n_checked, 3);
 }
 
 /* Blocks that repeat share their tables, so twice the layers are no more tables. */

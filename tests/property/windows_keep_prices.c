@@ -140,6 +140,37 @@ Test(windows, closed_forms_have_the_price_of_all_devices) {
     }
 }
 
+/* By an estimate, where that is enough: whatever the limit, the same fit, and the same step. */
+Test(windows, layouts_found_by_estimates_have_the_price_of_programs) {
+    static const char *const names[] = {"data-parallel", "one-weird-trick", "random"};
+    static const int percents[] = {50, 99, 100, 104, 120, 140, 170};
+    for (int c = 0; c < N_CASES; c++) {
+        trial t;
+        begin(&t, cases[c].model, cases[c].layers, cases[c].machine, cases[c].devices,
+              cases[c].batch);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            cleave_layout layout;
+            cleave_price price, whole;
+            bool applies;
+            ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena, &layout,
+                                          &applies, &t.error));
+            layout.collectives = t.rules;
+            t.pricer.memory_limit_bytes = INT64_MAX / 4;
+            ok(&t, cleave_price_layout(&t.pricer, &layout, false, &whole, &t.error));
+            for (size_t p = 0; p < sizeof percents / sizeof *percents; p++) {
+                t.pricer.memory_limit_bytes = whole.peak_bytes / 100 * percents[p] + percents[p];
+                int64_t excess = whole.peak_bytes - t.pricer.memory_limit_bytes;
+                ok(&t, cleave_price_found(&t.pricer, &layout, &price, &t.error));
+                cr_expect_eq(price.excess_bytes, excess > 0 ? excess : 0, "%s %s %d", t.name,
+                             names[i], percents[p]);
+                if (excess <= 0)
+                    cr_expect_eq(price.step, whole.step, "%s %s %d", t.name, names[i], percents[p]);
+            }
+        }
+        end(&t);
+    }
+}
+
 Test(windows, limited_work_ends_the_search_earlier) {
     trial t;
     cleave_window_found all, limited, again;

@@ -89,6 +89,18 @@ Test(search_auto, result_does_not_depend_on_threads) {
     }
 }
 
+/* More than 8 devices and few operators: in steps, with changes of neighbours at once. */
+Test(search_auto, result_in_steps_does_not_depend_on_threads) {
+    machine = make_machine(&arena, 4, 4, "1 GiB");
+    options.proposals = 120;
+    options.n_threads = 1;
+    cleave_search_result one = run();
+    for (options.n_threads = 2; options.n_threads <= 3; options.n_threads++) {
+        cleave_search_result more = run();
+        expect_same(&one, &more, "threads");
+    }
+}
+
 /* ---- local optima ---------------------------------------------------------------------------- */
 
 static cleave_price price_of(cleave_pricer *pricer, const cleave_layout *layout, bool in_steps) {
@@ -192,18 +204,18 @@ static void interrupt_in(int64_t microseconds) {
 }
 
 /* Wherever the clock happens to interrupt it, time and again, the end is the same. */
-static void expect_resumed_as_if_never_interrupted(void) {
+static void expect_resumed_as_if_never_interrupted(int64_t first, int64_t more, int least) {
     cleave_search_result whole = run();
     signal(SIGALRM, raise_flag);
     options.resume_file = state_path;
     options.interrupted = &flag;
     int n_interrupted = 0;
-    for (int64_t wait = 500; wait < 60000; wait = wait * 3 / 2) {
+    for (int64_t wait = first; wait < 60000; wait = wait * 3 / 2) {
         cleave_search_result result;
         unlink(state_path);
         int rounds = 0;
         do {
-            interrupt_in(wait + 3000 * rounds++);
+            interrupt_in(wait + more * rounds++);
             result = run();
             n_interrupted += flag != 0;
         } while (flag != 0);
@@ -212,15 +224,24 @@ static void expect_resumed_as_if_never_interrupted(void) {
     interrupt_in(0);
     options.resume_file = NULL;
     options.interrupted = NULL;
-    cr_expect_gt(n_interrupted, 10);
+    cr_expect_gt(n_interrupted, least);
 }
 
-Test(search_auto, goes_on_to_the_same_end) { expect_resumed_as_if_never_interrupted(); }
+Test(search_auto, goes_on_to_the_same_end) {
+    expect_resumed_as_if_never_interrupted(500, 3000, 10);
+}
 
 Test(search_auto, goes_on_to_the_same_end_with_threads_and_so_many_proposals) {
     options.proposals = 3000;
     options.n_threads = 3;
-    expect_resumed_as_if_never_interrupted();
+    expect_resumed_as_if_never_interrupted(500, 3000, 10);
+}
+
+Test(search_auto, goes_on_to_the_same_end_in_steps) {
+    machine = make_machine(&arena, 4, 4, "1 GiB");
+    options.proposals = 200;
+    options.n_threads = 2;
+    expect_resumed_as_if_never_interrupted(20000, 20000, 2);
 }
 
 Test(search_auto, a_search_that_has_ended_is_read_from_its_state) {
