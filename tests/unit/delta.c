@@ -49,15 +49,18 @@ static void next_chunk(sample *s, int32_t slot) {
         (cleave_priced_chunk){.slot = slot, .first_item = s->fragment.n_items};
 }
 
-/* Two devices, one link with a latency of 7, a place for every slot. */
-static cleave_delta *make(void) {
+/* One link with a latency of 7, a place for every slot. */
+static cleave_delta *make_of(int32_t n_devices) {
     cleave_delta *delta;
     cleave_error error = {""};
-    cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 4, 1, (int64_t[]){7}, false, &delta, &error),
+    cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 2 * n_devices, 1, (int64_t[]){7}, false,
+                                     &delta, &error),
                  CLEAVE_OK, "%s", error.message);
     cleave_delta_be_eager(delta);
     return delta;
 }
+
+static cleave_delta *make(void) { return make_of(2); }
 
 static void put(cleave_delta *delta, int32_t place, const sample *s) {
     cleave_error error = {""};
@@ -213,6 +216,40 @@ static int64_t count_slots(cleave_delta *delta, int64_t expected) {
     int64_t before = cleave_delta_count(delta).slots;
     cr_expect_eq(run(delta), expected);
     return cleave_delta_count(delta).slots - before;
+}
+
+/* Devices 0 and 1 work in slot 0, then one sends to the other, while device 2 works 10.  A message
+   that leaves at 100 arrives at 137; with 60 of work it leaves at 60, and slot 1 is jumped over,
+   two of its devices 40 earlier and one not.  After that is accepted devices 2 and 3 take the link
+   until 80: the message waits for it and arrives at 117.  That its head met the link at 100 would
+   be long enough after 80, but is no longer true. */
+Test(delta, when_a_head_met_a_link_moves_with_its_devices) {
+    cleave_delta *delta = make_of(4);
+    sample work, message, other;
+    sample_begin(&message, 1);
+    item(&message, P, 0, 0);
+    item(&message, P, 2, 0);
+    next_chunk(&message, 2);
+    item(&message, A, 2, 0);
+    put(delta, 1, &message);
+    sample_begin(&other, 1);
+    item(&other, W, 4, 10);
+    put(delta, 3, &other);
+    for (int64_t duration = 100; duration >= 60; duration -= 40) {
+        sample_begin(&work, 0);
+        item(&work, W, 0, duration);
+        item(&work, W, 2, duration);
+        put(delta, 0, &work);
+        cr_expect_eq(count_slots(delta, duration + 37), duration == 100 ? 3 : 1);
+        cleave_delta_accept(delta);
+    }
+    sample_begin(&other, 0);
+    other.serialization[0] = 80;
+    item(&other, P, 4, 0);
+    item(&other, P, 6, 0);
+    put(delta, 2, &other);
+    cr_expect_eq(run(delta), 117);
+    cleave_delta_destroy(delta);
 }
 
 /* The communication lane works 10 at the end, as of time 0, since it had nothing to do before.
