@@ -212,10 +212,9 @@ Test(additive_model, updates_cost_as_many_states_as_there_are) {
         }
 }
 
-/* Samples that are split have partial gradients of the weight to add up: half of it
-   goes each way over links of 10 GB/s at the least.  Others have none.  What is exposed of it
-   counts.
- */
+/* Where samples are split, partial gradients of the weight are added up: half of it goes each way
+   over links of 10 GB/s at the least.  Replicas and all other splits have none.  What is exposed of
+   it counts. */
 Test(additive_model, partial_gradients_cost_their_exchange_as_far_as_it_is_exposed) {
     model = make_perceptron(&arena, 1, 8, 64);
     machine = make_machine(&arena, 1, 2, "1 GiB");
