@@ -119,6 +119,32 @@ Test(engine, work_with_a_message_of_communication_is_taken_from_the_main_lane) {
     engine_case_destroy(c);
 }
 
+/* Device 0 has communication work 0..30 and, from 0 on, 50 with a message that its main lane has
+   posted.  Main then posts another one, which takes 5 and makes up for the 30 alone: 35.  What it
+   does next, 20, falls into the rest of the 50: 35..70. */
+Test(engine, a_post_leaves_the_work_with_messages_to_what_follows) {
+    engine_case *c = engine_case_create(2, 1);
+    int32_t m = message(c, 0, -1, 10), next = message(c, 0, -1, 10);
+    ends(c, m, 50, 0, 1);
+    ends(c, next, 0, 0, 1);
+    item(c, 1, W, -1, 30);
+    item(c, 0, P, m, 0);
+    item(c, 2, P, m, 0);
+    int32_t post = item(c, 0, P, next, 5);
+    int32_t work = item(c, 0, W, -1, 20);
+    item(c, 2, P, next, 0);
+    finish(c);
+    for (int rule = 0; rule < 2; rule++) {
+        int64_t step = rule ? scan(c) : events(c);
+        cr_expect_eq(c->timeline.end[post], 35, "rule %d: %lld", rule,
+                     (long long)c->timeline.end[post]);
+        cr_expect_eq(c->timeline.end[work], 70, "rule %d: %lld", rule,
+                     (long long)c->timeline.end[work]);
+        cr_expect_eq(step, 70, "rule %d: %lld", rule, (long long)step);
+    }
+    engine_case_destroy(c);
+}
+
 /* Devices 0 and 1 send to device 2 over the one link.  m0 stands first in the program but is ready
    at 100, m1 at 10; each takes 50.  By readiness m1 goes at 10..60 and m0 at 100..150: 150.  In
    program order m0 goes at 100..150 and m1 at 150..200: 200. */
