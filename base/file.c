@@ -37,8 +37,11 @@ cleave_status cleave_file_read(const char *path, cleave_arena *arena, char **dat
 cleave_status cleave_file_writer_open(cleave_file_writer *writer, const char *path,
                                       cleave_error *error) {
     *writer = (cleave_file_writer){0};
+    struct stat info;
     if (strlen(path) >= sizeof writer->path)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the path is too long", path);
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: can't be written: it is a folder", path);
     strcpy(writer->path, path);
     snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp-%ld", path, (long)getpid());
     writer->stream = fopen(writer->temporary, "wb");

@@ -189,13 +189,12 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
 
 const command command_calibrate = {
     .name = "calibrate",
-    .summary = "measure this machine's kernels, links and memory into a machine file",
-    .details =
-        "Measures what the models need, most important first, on all devices at once.  Run it\n"
-        "again on the same file to measure more.  Under mpirun, also over several hosts, it\n"
-        "measures the links between the ranks that are there; rank 0 reads and writes the file.\n"
-        "The memory of the runtime is measured only where it starts its ranks itself: run it\n"
-        "alone first.",
+    .summary = "measure kernels, links and memory into a machine file",
+    .details = "Measures what the models need, most important first, on all devices at once.\n"
+               "Run it again on the same file to measure more.  Under mpirun, also over several\n"
+               "hosts, it measures the links between the ranks that are there; rank 0 reads and\n"
+               "writes the file.  The memory of the runtime is measured only where it starts its\n"
+               "ranks itself: run it alone first.",
     .examples = "  cleave calibrate --model configs/models/lenet5.onnx --batch 256 --devices 2 \\\n"
                 "      --time 10 -o machine.json\n",
     .options = COMMAND_OPTIONS(rows),

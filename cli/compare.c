@@ -232,10 +232,9 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 
 const command command_compare = {
     .name = "compare",
-    .summary = "search, run the baselines and the found plan, and compare with the prediction",
-    .details =
-        "Step time (median), memory (of the fullest device) and bytes sent (all devices), each\n"
-        "predicted and measured.",
+    .summary = "search, run baselines and found plan, and compare with predictions",
+    .details = "Step time (median), memory (of the fullest device) and bytes sent (all devices),\n"
+               "each predicted and measured.",
     .examples = "  cleave compare --model configs/models/lenet5.onnx --batch 256 \\\n"
                 "      --machine configs/machines/two-cores.json --time 5\n",
     .options = COMMAND_OPTIONS(rows),

@@ -267,8 +267,8 @@ static void print_text(const comparison *c, cleave_arena *arena) {
     if (is_same(c))
         printf("\nThe layouts are the same.\n");
     else
-        printf("\n%d of %d operators and %d updates differ%s.\n", c->n_operators,
-               c->model.n_operators, c->n_updates,
+        printf("\n%d of %d operators and %d update%s differ%s.\n", c->n_operators,
+               c->model.n_operators, c->n_updates, c->n_updates == 1 ? "" : "s",
                c->collectives ? ", and the collectives do" : "");
     if (c->is_predicted && c->n_operators + c->n_updates > 0)
         printf("\"A with B's\" is an estimate of A's step with that one alone as in B; together "
@@ -383,11 +383,10 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_diff = {
     .name = "diff",
     .summary = "say in what two layouts differ, and what each difference is worth",
-    .details =
-        "Operators that are split otherwise, parameters that are updated otherwise, and the\n"
-        "rules of collectives; the layouts may be for different numbers of devices.  Exit,\n"
-        "as of diff(1): 0 the layouts are the same, 1 they differ (or, with a message on\n"
-        "stderr, it failed), 2 bad input.",
+    .details = "Operators that are split otherwise, parameters that are updated otherwise, and\n"
+               "the rules of collectives; the layouts may be for different numbers of devices.\n"
+               "Exit, as of diff(1): 0 the layouts are the same, 1 they differ (or, with a\n"
+               "message on stderr, it failed), 2 bad input.",
     .examples = "  cleave diff configs/layouts/alexnet-32-data-parallel.layout.json \\\n"
                 "      configs/layouts/alexnet-32-two-cores.layout.json \\\n"
                 "      --model configs/models/alexnet.onnx --batch 32 \\\n"

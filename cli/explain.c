@@ -24,8 +24,8 @@ static const option_row rows[] = {
      .help = "this one alone, with its best other splits on any block of devices"},
     {"--splits", "K", OPTION_INTEGER, offsetof(explain_values, splits), .most = 1 << 20,
      .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
-    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(explain_values, memory_limit),
-     .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
+    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(explain_values, memory_limit), .least = 1,
+     .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     ROW_OPTIMIZER(explain_values),
     ROW_MOMENTUM(explain_values),
     ROW_JSON(explain_values),
@@ -172,14 +172,14 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 
 const command command_explain = {
     .name = "explain",
-    .summary = "say why a layout is as it is: where time and memory go, and the next best splits",
-    .details =
-        "Times are those of the critical path, so that all operators together make up the step:\n"
-        "computing, exchanging activations, synchronising parameters, and waiting for latency\n"
-        "and busy links.  An operator is bound by what takes most of that, or by memory where a\n"
-        "quicker split does not fit.  Memory is what its parameters, with their gradients and\n"
-        "state, and its activations take on the device that holds most of them.  The last\n"
-        "columns say what the step becomes where this operator alone has its next best split.",
+    .summary = "say where time and memory of a layout go, and the next best splits",
+    .details = "Times are those of the critical path, so that all operators together make up the\n"
+               "step: computing, exchanging activations, synchronising parameters, and waiting\n"
+               "for latency and busy links.  An operator is bound by what takes most of that, or\n"
+               "by memory where a quicker split does not fit.  Memory is what its parameters,\n"
+               "with their gradients and state, and its activations take on the device that\n"
+               "holds most of them.  The last columns say what the step becomes where this\n"
+               "operator alone has its next best split.",
     .examples = "  cleave explain --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json \\\n"
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json\n",

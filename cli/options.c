@@ -185,24 +185,63 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
     return CLEAVE_OK;
 }
 
+/* ---- help, in lines that a terminal holds ---------------------------------------------------- */
+
+enum { LINE_COLUMNS = 80, HELP_COLUMN = 29 };
+
+/* Text being laid out: lines but the first begin at `indent`. */
+typedef struct paragraph {
+    FILE *stream;
+    int indent, column;
+} paragraph;
+
+/* Puts what stays on one line behind a space, or on the next line. */
+static void put_unbroken(paragraph *p, const char *text, size_t length) {
+    if (p->column > p->indent && p->column + 1 + (int)length > LINE_COLUMNS)
+        p->column = fprintf(p->stream, "\n%*s", p->indent, "") - 1;
+    else if (p->column > p->indent)
+        p->column += fprintf(p->stream, " ");
+    p->column += (int)fwrite(text, 1, length, p->stream);
+}
+
+static void put_words(paragraph *p, const char *text) {
+    for (size_t length; *text != '\0'; text += length, text += strspn(text, " ")) {
+        length = strcspn(text, " ");
+        put_unbroken(p, text, length);
+    }
+}
+
+static int name_with_value(const option_row *row, char *text, size_t bytes) {
+    return snprintf(text, bytes, "%s%s%s", row->name, row->value != NULL ? " " : "",
+                    row->value != NULL ? row->value : "");
+}
+
 void options_print_usage(const option_table *table, const char *command, FILE *stream) {
-    fprintf(stream, "usage: cleave %s", command);
+    paragraph p = {stream, .indent = 8};
+    char name[64];
+    p.column = fprintf(stream, "usage: cleave %s", command);
     for (int r = 0; r < table->n_rows; r++)
         if (table->rows[r].required)
-            fprintf(stream, " %s%s%s", table->rows[r].name, table->rows[r].value != NULL ? " " : "",
-                    table->rows[r].value != NULL ? table->rows[r].value : "");
-    fprintf(stream, " [OPTION]...\n");
+            put_unbroken(&p, name, (size_t)name_with_value(&table->rows[r], name, sizeof name));
+    put_words(&p, "[OPTION]...");
+    fputc('\n', stream);
 }
 
 void options_print_help(const option_table *table, FILE *stream) {
     for (int r = 0; r < table->n_rows; r++) {
         const option_row *row = &table->rows[r];
-        char name[64];
-        snprintf(name, sizeof name, "%s %s", row->name, row->value != NULL ? row->value : "");
-        fprintf(stream, "  %-26s %s", name, row->help);
+        paragraph p = {stream, .indent = HELP_COLUMN};
+        char name[64], standard[64];
+        name_with_value(row, name, sizeof name);
+        p.column = fprintf(stream, "  %-*s ", HELP_COLUMN - 3, name);
+        put_words(&p, row->help);
         if (row->standard != NULL)
-            fprintf(stream, " (default %s)", row->standard);
-        fprintf(stream, "%s\n", repeats(row) ? " (may be repeated)" : "");
+            put_unbroken(
+                &p, standard,
+                (size_t)snprintf(standard, sizeof standard, "(default %s)", row->standard));
+        if (repeats(row))
+            put_words(&p, "(may be repeated)");
+        fputc('\n', stream);
     }
-    fprintf(stream, "  %-26s %s\n", "--help", "this text");
+    fprintf(stream, "  %-*s %s\n", HELP_COLUMN - 3, "--help", "this text");
 }

@@ -196,18 +196,17 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
 const command command_run = {
     .name = "run",
     .summary = "run a model for real, on as many ranks as its layout has devices",
-    .details =
-        "Trains for some steps over MPI and prints loss, step time, memory and traffic.  Started\n"
-        "under mpirun or a batch system it uses the ranks that are there.",
-    .examples =
-        "  cleave search --model configs/models/lenet5.onnx --batch 256 \\\n"
-        "      --machine configs/machines/two-cores.json --time 5 -o lenet5.layout.json\n"
-        "  cleave run --model configs/models/lenet5.onnx --batch 256 \\\n"
-        "      --layout lenet5.layout.json --steps 5\n"
-        "  cleave search --model configs/models/byte_gpt.onnx --batch 16 --optimizer adam \\\n"
-        "      --machine configs/machines/two-cores.json --time 5 -o byte_gpt.layout.json\n"
-        "  cleave run --model configs/models/byte_gpt.onnx --batch 16 --optimizer adam \\\n"
-        "      --layout byte_gpt.layout.json --text README.md --steps 200\n",
+    .details = "Trains for some steps over MPI and prints loss, step time, memory and traffic.\n"
+               "Started under mpirun or a batch system it uses the ranks that are there.",
+    .examples = "  cleave search --model configs/models/lenet5.onnx --batch 256 \\\n"
+                "      --machine configs/machines/two-cores.json --time 5 -o lenet5.layout.json\n"
+                "  cleave run --model configs/models/lenet5.onnx --batch 256 \\\n"
+                "      --layout lenet5.layout.json --steps 5\n"
+                "  cleave search --model configs/models/byte_gpt.onnx --batch 16 \\\n"
+                "      --optimizer adam --machine configs/machines/two-cores.json --time 5 \\\n"
+                "      -o byte_gpt.layout.json\n"
+                "  cleave run --model configs/models/byte_gpt.onnx --batch 16 --optimizer adam \\\n"
+                "      --layout byte_gpt.layout.json --text README.md --steps 200\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(run_values),
     .run = run,

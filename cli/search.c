@@ -40,8 +40,8 @@ static const option_row rows[] = {
     {"--threads", "N", OPTION_INTEGER, offsetof(search_values, threads), .least = 1, .most = 256,
      .help = "of auto (default one for each core); without --time they change nothing but the time "
              "it takes"},
-    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit),
-     .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
+    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit), .least = 1,
+     .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     {"--fix", "LAYOUT.json", OPTION_TEXT, offsetof(search_values, fix),
      .help = "a layout file of some operators: they keep the splits that it says"},
     {"--only", "SORT,...", OPTION_TEXT, offsetof(search_values, only),

@@ -85,12 +85,11 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_show = {
     .name = "show",
     .summary = "print a model, machine, layout or trace for a person",
-    .details =
-        "Recognises the file by its content.  For the word operators it lists the ONNX\n"
-        "operators that models may have, with their operator sets and attributes; a file\n"
-        "of that name is ./operators.  For a model with --machine it counts the splits of\n"
-        "each operator that a search considers, those before it keeps the best of many, and\n"
-        "the layouts that they make up.",
+    .details = "Recognises the file by its content.  For the word operators it lists the ONNX\n"
+               "operators that models may have, with their operator sets and attributes; a file\n"
+               "of that name is ./operators.  For a model with --machine it counts the splits of\n"
+               "each operator that a search considers, those before it keeps the best of many,\n"
+               "and the layouts that they make up.",
     .examples = "  cleave show configs/models/alexnet.onnx --batch 32\n"
                 "  cleave show configs/models/alexnet.onnx --batch 256 \\\n"
                 "      --machine configs/machines/k80-16x4.json --devices 16\n"

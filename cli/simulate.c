@@ -77,7 +77,8 @@ static cleave_status find_rule(const simulate_values *values, cleave_rule *rule,
     const char *engine = values->engine;
     bool events = engine == NULL ? values->dump_tasks != NULL : strcmp(engine, "events") == 0;
     if (engine != NULL && !events && strcmp(engine, "scan") != 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "--engine %s: scan or events", engine);
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--engine: \"%s\" is neither \"scan\" nor \"events\"", engine);
     if (values->dump_tasks != NULL && !events)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--dump-tasks goes without --engine scan");
     *rule = events ? CLEAVE_RULE_EVENTS : CLEAVE_RULE_SCAN;
@@ -406,9 +407,9 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
 const command command_simulate = {
     .name = "simulate",
     .summary = "predict the step time, memory and traffic of a layout",
-    .details = "Simulates one training step twice: a link serves transfers by readiness (events),\n"
-               "or in program order (scan).  The second is the prediction, unless --engine says\n"
-               "otherwise; both are printed.",
+    .details = "Simulates one training step twice: a link serves transfers by readiness\n"
+               "(events), or in program order (scan).  The second is the prediction, unless\n"
+               "--engine says otherwise; both are printed.",
     .examples = "  cleave simulate --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json --method data-parallel\n",
     .options = COMMAND_OPTIONS(rows),

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/progress.h"
+#include "base/units.h"
 #include "exec/copy.h"
 #include "exec/memory.h"
 #include "graph/work.h"
@@ -58,9 +59,13 @@ cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
     CLEAVE_TRY(cleave_world_reserve(world, n_requests, error));
     int64_t bytes = program->peak_bytes[rank->device];
     rank->memory = cleave_memory_allocate((size_t)bytes);
-    if (rank->memory == NULL)
-        return cleave_fail(error, CLEAVE_FAILED, "rank %d: out of memory for its %lld bytes",
-                           rank->device, (long long)bytes);
+    if (rank->memory == NULL) {
+        char size[32];
+        cleave_unit_format((double)bytes, CLEAVE_UNIT_BYTES, size, sizeof size);
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "rank %d: out of memory: its share of the layout takes %s", rank->device,
+                           size);
+    }
     memset(rank->memory, 0, (size_t)bytes); /* touched now, so that no step pays for page faults */
     CLEAVE_TRY(cleave_kernels_create(&rank->kernels, error));
     return CLEAVE_OK;

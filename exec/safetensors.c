@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/json.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,15 +145,16 @@ static cleave_status read_header(FILE *stream, const char *path, cleave_arena *a
     struct stat about;
     uint64_t length = 0;
     if (fstat(fileno(stream), &about) != 0 || !S_ISREG(about.st_mode))
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is not a regular file", path);
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a regular file", path);
     int64_t file_bytes = (int64_t)about.st_size;
     if (fread(&length, 1, sizeof length, stream) != sizeof length)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %lld bytes are no safetensors file", path,
-                           (long long)file_bytes);
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a safetensors file: it has %lld bytes",
+                           path, (long long)file_bytes);
     if (length > MOST_HEADER_BYTES || (int64_t)length > file_bytes - 8)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "%s: a header of %llu bytes in a file of %lld bytes", path,
-                           (unsigned long long)length, (long long)file_bytes);
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%s: not a safetensors file: a header of %llu bytes in a file of %lld bytes", path,
+            (unsigned long long)length, (long long)file_bytes);
     char *header = malloc((size_t)length + 1);
     if (header == NULL)
         return cleave_fail_memory(error, "reading a safetensors header");
@@ -174,7 +176,7 @@ cleave_status cleave_safetensors_open(const char *path, cleave_arena *arena,
                                       cleave_safetensors *file, cleave_error *error) {
     FILE *stream = fopen(path, "rb");
     if (stream == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s can't be opened", path);
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
     cleave_status status = read_header(stream, path, arena, file, error);
     if (status != CLEAVE_OK)
         fclose(stream);

@@ -178,9 +178,9 @@ static cleave_status check_batch(cleave_importer *im) {
     if (im->batch < 0 || im->batch > INT64_C(1) << 40)
         return cleave_import_fail(im, "a batch of %lld is not possible", (long long)im->batch);
     if (im->has_batch && im->batch == 0)
-        return cleave_import_fail(im,
-                                  "the batch dimension (%s) is symbolic: a batch size is needed",
-                                  symbol[0] != '\0' ? symbol : "not said");
+        return cleave_import_fail(
+            im, "the batch dimension (%s) is symbolic: a batch size is needed (--batch N)",
+            symbol[0] != '\0' ? symbol : "not said");
     return CLEAVE_OK;
 }
 

@@ -160,9 +160,12 @@ static void backward(planner *p) {
         begin_slot(p, -1, p->updated.items[i], CLEAVE_PASS_UPDATE);
         add_event(p, LOWER_UPDATE, 0, -1, -1, p->updated.items[i]);
     }
+    /* Where nothing has a gradient the last slot is a forward one: behind what that writes. */
+    bool no_backward = p->slots.n > 0 && p->slots.items[p->slots.n - 1].pass == CLEAVE_PASS_FORWARD;
+    int32_t rank = no_backward ? CLEAVE_RANK_COMPUTE + 1 : 0;
     for (int32_t a = 0; a < model->n_assignments; a++)
-        add_event(p, LOWER_ASSIGN, 1, -1, a, model->assignments[a].source);
-    add_event(p, LOWER_READ_LOSS, 2, -1, -1, model->loss); /* last: nothing waits for it */
+        add_event(p, LOWER_ASSIGN, rank + 1, -1, a, model->assignments[a].source);
+    add_event(p, LOWER_READ_LOSS, rank + 2, -1, -1, model->loss); /* last: nothing waits for it */
 }
 
 /* ---- indices --------------------------------------------------------------------------------- */

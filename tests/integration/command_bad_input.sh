@@ -126,6 +126,10 @@ expect_ok run --model "$work/node.onnx" --forward --data "$work/integers.safeten
 two_integers '\01\0\0\01\0\0\0\0' >"$work/integers.safetensors"
 expect_error 2 "integers.safetensors: element 1 of X is 16777217, not in -16777216..16777216" \
     run --model "$work/node.onnx" --forward --data "$work/integers.safetensors" --save "$work/output"
+expect_error 2 "nowhere.safetensors: No such file" \
+    run --model "$work/node.onnx" --forward --data "$work/nowhere.safetensors"
+expect_error 2 "$machine: not a safetensors file" \
+    run --model "$work/node.onnx" --forward --data "$machine"
 expect_error 2 "external.onnx: " show "$tree/tests/fuzz/corpus/model/external.onnx"
 
 # --- Machines

@@ -56,7 +56,7 @@ expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layou
 step=$(json_value "$work/out" step_seconds)
 expect_ok simulate --tasks "$work/tasks.dag" --json
 [ "$(json_value "$work/out" step_seconds)" = "$step" ] || fail "the tasks of a step of $step end after $(cat "$work/out")"
-expect_error 2 "scan or events" simulate "${lenet[@]}" --machine "$machine" --method single --engine fifo
+expect_error 2 '"fifo" is neither "scan" nor "events"' simulate "${lenet[@]}" --machine "$machine" --method single --engine fifo
 expect_error 2 "goes without --engine scan" simulate "${lenet[@]}" --machine "$machine" --method single --engine scan \
     --dump-tasks "$work/tasks.dag"
 

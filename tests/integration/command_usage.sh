@@ -6,11 +6,17 @@ expect_ok --help
 for command in calibrate search simulate run show compare explain diff; do
     grep -q "^  $command " "$work/out" || fail "--help does not list $command"
 done
+expect_narrow() { # COMMAND [OPTION]
+    expect_ok "$@"
+    awk 'length > 80' "$work/out" | grep . && fail "cleave $* has lines of more than 80 columns"
+}
+expect_narrow --help
 expect_ok --version
 for command in calibrate search simulate run show compare explain diff; do
     expect_ok $command --help
     grep -q '^usage: cleave '$command "$work/out" || fail "$command --help has no usage"
     grep -q '^example:' "$work/out" || fail "$command --help has no example"
+    expect_narrow $command --help
     expect_error 2 --no-such-flag $command --no-such-flag
     expect_error 2 --no-such-flag $command --no-such-flag=3
     expect_ok $command --no-such-flag --help
@@ -42,12 +48,14 @@ expect_error 2 --batch search --model m --machine m --batch -3 -o "$work/output"
 expect_error 2 --seed search "${alexnet[@]}" --seed 1.5 -o "$work/output"
 expect_error 2 --time search "${alexnet[@]}" --time 5GB -o "$work/output"
 expect_error 2 --memory-limit search "${alexnet[@]}" --memory-limit 5s -o "$work/output"
+expect_error 2 --memory-limit search "${alexnet[@]}" --memory-limit "0 GiB" -o "$work/output"
 expect_error 2 '"magic"' search "${alexnet[@]}" --method magic -o "$work/output"
 expect_error 2 '"lion"' search "${alexnet[@]}" --optimizer lion -o "$work/output"
 expect_error 2 --layout simulate "${alexnet[@]}"
 expect_error 2 --layout simulate "${alexnet[@]}" --layout a --method single
 expect_error 2 --tasks simulate "${alexnet[@]}" --tasks a.dag
 expect_error 2 "nowhere" search "${alexnet[@]}" --time 1 -o "$work/nowhere/output"
+expect_error 2 "$work: can't be written: it is a folder" search "${alexnet[@]}" -o "$work"
 expect_error 2 unexpected search stray "${alexnet[@]}" -o "$work/output"
 expect_error 2 FILE show
 finish

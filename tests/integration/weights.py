@@ -252,6 +252,54 @@ def check_oracle(oracle):
     expect_same(f"{oracle}, onnx", of(of_file), of(other))
 
 
+# ---- optimizers: two steps, from what single steps of plain descent say of the gradients -----------
+
+
+def check_optimizers(oracle, rate=0.1, momentum=0.9):
+    model, data = model_of(oracle), os.path.join(oracles, oracle + ".io.safetensors")
+    words = ["--batch", "8", "--data", data]
+    steps = lambda n, *more: {name: floats(raw) for name, (_, _, raw) in
+                              train(oracle, model, *words, "--steps", n, *more).items()}
+    begin = {name: floats(raw) for name, (_, _, raw) in initializers(model).items()}
+
+    def gradients(tensors):
+        path = at_work("from.safetensors")
+        write_safetensors(path, {name: ("F32", initializers(model)[name][1], struct.pack(f"<{len(x)}f", *x))
+                                 for name, x in tensors.items()})
+        after = steps(1, "--lr", 1, "--weights", path)
+        return {name: [x - y for x, y in zip(tensors[name], after[name])] for name in tensors}
+
+    def expect(what, got, expected, counts=lambda name, k: True):
+        for name in begin:
+            n = sum(counts(name, k) for k in range(len(begin[name])))
+            worst = max((abs(got[name][k] - expected[name][k]) for k in range(len(begin[name])) if counts(name, k)),
+                        default=0)
+            if worst > 1e-5 or n == 0:
+                fail(f"{oracle}, {what}: {name} is off by {worst}, of {n} elements")
+
+    # Momentum: v1 = g1, v2 = momentum v1 + g2.
+    first = gradients(begin)
+    once = steps(1, "--lr", rate, "--momentum", momentum)
+    expect("momentum once", once, {name: [p - rate * g for p, g in zip(begin[name], first[name])] for name in begin})
+    second = gradients(once)
+    expect("momentum twice", steps(2, "--lr", rate, "--momentum", momentum),
+           {name: [p - rate * (momentum * g1 + g2) for p, g1, g2 in zip(once[name], first[name], second[name])]
+            for name in begin})
+
+    # Adam: m1 = 0.1 g1, v1 = 0.001 g1^2, m2 = 0.9 m1 + 0.1 g2 and so on, divided by 1 - 0.9^t and 1 - 0.999^t.
+    # Where a gradient is next to nothing its sign is that of rounding.
+    large = lambda name, k: min(abs(first[name][k]), abs(second[name][k])) > 1e-3
+    sign = lambda g: (g > 0) - (g < 0)
+    once = steps(1, "--optimizer", "adam", "--lr", rate)
+    second = gradients(once)
+    expect("adam once", once, {name: [p - rate * sign(g) for p, g in zip(begin[name], first[name])] for name in begin},
+           large)
+    expect("adam twice", steps(2, "--optimizer", "adam", "--lr", rate),
+           {name: [p - rate * ((0.09 * g1 + 0.1 * g2) / 0.19)
+                   / (((0.000999 * g1 * g1 + 0.001 * g2 * g2) / 0.001999) ** 0.5 + 1e-8)
+                   for p, g1, g2 in zip(once[name], first[name], second[name])] for name in begin}, large)
+
+
 # ---- PyTorch, where it is installed -----------------------------------------------------------------
 
 
@@ -371,6 +419,7 @@ def check_errors():
 
 for name in ["tiny_mlp", "tiny_cnn"]:
     check_oracle(name)
+check_optimizers("tiny_mlp")
 check_pytorch()
 check_external()
 check_errors()

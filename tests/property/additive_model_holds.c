@@ -30,15 +30,18 @@ static void list_candidates(void) {
         CLEAVE_OK, "%s", error.message);
 }
 
-static cleave_additive_model make(bool tie, int32_t most_values) {
+static cleave_additive_model make_with(cleave_additive_options options) {
     cleave_error error = {""};
     cleave_additive_model made;
-    const cleave_additive_options options = {
-        .optimizer_states = 1, .most_values = most_values, .exposed_sync = 1, .tie = tie};
     cr_assert_eq(cleave_additive_model_create(&model, &machine, &candidates, &options, &arena,
                                               &made, &error),
                  CLEAVE_OK, "%s", error.message);
     return made;
+}
+
+static cleave_additive_model make(bool tie, int32_t most_values) {
+    return make_with((cleave_additive_options){
+        .optimizer_states = 1, .most_values = most_values, .exposed_sync = 1, .tie = tie});
 }
 
 static void import(const char *name, int64_t batch) {
@@ -188,6 +191,50 @@ Test(additive_model, total_of_a_chain_is_near_its_simulated_step) {
                 n_far += ratio < 0.8 || ratio > 1.25;
             }
     cr_expect_lt(n_far, n / 10, "%d of %d", n_far, n);
+}
+
+/* An update moves a parameter's gradient, itself and its states through memory, at 50 GB/s: each
+   state is read and written. */
+Test(additive_model, updates_cost_as_many_states_as_there_are) {
+    model = make_perceptron(&arena, 1, 8, 64);
+    machine = make_machine(&arena, 1, 2, "1 GiB");
+    list_candidates();
+    cleave_additive_model made[3];
+    for (int states = 0; states < 3; states++)
+        made[states] = make_with((cleave_additive_options){.optimizer_states = states});
+    const cleave_candidate_list *list = &candidates.lists[candidates.list_of[0]];
+    for (int32_t v = 0; v < made[0].additive.n_values[0]; v++)
+        for (int states = 1; states < 3; states++) {
+            const cleave_candidate *c = &list->items[made[0].candidates[0][v]];
+            double weight = 64 * 64 * 4 / (c->degree[1] * c->degree[2]);
+            int64_t more = made[states].additive.cost[0][v] - made[0].additive.cost[0][v];
+            cr_expect_float_eq((double)more, states * 2 * weight / 50e9 * 1e12, 2, "value %d", v);
+        }
+}
+
+/* Where samples are split, partial gradients of the weight are added up: half of it goes each way
+   over links of 10 GB/s at the least.  Replicas and all other splits have none.  What is exposed of
+   it counts. */
+Test(additive_model, partial_gradients_cost_their_exchange_as_far_as_it_is_exposed) {
+    model = make_perceptron(&arena, 1, 8, 64);
+    machine = make_machine(&arena, 1, 2, "1 GiB");
+    list_candidates();
+    cleave_additive_model made[3];
+    for (int halves = 0; halves < 3; halves++)
+        made[halves] = make_with((cleave_additive_options){.exposed_sync = 0.5 * halves});
+    const cleave_candidate_list *list = &candidates.lists[candidates.list_of[0]];
+    int32_t n_exchanging = 0;
+    for (int32_t v = 0; v < made[0].additive.n_values[0]; v++) {
+        const cleave_candidate *c = &list->items[made[0].candidates[0][v]];
+        int64_t all = made[2].additive.cost[0][v] - made[0].additive.cost[0][v];
+        int64_t half = made[1].additive.cost[0][v] - made[0].additive.cost[0][v];
+        double least = c->degree[0] > 1 ? 64 * 64 * 4 / 10e9 * 1e12 : 0;
+        cr_expect_geq((double)all, least, "value %d", v);
+        cr_expect_eq(all > 0, c->degree[0] > 1, "value %d", v);
+        cr_expect_leq(llabs(all - 2 * half), 2, "value %d", v);
+        n_exchanging += all > 0;
+    }
+    cr_expect_gt(n_exchanging, 0);
 }
 
 /* Memory: the weights of a device's share, at the least. */

@@ -1,9 +1,11 @@
 /* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal
    those of one device, to summation order, whatever the timing; every program passes its check. */
 #include "base/random.h"
+#include "graph/import.h"
 #include "graph/lower/lower.h"
 #include "tests/support/interpreter.h"
 #include "tests/support/models.h"
+#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -70,37 +72,73 @@ static void repeat_some_splits(const cleave_model *model, uint64_t seed, cleave_
             }
 }
 
-static void check_model(int which) {
+static void check_model(const cleave_model *model, cleave_arena *arena) {
+    cleave_error error = {""};
+    cleave_layout single;
+    cr_assert_eq(cleave_layout_create(model, 1, arena, &single, &error), CLEAVE_OK);
+    interpreter_result expected;
+    run(model, &single, 1, arena, &expected, "one device");
+    for (uint64_t seed = 0; seed < (uint64_t)n_layouts(); seed++) {
+        char what[64];
+        snprintf(what, sizeof what, "%s, layout seed %d", model->file, (int)seed);
+        cleave_arena scratch = {0};
+        cleave_layout layout;
+        cr_assert_eq(cleave_layout_random(model, N_DEVICES, seed, &scratch, &layout, &error),
+                     CLEAVE_OK, "%s", error.message);
+        repeat_some_splits(model, seed, &layout);
+        interpreter_result result;
+        run(model, &layout, seed + 100, &scratch, &result, what);
+        compare(model, &result, &expected, what);
+        cleave_arena_free(&scratch);
+    }
+}
+
+static void check_hand_model(int which) {
     cleave_error error = {""};
     cleave_arena arena = {0};
     cleave_model model;
     cr_assert(hand_model(which, &arena, &model, &error), "%s", error.message);
-    cleave_layout single;
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
-    interpreter_result expected;
-    run(&model, &single, 1, &arena, &expected, "one device");
-    for (uint64_t seed = 0; seed < (uint64_t)n_layouts(); seed++) {
-        char what[64];
-        snprintf(what, sizeof what, "%s, layout seed %d", model.file, (int)seed);
-        cleave_arena scratch = {0};
-        cleave_layout layout;
-        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error),
-                     CLEAVE_OK, "%s", error.message);
-        repeat_some_splits(&model, seed, &layout);
-        interpreter_result result;
-        run(&model, &layout, seed + 100, &scratch, &result, what);
-        compare(&model, &result, &expected, what);
-        cleave_arena_free(&scratch);
-    }
+    check_model(&model, &arena);
     cleave_arena_free(&arena);
 }
 
-Test(lowering, any_layout_of_a_multi_layer_perceptron_learns_the_same) { check_model(MODEL_MLP); }
-Test(lowering, any_layout_of_a_convolutional_network_learns_the_same) { check_model(MODEL_CNN); }
-Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) {
-    check_model(MODEL_TIED);
+Test(lowering, any_layout_of_a_multi_layer_perceptron_learns_the_same) {
+    check_hand_model(MODEL_MLP);
 }
-Test(lowering, any_layout_of_a_recurrence_learns_the_same) { check_model(MODEL_RECURRENT); }
+Test(lowering, any_layout_of_a_convolutional_network_learns_the_same) {
+    check_hand_model(MODEL_CNN);
+}
+Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) {
+    check_hand_model(MODEL_TIED);
+}
+Test(lowering, any_layout_of_a_recurrence_learns_the_same) { check_hand_model(MODEL_RECURRENT); }
 Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) {
-    check_model(MODEL_EMBEDDING);
+    check_hand_model(MODEL_EMBEDDING);
+}
+
+/* A sign has no gradient, so there is no backward: the step ends with its running statistics and
+   its loss, behind all that computes them. */
+Test(lowering, any_layout_of_a_step_without_gradients_has_the_same_loss_and_statistics) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    const float one[] = {1, 1, 1, 1, 1, 1}, zero[6] = {0};
+    graph_input(&graph, "x", "8 6");
+    initializer(&graph, "scale", 1, (int64_t[]){6}, 1, one, sizeof one);
+    initializer(&graph, "shift", 1, (int64_t[]){6}, 1, zero, sizeof zero);
+    initializer(&graph, "mean", 1, (int64_t[]){6}, 1, zero, sizeof zero);
+    initializer(&graph, "variance", 1, (int64_t[]){6}, 1, one, sizeof one);
+    attribute_integer(&attributes, "training_mode", 1);
+    node(&graph, "BatchNormalization", "norm", "x scale shift mean variance", "z next spread",
+         &attributes);
+    node(&graph, "Sign", "sign", "z", "y", NULL);
+    graph_output(&graph, "y");
+    bytes file = model_file(&graph, 15);
+    cr_assert_eq(cleave_model_import_memory(file.data, file.n, "no gradients", 0, true, &arena,
+                                            &model, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_gt(model.n_assignments, 0);
+    check_model(&model, &arena);
+    cleave_arena_free(&arena);
 }

@@ -1,6 +1,9 @@
 /* Prices: which source is taken, what fits find, and collectives in closed form. */
 #include "costmodel/cost.h"
 #include "costmodel/byte_price.h"
+#include "costmodel/cost_exchange.h"
+
+#include "../perceptron.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -260,6 +263,48 @@ Test(cost, devices_of_a_node_share_its_card) {
     cr_expect_eq(cleave_cost_collective(&machine, &collective), INT64_C(28640000000));
 }
 
+/* A ring steps as slowly as its slowest way: of 6 rounds of 20 MB each has 1 ms and 100 us. */
+Test(cost, the_longest_latency_of_a_round_counts) {
+    cleave_machine machine = machine_of("p100-4x4");
+    const int32_t devices[] = {0, 1, 2, 3};
+    int32_t links[CLEAVE_MAX_ROUTE];
+    cr_assert_eq(cleave_machine_route(&machine, 1, 2, links), 1);
+    machine.links[links[0]].latency_seconds = 1e-4;
+    cleave_collective collective = all_reduce(CLEAVE_ALGORITHM_RING, devices, 4);
+    cr_expect_eq(cleave_cost_collective(&machine, &collective), INT64_C(6600000000));
+}
+
+/* Devices 0 and 4 are of two nodes, 5 is beside 4.  40 MB go from 0 to each of these, and back:
+   over the 12 GB/s to and from the card of 0 twice 3.33 ms, and no link takes longer.  Of 1 ms for
+   each of four posts, 0 has half done when its first message starts, so 2 ms are hidden. */
+Test(cost, links_of_an_all_to_all_begin_while_the_rest_is_posted) {
+    cleave_machine machine = machine_of("p100-4x4");
+    for (int32_t l = 0; l < machine.n_links; l++)
+        machine.links[l].overhead_seconds = 1e-3;
+    const cleave_model model = {0};
+    cleave_cost_cache *cache;
+    cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, NULL), CLEAVE_OK);
+    const int32_t devices[] = {0, 4, 5};
+    const cleave_transfer transfers[] = {
+        {0, 1, 40000000}, {0, 2, 40000000}, {1, 0, 40000000}, {2, 0, 40000000}};
+    const cleave_packing packing[3] = {{0}};
+    const cleave_collective collective = {.kind = CLEAVE_ALL_TO_ALL,
+                                          .n_devices = 3,
+                                          .devices = devices,
+                                          .n_transfers = 4,
+                                          .transfers = transfers,
+                                          .packing = packing};
+    const cleave_exchange_price *price = cleave_cost_cache_exchange(cache, &collective);
+    cr_expect_float_eq(price->message, 4e7 / 12e9, 1e-9);
+    cr_expect_float_eq(price->link, 8e7 / 12e9, 1e-9);
+    cr_expect_float_eq(price->processor[0], 4e-3, 1e-9);
+    cr_expect_float_eq(price->processor[1], 2e-3, 1e-9);
+    cleave_collective_cost cost = cleave_exchange_price_cost(&collective, price);
+    cr_expect_eq(cost.busy, cleave_picoseconds(8e7 / 12e9 - 2e-3));
+    cr_expect_eq(cost.rest, cleave_picoseconds(1e-5));
+    cleave_cost_cache_destroy(cache);
+}
+
 /* Scratch is left as it was found, so that one array serves many collectives. */
 Test(cost, scratch_of_collectives_stays_clear) {
     cleave_machine machine = machine_of("k80-16x4");
@@ -294,6 +339,75 @@ Test(cost, sums_of_a_collective_that_no_cache_holds_take_longer) {
         cleave_cost_collective_sizes(&machine, &collective, load, 1, &bytes, &seconds);
         double far = fmax(0, 1.5 * (double)bytes - (1 << 20));
         cr_expect_float_eq(seconds - alike, 3e-11 * far, 1e-11, "%lld", (long long)bytes);
+    }
+}
+
+/* Of three kernels that took 0.9, 0.7 and 1.2 of their time alone the median counts; of one that
+   took longer alone, nothing. */
+Test(cost, how_much_quicker_a_family_is_alone_is_a_median_of_one_at_most) {
+    cleave_device_kind kind = plain_kind();
+    const cleave_kernel_time kernels[] = {{"a", "f", 1e-3, 0, 1e9, 0, 0, 0.9e-3},
+                                          {"b", "f", 2e-3, 0, 2e9, 0, 0, 1.4e-3},
+                                          {"c", "f", 4e-3, 0, 4e9, 0, 0, 4.8e-3},
+                                          {"d", "g", 1e-3, 0, 1e9, 0, 0, 1.1e-3}};
+    for (int k = 0; k < 4; k++)
+        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernels[k], &arena, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cr_assert_eq(kind.n_fits, 2);
+    cr_expect_float_eq(kind.fits[0].alone, 0.9, 1e-12);
+    cr_expect_float_eq(kind.fits[1].alone, 1, 1e-12);
+}
+
+/* 8 MB of data, read and written once at 25 GB/s, after 10 us; none where they are there already.
+ */
+Test(cost, a_load_reads_and_writes_its_data) {
+    cleave_device_kind kind = plain_kind();
+    int32_t device_kind[] = {0};
+    const cleave_machine machine = {
+        .n_devices = 1, .n_kinds = 1, .kinds = &kind, .device_kind = device_kind};
+    const cleave_model model = {0};
+    cleave_cost_cache *cache;
+    cleave_item item = {.kind = CLEAVE_ITEM_LOAD};
+    cleave_load load = {.buffer = 0};
+    cleave_buffer buffer = {.bytes = 8000000};
+    const cleave_program program = {.model = &model,
+                                    .n_devices = 1,
+                                    .n_items = 1,
+                                    .items = &item,
+                                    .loads = &load,
+                                    .buffers = &buffer};
+    int64_t duration;
+    cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_cost_items(&program, cache, &duration, NULL), CLEAVE_OK);
+    cr_expect_eq(duration, 0);
+    cleave_cost_cache_load_data(cache);
+    cr_assert_eq(cleave_cost_items(&program, cache, &duration, NULL), CLEAVE_OK);
+    cr_expect_eq(duration, cleave_picoseconds(1e-5 + 16e6 / 25e9));
+    cleave_cost_cache_destroy(cache);
+}
+
+/* The largest workspace of a family is 3 KiB, and the most bytes of its kernels are a quarter of
+   those of the work: that is taken to need 12 KiB.  With as many bytes, or more, it is 3 KiB. */
+Test(cost, workspaces_grow_beyond_what_was_measured) {
+    const cleave_model model = make_perceptron(&arena, 1, 8, 64);
+    const cleave_nest *nest = &model.nests[0];
+    const cleave_part part = cleave_part_whole(nest, 0);
+    cleave_work of;
+    cleave_work_describe(&model, nest, CLEAVE_PASS_FORWARD, &part, &of);
+    for (double bytes = of.bytes / 4; bytes <= 4 * of.bytes; bytes *= 4) {
+        cleave_device_kind kind = plain_kind();
+        int32_t device_kind[] = {0};
+        cleave_machine machine = {
+            .n_devices = 1, .n_kinds = 1, .kinds = &kind, .device_kind = device_kind};
+        cr_expect_eq(cleave_cost_workspace(&machine, &model, nest, CLEAVE_PASS_FORWARD, &part), 0);
+        const cleave_kernel_time kernels[] = {{"a", of.family, 1e-3, 0, 1e6, bytes / 2, 3072, 0},
+                                              {"b", of.family, 2e-3, 0, 2e6, bytes, 1024, 0}};
+        for (int k = 0; k < 2; k++)
+            cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernels[k], &arena, NULL),
+                         CLEAVE_OK);
+        cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+        cr_expect_eq(cleave_cost_workspace(&machine, &model, nest, CLEAVE_PASS_FORWARD, &part),
+                     bytes < of.bytes ? 4 * 3072 : 3072);
     }
 }
 

@@ -101,7 +101,7 @@ Test(import_refused, data_that_does_not_fill_its_shape_is_refused) {
 Test(import_refused, the_batch_has_to_be_said_where_it_is_symbolic_and_only_there) {
     bytes graph = relu_graph("batch 3");
     expect_refused(&graph, 13, 0,
-                   "the batch dimension (batch) is symbolic: a batch size is needed");
+                   "the batch dimension (batch) is symbolic: a batch size is needed (--batch N)");
     expect_refused(&graph, 13, -5, "a batch of -5 is not possible");
     graph = relu_graph("batch time");
     expect_refused(&graph, 13, 2, "dimension 1 of graph input x is symbolic (time)");
