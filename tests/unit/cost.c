@@ -184,6 +184,27 @@ Test(cost, sums_are_priced_by_their_own_family) {
                        1e-9);
 }
 
+/* As above, and rows of copies take five times as much for each byte and 1 ns each: of a sum in
+   rows only that they are rows counts. */
+Test(cost, sums_in_rows_do_not_go_at_the_rate_of_copies) {
+    cleave_device_kind kind = plain_kind();
+    add_copies(&kind, all_alike);
+    for (double bytes = 2048; bytes < 1e8; bytes *= 16) {
+        cleave_work work;
+        cleave_work_describe_bytes("sum", bytes, &work);
+        add(&kind, work.key, work.family, 0.2e-6 + 1e-11 * bytes, 0, bytes);
+        for (double row = 32; row <= 512; row *= 4) {
+            cleave_work_describe_rows(bytes, bytes / row, &work);
+            add(&kind, work.key, work.family, 1e-9 * bytes / row + 1e-10 * bytes, bytes / row,
+                bytes);
+        }
+    }
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cleave_copy_price price = cleave_copy_price_of(&kind);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 2000), 30.2e-6 + 2e-6, 2e-8);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 0, 2000), 300e-6 + 2e-6, 1e-6);
+}
+
 /* A kernel of which only the workspace is known takes no part in the fit, and is itself predicted.
  */
 Test(cost, a_kernel_that_was_not_timed_has_no_part_in_times) {
