@@ -393,3 +393,28 @@ Test(cost, link_times_round_up_and_are_never_zero) {
     cr_expect_eq(cleave_picoseconds(1e-12), 1);
     cr_expect_eq(cleave_picoseconds((double)NAN), INT64_C(1) << 61);
 }
+
+/* Of kernels that take `first`, `first + step` ... of their time when alone. */
+static double fit_alone(int n, double first, double step) {
+    cleave_device_kind kind = plain_kind();
+    for (int i = 0; i < n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "some %d", i);
+        const cleave_kernel_time kernel = {.key = key,
+                                           .family = "some",
+                                           .seconds = 1e-3 * (i + 1),
+                                           .bytes = 1e6 * (i + 1),
+                                           .alone_seconds = 1e-3 * (i + 1) * (first + step * i)};
+        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernel, &arena, NULL), CLEAVE_OK);
+    }
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    return kind.fits[0].alone;
+}
+
+/* Nine in order: the median is the fifth, its standard error one and a half places, which leaves
+   the seventh.  Four around 1 say nothing. */
+Test(cost, being_alone_counts_as_far_as_it_is_certain) {
+    cr_expect_float_eq(fit_alone(9, 0.5, 0.05), 0.8, 1e-9);
+    cr_expect_float_eq(fit_alone(9, 0.7, 0), 0.7, 1e-9);
+    cr_expect_float_eq(fit_alone(4, 0.94, 0.03), 1, 1e-9);
+}
