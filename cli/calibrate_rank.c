@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "cli/calibrate_bytes.h"
 #include "cli/calibrate_link.h"
 #include "cli/calibrate_works.h"
 #include "cli/table.h"
@@ -17,8 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds for one piece of work: enough for some repeats of most kernels. */
-static const double work_seconds = 0.08, bytes_seconds = 0.05, save_interval_seconds = 15;
+/* Seconds for one piece of work: enough for some repeats of most kernels, and for the fewest. */
+static const double work_seconds = 0.08, least_work_seconds = 0.02, bytes_seconds = 0.05;
+static const double save_interval_seconds = 15;
+/* Of the whole time, for copies and the like before any kernel is measured. */
+static const double bytes_share = 0.2;
 /* For all links: a share of the whole time, but no more than helps; and for one of them at least.
  */
 static const double links_share = 0.2, most_links_seconds = 4, least_link_seconds = 0.4;
@@ -32,6 +36,7 @@ typedef struct calibration {
     int32_t rank, n_devices;
     cleave_link *links; /* of every pair, rank 0 */
     int32_t n_links;
+    int64_t touched_bytes; /* in a step of the largest model: the surroundings of copies */
     int32_t n_kept, n_measured, n_left;
     double started_seconds, saved_seconds;
 } calibration;
@@ -59,11 +64,15 @@ static bool is_timed(const calibration *c, const cleave_work *work) {
     return !c->values->again && kernel != NULL && kernel->seconds > 0;
 }
 
-/* `alone`: seconds of rank 0 while the others waited for it, 0 where that was not measured. */
+/* `alone`: seconds of rank 0 while the others waited for it, 0 where that was not measured.  Kept
+   is what all ranks would take alone in the mean: processors are not equally quick at any time, and
+   what counts is how much of its own time rank 0 saved. */
 static cleave_status keep(calibration *c, const cleave_work *work, const cleave_measurement *result,
                           double alone, cleave_error *error) {
     double seconds = result->seconds;
     CLEAVE_TRY(agree(c, &seconds, error));
+    if (c->rank == 0 && result->seconds > 0)
+        alone *= seconds / result->seconds;
     cleave_world_broadcast(c->world, &alone, sizeof alone);
     cleave_kernel_time kernel = {
         .key = work->key,
@@ -79,89 +88,11 @@ static cleave_status keep(calibration *c, const cleave_work *work, const cleave_
     return cleave_device_kind_add_kernel(&c->kind, &kernel, c->arena, error);
 }
 
-/* Work that is told by its bytes: how many, and in rows of how many (0: contiguous). */
-typedef enum byte_family { COPY, SUM, LOAD, UPDATE, ROWS, N_BYTE_FAMILIES } byte_family;
-typedef struct byte_work {
-    byte_family family;
-    int64_t bytes, row_bytes;
-} byte_work;
-
-static const struct {
-    const char *name;
-    int64_t least_bytes, most_bytes, times, least_row, most_row; /* rows are 4 times as long */
-} byte_families[N_BYTE_FAMILIES] = {[COPY] = {"copy", 1 << 6, 1 << 26, 16, 0, 0},
-                                    [SUM] = {"sum", 1 << 6, 1 << 26, 16, 0, 0},
-                                    [LOAD] = {"load", 1 << 6, 1 << 26, 16, 0, 0},
-                                    [UPDATE] = {"update", 1 << 6, 1 << 26, 16, 0, 0},
-                                    [ROWS] = {"copy rows", 1 << 10, 1 << 22, 64, 1 << 4, 1 << 8}};
-
-static cleave_status measure_bytes_once(const calibration *c, const byte_work *of, int64_t touched,
-                                        double seconds, cleave_measurement *result,
-                                        cleave_error *error) {
-    cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
-    switch (of->family) {
-    case LOAD:
-        return cleave_load_measure(of->bytes, touched, seconds, result, error);
-    case UPDATE:
-        return cleave_update_measure(&optimizer, of->bytes, touched, seconds, result, error);
-    case SUM:
-        return cleave_copy_measure(CLEAVE_COPY_SUM, of->bytes, touched, seconds, result, error);
-    case ROWS: /* as of a tensor that is split over all devices by a dimension within others */
-        return cleave_rows_measure(of->bytes, of->row_bytes, c->n_devices, touched, seconds, result,
-                                   error);
-    default:
-        return cleave_copy_measure(CLEAVE_COPY_ASSIGN, of->bytes, touched, seconds, result, error);
-    }
-}
-
 /* How much of the time that work takes beside others it took alone when it was measured before; 0:
    not known. */
 static double share_alone(const calibration *c, const cleave_work *work) {
     const cleave_kernel_time *known = cleave_device_kind_find_kernel(&c->kind, work->key);
     return known != NULL && known->seconds > 0 ? known->alone_seconds / known->seconds : 0;
-}
-
-static cleave_status measure_byte_work(calibration *c, const byte_work *of, int64_t touched,
-                                       cleave_error *error) {
-    cleave_measurement result = {0}, alone = {0};
-    cleave_work work;
-    double moved = of->family == UPDATE ? cleave_work_bytes_of_update(of->bytes, 0)
-                                        : (of->family == SUM ? 3 : 2) * (double)of->bytes;
-    double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
-    if (of->family == ROWS)
-        cleave_work_describe_rows(moved, (double)(of->bytes / of->row_bytes), &work);
-    else
-        cleave_work_describe_bytes(byte_families[of->family].name, moved, &work);
-    if (is_timed(c, &work)) {
-        c->n_kept++;
-        return CLEAVE_OK;
-    }
-    cleave_world_barrier(c->world);
-    CLEAVE_TRY(measure_bytes_once(c, of, touched, seconds, &result, error));
-    cleave_world_barrier(c->world);
-    double share = share_alone(c, &work);
-    if (c->rank == 0 && c->n_devices > 1 && !(share > 0))
-        CLEAVE_TRY(measure_bytes_once(c, of, touched, seconds, &alone, error));
-    CLEAVE_TRY(keep(c, &work, &result, share > 0 ? share * result.seconds : alone.seconds, error));
-    if (of->family == COPY) /* the largest copy stands for the memory's rate */
-        c->kind.bytes_per_second = moved / result.seconds;
-    return CLEAVE_OK;
-}
-
-/* Copies, sums, loads and updates of some sizes, in the surroundings of the largest model. */
-static cleave_status measure_bytes(calibration *c, const calibrate_works *works,
-                                   cleave_error *error) {
-    int64_t touched = -1;
-    for (int32_t i = 0; i < works->n; i++)
-        touched = works->items[i].touched_bytes > touched ? works->items[i].touched_bytes : touched;
-    for (int f = 0; f < N_BYTE_FAMILIES; f++)
-        for (byte_work of = {.family = (byte_family)f, .row_bytes = byte_families[f].least_row};
-             of.row_bytes <= byte_families[f].most_row;
-             of.row_bytes = of.row_bytes > 0 ? of.row_bytes << 2 : 1)
-            for (of.bytes = byte_families[f].least_bytes; of.bytes <= byte_families[f].most_bytes;
-                 of.bytes *= byte_families[f].times)
-                CLEAVE_TRY(measure_byte_work(c, &of, touched, error));
-    return agree(c, &c->kind.bytes_per_second, error);
 }
 
 static cleave_status measure_links(calibration *c, cleave_error *error) {
@@ -193,10 +124,9 @@ static cleave_status save(calibration *c, cleave_error *error) {
     gethostname(host, sizeof host - 1);
     double best = 0;
     for (int32_t k = 0; k < c->kind.n_kernels; k++) {
-        if (!(c->kind.kernels[k].seconds > 0))
-            continue;
-        double rate = c->kind.kernels[k].flops / c->kind.kernels[k].seconds;
-        best = rate > best ? rate : best;
+        const cleave_kernel_time *kernel = &c->kind.kernels[k];
+        if (kernel->seconds > 0 && !calibrate_is_byte_family(kernel->family))
+            best = fmax(best, kernel->flops / kernel->seconds);
     }
     if (best > 0)
         c->kind.flops_per_second = best;
@@ -208,21 +138,65 @@ static cleave_status save(calibration *c, cleave_error *error) {
     return cleave_machine_write(c->values->output, &machine, error);
 }
 
-/* Seconds that work number i gets: an equal share of the time that is left where all of it has to
-   be measured, what is enough else.  The same on every rank, near enough: ranks that end sooner
-   wait. */
-static double seconds_of_work(const calibration *c, int32_t i, int32_t n) {
-    double left = c->values->time - (cleave_clock_seconds() - c->started_seconds);
-    double share = left > 0 ? left / (n - i) : 0;
-    return c->values->again && share < work_seconds ? share : work_seconds;
+static double seconds_since_start(const calibration *c) {
+    return cleave_clock_seconds() - c->started_seconds;
 }
 
-/* Has rank 0 time left for more?  The same answer on every rank. */
-static bool go_on(const calibration *c) {
-    double spent = cleave_clock_seconds() - c->started_seconds;
-    uint8_t more = c->values->again || spent < c->values->time;
+/* Seconds that a piece of work gets: an equal share of the time that is left for so many pieces,
+   but no more than is enough and, unless all of it has to be measured, no less than makes sense.
+   The same on every rank, near enough: ranks that end sooner wait. */
+static double seconds_of_work(const calibration *c, int32_t n_pieces) {
+    double least = c->values->again ? 0 : least_work_seconds;
+    double left = c->values->time - seconds_since_start(c);
+    double share = n_pieces > 0 ? fmax(0, left) / n_pieces : work_seconds;
+    return fmin(work_seconds, fmax(least, share));
+}
+
+/* Are fewer seconds over than `until` on rank 0?  The same answer on every rank. */
+static bool go_on(const calibration *c, double until) {
+    uint8_t more = c->values->again || seconds_since_start(c) < until;
     cleave_world_broadcast(c->world, &more, sizeof more);
     return more != 0;
+}
+
+static cleave_status measure_byte_work(calibration *c, const calibrate_byte_work *of,
+                                       cleave_error *error) {
+    cleave_measurement result = {0}, alone = {0};
+    cleave_work work;
+    double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
+    calibrate_byte_work_describe(of, &work);
+    cleave_world_barrier(c->world);
+    CLEAVE_TRY(
+        calibrate_byte_work_measure(of, c->n_devices, c->touched_bytes, seconds, &result, error));
+    cleave_world_barrier(c->world);
+    double share = share_alone(c, &work);
+    if (c->rank == 0 && c->n_devices > 1 && !(share > 0))
+        CLEAVE_TRY(calibrate_byte_work_measure(of, c->n_devices, c->touched_bytes, seconds, &alone,
+                                               error));
+    CLEAVE_TRY(keep(c, &work, &result, share > 0 ? share * result.seconds : alone.seconds, error));
+    if (of->stands_for_memory) {
+        c->kind.bytes_per_second = work.bytes / result.seconds;
+        CLEAVE_TRY(agree(c, &c->kind.bytes_per_second, error));
+    }
+    return CLEAVE_OK;
+}
+
+/* Copies, sums, loads and updates of some sizes: the first few whatever time there is, the others
+   until so many seconds are over. */
+static cleave_status measure_bytes(calibration *c, double until, calibrate_byte_works *bytes,
+                                   cleave_error *error) {
+    for (; bytes->done < bytes->n; bytes->done++) {
+        cleave_work work;
+        calibrate_byte_work_describe(&bytes->items[bytes->done], &work);
+        if (is_timed(c, &work)) {
+            c->n_kept++;
+            continue;
+        }
+        if (bytes->done >= bytes->n_first && !go_on(c, until))
+            break;
+        CLEAVE_TRY(measure_byte_work(c, &bytes->items[bytes->done], error));
+    }
+    return CLEAVE_OK;
 }
 
 /* Of work that is not timed the workspace is found all the same: no time can be predicted as wrong
@@ -260,9 +234,18 @@ static cleave_status measure_work(calibration *c, const calibrate_work *work, do
     return keep(c, &work->work, &result, alone.seconds, error);
 }
 
+/* Of wanted work, how much is not timed. */
+static int32_t count_wanted(const calibration *c, const calibrate_works *works) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < works->n; i++)
+        n += works->items[i].wanted && !is_timed(c, &works->items[i].work);
+    return n;
+}
+
 static cleave_status measure_works(calibration *c, const calibrate_works *works,
                                    cleave_error *error) {
     cleave_progress progress;
+    int32_t n_wanted = count_wanted(c, works);
     cleave_progress_begin(&progress, "cleave: calibrating kernels",
                           c->values->quiet || c->rank != 0);
     for (int32_t i = 0; i < works->n; i++) {
@@ -271,14 +254,15 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
             c->n_kept++;
             continue;
         }
-        if (!go_on(c)) {
+        if (!go_on(c, c->values->time)) {
             CLEAVE_TRY(keep_workspace(c, work, error));
             c->n_left++;
             continue;
         }
-        CLEAVE_TRY(measure_work(c, work, seconds_of_work(c, i, works->n), error));
-        double spent = cleave_clock_seconds() - c->started_seconds;
-        double of_works = (double)(i + 1) / works->n, of_time = spent / c->values->time;
+        CLEAVE_TRY(measure_work(c, work, seconds_of_work(c, n_wanted), error));
+        n_wanted -= work->wanted;
+        double of_works = (double)(i + 1) / works->n;
+        double of_time = seconds_since_start(c) / c->values->time;
         cleave_progress_update(&progress, of_works > of_time ? of_works : of_time,
                                work->work.family);
         if (c->rank == 0 && cleave_clock_seconds() - c->saved_seconds > save_interval_seconds)
@@ -373,14 +357,20 @@ static cleave_status list_works(calibration *c, calibrate_works *works, cleave_e
         if (model == NULL)
             return cleave_fail_memory(error, "listing what to measure");
         CLEAVE_TRY(calibrate_import(c->values, i, c->arena, model, error));
+        int64_t touched_bytes = 0;
         if (!c->values->again)
-            CLEAVE_TRY(calibrate_works_add(works, model, &machine, error));
+            CLEAVE_TRY(calibrate_works_add(works, model, &machine, &touched_bytes, error));
         for (int l = 0; l < c->values->layouts.n; l++) { /* of the only model */
             cleave_layout layout;
+            int64_t of_layout;
             CLEAVE_TRY(
                 cleave_layout_read(c->values->layouts.items[l], model, c->arena, &layout, error));
-            CLEAVE_TRY(calibrate_works_add_layout(works, model, &machine, &layout, error));
+            CLEAVE_TRY(
+                calibrate_works_add_layout(works, model, &machine, &layout, &of_layout, error));
+            if (c->values->again && of_layout > touched_bytes)
+                touched_bytes = of_layout;
         }
+        c->touched_bytes = touched_bytes > c->touched_bytes ? touched_bytes : c->touched_bytes;
     }
     calibrate_works_order(works);
     return CLEAVE_OK;
@@ -420,8 +410,13 @@ static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_
     CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));
     CLEAVE_TRY(measure_links(c, error));
     CLEAVE_TRY(list_works(c, works, error));
-    CLEAVE_TRY(measure_bytes(c, works, error));
+    calibrate_byte_works bytes;
+    calibrate_byte_works_list(&bytes);
+    double until = seconds_since_start(c) + bytes_share * c->values->time;
+    CLEAVE_TRY(measure_bytes(c, until, &bytes, error));
     CLEAVE_TRY(measure_works(c, works, error));
+    CLEAVE_TRY(measure_bytes(c, c->values->time, &bytes, error));
+    c->n_left += bytes.n - bytes.done;
     if (c->rank != 0)
         return CLEAVE_OK;
     CLEAVE_TRY(save(c, error));

@@ -15,7 +15,7 @@ typedef struct collector {
     calibrate_works *works;
     const cleave_model *model;
     const cleave_machine *machine;
-    int64_t touched_bytes;
+    int64_t touched_bytes; /* in a step of the layout whose work is added */
 } collector;
 
 /* The parameter under some views, -1: the tensor is none. */
@@ -84,14 +84,36 @@ static cleave_status add_layout(const collector *c, const cleave_layout *layout,
     return status;
 }
 
-static cleave_status add_baselines(const collector *c, cleave_arena *arena, cleave_error *error) {
+/* What a device touches in a step: the largest arena. */
+static cleave_status find_touched_bytes(collector *c, const cleave_layout *layout,
+                                        cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_program program;
+    const cleave_lower_options options = {.training = true};
+    cleave_status status = cleave_lower(c->model, layout, &options, &arena, &program, error);
+    c->touched_bytes = 0;
+    for (int32_t d = 0; status == CLEAVE_OK && d < program.n_devices; d++)
+        c->touched_bytes =
+            program.peak_bytes[d] > c->touched_bytes ? program.peak_bytes[d] : c->touched_bytes;
+    cleave_arena_free(&arena);
+    return status;
+}
+
+/* All work of a layout, in its own surroundings: a device that computes the whole model touches
+   more between two runs of a kernel than one of several that share it. */
+static cleave_status add_wanted(collector *c, const cleave_layout *layout, cleave_error *error) {
+    CLEAVE_TRY(find_touched_bytes(c, layout, error));
+    return add_layout(c, layout, -1, true, error);
+}
+
+static cleave_status add_baselines(collector *c, cleave_arena *arena, cleave_error *error) {
     for (int b = 0; cleave_baseline_names[b] != NULL; b++) {
         cleave_layout layout;
         bool applies = false;
         CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, cleave_baseline_names[b], 0, arena,
                                           &layout, &applies, error));
         if (applies)
-            CLEAVE_TRY(add_layout(c, &layout, -1, true, error));
+            CLEAVE_TRY(add_wanted(c, &layout, error));
     }
     return CLEAVE_OK;
 }
@@ -112,7 +134,16 @@ static cleave_status add_candidates_of(const collector *c, const cleave_candidat
     return CLEAVE_OK;
 }
 
-static cleave_status add_candidates(const collector *c, cleave_arena *arena, cleave_error *error) {
+/* In the surroundings of data parallelism, or of a single device where that does not apply. */
+static cleave_status add_candidates(collector *c, cleave_arena *arena, cleave_error *error) {
+    cleave_layout usual;
+    bool applies = false;
+    CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "data-parallel", 0, arena, &usual,
+                                      &applies, error));
+    if (!applies)
+        CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "single", 0, arena, &usual,
+                                          &applies, error));
+    CLEAVE_TRY(find_touched_bytes(c, &usual, error));
     cleave_node_costs *costs;
     cleave_candidates candidates;
     CLEAVE_TRY(cleave_node_costs_create(c->model, c->machine, &costs, error));
@@ -124,57 +155,39 @@ static cleave_status add_candidates(const collector *c, cleave_arena *arena, cle
     return status;
 }
 
-/* What a device touches in a step, from the arena of data parallelism. */
-static cleave_status find_touched_bytes(collector *c, cleave_arena *arena, cleave_error *error) {
-    cleave_layout layout;
-    cleave_program program;
-    bool applies = false;
-    const cleave_lower_options options = {.training = true};
-    CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "data-parallel", 0, arena, &layout,
-                                      &applies, error));
-    if (!applies)
-        CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "single", 0, arena, &layout,
-                                          &applies, error));
-    CLEAVE_TRY(cleave_lower(c->model, &layout, &options, arena, &program, error));
-    for (int32_t d = 0; d < program.n_devices; d++)
-        c->touched_bytes =
-            program.peak_bytes[d] > c->touched_bytes ? program.peak_bytes[d] : c->touched_bytes;
-    return CLEAVE_OK;
-}
-
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
-                                  const cleave_machine *machine, cleave_error *error) {
+                                  const cleave_machine *machine, int64_t *touched_bytes,
+                                  cleave_error *error) {
     collector c = {works, model, machine, 0};
     cleave_arena arena = {0};
-    cleave_status status = find_touched_bytes(&c, &arena, error);
-    if (status == CLEAVE_OK)
-        status = add_baselines(&c, &arena, error);
+    cleave_status status = add_baselines(&c, &arena, error);
     if (status == CLEAVE_OK)
         status = add_candidates(&c, &arena, error);
+    if (status == CLEAVE_OK)
+        *touched_bytes = c.touched_bytes;
     cleave_arena_free(&arena);
     return status;
 }
 
 cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_model *model,
                                          const cleave_machine *machine, const cleave_layout *layout,
-                                         cleave_error *error) {
+                                         int64_t *touched_bytes, cleave_error *error) {
     collector c = {works, model, machine, 0};
-    cleave_arena arena = {0};
     if (layout->n_devices > machine->n_devices)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout: it is for %d devices, and this machine has %d",
                            layout->n_devices, machine->n_devices);
-    cleave_status status = find_touched_bytes(&c, &arena, error);
-    if (status == CLEAVE_OK)
-        status = add_layout(&c, layout, -1, true, error);
-    cleave_arena_free(&arena);
-    return status;
+    CLEAVE_TRY(add_wanted(&c, layout, error));
+    *touched_bytes = c.touched_bytes;
+    return CLEAVE_OK;
 }
 
 static int compare_keys(const void *a, const void *b) {
     const calibrate_work *x = a, *y = b;
     int order = strcmp(x->work.key, y->work.key);
-    return order != 0 ? order : (int)y->wanted - (int)x->wanted;
+    if (order != 0 || x->wanted != y->wanted)
+        return order != 0 ? order : (int)y->wanted - (int)x->wanted;
+    return (x->touched_bytes > y->touched_bytes) - (x->touched_bytes < y->touched_bytes);
 }
 
 static int compare_importance(const void *a, const void *b) {
@@ -191,9 +204,13 @@ void calibrate_works_order(calibrate_works *works) {
         return;
     qsort(works->items, (size_t)works->n, sizeof *works->items, compare_keys);
     int32_t kept = 1;
-    for (int32_t i = 1; i < works->n; i++)
-        if (strcmp(works->items[i].work.key, works->items[kept - 1].work.key) != 0)
+    for (int32_t i = 1; i < works->n; i++) {
+        calibrate_work *last = &works->items[kept - 1];
+        if (strcmp(works->items[i].work.key, last->work.key) != 0)
             works->items[kept++] = works->items[i];
+        else if (works->items[i].wanted)
+            last->expected_seconds += works->items[i].expected_seconds;
+    }
     works->n = kept;
     qsort(works->items, (size_t)works->n, sizeof *works->items, compare_importance);
 }

@@ -16,10 +16,12 @@ typedef struct calibrate_work {
     cleave_pass pass;
     cleave_part part;
     cleave_work work;
-    int64_t touched_bytes;   /* between two runs that read the same parameter: of the arena of a
-                                device in a data-parallel step, the share of one such run */
+    int64_t touched_bytes;   /* between two runs that read the same parameter: of the largest arena
+                                of a device in a step, the share of one such run; of a baseline's or
+                                given layout's work in that layout, else in a data-parallel one */
     bool wanted;             /* a baseline or a given layout does it */
-    double expected_seconds; /* by the roofline */
+    double expected_seconds; /* by the roofline; when ordered, of wanted work the sum over all that
+                                do it */
 } calibrate_work;
 
 typedef CLEAVE_LIST(calibrate_work) calibrate_works;
@@ -28,18 +30,22 @@ typedef CLEAVE_LIST(calibrate_work) calibrate_works;
    for which it stays nearer than one that is met once in a step of training.  1 or more. */
 int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest);
 
-/* Adds the work of a model on a machine. */
+/* Adds the work of a model on a machine.  `touched_bytes`: what a device touches in a data-parallel
+   step. */
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
-                                  const cleave_machine *machine, cleave_error *error);
+                                  const cleave_machine *machine, int64_t *touched_bytes,
+                                  cleave_error *error);
 
-/* Adds the work of a layout, as wanted as that of baselines; after the model's own.  BAD_INPUT
-   where the layout has more devices than the machine. */
+/* Adds the work of a layout, as wanted as that of baselines; after the model's own.
+   `touched_bytes`: what a device touches in a step of it.  BAD_INPUT where the layout has more
+   devices than the machine. */
 cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_model *model,
                                          const cleave_machine *machine, const cleave_layout *layout,
-                                         cleave_error *error);
+                                         int64_t *touched_bytes, cleave_error *error);
 
-/* One of each key; first what baselines and given layouts do, then the costliest.  The order
-   depends on nothing but the models and the machine, so every rank has the same. */
+/* One of each key; first what baselines and given layouts do, that on which they spend most time
+   before all else, then the costliest.  The order depends on nothing but the models and the
+   machine, so every rank has the same. */
 void calibrate_works_order(calibrate_works *works);
 
 #endif

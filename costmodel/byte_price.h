@@ -57,10 +57,13 @@ static inline double cleave_copy_price_of_dense(const cleave_copy_price *price, 
 }
 
 /* Seconds of `n` copies, 1 or more, of some bytes (read plus written), so many of them summed, and
-   rows together: no fewer than of dense ones. */
+   rows together: no fewer than of dense ones.  Of a sum, whose operands are near, the bytes of rows
+   take what those of others do. */
 static inline double cleave_copy_price_seconds(const cleave_copy_price *price, double n,
                                                double bytes, double summed, double n_rows) {
     double dense = cleave_copy_price_of_dense(price, n, bytes, summed);
+    if (summed >= bytes)
+        return n_rows > n ? dense + n_rows * price->seconds_per_row : dense;
     double rows = n_rows > n ? cleave_copy_price_of_rows(price, n, bytes, n_rows) : dense;
     return rows > dense ? rows : dense;
 }

@@ -44,7 +44,7 @@ static cleave_price_basis basis_of_bytes(const cleave_cost_cache *cache, cleave_
 /* That which it is priced by, for the most part. */
 static cleave_byte_price price_of_copy(const cleave_copy_price *price, const cleave_copy *copy) {
     double n = copy->n_copies > 1 ? copy->n_copies : 1, bytes = (double)copy->bytes;
-    bool in_rows = (double)copy->n_rows > n &&
+    bool in_rows = (double)copy->n_rows > n && copy->summed_bytes < copy->bytes &&
                    cleave_copy_price_of_rows(price, n, bytes, (double)copy->n_rows) >
                        cleave_copy_price_of_dense(price, n, bytes, (double)copy->summed_bytes);
     return in_rows ? price->rows : 2 * copy->summed_bytes > copy->bytes ? price->sum : price->dense;

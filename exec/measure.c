@@ -40,6 +40,8 @@ typedef struct recent_memory {
     void *memory; /* null: none */
     size_t bytes;
     const void *values; /* what was written, where the kernel writes over it; null: what is there */
+    void *earlier;      /* written before that; null: nothing */
+    size_t earlier_bytes;
 } recent_memory;
 
 /* More than twice the last cache, where the system says how large that is, evicts no better. */
@@ -98,10 +100,18 @@ static cleave_status work_as_in_a_step(double seconds, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* What writes the recent memory touches so many times as much. */
+enum { TOUCHED_TIMES = 4 };
+
 static cleave_status set_processor(const evictor *with, recent_memory recent, cleave_error *error) {
     double start = cleave_clock_seconds();
     walk(with->memory, with->bytes);
     CLEAVE_TRY(work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error));
+    if (recent.earlier != NULL) {
+        size_t between = TOUCHED_TIMES * recent.bytes;
+        touch(recent.earlier, recent.earlier_bytes);
+        walk(with->memory, between < with->bytes ? between : with->bytes);
+    }
     if (recent.values != NULL)
         memcpy(recent.memory, recent.values, recent.bytes);
     else if (recent.memory != NULL)
@@ -294,7 +304,7 @@ static recent_memory just_written(const kernel_subject *of) {
     const cleave_operand *operand = forward ? &call->nest->inputs[0] : &call->nest->output;
     const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
     int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
-    return (recent_memory){array->data, (size_t)bytes, of->values};
+    return (recent_memory){.memory = array->data, .bytes = (size_t)bytes, .values = of->values};
 }
 
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
@@ -355,8 +365,10 @@ static int64_t stride_of(int64_t n) {
     return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
-/* `recent`: the source, in the second array, was just written. */
-static cleave_status measure_vectors(vector_subject *of, subject *run, bool recent,
+/* Was the second array just written, and the first one a little before? */
+typedef enum recency { NONE_RECENT, SECOND_RECENT, BOTH_RECENT } recency;
+
+static cleave_status measure_vectors(vector_subject *of, subject *run, recency recent,
                                      int64_t touched_bytes, double budget,
                                      cleave_measurement *result, cleave_error *error) {
     of->stride = of->n < INT64_MAX / 64 ? stride_of(of->n) : 0;
@@ -369,8 +381,11 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, bool rece
     for (int64_t i = 0; i < of->n_arrays * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    recent_memory written = {recent ? of->memory + of->stride : NULL,
-                             (size_t)of->n * sizeof *of->memory, NULL};
+    size_t bytes = (size_t)of->n * sizeof *of->memory;
+    recent_memory written = {.memory = recent != NONE_RECENT ? of->memory + of->stride : NULL,
+                             .bytes = bytes,
+                             .earlier = recent == BOTH_RECENT ? of->memory : NULL,
+                             .earlier_bytes = bytes};
     cleave_status status = time_repeats(run, of, written, touched_bytes, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
@@ -391,7 +406,10 @@ cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t 
                                    .extent = {3, n / 3},
                                    .destination_stride = {n / 3, 1},
                                    .source_stride = {n / 3, 1}};
-    return measure_vectors(&of, run_copy, true, touched_bytes, seconds_budget, result, error);
+    /* What is copied to lies where something else was.  What is added to was written by the pass
+       before the one that wrote what is added. */
+    recency recent = mode == CLEAVE_COPY_ASSIGN ? SECOND_RECENT : BOTH_RECENT;
+    return measure_vectors(&of, run_copy, recent, touched_bytes, seconds_budget, result, error);
 }
 
 cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apart,
@@ -406,7 +424,8 @@ cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apar
                                    .extent = {n_rows, row},
                                    .destination_stride = {row, 1},
                                    .source_stride = {row * apart, 1}};
-    return measure_vectors(&of, run_copy, true, touched_bytes, seconds_budget, result, error);
+    return measure_vectors(&of, run_copy, SECOND_RECENT, touched_bytes, seconds_budget, result,
+                           error);
 }
 
 cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
@@ -415,7 +434,8 @@ cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t b
     vector_subject of = {.n_arrays = 2 + cleave_optimizer_states(optimizer),
                          .n = floats_of(bytes),
                          .optimizer = optimizer};
-    return measure_vectors(&of, run_update, false, touched_bytes, seconds_budget, result, error);
+    return measure_vectors(&of, run_update, NONE_RECENT, touched_bytes, seconds_budget, result,
+                           error);
 }
 
 cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double seconds_budget,
@@ -428,5 +448,6 @@ cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double s
                                    .extent = {3, pixels},
                                    .destination_stride = {1, 3},
                                    .source_stride = {pixels, 1}};
-    return measure_vectors(&of, run_copy, false, touched_bytes, seconds_budget, result, error);
+    return measure_vectors(&of, run_copy, NONE_RECENT, touched_bytes, seconds_budget, result,
+                           error);
 }

@@ -21,6 +21,7 @@
    ranks as it is now, which takes about so long: a process of its own, since in one that has just
    measured its link large collectives took up to half as long again. */
 #include "cli/calibrate_link.h"
+#include "exec/memory.h"
 #include "exec/rank.h"
 #include "exec/values.h"
 #include "exec/world.h"
@@ -29,6 +30,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -449,6 +451,28 @@ static cleave_status measure_link(char **words, bench *b, cleave_error *error) {
     return cleave_machine_write(words[2], &machine, error);
 }
 
+/* Opens the windows of connections as a run does in its first steps: every rank sends some large
+   messages to every other one. */
+static cleave_status warm_up(cleave_world *world, cleave_error *error) {
+    enum { BYTES = 16 << 20, TIMES = 4, TAG = 7 };
+    int32_t n = cleave_world_size(world), rank = cleave_world_rank(world);
+    char *memory = cleave_memory_allocate((size_t)2 * BYTES);
+    if (memory == NULL)
+        return cleave_fail_memory(error, "warming up");
+    memset(memory, 0, (size_t)2 * BYTES);
+    cleave_status status = cleave_world_reserve(world, 2, error);
+    for (int32_t i = 0; i < TIMES * (n - 1) && status == CLEAVE_OK; i++) {
+        int32_t away = 1 + i % (n - 1);
+        cleave_world_receive(world, 0, memory + BYTES, BYTES, (rank + n - away) % n, TAG);
+        cleave_world_send(world, 1, memory, BYTES, (rank + away) % n, TAG);
+        for (int32_t request = 0; request < 2; request++)
+            while (!cleave_world_test(world, request, NULL))
+                sched_yield();
+    }
+    free(memory);
+    return status;
+}
+
 static cleave_status work_all(int n, char **words, bench *b, cleave_error *error) {
     enum { FIRST = 2, WORDS = 4 };
     if (n == FIRST + 3 && strcmp(words[1], "--links") == 0)
@@ -459,6 +483,7 @@ static cleave_status work_all(int n, char **words, bench *b, cleave_error *error
                            "[KIND ALGORITHM BYTES STEPS]... | --links MACHINE.json MILLISECONDS "
                            "OUT.json");
     cleave_world *world = b->world;
+    CLEAVE_TRY(warm_up(world, error));
     for (int i = FIRST; i < n; i += WORDS) {
         *b = (bench){.world = world, .machine = strcmp(words[1], "none") == 0 ? NULL : words[1]};
         cleave_status status = work(words + i, b, error);

@@ -1,8 +1,12 @@
-/* Which surroundings calibration gives to a kernel. */
+/* What calibration measures, in which order, and which surroundings it gives to a kernel. */
 #include "cli/calibrate_works.h"
+#include "cli/calibrate_bytes.h"
+#include "graph/import.h"
+#include "search/search.h"
 #include "tests/support/models.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 static const cleave_nest *find_nest(const cleave_model *model, const char *name) {
@@ -35,5 +39,92 @@ Test(calibrate_works, parameters_of_a_perceptron_are_met_once) {
     cr_assert(hand_model(MODEL_MLP, &arena, &model, &error), "%s", error.message);
     for (int32_t n = 0; n < model.n_nests; n++)
         cr_expect_eq(calibrate_works_uses(&model, &model.nests[n]), 1, "%s", model.nests[n].name);
+    cleave_arena_free(&arena);
+}
+
+static calibrate_work work_of(const char *key, bool wanted, double seconds) {
+    calibrate_work work = {.wanted = wanted, .expected_seconds = seconds};
+    snprintf(work.work.key, sizeof work.work.key, "%s", key);
+    return work;
+}
+
+/* "often" takes 4 x 2 s of the layouts that do it, "long" 7 s once; that a candidate does "often",
+   too, says nothing. */
+Test(calibrate_works, what_a_step_spends_most_time_on_comes_first) {
+    const calibrate_work all[] = {work_of("candidate", false, 100), work_of("often", true, 2),
+                                  work_of("long", true, 7),         work_of("often", true, 2),
+                                  work_of("often", false, 50),      work_of("often", true, 2),
+                                  work_of("short", true, 1),        work_of("often", true, 2)};
+    const char *const expected[] = {"often", "long", "short", "candidate"};
+    calibrate_works works = {0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        cr_assert(CLEAVE_LIST_PUSH(&works, all[i]));
+    calibrate_works_order(&works);
+    cr_assert_eq(works.n, 4);
+    for (int i = 0; i < 4; i++)
+        cr_expect_str_eq(works.items[i].work.key, expected[i]);
+    cr_expect_eq(works.items[0].expected_seconds, 8);
+    CLEAVE_LIST_FREE(&works);
+}
+
+/* Each piece of work once; the first ones are the largest of every family, so that none is without
+   a price, and the memory's rate among them. */
+Test(calibrate_works, every_family_of_bytes_begins_with_its_largest) {
+    calibrate_byte_works works;
+    calibrate_byte_works_list(&works);
+    cleave_work first, other;
+    int32_t n_for_memory = 0;
+    for (int32_t i = 0; i < works.n; i++) {
+        calibrate_byte_work_describe(&works.items[i], &other);
+        cr_expect(calibrate_is_byte_family(other.family), "%s", other.family);
+        n_for_memory += works.items[i].stands_for_memory && i < works.n_first;
+        bool has_larger = i < works.n_first;
+        for (int32_t f = 0; f < works.n; f++) {
+            calibrate_byte_work_describe(&works.items[f], &first);
+            cr_expect(f == i || strcmp(first.key, other.key) != 0, "%s twice", other.key);
+            has_larger =
+                has_larger || (f < works.n_first && strcmp(first.family, other.family) == 0 &&
+                               first.bytes > other.bytes);
+        }
+        cr_expect(has_larger, "%s", other.key);
+    }
+    cr_expect_eq(n_for_memory, 1);
+    cr_expect(!calibrate_is_byte_family("product forward"));
+}
+
+/* A device that does all of it has the activations of the whole batch in its memory. */
+Test(calibrate_works, a_layout_has_its_own_surroundings) {
+    static const char *const names[] = {"data-parallel", "single"};
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+    int64_t touched[2], usual;
+    bool applies = false;
+    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/lenet5.onnx", 64, true,
+                                     &arena, &model, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2,
+                                     &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    calibrate_works works = {0};
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(cleave_baseline_layout(&model, &machine, names[i], 0, &arena, &layout,
+                                            &applies, &error),
+                     CLEAVE_OK, "%s", error.message);
+        works.n = 0;
+        cr_assert_eq(
+            calibrate_works_add_layout(&works, &model, &machine, &layout, &touched[i], &error),
+            CLEAVE_OK, "%s", error.message);
+        for (int32_t w = 0; w < works.n; w++)
+            if (works.items[w].pass == CLEAVE_PASS_FORWARD)
+                cr_expect_eq(works.items[w].touched_bytes, touched[i]);
+    }
+    cr_expect_lt(touched[0], touched[1]);
+    cr_assert_eq(calibrate_works_add(&works, &model, &machine, &usual, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_expect_eq(usual, touched[0]);
+    CLEAVE_LIST_FREE(&works);
     cleave_arena_free(&arena);
 }

@@ -187,6 +187,27 @@ Test(cost, sums_are_priced_by_their_own_family) {
                        1e-9);
 }
 
+/* As above, and rows of copies take five times as much for each byte and 1 ns each: of a sum in
+   rows only that they are rows counts. */
+Test(cost, sums_in_rows_do_not_go_at_the_rate_of_copies) {
+    cleave_device_kind kind = plain_kind();
+    add_copies(&kind, all_alike);
+    for (double bytes = 2048; bytes < 1e8; bytes *= 16) {
+        cleave_work work;
+        cleave_work_describe_bytes("sum", bytes, &work);
+        add(&kind, work.key, work.family, 0.2e-6 + 1e-11 * bytes, 0, bytes);
+        for (double row = 32; row <= 512; row *= 4) {
+            cleave_work_describe_rows(bytes, bytes / row, &work);
+            add(&kind, work.key, work.family, 1e-9 * bytes / row + 1e-10 * bytes, bytes / row,
+                bytes);
+        }
+    }
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    cleave_copy_price price = cleave_copy_price_of(&kind);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 2000), 30.2e-6 + 2e-6, 2e-8);
+    cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 0, 2000), 300e-6 + 2e-6, 1e-6);
+}
+
 /* A kernel of which only the workspace is known takes no part in the fit, and is itself predicted.
  */
 Test(cost, a_kernel_that_was_not_timed_has_no_part_in_times) {
@@ -485,4 +506,29 @@ Test(cost, link_times_round_up_and_are_never_zero) {
     cr_expect_eq(cleave_serialization(INT64_MAX, 1e-3), INT64_C(1) << 61);
     cr_expect_eq(cleave_picoseconds(1e-12), 1);
     cr_expect_eq(cleave_picoseconds((double)NAN), INT64_C(1) << 61);
+}
+
+/* Of kernels that take `first`, `first + step` ... of their time when alone. */
+static double fit_alone(int n, double first, double step) {
+    cleave_device_kind kind = plain_kind();
+    for (int i = 0; i < n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "some %d", i);
+        const cleave_kernel_time kernel = {.key = key,
+                                           .family = "some",
+                                           .seconds = 1e-3 * (i + 1),
+                                           .bytes = 1e6 * (i + 1),
+                                           .alone_seconds = 1e-3 * (i + 1) * (first + step * i)};
+        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernel, &arena, NULL), CLEAVE_OK);
+    }
+    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    return kind.fits[0].alone;
+}
+
+/* Nine in order: the median is the fifth, its standard error one and a half places, which leaves
+   the seventh.  Four around 1 say nothing. */
+Test(cost, being_alone_counts_as_far_as_it_is_certain) {
+    cr_expect_float_eq(fit_alone(9, 0.5, 0.05), 0.8, 1e-9);
+    cr_expect_float_eq(fit_alone(9, 0.7, 0), 0.7, 1e-9);
+    cr_expect_float_eq(fit_alone(4, 0.94, 0.03), 1, 1e-9);
 }
