@@ -2,6 +2,7 @@
 
 #include "graph/fragment_live.h"
 #include "graph/lower/family.h"
+#include "graph/lower/member.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct cleave_lowerer {
     cleave_lower_options options;
     cleave_layout layout; /* splits are not looked at: parts hold what they say */
     lower_schedule schedule;
+    lower_members members;
     lowering state;
     cleave_parts *parts;  /* [n_nests] */
     cleave_arena *arenas; /* [n_operators] of the parts */
@@ -41,6 +43,7 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
     cleave_arena *arena = &lowerer->arena;
     CLEAVE_TRY(
         lower_schedule_create(model, lowerer->options.training, arena, &lowerer->schedule, error));
+    CLEAVE_TRY(lower_find_members(model, &lowerer->schedule, arena, &lowerer->members, error));
     lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
     lowerer->boxes = CLEAVE_ARENA_ARRAY(arena, box_hash, lowerer->schedule.n_events);
     lowerer->layout = *layout;
@@ -184,24 +187,45 @@ static const box_hash *find_boxes(cleave_lowerer *lowerer, int32_t e) {
     return of;
 }
 
+static void put_tensor(const cleave_lowerer *lowerer, int32_t tensor, box_hash *hash) {
+    const cleave_fold *fold = lowerer->state.base.fold;
+    bool repeats = fold != NULL && fold->tensor_dimension[tensor] < 0;
+    put(hash, (uint64_t)lowerer->layout.sharded[tensor] << 1 | repeats);
+}
+
+static void put_event(cleave_lowerer *lowerer, int32_t e, box_hash *hash) {
+    const lower_event *event = &lowerer->schedule.events[e];
+    if (event->kind != LOWER_READ && event->kind != LOWER_WRITE)
+        return; /* backward is about the same operands */
+    const box_hash *boxes = find_boxes(lowerer, e);
+    put(hash, boxes->a);
+    put(hash, boxes->b);
+    put(hash, lower_in_every_window(&lowerer->state.base, event->nest));
+}
+
 void cleave_lowerer_boxes(cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]) {
     const lower_schedule *schedule = &lowerer->schedule;
-    const cleave_fold *fold = lowerer->state.base.fold;
     box_hash of = {1, 1, true};
-    for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++) {
-        int32_t tensor = schedule->members[m];
-        bool repeats = fold != NULL && fold->tensor_dimension[tensor] < 0;
-        put(&of, (uint64_t)lowerer->layout.sharded[tensor] << 1 | repeats);
-    }
-    for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++) {
-        const lower_event *event = &schedule->events[e];
-        if (event->kind != LOWER_READ && event->kind != LOWER_WRITE)
-            continue; /* backward is about the same operands */
-        const box_hash *boxes = find_boxes(lowerer, e);
-        put(&of, boxes->a);
-        put(&of, boxes->b);
-        put(&of, lower_in_every_window(&lowerer->state.base, event->nest));
-    }
+    for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++)
+        put_tensor(lowerer, schedule->members[m], &of);
+    for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++)
+        put_event(lowerer, e, &of);
+    hash[0] = of.a;
+    hash[1] = of.b;
+}
+
+int32_t cleave_lowerer_members(const cleave_lowerer *lowerer, int32_t family) {
+    return lowerer->members.n[family];
+}
+
+void cleave_lowerer_member_boxes(cleave_lowerer *lowerer, int32_t family, int32_t i,
+                                 uint64_t hash[2]) {
+    const lower_members *members = &lowerer->members;
+    int32_t m = lowerer->schedule.first_member[family] + i;
+    box_hash of = {1, 1, true};
+    put_tensor(lowerer, lowerer->schedule.members[m], &of);
+    for (int32_t k = members->first_event[m]; k < members->first_event[m + 1]; k++)
+        put_event(lowerer, members->events[k], &of);
     hash[0] = of.a;
     hash[1] = of.b;
 }
@@ -210,18 +234,10 @@ const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t 
     return &lowerer->parts[nest];
 }
 
-cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
-                                    cleave_fragment *fragment, cleave_error *error) {
-    lower_builder *builder = &lowerer->state.base;
-    builder->error = error;
-    cleave_arena_reset(&lowerer->scratch);
-    for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++) /* they lay there */
-        builder->known_members[k].n = 0;
-    if (setjmp(builder->unwind) != 0)
-        return builder->status;
-    lower_family(&lowerer->state, family);
-    lower_find_live_slots(&lowerer->state);
-    *fragment = (cleave_fragment){
+/* What is under construction, as it now is. */
+static cleave_fragment fragment_of(const cleave_lowerer *lowerer) {
+    const lower_builder *builder = &lowerer->state.base;
+    return (cleave_fragment){
         .program = {.model = lowerer->model,
                     .parts = lowerer->parts,
                     .n_devices = builder->n_devices,
@@ -251,6 +267,40 @@ cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
         .n_chunks = builder->chunks.n,
         .n_marks = builder->marks.n,
         .chunks = builder->chunks.items,
-        .marks = builder->marks.items};
+        .marks = builder->marks.items,
+        .n_stretches = lowerer->state.stretches.n,
+        .stretches = lowerer->state.stretches.items};
+}
+
+/* The i-th member of a family, or, below 0, all of it. */
+static cleave_status lower(cleave_lowerer *lowerer, int32_t family, int32_t i,
+                           cleave_fragment *fragment, cleave_error *error) {
+    const lower_members *members = &lowerer->members;
+    lower_builder *builder = &lowerer->state.base;
+    builder->error = error;
+    cleave_arena_reset(&lowerer->scratch);
+    for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++) /* they lay there */
+        builder->known_members[k].n = 0;
+    if (setjmp(builder->unwind) != 0)
+        return builder->status;
+    if (i < 0) {
+        lower_family(&lowerer->state, family);
+    } else {
+        int32_t m = lowerer->schedule.first_member[family] + i, first = members->first_event[m];
+        lower_member(&lowerer->state, family, i, members->first_event[m + 1] - first,
+                     members->events + first);
+    }
+    lower_find_live_slots(&lowerer->state);
+    *fragment = fragment_of(lowerer);
     return CLEAVE_OK;
+}
+
+cleave_status cleave_lowerer_member(cleave_lowerer *lowerer, int32_t family, int32_t i,
+                                    cleave_fragment *fragment, cleave_error *error) {
+    return lower(lowerer, family, i, fragment, error);
+}
+
+cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
+                                    cleave_fragment *fragment, cleave_error *error) {
+    return lower(lowerer, family, -1, fragment, error);
 }

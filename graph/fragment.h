@@ -25,12 +25,30 @@ typedef struct cleave_lane_mark {
     cleave_lane lane;
 } cleave_lane_mark;
 
+/* Of a fragment of one member: what stands from here to the next stretch.  The stretches of all
+   members, by `at`, are the family's fragment; where members have the same `at` they have the same
+   buffers, which are one, and nothing else. */
+typedef struct cleave_fragment_stretch {
+    uint64_t at; /* planned or not, slot, rank, part, piece; ascending within a member */
+    int32_t first_item, first_buffer, first_message, first_collective;
+} cleave_fragment_stretch;
+
+static inline uint64_t cleave_stretch_at(bool planned, int32_t slot, int32_t rank, int32_t part,
+                                         int32_t piece) { /* of 1, 20, 7, 18 and 18 bits */
+    return (uint64_t)!planned << 63 | (uint64_t)slot << 43 | (uint64_t)rank << 36 |
+           (uint64_t)part << 18 | (uint64_t)piece;
+}
+static inline int32_t cleave_stretch_slot(uint64_t at) { return (int32_t)(at >> 43 & 0xfffff); }
+static inline int32_t cleave_stretch_rank(uint64_t at) { return (int32_t)(at >> 36 & 0x7f); }
+
 typedef struct cleave_fragment {
     cleave_program program; /* of the family alone: no computes, ids of its own; the subject of a
                                SYNC is a mark */
     int32_t n_chunks, n_marks;
-    const cleave_fragment_chunk *chunks; /* [n_chunks] ascending by (slot, rank) */
-    const cleave_lane_mark *marks;       /* [n_marks] */
+    const cleave_fragment_chunk *chunks;      /* [n_chunks] ascending by (slot, rank) */
+    const cleave_lane_mark *marks;            /* [n_marks] */
+    int32_t n_stretches;                      /* 0: of a whole family */
+    const cleave_fragment_stretch *stretches; /* [n_stretches] */
 } cleave_fragment;
 
 /* Lowers fragments of one model on some devices.  Holds a copy of a layout's splits. */
@@ -83,6 +101,17 @@ const cleave_parts *cleave_lowerer_parts(const cleave_lowerer *lowerer, int32_t 
    nests are and what they read and write of it as the splits now are, which updates are sharded,
    and of a fold, what is the same in all windows. */
 void cleave_lowerer_boxes(cleave_lowerer *lowerer, int32_t family, uint64_t hash[2]);
+
+/* The members of a family, its base tensors, whose fragments put side by side, stretch by stretch,
+   are that of the family: so that of many tensors that views join, as the steps of a recurrence,
+   those are lowered that a change concerns.  Returns their number; 0 where a family is lowered as a
+   whole: it has few, or what a part reads of several arrives as one. */
+int32_t cleave_lowerer_members(const cleave_lowerer *lowerer, int32_t family);
+/* As cleave_lowerer_boxes and cleave_lowerer_family do, of the i-th member. */
+void cleave_lowerer_member_boxes(cleave_lowerer *lowerer, int32_t family, int32_t i,
+                                 uint64_t hash[2]);
+cleave_status cleave_lowerer_member(cleave_lowerer *lowerer, int32_t family, int32_t i,
+                                    cleave_fragment *fragment, cleave_error *error);
 
 /* Lowers a family as the splits now are.  The fragment holds until the next call. */
 cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,

@@ -23,10 +23,11 @@ static void touch(void *context, int32_t buffer) {
 static int32_t end_of_communication(const lowering *state) {
     const lower_schedule *schedule = state->schedule;
     int32_t end = 0;
-    for (int32_t e = schedule->first_event[state->family];
-         e < schedule->first_event[state->family + 1]; e++)
-        if (schedule->events[e].kind == LOWER_UPDATE)
-            end = schedule->events[e].slot;
+    for (int32_t i = 0; i < state->n_events; i++) {
+        const lower_event *event = &schedule->events[lower_nth_event(state, i)];
+        if (event->kind == LOWER_UPDATE)
+            end = event->slot;
+    }
     return end;
 }
 
@@ -86,10 +87,11 @@ static void touch_bindings(lowering *state, const lower_event *event) {
 void lower_find_live_slots(lowering *state) {
     const lower_schedule *schedule = state->schedule;
     touch_items(state);
-    for (int32_t e = schedule->first_event[state->family];
-         e < schedule->first_event[state->family + 1]; e++)
-        if (schedule->events[e].nest >= 0)
-            touch_bindings(state, &schedule->events[e]);
+    for (int32_t i = 0; i < state->n_events; i++) {
+        const lower_event *event = &schedule->events[lower_nth_event(state, i)];
+        if (event->nest >= 0)
+            touch_bindings(state, event);
+    }
     for (int32_t b = 0; b < state->base.buffers.n; b++) {
         cleave_buffer *buffer = &state->base.buffers.items[b];
         if (!buffer->persistent || buffer->last < 0)

@@ -5,6 +5,34 @@
 static cleave_status pull_piece(const cleave_model *model, const cleave_piece *piece,
                                 cleave_piece_list *pieces, cleave_error *error);
 
+/* Do two shapes differ in dimensions of extent 1 only? */
+static bool same_but_for_ones(const cleave_tensor *a, const cleave_tensor *b) {
+    int i = 0, j = 0;
+    for (;; i++, j++) {
+        while (i < a->rank && a->shape[i] == 1)
+            i++;
+        while (j < b->rank && b->shape[j] == 1)
+            j++;
+        if (i == a->rank || j == b->rank)
+            return i == a->rank && j == b->rank;
+        if (a->shape[i] != b->shape[j])
+            return false;
+    }
+}
+
+/* Does any box of the tensor come of one piece, and of another base tensor than this?  A quick test
+   that may say no, since a concatenation of a hundred is pulled back for each of them. */
+static bool is_one_piece_of_another(const cleave_model *model, int32_t tensor, int32_t base) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    while (of->view.kind == CLEAVE_VIEW_RESHAPE) {
+        tensor = of->view.sources[0];
+        if (!same_but_for_ones(of, &model->tensors[tensor]))
+            return false;
+        of = &model->tensors[tensor];
+    }
+    return of->view.kind == CLEAVE_VIEW_NONE && tensor != base;
+}
+
 static cleave_status pull_transpose(const cleave_model *model, const cleave_piece *piece,
                                     cleave_piece_list *pieces, cleave_error *error) {
     const cleave_tensor *tensor = &model->tensors[piece->tensor];
@@ -25,16 +53,17 @@ static cleave_status pull_concat(const cleave_model *model, const cleave_piece *
     int64_t start = 0;
     for (int32_t i = 0; i < view->n_sources; i++) {
         int64_t end = start + model->tensors[view->sources[i]].shape[axis];
-        cleave_piece next = *piece;
-        next.tensor = view->sources[i];
-        if (next.box.lo[axis] < start)
-            next.box.lo[axis] = start;
-        if (next.box.hi[axis] > end)
-            next.box.hi[axis] = end;
-        if (next.box.lo[axis] < next.box.hi[axis]) {
-            next.offset += (next.box.lo[axis] - piece->box.lo[axis]) * piece->stride[axis];
-            next.box.lo[axis] -= start;
-            next.box.hi[axis] -= start;
+        int64_t lo = piece->box.lo[axis] < start ? start : piece->box.lo[axis],
+                hi = piece->box.hi[axis] > end ? end : piece->box.hi[axis];
+        if (lo < hi && pieces->only != NULL &&
+            is_one_piece_of_another(model, view->sources[i], *pieces->only)) {
+            pieces->n_met++;
+        } else if (lo < hi) {
+            cleave_piece next = *piece;
+            next.tensor = view->sources[i];
+            next.offset += (lo - piece->box.lo[axis]) * piece->stride[axis];
+            next.box.lo[axis] = lo - start;
+            next.box.hi[axis] = hi - start;
             CLEAVE_TRY(pull_piece(model, &next, pieces, error));
         }
         start = end;
@@ -236,8 +265,13 @@ static cleave_status pull_piece(const cleave_model *model, const cleave_piece *p
                          .offset = piece->offset};
     switch (tensor->view.kind) {
     case CLEAVE_VIEW_NONE:
+        if (pieces->only != NULL && *pieces->only != piece->tensor) {
+            pieces->n_met++;
+            return CLEAVE_OK;
+        }
         if (!CLEAVE_LIST_PUSH(pieces, *piece))
             return cleave_fail_memory(error, "pulling boxes back through views");
+        pieces->items[pieces->n - 1].index = pieces->n_met++;
         return CLEAVE_OK;
     case CLEAVE_VIEW_TRANSPOSE:
         return pull_transpose(model, piece, pieces, error);
@@ -255,6 +289,7 @@ static cleave_status pull_piece(const cleave_model *model, const cleave_piece *p
 
 cleave_status cleave_view_pull(const cleave_model *model, int32_t tensor, const cleave_box *box,
                                cleave_piece_list *pieces, cleave_error *error) {
+    pieces->n_met = 0;
     if (cleave_box_is_empty(model->tensors[tensor].rank, box))
         return CLEAVE_OK;
     cleave_piece piece = {.tensor = tensor, .box = *box};

@@ -166,15 +166,23 @@ static void number_links(const fragment_memory *memory, cleave_priced_fragment *
         priced->collective_links[l] = memory->link_number[priced->collective_links[l]];
 }
 
+static cleave_status price_family(fragment_memory *memory, int32_t family,
+                                  cleave_fragment_price **price, cleave_error *error) {
+    cleave_fragment fragment;
+    CLEAVE_TRY(cleave_lowerer_family(memory->lowerer, family, &fragment, error));
+    return cleave_price_fragment(&fragment, memory->cache, memory->image, &memory->scratch, price,
+                                 error);
+}
+
 static cleave_status make_fragment(fragment_memory *memory, int32_t place,
                                    cleave_fragment_price **price, cleave_error *error) {
     if (place >= memory->n_families)
         return cleave_price_computes(memory->lowerer, place - memory->n_families, memory->cache,
                                      memory->n_devices, &memory->scratch, price, error);
-    cleave_fragment fragment;
-    CLEAVE_TRY(cleave_lowerer_family(memory->lowerer, place, &fragment, error));
-    CLEAVE_TRY(cleave_price_fragment(&fragment, memory->cache, memory->image, &memory->scratch,
-                                     price, error));
+    if (cleave_lowerer_members(memory->lowerer, place) > 0)
+        CLEAVE_TRY(member_memory_price(&memory->members, place, &memory->scratch, price, error));
+    else
+        CLEAVE_TRY(price_family(memory, place, price, error));
     if (memory->link_number != NULL)
         number_links(memory, &(*price)->priced);
     return CLEAVE_OK;
@@ -331,6 +339,11 @@ cleave_status fragment_memory_begin(fragment_memory *memory, cleave_error *error
     if (memory->split_digest == NULL || memory->family_digest == NULL ||
         memory->shard_digest == NULL || memory->table == NULL || memory->prices == NULL)
         return cleave_fail_memory(error, "estimating");
+    memory->members = (member_memory){.lowerer = memory->lowerer,
+                                      .cache = memory->cache,
+                                      .image = memory->image,
+                                      .n_families = memory->n_families};
+    CLEAVE_TRY(member_memory_begin(&memory->members, error));
     return cleave_lowerer_alike(memory->lowerer, &memory->lasting, &memory->alike, error);
 }
 
@@ -347,6 +360,7 @@ void fragment_memory_free(fragment_memory *memory) {
     free(memory->split_digest);
     free(memory->shard_digest);
     free(memory->family_digest);
+    member_memory_free(&memory->members);
     cleave_arena_free(&memory->scratch);
     cleave_arena_free(&memory->lasting);
 }

@@ -9,7 +9,7 @@
 #include "costmodel/cost.h"
 #include "simulator/delta/delta.h"
 #include "simulator/estimate.h"
-#include "simulator/price_fragment.h"
+#include "simulator/price_members.h"
 
 /* Two independent hashes of what a fragment follows from. */
 typedef struct fragment_digest {
@@ -50,6 +50,7 @@ typedef struct fragment_memory {
     fragment_digest *family_digest; /* [n_families] sums of what operators that touch them give */
     uint64_t *shard_digest;         /* [n_families] of the parameters whose updates are sharded */
     cleave_alike alike;
+    member_memory members; /* of families that are put together */
     cleave_arena lasting, scratch;
     cleave_priced_chunk *chunks; /* [room_chunks] of a fragment that is made ready */
     int32_t room_chunks;

@@ -39,9 +39,9 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
     price->size = block->size;
 }
 
-/* `counts`: its n_... say how large the arrays are, which are not zeroed. */
-static cleave_fragment_price *create(const cleave_priced_fragment *counts, bool has_ends,
-                                     int32_t n_hops, int32_t n_links, int32_t n_live) {
+cleave_fragment_price *cleave_fragment_price_create(const cleave_priced_fragment *counts,
+                                                    bool has_ends, int32_t n_hops, int32_t n_links,
+                                                    int32_t n_live) {
     cleave_fragment_price price = {.priced = *counts, .has_ends = has_ends};
     layout_of_block block = {NULL, 0};
     lay_out(&block, &price, n_hops, n_links, n_live);
@@ -153,9 +153,9 @@ cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost
                                            .n_messages = fragment->program.n_messages,
                                            .n_collectives = problem.n_collectives,
                                            .n_marks = fragment->n_marks};
-    cleave_fragment_price *made =
-        create(&counts, problem.ends != NULL, problem.hop_start[counts.n_messages],
-               problem.collective_link_start[counts.n_collectives], fragment->program.n_buffers);
+    cleave_fragment_price *made = cleave_fragment_price_create(
+        &counts, problem.ends != NULL, problem.hop_start[counts.n_messages],
+        problem.collective_link_start[counts.n_collectives], fragment->program.n_buffers);
     if (made == NULL)
         return cleave_fail_memory(error, "pricing a fragment");
     fill(fragment, &problem, made);
@@ -210,7 +210,8 @@ cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
     int64_t *durations = CLEAVE_ARENA_ARRAY(scratch, int64_t, parts->n);
     const cleave_priced_fragment counts = {.n_chunks = CLEAVE_PASS_UPDATE,
                                            .n_items = CLEAVE_PASS_UPDATE * parts->n};
-    cleave_fragment_price *made = create(&counts, false, 0, 0, counts.n_items);
+    cleave_fragment_price *made =
+        cleave_fragment_price_create(&counts, false, 0, 0, counts.n_items);
     if (made == NULL || items == NULL || computes == NULL || durations == NULL) {
         free(made);
         return cleave_fail_memory(error, "pricing a fragment");

@@ -21,6 +21,12 @@ typedef struct cleave_fragment_price {
     size_t size;             /* of the block that all this lies in */
 } cleave_fragment_price;
 
+/* One whose arrays are as large as the numbers of `counts` say, and not filled; null when memory is
+   short. */
+cleave_fragment_price *cleave_fragment_price_create(const cleave_priced_fragment *counts,
+                                                    bool has_ends, int32_t n_hops, int32_t n_links,
+                                                    int32_t n_live);
+
 /* Of a family.  `image`: of a window, cleave_machine_fold_links; else null.  `scratch` is emptied.
    Release with free(). */
 cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,

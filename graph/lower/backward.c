@@ -15,7 +15,8 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
         const cleave_piece *piece = &state->pieces.items[operand->first_piece + q].piece;
         if (!builder->model->tensors[piece->tensor].needs_gradient)
             continue;
-        int64_t key = ((((int64_t)n * CLEAVE_MAX_INPUTS + i) << 18 | q) << 20) | part->key;
+        int64_t key =
+            ((((int64_t)n * CLEAVE_MAX_INPUTS + i) << 18 | piece->index) << 20) | part->key;
         move_contribution *added =
             move_contribute(builder, &state->tensors[piece->tensor].backward, key, part->device);
         lower_region_of_piece(builder->model->tensors[piece->tensor].rank, piece, buffer,
@@ -106,6 +107,10 @@ static void begin_gradient(lowering *state, int32_t tensor) {
 }
 
 static void one_pass_less(lowering *state, int32_t tensor) {
+    state->part++; /* base tensors one after the other, behind what all parts give */
+    if (state->member != NULL && *state->member != tensor)
+        return;
+    lower_begin_stretch(state, false, 0);
     if (--state->tensors[tensor].pending == 0)
         begin_gradient(state, tensor);
 }
@@ -196,6 +201,8 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
             continue;
         }
         const lower_operand *operand = &state->operands.items[id];
+        state->part = p;
+        lower_begin_stretch(state, false, 0);
         *binding =
             lower_buffer(builder,
                          pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
@@ -203,5 +210,6 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
                          operand->device, operand->tensor, &operand->box);
         contribute_gradient(state, n, p, i, *binding);
     }
+    state->part = builder->parts[n].n;
     each_base(state, event->tensor, one_pass_less);
 }

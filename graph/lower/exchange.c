@@ -27,7 +27,8 @@ static void add_exchange(lower_builder *builder, movement *move, move_stage stag
     if (move->members[stage] == NULL) {
         move->members[stage] = LOWER_ARRAY(builder, move_member, builder->n_devices);
         for (int32_t d = 0; d < builder->n_devices; d++)
-            move->members[stage][d].exchange = -1;
+            move->members[stage][d] =
+                (move_member){.exchange = -1, .send_buffer = -1, .receive_buffer = -1};
     }
     n_devices = 0;
     for (int32_t d = root; d < builder->n_devices; d++) {

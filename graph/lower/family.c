@@ -18,18 +18,18 @@ void lowering_begin(lowering *state, const lower_schedule *schedule) {
     state->spare = LOWER_ARRAY(builder, lower_tensor, state->n_spare);
 }
 
-/* The lists of the last family go to this one. */
-static void lend(lowering *state, int32_t family) {
-    const lower_schedule *schedule = state->schedule;
-    for (int32_t m = 0; state->family >= 0 && m < n_members(schedule, state->family); m++) {
-        int32_t t = schedule->members[schedule->first_member[state->family] + m];
-        state->spare[m] = state->tensors[t];
-        state->tensors[t] = (lower_tensor){0};
+/* The lists of what was lowered last go to these members. */
+static void lend(lowering *state, int32_t first, int32_t n) {
+    const int32_t *members = state->schedule->members;
+    for (int32_t m = 0; m < state->n_lent; m++) {
+        lower_tensor *of = &state->tensors[members[state->first_lent + m]];
+        state->spare[m] = *of;
+        *of = (lower_tensor){0};
     }
-    state->family = family;
-    for (int32_t m = 0; m < n_members(schedule, family); m++) {
-        int32_t t = schedule->members[schedule->first_member[family] + m];
-        state->tensors[t] = state->spare[m];
+    state->first_lent = first;
+    state->n_lent = n;
+    for (int32_t m = 0; m < n; m++) {
+        state->tensors[members[first + m]] = state->spare[m];
         state->spare[m] = (lower_tensor){0};
     }
 }
@@ -51,17 +51,17 @@ static void clear_tensor(lowering *state, int32_t t) {
     of->pending = state->schedule->n_contributing[t];
 }
 
-static void clear(lowering *state, int32_t family) {
+static void clear(lowering *state) {
     const lower_schedule *schedule = state->schedule;
     lower_builder_clear(&state->base);
-    lend(state, family);
-    state->operands.n = state->pieces.n = state->uses.n = state->rows.n = state->bindings.n = 0;
+    state->operands.n = state->pieces.n = state->uses.n = state->rows.n = state->bindings.n =
+        state->stretches.n = 0;
     state->table = NULL;
     state->table_size = 0;
-    for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++)
+    for (int32_t m = state->first_lent; m < state->first_lent + state->n_lent; m++)
         clear_tensor(state, schedule->members[m]);
-    for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++)
-        state->tensors[schedule->events[e].tensor].accumulators.n = 0; /* views have some, too */
+    for (int32_t i = 0; i < state->n_events; i++) /* views have some, too */
+        state->tensors[schedule->events[lower_nth_event(state, i)].tensor].accumulators.n = 0;
 }
 
 static void run_event(lowering *state, const lower_event *event) {
@@ -92,18 +92,59 @@ static void run_event(lowering *state, const lower_event *event) {
     }
 }
 
-void lower_family(lowering *state, int32_t family) {
-    const lower_schedule *schedule = state->schedule;
-    clear(state, family);
+static void run_events(lowering *state) {
+    clear(state);
     lower_plan_needs(state);
     if (state->base.options->training)
         lower_plan_shards(state);
-    for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++) {
-        const lower_event *event = &schedule->events[e];
-        lower_begin_chunk(&state->base, event->slot, event->rank);
-        run_event(state, event);
+    for (int32_t i = 0; i < state->n_events; i++) {
+        state->event = &state->schedule->events[lower_nth_event(state, i)];
+        state->part = 0;
+        lower_begin_chunk(&state->base, state->event->slot, state->event->rank);
+        lower_begin_stretch(state, false, 0);
+        run_event(state, state->event);
     }
     lower_list_held(state);
+}
+
+void lower_family(lowering *state, int32_t family) {
+    const lower_schedule *schedule = state->schedule;
+    state->family = family;
+    state->member = state->pulled.only = NULL;
+    state->n_events = schedule->first_event[family + 1] - schedule->first_event[family];
+    state->events = NULL;
+    lend(state, schedule->first_member[family], n_members(schedule, family));
+    run_events(state);
+}
+
+void lower_member(lowering *state, int32_t family, int32_t i, int32_t n_events,
+                  const int32_t *events) {
+    int32_t first = state->schedule->first_member[family] + i;
+    state->family = family;
+    state->member = state->pulled.only = &state->schedule->members[first];
+    state->n_events = n_events;
+    state->events = events;
+    lend(state, first, 1);
+    run_events(state);
+}
+
+/* Where the event is about the member itself, no other has anything between. */
+void lower_begin_stretch(lowering *state, bool planned, int32_t piece) {
+    const lower_builder *builder = &state->base;
+    const lower_event *event = state->event;
+    if (state->member == NULL)
+        return;
+    bool alone = event->tensor == *state->member;
+    uint64_t at = cleave_stretch_at(planned, event->slot, event->rank, alone ? 0 : state->part,
+                                    alone ? 0 : piece);
+    if (state->stretches.n > 0 && state->stretches.items[state->stretches.n - 1].at == at)
+        return;
+    LOWER_PUSH(&state->base, &state->stretches,
+               (cleave_fragment_stretch){.at = at,
+                                         .first_item = builder->items.n,
+                                         .first_buffer = builder->buffers.n,
+                                         .first_message = builder->messages.n,
+                                         .first_collective = builder->collectives.n});
 }
 
 static void free_tensor(lower_tensor *tensor) {
@@ -121,6 +162,7 @@ void lowering_free(lowering *state) {
     CLEAVE_LIST_FREE(&state->pulled);
     CLEAVE_LIST_FREE(&state->rows);
     CLEAVE_LIST_FREE(&state->bindings);
+    CLEAVE_LIST_FREE(&state->stretches);
     if (state->tensors == NULL || state->spare == NULL)
         return;
     for (int32_t t = 0; t < state->base.model->n_tensors; t++)

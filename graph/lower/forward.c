@@ -20,6 +20,8 @@ static void plan_operand(lowering *state, const cleave_operand *of, int32_t n) {
         if (!part->empty) {
             cleave_box box;
             cleave_part_box(builder->model, part, of, &box);
+            state->part = p;
+            lower_begin_stretch(state, true, 0);
             operand = lower_operand_need(state, of->tensor, part->device, &box);
         }
         add_row(state, operand);
@@ -98,8 +100,10 @@ void lower_plan_needs(lowering *state) {
     int32_t first = schedule->first_event[state->family],
             end = schedule->first_event[state->family + 1];
     state->first_row = LOWER_ARRAY(&state->base, int32_t, end - first);
-    for (int32_t e = first; e < end; e++)
-        plan_event(state, &schedule->events[e]);
+    for (int32_t i = 0; i < state->n_events; i++) {
+        state->event = &schedule->events[lower_nth_event(state, i)];
+        plan_event(state, state->event);
+    }
     lower_operand_place_holders(state);
 }
 
@@ -109,6 +113,7 @@ void lower_read(lowering *state, const lower_event *event) {
         int32_t operand = lower_row(state, e)[p];
         if (operand < 0)
             continue;
+        state->part = p;
         lower_operand_arrive(state, operand);
         lower_binding(state, e)[p] = state->operands.items[operand].buffer;
     }

@@ -30,12 +30,12 @@ static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const
 /* How large the table must be for what the family's nests read, where every part has a need of its
    own. */
 static int32_t first_size(const lowering *state) {
-    const lower_schedule *schedule = state->schedule;
     int64_t n = 1, size = 32;
-    for (int32_t e = schedule->first_event[state->family];
-         e < schedule->first_event[state->family + 1]; e++)
-        if (schedule->events[e].kind == LOWER_READ)
-            n += state->base.parts[schedule->events[e].nest].n;
+    for (int32_t i = 0; i < state->n_events; i++) {
+        const lower_event *event = &state->schedule->events[lower_nth_event(state, i)];
+        if (event->kind == LOWER_READ)
+            n += state->base.parts[event->nest].n;
+    }
     while (size <= 2 * n)
         size *= 2;
     return size < INT32_MAX / 2 ? (int32_t)size : 256;
@@ -165,6 +165,8 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
         longjmp(builder->unwind, 1);
     }
     int32_t id = state->operands.n, first = state->pieces.n, n = state->pulled.n;
+    if (n == 0 && state->pulled.n_met > 0)
+        return -1; /* nothing of the member */
     lower_operand *operand = LOWER_ROOM(builder, &state->operands);
     state->operands.n++;
     operand->tensor = tensor;
@@ -241,8 +243,8 @@ static void arrive_from_operand(lowering *state, lower_operand *operand,
 /* What a pad adds. */
 static void fill_uncovered(lowering *state, lower_operand *operand) {
     lower_builder *builder = &state->base;
-    if (operand->filled)
-        return;
+    if (operand->filled || state->member != NULL)
+        return; /* no member of a family is padded */
     operand->filled = true;
     const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
     int64_t covered = 0;
@@ -282,6 +284,7 @@ void lower_operand_arrive(lowering *state, int32_t id) {
     fill_uncovered(state, operand);
     for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
         const lower_operand_piece *piece = &state->pieces.items[p];
+        lower_begin_stretch(state, false, 1 + piece->piece.index);
         if (piece->demand >= 0)
             move_arrive(builder, &state->tensors[piece->piece.tensor].forward, piece->demand);
         else if (piece->from_operand >= 0)

@@ -59,6 +59,14 @@ typedef struct lowering {
     lower_builder base;
     const lower_schedule *schedule;
     int32_t family;
+    const int32_t *member; /* the base tensor that alone is lowered; null: all of the family are */
+    int32_t n_events;
+    const int32_t
+        *events; /* [n_events] those that concern the member, ascending; of a family null */
+    int32_t n_lent, first_lent; /* of schedule->members: those that have the spare lists */
+    const lower_event *event;   /* that is planned or run */
+    int32_t part;               /* of its nest */
+    CLEAVE_LIST(cleave_fragment_stretch) stretches; /* of a member */
     lower_tensor *tensors; /* [n_tensors] base tensors of the family are in use */
     int32_t n_spare;
     lower_tensor
@@ -79,6 +87,15 @@ typedef struct lowering {
 } lowering;
 
 enum { LOWER_ADDS = -2 };
+
+/* The i-th event that is lowered, of schedule->events. */
+static inline int32_t lower_nth_event(const lowering *state, int32_t i) {
+    return state->events != NULL ? state->events[i]
+                                 : state->schedule->first_event[state->family] + i;
+}
+
+/* What follows belongs to this piece of the event's part: noted where one member is lowered. */
+void lower_begin_stretch(lowering *state, bool planned, int32_t piece);
 
 /* Row of an event of this family. */
 static inline int32_t *lower_row(const lowering *state, int32_t event) {
