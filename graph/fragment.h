@@ -28,18 +28,33 @@ typedef struct cleave_lane_mark {
 /* Of a fragment of one member: what stands from here to the next stretch.  The stretches of all
    members, by `at`, are the family's fragment; where members have the same `at` they have the same
    buffers, which are one, and nothing else. */
+typedef struct cleave_stretch_at { /* ascending within a member */
+    uint64_t chunk;                /* planned or not, slot, rank */
+    uint64_t piece;                /* part, piece of what it reads */
+} cleave_stretch_at;
+
 typedef struct cleave_fragment_stretch {
-    uint64_t at; /* planned or not, slot, rank, part, piece; ascending within a member */
+    cleave_stretch_at at;
     int32_t first_item, first_buffer, first_message, first_collective;
 } cleave_fragment_stretch;
 
-static inline uint64_t cleave_stretch_at(bool planned, int32_t slot, int32_t rank, int32_t part,
-                                         int32_t piece) { /* of 1, 20, 7, 18 and 18 bits */
-    return (uint64_t)!planned << 63 | (uint64_t)slot << 43 | (uint64_t)rank << 36 |
-           (uint64_t)part << 18 | (uint64_t)piece;
+static inline cleave_stretch_at cleave_stretch_place(bool planned, int32_t slot, int32_t rank,
+                                                     int32_t part, int32_t piece) {
+    return (cleave_stretch_at){(uint64_t)!planned << 63 | (uint64_t)slot << 32 | (uint32_t)rank,
+                               (uint64_t)part << 32 | (uint32_t)piece};
 }
-static inline int32_t cleave_stretch_slot(uint64_t at) { return (int32_t)(at >> 43 & 0xfffff); }
-static inline int32_t cleave_stretch_rank(uint64_t at) { return (int32_t)(at >> 36 & 0x7f); }
+static inline int32_t cleave_stretch_slot(cleave_stretch_at at) {
+    return (int32_t)(at.chunk >> 32 & INT32_MAX);
+}
+static inline int32_t cleave_stretch_rank(cleave_stretch_at at) {
+    return (int32_t)(at.chunk & INT32_MAX);
+}
+static inline bool cleave_stretch_same(cleave_stretch_at a, cleave_stretch_at b) {
+    return a.chunk == b.chunk && a.piece == b.piece;
+}
+static inline bool cleave_stretch_before(cleave_stretch_at a, cleave_stretch_at b) {
+    return a.chunk != b.chunk ? a.chunk < b.chunk : a.piece < b.piece;
+}
 
 typedef struct cleave_fragment {
     cleave_program program; /* of the family alone: no computes, ids of its own; the subject of a

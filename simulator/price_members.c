@@ -22,7 +22,7 @@ struct priced_member {
 
 /* A stretch of some member. */
 typedef struct stretch_ref {
-    uint64_t at;
+    cleave_stretch_at at;
     int32_t member, stretch;
 } stretch_ref;
 
@@ -134,7 +134,9 @@ static void merge_runs(const stretch_ref *from, int32_t a, int32_t b, int32_t en
                        stretch_ref *to) {
     int32_t middle = b;
     for (int32_t n = a; n < end; n++)
-        to[n] = b == end || (a < middle && from[a].at <= from[b].at) ? from[a++] : from[b++];
+        to[n] = b == end || (a < middle && !cleave_stretch_before(from[b].at, from[a].at))
+                    ? from[a++]
+                    : from[b++];
 }
 
 /* Merges the members' runs, two and two; `start` [n_runs + 1] is overwritten.  Returns where the
@@ -215,7 +217,7 @@ static cleave_fragment_price *create(merger *m) {
     int32_t slot = -1, rank = -1;
     for (int32_t r = 0; r < m->n_refs; r++) {
         const cleave_fragment_stretch *of = stretch_of(m, r);
-        if (r == 0 || m->refs[r].at != m->refs[r - 1].at)
+        if (r == 0 || !cleave_stretch_same(m->refs[r].at, m->refs[r - 1].at))
             m->n_buffers += of[1].first_buffer - of[0].first_buffer;
         if (of[0].first_item == of[1].first_item ||
             (slot == cleave_stretch_slot(of->at) && rank == cleave_stretch_rank(of->at)))
@@ -288,7 +290,7 @@ static void add_buffers(merger *m, int32_t r) {
     const cleave_fragment_stretch *of = stretch_of(m, r);
     const cleave_live_range *from = &m->members[m->refs[r].member]->buffers[of[0].first_buffer];
     int32_t n = of[1].first_buffer - of[0].first_buffer;
-    bool shared = r > 0 && m->refs[r].at == m->refs[r - 1].at;
+    bool shared = r > 0 && cleave_stretch_same(m->refs[r].at, m->refs[r - 1].at);
     if (!shared) {
         memcpy(m->buffers + m->n_buffers, from, (size_t)n * sizeof *from);
         m->n_buffers += n;

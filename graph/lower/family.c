@@ -135,9 +135,10 @@ void lower_begin_stretch(lowering *state, bool planned, int32_t piece) {
     if (state->member == NULL)
         return;
     bool alone = event->tensor == *state->member;
-    uint64_t at = cleave_stretch_at(planned, event->slot, event->rank, alone ? 0 : state->part,
-                                    alone ? 0 : piece);
-    if (state->stretches.n > 0 && state->stretches.items[state->stretches.n - 1].at == at)
+    cleave_stretch_at at = cleave_stretch_place(planned, event->slot, event->rank,
+                                                alone ? 0 : state->part, alone ? 0 : piece);
+    if (state->stretches.n > 0 &&
+        cleave_stretch_same(state->stretches.items[state->stretches.n - 1].at, at))
         return;
     LOWER_PUSH(&state->base, &state->stretches,
                (cleave_fragment_stretch){.at = at,

@@ -3,7 +3,6 @@
    messages, collectives and what is in use when. */
 #include "graph/import.h"
 #include "simulator/price_members.h"
-#include "tests/support/models.h"
 
 #include "../test_machine.h"
 
@@ -144,9 +143,9 @@ static void check(walk *w, int32_t n_devices, bool in_steps) {
     end(w);
 }
 
-/* Concatenated branches, and the steps of recurrences: each has families with members. */
+/* The steps of recurrences: each has families with members. */
 Test(members, keep_prices_of_real_models) {
-    static const char *const names[] = {"inception_v3", "rnnlm", "nmt", "byte_lstm"};
+    static const char *const names[] = {"rnntc", "rnnlm", "nmt", "byte_lstm"};
     static const int32_t devices[] = {2, 4, 12};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         for (size_t d = 0; d < 2 * sizeof devices / sizeof devices[0]; d++) {
@@ -158,16 +157,5 @@ Test(members, keep_prices_of_real_models) {
             check(&w, devices[d / 2], d % 2 != 0);
             cr_assert(w.n_compared > n_changes() / 10, "%s: %d families with members", names[i],
                       w.n_compared);
-        }
-}
-
-Test(members, keep_prices_of_hand_models) {
-    static const int32_t devices[] = {2, 4, 6, 12};
-    for (int which = 0; which < N_MODELS; which++)
-        for (size_t d = 0; d < sizeof devices / sizeof devices[0]; d++) {
-            walk w = {.name = hand_model_names[which]};
-            cleave_error error = {""};
-            cr_assert(hand_model(which, &w.arena, &w.model, &error), "%s", error.message);
-            check(&w, devices[d], false);
         }
 }

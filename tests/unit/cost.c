@@ -363,22 +363,6 @@ Test(cost, sums_of_a_collective_that_no_cache_holds_take_longer) {
     }
 }
 
-/* Of three kernels that took 0.9, 0.7 and 1.2 of their time alone the median counts; of one that
-   took longer alone, nothing. */
-Test(cost, how_much_quicker_a_family_is_alone_is_a_median_of_one_at_most) {
-    cleave_device_kind kind = plain_kind();
-    const cleave_kernel_time kernels[] = {{"a", "f", 1e-3, 0, 1e9, 0, 0, 0.9e-3},
-                                          {"b", "f", 2e-3, 0, 2e9, 0, 0, 1.4e-3},
-                                          {"c", "f", 4e-3, 0, 4e9, 0, 0, 4.8e-3},
-                                          {"d", "g", 1e-3, 0, 1e9, 0, 0, 1.1e-3}};
-    for (int k = 0; k < 4; k++)
-        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernels[k], &arena, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
-    cr_assert_eq(kind.n_fits, 2);
-    cr_expect_float_eq(kind.fits[0].alone, 0.9, 1e-12);
-    cr_expect_float_eq(kind.fits[1].alone, 1, 1e-12);
-}
-
 /* 8 MB of data, read and written once at 25 GB/s, after 10 us; none where they are there already.
  */
 Test(cost, a_load_reads_and_writes_its_data) {
