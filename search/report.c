@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 1 };
+enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 2 };
 
 static const double far_behind = 1.25;
 /* Nor do they change most of what a layout holds: one that needs so many times the memory, even so,
@@ -37,6 +37,7 @@ typedef struct report {
     int32_t n;
     reported items[MAX_REPORTED];
     reported *wanted[MAX_REPORTED]; /* to be simulated in full */
+    cleave_layout plain;            /* see add_plain_updates */
     cleave_polished polished;
 } report;
 
@@ -96,6 +97,28 @@ static void collect(const session *s, bool one, report *r) {
         r->items[0] = r->items[best];
     if (one)
         r->n = best >= 0 ? 1 : 0;
+}
+
+/* What updates gain by being sharded is less than closed forms are off by, and there may be no
+   other layout of what was found that is simulated in full.  So where they are in the best, it is
+   once more without, as far as constraints allow. */
+static cleave_status add_plain_updates(report *r, cleave_error *error) {
+    session *s = r->session;
+    const session_found *best = &s->found[0];
+    if (s->n_found == 0 || session_polishes(s))
+        return CLEAVE_OK;
+    int32_t n_tensors = s->model->n_tensors, n_sharded = 0;
+    for (int32_t t = 0; t < n_tensors; t++)
+        n_sharded += best->layout.sharded[t];
+    r->plain = best->layout;
+    r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, bool, n_tensors);
+    if (r->plain.sharded == NULL)
+        return cleave_fail_memory(error, "searching");
+    if (n_sharded > 0 &&
+        cleave_constraints_allow_layout(s->options->constraints, s->model, &r->plain))
+        r->items[r->n++] = (reported){
+            .method = best->method, .layout = &r->plain, .price = best->price, .baseline = -1};
+    return CLEAVE_OK;
 }
 
 /* Collectives in closed form are within some percent of their steps, so what is far behind the best
@@ -264,6 +287,8 @@ cleave_status session_report(session *s, cleave_error *error) {
     CLEAVE_TRY(cleave_search_result_list_baselines(&s->result, s->arena, error));
     cleave_progress_update(&s->progress, -1, "simulating the best in full");
     collect(s, session_interrupted(s), &r);
+    if (!session_interrupted(s))
+        CLEAVE_TRY(add_plain_updates(&r, error));
     CLEAVE_TRY(price_all(&r, error));
     CLEAVE_TRY(polish(&r, error));
     for (int32_t i = 0; i < r.n; i++)
