@@ -8,6 +8,7 @@
 #include "simulator/scan_rule.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 /* Kinds of items once it is known which post and which join is the last. */
 typedef enum delta_kind {
@@ -111,6 +112,7 @@ typedef struct delta_slot {
     int32_t n_entries, room;
     int32_t reaches_back; /* the least of its entries' */
     int32_t n_coupled;    /* of its entries, those whose devices are not apart */
+    bool has_strangers;   /* any of its chunks */
 } delta_slot;
 
 /* Where times given in a slot are found: in which of the two rows of their fragment, and what has
@@ -174,6 +176,7 @@ struct cleave_delta {
     int64_t n_items;                   /* of all placed */
     int32_t share; /* what runs lately cost against a plain pass, 1024 for as much: see pass.c */
     int64_t n_compared;           /* items of what the latest run found exchanged */
+    int64_t n_asked;              /* slots that it looked at, whether they follow */
     bool is_eager;                /* no plain passes: see delta.h */
     int32_t pause, longest_pause; /* runs until one is no plain pass; after which to begin with */
     int32_t accepted;             /* of the latest runs, 1024 for all */
@@ -189,11 +192,12 @@ struct cleave_delta {
     uint64_t *lazy;   /* [n_words] */
     int64_t *lazy_by; /* [64 n_words] */
     /* See jump.c. */
-    uint64_t *same;         /* [n_words] those of `lazy` that are moved by `same_by` */
-    int64_t same_by;        /* see uniform_since */
-    int32_t uniform_since;  /* all slots from here on up to the current one are moved by same_by */
-    int64_t *vectors;       /* [n_vectors][n_devices] amounts of main lanes */
-    int32_t n_vectors;      /* of the run; the latest is not what lanes are now moved by ... */
+    uint64_t *same;        /* [n_words] those of `lazy` that are moved by `same_by` */
+    int64_t same_by;       /* see uniform_since */
+    int32_t uniform_since; /* all slots from here on up to the current one are moved by same_by */
+    int32_t steady_since;  /* and these all follow, and no main lane has got another amount since */
+    int64_t *vectors;      /* [n_vectors][n_devices] amounts of main lanes */
+    int32_t n_vectors;     /* of the run; the latest is not what lanes are now moved by ... */
     bool vectors_are_stale; /* ... if so */
     uint64_t *agreeing; /* [n_words] lazy ones of a device that are moved as its lazy main lane */
     uint64_t *doubt, *settled, *met; /* [n_words] */
@@ -333,6 +337,19 @@ void delta_load_one(cleave_delta *delta, int32_t slot, int32_t resource);
 void delta_load(cleave_delta *delta, int32_t slot);
 /* Adds to the record and the times of a slot what it was moved by, part by part. */
 void delta_move_slot(cleave_delta *delta, int32_t slot);
+
+/* The vector of what main lanes are moved by now. */
+static inline int32_t delta_current_vector(cleave_delta *delta) {
+    if (delta->vectors_are_stale)
+        memcpy(delta_amounts(delta, delta->n_vectors++), delta->lazy_by,
+               (size_t)delta->n_devices * sizeof *delta->vectors);
+    delta->vectors_are_stale = false;
+    return delta->n_vectors - 1;
+}
+
+/* stretch.c: jumps over the slots from `slot` on that follow without being looked at; returns the
+   next one. */
+int32_t delta_stretch(cleave_delta *delta, int32_t slot);
 
 /* jump.c: the slot to simulate next where `slot` comes next in the order: itself, or a later one
    with all between them settled. */

@@ -23,21 +23,23 @@ typedef struct question {
 /* --- Amounts -------------------------------------------------------------------------------------
  */
 
-static void set_amount(cleave_delta *delta, int32_t resource, int64_t by) {
+static void set_amount(const question *q, int32_t resource, int64_t by) {
+    cleave_delta *delta = q->delta;
     if (delta->lazy_by[resource] == by)
         return;
     delta->lazy_by[resource] = by;
     if (resource >= delta->n_devices)
         return;
     delta->vectors_are_stale = true;
+    delta->steady_since = q->slot;
     delta_take(delta->agreeing, delta_lane_resource(delta, resource, 1));
     delta_take(delta->agreeing, delta_idle_resource(delta, resource));
 }
 
 /* The state of a resource is that of the record, moved. */
-static void make_lazy(cleave_delta *delta, int32_t resource, int64_t by) {
-    set_amount(delta, resource, by);
-    delta_add(delta->lazy, resource);
+static void make_lazy(const question *q, int32_t resource, int64_t by) {
+    set_amount(q, resource, by);
+    delta_add(q->delta->lazy, resource);
 }
 
 /* Has the state of a resource, whatever it was moved by. */
@@ -60,7 +62,7 @@ static bool settle(const question *q, int32_t resource, int64_t by) {
         made->link = delta->state.links[delta_link_of(delta, resource, &lane)];
     else
         made->device = delta->state.devices[resource % group]; /* seldom */
-    set_amount(delta, resource, by);
+    set_amount(q, resource, by);
     delta_add(delta->settled, resource);
     delta_take(delta->doubt, resource);
     return true;
@@ -167,7 +169,7 @@ static bool find_main_amounts(const question *q, const uint64_t *awaiting) {
             int32_t d = 64 * w + __builtin_ctzll(left);
             int64_t by;
             if (main_is_moved(q, d, &by))
-                make_lazy(delta, d, by - q->shift);
+                make_lazy(q, d, by - q->shift);
             else
                 delta_add(delta->doubt, d);
         }
@@ -297,7 +299,7 @@ static uint64_t doubtful(const question *q, int32_t group, int32_t word) {
         const cleave_scan_device *now = &delta->state.devices[d], *then = &q->record->devices[d];
         if (group == 1 ? now->clock[1] == then->clock[1] + q->shift + by
                        : now->busy_from == delta_move_idle(then->busy_from, q->shift + by))
-            make_lazy(delta, resource, by), delta->agreeing[at] |= left & -left;
+            make_lazy(q, resource, by), delta->agreeing[at] |= left & -left;
         else
             found |= left & -left;
     }
@@ -350,7 +352,7 @@ static bool link_follows(const question *q, int32_t resource, int64_t by) {
     const delta_link *then = &q->record->links[l];
     const cleave_scan_link *now = &delta->state.links[l];
     if (link_is_moved(now, &then->state, lane, q->shift + by)) {
-        make_lazy(delta, resource, by);
+        make_lazy(q, resource, by);
         return true;
     }
     int64_t head = then->first_head[lane];
@@ -419,12 +421,7 @@ static void follow(const question *q) {
         follow_as_one(q);
         return;
     }
-    if (delta->vectors_are_stale) {
-        memcpy(delta_amounts(delta, delta->n_vectors++), delta->lazy_by,
-               (size_t)delta->n_devices * sizeof *delta->vectors);
-        delta->vectors_are_stale = false;
-    }
-    delta->view[q->slot].vector = delta->n_vectors - 1;
+    delta->view[q->slot].vector = delta_current_vector(delta);
     delta->uniform_since = q->slot + 1;
 }
 
@@ -482,14 +479,17 @@ static bool slot_follows(cleave_delta *delta, int32_t slot) {
         follow_as_one(&q);
         return true;
     }
+    delta->n_asked++;
     delta_fetch_record(delta, slot, q.uses, false);
     return parts_follow(&q);
 }
 
 int32_t delta_jump(cleave_delta *delta, int32_t slot) {
-    int32_t then = slot;
-    while (then < delta->n_slots && !delta->slot_changed[then] && slot_follows(delta, then))
+    int32_t then = delta_stretch(delta, slot);
+    while (then < delta->n_slots && !delta->slot_changed[then] && slot_follows(delta, then)) {
         delta_fetch_entries(delta, ++then);
+        then = delta_stretch(delta, then);
+    }
     if (then > slot) {
         delta->counts.jumps++;
         delta->counts.slots_jumped += then - slot;

@@ -172,7 +172,7 @@ static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
     if (keeps)
         keep_record(delta, slot);
     delta->view[slot] = (delta_view){.vector = -1, .row = row, .ran = true};
-    delta->uniform_since = slot + 1;
+    delta->uniform_since = delta->steady_since = slot + 1;
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_entry *entry = &of->entries[e];
         run_chunk(&p, entry, entry->placed->times[row]);
@@ -190,6 +190,7 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     memset(awaiting, 0, (size_t)delta->n_words * sizeof *awaiting);
     of->reaches_back = slot;
     of->n_coupled = 0;
+    of->has_strangers = false;
     for (int32_t e = 0; e < of->n_entries; e++)
         __builtin_prefetch(of->entries[e].uses);
     for (int32_t e = 0; e < of->n_entries; e++) {
@@ -202,6 +203,7 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
         if (entry->reaches_back < of->reaches_back)
             of->reaches_back = entry->reaches_back;
         of->n_coupled += entry->coupling != DELTA_APART;
+        of->has_strangers |= entry->chunk->has_strangers;
     }
 }
 
@@ -218,7 +220,7 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
    quarter of the latest runs were accepted.  A slot that turns out not to follow has cost a part of
    what simulating it costs; so the more of them come in a row, the more are simulated unasked. */
 enum { WHOLE = 1024, KEEPING = WHOLE / 4, LONGEST_REST = 6 };
-enum { COST_OF_RUN = 400 };
+enum { COST_OF_RUN = 400, COST_OF_JUMPED = 1 };
 enum { FIRST_PAUSE = 8, LONGEST_PAUSE = 1024 };
 
 static bool is_worth_while(cleave_delta *delta) {
@@ -265,9 +267,11 @@ static void begin_run(cleave_delta *delta) {
     memset(delta->same, 0xff, n_words * sizeof *delta->same);
     memset(delta->agreeing, 0xff, n_words * sizeof *delta->agreeing);
     memset(delta->lazy_by, 0, 64 * n_words * sizeof *delta->lazy_by);
-    delta->same_by = delta->uniform_since = delta->n_vectors = 0;
+    delta->same_by = 0;
+    delta->uniform_since = delta->steady_since = delta->n_vectors = 0;
     delta->vectors_are_stale = true;
     delta->n_exceptions = 0;
+    delta->n_asked = 0;
 }
 
 static void run_slots(cleave_delta *delta, bool keeps) {
@@ -290,10 +294,10 @@ static void learn_cost(cleave_delta *delta, const cleave_delta_counts *before, b
     const cleave_delta_counts *now = &delta->counts;
     int64_t n_items = now->items - before->items, n_slots = now->slots - before->slots;
     int64_t cost_of_simulated = 8 + 3 * (int64_t)delta->n_devices / 2;
-    int64_t cost_of_jumped = 6 + delta->n_devices / 4;
+    int64_t cost_of_asked = 6 + delta->n_devices / 4;
     int64_t cost = COST_OF_RUN + delta->n_compared / 2 + n_items + (keeps ? n_items / 3 : 0) +
-                   n_slots * cost_of_simulated +
-                   (now->slots_jumped - before->slots_jumped) * cost_of_jumped;
+                   n_slots * cost_of_simulated + delta->n_asked * cost_of_asked +
+                   (now->slots_jumped - before->slots_jumped) * COST_OF_JUMPED;
     move_towards(&delta->share, WHOLE * cost / (delta->n_items > 0 ? delta->n_items : 1));
     if (delta->share <= WHOLE)
         delta->pause = delta->longest_pause = FIRST_PAUSE;
