@@ -4,21 +4,9 @@
    A run keeps for every resource either its state or, where it is lazy, its amount: by how much it
    differs from the base.  A slot that reads what has a state compares it with the slot's record,
    and where it is moved has its amount from there on. */
-#include "simulator/delta/internal.h"
+#include "simulator/delta/jump.h"
 
 #include <string.h>
-
-/* A question: does slot `slot`, not changed, follow the base, every part moved by its amount? */
-typedef struct question {
-    cleave_delta *delta;
-    int32_t slot;
-    int64_t shift; /* of the base: to be added to the slot's record */
-    const delta_record *record;
-    const uint64_t *uses;
-    bool is_one; /* all its main lanes have one amount: */
-    int64_t by;
-    bool unsettles; /* main lanes that are moved by another amount than what they wait for */
-} question;
 
 /* --- Amounts -------------------------------------------------------------------------------------
  */
@@ -36,21 +24,17 @@ static void set_amount(const question *q, int32_t resource, int64_t by) {
     delta_take(delta->agreeing, delta_idle_resource(delta, resource));
 }
 
-/* The state of a resource is that of the record, moved. */
-static void make_lazy(const question *q, int32_t resource, int64_t by) {
+void delta_make_lazy(const question *q, int32_t resource, int64_t by) {
     set_amount(q, resource, by);
     delta_add(q->delta->lazy, resource);
 }
 
-/* Has the state of a resource, whatever it was moved by. */
-static void make_known(const question *q, int32_t resource) {
+void delta_make_known(const question *q, int32_t resource) {
     if (delta_has(q->delta->lazy, resource))
         delta_load_one(q->delta, q->slot, resource);
 }
 
-/* What is settled has no effect on the slot but for being moved by an amount; it is written down in
-   which state it met the slot. */
-static bool settle(const question *q, int32_t resource, int64_t by) {
+bool delta_settle(const question *q, int32_t resource, int64_t by) {
     cleave_delta *delta = q->delta;
     int32_t group = 64 * delta->n_device_words, lane;
     if (delta->n_exceptions == delta->room_exceptions)
@@ -169,7 +153,7 @@ static bool find_main_amounts(const question *q, const uint64_t *awaiting) {
             int32_t d = 64 * w + __builtin_ctzll(left);
             int64_t by;
             if (main_is_moved(q, d, &by))
-                make_lazy(q, d, by - q->shift);
+                delta_make_lazy(q, d, by - q->shift);
             else
                 delta_add(delta->doubt, d);
         }
@@ -194,12 +178,12 @@ static bool settle_main(const question *q, const delta_placed *placed, const del
         delta_wait wait = {of->time, of->queue};
         if (waits_follow_in(q, placed, &wait, 1, of->slot))
             return true;
-        make_known(q, d);
+        delta_make_known(q, d);
     }
     const cleave_scan_device *now = &delta->state.devices[d], *then = &q->record->devices[d];
     int64_t until = time_then(q, placed, of->time, of->slot);
     return until > then->clock[0] + q->shift && until + by > now->clock[0] && now->pending == 0 &&
-           then->pending == 0 && settle(q, d, by);
+           then->pending == 0 && delta_settle(q, d, by);
 }
 
 /* And on a communication lane, where its amount has to be that of the main lane. */
@@ -211,7 +195,7 @@ static bool settle_communication(const question *q, const delta_placed *placed,
     return amount_of_time(q, placed, of->time, of->slot) == by &&
            until >= q->record->devices[d].clock[1] + q->shift &&
            until + by >= delta->state.devices[d].clock[1] &&
-           settle(q, delta_lane_resource(delta, d, 1), by);
+           delta_settle(q, delta_lane_resource(delta, d, 1), by);
 }
 
 /* A wait of the main lane, which follows, sets the end of its last idle time; one of the
@@ -227,7 +211,7 @@ static bool settle_idle(const question *q, const delta_placed *placed, const del
                              ? until > then->clock[0] + q->shift
                              : until >= delta_move_idle(then->busy_from, q->shift) &&
                                    until + by >= delta->state.devices[d].busy_from;
-    return !has_no_effect || settle(q, delta_idle_resource(delta, d), by);
+    return !has_no_effect || delta_settle(q, delta_idle_resource(delta, d), by);
 }
 
 static bool settle_lane(const question *q, const delta_placed *placed, const delta_first *of,
@@ -295,11 +279,11 @@ static uint64_t doubtful(const question *q, int32_t group, int32_t word) {
             delta->agreeing[at] |= left & -left;
             continue;
         }
-        make_known(q, resource);
+        delta_make_known(q, resource);
         const cleave_scan_device *now = &delta->state.devices[d], *then = &q->record->devices[d];
         if (group == 1 ? now->clock[1] == then->clock[1] + q->shift + by
                        : now->busy_from == delta_move_idle(then->busy_from, q->shift + by))
-            make_lazy(q, resource, by), delta->agreeing[at] |= left & -left;
+            delta_make_lazy(q, resource, by), delta->agreeing[at] |= left & -left;
         else
             found |= left & -left;
     }
@@ -329,79 +313,16 @@ static bool rest_of_devices_follows(const question *q) {
     return any == 0;
 }
 
-/* --- Links, and chunks that join their resources -------------------------------------------------
+/* --- Jumps ---------------------------------------------------------------------------------------
  */
 
-static bool link_is_moved(const cleave_scan_link *now, const cleave_scan_link *then, int32_t lane,
-                          int64_t by) {
-    return now->free[lane] == then->free[lane] + by &&
-           (lane == 0 ||
-            (now->since == then->since + by && now->run == then->run && now->turn == then->turn));
-}
-
-/* What a link keeps of a lane is moved as the chunk that meets it first is; or it makes nobody wait
-   and is forgotten. */
-static bool link_follows(const question *q, int32_t resource, int64_t by) {
-    cleave_delta *delta = q->delta;
-    bool has_met = delta_has(delta->met, resource);
-    delta_add(delta->met, resource);
-    if (has_met || (delta_has(delta->lazy, resource) && delta->lazy_by[resource] == by))
-        return delta->lazy_by[resource] == by;
-    make_known(q, resource);
-    int32_t lane, l = delta_link_of(delta, resource, &lane);
-    const delta_link *then = &q->record->links[l];
-    const cleave_scan_link *now = &delta->state.links[l];
-    if (link_is_moved(now, &then->state, lane, q->shift + by)) {
-        make_lazy(q, resource, by);
-        return true;
-    }
-    int64_t head = then->first_head[lane];
-    int64_t pause_then = head - then->state.free[lane];
-    int64_t pause_now = head + q->shift + by - now->free[lane];
-    return pause_then >= 0 && pause_now >= 0 &&
-           (lane == 0 || (pause_then > then->state.turn && pause_now > now->turn)) &&
-           settle(q, resource, by);
-}
-
-/* All main lanes of a set have one amount. */
-static bool are_one(const cleave_delta *delta, const uint64_t *uses, int64_t by) {
+bool delta_are_one(const cleave_delta *delta, const uint64_t *uses, int64_t by) {
     for (int32_t w = 0; w < delta->n_device_words; w++)
         for (uint64_t left = uses[w]; left != 0; left &= left - 1)
             if (delta->lazy_by[64 * w + __builtin_ctzll(left)] != by)
                 return false;
     return true;
 }
-
-static bool chunk_follows(const question *q, const delta_entry *entry) {
-    cleave_delta *delta = q->delta;
-    const uint64_t *uses = entry->uses;
-    int64_t by = delta->lazy_by[delta_device(entry->items)];
-    if (!are_one(delta, entry->coupling == DELTA_WHOLE ? q->uses : uses, by))
-        return false;
-    for (int32_t w = 3 * delta->n_device_words; w < delta->n_words; w++) {
-        uint64_t known = by == delta->same_by ? uses[w] & delta->same[w] & ~delta->met[w] : 0;
-        delta->met[w] |= known;
-        for (uint64_t left = uses[w] & ~known; left != 0; left &= left - 1)
-            if (!link_follows(q, 64 * w + __builtin_ctzll(left), by))
-                return false;
-    }
-    return true;
-}
-
-static bool chunks_follow(const question *q) {
-    cleave_delta *delta = q->delta;
-    const delta_slot *slot = &delta->slots[q->slot];
-    if (slot->n_coupled == 0)
-        return true;
-    memset(delta->met, 0, (size_t)delta->n_words * sizeof *delta->met);
-    for (int32_t e = 0; e < slot->n_entries; e++)
-        if (slot->entries[e].coupling != DELTA_APART && !chunk_follows(q, &slot->entries[e]))
-            return false;
-    return true;
-}
-
-/* --- Jumps ---------------------------------------------------------------------------------------
- */
 
 static void follow_as_one(const question *q) { q->delta->view[q->slot].shift += q->delta->same_by; }
 
@@ -431,7 +352,7 @@ static void find_if_one(question *q) {
     for (int32_t w = delta->n_device_words - 1; w >= 0; w--)
         d = q->uses[w] != 0 ? 64 * w + __builtin_ctzll(q->uses[w]) : d;
     q->by = delta->lazy_by[d];
-    q->is_one = are_one(delta, q->uses, q->by);
+    q->is_one = delta_are_one(delta, q->uses, q->by);
 }
 
 /* Some main lane begins the slot with a wait. */
@@ -447,7 +368,7 @@ static bool parts_follow(question *q) {
     cleave_delta *delta = q->delta;
     int32_t n_exceptions = delta->n_exceptions;
     memset(delta->settled, 0, (size_t)delta->n_words * sizeof *delta->settled);
-    if (mains_follow(q) && rest_of_devices_follows(q) && chunks_follow(q)) {
+    if (mains_follow(q) && rest_of_devices_follows(q) && delta_chunks_follow(q)) {
         find_if_one(q);
         if (waits_follow(q, q->slot)) {
             follow(q);
