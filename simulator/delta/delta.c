@@ -1,6 +1,7 @@
 /* The step as fragments side by side, and what is kept of it from run to run.  Fragments are made
    ready in place.c; match.c finds which slots differ from the base, the passes over them are in
-   pass.c, the jumps over others in jump.c, the state of the base in state.c.
+   pass.c, the jumps over others in jump.c and joint.c, and over stretches of them in stretch.c, the
+   state of the base in state.c.
 
    The idea.  The rule of time is made of sums and comparisons only (scan_rule.h, link.h).  So if
    all that a part of a slot reads - the state of its lanes and links, the times it waits for - is

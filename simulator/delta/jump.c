@@ -3,7 +3,8 @@
 
    A run keeps for every resource either its state or, where it is lazy, its amount: by how much it
    differs from the base.  A slot that reads what has a state compares it with the slot's record,
-   and where it is moved has its amount from there on. */
+   and where it is moved has its amount from there on.  That is for the few slots behind what was
+   simulated; the others are gone over in stretches (stretch.c). */
 #include "simulator/delta/jump.h"
 
 #include <string.h>

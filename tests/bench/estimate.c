@@ -18,7 +18,7 @@
    the fragments) and by events; how many times longer all of it takes from scratch, lowering and
    pricing and scanning the whole layout, than a proposal with all it does: the comparison that
    is usual; and what that lowering and scan take.
-   The walk of folds has no comparisons.
+   The walk of folds has no comparisons.  Last their medians over all rows, and the least full/d.
    --plain leaves the comparisons out, for profiles.
    --check shares the changes out over the walks, each getting so many as its devices are few (of
    4, 16 and 64 devices 16, 4 and 1 of 21), since a change on many takes the longer.  It compares
@@ -224,8 +224,11 @@ static cleave_status report_comparisons(bench_case *c, cleave_error *error) {
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &step, &lowering, &scan, error));
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_EVENTS, &step, &again, &events, error));
     double run = bench_median(c->runs, c->n_samples), n = (double)c->n_timed;
-    printf(" %8.2f %8.1f %8.1f %9.2f %8.3f", bench_median(c->scan_ratios, c->n_samples),
-           events / run, (lowering + scan) * n / all, 1e3 * lowering, 1e3 * scan);
+    c->compared = (comparisons){.full = bench_median(c->scan_ratios, c->n_samples),
+                                .events = events / run,
+                                .whole = (lowering + scan) * n / all};
+    printf(" %8.2f %8.1f %8.1f %9.2f %8.3f", c->compared.full, c->compared.events,
+           c->compared.whole, 1e3 * lowering, 1e3 * scan);
     return CLEAVE_OK;
 }
 
@@ -324,8 +327,29 @@ static cleave_status look(bench_case *c, const wishes *w, cleave_error *error) {
     }
 }
 
+/* Of all rows that have comparisons. */
+typedef struct summary {
+    double full[N_WALKS * N_MODELS * N_COUNTS], events[N_WALKS * N_MODELS * N_COUNTS],
+        whole[N_WALKS * N_MODELS * N_COUNTS];
+    int n;
+} summary;
+
+static void note(summary *all, const comparisons *of) {
+    all->full[all->n] = of->full;
+    all->events[all->n] = of->events;
+    all->whole[all->n++] = of->whole;
+}
+
+static void print_summary(summary *all) {
+    if (all->n == 0)
+        return;
+    double full = bench_median(all->full, all->n); /* sorts them */
+    printf("medians of %d rows: full/d %.2f (least %.2f), events/d %.1f, whole/p %.1f\n", all->n,
+           full, all->full[0], bench_median(all->events, all->n), bench_median(all->whole, all->n));
+}
+
 /* Returns the number of comparisons that failed; -1 for an error. */
-static int64_t run_case(const wishes *w, walk_kind walk, int model, int count) {
+static int64_t run_case(const wishes *w, walk_kind walk, int model, int count, summary *all) {
     cleave_error error = {""};
     bench_case *c = calloc(1, sizeof *c);
     if (c == NULL)
@@ -340,6 +364,8 @@ static int64_t run_case(const wishes *w, walk_kind walk, int model, int count) {
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_estimate: %s on %d devices: %s\n", c->name, c->n_devices,
                 error.message);
+    else if (w->mode == MEASURE && walk != FOLDS)
+        note(all, &c->compared);
     end_case(c);
     free(c);
     return status == CLEAVE_OK ? n_wrong : -1;
@@ -347,14 +373,16 @@ static int64_t run_case(const wishes *w, walk_kind walk, int model, int count) {
 
 static int64_t run_all(const wishes *w) {
     int64_t n_wrong = 0;
+    summary all = {.n = 0};
     for (walk_kind walk = NEAR; walk < N_WALKS; walk++)
         for (int m = 0; m < N_MODELS; m++)
             for (int d = 0; d < N_COUNTS; d++) {
-                int64_t wrong = is_wanted(w, walk, m, d) ? run_case(w, walk, m, d) : 0;
+                int64_t wrong = is_wanted(w, walk, m, d) ? run_case(w, walk, m, d, &all) : 0;
                 if (wrong < 0)
                     return -1;
                 n_wrong += wrong;
             }
+    print_summary(&all);
     return n_wrong;
 }
 

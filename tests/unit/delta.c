@@ -292,6 +292,66 @@ Test(delta, what_the_communication_lane_has_passed_is_forgotten) {
     cleave_delta_destroy(delta);
 }
 
+/* Device 0 works 100 and posts a message to itself that arrives at 100 + 500 + 7; then it waits for
+   what devices 1 and 2 do together, 200 + 40, and only then for the message: 607 + 10.  With 60 of
+   work the message is 40 earlier, the second wait is not, and by then the device is no more: yet
+   what it waits for last is. */
+Test(delta, times_are_moved_as_their_slots_were_not_as_devices_are_now) {
+    cleave_delta *delta = make_of(3);
+    sample work, message, together;
+    sample_begin(&message, 1);
+    message.serialization[0] = 500;
+    item(&message, P, 0, 0);
+    item(&message, P, 0, 0);
+    next_chunk(&message, 3);
+    item(&message, A, 0, 0);
+    item(&message, W, 0, 10);
+    put(delta, 1, &message);
+    sample_begin(&together, 1);
+    item(&together, J, 2, 0);
+    item(&together, J, 4, 0);
+    next_chunk(&together, 2);
+    item(&together, T, 0, 0);
+    put(delta, 2, &together);
+    for (int64_t duration = 100; duration >= 60; duration -= 40) {
+        sample_begin(&work, 0);
+        item(&work, W, 0, duration);
+        item(&work, M, 0, 0); /* the communication lane is past the time that it never waited */
+        item(&work, S, 1, 0);
+        item(&work, W, 2, 200);
+        put(delta, 0, &work);
+        cr_expect_eq(count_slots(delta, duration + 517), duration == 100 ? 4 : 1);
+        cleave_delta_accept(delta);
+    }
+    cleave_delta_destroy(delta);
+}
+
+/* Devices 0 and 1 work 100 and 200 in every slot, apart.  With 40 less in the first one slot is
+   simulated; all others follow part by part, and the slower device ends when it did. */
+Test(delta, slots_in_a_row_follow_part_by_part) {
+    cleave_delta *delta = make();
+    sample s;
+    for (int32_t slot = 0; slot < N_SLOTS; slot++) {
+        sample_begin(&s, slot);
+        item(&s, W, 0, 100);
+        item(&s, W, 2, 200);
+        put(delta, slot, &s);
+    }
+    cr_expect_eq(run(delta), N_SLOTS * 200);
+    cleave_delta_accept(delta);
+    sample_begin(&s, 0);
+    item(&s, W, 0, 60);
+    item(&s, W, 2, 200);
+    put(delta, 0, &s);
+    cr_expect_eq(count_slots(delta, N_SLOTS * 200), 1);
+    cleave_delta_accept(delta);
+    sample_begin(&s, N_SLOTS - 1); /* device 0 has come to 860 */
+    item(&s, W, 0, 2000);
+    put(delta, N_SLOTS - 1, &s);
+    cr_expect_eq(count_slots(delta, 2860), 1);
+    cleave_delta_destroy(delta);
+}
+
 Test(delta, marks_join_the_lanes_of_a_device) {
     cleave_delta *delta = make();
     sample s;

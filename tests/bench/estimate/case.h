@@ -11,6 +11,11 @@ enum { MAX_SAMPLES = 1000 };
 
 typedef enum walk_kind { NEAR, RANDOM, FOLDS, N_WALKS } walk_kind;
 
+/* How many times longer than with the delta simulation: see estimate.c. */
+typedef struct comparisons {
+    double full, events, whole;
+} comparisons;
+
 /* Data of one case; memory is its arenas' and is given back with it. */
 typedef struct bench_case {
     const char *name, *machine_name;
@@ -33,6 +38,7 @@ typedef struct bench_case {
     int64_t n_proposals, n_timed, n_accepted, n_checked, n_wrong;
     double scan_ratios[MAX_SAMPLES], runs[MAX_SAMPLES];
     int n_samples;
+    comparisons compared;
     double forms_sum;
     walk_kind walk;
     fold_walk folds;
