@@ -255,10 +255,7 @@ static void add_units(const reduction *state, int32_t i, int64_t first, int64_t 
     piece.extent[units] = n_units;
     piece.destination_stride[units] = piece.source_stride[units] = state->unit_elements;
     lower_copy_begin(builder);
-    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
-    copy->n_pieces = 1;
-    copy->bytes = copy->summed_bytes = 3 * n_units * state->unit_bytes;
-    LOWER_PUSH(builder, &builder->copy_pieces, piece);
+    lower_copy_add_sum(builder, &piece, 3 * n_units * state->unit_bytes);
     lower_copy_end(builder, state->bucket->devices[i], state->move->lane);
 }
 
