@@ -18,8 +18,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_post(const cleave_item *item) {
+    return item->kind == CLEAVE_ITEM_SEND || item->kind == CLEAVE_ITEM_RECEIVE;
+}
+
+/* Of posts with nothing else between, sends go first.  A receive that is posted tells a sender that
+   waits to begin; where this rank's own message to it follows, its begin would have to travel back
+   behind all of the other, and the two would go one after the other.  Each sort keeps its order, by
+   which MPI matches; no post waits for anything, so their order can't block. */
+static void post_sends_first(const cleave_program *program, int32_t n_items, int32_t *items,
+                             int32_t *receives) {
+    for (int32_t first = 0, end; first < n_items; first = end + 1) {
+        int32_t n_sends = 0, n_receives = 0;
+        for (end = first; end < n_items && is_post(&program->items[items[end]]); end++) {
+            if (program->items[items[end]].kind == CLEAVE_ITEM_SEND)
+                items[first + n_sends++] = items[end];
+            else
+                receives[n_receives++] = items[end];
+        }
+        if (n_receives > 0)
+            memcpy(items + first + n_sends, receives, (size_t)n_receives * sizeof *items);
+    }
+}
+
 static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_error *error) {
     const cleave_program *program = rank->program;
+    int32_t *receives = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_messages);
+    if (receives == NULL)
+        return cleave_fail_memory(error, "preparing a rank");
     for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
         int32_t n = 0;
         for (int32_t i = 0; i < program->n_items; i++)
@@ -30,6 +56,7 @@ static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_e
         for (int32_t i = 0; i < program->n_items; i++)
             if (program->items[i].device == rank->device && program->items[i].lane == lane)
                 rank->lane_items[lane][rank->n_lane_items[lane]++] = i;
+        post_sends_first(program, n, rank->lane_items[lane], receives);
     }
     return CLEAVE_OK;
 }

@@ -12,15 +12,13 @@
 enum { TESTS_UNTIL_ARRIVAL = 3, PIECES = 5, MOST_REQUESTS = 256 };
 
 struct cleave_world {
+    int32_t rank;
     int tests[MOST_REQUESTS];
     int64_t bytes[MOST_REQUESTS];
     bool posted[MOST_REQUESTS];
 };
 
-int32_t cleave_world_rank(const cleave_world *world) {
-    (void)world;
-    return 0;
-}
+int32_t cleave_world_rank(const cleave_world *world) { return world->rank; }
 
 cleave_status cleave_world_reserve(cleave_world *world, int32_t n_requests, cleave_error *error) {
     (void)world;
@@ -91,26 +89,34 @@ static int32_t count_begun_within(const cleave_rank *rank) {
     return n;
 }
 
-static walked walk(int32_t pieces, cleave_arena *arena) {
+/* The perceptron's step on two devices, each with half of the samples. */
+static cleave_program lower(cleave_arena *arena) {
     cleave_error error = {""};
-    cleave_model model = make_perceptron(arena, 4, 8, 6);
+    cleave_model *model = CLEAVE_ARENA_ARRAY(arena, cleave_model, 1);
+    *model = make_perceptron(arena, 4, 8, 6);
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, 2, arena, &layout, &error), CLEAVE_OK);
-    for (int32_t op = 0; op < model.n_operators; op++) {
+    cr_assert_eq(cleave_layout_create(model, 2, arena, &layout, &error), CLEAVE_OK);
+    for (int32_t op = 0; op < model->n_operators; op++) {
         layout.splits[op].degree[0] = layout.splits[op].n_parts = 2;
         layout.splits[op].devices = CLEAVE_ARENA_ARRAY(arena, int32_t, 2);
         layout.splits[op].devices[1] = 1;
     }
-    cleave_lower_options lower = {.training = true};
+    cleave_lower_options options = {.training = true};
     cleave_program program;
-    cr_assert_eq(cleave_lower(&model, &layout, &lower, arena, &program, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(cleave_lower(model, &layout, &options, arena, &program, &error), CLEAVE_OK, "%s",
                  error.message);
+    return program;
+}
+
+static walked walk(int32_t pieces, cleave_arena *arena) {
+    cleave_error error = {""};
+    cleave_program program = lower(arena);
     walked result = {0};
     for (int32_t c = 0; c < program.n_computes; c++) {
         program.computes[c].pieces = pieces;
         result.n_long += program.computes[c].part.device == 0;
     }
-    cleave_world world = {{0}, {0}, {0}};
+    cleave_world world = {0};
     cleave_run_options options = {.reference_kernels = true,
                                   .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     cleave_rank rank;
@@ -157,5 +163,37 @@ Test(rank, pieces_change_no_byte) {
     cr_assert_eq(whole.bytes, cut.bytes);
     cr_expect(memcmp(whole.memory, cut.memory, (size_t)whole.bytes) == 0);
     cr_expect_eq(whole.sent, cut.sent);
+    cleave_arena_free(&arena);
+}
+
+/* Each rank's items, every one once, and in program order but that of posts with nothing else
+   between the sends go first. */
+Test(rank, sends_are_posted_before_receives) {
+    cleave_arena arena = {0};
+    cleave_error error = {""};
+    cleave_program program = lower(&arena);
+    cleave_run_options options = {.reference_kernels = true};
+    int32_t n_moved = 0, n_items = 0;
+    for (int32_t device = 0; device < 2; device++) {
+        cleave_world world = {.rank = device};
+        cleave_rank rank;
+        cr_assert_eq(cleave_rank_create(&rank, &world, &program, &options, &arena, &error),
+                     CLEAVE_OK);
+        for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
+            n_items += rank.n_lane_items[lane];
+            for (int32_t i = 1; i < rank.n_lane_items[lane]; i++) {
+                int32_t before = rank.lane_items[lane][i - 1], id = rank.lane_items[lane][i];
+                cleave_item_kind earlier = (cleave_item_kind)program.items[before].kind,
+                                 later = (cleave_item_kind)program.items[id].kind;
+                cr_expect(earlier != CLEAVE_ITEM_RECEIVE || later != CLEAVE_ITEM_SEND);
+                cr_expect(before < id ||
+                          (earlier == CLEAVE_ITEM_SEND && later == CLEAVE_ITEM_RECEIVE));
+                n_moved += before > id;
+            }
+        }
+        cleave_rank_destroy(&rank);
+    }
+    cr_expect(n_moved > 0, "nothing had to be moved");
+    cr_expect_eq(n_items, program.n_items);
     cleave_arena_free(&arena);
 }
