@@ -118,10 +118,14 @@ static cleave_array operand_array(const cleave_rank *rank, const cleave_compute 
 static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, bool *moved,
                              cleave_error *error);
 
-/* Between two pieces of an item.  The communication lane's own items are not interrupted. */
+/* Between two pieces of an item.  Within the communication lane's own items nothing of the lane can
+   be done, but what it has posted goes on. */
 static cleave_status poll(void *context, cleave_error *error) {
     cleave_rank *rank = context;
-    if (rank->communicating || rank->options->no_overlap)
+    if (rank->options->no_overlap)
+        return CLEAVE_OK;
+    cleave_world_progress(rank->world);
+    if (rank->communicating)
         return CLEAVE_OK;
     bool moved;
     double before = cleave_clock_seconds();
@@ -185,7 +189,7 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
 
 /* Large pieces are cut, and many small ones are pieces already. */
 static cleave_status run_copy(cleave_rank *rank, const cleave_copy *copy, cleave_error *error) {
-    int64_t polls = cleave_work_pieces_of_bytes((double)copy->bytes);
+    int64_t polls = cleave_work_pieces_of_copy(copy->bytes);
     for (int32_t p = 0; p < copy->n_pieces; p++) {
         const cleave_copy_piece *piece = &rank->program->copy_pieces[copy->first_piece + p];
         char *to = cleave_rank_buffer(rank, piece->destination);

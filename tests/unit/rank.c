@@ -13,6 +13,7 @@ enum { TESTS_UNTIL_ARRIVAL = 3, PIECES = 5, MOST_REQUESTS = 256 };
 
 struct cleave_world {
     int32_t rank;
+    int64_t progressed; /* times that messages under way were carried on */
     int tests[MOST_REQUESTS];
     int64_t bytes[MOST_REQUESTS];
     bool posted[MOST_REQUESTS];
@@ -57,8 +58,10 @@ bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received) 
     return true;
 }
 
+void cleave_world_progress(cleave_world *world) { world->progressed++; }
+
 typedef struct walked {
-    int64_t polls, moved, sent;
+    int64_t polls, moved, sent, progressed;
     int32_t n_long;        /* computes of this rank that have pieces */
     int32_t begun_within;  /* communication items that began while a compute ran */
     unsigned char *memory; /* of the rank at the end */
@@ -108,7 +111,7 @@ static cleave_program lower(cleave_arena *arena) {
     return program;
 }
 
-static walked walk(int32_t pieces, cleave_arena *arena) {
+static walked walk_as(int32_t pieces, int64_t copied_bytes, bool no_overlap, cleave_arena *arena) {
     cleave_error error = {""};
     cleave_program program = lower(arena);
     walked result = {0};
@@ -116,8 +119,11 @@ static walked walk(int32_t pieces, cleave_arena *arena) {
         program.computes[c].pieces = pieces;
         result.n_long += program.computes[c].part.device == 0;
     }
+    for (int32_t c = 0; c < program.n_copies; c++)
+        program.copies[c].bytes += copied_bytes; /* which only says where it is cut */
     cleave_world world = {0};
     cleave_run_options options = {.reference_kernels = true,
+                                  .no_overlap = no_overlap,
                                   .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     cleave_rank rank;
     cr_assert_eq(cleave_rank_create(&rank, &world, &program, &options, arena, &error), CLEAVE_OK);
@@ -128,6 +134,7 @@ static walked walk(int32_t pieces, cleave_arena *arena) {
     cr_assert_eq(cleave_rank_step(&rank, 0, &error), CLEAVE_OK, "%s", error.message);
     result.polls = rank.n_polls;
     result.moved = rank.n_polls_that_moved;
+    result.progressed = world.progressed;
     result.sent = rank.sent[1];
     result.begun_within = count_begun_within(&rank);
     result.bytes = program.peak_bytes[0];
@@ -136,6 +143,8 @@ static walked walk(int32_t pieces, cleave_arena *arena) {
     cleave_rank_destroy(&rank);
     return result;
 }
+
+static walked walk(int32_t pieces, cleave_arena *arena) { return walk_as(pieces, 0, false, arena); }
 
 /* Every product has at least 5 points, so 4 polls each. */
 Test(rank, the_communication_lane_advances_within_a_long_kernel) {
@@ -163,6 +172,20 @@ Test(rank, pieces_change_no_byte) {
     cr_assert_eq(whole.bytes, cut.bytes);
     cr_expect(memcmp(whole.memory, cut.memory, (size_t)whole.bytes) == 0);
     cr_expect_eq(whole.sent, cut.sent);
+    cleave_arena_free(&arena);
+}
+
+/* Also those of the communication lane, within which nothing of the lane can be done. */
+Test(rank, messages_go_on_within_a_long_copy) {
+    enum { LONG = 1 << 30 };
+    cleave_arena arena = {0};
+    walked whole = walk(1, &arena), cut = walk_as(1, LONG, false, &arena);
+    cr_expect_eq(whole.progressed, 0);
+    cr_expect(cut.progressed > 0);
+    cr_expect(cut.progressed > cut.polls, "not in the communication lane's own");
+    cr_assert_eq(whole.bytes, cut.bytes);
+    cr_expect(memcmp(whole.memory, cut.memory, (size_t)whole.bytes) == 0);
+    cr_expect_eq(walk_as(1, LONG, true, &arena).progressed, 0);
     cleave_arena_free(&arena);
 }
 
