@@ -18,45 +18,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_post(const cleave_item *item) {
-    return item->kind == CLEAVE_ITEM_SEND || item->kind == CLEAVE_ITEM_RECEIVE;
+typedef struct placed_item {
+    int32_t place, id;
+} placed_item;
+
+static int compare_places(const void *a, const void *b) {
+    const placed_item *x = a, *y = b;
+    return x->place != y->place ? (x->place > y->place) - (x->place < y->place)
+                                : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Of posts with nothing else between, sends go first.  A receive that is posted tells a sender that
-   waits to begin; where this rank's own message to it follows, its begin would have to travel back
-   behind all of the other, and the two would go one after the other.  Each sort keeps its order, by
-   which MPI matches; no post waits for anything, so their order can't block. */
-static void post_sends_first(const cleave_program *program, int32_t n_items, int32_t *items,
-                             int32_t *receives) {
-    for (int32_t first = 0, end; first < n_items; first = end + 1) {
-        int32_t n_sends = 0, n_receives = 0;
-        for (end = first; end < n_items && is_post(&program->items[items[end]]); end++) {
-            if (program->items[items[end]].kind == CLEAVE_ITEM_SEND)
-                items[first + n_sends++] = items[end];
-            else
-                receives[n_receives++] = items[end];
+/* Puts a receive behind this rank's own next message to its sender, where no more than posts and
+   copies are between; `next_send` is scratch, [n_devices].
+
+   A receive that is posted tells a sender that waits to begin; what then answers the own message
+   has to travel back behind all of the other, and the two would go one after the other.  Receives
+   keep their order, by which MPI matches, and nothing that one comes behind waits for another rank,
+   so that no rank can come to wait for this one. */
+static void post_sends_first(const cleave_program *program, placed_item *items, int32_t n,
+                             int32_t *next_send) {
+    int32_t end = n; /* of the posts and copies that follow */
+    for (int32_t d = 0; d < program->n_devices; d++)
+        next_send[d] = n;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const cleave_item *item = &program->items[items[i].id];
+        items[i].place = 2 * i;
+        if (item->kind == CLEAVE_ITEM_SEND) {
+            next_send[program->messages[item->subject].destination] = i;
+        } else if (item->kind == CLEAVE_ITEM_RECEIVE) {
+            int32_t send = next_send[program->messages[item->subject].source];
+            if (send < end)
+                items[i].place = 2 * send + 1;
+        } else if (item->kind != CLEAVE_ITEM_COPY) {
+            end = i;
         }
-        if (n_receives > 0)
-            memcpy(items + first + n_sends, receives, (size_t)n_receives * sizeof *items);
     }
+    qsort(items, (size_t)n, sizeof *items, compare_places);
 }
 
 static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_error *error) {
     const cleave_program *program = rank->program;
-    int32_t *receives = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_messages);
-    if (receives == NULL)
+    placed_item *items = CLEAVE_ARENA_ARRAY(arena, placed_item, program->n_items);
+    int32_t *next_send = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_devices);
+    if (items == NULL || next_send == NULL)
         return cleave_fail_memory(error, "preparing a rank");
     for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
         int32_t n = 0;
         for (int32_t i = 0; i < program->n_items; i++)
-            n += program->items[i].device == rank->device && program->items[i].lane == lane;
+            if (program->items[i].device == rank->device && program->items[i].lane == lane)
+                items[n++].id = i;
+        post_sends_first(program, items, n, next_send);
+        rank->n_lane_items[lane] = n;
         rank->lane_items[lane] = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
         if (rank->lane_items[lane] == NULL)
             return cleave_fail_memory(error, "preparing a rank");
-        for (int32_t i = 0; i < program->n_items; i++)
-            if (program->items[i].device == rank->device && program->items[i].lane == lane)
-                rank->lane_items[lane][rank->n_lane_items[lane]++] = i;
-        post_sends_first(program, n, rank->lane_items[lane], receives);
+        for (int32_t i = 0; i < n; i++)
+            rank->lane_items[lane][i] = items[i].id;
     }
     return CLEAVE_OK;
 }
