@@ -18,18 +18,62 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct placed_item {
+    int32_t place, id;
+} placed_item;
+
+static int compare_places(const void *a, const void *b) {
+    const placed_item *x = a, *y = b;
+    return x->place != y->place ? (x->place > y->place) - (x->place < y->place)
+                                : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Puts a receive behind this rank's own next message to its sender, where no more than posts and
+   copies are between; `next_send` is scratch, [n_devices].
+
+   A receive that is posted tells a sender that waits to begin; what then answers the own message
+   has to travel back behind all of the other, and the two would go one after the other.  Receives
+   keep their order, by which MPI matches, and nothing that one comes behind waits for another rank,
+   so that no rank can come to wait for this one. */
+static void post_sends_first(const cleave_program *program, placed_item *items, int32_t n,
+                             int32_t *next_send) {
+    int32_t end = n; /* of the posts and copies that follow */
+    for (int32_t d = 0; d < program->n_devices; d++)
+        next_send[d] = n;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const cleave_item *item = &program->items[items[i].id];
+        items[i].place = 2 * i;
+        if (item->kind == CLEAVE_ITEM_SEND) {
+            next_send[program->messages[item->subject].destination] = i;
+        } else if (item->kind == CLEAVE_ITEM_RECEIVE) {
+            int32_t send = next_send[program->messages[item->subject].source];
+            if (send < end)
+                items[i].place = 2 * send + 1;
+        } else if (item->kind != CLEAVE_ITEM_COPY) {
+            end = i;
+        }
+    }
+    qsort(items, (size_t)n, sizeof *items, compare_places);
+}
+
 static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_error *error) {
     const cleave_program *program = rank->program;
+    placed_item *items = CLEAVE_ARENA_ARRAY(arena, placed_item, program->n_items);
+    int32_t *next_send = CLEAVE_ARENA_ARRAY(arena, int32_t, program->n_devices);
+    if (items == NULL || next_send == NULL)
+        return cleave_fail_memory(error, "preparing a rank");
     for (int lane = 0; lane < CLEAVE_N_LANES; lane++) {
         int32_t n = 0;
         for (int32_t i = 0; i < program->n_items; i++)
-            n += program->items[i].device == rank->device && program->items[i].lane == lane;
+            if (program->items[i].device == rank->device && program->items[i].lane == lane)
+                items[n++].id = i;
+        post_sends_first(program, items, n, next_send);
+        rank->n_lane_items[lane] = n;
         rank->lane_items[lane] = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
         if (rank->lane_items[lane] == NULL)
             return cleave_fail_memory(error, "preparing a rank");
-        for (int32_t i = 0; i < program->n_items; i++)
-            if (program->items[i].device == rank->device && program->items[i].lane == lane)
-                rank->lane_items[lane][rank->n_lane_items[lane]++] = i;
+        for (int32_t i = 0; i < n; i++)
+            rank->lane_items[lane][i] = items[i].id;
     }
     return CLEAVE_OK;
 }
@@ -91,10 +135,14 @@ static cleave_array operand_array(const cleave_rank *rank, const cleave_compute 
 static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, bool *moved,
                              cleave_error *error);
 
-/* Between two pieces of an item.  The communication lane's own items are not interrupted. */
+/* Between two pieces of an item.  Within the communication lane's own items nothing of the lane can
+   be done, but what it has posted goes on. */
 static cleave_status poll(void *context, cleave_error *error) {
     cleave_rank *rank = context;
-    if (rank->communicating || rank->options->no_overlap)
+    if (rank->options->no_overlap)
+        return CLEAVE_OK;
+    cleave_world_progress(rank->world);
+    if (rank->communicating)
         return CLEAVE_OK;
     bool moved;
     double before = cleave_clock_seconds();
@@ -158,7 +206,7 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
 
 /* Large pieces are cut, and many small ones are pieces already. */
 static cleave_status run_copy(cleave_rank *rank, const cleave_copy *copy, cleave_error *error) {
-    int64_t polls = cleave_work_pieces_of_bytes((double)copy->bytes);
+    int64_t polls = cleave_work_pieces_of_copy(copy->bytes);
     for (int32_t p = 0; p < copy->n_pieces; p++) {
         const cleave_copy_piece *piece = &rank->program->copy_pieces[copy->first_piece + p];
         char *to = cleave_rank_buffer(rank, piece->destination);

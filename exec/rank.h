@@ -21,7 +21,7 @@ typedef struct cleave_rank {
     int32_t device;
     char *memory; /* peak_bytes[device], touched */
     int32_t n_lane_items[CLEAVE_N_LANES];
-    int32_t *lane_items[CLEAVE_N_LANES]; /* ids of this device's items, in program order */
+    int32_t *lane_items[CLEAVE_N_LANES]; /* ids of this device's items, in the order they are run */
     int32_t position[CLEAVE_N_LANES];    /* head of each lane */
     int32_t *request_of;                 /* [n_messages] slot of the world, -1: not of this rank */
     bool *done;                          /* [n_items] of this step */

@@ -246,6 +246,11 @@ bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received) 
     return ended != 0;
 }
 
+void cleave_world_progress(cleave_world *world) {
+    int found;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->communicator, &found, MPI_STATUS_IGNORE);
+}
+
 void cleave_world_barrier(cleave_world *world) { MPI_Barrier(world->communicator); }
 
 void cleave_world_gather(cleave_world *world, const void *data, int64_t bytes, void *all) {

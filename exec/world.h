@@ -38,6 +38,10 @@ void cleave_world_receive(cleave_world *world, int32_t request, void *data, int6
    be null) gets the bytes that came in, of a receive that ends in this very call. */
 bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received);
 
+/* Carries messages under way on, and ends none: over some networks nothing moves while a rank is
+   outside MPI. */
+void cleave_world_progress(cleave_world *world);
+
 void cleave_world_barrier(cleave_world *world);
 /* `data` of every rank to rank 0, in the order of ranks; `all` (rank 0) has room for size x bytes.
  */

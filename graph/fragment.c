@@ -62,7 +62,8 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
                                           .arena = arena,
                                           .error = error,
                                           .parts = lowerer->parts,
-                                          .n_devices = layout->n_devices};
+                                          .n_devices = layout->n_devices,
+                                          .counts_pieces = true};
     if (setjmp(lowerer->state.base.unwind) != 0)
         return lowerer->state.base.status;
     lowering_begin(&lowerer->state, &lowerer->schedule);
@@ -256,7 +257,6 @@ static cleave_fragment fragment_of(const cleave_lowerer *lowerer) {
                     .n_copies = builder->copies.n,
                     .copies = builder->copies.items,
                     .n_copy_pieces = builder->copy_pieces.n,
-                    .copy_pieces = builder->copy_pieces.items,
                     .n_messages = builder->messages.n,
                     .messages = builder->messages.items,
                     .n_collectives = builder->collectives.n,

@@ -58,7 +58,7 @@ static inline bool cleave_stretch_before(cleave_stretch_at a, cleave_stretch_at 
 
 typedef struct cleave_fragment {
     cleave_program program; /* of the family alone: no computes, ids of its own; the subject of a
-                               SYNC is a mark */
+                               SYNC is a mark; the pieces of copies are counted and not there */
     int32_t n_chunks, n_marks;
     const cleave_fragment_chunk *chunks;      /* [n_chunks] ascending by (slot, rank) */
     const cleave_lane_mark *marks;            /* [n_marks] */

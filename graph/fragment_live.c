@@ -35,15 +35,14 @@ static void touch_items(lowering *state) {
     const lower_builder *builder = &state->base;
     const cleave_item_records records = {.updates = builder->updates.items,
                                          .loads = builder->loads.items,
-                                         .copies = builder->copies.items,
-                                         .copy_pieces = builder->copy_pieces.items,
                                          .messages = builder->messages.items};
     int32_t end = end_of_communication(state);
     for (int32_t i = 0; i < builder->items.n; i++) {
         const cleave_item *item = &builder->items.items[i];
         bool beside = item->lane == CLEAVE_LANE_COMMUNICATION && item->slot < end;
         use at = {state, item->slot, beside ? end : item->slot};
-        cleave_item_visit_buffers(&records, item, touch, &at);
+        if (item->kind != CLEAVE_ITEM_COPY) /* whose buffers are among the touches */
+            cleave_item_visit_buffers(&records, item, touch, &at);
     }
     for (int32_t i = 0; i < builder->touches.n; i++) {
         const lower_touch_mark *mark = &builder->touches.items[i];

@@ -22,6 +22,8 @@
 static const char *const kind_names[] = {"convolution", "product", "pool",  "moments",
                                          "pointwise",   "reduce",  "gather"};
 static const double piece_bytes = 0x1p25;
+/* Within what sockets hold, so that a link needn't wait. */
+static const double copy_piece_bytes = 0x1p20;
 static const char *const combiner_names[] = {"", " sum", " max", " moments"};
 
 /* Longer than any key of a legal nest: 9 operands of 8 dimensions and 32 instructions. */
@@ -197,6 +199,10 @@ int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, c
 }
 
 int32_t cleave_work_pieces_of_bytes(double bytes) { return round_pieces(bytes / piece_bytes); }
+
+int32_t cleave_work_pieces_of_copy(int64_t bytes) {
+    return round_pieces((double)bytes / copy_piece_bytes);
+}
 
 void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                          const cleave_part *part, cleave_work *work) {

@@ -33,8 +33,11 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
    shapes don't allow so many. */
 int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                            const cleave_part *part);
-/* The same for an update or a copy that moves `bytes`, read plus written. */
+/* The same for an update that moves `bytes`, read plus written. */
 int32_t cleave_work_pieces_of_bytes(double bytes);
+/* Those of a copy that moves so many bytes (read plus written): far shorter ones, since messages
+   mostly are under way while copies run, and asking for them costs nothing beside. */
+int32_t cleave_work_pieces_of_copy(int64_t bytes);
 
 /* The work of moving `bytes` (read plus written, together) that is no nest's: family "copy"
    (packing, unpacking and local copies), "sum" (combining partial results: both are read, one is

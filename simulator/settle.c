@@ -43,7 +43,7 @@ static int32_t count_pieces(const cleave_program *program, int32_t id) {
                                         (update->state[0] >= 0) + (update->state[1] >= 0)));
         break;
     case CLEAVE_ITEM_COPY:
-        pieces = cleave_work_pieces_of_bytes((double)program->copies[item->subject].bytes);
+        pieces = cleave_work_pieces_of_copy(program->copies[item->subject].bytes);
         break;
     default:
         break;

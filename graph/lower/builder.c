@@ -209,6 +209,21 @@ void lower_copy_begin(lower_builder *builder) {
                (cleave_copy){.first_piece = builder->copy_pieces.n, .n_copies = 1});
 }
 
+/* The last piece; and the place of the next one. */
+static cleave_copy_piece *last_piece(lower_builder *builder) {
+    int32_t last = builder->copy_pieces.n - 1;
+    return builder->counts_pieces ? &builder->piece_room[last & 1]
+                                  : &builder->copy_pieces.items[last];
+}
+
+static cleave_copy_piece *next_piece(lower_builder *builder) {
+    if (!builder->counts_pieces)
+        return LOWER_ROOM(builder, &builder->copy_pieces);
+    if (builder->copy_pieces.n == INT32_MAX)
+        lower_fail_memory(builder);
+    return &builder->piece_room[builder->copy_pieces.n & 1];
+}
+
 /* Drops dimensions of one element and joins those that run on in both regions.  A record (moments)
    stays dimension 0. */
 static void simplify_piece(cleave_copy_piece *piece) {
@@ -258,7 +273,7 @@ static bool same_block(const cleave_copy_piece *a, int from, const cleave_copy_p
 static bool repeat_last_piece(lower_builder *builder, const cleave_copy_piece *piece) {
     if (builder->copies.items[builder->copies.n - 1].n_pieces == 0)
         return false;
-    cleave_copy_piece *last = &builder->copy_pieces.items[builder->copy_pieces.n - 1];
+    cleave_copy_piece *last = last_piece(builder);
     bool fills = piece->mode == CLEAVE_COPY_FILL;
     int outer = builder->last_piece_repeats ? 1 : 0;
     if (piece->mode == CLEAVE_COPY_MOMENTS || last->mode != piece->mode ||
@@ -290,6 +305,29 @@ static bool repeat_last_piece(lower_builder *builder, const cleave_copy_piece *p
     return true;
 }
 
+/* The buffers of a piece, which the copy's item will use, unless those of the one before are the
+   same. */
+static void touch_ends(lower_builder *builder, const cleave_copy_piece *piece,
+                       const cleave_copy_piece *before) {
+    int32_t item = builder->items.n;
+    if (before == NULL || before->destination != piece->destination)
+        lower_touch(builder, piece->destination, item);
+    if (piece->source >= 0 && (before == NULL || before->source != piece->source))
+        lower_touch(builder, piece->source, item);
+}
+
+/* The piece stands at the place of the next one; nothing more is added to the one before. */
+static void keep_piece(lower_builder *builder, cleave_copy *copy, const cleave_copy_piece *piece) {
+    const cleave_copy_piece *before = copy->n_pieces > 0 ? last_piece(builder) : NULL;
+    if (before != NULL)
+        copy->n_rows += count_rows(before);
+    if (builder->counts_pieces)
+        touch_ends(builder, piece, before);
+    copy->n_pieces++;
+    builder->copy_pieces.n++;
+    builder->last_piece_repeats = false;
+}
+
 void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
                     const cleave_box *box, const lower_region *destination,
                     const lower_region *source, float fill) {
@@ -299,7 +337,7 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
         (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, box, destination, from)))
         return;
     /* In place, and dimensions past the rank are left as they are: pieces are large and many. */
-    cleave_copy_piece *piece = LOWER_ROOM(builder, &builder->copy_pieces);
+    cleave_copy_piece *piece = next_piece(builder);
     piece->mode = mode;
     piece->type = of->type;
     piece->destination = destination->buffer;
@@ -320,11 +358,17 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
     copy->bytes += bytes;
     copy->summed_bytes += passes == 3 ? bytes : 0;
-    if (repeat_last_piece(builder, piece))
-        return;
-    copy->n_pieces++;
-    builder->last_piece_repeats = false;
-    builder->copy_pieces.n++;
+    if (!repeat_last_piece(builder, piece))
+        keep_piece(builder, copy, piece);
+}
+
+void lower_copy_add_sum(lower_builder *builder, const cleave_copy_piece *piece, int64_t bytes) {
+    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
+    cleave_copy_piece *added = next_piece(builder);
+    *added = *piece;
+    copy->bytes += bytes;
+    copy->summed_bytes += bytes;
+    keep_piece(builder, copy, added);
 }
 
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane) {
@@ -333,8 +377,7 @@ int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane)
         builder->copies.n--;
         return -1;
     }
-    for (int32_t p = 0; p < copy->n_pieces; p++)
-        copy->n_rows += count_rows(&builder->copy_pieces.items[copy->first_piece + p]);
+    copy->n_rows += count_rows(last_piece(builder));
     return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
 }
 

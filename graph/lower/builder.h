@@ -56,6 +56,11 @@ typedef struct lower_builder {
     CLEAVE_LIST(cleave_load) loads;
     CLEAVE_LIST(cleave_copy) copies;
     bool last_piece_repeats; /* the outer dimension of the last copy piece is a repetition */
+    /* Of a fragment for its price alone pieces are counted and not listed: a collective of many
+       cells has thousands of times as many as items.  Then buffers of copies are among `touches`,
+       and the last piece and the one that is tried are in the room, by turns. */
+    bool counts_pieces;
+    cleave_copy_piece piece_room[2];
     CLEAVE_LIST(cleave_copy_piece) copy_pieces;
     CLEAVE_LIST(cleave_message) messages;
     CLEAVE_LIST(cleave_collective) collectives;
@@ -165,6 +170,8 @@ void lower_copy_begin(lower_builder *builder);
 void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
                     const cleave_box *box, const lower_region *destination,
                     const lower_region *source, float fill);
+/* A piece as it is, of so many bytes that are combined with what is there. */
+void lower_copy_add_sum(lower_builder *builder, const cleave_copy_piece *piece, int64_t bytes);
 /* The item's id, or -1 when no piece was added. */
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane);
 

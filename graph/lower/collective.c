@@ -71,29 +71,32 @@ static lower_region vector_region(const reduction *state, const move_cell *cell,
     return region;
 }
 
-/* A demand that holds all cells one after the other, as the vector does, is the vector. */
-static bool vector_in_place(const reduction *state, int32_t device, lower_region *region) {
-    const movement *move = state->move;
-    const cleave_tensor *tensor = &state->builder->model->tensors[move->tensor];
+/* Does the demand hold all cells one after the other, as the vector does?  Gives the region of the
+   first one there. */
+static bool holds_vector(const reduction *state, const move_demand *demand, lower_region *region) {
+    const cleave_tensor *tensor = &state->builder->model->tensors[state->move->tensor];
+    for (int32_t c = 0; c < state->bucket->cells.n; c++) {
+        const cleave_box *box = &cell_of(state, c)->box;
+        if (!cleave_box_contains(tensor->rank, &demand->at.box, box))
+            return false;
+        if (c == 0)
+            *region = lower_region_within(tensor->rank, &demand->at, box);
+        if (!lower_region_is_dense(tensor, box, &demand->at) ||
+            lower_region_offset(tensor->rank, &demand->at, box) !=
+                region->offset + state->first_unit[c])
+            return false;
+    }
+    return true;
+}
+
+/* Then it is the vector of its device i.  One that holds all cells is among those of the first. */
+static bool vector_in_place(const reduction *state, int32_t i, lower_region *region) {
     if (state->unit_elements != 1 || state->bucket->kind == CLEAVE_REDUCE_SCATTER)
         return false;
-    for (int32_t i = 0; i < move->demands.n; i++) {
-        const move_demand *demand = &move->demands.items[i];
-        bool fits = demand->device == device;
-        for (int32_t c = 0; c < state->bucket->cells.n && fits; c++) {
-            const cleave_box *box = &cell_of(state, c)->box;
-            fits = cleave_box_contains(tensor->rank, &demand->at.box, box);
-            if (!fits)
-                break;
-            if (c == 0)
-                *region = lower_region_within(tensor->rank, &demand->at, box);
-            fits = lower_region_is_dense(tensor, box, &demand->at) &&
-                   lower_region_offset(tensor->rank, &demand->at, box) ==
-                       region->offset + state->first_unit[c];
-        }
-        if (fits)
+    for (int32_t t = state->first_target[i];
+         t < state->first_target[i + 1] && state->targets[t].cell == 0; t++)
+        if (holds_vector(state, &state->move->demands.items[state->targets[t].id], region))
             return true;
-    }
     return false;
 }
 
@@ -205,7 +208,7 @@ static void pack_vector(const reduction *state, int32_t i) {
     lower_builder *builder = state->builder;
     int32_t device = state->bucket->devices[i];
     lower_region place = {.buffer = -1};
-    if (vector_in_place(state, device, &place)) {
+    if (vector_in_place(state, i, &place)) {
         state->buffer[i] = place.buffer;
         state->offset[i] = place.offset * lower_type_bytes(builder, state->move->tensor);
         builder->sent[place.buffer] = true;
@@ -255,10 +258,7 @@ static void add_units(const reduction *state, int32_t i, int64_t first, int64_t 
     piece.extent[units] = n_units;
     piece.destination_stride[units] = piece.source_stride[units] = state->unit_elements;
     lower_copy_begin(builder);
-    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
-    copy->n_pieces = 1;
-    copy->bytes = copy->summed_bytes = 3 * n_units * state->unit_bytes;
-    LOWER_PUSH(builder, &builder->copy_pieces, piece);
+    lower_copy_add_sum(builder, &piece, 3 * n_units * state->unit_bytes);
     lower_copy_end(builder, state->bucket->devices[i], state->move->lane);
 }
 

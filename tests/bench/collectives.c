@@ -20,6 +20,7 @@
    0 steps only what is predicted.  The second form writes the machine with the link between two
    ranks as it is now, which takes about so long: a process of its own, since in one that has just
    measured its link large collectives took up to half as long again. */
+#include "base/progress.h"
 #include "cli/calibrate_link.h"
 #include "exec/memory.h"
 #include "exec/rank.h"
@@ -260,8 +261,17 @@ static void find_interval(const bench *b, int32_t device, const int64_t *start, 
 
 /* ---- Running ---- */
 
+/* Ranks leave a barrier one after the other, as much apart as a short collective lasts; so they
+   agree on a moment that is still to come. */
+static void begin_together(const bench *b) {
+    static const double ahead_seconds = 2e-4;
+    double begin = cleave_world_largest(b->world, cleave_clock_seconds()) + ahead_seconds;
+    while (cleave_clock_seconds() < begin)
+        ;
+}
+
 static cleave_status measure_step(bench *b, cleave_rank *rank, int64_t step, cleave_error *error) {
-    cleave_world_barrier(b->world);
+    begin_together(b);
     CLEAVE_TRY(cleave_rank_step(rank, step, error));
     int64_t begun, ended;
     find_interval(b, rank->device, rank->start, rank->end, &begun, &ended);

@@ -1,5 +1,5 @@
 /* Textbook exchanges come out of the rule about boxes: which collectives, and how many bytes. */
-#include "graph/lower/lower.h"
+#include "graph/fragment.h"
 #include "tests/support/models.h"
 
 #include <criterion/criterion.h>
@@ -249,6 +249,58 @@ Test(lowering, copies_count_their_rows_and_what_is_summed) {
     }
     cr_assert_gt(n_short, 0);
     cr_assert_gt(n_sums, 0);
+}
+
+/* Copies, pieces, rows and bytes. */
+static void add_copies(const cleave_program *program, int64_t sums[4]) {
+    sums[0] += program->n_copies;
+    sums[1] += program->n_copy_pieces;
+    for (int32_t c = 0; c < program->n_copies; c++) {
+        sums[2] += program->copies[c].n_rows;
+        sums[3] += program->copies[c].bytes;
+    }
+}
+
+Test(lowering, fragments_count_the_pieces_that_programs_list) {
+    static lowered of;
+    static const char *const axes[] = {"n", "k", "c"};
+    for (int a = 0; a < 18; a++) {
+        int64_t listed[4] = {0}, counted[4] = {0};
+        cleave_lower_options options = {.training = true, .symbolic_collectives = a < 9};
+        cleave_error error = {""};
+        cleave_lowerer *lowerer;
+        cleave_fragment fragment;
+        begin(&of);
+        split(&of, "g1", axes[a % 3]);
+        split(&of, "g2", axes[a / 3 % 3]);
+        lower(&of, options.symbolic_collectives);
+        add_copies(&of.program, listed);
+        cr_assert_eq(cleave_lowerer_create(&of.model, &of.layout, &options, &lowerer, &error),
+                     CLEAVE_OK);
+        for (int32_t f = 0; f < cleave_lowerer_n_families(lowerer); f++) {
+            cr_assert_eq(cleave_lowerer_family(lowerer, f, &fragment, &error), CLEAVE_OK);
+            add_copies(&fragment.program, counted);
+        }
+        for (int k = 0; k < 4; k++)
+            cr_expect_eq(counted[k], listed[k], "layout %d, sum %d: %ld, not %ld", a, k,
+                         (long)counted[k], (long)listed[k]);
+        cr_assert_gt(listed[1], 0);
+        cleave_lowerer_destroy(lowerer);
+        cleave_arena_free(&of.arena);
+    }
+}
+
+/* Each device adds up its gradient in the memory that the update reads, and that is the vector. */
+Test(lowering, an_all_reduce_of_gradients_copies_nothing) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    lower(&of, true);
+    cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, "w1"), 1);
+    for (int32_t i = 0; i < of.program.n_items; i++)
+        cr_expect(of.program.items[i].kind != CLEAVE_ITEM_COPY ||
+                  of.program.items[i].lane != CLEAVE_LANE_COMMUNICATION);
+    cleave_arena_free(&of.arena);
 }
 
 Test(lowering, one_device_needs_no_copy_of_an_activation) {
