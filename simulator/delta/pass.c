@@ -211,7 +211,7 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
 
    A run costs about as much as a pass over so many items: those that it simulates, a third more
    where it keeps records; half of those that were exchanged, for comparing them; and by itself, and
-   for each slot that it simulates or jumps over, what learn_cost says, which was fitted to what
+   for each slot that it simulates, looks at or jumps over, what learn_cost says, fitted to what
    runs of recurrent and other models took.  Where the latest runs cost more than a pass over
    everything, the next ones are that.  Then now and then one tries all the same, ever less often
    while that fails.
