@@ -141,11 +141,11 @@ static cleave_status poll(void *context, cleave_error *error) {
     cleave_rank *rank = context;
     if (rank->options->no_overlap)
         return CLEAVE_OK;
+    double before = cleave_clock_seconds();
     cleave_world_progress(rank->world);
     if (rank->communicating)
         return CLEAVE_OK;
     bool moved;
-    double before = cleave_clock_seconds();
     cleave_status status = advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &moved, error);
     rank->polled_seconds += cleave_clock_seconds() - before;
     rank->n_polls++;

@@ -3,6 +3,7 @@
 
    One rank of a perceptron's data-parallel step over two devices, with reference kernels. */
 #include "exec/rank.h"
+#include "base/progress.h"
 #include "graph/lower/lower.h"
 #include "tests/perceptron.h"
 
@@ -58,10 +59,18 @@ bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received) 
     return true;
 }
 
-void cleave_world_progress(cleave_world *world) { world->progressed++; }
+static const double progress_seconds = 1e-3;
+
+void cleave_world_progress(cleave_world *world) {
+    double begun = cleave_clock_seconds();
+    while (cleave_clock_seconds() < begun + progress_seconds)
+        ;
+    world->progressed++;
+}
 
 typedef struct walked {
     int64_t polls, moved, sent, progressed;
+    double polled_seconds;
     int32_t n_long;        /* computes of this rank that have pieces */
     int32_t begun_within;  /* communication items that began while a compute ran */
     unsigned char *memory; /* of the rank at the end */
@@ -137,6 +146,7 @@ static walked walk_as(int32_t pieces, int64_t copied_bytes, bool no_overlap, cle
     result.polls = rank.n_polls;
     result.moved = rank.n_polls_that_moved;
     result.progressed = world.progressed;
+    result.polled_seconds = rank.polled_seconds;
     result.sent = rank.sent[1];
     result.begun_within = count_begun_within(&rank);
     result.bytes = program.peak_bytes[0];
@@ -156,6 +166,7 @@ Test(rank, the_communication_lane_advances_within_a_long_kernel) {
     cr_expect(cut.moved > 0, "no poll carried the lane on");
     cr_expect(cut.begun_within > 0, "no item of the lane ended while a kernel ran");
     cr_expect(cut.sent > 0);
+    cr_expect(cut.polled_seconds >= progress_seconds * (double)cut.polls, "taken for kernels");
     cleave_arena_free(&arena);
 }
 
@@ -179,7 +190,7 @@ Test(rank, pieces_change_no_byte) {
 
 /* Also those of the communication lane, within which nothing of the lane can be done. */
 Test(rank, messages_go_on_within_a_long_copy) {
-    enum { LONG = 1 << 30 };
+    enum { LONG = 1 << 25 };
     cleave_arena arena = {0};
     walked whole = walk(1, &arena), cut = walk_as(1, LONG, false, &arena);
     cr_expect_eq(whole.progressed, 0);
