@@ -121,6 +121,9 @@ two_integers() { # BYTES of the second one; the first is 0
     printf '%b\0\0\0\0\0\0\0%s\0\0\0\0\0\0\0\0%b' "\\x$(printf %x ${#header})" "$header" "$1"
 }
 one_node Cast 7 2 -- to >"$work/node.onnx"
+expect_ok show "$work/node.onnx"
+grep -q "^it can't be trained: .*node.onnx: output Y has rank 1; a loss needs floats" "$work/out" ||
+    fail "show: not why Y is no loss"
 two_integers '\0\0\0\01\0\0\0\0' >"$work/integers.safetensors"
 expect_ok run --model "$work/node.onnx" --forward --data "$work/integers.safetensors"
 two_integers '\01\0\0\01\0\0\0\0' >"$work/integers.safetensors"
