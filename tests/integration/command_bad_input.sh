@@ -160,6 +160,15 @@ bad_machine "line 1" '{"cleave_machine": 1,' '{"cleave_machine": 1'
 expect_error 2 99 search --model "$models/lenet5.onnx" --batch 8 --machine "$machine" --devices 99 \
     -o "$work/output"
 
+: >"$work/empty.json"
+# shellcheck disable=SC2046
+expect_error 2 "empty.json: the file is empty" $(search_machine "$work/empty.json")
+# shellcheck disable=SC2046
+expect_error 2 "node.onnx: line 1, column 1: not JSON" $(search_machine "$work/node.onnx")
+
+# --- Task graphs
+expect_error 2 "empty.json: the file is empty" simulate --tasks "$work/empty.json"
+
 # --- Layouts
 lenet=(--model "$models/lenet5.onnx" --batch 8)
 expect_ok search "${lenet[@]}" --machine "$machine" --method data-parallel -o "$work/plan.layout.json"
