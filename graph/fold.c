@@ -35,12 +35,28 @@ static int32_t degree_of(const cleave_split *split, int axis) {
     return axis < 0 ? split->replicas : split->degree[axis];
 }
 
+/* `known`: a row of so many devices in order, or null; this one is, if it is in order. */
+static cleave_status check_order(const finder *f, const cleave_split *split, const char *name,
+                                 const int32_t **known) {
+    size_t size = (size_t)split->n_parts * sizeof *split->devices;
+    if (*known != NULL && memcmp(*known, split->devices, size) == 0)
+        return CLEAVE_OK;
+    for (int32_t p = 0; p < split->n_parts; p++)
+        if (split->devices[p] != p)
+            return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
+                               "the devices of %s are not in order: part %d is on %d", name, p,
+                               split->devices[p]);
+    *known = split->devices;
+    return CLEAVE_OK;
+}
+
 /* Parts are row-major and devices in order, so a window has the parts of a run of outermost blocks.
  */
 static cleave_status find_windows(finder *f, int32_t node_devices) {
     const cleave_layout *layout = f->layout;
     int32_t n_devices = layout->n_devices;
     int32_t windows = n_devices % node_devices == 0 ? n_devices / node_devices : 1;
+    const int32_t *in_order = NULL;
     if (windows < 2)
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
                            n_devices);
@@ -50,13 +66,9 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
         if (split->n_parts != n_devices)
             return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%s is on %d of %d devices", name,
                                split->n_parts, n_devices);
-        for (int32_t p = 0; p < n_devices; p++)
-            if (split->devices[p] != p)
-                return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                                   "the devices of %s are not in order: part %d is on %d", name, p,
-                                   split->devices[p]);
+        CLEAVE_TRY(check_order(f, split, name, &in_order));
         int outer = outermost(split, f->model->operators[op].n_axes);
-        windows = common_divisor(windows, degree_of(split, outer));
+        windows = common_divisor(degree_of(split, outer), windows);
         if (windows < 2)
             return cleave_fail(
                 f->error, CLEAVE_NO_LAYOUT,
@@ -171,7 +183,7 @@ static cleave_status operand_dimension(const finder *f, const cleave_nest *nest,
                                        const cleave_operand *operand, int axis, int *dimension) {
     const cleave_tensor *tensor = &f->model->tensors[operand->tensor];
     *dimension = CLEAVE_FOLD_REPEATED;
-    for (int d = 0; d < tensor->rank; d++) {
+    for (int d = 0; d < tensor->rank && axis >= 0; d++) {
         const cleave_dimension_map *map = &operand->map[d];
         int64_t stride = 0, rest = 0;
         bool twice = false;

@@ -188,26 +188,18 @@ static cleave_status make_fragment(fragment_memory *memory, int32_t place,
     return CLEAVE_OK;
 }
 
-/* The number of a slot among those that its place may name. */
-static int32_t number_of(const fragment_memory *memory, int32_t place, int32_t slot) {
-    const int32_t *slots = memory->alike.slots[place];
-    int32_t low = 0, n = memory->alike.n_slots[place];
-    while (n > 0) {
-        int32_t half = n / 2;
-        bool before = slots[low + half] < slot;
-        low = before ? low + half + 1 : low;
-        n = before ? n - half - 1 : half;
-    }
-    return low;
-}
-
+/* Slots become their numbers among those that the place may name. */
 static void number_slots(const fragment_memory *memory, int32_t place,
                          cleave_fragment_price *price) {
+    const int32_t *slots = memory->alike.slots[place];
+    int32_t *number = memory->slot_number;
+    for (int32_t i = 0; i < memory->alike.n_slots[place]; i++)
+        number[slots[i]] = i;
     for (int32_t c = 0; c < price->priced.n_chunks; c++)
-        price->priced.chunks[c].slot = number_of(memory, place, price->priced.chunks[c].slot);
+        price->priced.chunks[c].slot = number[price->priced.chunks[c].slot];
     for (int32_t i = 0; i < price->n_live; i++) {
-        price->live[i].first = number_of(memory, place, price->live[i].first);
-        price->live[i].last = number_of(memory, place, price->live[i].last);
+        price->live[i].first = number[price->live[i].first];
+        price->live[i].last = number[price->live[i].last];
     }
 }
 
@@ -334,10 +326,13 @@ cleave_status fragment_memory_begin(fragment_memory *memory, cleave_error *error
         calloc((size_t)memory->model->n_operators + 1, sizeof *memory->split_digest);
     memory->family_digest = calloc((size_t)memory->n_families + 1, sizeof *memory->family_digest);
     memory->shard_digest = calloc((size_t)memory->n_families + 1, sizeof *memory->shard_digest);
+    memory->slot_number =
+        calloc((size_t)cleave_lowerer_n_slots(memory->lowerer) + 1, sizeof *memory->slot_number);
     memory->table = calloc((size_t)memory->table_size, sizeof(remembered_fragment *));
     memory->prices = calloc((size_t)memory->prices_size, sizeof(shared_price *));
     if (memory->split_digest == NULL || memory->family_digest == NULL ||
-        memory->shard_digest == NULL || memory->table == NULL || memory->prices == NULL)
+        memory->shard_digest == NULL || memory->slot_number == NULL || memory->table == NULL ||
+        memory->prices == NULL)
         return cleave_fail_memory(error, "estimating");
     memory->members = (member_memory){.lowerer = memory->lowerer,
                                       .cache = memory->cache,
@@ -359,6 +354,7 @@ void fragment_memory_free(fragment_memory *memory) {
     free(memory->chunks);
     free(memory->split_digest);
     free(memory->shard_digest);
+    free(memory->slot_number);
     free(memory->family_digest);
     member_memory_free(&memory->members);
     cleave_arena_free(&memory->scratch);

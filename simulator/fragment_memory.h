@@ -50,6 +50,7 @@ typedef struct fragment_memory {
     fragment_digest *family_digest; /* [n_families] sums of what operators that touch them give */
     uint64_t *shard_digest;         /* [n_families] of the parameters whose updates are sharded */
     cleave_alike alike;
+    int32_t *slot_number;  /* [slots] of the step, among those of the place at hand */
     member_memory members; /* of families that are put together */
     cleave_arena lasting, scratch;
     cleave_priced_chunk *chunks; /* [room_chunks] of a fragment that is made ready */

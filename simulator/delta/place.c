@@ -23,6 +23,7 @@ typedef struct placer {
     delta_wait *waits;          /* [n_items] */
     delta_first *firsts;        /* [n_items] */
     int32_t n_times, n_chunk_waits, n_waits, n_reaches, n_firsts;
+    int32_t n_begun; /* messages and collectives that some have met and others have not yet */
 } placer;
 
 static cleave_status refuse(const placer *p, const char *what) {
@@ -130,6 +131,7 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
         if (have_work(fragment, s) && fragment->ends[s].source != item->queue / 2 &&
             fragment->ends[s].destination != item->queue / 2)
             return refuse(p, "its message is posted by no end of it");
+        p->n_begun += met == 0 ? 1 : -1;
         *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
         if (met == 1) {
             give(p, chunk, time, item->queue);
@@ -144,6 +146,7 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
     int32_t met = p->met[fragment->n_messages + s]++, joins = fragment->collective_joins[s];
     if (met >= joins)
         return refuse(p, "its collective is joined by more than it says");
+    p->n_begun += (met == 0) - (met == joins - 1);
     *kind = met == 0           ? (joins == 1 ? DELTA_JOIN_ONLY : DELTA_JOIN_FIRST)
             : met == joins - 1 ? DELTA_JOIN_LAST
                                : DELTA_JOIN_NEXT;
@@ -270,19 +273,6 @@ static void place_reaches(placer *p, delta_chunk *chunk) {
     p->n_chunk_waits = 0;
 }
 
-static bool all_met_here(placer *p) {
-    const cleave_priced_fragment *fragment = p->fragment;
-    for (int32_t m = 0; m < fragment->n_messages; m++)
-        if (p->met[m] == 1)
-            return false;
-    for (int32_t c = 0; c < fragment->n_collectives; c++) {
-        int32_t met = p->met[fragment->n_messages + c];
-        if (met > 0 && met < fragment->collective_joins[c])
-            return false;
-    }
-    return true;
-}
-
 static cleave_status place_chunks(placer *p) {
     const cleave_priced_fragment *fragment = p->fragment;
     for (int32_t c = 0; c < fragment->n_chunks; c++) {
@@ -305,7 +295,7 @@ static cleave_status place_chunks(placer *p) {
         for (p->item = given->first_item; p->item < given->first_item + given->n_items; p->item++)
             CLEAVE_TRY(place_item(p, chunk, &fragment->items[p->item], &p->placed->items[p->item]));
         place_reaches(p, chunk);
-        if (!all_met_here(p))
+        if (p->n_begun > 0)
             return refuse(p, "a message or a collective is not completed in the chunk");
     }
     return CLEAVE_OK;
