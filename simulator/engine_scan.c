@@ -1,7 +1,7 @@
 /* The scan: one pass over the items in their global order.  A queue's clock is the end of its last
    item; whatever an item waits for stands before it, so its time is known when it is met.  Work of
    main lanes, which is most of a step, is put off until its device does something else, and so is
-   added up in runs. */
+   added up in runs: item by item where the times of all are wanted, else a run at once. */
 #include "simulator/engine_workspace.h"
 #include "simulator/scan_rule.h"
 
@@ -65,38 +65,69 @@ static cleave_status fail_stuck(const cleave_engine_problem *problem, cleave_err
                        problem->subject[item]);
 }
 
+typedef struct scan {
+    const cleave_engine_problem *problem;
+    cleave_engine_workspace *w;
+    const cleave_work_times *times; /* of runs; null: work gets its times in the timeline */
+    cleave_timeline *timeline;
+    const int64_t *until[CLEAVE_ENGINE_N_KINDS]; /* what is waited for, by kinds of items */
+} scan;
+
 /* A run of work of a device's main lane.  Once the communication lane has nothing ahead of it that
    it would be charged for, one begins where the other ends. */
-static inline void run_work(const cleave_engine_problem *problem, cleave_scan_device *device,
-                            int32_t first, int32_t end, cleave_timeline *timeline) {
-    const int32_t *items = problem->work_items;
-    for (; first < end && device->pending != 0; first++) {
-        timeline->start[items[first]] = device->clock[0];
-        timeline->end[items[first]] = cleave_scan_work(device, 0, problem->duration[items[first]]);
+static inline void run_items(const scan *s, cleave_scan_device *device, int32_t run) {
+    const int64_t *duration = s->problem->duration;
+    const int32_t *items = s->problem->work_items;
+    int64_t *start = s->timeline->start, *end = s->timeline->end;
+    int32_t first = s->problem->run_first[run], last = s->problem->run_first[run + 1];
+    for (; first < last && device->pending != 0; first++) {
+        start[items[first]] = device->clock[0];
+        end[items[first]] = cleave_scan_work(device, 0, duration[items[first]]);
     }
-    if (first == end)
+    if (first == last)
         return;
     int64_t now = device->clock[0];
-    for (; first < end; first++) {
-        timeline->start[items[first]] = now;
-        now += problem->duration[items[first]];
-        timeline->end[items[first]] = now;
+    for (; first < last; first++) {
+        start[items[first]] = now;
+        now += duration[items[first]];
+        end[items[first]] = now;
     }
     device->clock[0] = device->main_end = now;
 }
 
-typedef struct scan {
-    const cleave_engine_problem *problem;
-    cleave_engine_workspace *w;
-    cleave_timeline *timeline;
-    const int64_t *until[CLEAVE_ENGINE_N_KINDS]; /* what is waited for, by kinds of items */
-} scan;
+/* The same at once: of the work ahead of it all is charged to the first that ends after it begins.
+ */
+static inline void run_sums(const cleave_work_times *times, cleave_scan_device *device,
+                            int32_t run) {
+    const int64_t *sum = times->sum;
+    int32_t first = times->run_first[run], last = times->run_first[run + 1];
+    int64_t begin = device->clock[0], by = begin - sum[first], end = sum[last] + by;
+    cleave_work_run made = {.begin = begin, .end = end, .before = by, .after = by};
+    if (device->pending != 0 && end > device->pending_begin) {
+        int32_t longer = cleave_work_find(sum, first, last, device->pending_begin - by);
+        int64_t alone = sum[longer + 1] + by;
+        made.longer = longer;
+        made.after += cleave_scan_end_of_main(device, sum[longer] + by, alone) - alone;
+        made.end = sum[last] + made.after;
+    }
+    times->runs[run] = made;
+    device->clock[0] = device->main_end = made.end;
+}
+
+static inline void run_work(const scan *s, cleave_scan_device *device, int32_t run) {
+    if (run < 0)
+        return;
+    if (s->times != NULL)
+        run_sums(s->times, device, run);
+    else
+        run_items(s, device, run);
+}
 
 /* The step's work, and its item as it takes its duration; returns when that ends. */
 static inline int64_t run_item(const scan *s, const cleave_scan_step *step) {
     int32_t lane = step->queue & 1, item = step->item;
     cleave_scan_device *device = &s->w->devices[step->queue >> 1];
-    run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
+    run_work(s, device, step->work);
     s->timeline->start[item] = device->clock[lane];
     int64_t duration = s->problem->duration[item];
     int64_t end = step->source == CLEAVE_ENGINE_POST ? cleave_scan_post(device, lane, duration)
@@ -104,12 +135,19 @@ static inline int64_t run_item(const scan *s, const cleave_scan_step *step) {
     return s->timeline->end[item] = end;
 }
 
+static inline int64_t end_of_work(const scan *s, int32_t place) {
+    return s->times != NULL ? cleave_work_end(s->times, s->times->run_of[place], place)
+                            : s->timeline->end[s->problem->work_items[place]];
+}
+
 static inline void run_wait(const scan *s, const cleave_scan_step *step) {
     int32_t lane = step->queue & 1, item = step->item;
     cleave_scan_device *device = &s->w->devices[step->queue >> 1];
-    run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
+    run_work(s, device, step->work);
     s->timeline->start[item] = device->clock[lane];
-    s->timeline->end[item] = cleave_scan_wait(device, lane, s->until[step->source][step->subject]);
+    int64_t until = step->kind == CLEAVE_SCAN_WAIT_WORK ? end_of_work(s, step->subject)
+                                                        : s->until[step->source][step->subject];
+    s->timeline->end[item] = cleave_scan_wait(device, lane, until);
 }
 
 static void run_steps(const scan *s) {
@@ -118,13 +156,12 @@ static void run_steps(const scan *s) {
     for (const cleave_scan_step *step = s->problem->steps; step < end; step++) {
         int32_t subject = step->subject;
         int64_t now;
-        if (step->kind == CLEAVE_SCAN_WAIT) {
+        if (step->kind >= CLEAVE_SCAN_WAIT) {
             run_wait(s, step);
             continue;
         }
         if (step->kind == CLEAVE_SCAN_CATCH_UP) {
-            run_work(s->problem, &w->devices[step->queue >> 1], step->first_work,
-                     step->first_work + step->n_work, s->timeline);
+            run_work(s, &w->devices[step->queue >> 1], step->work);
             continue;
         }
         now = run_item(s, step);
@@ -153,11 +190,12 @@ static void run_steps(const scan *s) {
     }
 }
 
-cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
-                                     cleave_engine_workspace *w, cleave_timeline *timeline,
-                                     cleave_error *error) {
+static cleave_status run_scan(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                              const cleave_work_times *times, cleave_timeline *timeline,
+                              cleave_error *error) {
     const scan s = {problem,
                     w,
+                    times,
                     timeline,
                     {[CLEAVE_ENGINE_WAIT_ARRIVAL] = timeline->arrival,
                      [CLEAVE_ENGINE_WAIT_RELEASE] = w->release,
@@ -169,10 +207,21 @@ cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
     run_steps(&s);
     int64_t step = 0;
     for (int32_t d = 0; d < problem->n_queues / 2; d++) {
-        run_work(problem, &w->devices[d], problem->rest_start[d], problem->work_start[d + 1],
-                 timeline);
+        run_work(&s, &w->devices[d], problem->rest[d]);
         step = cleave_later(step, cleave_later(w->devices[d].clock[0], w->devices[d].clock[1]));
     }
     timeline->step = step;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
+                                     cleave_engine_workspace *w, cleave_timeline *timeline,
+                                     cleave_error *error) {
+    return run_scan(problem, w, NULL, timeline, error);
+}
+
+cleave_status cleave_engine_scan_runs(const cleave_engine_problem *problem,
+                                      cleave_engine_workspace *w, const cleave_work_times *times,
+                                      cleave_timeline *timeline, cleave_error *error) {
+    return run_scan(problem, w, times, timeline, error);
 }

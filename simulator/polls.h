@@ -4,17 +4,17 @@
 #ifndef CLEAVE_SIMULATOR_POLLS_H
 #define CLEAVE_SIMULATOR_POLLS_H
 
-#include <stdint.h>
+#include "simulator/work_times.h"
 
 /* When devices work, and how finely: from a simulation without delays. */
 typedef struct cleave_poll_profile {
-    /* Work of device d's main lane: lane_start[d] .. lane_start[d + 1] - 1, one after the other. */
-    const int32_t *lane_start;     /* [n_devices + 1] */
-    int64_t *begin, *end;          /* picoseconds */
-    int32_t *pieces;               /* 1 or more, a poll after each */
+    cleave_work_times times;
+    int32_t *pieces;               /* [places] 1 or more, a poll after each */
+    double *piece;                 /* [places] picoseconds, of work that is not made longer */
+    int32_t *near;                 /* [n_devices] a run of each that the next search begins at */
     int32_t *source, *destination; /* [n_messages] */
-    /* [n_messages] work of either end from here on waits for the message, so it does not delay it.
-     */
+    /* [n_messages] work of either end from this place on waits for the message, so it does not
+       delay it: a place that a run begins at, or behind the last one. */
     int32_t *source_until, *destination_until;
     double *sending, *receiving; /* [n_messages] pieces of its source, and of its destination */
 } cleave_poll_profile;
