@@ -290,7 +290,8 @@ static void add_step(step_finder *f, int32_t item) {
     if (step->kind == CLEAVE_SCAN_WAIT_WORK)
         step->subject = find_place(problem, step->subject);
     if (step->kind == CLEAVE_SCAN_LAST_POST && problem->n_steps > 1 &&
-        step[-1].kind == CLEAVE_SCAN_POST && step[-1].subject == step->subject)
+        step[-1].kind == CLEAVE_SCAN_POST && step[-1].subject == step->subject &&
+        (step[-1].queue & 1) == (step->queue & 1))
         step[-1].kind = CLEAVE_SCAN_POSTS;
 }
 

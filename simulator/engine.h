@@ -64,7 +64,7 @@ typedef enum cleave_scan_kind {
     CLEAVE_SCAN_WORK,      /* of a communication lane, or of no duration */
     CLEAVE_SCAN_POST,      /* the first of the two posts of message `subject` */
     CLEAVE_SCAN_LAST_POST, /* the second */
-    CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second */
+    CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second, of the same lane */
     CLEAVE_SCAN_JOIN,      /* of collective `subject`, not the last one */
     CLEAVE_SCAN_LAST_JOIN,
     CLEAVE_SCAN_CATCH_UP,  /* nothing but the work before it: a message charges the device next */

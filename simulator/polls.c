@@ -1,6 +1,8 @@
 /* By how much polls make messages late. */
 #include "simulator/polls.h"
 
+#include <stddef.h>
+
 /* The first run of a device that ends after a time, or where its runs end.  Messages are mostly
    posted soon after one another, so the search begins at run `near`. */
 static int32_t find_run(const cleave_work_times *times, int32_t device, int32_t near,
@@ -29,7 +31,7 @@ static int32_t find_run(const cleave_work_times *times, int32_t device, int32_t 
 }
 
 /* Picoseconds of a piece of the work at a place. */
-static double find_piece(const cleave_poll_profile *profile, int32_t run, int32_t place) {
+static inline double find_piece(const cleave_poll_profile *profile, int32_t run, int32_t place) {
     const cleave_work_times *times = &profile->times;
     if (times->runs[run].before == times->runs[run].after)
         return profile->piece[place];
@@ -38,20 +40,22 @@ static double find_piece(const cleave_poll_profile *profile, int32_t run, int32_
 }
 
 /* How long a device takes from a time until so many pieces of its work are done; less where it
-   comes to a wait before, since then it polls all the time.  Only work before place `until` counts.
- */
-static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device, int32_t until,
-                              int64_t time, double polls) {
+   comes to a wait before, since then it polls all the time. */
+static inline int64_t wait_for_polls(const cleave_poll_profile *profile,
+                                     const cleave_end_polls *of, int64_t time) {
     const cleave_work_times *times = &profile->times;
+    int32_t run = profile->near[of->device];
     int64_t now = time;
+    double polls = of->polls;
     if (polls <= 0)
         return 0;
-    int32_t run = find_run(times, device, profile->near[device], time);
-    profile->near[device] = run;
-    if (times->run_first[run] >= until || times->runs[run].begin > time)
+    if (run == times->run_start[of->device + 1] || times->runs[run].end <= time ||
+        times->runs[run].begin > time)
+        profile->near[of->device] = run = find_run(times, of->device, run, time);
+    if (times->run_first[run] >= of->until || times->runs[run].begin > time)
         return 0;
     int32_t i = cleave_work_at(times, run, time);
-    for (; times->run_first[run] < until && times->runs[run].begin <= now; run++) {
+    for (; times->run_first[run] < of->until && times->runs[run].begin <= now; run++) {
         for (; i < times->run_first[run + 1]; i++) {
             double piece = find_piece(profile, run, i);
             int64_t end = cleave_work_end(times, run, i);
@@ -66,11 +70,8 @@ static int64_t wait_for_polls(const cleave_poll_profile *profile, int32_t device
 }
 
 int64_t cleave_poll_delay(const cleave_poll_profile *profile, int32_t message, int64_t posted) {
-    int64_t sending =
-        wait_for_polls(profile, profile->source[message], profile->source_until[message], posted,
-                       profile->sending[message]);
-    int64_t receiving =
-        wait_for_polls(profile, profile->destination[message], profile->destination_until[message],
-                       posted, profile->receiving[message]);
+    const cleave_end_polls *ends = &profile->ends[2 * (size_t)message];
+    int64_t sending = wait_for_polls(profile, &ends[0], posted);
+    int64_t receiving = wait_for_polls(profile, &ends[1], posted);
     return sending > receiving ? sending : receiving;
 }

@@ -6,17 +6,20 @@
 
 #include "simulator/work_times.h"
 
+/* What a message waits for at one end. */
+typedef struct cleave_end_polls {
+    double polls;   /* pieces of the device's work */
+    int32_t device; /* work of which from place `until` on waits for the message, so it does not */
+    int32_t until;  /* delay it: a run begins there, or the device's work ends */
+} cleave_end_polls;
+
 /* When devices work, and how finely: from a simulation without delays. */
 typedef struct cleave_poll_profile {
     cleave_work_times times;
-    int32_t *pieces;               /* [places] 1 or more, a poll after each */
-    double *piece;                 /* [places] picoseconds, of work that is not made longer */
-    int32_t *near;                 /* [n_devices] a run of each that the next search begins at */
-    int32_t *source, *destination; /* [n_messages] */
-    /* [n_messages] work of either end from this place on waits for the message, so it does not
-       delay it: a place that a run begins at, or behind the last one. */
-    int32_t *source_until, *destination_until;
-    double *sending, *receiving; /* [n_messages] pieces of its source, and of its destination */
+    int32_t *pieces;        /* [places] 1 or more, a poll after each */
+    double *piece;          /* [places] picoseconds, of work that is not made longer */
+    int32_t *near;          /* [n_devices] a run of each that the next search begins at */
+    cleave_end_polls *ends; /* [n_messages][2] its source and its destination */
 } cleave_poll_profile;
 
 /* Picoseconds, of a message that both ends have posted at a time.  The cost is a logarithm, and

@@ -77,12 +77,7 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     TAKE(profile->pieces, int32_t, n_places);
     TAKE(profile->piece, double, n_places);
     TAKE(profile->near, int32_t, n_devices);
-    TAKE(profile->source, int32_t, n_messages);
-    TAKE(profile->destination, int32_t, n_messages);
-    TAKE(profile->source_until, int32_t, n_messages);
-    TAKE(profile->destination_until, int32_t, n_messages);
-    TAKE(profile->sending, double, n_messages);
-    TAKE(profile->receiving, double, n_messages);
+    TAKE(profile->ends, cleave_end_polls, 2 * n_messages);
     TAKE(s->priced, int64_t, n_places);
     TAKE(s->quiet, int64_t, n_places);
     TAKE(s->alone, float, n_places);
@@ -113,9 +108,8 @@ static bool is_message_wait(uint8_t kind) {
 
 /* The work of a device from place `n` of the profile on waits for a message. */
 static void set_until(cleave_settling *s, int32_t message, int32_t device, int32_t n) {
-    const cleave_message *of = &s->program->messages[message];
-    *(of->source == device ? &s->profile.source_until[message]
-                           : &s->profile.destination_until[message]) = n;
+    bool is_source = s->program->messages[message].source == device;
+    s->profile.ends[2 * (size_t)message + !is_source].until = n;
 }
 
 /* What the communication lane waits for before and at item `until` of its own, which the main lane
@@ -158,10 +152,11 @@ static void find_polls(cleave_settling *s, cleave_cost_cache *cache) {
             cleave_cost_route(cache, message->source, message->destination)->protocol;
         double bytes = (double)message->bytes;
         bool large = protocol->large_from_bytes > 0 && bytes >= protocol->large_from_bytes;
-        s->profile.source[m] = message->source;
-        s->profile.destination[m] = message->destination;
-        s->profile.sending[m] = polls_of(&protocol->sending, large, bytes);
-        s->profile.receiving[m] = polls_of(&protocol->receiving, large, bytes);
+        cleave_end_polls *ends = &s->profile.ends[2 * (size_t)m];
+        ends[0].device = message->source;
+        ends[1].device = message->destination;
+        ends[0].polls = polls_of(&protocol->sending, large, bytes);
+        ends[1].polls = polls_of(&protocol->receiving, large, bytes);
     }
 }
 

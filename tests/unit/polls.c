@@ -15,19 +15,9 @@ static cleave_work_run runs[] = {{.begin = 0, .end = 160},
                                  {.begin = 0, .end = 1000, .before = -260, .after = -260}};
 static int32_t pieces[] = {4, 3, 1, 10}, near[] = {0, 2};
 static double piece[] = {25, 20, 100, 100};
-static int32_t source[] = {0, 1, 0}, destination[] = {1, 0, 1};
-static int32_t source_until[] = {3, 4, 2}, destination_until[] = {4, 3, 4};
-static double sending[] = {2, 1, 2}, receiving[] = {0, 2, 0};
-static const cleave_poll_profile profile = {{run_start, run_first, run_of, sum, runs},
-                                            pieces,
-                                            piece,
-                                            near,
-                                            source,
-                                            destination,
-                                            source_until,
-                                            destination_until,
-                                            sending,
-                                            receiving};
+static cleave_end_polls ends[] = {{2, 0, 3}, {0, 1, 4}, {1, 1, 4}, {2, 0, 3}, {2, 0, 2}, {0, 1, 4}};
+static const cleave_poll_profile profile = {
+    {run_start, run_first, run_of, sum, runs}, pieces, piece, near, ends};
 
 Test(polls, a_message_waits_for_pieces_of_its_sender) {
     cr_expect_eq(cleave_poll_delay(&profile, 0, 50), 50); /* both within the first work */
