@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-enum { RUN_BLOCK = 8 };
-
 struct cleave_settling {
     const cleave_program *program;
     const cleave_machine *machine;
@@ -84,7 +82,7 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     TAKE(s->idle, int64_t, n_places);
     TAKE(s->partly, int32_t, n_places);
     TAKE(s->n_quiet, int32_t, n_places);
-    TAKE(s->changed, int32_t, 2 * n_places + RUN_BLOCK);
+    TAKE(s->changed, int32_t, 2 * n_places);
     TAKE(s->busy_start, int32_t, n_devices);
     TAKE(s->busy_begin, int64_t, n_places + n_devices);
     TAKE(s->busy_until, int64_t, n_places + n_devices);
@@ -276,36 +274,30 @@ static void add_pauses(cleave_settling *s, int32_t run, int32_t other, int32_t b
             add_pause(s, run, from, s->busy_begin[busy]);
 }
 
-/* Lists all work of a run as changed, if it is; the first so often without asking how much there
-   is, since that is hard to foresee. */
-static inline void change_run(cleave_settling *s, int32_t run, bool is_changed) {
-    int32_t first = s->profile.times.run_first[run];
-    int32_t n = is_changed ? s->profile.times.run_first[run + 1] - first : 0;
-    int32_t *changed = s->changed + s->n_changed;
-    for (int32_t k = 0; k < RUN_BLOCK; k++)
-        changed[k] = first + k;
-    for (int32_t k = RUN_BLOCK; k < n; k++)
-        changed[k] = first + k;
-    s->n_changed += n;
+/* Lists all work of a run as changed. */
+static void change_run(cleave_settling *s, int32_t run) {
+    const cleave_work_times *times = &s->profile.times;
+    int32_t *changed = s->changed, n = s->n_changed;
+    for (int32_t i = times->run_first[run]; i < times->run_first[run + 1]; i++)
+        changed[n++] = i;
+    s->n_changed = n;
 }
 
 /* Compares the work of a device with when another one is busy. */
 static void compare(cleave_settling *s, int32_t device, int32_t other) {
-    const cleave_work_times *times = &s->profile.times;
-    int32_t busy = s->busy_start[other];
-    for (int32_t r = times->run_start[device]; r < times->run_start[device + 1]; r++) {
-        int64_t begin = times->runs[r].begin, end = times->runs[r].end;
-        busy += s->busy_until[busy] <= begin;
-        while (s->busy_until[busy] <= begin)
+    const cleave_work_run *runs = s->profile.times.runs;
+    const int64_t *busy_begin = s->busy_begin, *busy_until = s->busy_until;
+    int32_t busy = s->busy_start[other], last = s->profile.times.run_start[device + 1];
+    for (int32_t r = s->profile.times.run_start[device]; r < last; r++) {
+        int64_t begin = runs[r].begin, end = runs[r].end;
+        while (busy_until[busy] <= begin)
             busy++;
-        bool is_quiet = end <= s->busy_begin[busy];
-        bool is_partly = (begin < s->busy_begin[busy]) | (s->busy_until[busy] < end);
-        if (is_partly > is_quiet) {
-            add_pauses(s, r, other, busy);
+        if (busy_begin[busy] <= begin && end <= busy_until[busy])
             continue;
-        }
-        change_run(s, r, is_quiet & (s->n_quiet[r] == 0));
-        s->n_quiet[r] += is_quiet;
+        if (busy_begin[busy] < end)
+            add_pauses(s, r, other, busy);
+        else if (s->n_quiet[r]++ == 0)
+            change_run(s, r);
     }
 }
 
