@@ -80,7 +80,7 @@ static cleave_status fail_stuck(const cleave_engine_problem *problem, cleave_err
 
 /* A run of work of a device's main lane.  Once the communication lane has nothing ahead of it that
    it would be charged for, one begins where the other ends. */
-static inline void run_items(const scan *s, cleave_scan_device *device, int32_t run) {
+INLINE void run_items(const scan *s, cleave_scan_device *device, int32_t run) {
     const int64_t *duration = s->duration;
     const int32_t *items = s->problem->work_items;
     int64_t *start = s->start, *end = s->end;
@@ -102,8 +102,7 @@ static inline void run_items(const scan *s, cleave_scan_device *device, int32_t 
 
 /* The same at once: of the work ahead of it all is charged to the first that ends after it begins.
  */
-static inline void run_sums(const cleave_work_times *times, cleave_scan_device *device,
-                            int32_t run) {
+INLINE void run_sums(const cleave_work_times *times, cleave_scan_device *device, int32_t run) {
     const int64_t *sum = times->sum;
     int32_t first = times->run_first[run], last = times->run_first[run + 1];
     int64_t begin = device->clock[0], by = begin - sum[first], end = sum[last] + by;

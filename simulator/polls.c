@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-/* The first run of a device that ends after a time, or where its runs end.  Messages are mostly
-   posted soon after one another, so the search begins at run `near`. */
+/* The first run of a device that ends after a time, or where its runs end; searched from run `near`
+   on. */
 static int32_t find_run(const cleave_work_times *times, int32_t device, int32_t near,
                         int64_t time) {
     const cleave_work_run *runs = times->runs;
@@ -41,17 +41,14 @@ static inline double find_piece(const cleave_poll_profile *profile, int32_t run,
 
 /* How long a device takes from a time until so many pieces of its work are done; less where it
    comes to a wait before, since then it polls all the time. */
-static inline int64_t wait_for_polls(const cleave_poll_profile *profile,
-                                     const cleave_end_polls *of, int64_t time) {
+static inline int64_t wait_for_polls(const cleave_poll_profile *profile, const cleave_end_polls *of,
+                                     int64_t time) {
     const cleave_work_times *times = &profile->times;
-    int32_t run = profile->near[of->device];
     int64_t now = time;
     double polls = of->polls;
     if (polls <= 0)
         return 0;
-    if (run == times->run_start[of->device + 1] || times->runs[run].end <= time ||
-        times->runs[run].begin > time)
-        profile->near[of->device] = run = find_run(times, of->device, run, time);
+    int32_t run = find_run(times, of->device, times->run_of[of->near], time);
     if (times->run_first[run] >= of->until || times->runs[run].begin > time)
         return 0;
     int32_t i = cleave_work_at(times, run, time);

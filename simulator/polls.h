@@ -11,6 +11,8 @@ typedef struct cleave_end_polls {
     double polls;   /* pieces of the device's work */
     int32_t device; /* work of which from place `until` on waits for the message, so it does not */
     int32_t until;  /* delay it: a run begins there, or the device's work ends */
+    int32_t near;   /* the place that the device had come to when the other end posted it, of the
+                       same sort: when the message is posted it is likely near there */
 } cleave_end_polls;
 
 /* When devices work, and how finely: from a simulation without delays. */
@@ -18,7 +20,6 @@ typedef struct cleave_poll_profile {
     cleave_work_times times;
     int32_t *pieces;        /* [places] 1 or more, a poll after each */
     double *piece;          /* [places] picoseconds, of work that is not made longer */
-    int32_t *near;          /* [n_devices] a run of each that the next search begins at */
     cleave_end_polls *ends; /* [n_messages][2] its source and its destination */
 } cleave_poll_profile;
 

@@ -74,7 +74,6 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     TAKE(place, int32_t, n_places + 1);
     TAKE(profile->pieces, int32_t, n_places);
     TAKE(profile->piece, double, n_places);
-    TAKE(profile->near, int32_t, n_devices);
     TAKE(profile->ends, cleave_end_polls, 2 * n_messages);
     TAKE(s->priced, int64_t, n_places);
     TAKE(s->quiet, int64_t, n_places);
@@ -139,6 +138,21 @@ static void find_waits(cleave_settling *s, const cleave_engine_problem *problem)
     }
 }
 
+/* How far the ends of messages have come, in the order of the program, when both have posted. */
+static void find_near(cleave_settling *s, const cleave_engine_problem *problem, int32_t *next) {
+    memcpy(next, problem->work_start, (size_t)s->program->n_devices * sizeof *next);
+    for (int32_t i = 0; i < problem->n_steps; i++) {
+        const cleave_scan_step *step = &problem->steps[i];
+        if (step->work >= 0)
+            next[step->queue / 2] = problem->run_first[step->work + 1];
+        if (step->kind != CLEAVE_SCAN_LAST_POST)
+            continue;
+        cleave_end_polls *ends = &s->profile.ends[2 * (size_t)step->subject];
+        ends[0].near = next[s->program->messages[step->subject].source];
+        ends[1].near = next[s->program->messages[step->subject].destination];
+    }
+}
+
 static double polls_of(const cleave_polls *polls, bool large, double bytes) {
     return large ? polls->large + polls->per_byte * bytes : polls->small;
 }
@@ -197,6 +211,7 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
     if (!allocate(made, problem, arena))
         return cleave_fail_memory(error, "preparing to simulate");
     find_waits(made, problem);
+    find_near(made, problem, made->busy_start);
     find_polls(made, cache);
     CLEAVE_TRY(find_durations(made, problem, cache, arena, error));
     *settling = made;
@@ -223,8 +238,6 @@ static cleave_status simulate_first(cleave_settling *s, cleave_rule rule,
                                     cleave_engine_workspace *workspace, cleave_timeline *timeline,
                                     cleave_error *error) {
     s->profile.times = rule == CLEAVE_RULE_SCAN ? s->by_runs : s->by_items;
-    for (int32_t d = 0; d < s->program->n_devices; d++)
-        s->profile.near[d] = s->profile.times.run_start[d];
     if (rule == CLEAVE_RULE_SCAN)
         return cleave_engine_scan_runs(problem, workspace, &s->by_runs, timeline, error);
     CLEAVE_TRY(cleave_engine_run_events(problem, workspace, timeline, error));

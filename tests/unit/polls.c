@@ -13,11 +13,12 @@ static int64_t sum[] = {0, 100, 160, 260, 1260};
 static cleave_work_run runs[] = {{.begin = 0, .end = 160},
                                  {.begin = 200, .end = 300, .before = 40, .after = 40},
                                  {.begin = 0, .end = 1000, .before = -260, .after = -260}};
-static int32_t pieces[] = {4, 3, 1, 10}, near[] = {0, 2};
+static int32_t pieces[] = {4, 3, 1, 10};
 static double piece[] = {25, 20, 100, 100};
-static cleave_end_polls ends[] = {{2, 0, 3}, {0, 1, 4}, {1, 1, 4}, {2, 0, 3}, {2, 0, 2}, {0, 1, 4}};
+static cleave_end_polls ends[] = {{2, 0, 3, 2}, {0, 1, 4, 3}, {1, 1, 4, 3},
+                                  {2, 0, 3, 0}, {2, 0, 2, 2}, {0, 1, 4, 3}};
 static const cleave_poll_profile profile = {
-    {run_start, run_first, run_of, sum, runs}, pieces, piece, near, ends};
+    {run_start, run_first, run_of, sum, runs}, pieces, piece, ends};
 
 Test(polls, a_message_waits_for_pieces_of_its_sender) {
     cr_expect_eq(cleave_poll_delay(&profile, 0, 50), 50); /* both within the first work */
@@ -53,14 +54,16 @@ Test(polls, pieces_are_longer_where_communication_takes_the_processor) {
     cr_expect_eq(cleave_poll_delay(&taken, 0, 140), 44); /* 0.27 of 37.5, 1.73 of 20 */
 }
 
-/* Messages are posted in any order: the search may begin anywhere. */
-Test(polls, what_was_asked_before_does_not_matter) {
-    for (int32_t n = 0; n <= 2; n++)
-        for (int64_t posted = 0; posted < 400; posted += 7) {
-            near[0] = n;
-            int64_t delay = cleave_poll_delay(&profile, 0, posted);
-            near[0] = 0;
-            cr_expect_eq(cleave_poll_delay(&profile, 0, posted), delay, "posted at %d, run %d",
-                         (int)posted, (int)n);
+/* It is only where the search begins. */
+Test(polls, how_far_a_device_had_come_does_not_matter) {
+    for (int64_t posted = 0; posted < 400; posted += 7) {
+        int64_t delay = cleave_poll_delay(&profile, 0, posted);
+        for (int32_t near = 0; near <= 3; near++) {
+            cleave_end_polls moved[] = {{2, 0, 3, near}, {0, 1, 4, 3}};
+            cleave_poll_profile other = profile;
+            other.ends = moved;
+            cr_expect_eq(cleave_poll_delay(&other, 0, posted), delay, "posted at %d, place %d",
+                         (int)posted, (int)near);
         }
+    }
 }
