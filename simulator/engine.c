@@ -169,6 +169,7 @@ static cleave_status sort_into_queues(cleave_engine_problem *problem, cleave_are
 typedef struct step_finder {
     cleave_engine_problem *problem;
     int32_t *next;            /* [n_devices] end of the work that was met */
+    int32_t *run;             /* [n_devices] of it, where what no step has yet begins */
     int32_t *posted, *joined; /* [n_messages], [n_collectives] so far */
     int32_t *poster;          /* [n_messages] device of the first post */
 } step_finder;
@@ -184,15 +185,15 @@ static cleave_status list_work(step_finder *f, cleave_arena *arena, int32_t *n_w
     cleave_engine_problem *problem = f->problem;
     size_t n_devices = (size_t)problem->n_queues / 2;
     problem->work_start = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices + 2);
-    problem->rest_start = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
     f->next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
-    if (problem->work_start == NULL || problem->rest_start == NULL || f->next == NULL)
+    f->run = CLEAVE_ARENA_ARRAY(arena, int32_t, n_devices);
+    if (problem->work_start == NULL || f->next == NULL || f->run == NULL)
         return cleave_fail_memory(error, "sorting items for the scan");
     for (int32_t i = 0; i < problem->n_items; i++)
         problem->work_start[problem->queue[i] / 2 + 2] += is_work_of_main(problem, i);
     for (size_t d = 0; d < n_devices; d++) {
         problem->work_start[d + 2] += problem->work_start[d + 1];
-        problem->rest_start[d] = f->next[d] = problem->work_start[d + 1];
+        f->run[d] = f->next[d] = problem->work_start[d + 1];
     }
     *n_work = problem->work_start[n_devices + 1];
     problem->work_items = CLEAVE_ARENA_ARRAY(arena, int32_t, *n_work);
@@ -202,6 +203,16 @@ static cleave_status list_work(step_finder *f, cleave_arena *arena, int32_t *n_w
         if (is_work_of_main(problem, i))
             problem->work_items[problem->work_start[problem->queue[i] / 2 + 1]++] = i;
     return CLEAVE_OK;
+}
+
+/* Ends a device's run of work here; returns the place that it began at, -1 where there is none. */
+static int32_t end_run(step_finder *f, int32_t device) {
+    int32_t first = f->run[device];
+    if (first == f->next[device])
+        return -1;
+    f->problem->run_of[first] = 1; /* counted later */
+    f->run[device] = f->next[device];
+    return first;
 }
 
 static cleave_scan_kind scan_kind(step_finder *f, int32_t item) {
@@ -225,12 +236,28 @@ static cleave_scan_kind scan_kind(step_finder *f, int32_t item) {
     case CLEAVE_ENGINE_AWAIT:
         is_stuck = f->joined[subject] < problem->collective_joins[subject];
         break;
+    case CLEAVE_ENGINE_SYNC:
+        return is_work_of_main(problem, subject) ? CLEAVE_SCAN_WAIT_WORK : CLEAVE_SCAN_WAIT;
     default:
         break;
     }
     if (is_stuck && problem->stuck < 0)
         problem->stuck = item;
     return CLEAVE_SCAN_WAIT;
+}
+
+/* The place of a main lane's work. */
+static int32_t find_place(const cleave_engine_problem *problem, int32_t item) {
+    int32_t device = problem->queue[item] / 2;
+    int32_t first = problem->work_start[device], last = problem->work_start[device + 1] - 1;
+    while (first < last) {
+        int32_t middle = first + (last - first) / 2;
+        if (problem->work_items[middle] < item)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
 }
 
 /* What is charged for a message depends on how far the main lanes of both its ends have come. */
@@ -240,34 +267,61 @@ static void catch_up(step_finder *f, int32_t item) {
     if (problem->kind[item] != CLEAVE_ENGINE_POST || problem->ends == NULL ||
         problem->ends[subject].work == 0 || f->posted[subject] != 1)
         return;
-    int32_t device = f->poster[subject], first = problem->rest_start[device];
-    if (device == problem->queue[item] / 2 || first == f->next[device])
-        return;
-    problem->steps[problem->n_steps++] = (cleave_scan_step){.first_work = first,
-                                                            .n_work = f->next[device] - first,
-                                                            .item = item,
-                                                            .queue = 2 * device,
-                                                            .subject = subject,
-                                                            .kind = CLEAVE_SCAN_CATCH_UP};
-    problem->rest_start[device] = f->next[device];
+    int32_t device = f->poster[subject];
+    int32_t work = device == problem->queue[item] / 2 ? -1 : end_run(f, device);
+    if (work >= 0)
+        problem->steps[problem->n_steps++] = (cleave_scan_step){.work = work,
+                                                                .item = item,
+                                                                .queue = 2 * device,
+                                                                .subject = subject,
+                                                                .kind = CLEAVE_SCAN_CATCH_UP};
 }
 
 static void add_step(step_finder *f, int32_t item) {
     cleave_engine_problem *problem = f->problem;
     catch_up(f, item);
-    int32_t device = problem->queue[item] / 2, first = problem->rest_start[device];
     cleave_scan_step *step = &problem->steps[problem->n_steps++];
-    *step = (cleave_scan_step){.first_work = first,
-                               .n_work = f->next[device] - first,
+    *step = (cleave_scan_step){.work = end_run(f, problem->queue[item] / 2),
                                .item = item,
                                .queue = problem->queue[item],
                                .subject = problem->subject[item],
                                .kind = (uint8_t)scan_kind(f, item),
                                .source = problem->kind[item]};
-    problem->rest_start[device] = f->next[device];
+    if (step->kind == CLEAVE_SCAN_WAIT_WORK)
+        step->subject = find_place(problem, step->subject);
     if (step->kind == CLEAVE_SCAN_LAST_POST && problem->n_steps > 1 &&
-        step[-1].kind == CLEAVE_SCAN_POST && step[-1].subject == step->subject)
+        step[-1].kind == CLEAVE_SCAN_POST && step[-1].subject == step->subject &&
+        (step[-1].queue & 1) == (step->queue & 1))
         step[-1].kind = CLEAVE_SCAN_POSTS;
+}
+
+/* Numbers the runs, which so far are known by the places that they begin at. */
+static cleave_status number_runs(cleave_engine_problem *problem, int32_t n_work,
+                                 cleave_arena *arena, cleave_error *error) {
+    int32_t n_devices = problem->n_queues / 2, n_runs = 0;
+    for (int32_t i = 0; i < n_work; i++)
+        n_runs += problem->run_of[i];
+    problem->run_start = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)n_devices + 1);
+    problem->run_first = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)n_runs + 1);
+    if (problem->run_start == NULL || problem->run_first == NULL)
+        return cleave_fail_memory(error, "sorting items for the scan");
+    problem->run_first[n_runs] = n_work;
+    problem->run_of[n_work] = n_runs;
+    n_runs = 0;
+    for (int32_t i = 0; i < n_work; i++) {
+        if (problem->run_of[i] != 0)
+            problem->run_first[n_runs++] = i;
+        problem->run_of[i] = n_runs - 1;
+    }
+    for (int32_t d = 0; d <= n_devices; d++)
+        problem->run_start[d] = problem->run_of[problem->work_start[d]];
+    for (int32_t s = 0; s < problem->n_steps; s++)
+        if (problem->steps[s].work >= 0)
+            problem->steps[s].work = problem->run_of[problem->steps[s].work];
+    for (int32_t d = 0; d < n_devices; d++)
+        if (problem->rest[d] >= 0)
+            problem->rest[d] = problem->run_of[problem->rest[d]];
+    return CLEAVE_OK;
 }
 
 static cleave_status find_steps(cleave_engine_problem *problem, cleave_arena *arena,
@@ -281,7 +335,10 @@ static cleave_status find_steps(cleave_engine_problem *problem, cleave_arena *ar
     int64_t n_steps = (int64_t)problem->n_items - n_work;
     n_steps += problem->ends != NULL ? problem->n_messages : 0;
     problem->steps = CLEAVE_ARENA_ARRAY(arena, cleave_scan_step, n_steps);
-    if (f.posted == NULL || f.poster == NULL || f.joined == NULL || problem->steps == NULL)
+    problem->run_of = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)n_work + 1);
+    problem->rest = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_queues / 2);
+    if (f.posted == NULL || f.poster == NULL || f.joined == NULL || problem->steps == NULL ||
+        problem->run_of == NULL || problem->rest == NULL)
         return cleave_fail_memory(error, "sorting items for the scan");
     problem->n_steps = 0;
     problem->stuck = -1;
@@ -291,7 +348,9 @@ static cleave_status find_steps(cleave_engine_problem *problem, cleave_arena *ar
         else
             add_step(&f, i);
     }
-    return CLEAVE_OK;
+    for (int32_t d = 0; d < problem->n_queues / 2; d++)
+        problem->rest[d] = end_run(&f, d);
+    return number_runs(problem, n_work, arena, error);
 }
 
 cleave_status cleave_engine_finish(cleave_engine_problem *problem, cleave_arena *arena,

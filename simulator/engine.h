@@ -37,6 +37,7 @@
 #include "graph/timeline.h"
 #include "simulator/link.h"
 #include "simulator/polls.h"
+#include "simulator/work_times.h"
 
 #include <stdint.h>
 
@@ -63,16 +64,17 @@ typedef enum cleave_scan_kind {
     CLEAVE_SCAN_WORK,      /* of a communication lane, or of no duration */
     CLEAVE_SCAN_POST,      /* the first of the two posts of message `subject` */
     CLEAVE_SCAN_LAST_POST, /* the second */
-    CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second */
+    CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second, of the same lane */
     CLEAVE_SCAN_JOIN,      /* of collective `subject`, not the last one */
     CLEAVE_SCAN_LAST_JOIN,
-    CLEAVE_SCAN_CATCH_UP, /* nothing but the work before it: a message charges the device next */
-    CLEAVE_SCAN_WAIT,     /* `source` says for which sort of time, `subject` for which of them */
+    CLEAVE_SCAN_CATCH_UP,  /* nothing but the work before it: a message charges the device next */
+    CLEAVE_SCAN_WAIT,      /* `source` says for which sort of time, `subject` for which of them */
+    CLEAVE_SCAN_WAIT_WORK, /* SYNC with work of the main lane: `subject` is its place */
 } cleave_scan_kind;
 
 /* An item with the work that its device's main lane does since the device's step before. */
 typedef struct cleave_scan_step {
-    int32_t first_work, n_work; /* of the problem's work */
+    int32_t work; /* the run of it; -1: none */
     int32_t item, queue, subject;
     uint8_t kind, source; /* the latter is the item's own kind */
 } cleave_scan_step;
@@ -104,10 +106,13 @@ typedef struct cleave_engine_problem {
     cleave_queued_item *queue_items; /* [n_items] */
     /* And for the scan.  Work of a main lane that takes some time concerns nobody but its device,
        so it may wait for the next other item of that: most items lie in runs then.  All other items
-       are steps, in the global order; work behind a device's last step begins at rest_start. */
+       are steps, in the global order; work behind a device's last step is the device's rest. */
     int32_t *work_start; /* [n_queues / 2 + 1] */
-    int32_t *work_items; /* those of each device in order */
-    int32_t *rest_start; /* [n_queues / 2] */
+    int32_t *work_items; /* those of each device in order: the places of work_times.h */
+    int32_t *run_start;  /* [n_queues / 2 + 1] runs of each device, also in order */
+    int32_t *run_first;  /* [n_runs + 1] places */
+    int32_t *run_of;     /* [places + 1] the run of each; n_runs behind the last one */
+    int32_t *rest;       /* [n_queues / 2] the run of it; -1: none */
     int32_t n_steps;
     cleave_scan_step *steps;
     int32_t stuck; /* the first item that stands before what it waits for; -1: there is none */
@@ -144,5 +149,12 @@ cleave_status cleave_engine_run_events(const cleave_engine_problem *problem,
 cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
                                      cleave_engine_workspace *workspace, cleave_timeline *timeline,
                                      cleave_error *error);
+/* The same scan, with times of the work of main lanes for `times`, not for the timeline; from the
+   sums of `times`, not from the problem's durations.  Takes as long as there are steps, however
+   many items they have between them. */
+cleave_status cleave_engine_scan_runs(const cleave_engine_problem *problem,
+                                      cleave_engine_workspace *workspace,
+                                      const cleave_work_times *times, cleave_timeline *timeline,
+                                      cleave_error *error);
 
 #endif

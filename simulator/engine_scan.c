@@ -1,11 +1,14 @@
 /* The scan: one pass over the items in their global order.  A queue's clock is the end of its last
    item; whatever an item waits for stands before it, so its time is known when it is met.  Work of
    main lanes, which is most of a step, is put off until its device does something else, and so is
-   added up in runs. */
+   added up in runs: item by item where the times of all are wanted, else a run at once. */
 #include "simulator/engine_workspace.h"
 #include "simulator/scan_rule.h"
 
 #include <string.h>
+
+/* Steps of either lane have code of their own, and so have runs and items. */
+#define INLINE static inline __attribute__((always_inline))
 
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
     memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
@@ -15,9 +18,18 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
     memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
 }
 
+typedef struct scan {
+    const cleave_engine_problem *problem;
+    cleave_engine_workspace *w;
+    cleave_scan_device *devices;
+    const int64_t *duration;
+    int64_t *start, *end, *arrival;              /* of the timeline */
+    const int64_t *until[CLEAVE_ENGINE_N_KINDS]; /* what is waited for, by kinds of items */
+} scan;
+
 /* The work of a message's ends; returns when its source is done. */
-static inline int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                                   int32_t message, int32_t lane, int64_t head, int64_t *tail) {
+INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                            int32_t message, int32_t lane, int64_t head, int64_t *tail) {
     const cleave_message_ends *ends = &problem->ends[message];
     int64_t done[2];
     for (int e = 0; e < 2; e++) {
@@ -30,8 +42,9 @@ static inline int64_t work_at_ends(const cleave_engine_problem *problem, cleave_
 }
 
 /* A message that both ends have posted at `head`. */
-static inline void transfer(const cleave_engine_problem *problem, cleave_engine_workspace *w,
-                            int32_t message, int32_t lane, int64_t head, int64_t *arrival) {
+INLINE void transfer(const scan *s, int32_t message, int32_t lane, int64_t head) {
+    const cleave_engine_problem *problem = s->problem;
+    cleave_engine_workspace *w = s->w;
     int64_t delay = problem->polls != NULL ? cleave_poll_delay(problem->polls, message, head) : 0;
     int32_t first = problem->hop_start[message], end = problem->hop_start[message + 1];
     int64_t tail = 0;
@@ -44,7 +57,7 @@ static inline void transfer(const cleave_engine_problem *problem, cleave_engine_
     if (problem->ends != NULL && problem->ends[message].work > 0)
         left = cleave_later(left, work_at_ends(problem, w, message, lane, head, &tail));
     w->release[message] = left + delay;
-    *arrival = tail + delay;
+    s->arrival[message] = tail + delay;
 }
 
 static void end_collective(const cleave_engine_problem *problem, cleave_engine_workspace *w,
@@ -67,112 +80,183 @@ static cleave_status fail_stuck(const cleave_engine_problem *problem, cleave_err
 
 /* A run of work of a device's main lane.  Once the communication lane has nothing ahead of it that
    it would be charged for, one begins where the other ends. */
-static inline void run_work(const cleave_engine_problem *problem, cleave_scan_device *device,
-                            int32_t first, int32_t end, cleave_timeline *timeline) {
-    const int32_t *items = problem->work_items;
-    for (; first < end && device->pending != 0; first++) {
-        timeline->start[items[first]] = device->clock[0];
-        timeline->end[items[first]] = cleave_scan_work(device, 0, problem->duration[items[first]]);
+INLINE void run_items(const scan *s, cleave_scan_device *device, int32_t run) {
+    const int64_t *duration = s->duration;
+    const int32_t *items = s->problem->work_items;
+    int64_t *start = s->start, *end = s->end;
+    int32_t first = s->problem->run_first[run], last = s->problem->run_first[run + 1];
+    for (; first < last && device->pending != 0; first++) {
+        start[items[first]] = device->clock[0];
+        end[items[first]] = cleave_scan_work(device, 0, duration[items[first]]);
     }
-    if (first == end)
+    if (first == last)
         return;
     int64_t now = device->clock[0];
-    for (; first < end; first++) {
-        timeline->start[items[first]] = now;
-        now += problem->duration[items[first]];
-        timeline->end[items[first]] = now;
+    for (; first < last; first++) {
+        start[items[first]] = now;
+        now += duration[items[first]];
+        end[items[first]] = now;
     }
     device->clock[0] = device->main_end = now;
 }
 
-typedef struct scan {
-    const cleave_engine_problem *problem;
-    cleave_engine_workspace *w;
-    cleave_timeline *timeline;
-    const int64_t *until[CLEAVE_ENGINE_N_KINDS]; /* what is waited for, by kinds of items */
-} scan;
-
-/* The step's work, and its item as it takes its duration; returns when that ends. */
-static inline int64_t run_item(const scan *s, const cleave_scan_step *step) {
-    int32_t lane = step->queue & 1, item = step->item;
-    cleave_scan_device *device = &s->w->devices[step->queue >> 1];
-    run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
-    s->timeline->start[item] = device->clock[lane];
-    int64_t duration = s->problem->duration[item];
-    int64_t end = step->source == CLEAVE_ENGINE_POST ? cleave_scan_post(device, lane, duration)
-                                                     : cleave_scan_work(device, lane, duration);
-    return s->timeline->end[item] = end;
-}
-
-static inline void run_wait(const scan *s, const cleave_scan_step *step) {
-    int32_t lane = step->queue & 1, item = step->item;
-    cleave_scan_device *device = &s->w->devices[step->queue >> 1];
-    run_work(s->problem, device, step->first_work, step->first_work + step->n_work, s->timeline);
-    s->timeline->start[item] = device->clock[lane];
-    s->timeline->end[item] = cleave_scan_wait(device, lane, s->until[step->source][step->subject]);
-}
-
-static void run_steps(const scan *s) {
-    cleave_engine_workspace *w = s->w;
-    const cleave_scan_step *end = s->problem->steps + s->problem->n_steps;
-    for (const cleave_scan_step *step = s->problem->steps; step < end; step++) {
-        int32_t subject = step->subject;
-        int64_t now;
-        if (step->kind == CLEAVE_SCAN_WAIT) {
-            run_wait(s, step);
-            continue;
-        }
-        if (step->kind == CLEAVE_SCAN_CATCH_UP) {
-            run_work(s->problem, &w->devices[step->queue >> 1], step->first_work,
-                     step->first_work + step->n_work, s->timeline);
-            continue;
-        }
-        now = run_item(s, step);
-        switch ((cleave_scan_kind)step->kind) {
-        case CLEAVE_SCAN_POST:
-            w->head[subject] = now;
-            break;
-        case CLEAVE_SCAN_LAST_POST:
-            transfer(s->problem, w, subject, step->queue & 1, cleave_later(w->head[subject], now),
-                     &s->timeline->arrival[subject]);
-            break;
-        case CLEAVE_SCAN_POSTS:
-            step++;
-            now = cleave_later(now, run_item(s, step));
-            transfer(s->problem, w, subject, step->queue & 1, now, &s->timeline->arrival[subject]);
-            break;
-        case CLEAVE_SCAN_JOIN:
-        case CLEAVE_SCAN_LAST_JOIN:
-            w->collective_ready[subject] = cleave_later(w->collective_ready[subject], now);
-            if (step->kind == CLEAVE_SCAN_LAST_JOIN)
-                end_collective(s->problem, w, subject, step->queue & 1);
-            break;
-        default:
-            break;
-        }
+/* The same at once: of the work ahead of it all is charged to the first that ends after it begins.
+ */
+INLINE void run_sums(const cleave_work_times *times, cleave_scan_device *device, int32_t run) {
+    const int64_t *sum = times->sum;
+    int32_t first = times->run_first[run], last = times->run_first[run + 1];
+    int64_t begin = device->clock[0], by = begin - sum[first], end = sum[last] + by;
+    cleave_work_run made = {.begin = begin, .end = end, .before = by, .after = by};
+    if (device->pending != 0 && end > device->pending_begin) {
+        int32_t longer = cleave_work_find(sum, first, last, device->pending_begin - by);
+        int64_t alone = sum[longer + 1] + by;
+        made.longer = longer;
+        made.after += cleave_scan_end_of_main(device, sum[longer] + by, alone) - alone;
+        made.end = sum[last] + made.after;
     }
+    times->runs[run] = made;
+    device->clock[0] = device->main_end = made.end;
+}
+
+/* With `times`, of runs there, else of items in the timeline. */
+INLINE void run_work(const scan *s, const cleave_work_times *times, cleave_scan_device *device,
+                     int32_t run) {
+    if (run < 0)
+        return;
+    if (times != NULL)
+        run_sums(times, device, run);
+    else
+        run_items(s, device, run);
+}
+
+INLINE int64_t end_of_work(const scan *s, const cleave_work_times *times, int32_t place) {
+    return times != NULL ? cleave_work_end(times, times->run_of[place], place)
+                         : s->end[s->problem->work_items[place]];
+}
+
+/* The device of a step, whose main lane has come as far as the step. */
+INLINE cleave_scan_device *reach(const scan *s, const cleave_work_times *times,
+                                 const cleave_scan_step *step) {
+    cleave_scan_device *device = &s->devices[step->queue >> 1];
+    run_work(s, times, device, step->work);
+    return device;
+}
+
+INLINE int64_t run_post(const scan *s, const cleave_work_times *times, const cleave_scan_step *step,
+                        int32_t lane) {
+    cleave_scan_device *device = reach(s, times, step);
+    s->start[step->item] = device->clock[lane];
+    return s->end[step->item] = cleave_scan_post(device, lane, s->duration[step->item]);
+}
+
+INLINE int64_t run_other(const scan *s, const cleave_work_times *times,
+                         const cleave_scan_step *step, int32_t lane) {
+    cleave_scan_device *device = reach(s, times, step);
+    s->start[step->item] = device->clock[lane];
+    return s->end[step->item] = cleave_scan_work(device, lane, s->duration[step->item]);
+}
+
+INLINE void run_wait(const scan *s, const cleave_work_times *times, const cleave_scan_step *step,
+                     int32_t lane) {
+    cleave_scan_device *device = reach(s, times, step);
+    s->start[step->item] = device->clock[lane];
+    int64_t until = step->kind == CLEAVE_SCAN_WAIT ? s->until[step->source][step->subject]
+                                                   : end_of_work(s, times, step->subject);
+    s->end[step->item] = cleave_scan_wait(device, lane, until);
+}
+
+INLINE void join(const scan *s, const cleave_scan_step *step, int32_t lane, int64_t now) {
+    cleave_engine_workspace *w = s->w;
+    int32_t subject = step->subject;
+    w->collective_ready[subject] = cleave_later(w->collective_ready[subject], now);
+    if (step->kind == CLEAVE_SCAN_LAST_JOIN)
+        end_collective(s->problem, w, subject, lane);
+}
+
+/* One step, or two where the second post of a message follows the first; returns the last. */
+INLINE const cleave_scan_step *run_step(const scan *s, const cleave_work_times *times,
+                                        const cleave_scan_step *step, int32_t lane) {
+    int32_t subject = step->subject;
+    int64_t now;
+    switch ((cleave_scan_kind)step->kind) {
+    case CLEAVE_SCAN_WORK:
+        run_other(s, times, step, lane);
+        break;
+    case CLEAVE_SCAN_POST:
+        s->w->head[subject] = run_post(s, times, step, lane);
+        break;
+    case CLEAVE_SCAN_LAST_POST:
+        now = run_post(s, times, step, lane);
+        transfer(s, subject, lane, cleave_later(s->w->head[subject], now));
+        break;
+    case CLEAVE_SCAN_POSTS:
+        now = run_post(s, times, step, lane);
+        now = cleave_later(now, run_post(s, times, ++step, lane));
+        transfer(s, subject, lane, now);
+        break;
+    case CLEAVE_SCAN_JOIN:
+    case CLEAVE_SCAN_LAST_JOIN:
+        join(s, step, lane, run_other(s, times, step, lane));
+        break;
+    case CLEAVE_SCAN_CATCH_UP:
+        reach(s, times, step);
+        break;
+    case CLEAVE_SCAN_WAIT:
+    case CLEAVE_SCAN_WAIT_WORK:
+        run_wait(s, times, step, lane);
+        break;
+    }
+    return step;
+}
+
+/* Returns when the last lane ends. */
+INLINE int64_t run_steps(const scan *s, const cleave_work_times *times) {
+    const cleave_scan_step *end = s->problem->steps + s->problem->n_steps;
+    for (const cleave_scan_step *step = s->problem->steps; step < end; step++)
+        step = step->queue & 1 ? run_step(s, times, step, 1) : run_step(s, times, step, 0);
+    int64_t last = 0;
+    for (int32_t d = 0; d < s->problem->n_queues / 2; d++) {
+        cleave_scan_device *device = &s->devices[d];
+        run_work(s, times, device, s->problem->rest[d]);
+        last = cleave_later(last, cleave_later(device->clock[0], device->clock[1]));
+    }
+    return last;
+}
+
+static int64_t run_by_items(const scan *s) { return run_steps(s, NULL); }
+static int64_t run_by_runs(const scan *s, const cleave_work_times *times) {
+    return run_steps(s, times);
+}
+
+static cleave_status run_scan(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+                              const cleave_work_times *times, cleave_timeline *timeline,
+                              cleave_error *error) {
+    const scan s = {.problem = problem,
+                    .w = w,
+                    .devices = w->devices,
+                    .duration = problem->duration,
+                    .start = timeline->start,
+                    .end = timeline->end,
+                    .arrival = timeline->arrival,
+                    .until = {[CLEAVE_ENGINE_WAIT_ARRIVAL] = timeline->arrival,
+                              [CLEAVE_ENGINE_WAIT_RELEASE] = w->release,
+                              [CLEAVE_ENGINE_SYNC] = timeline->end,
+                              [CLEAVE_ENGINE_AWAIT] = w->collective_end}};
+    if (problem->stuck >= 0)
+        return fail_stuck(problem, error);
+    reset(problem, w);
+    timeline->step = times != NULL ? run_by_runs(&s, times) : run_by_items(&s);
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
                                      cleave_engine_workspace *w, cleave_timeline *timeline,
                                      cleave_error *error) {
-    const scan s = {problem,
-                    w,
-                    timeline,
-                    {[CLEAVE_ENGINE_WAIT_ARRIVAL] = timeline->arrival,
-                     [CLEAVE_ENGINE_WAIT_RELEASE] = w->release,
-                     [CLEAVE_ENGINE_SYNC] = timeline->end,
-                     [CLEAVE_ENGINE_AWAIT] = w->collective_end}};
-    if (problem->stuck >= 0)
-        return fail_stuck(problem, error);
-    reset(problem, w);
-    run_steps(&s);
-    int64_t step = 0;
-    for (int32_t d = 0; d < problem->n_queues / 2; d++) {
-        run_work(problem, &w->devices[d], problem->rest_start[d], problem->work_start[d + 1],
-                 timeline);
-        step = cleave_later(step, cleave_later(w->devices[d].clock[0], w->devices[d].clock[1]));
-    }
-    timeline->step = step;
-    return CLEAVE_OK;
+    return run_scan(problem, w, NULL, timeline, error);
+}
+
+cleave_status cleave_engine_scan_runs(const cleave_engine_problem *problem,
+                                      cleave_engine_workspace *w, const cleave_work_times *times,
+                                      cleave_timeline *timeline, cleave_error *error) {
+    return run_scan(problem, w, times, timeline, error);
 }

@@ -4,19 +4,23 @@
 #ifndef CLEAVE_SIMULATOR_POLLS_H
 #define CLEAVE_SIMULATOR_POLLS_H
 
-#include <stdint.h>
+#include "simulator/work_times.h"
+
+/* What a message waits for at one end. */
+typedef struct cleave_end_polls {
+    double polls;   /* pieces of the device's work */
+    int32_t device; /* work of which from place `until` on waits for the message, so it does not */
+    int32_t until;  /* delay it: a run begins there, or the device's work ends */
+    int32_t near;   /* the place that the device had come to when the other end posted it, of the
+                       same sort: when the message is posted it is likely near there */
+} cleave_end_polls;
 
 /* When devices work, and how finely: from a simulation without delays. */
 typedef struct cleave_poll_profile {
-    /* Work of device d's main lane: lane_start[d] .. lane_start[d + 1] - 1, one after the other. */
-    const int32_t *lane_start;     /* [n_devices + 1] */
-    int64_t *begin, *end;          /* picoseconds */
-    int32_t *pieces;               /* 1 or more, a poll after each */
-    int32_t *source, *destination; /* [n_messages] */
-    /* [n_messages] work of either end from here on waits for the message, so it does not delay it.
-     */
-    int32_t *source_until, *destination_until;
-    double *sending, *receiving; /* [n_messages] pieces of its source, and of its destination */
+    cleave_work_times times;
+    int32_t *pieces;        /* [places] 1 or more, a poll after each */
+    double *piece;          /* [places] picoseconds, of work that is not made longer */
+    cleave_end_polls *ends; /* [n_messages][2] its source and its destination */
 } cleave_poll_profile;
 
 /* Picoseconds, of a message that both ends have posted at a time.  The cost is a logarithm, and

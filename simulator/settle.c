@@ -1,7 +1,8 @@
 /* A lane's items are sorted by time, and mostly one begins where the other ends: a device is busy
-   in few intervals, so how long others are busy during a work is found by one walk over its
-   device's work and their intervals.  Only work of main lanes is looked at; it lies side by side,
-   in places, which are those of the problem's work. */
+   in few intervals.  Most work has all others busy all the time, and then it takes what it was
+   priced at: so one walk over a device's work and the pauses of another finds the work that does
+   not, and nothing is done about the rest.  Only work of main lanes is looked at; it lies side by
+   side, in places, which are those of the problem's work. */
 #include "simulator/settle.h"
 
 #include "graph/work.h"
@@ -11,18 +12,23 @@
 struct cleave_settling {
     const cleave_program *program;
     const cleave_machine *machine;
-    cleave_poll_profile profile; /* its lanes are the places; times still missing */
+    cleave_poll_profile profile;
+    cleave_work_times by_runs;  /* of the scan */
+    cleave_work_times by_items; /* of events, which slow any work: each is a run of its own */
     /* [places] */
     const int32_t *items; /* of the program, and of the problem */
     int64_t *priced;      /* duration while all others of the node are busy */
     int64_t *quiet;       /* and while all are idle */
     float *alone;         /* share of the former that the latter is */
-    int64_t *overlap;     /* picoseconds, scratch */
-    int32_t *changed;     /* [n_changed] places whose durations are no longer those priced */
-    int32_t n_changed;
-    /* Device d is busy in intervals busy_start[d] .. busy_start[d + 1] - 1. */
-    int32_t *busy_start;              /* [n_devices + 1] */
-    int64_t *busy_begin, *busy_until; /* as many as places at most */
+    /* Work whose duration is no longer that priced; a place is in it twice at most. */
+    int32_t *changed; /* [n_changed] places */
+    int32_t *n_quiet; /* [runs] how many others of the node pause all through a run */
+    int64_t *idle;    /* picoseconds for which the rest pause during a work, their sum; else 0 */
+    int32_t *partly;  /* [n_partly] places where it is not 0 */
+    int32_t n_changed, n_partly;
+    /* Device d is busy in intervals busy_start[d] and on, the last of which never comes. */
+    int32_t *busy_start;              /* [n_devices] */
+    int64_t *busy_begin, *busy_until; /* as many as places and devices at most */
 };
 
 /* ---- What does not depend on times ----------------------------------------------------------- */
@@ -57,30 +63,40 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     size_t n_messages = (size_t)s->program->n_messages;
     size_t n_places = (size_t)problem->work_start[n_devices];
     cleave_poll_profile *profile = &s->profile;
+    cleave_work_run *runs;
+    int64_t *sum;
+    int32_t *place;
     bool any_failed = false;
 #define TAKE(member, type, count)                                                                  \
     any_failed |= (member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
-    TAKE(profile->begin, int64_t, n_places);
-    TAKE(profile->end, int64_t, n_places);
+    TAKE(sum, int64_t, n_places + 1);
+    TAKE(runs, cleave_work_run, n_places);
+    TAKE(place, int32_t, n_places + 1);
     TAKE(profile->pieces, int32_t, n_places);
-    TAKE(profile->source, int32_t, n_messages);
-    TAKE(profile->destination, int32_t, n_messages);
-    TAKE(profile->source_until, int32_t, n_messages);
-    TAKE(profile->destination_until, int32_t, n_messages);
-    TAKE(profile->sending, double, n_messages);
-    TAKE(profile->receiving, double, n_messages);
+    TAKE(profile->piece, double, n_places);
+    TAKE(profile->ends, cleave_end_polls, 2 * n_messages);
     TAKE(s->priced, int64_t, n_places);
     TAKE(s->quiet, int64_t, n_places);
     TAKE(s->alone, float, n_places);
-    TAKE(s->overlap, int64_t, n_places);
-    TAKE(s->changed, int32_t, n_places);
-    TAKE(s->busy_start, int32_t, n_devices + 1);
-    TAKE(s->busy_begin, int64_t, n_places);
-    TAKE(s->busy_until, int64_t, n_places);
+    TAKE(s->idle, int64_t, n_places);
+    TAKE(s->partly, int32_t, n_places);
+    TAKE(s->n_quiet, int32_t, n_places);
+    TAKE(s->changed, int32_t, 2 * n_places);
+    TAKE(s->busy_start, int32_t, n_devices);
+    TAKE(s->busy_begin, int64_t, n_places + n_devices);
+    TAKE(s->busy_until, int64_t, n_places + n_devices);
 #undef TAKE
-    profile->lane_start = problem->work_start;
     s->items = problem->work_items;
-    return !any_failed;
+    if (any_failed)
+        return false;
+    for (size_t i = 0; i <= n_places; i++)
+        place[i] = (int32_t)i;
+    for (size_t i = 0; i < n_places; i++)
+        sum[i + 1] = sum[i] + problem->duration[s->items[i]];
+    s->by_runs =
+        (cleave_work_times){problem->run_start, problem->run_first, problem->run_of, sum, runs};
+    s->by_items = (cleave_work_times){problem->work_start, place, place, sum, runs};
+    return true;
 }
 
 static bool is_message_wait(uint8_t kind) {
@@ -89,9 +105,8 @@ static bool is_message_wait(uint8_t kind) {
 
 /* The work of a device from place `n` of the profile on waits for a message. */
 static void set_until(cleave_settling *s, int32_t message, int32_t device, int32_t n) {
-    const cleave_message *of = &s->program->messages[message];
-    *(of->source == device ? &s->profile.source_until[message]
-                           : &s->profile.destination_until[message]) = n;
+    bool is_source = s->program->messages[message].source == device;
+    s->profile.ends[2 * (size_t)message + !is_source].until = n;
 }
 
 /* What the communication lane waits for before and at item `until` of its own, which the main lane
@@ -123,6 +138,21 @@ static void find_waits(cleave_settling *s, const cleave_engine_problem *problem)
     }
 }
 
+/* How far the ends of messages have come, in the order of the program, when both have posted. */
+static void find_near(cleave_settling *s, const cleave_engine_problem *problem, int32_t *next) {
+    memcpy(next, problem->work_start, (size_t)s->program->n_devices * sizeof *next);
+    for (int32_t i = 0; i < problem->n_steps; i++) {
+        const cleave_scan_step *step = &problem->steps[i];
+        if (step->work >= 0)
+            next[step->queue / 2] = problem->run_first[step->work + 1];
+        if (step->kind != CLEAVE_SCAN_LAST_POST)
+            continue;
+        cleave_end_polls *ends = &s->profile.ends[2 * (size_t)step->subject];
+        ends[0].near = next[s->program->messages[step->subject].source];
+        ends[1].near = next[s->program->messages[step->subject].destination];
+    }
+}
+
 static double polls_of(const cleave_polls *polls, bool large, double bytes) {
     return large ? polls->large + polls->per_byte * bytes : polls->small;
 }
@@ -134,10 +164,11 @@ static void find_polls(cleave_settling *s, cleave_cost_cache *cache) {
             cleave_cost_route(cache, message->source, message->destination)->protocol;
         double bytes = (double)message->bytes;
         bool large = protocol->large_from_bytes > 0 && bytes >= protocol->large_from_bytes;
-        s->profile.source[m] = message->source;
-        s->profile.destination[m] = message->destination;
-        s->profile.sending[m] = polls_of(&protocol->sending, large, bytes);
-        s->profile.receiving[m] = polls_of(&protocol->receiving, large, bytes);
+        cleave_end_polls *ends = &s->profile.ends[2 * (size_t)m];
+        ends[0].device = message->source;
+        ends[1].device = message->destination;
+        ends[0].polls = polls_of(&protocol->sending, large, bytes);
+        ends[1].polls = polls_of(&protocol->receiving, large, bytes);
     }
 }
 
@@ -160,6 +191,7 @@ static cleave_status find_durations(cleave_settling *s, const cleave_engine_prob
         s->alone[i] = alone[s->items[i]];
         s->quiet[i] = duration_of(s, i, 0);
         s->profile.pieces[i] = count_pieces(s->program, s->items[i]);
+        s->profile.piece[i] = (double)s->priced[i] / s->profile.pieces[i];
     }
     return CLEAVE_OK;
 }
@@ -179,6 +211,7 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
     if (!allocate(made, problem, arena))
         return cleave_fail_memory(error, "preparing to simulate");
     find_waits(made, problem);
+    find_near(made, problem, made->busy_start);
     find_polls(made, cache);
     CLEAVE_TRY(find_durations(made, problem, cache, arena, error));
     *settling = made;
@@ -187,67 +220,133 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
 
 /* ---- What does ------------------------------------------------------------------------------- */
 
-/* Takes the times of a device's work from the timeline, and when it is busy. */
-static int32_t find_busy(cleave_settling *s, const cleave_timeline *timeline, int32_t device,
-                         int32_t n_busy) {
-    const cleave_poll_profile *p = &s->profile;
-    int64_t before = -1; /* where it was busy last */
-    s->busy_start[device] = n_busy;
-    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
+/* Times of work from a timeline. */
+static void copy_times(const cleave_settling *s, const cleave_timeline *timeline) {
+    const cleave_work_times *times = &s->by_items;
+    for (int32_t i = 0; i < times->run_start[s->program->n_devices]; i++) {
         int64_t begin = timeline->start[s->items[i]], end = timeline->end[s->items[i]];
-        p->begin[i] = begin;
-        p->end[i] = end;
-        if (begin != before)
-            s->busy_begin[n_busy++] = begin;
-        s->busy_until[n_busy - 1] = before = end;
+        times->runs[i] = (cleave_work_run){.begin = begin,
+                                           .end = end,
+                                           .before = begin - times->sum[i],
+                                           .after = end - times->sum[i + 1],
+                                           .longer = i};
     }
-    return n_busy;
 }
 
-/* Adds to the overlap of each work of a device how long another one is busy meanwhile. */
-static void add_overlaps(cleave_settling *s, int32_t device, int32_t other) {
-    const cleave_poll_profile *p = &s->profile;
-    const int64_t *busy_begin = s->busy_begin, *busy_until = s->busy_until;
-    int32_t b = s->busy_start[other], last = s->busy_start[other + 1];
-    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
-        int64_t begin = p->begin[i], end = p->end[i];
-        while (b < last && busy_until[b] <= begin)
-            b++;
-        for (int32_t during = b; during < last && busy_begin[during] < end; during++) {
-            int64_t from = busy_begin[during] > begin ? busy_begin[during] : begin;
-            int64_t until = busy_until[during] < end ? busy_until[during] : end;
-            s->overlap[i] += until - from;
+static cleave_status simulate_first(cleave_settling *s, cleave_rule rule,
+                                    const cleave_engine_problem *problem,
+                                    cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                                    cleave_error *error) {
+    s->profile.times = rule == CLEAVE_RULE_SCAN ? s->by_runs : s->by_items;
+    if (rule == CLEAVE_RULE_SCAN)
+        return cleave_engine_scan_runs(problem, workspace, &s->by_runs, timeline, error);
+    CLEAVE_TRY(cleave_engine_run_events(problem, workspace, timeline, error));
+    copy_times(s, timeline);
+    return CLEAVE_OK;
+}
+
+/* When devices are busy: runs that follow one another without a pause, and then for ever nothing.
+ */
+static void find_busy(cleave_settling *s) {
+    const cleave_work_times *times = &s->profile.times;
+    int32_t n_busy = 0, n_devices = s->program->n_devices;
+    for (int32_t d = 0; d < n_devices; d++) {
+        int64_t before = -1;
+        s->busy_start[d] = n_busy;
+        for (int32_t r = times->run_start[d]; r < times->run_start[d + 1]; r++) {
+            s->busy_begin[n_busy] = times->runs[r].begin;
+            n_busy += times->runs[r].begin != before;
+            s->busy_until[n_busy - 1] = before = times->runs[r].end;
         }
+        s->busy_begin[n_busy] = s->busy_until[n_busy] = INT64_MAX;
+        n_busy++;
     }
 }
 
-/* Most work has all others busy all the time, or all idle: there is nothing to work out. */
-static void settle_lane(cleave_settling *s, int32_t device, int32_t n_others, int64_t *duration) {
-    const cleave_poll_profile *p = &s->profile;
-    for (int32_t i = p->lane_start[device]; i < p->lane_start[device + 1]; i++) {
-        int64_t overlap = s->overlap[i], span = (p->end[i] - p->begin[i]) * n_others;
-        if (overlap == span)
-            continue;
-        s->changed[s->n_changed++] = i;
-        duration[s->items[i]] =
-            overlap == 0 ? s->quiet[i] : duration_of(s, i, (double)overlap / (double)span);
+/* Adds a pause of another device to the work of a run during it. */
+static void add_pause(cleave_settling *s, int32_t run, int64_t from, int64_t until) {
+    const cleave_work_times *times = &s->profile.times;
+    int32_t i =
+        times->runs[run].begin >= from ? times->run_first[run] : cleave_work_at(times, run, from);
+    for (; i < times->run_first[run + 1]; i++) {
+        int64_t begin = cleave_work_begin(times, run, i), end = cleave_work_end(times, run, i);
+        if (begin >= until)
+            return;
+        if (s->idle[i] == 0)
+            s->changed[s->n_changed++] = s->partly[s->n_partly++] = i;
+        s->idle[i] += (end < until ? end : until) - cleave_later(begin, from);
     }
+}
+
+/* Adds all pauses of another device during a run, of which `busy` ends the first. */
+static void add_pauses(cleave_settling *s, int32_t run, int32_t other, int32_t busy) {
+    const cleave_work_run *of = &s->profile.times.runs[run];
+    int64_t from = busy == s->busy_start[other] ? 0 : s->busy_until[busy - 1];
+    for (; from < of->end; from = s->busy_until[busy++])
+        if (s->busy_begin[busy] > of->begin)
+            add_pause(s, run, from, s->busy_begin[busy]);
+}
+
+/* Lists all work of a run as changed. */
+static void change_run(cleave_settling *s, int32_t run) {
+    const cleave_work_times *times = &s->profile.times;
+    int32_t *changed = s->changed, n = s->n_changed;
+    for (int32_t i = times->run_first[run]; i < times->run_first[run + 1]; i++)
+        changed[n++] = i;
+    s->n_changed = n;
+}
+
+/* Compares the work of a device with when another one is busy. */
+static void compare(cleave_settling *s, int32_t device, int32_t other) {
+    const cleave_work_run *runs = s->profile.times.runs;
+    const int64_t *busy_begin = s->busy_begin, *busy_until = s->busy_until;
+    int32_t busy = s->busy_start[other], last = s->profile.times.run_start[device + 1];
+    for (int32_t r = s->profile.times.run_start[device]; r < last; r++) {
+        int64_t begin = runs[r].begin, end = runs[r].end;
+        while (busy_until[busy] <= begin)
+            busy++;
+        if (busy_begin[busy] <= begin && end <= busy_until[busy])
+            continue;
+        if (busy_begin[busy] < end)
+            add_pauses(s, r, other, busy);
+        else if (s->n_quiet[r]++ == 0)
+            change_run(s, r);
+    }
+}
+
+/* The durations of work during which others paused, of which `n_others` might have. */
+static void settle_work(cleave_settling *s, int32_t n_others, int32_t first_changed,
+                        int64_t *duration) {
+    const cleave_work_times *times = &s->profile.times;
+    for (int32_t c = first_changed; c < s->n_changed; c++) {
+        int32_t i = s->changed[c], run = times->run_of[i];
+        if (s->n_quiet[run] == n_others) {
+            duration[s->items[i]] = s->quiet[i];
+            continue;
+        }
+        int64_t span = cleave_work_end(times, run, i) - cleave_work_begin(times, run, i);
+        int64_t overlap = span * (n_others - s->n_quiet[run]) - s->idle[i];
+        duration[s->items[i]] =
+            overlap == 0 ? s->quiet[i]
+                         : duration_of(s, i, (double)overlap / (double)(span * n_others));
+    }
+    for (int32_t p = 0; p < s->n_partly; p++)
+        s->idle[s->partly[p]] = 0;
+    s->n_partly = 0;
 }
 
 static void settle_kernels(cleave_settling *s, cleave_engine_problem *problem) {
-    const cleave_poll_profile *p = &s->profile;
     int32_t n_devices = s->program->n_devices;
-    memset(s->overlap, 0, (size_t)p->lane_start[n_devices] * sizeof *s->overlap);
+    memset(s->n_quiet, 0, (size_t)s->profile.times.run_start[n_devices] * sizeof *s->n_quiet);
     for (int32_t d = 0; d < n_devices; d++) {
-        int32_t n_others = 0;
+        int32_t n_others = 0, n_changed = s->n_changed;
         for (int32_t other = 0; other < n_devices; other++) {
             if (other == d || !cleave_machine_same_node(s->machine, d, other))
                 continue;
             n_others++;
-            add_overlaps(s, d, other);
+            compare(s, d, other);
         }
-        if (n_others > 0)
-            settle_lane(s, d, n_others, problem->duration);
+        settle_work(s, n_others, n_changed, problem->duration);
     }
 }
 
@@ -262,18 +361,14 @@ cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
                                     cleave_error *error) {
     if (settling == NULL)
         return CLEAVE_OK;
-    cleave_poll_profile *profile = &settling->profile;
     problem->polls = NULL;
     for (int32_t i = 0; i < settling->n_changed; i++)
         problem->duration[settling->items[settling->changed[i]]] =
             settling->priced[settling->changed[i]];
     settling->n_changed = 0;
-    CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, timeline, error));
-    int32_t n_busy = 0, n_devices = settling->program->n_devices;
-    for (int32_t d = 0; d < n_devices; d++)
-        n_busy = find_busy(settling, timeline, d, n_busy);
-    settling->busy_start[n_devices] = n_busy;
+    CLEAVE_TRY(simulate_first(settling, rule, problem, workspace, timeline, error));
+    find_busy(settling);
     settle_kernels(settling, problem);
-    problem->polls = fits(settling, timeline->step) ? profile : NULL;
+    problem->polls = fits(settling, timeline->step) ? &settling->profile : NULL;
     return CLEAVE_OK;
 }

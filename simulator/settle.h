@@ -16,9 +16,10 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
                                      cleave_settling **settling, cleave_error *error);
 
 /* Runs the problem by a rule, and puts into it the durations and polls that follow: running it once
-   more gives the step.  Of null it does nothing, without a run.  Nothing of what an earlier call
-   has put into the problem counts, so it may be called again and again.  Linear in the items for
-   each device of a node. */
+   more gives the step, and the timeline, which means nothing until then.  Of null it does nothing,
+   without a run.  Nothing of what an earlier call has put into the problem counts, so it may be
+   called again and again.  By the scan linear in the steps for each device of a node, and in the
+   items whose durations change; by events in all items. */
 cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
                                     cleave_engine_problem *problem,
                                     cleave_engine_workspace *workspace, cleave_timeline *timeline,

@@ -30,12 +30,14 @@ static engine_case *random_case(uint64_t seed, bool own_links, bool two_lanes, b
         item(c, a, W, -1, cleave_random_below(&random, 200));
         item(c, z, P, m, cleave_random_below(&random, 20));
         item(c, z, W, -1, cleave_random_below(&random, 200));
+        int32_t work = item(c, z, W, -1, cleave_random_below(&random, 50));
         last_of_lane[a] = item(c, a, P, m, cleave_random_below(&random, 20));
         if (two_lanes && last_of_lane[z ^ 1] >= 0)
             item(c, z, S, last_of_lane[z ^ 1], 0);
         if (cleave_random_below(&random, 2))
             item(c, a, R, m, 0);
-        last_of_lane[z] = item(c, z, A, m, 0);
+        int32_t wait = item(c, z, A, m, 0);
+        last_of_lane[z] = cleave_random_below(&random, 3) == 0 ? work : wait;
     }
     finish(c);
     return c;
@@ -178,4 +180,64 @@ Test(engine, a_second_run_gives_the_same_times) {
     int64_t by_scan = scan(c);
     cr_expect_eq(scan(c), by_scan);
     engine_case_destroy(c);
+}
+
+static cleave_work_times make_times(engine_case *c) {
+    const cleave_engine_problem *p = &c->problem;
+    int32_t n_places = p->work_start[p->n_queues / 2], n_runs = p->run_of[n_places];
+    int64_t *sum = CLEAVE_ARENA_ARRAY(&c->arena, int64_t, (size_t)n_places + 1);
+    cleave_work_run *runs = CLEAVE_ARENA_ARRAY(&c->arena, cleave_work_run, n_runs);
+    cr_assert(sum != NULL && runs != NULL);
+    for (int32_t i = 0; i < n_places; i++)
+        sum[i + 1] = sum[i] + p->duration[p->work_items[i]];
+    return (cleave_work_times){p->run_start, p->run_first, p->run_of, sum, runs};
+}
+
+/* Where the scan says for runs of work what it says for items; returns how many are longer. */
+static int32_t expect_same_work(const engine_case *c, const cleave_work_times *times) {
+    const cleave_engine_problem *p = &c->problem;
+    int32_t n_longer = 0;
+    for (int32_t r = 0; r < p->run_start[p->n_queues / 2]; r++) {
+        const cleave_work_run *run = &times->runs[r];
+        int32_t first = times->run_first[r], last = times->run_first[r + 1] - 1;
+        cr_expect_eq(run->begin, c->timeline.start[p->work_items[first]]);
+        cr_expect_eq(run->end, c->timeline.end[p->work_items[last]]);
+        for (int32_t i = first; i <= last; i++) {
+            int64_t begin = c->timeline.start[p->work_items[i]];
+            int64_t end = c->timeline.end[p->work_items[i]];
+            cr_expect_eq(cleave_work_begin(times, r, i), begin);
+            cr_expect_eq(cleave_work_end(times, r, i), end);
+            cr_expect_eq(cleave_work_at(times, r, begin), i);
+            cr_expect_eq(cleave_work_at(times, r, end - 1), i);
+        }
+        n_longer += run->before != run->after;
+    }
+    return n_longer;
+}
+
+Test(engine, runs_of_work_have_the_times_of_their_items) {
+    int32_t n_longer = 0, n_synced = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        engine_case *c = random_case(seed, seed % 2, seed % 3 != 0, seed % 4 < 2);
+        const cleave_engine_problem *p = &c->problem;
+        cleave_work_times times = make_times(c);
+        cleave_timeline of_steps;
+        cleave_error error = {""};
+        cr_assert_eq(cleave_engine_timeline_create(p, &c->arena, &of_steps, &error), CLEAVE_OK);
+        cr_assert_eq(cleave_engine_scan_runs(p, c->workspace, &times, &of_steps, &error),
+                     CLEAVE_OK);
+        cr_expect_eq(scan(c), of_steps.step);
+        n_longer += expect_same_work(c, &times);
+        for (int32_t s = 0; s < p->n_steps; s++) {
+            int32_t i = p->steps[s].item;
+            n_synced += p->steps[s].kind == CLEAVE_SCAN_WAIT_WORK;
+            cr_expect_eq(of_steps.end[i], c->timeline.end[i], "seed %d, item %d", (int)seed, i);
+        }
+        cr_expect_eq(memcmp(of_steps.arrival, c->timeline.arrival,
+                            (size_t)p->n_messages * sizeof *of_steps.arrival),
+                     0);
+        engine_case_destroy(c);
+    }
+    cr_expect_gt(n_longer, 100);
+    cr_expect_gt(n_synced, 100);
 }

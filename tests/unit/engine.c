@@ -244,6 +244,28 @@ Test(engine, a_main_transfer_waits_for_a_run_of_communication) {
     engine_case_destroy(c);
 }
 
+/* Communication has the link from 0 to 1000 and, after a pause, from 1500 to 2500.  A message that
+   main lane and communication lane post at 0, one right after the other, is one of communication,
+   since that posts last: it comes behind at 2500, where one of the main lane would wait for one
+   transfer only, until 1000. */
+Test(engine, the_last_post_says_which_lane_a_message_is_of) {
+    engine_case *c = engine_case_create(2, 1);
+    for (int k = 0; k < 2; k++) {
+        int32_t m = message(c, 0, -1, 1000);
+        if (k == 1)
+            item(c, 1, W, -1, 1500);
+        item(c, 3, P, m, 0);
+        item(c, 1, P, m, 0);
+    }
+    int32_t mixed = message(c, 0, -1, 100);
+    item(c, 0, P, mixed, 0);
+    item(c, 3, P, mixed, 0);
+    finish(c);
+    scan(c);
+    cr_expect_eq(c->timeline.arrival[mixed], 2600);
+    engine_case_destroy(c);
+}
+
 /* Both ready at 5: the smaller id goes first, 5..25, then 25..45, whichever was posted first. */
 Test(engine, ties_go_to_the_smaller_message) {
     engine_case *c = engine_case_create(3, 1);
