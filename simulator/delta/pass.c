@@ -237,12 +237,13 @@ void delta_derive_slots(cleave_delta *delta) {
 
 /* What a run costs is counted, never measured: the same proposals, the same passes.
 
-   A run costs about as much as a pass over so many items: those that it simulates, a third more
-   where it keeps records; half of those that were exchanged, for comparing them; and by itself, and
-   for each slot that it simulates, looks at or jumps over, what learn_cost says, fitted to what
-   runs of recurrent and other models took.  Where the latest runs cost more than a pass over
-   everything, the next ones are that.  Then now and then one tries all the same, ever less often
-   while that fails.
+   A run costs about as much as a pass over so many items: those that it simulates and a quarter
+   more, another third where it keeps records; half of those that were exchanged, for comparing
+   them; and by itself, and for each slot that it simulates, looks at or jumps over, what learn_cost
+   says, fitted to what runs of recurrent and other models took.  To look at a slot of many devices
+   is dear: it asks for the state and the waits of each, and caches hold the less of these the more
+   devices there are.  Where the latest runs cost more than a pass over everything, the next ones
+   are that.  Then now and then one tries all the same, ever less often while that fails.
 
    Who accepts a run without records runs it again with them: they are kept where more than a
    quarter of the latest runs were accepted.  A slot that turns out not to follow has cost a part of
@@ -321,10 +322,11 @@ static void run_slots(cleave_delta *delta, bool keeps) {
 static void learn_cost(cleave_delta *delta, const cleave_delta_counts *before, bool keeps) {
     const cleave_delta_counts *now = &delta->counts;
     int64_t n_items = now->items - before->items, n_slots = now->slots - before->slots;
-    int64_t cost_of_simulated = 8 + 3 * (int64_t)delta->n_devices / 2;
-    int64_t cost_of_asked = 6 + delta->n_devices / 4;
-    int64_t cost = COST_OF_RUN + delta->n_compared / 2 + n_items + (keeps ? n_items / 3 : 0) +
-                   n_slots * cost_of_simulated + delta->n_asked * cost_of_asked +
+    int64_t n_devices = delta->n_devices;
+    int64_t cost_of_simulated = 8 + n_devices / 2, cost_of_asked = 6 + n_devices * n_devices / 16;
+    int64_t cost = COST_OF_RUN + delta->n_compared / 2 + n_items * 5 / 4 +
+                   (keeps ? n_items / 3 : 0) + n_slots * cost_of_simulated +
+                   delta->n_asked * cost_of_asked +
                    (now->slots_jumped - before->slots_jumped) * COST_OF_JUMPED;
     move_towards(&delta->share, WHOLE * cost / (delta->n_items > 0 ? delta->n_items : 1));
     if (delta->share <= WHOLE)
