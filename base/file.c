@@ -40,8 +40,10 @@ cleave_status cleave_file_writer_open(cleave_file_writer *writer, const char *pa
     struct stat info;
     if (strlen(path) >= sizeof writer->path)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the path is too long", path);
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: can't be written: it is a folder", path);
+    /* What is renamed would take the place of a device. */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: can't be written: it is %s", path,
+                           S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
     strcpy(writer->path, path);
     snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp-%ld", path, (long)getpid());
     writer->stream = fopen(writer->temporary, "wb");

@@ -43,8 +43,11 @@ cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name
     result->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (result->root == NULL) {
         cleave_json_free(result);
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: line %d, column %d: %s", name,
-                           problem.line, problem.column, problem.text);
+        if (bytes == 0)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the file is empty", name);
+        bool foreign = json_error_code(&problem) == json_error_invalid_syntax;
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: line %d, column %d: %s%s", name,
+                           problem.line, problem.column, foreign ? "not JSON: " : "", problem.text);
     }
     *document = result;
     return CLEAVE_OK;

@@ -35,7 +35,7 @@ static const option_row rows[] = {
          "measure what the given layouts need once more, as the machine is now, and nothing else"},
     {"--name", "NAME", OPTION_TEXT, offsetof(calibrate_values, name),
      .help = "of the machine (default its host name)"},
-    {"-o", "MACHINE.json", OPTION_TEXT, offsetof(calibrate_values, output), .required = true,
+    {"-o", "MACHINE.json", OPTION_OUTPUT, offsetof(calibrate_values, output), .required = true,
      .help = "the machine file; what it has is kept"},
     ROW_QUIET(calibrate_values),
 };

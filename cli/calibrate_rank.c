@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "cli/calibrate_bytes.h"
+#include "cli/calibrate_doubts.h"
 #include "cli/calibrate_link.h"
 #include "cli/calibrate_works.h"
 #include "cli/table.h"
@@ -38,6 +39,7 @@ typedef struct calibration {
     int32_t n_links;
     int64_t touched_bytes; /* in a step of the largest model: the surroundings of copies */
     int32_t n_kept, n_measured, n_left;
+    calibrate_doubts doubts;
     double started_seconds, saved_seconds;
 } calibration;
 
@@ -112,6 +114,7 @@ static cleave_status measure_links(calibration *c, cleave_error *error) {
             if (a != 0 && c->rank == 0)
                 cleave_world_receive_now(c->world, &m, sizeof m, a);
             c->links[c->n_links++] = calibrate_link_of(&m, a, b);
+            calibrate_doubts_link(&c->doubts, &m);
         }
     cleave_world_broadcast(c->world, c->links, (int64_t)(n_pairs * sizeof *c->links));
     return CLEAVE_OK;
@@ -231,6 +234,7 @@ static cleave_status measure_work(calibration *c, const calibrate_work *work, do
         CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
                                          &work->part, work->touched_bytes, alone_share * seconds,
                                          &alone, error));
+    calibrate_doubts_measured(&c->doubts, work, &result, seconds < work_seconds);
     return keep(c, &work->work, &result, alone.seconds, error);
 }
 
@@ -256,6 +260,7 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
         }
         if (!go_on(c, c->values->time)) {
             CLEAVE_TRY(keep_workspace(c, work, error));
+            calibrate_doubts_left(&c->doubts, work);
             c->n_left++;
             continue;
         }
@@ -421,6 +426,7 @@ static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_
         return CLEAVE_OK;
     CLEAVE_TRY(save(c, error));
     print_text(c, c->n_measured + c->n_kept + c->n_left);
+    calibrate_doubts_print(&c->doubts, c->values->time, c->values->again, stderr);
     return CLEAVE_OK;
 }
 

@@ -33,7 +33,7 @@ static const option_row rows[] = {
     ROW_SEED(compare_values),
     ROW_OPTIMIZER(compare_values),
     ROW_MOMENTUM(compare_values),
-    {"-o", "PLAN.layout.json", OPTION_TEXT, offsetof(compare_values, output),
+    {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(compare_values, output),
      .help = "keep the found layout"},
     ROW_JSON(compare_values),
     ROW_QUIET(compare_values),

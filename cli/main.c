@@ -1,6 +1,7 @@
 /* The `cleave` command: finds the subcommand in one table, parses its options, runs it, and turns
    its status into the exit code and its error into one line on stderr. */
 #include "cli/command.h"
+#include "exec/world.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,9 @@ static int run_command(const command *c, int n_arguments, char *const *arguments
     bool help = false;
     cleave_status status = options_parse(&c->options, n_arguments - 2, arguments + 2, values,
                                          c->value_bytes, &help, &error);
+    /* A rank's host need not have the folders of the one that writes. */
+    if (status == CLEAVE_OK && !help && !cleave_world_is_launched())
+        status = options_check_outputs(&c->options, values, &error);
     if (status == CLEAVE_OK && help)
         print_help(c);
     else if (status == CLEAVE_OK)

@@ -1,6 +1,8 @@
 /* Options of a subcommand: parsing and help from one table. */
 #include "cli/options.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -69,6 +71,7 @@ static cleave_status set_value(const option_row *row, const char *text, void *va
         *(bool *)place = true;
         return CLEAVE_OK;
     case OPTION_TEXT:
+    case OPTION_OUTPUT:
     case OPTION_POSITIONAL:
         *(const char **)place = text;
         return CLEAVE_OK;
@@ -182,6 +185,19 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
             return cleave_fail(error, CLEAVE_BAD_INPUT, "%s%s%s is missing (--help explains)",
                                table->rows[r].name, table->rows[r].value != NULL ? " " : "",
                                table->rows[r].value != NULL ? table->rows[r].value : "");
+    return CLEAVE_OK;
+}
+
+cleave_status options_check_outputs(const option_table *table, const void *values,
+                                    cleave_error *error) {
+    for (int r = 0; r < table->n_rows; r++) {
+        const void *place = (const char *)values + table->rows[r].offset;
+        cleave_file_writer writer;
+        if (table->rows[r].kind != OPTION_OUTPUT || *(const char *const *)place == NULL)
+            continue;
+        CLEAVE_TRY(cleave_file_writer_open(&writer, *(const char *const *)place, error));
+        cleave_file_writer_abandon(&writer);
+    }
     return CLEAVE_OK;
 }
 

@@ -15,6 +15,7 @@
 typedef enum option_kind {
     OPTION_FLAG,         /* bool */
     OPTION_TEXT,         /* const char *, null when not given */
+    OPTION_OUTPUT,       /* the same, a file that the command will write */
     OPTION_INTEGER,      /* int64_t in least..most */
     OPTION_NUMBER,       /* double in least..most */
     OPTION_BYTES,        /* double, bytes: "2 GiB", or a plain number */
@@ -57,6 +58,10 @@ typedef struct option_table {
  */
 cleave_status options_parse(const option_table *table, int n_arguments, char *const *arguments,
                             void *values, size_t value_bytes, bool *help, cleave_error *error);
+
+/* Whether the files that are to be written can be, before any work is done for them.  BAD_INPUT. */
+cleave_status options_check_outputs(const option_table *table, const void *values,
+                                    cleave_error *error);
 
 /* The usage line's options, then a line for each option with its default. */
 void options_print_usage(const option_table *table, const char *command, FILE *stream);

@@ -33,7 +33,7 @@ static const option_row rows[] = {
      .help = "inputs and targets (default: made up from the seed)"},
     {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),
      .help = "train to predict the next byte of this file, for models with one input of bytes"},
-    {"--save", "OUT.safetensors", OPTION_TEXT, offsetof(run_values, save),
+    {"--save", "OUT.safetensors", OPTION_OUTPUT, offsetof(run_values, save),
      .help = "where the parameters go; with --forward the outputs"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
      .help = "run forward only, once; without --layout the model needs no loss and no targets"},
@@ -51,7 +51,7 @@ static const option_row rows[] = {
      .help =
          "set what is predicted beside what is measured: the step, its parts, and the ten items "
          "with the largest error"},
-    {"--trace", "T.json", OPTION_TEXT, offsetof(run_values, trace),
+    {"--trace", "T.json", OPTION_OUTPUT, offsetof(run_values, trace),
      .help = "write the timeline of a step of median time as a Chrome trace, for ui.perfetto.dev; "
              "with --machine the predicted one below it"},
     {"--reference-kernels", NULL, OPTION_FLAG, offsetof(run_values, reference_kernels),

@@ -51,7 +51,7 @@ static const option_row rows[] = {
     ROW_MOMENTUM(search_values),
     {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
      .help = "go on from the state in this file, if there is one, and leave the state there"},
-    {"-o", "PLAN.layout.json", OPTION_TEXT, offsetof(search_values, output), .required = true,
+    {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(search_values, output), .required = true,
      .help = "where the layout is written"},
     ROW_JSON(search_values),
     ROW_QUIET(search_values),

@@ -10,17 +10,20 @@
 #include <math.h>
 #include <string.h>
 
-/* A symbolic batch is set to `batch`, or to 1 where none was given; a model whose outputs are no
-   logits is shown without a loss. */
+/* A symbolic batch is set to `batch`, or to 1 where none was given; a model that can't be trained
+   is shown without a loss, and `untrained` says why. */
 static cleave_status import(const char *path, int64_t batch, cleave_arena *arena,
-                            cleave_model *model, cleave_error *error) {
+                            cleave_model *model, cleave_error *untrained, cleave_error *error) {
     static const bool with_loss[] = {true, false};
     cleave_status status = CLEAVE_OK;
+    cleave_error reasons[2] = {{""}, {""}}; /* of the batches that are tried */
     for (int l = 0; l < 2; l++)
         for (int64_t b = batch; b <= (batch > 0 ? batch : 1); b++) {
             status = cleave_model_import(path, b, with_loss[l], arena, model, error);
+            *untrained = reasons[b - batch];
             if (status == CLEAVE_OK)
                 return CLEAVE_OK;
+            reasons[b - batch] = *error;
         }
     return status;
 }
@@ -133,14 +136,18 @@ static void print_space(const show_space *space) {
 }
 
 static void print_text(const show_values *values, const cleave_model *model,
-                       const show_space *space, cleave_arena *arena, bool *counted) {
+                       const cleave_error *untrained, const show_space *space, cleave_arena *arena,
+                       bool *counted) {
     printf("model %s, hash %s, graph version %d\n", values->file, model->hash,
            model->graph_version);
     if (model->batch > 0)
         printf("batch %lld%s\n", (long long)model->batch,
                values->batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
-    printf("%d ONNX nodes make %d operators%s\n\n", model->n_onnx_nodes, model->n_operators,
+    printf("%d ONNX nodes make %d operators%s\n", model->n_onnx_nodes, model->n_operators,
            model->loss >= 0 ? ", the loss among them" : "; no loss, forward only");
+    if (model->loss < 0)
+        printf("it can't be trained: %s\n", untrained->message);
+    printf("\n");
     print_operators(model, space, arena, counted);
     int64_t parameters = cleave_model_parameter_count(model);
     char size[64];
@@ -213,8 +220,9 @@ static cleave_status print_json(const show_values *values, const cleave_model *m
 
 cleave_status show_model(const show_values *values, cleave_arena *arena, cleave_error *error) {
     cleave_model model;
+    cleave_error untrained = {""};
     show_space counts, *space = NULL;
-    CLEAVE_TRY(import(values->file, values->batch, arena, &model, error));
+    CLEAVE_TRY(import(values->file, values->batch, arena, &model, &untrained, error));
     if (values->machine != NULL) {
         CLEAVE_TRY(show_space_count(&model, values->machine, (int32_t)values->devices, arena,
                                     &counts, error));
@@ -225,6 +233,6 @@ cleave_status show_model(const show_values *values, cleave_arena *arena, cleave_
         return cleave_fail_memory(error, "counting parameters");
     if (values->json)
         return print_json(values, &model, space, counted, error);
-    print_text(values, &model, space, arena, counted);
+    print_text(values, &model, &untrained, space, arena, counted);
     return CLEAVE_OK;
 }

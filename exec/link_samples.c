@@ -1,6 +1,8 @@
 /* What a measurement of a link collects. */
 #include "exec/link_samples.h"
 
+#include "base/median.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -33,6 +35,11 @@ static int compare_doubles(const void *a, const void *b) {
 double cleave_link_median(double *values, int n) {
     qsort(values, (size_t)n, sizeof *values, compare_doubles);
     return values[n / 2];
+}
+
+double cleave_link_uncertainty(const double *sorted, int n) {
+    double median = sorted[n / 2], spread = sorted[3 * n / 4] - sorted[n / 4];
+    return median > 0 ? cleave_median_uncertainty(spread / median, n) : 0;
 }
 
 int cleave_link_repeats(double budget, double seconds) {

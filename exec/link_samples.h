@@ -38,6 +38,8 @@ void cleave_link_polled_add(cleave_link_polled *to, int64_t bytes, const double 
 
 /* The upper one of an even number; sorts the values, 1 or more. */
 double cleave_link_median(double *values, int n);
+/* How well that is known, of values that are sorted: see base/median.h. */
+double cleave_link_uncertainty(const double *sorted, int n);
 
 /* How often to repeat what takes some seconds, for a budget: 3 to 20 times, few, since on a machine
    that others use as well a message now and then takes milliseconds. */

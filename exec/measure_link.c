@@ -261,7 +261,8 @@ static double measure_processor(const pair *p, double budget, int64_t bytes, dou
 }
 
 /* All that decides how long to go on is agreed, so that both ranks do the same. */
-static void measure(pair *p, double seconds_budget, cleave_link_samples *found) {
+static void measure(pair *p, double seconds_budget, cleave_link_samples *found,
+                    cleave_link_figures *result) {
     size_times sizes[N_SIZES];
     double posting, smallest, start = cleave_clock_seconds();
     compute(p);
@@ -272,12 +273,14 @@ static void measure(pair *p, double seconds_budget, cleave_link_samples *found) 
         double both_ways = agree(p, cleave_link_median(sizes[i].both_ways, sizes[i].n));
         cleave_link_samples_add(found, CLEAVE_LINK_ONE_WAY, bytes,
                                 agree(p, cleave_link_median(sizes[i].one_way, sizes[i].n)));
+        result->uncertainty[i] = cleave_link_uncertainty(sizes[i].one_way, sizes[i].n);
         cleave_link_samples_add(found, CLEAVE_LINK_BOTH_WAYS, bytes, both_ways);
         if (cleave_link_asks_processors(bytes))
             cleave_link_samples_add(
                 found, CLEAVE_LINK_PROCESSOR, bytes,
                 measure_processor(p, seconds_budget / 8, bytes, both_ways, piece));
     }
+    result->n_sizes = n;
     cleave_link_samples_add(found, CLEAVE_LINK_POST, SMALL_BYTES, posting);
     cleave_link_samples_add(found, CLEAVE_LINK_ONE_WAY, SMALL_BYTES, smallest);
 }
@@ -334,7 +337,7 @@ cleave_status cleave_link_measure(cleave_world *world, int32_t a, int32_t b, dou
         p.outgoing = memory;
         p.incoming = p.outgoing + CLEAVE_LINK_MOST_BYTES;
         p.work = (float *)(void *)(p.incoming + CLEAVE_LINK_MOST_BYTES);
-        measure(&p, seconds_budget, &found);
+        measure(&p, seconds_budget, &found, result);
         measure_polls(&p, seconds_budget, &polled);
         free(memory);
         cleave_link_fit_polls(polled.receiving, polled.n, 0, &result->receiving);

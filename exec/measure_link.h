@@ -3,12 +3,15 @@
 #define CLEAVE_EXEC_MEASURE_LINK_H
 
 #include "base/arena.h"
-#include "exec/link_fit.h"
+#include "exec/link_samples.h"
 #include "exec/world.h"
 
 typedef struct cleave_link_figures {
     cleave_link_measurement link;
-    cleave_poll_figures sending, receiving; /* what either end's computation does */
+    cleave_poll_figures sending, receiving;  /* what either end's computation does */
+    int32_t n_sizes;                         /* of messages one way, from the least, */
+    double uncertainty[CLEAVE_LINK_N_SIZES]; /* and by what share the median of each may be off, as
+                                                the first rank found it: see base/median.h */
 } cleave_link_figures;
 
 /* Measures the link between ranks `a` and `b`, a < b.  To be called by all ranks; the others wait

@@ -144,9 +144,7 @@ static void mark_useful(const cleave_model *model, int32_t id, bool *useful) {
         mark_useful(model, view->sources[i], useful);
 }
 
-/* Which tensors can change what is differentiated: the loss; in a model without one its outputs, or
-   everything where it names none. */
-static void find_useful(const cleave_model *model, bool *useful) {
+void cleave_model_find_useful(const cleave_model *model, bool *useful) {
     bool all = model->loss < 0 && model->n_outputs == 0;
     for (int32_t t = 0; all && t < model->n_tensors; t++)
         useful[t] = true;
@@ -272,7 +270,7 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
     CLEAVE_TRY(cleave_model_check_references(model, error));
     for (int32_t n = 0; n < model->n_nests; n++)
         model->writer[model->nests[n].output.tensor] = n;
-    find_useful(model, useful);
+    cleave_model_find_useful(model, useful);
     find_gradients(model, useful);
     for (int32_t n = 0; n < model->n_nests; n++)
         find_kept(&model->nests[n]);

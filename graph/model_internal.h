@@ -11,4 +11,12 @@ cleave_status cleave_model_check_references(const cleave_model *model, cleave_er
    file's name. */
 void cleave_model_hash(cleave_model *model);
 
+/* Which tensors can change what is differentiated: the loss; in a model without one its outputs, or
+   everything where it names none.  [n_tensors], all false before. */
+void cleave_model_find_useful(const cleave_model *model, bool *useful);
+
+/* BAD_INPUT, naming the operator that stops the gradient, where a finished model has a loss and
+   parameters of which none gets a gradient. */
+cleave_status cleave_model_check_trained(const cleave_model *model, cleave_error *error);
+
 #endif

@@ -501,6 +501,8 @@ cleave_status cleave_tasks_read(const char *path, cleave_arena *arena, cleave_ta
     char *text;
     size_t bytes;
     cleave_status status = cleave_file_read(path, &file, &text, &bytes, error);
+    if (status == CLEAVE_OK && bytes == 0)
+        status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the file is empty", path);
     if (status == CLEAVE_OK)
         status = cleave_tasks_parse(text, bytes, path, arena, tasks, error);
     cleave_arena_free(&file);

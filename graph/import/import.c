@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "graph/digraph.h"
 #include "graph/import/internal.h"
+#include "graph/model_internal.h"
 
 #include <string.h>
 
@@ -237,7 +238,8 @@ static cleave_status import_graph(cleave_importer *im, const void *data, size_t 
     CLEAVE_TRY(import_nodes(im));
     if (im->with_loss)
         CLEAVE_TRY(add_loss(im));
-    return cleave_import_finish(im, model);
+    CLEAVE_TRY(cleave_import_finish(im, model));
+    return im->with_loss ? cleave_model_check_trained(model, im->error) : CLEAVE_OK;
 }
 
 /* Names come from the file and may hold anything; a message is one line. */

@@ -7,6 +7,7 @@ The error of a row is the median over its rounds of predicted / measured - 1, wh
 round.  Kendall's tau of a model is (pairs in the right order - pairs in the wrong one) / pairs, over pairs of
 layouts on one network whose measured times (medians over rounds) differ by more than 5 %.
 """
+import argparse
 import csv
 import math
 import os
@@ -284,11 +285,14 @@ def write_plot(rows, path):
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__.strip())
-    rows = read_rows(os.path.join(sys.argv[1], "rows.csv"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="that has rows.csv; the plot is written there, too")
+    folder = parser.parse_args().folder
+    if not os.path.exists(os.path.join(folder, "rows.csv")):
+        parser.error(f"{folder} has no rows.csv: tests/bench/accuracy writes it")
+    rows = read_rows(os.path.join(folder, "rows.csv"))
     print_report(rows)
-    write_plot(rows, os.path.join(sys.argv[1], "accuracy.svg"))
+    write_plot(rows, os.path.join(folder, "accuracy.svg"))
 
 
 if __name__ == "__main__":

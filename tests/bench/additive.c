@@ -1,11 +1,14 @@
 /* The additive model against the simulated step (scan, collectives in closed form), over drawn
    layouts of shipped models on k80-16x4, batch 64 per device.
-     usage: bench_additive [LAYOUTS [MODEL [DEVICES [MACHINE [EXPOSED_SYNC]]]]]
+     usage: bench_additive [LAYOUTS [MODEL|all [DEVICES [MACHINE [EXPOSED_SYNC]]]]]
+   LAYOUTS of each sort (40); 4, 16 or 64 DEVICES, 0 for all; EXPOSED_SYNC is the share of
+   synchronisation that the model counts (1).
    Of each case: operators, variables (tied), processor time to make the model; then of three sorts
    of layouts - values drawn for every operator; for all that are alike; data parallel with some
    operators drawn - Kendall's tau between additive and simulated times, and additive / simulated:
-   the median, and the 10th and 90th percentiles.  With a MODEL, the share of each part is printed,
-   too. */
+   the median, and the 10th and 90th percentiles.  With PARTS in the environment, what each part
+   adds is printed, too. */
+#include "arguments.h"
 #include "graph/import.h"
 #include "row.h"
 #include "search/additive/model.h"
@@ -199,18 +202,27 @@ static cleave_status run(bench_case *c, int n, cleave_error *error) {
 }
 
 int main(int argc, char **argv) {
-    int n = argc > 1 ? atoi(argv[1]) : 40;
-    n = n < MAX_LAYOUTS ? n : MAX_LAYOUTS;
+    bench_arguments a = bench_begin(argc, argv);
+    int n = (int)bench_take_integer(&a, "LAYOUTS", 0, MAX_LAYOUTS, 40), n_cases = 0;
+    const char *model = !bench_take_flag(&a, "all")
+                            ? bench_take_name(&a, "MODEL", false, model_names, sizeof *model_names,
+                                              sizeof model_names / sizeof *model_names)
+                            : NULL;
+    int32_t devices = (int32_t)bench_take_integer(&a, "DEVICES", 0, 64, 0);
+    const char *machine = bench_take_shipped(&a, "MACHINE", "machines", ".json");
+    double exposed_sync = bench_take_number(&a, "EXPOSED_SYNC", 0, 1, 1);
+    bench_end(&a);
     for (size_t d = 0; d < sizeof device_counts / sizeof *device_counts; d++)
         for (size_t i = 0; i < sizeof model_names / sizeof *model_names; i++) {
             bench_case c = {.name = model_names[i],
                             .n_devices = device_counts[d],
-                            .machine_name = argc > 4 ? argv[4] : "k80-16x4",
-                            .exposed_sync = argc > 5 ? atof(argv[5]) : 1};
+                            .machine_name = machine != NULL ? machine : "k80-16x4",
+                            .exposed_sync = exposed_sync};
             cleave_error error = {""};
-            if ((argc > 2 && strcmp(argv[2], "all") != 0 && strcmp(argv[2], c.name) != 0) ||
-                (argc > 3 && atoi(argv[3]) != c.n_devices && atoi(argv[3]) != 0))
+            if ((model != NULL && strcmp(model, c.name) != 0) ||
+                (devices != 0 && devices != c.n_devices))
                 continue;
+            n_cases++;
             cleave_status status = run(&c, n, &error);
             cleave_pricer_destroy(&c.pricer);
             cleave_node_costs_destroy(c.costs);
@@ -220,5 +232,7 @@ int main(int argc, char **argv) {
                 return 1;
             }
         }
+    if (n_cases == 0)
+        bench_refuse(&a, "DEVICES %d: none of 4, 16, 64", devices);
     return 0;
 }

@@ -16,8 +16,9 @@
 
    usage: bench_collectives MACHINE.json|none [KIND ALGORITHM BYTES STEPS]...
           bench_collectives --links MACHINE.json MILLISECONDS OUT.json
-   At two levels half of the ranks are a node.  Rank 0 prints a line of JSON for each collective; of
-   0 steps only what is predicted.  The second form writes the machine with the link between two
+   KIND is one of the four, ALGORITHM default or one that a layout can name.  At two levels half of
+   the ranks are a node.  Rank 0 prints a line of JSON for each collective, with times in seconds;
+   of 0 steps only what is predicted.  The second form writes the machine with the link between two
    ranks as it is now, which takes about so long: a process of its own, since in one that has just
    measured its link large collectives took up to half as long again. */
 #include "base/progress.h"
@@ -28,6 +29,8 @@
 #include "exec/world.h"
 #include "graph/lower/lower.h"
 #include "simulator/simulate.h"
+
+#include "tests/bench/arguments.h"
 
 #include <errno.h>
 #include <math.h>
@@ -487,7 +490,7 @@ static cleave_status work_all(int n, char **words, bench *b, cleave_error *error
     enum { FIRST = 2, WORDS = 4 };
     if (n == FIRST + 3 && strcmp(words[1], "--links") == 0)
         return measure_link(words + FIRST, b, error);
-    if (n < FIRST || (n - FIRST) % WORDS != 0)
+    if (n < FIRST + WORDS || (n - FIRST) % WORDS != 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "usage: bench_collectives MACHINE.json|none "
                            "[KIND ALGORITHM BYTES STEPS]... | --links MACHINE.json MILLISECONDS "
@@ -507,6 +510,7 @@ static cleave_status work_all(int n, char **words, bench *b, cleave_error *error
 
 int main(int n, char **words) {
     static bench b;
+    bench_begin(n, words); /* for --help; the rest is looked at where ranks can end together */
     cleave_error error = {""};
     cleave_status status = cleave_world_begin(&b.world, &error);
     if (status == CLEAVE_OK)

@@ -1,12 +1,13 @@
 /* The exact solvers of the additive model on graphs of the kinds that networks give, with random
    costs: variables are operators, pairs the tensors between them.
      usage: bench_elimination [MOST_ENTRIES [PART OF A GRAPH'S NAME, or none]]
-   Of each graph and number of values: milliseconds, whether the optimum was proven and else how far
-   from it at most, entries of the largest table, and how many sums a second go into minima, in
-   thousand millions; that times 8 bytes is what memory would have to give if nothing was read
-   twice. Beside it the rate at which memory is read.  Then elimination, or with a limit
-   the relaxation, and GLPK on chains with skips.
+   A table has at most so many entries (2^22).  Of each graph and number of values: milliseconds,
+   whether the optimum was proven and else how far from it at most, entries of the largest table,
+   and how many sums a second go into minima, in thousand millions; that times 8 bytes is what
+   memory would have to give if nothing was read twice. Beside it the rate at which memory is read.
+   Then elimination, or with a limit the relaxation, and GLPK on chains with skips.
  */
+#include "arguments.h"
 #include "row.h"
 
 #include "base/random.h"
@@ -259,13 +260,18 @@ static double memory_rate(void) {
 
 int main(int argc, char **argv) {
     static const int32_t values[] = {16, 64, 128};
-    int64_t most_entries = argc > 1 ? atoll(argv[1]) : 1 << 22;
+    bench_arguments a = bench_begin(argc, argv);
+    int64_t most_entries = bench_take_integer(&a, "MOST_ENTRIES", 1, 1 << 30, 1 << 22);
+    bool no_graph = bench_take_flag(&a, "none");
+    const char *part = bench_take_name(&a, "PART", true, &kinds[0].name, sizeof kinds[0], N_KINDS);
+    bench_end(&a);
     printf("memory gives %.2f thousand million entries a second\n", memory_rate());
     printf("%-24s %6s %6s %10s %9s %8s\n", "graph", "vars", "values", "ms", "largest", "Gsums/s");
     for (int k = 0; k < N_KINDS; k++)
-        for (int i = 0; i < 3 && (argc < 3 || strstr(kinds[k].name, argv[2]) != NULL); i++)
-            run(&kinds[k], values[i], most_entries);
-    if (argc > 2 && strcmp(argv[2], "none") != 0)
+        for (int i = 0; i < 3 && !no_graph; i++)
+            if (part == NULL || strstr(kinds[k].name, part) != NULL)
+                run(&kinds[k], values[i], most_entries);
+    if (part != NULL)
         return 0;
     for (int limited = 0; limited < 2; limited++) {
         compare(30, 8, limited);

@@ -25,6 +25,7 @@
    every time with a full pass and every 64th with a lowering from scratch, and fails where any
    differs: again with other seeds, as long as wanted.  --forms says how far the closed form is from
    the expanded one, over the proposals of a walk. */
+#include "arguments.h"
 #include "row.h"
 #include "search/window/price_folded.h"
 #include "tests/bench/estimate/case.h"
@@ -276,6 +277,7 @@ static cleave_status forms_all(bench_case *c, int64_t n_changes, cleave_error *e
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 typedef enum mode { MEASURE, MEASURE_PLAIN, COMPARE_TIMES, COMPARE_FORMS } mode;
+static const char *const mode_names[] = {"", "--plain", "--check", "--forms"};
 
 typedef struct wishes {
     mode mode;
@@ -404,39 +406,25 @@ static void keep_freed_memory(void) {
 #endif
 }
 
-/* Takes "NAME VALUE" off the front of the arguments. */
-static const char *option(const char *name, int *argc, char ***argv) {
-    if (*argc < 3 || strcmp((*argv)[1], name) != 0)
-        return NULL;
-    *argc -= 2;
-    *argv += 2;
-    return (*argv)[0];
-}
-
 int main(int argc, char **argv) {
-    wishes w = {.amount = 3, .machine = "k80-16x4", .seed = 1};
-    const char *value;
+    wishes w = {.machine = "k80-16x4", .seed = 1};
+    bench_arguments a = bench_begin(argc, argv);
     keep_freed_memory();
-    if ((value = option("--machine", &argc, &argv)) != NULL)
-        w.machine = value;
-    if ((value = option("--seed", &argc, &argv)) != NULL)
-        w.seed = (uint64_t)strtoull(value, NULL, 10);
-    if ((value = option("--check", &argc, &argv)) != NULL)
-        w.mode = COMPARE_TIMES;
-    else if ((value = option("--plain", &argc, &argv)) != NULL)
-        w.mode = MEASURE_PLAIN;
-    else if ((value = option("--forms", &argc, &argv)) != NULL)
-        w.mode = COMPARE_FORMS;
-    else if (argc > 1)
-        value = *++argv, argc--;
-    w.amount = value != NULL ? atof(value) : 1;
-    w.model = argc > 1 ? argv[1] : NULL;
-    w.n_devices = argc > 2 ? atoi(argv[2]) : 0;
+    if (bench_take_option(&a, "--machine"))
+        w.machine = bench_take_shipped(&a, "--machine", "machines", ".json");
+    if (bench_take_option(&a, "--seed"))
+        w.seed = (uint64_t)bench_take_integer(&a, "--seed", 0, INT64_C(1) << 53, 1);
+    for (mode m = MEASURE_PLAIN; m <= COMPARE_FORMS && w.mode == MEASURE; m++)
+        w.mode = bench_take_option(&a, mode_names[m]) ? m : MEASURE;
+    w.amount = bench_take_number(&a, "SECONDS or CHANGES", -1e9, 1e9, 1);
+    w.model = bench_take_name(&a, "MODEL", false, model_names, sizeof *model_names, N_MODELS);
+    w.n_devices = (int32_t)bench_take_integer(&a, "DEVICES", 0, 64, 0);
+    bench_end(&a);
     cleave_error error = {""};
-    if (complete(&w, &error) != CLEAVE_OK) {
-        fprintf(stderr, "bench_estimate: %s\n", error.message);
-        return 1;
-    }
+    if (complete(&w, &error) != CLEAVE_OK)
+        bench_refuse(&a, "--machine %s: %s", w.machine, error.message);
+    if (w.shares <= 0)
+        bench_refuse(&a, "DEVICES %d: none of 4, 16, 64", w.n_devices);
     print_head(&w);
     int64_t n_wrong = run_all(&w);
     return n_wrong != 0;

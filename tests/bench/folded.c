@@ -1,9 +1,14 @@
 /* Folded simulation against full: the models that ship, on as many nodes of eight H100s as are
    asked for, data parallel and two-dimensional (samples x parameters); lowering, pricing and
    simulating apart, folded and, up to some number of devices, full.  Times that differ end the
-   bench.  Processor time, medians of repeated runs, the cache of prices empty at each. usage:
-   bench_folded [-e] [-f MOST_FULL] [-d DEVICES]... [-m MODEL]... -e  the events rule instead of the
-   scan */
+   bench.  Processor time, medians of repeated runs, the cache of prices empty at each.
+     usage: bench_folded [-e] [-f MOST_FULL] [-d DEVICES]... [-m MODEL]...
+   -e is the events rule instead of the scan; full up to MOST_FULL devices (256).  Of each model,
+   layout (dp or 2d) and number of devices D: devices that are simulated M; items; milliseconds of
+   lowering, of preparing (prices, links) and of the simulation itself; then all but M of the full
+   program, and by how many times its simulation takes longer: the ratio, that over D / M, and the
+   ratio of all three together. */
+#include "arguments.h"
 #include "costmodel/cost.h"
 #include "graph/import.h"
 #include "graph/lower/lower.h"
@@ -194,37 +199,29 @@ static cleave_status run_model(const setting *s, const char *name, int32_t n_dev
     return status;
 }
 
-static bool read_arguments(int n, char **arguments, setting *s) {
-    for (int i = 1; i < n; i++) {
-        const char *value = i + 1 < n ? arguments[i + 1] : "";
-        if (strcmp(arguments[i], "-e") == 0) {
+static void read_arguments(int argc, char **argv, setting *s) {
+    bench_arguments a = bench_begin(argc, argv);
+    while (*a.words != NULL)
+        if (bench_take_flag(&a, "-e"))
             s->events = true;
-            continue;
-        }
-        if (strcmp(arguments[i], "-f") == 0)
-            s->most_full = atoi(value);
-        else if (strcmp(arguments[i], "-d") == 0 && s->n_devices < MOST)
-            s->devices[s->n_devices++] = atoi(value);
-        else if (strcmp(arguments[i], "-m") == 0 && s->n_models < MOST)
-            s->models[s->n_models++] = value;
+        else if (bench_take_option(&a, "-f"))
+            s->most_full = (int32_t)bench_take_integer(&a, "-f", 0, 1 << 20, 0);
+        else if (s->n_devices < MOST && bench_take_option(&a, "-d"))
+            s->devices[s->n_devices++] = (int32_t)bench_take_integer(&a, "-d", 1, 1 << 20, 0);
+        else if (s->n_models < MOST && bench_take_option(&a, "-m"))
+            s->models[s->n_models++] = bench_take_shipped(&a, "-m", "models", ".onnx");
         else
-            return false;
-        i++;
-    }
-    return true;
+            bench_end(&a);
 }
 
-int main(int n, char **arguments) {
+int main(int argc, char **argv) {
     static const char *const models[] = {"lenet5",       "alexnet",   "resnet50",   "resnet101",
                                          "inception_v3", "bert_base", "gpt2_small", "rnntc",
                                          "nmt",          "dlrm"};
     static const int32_t devices[] = {64, 256, 1024, 4096};
     setting s = {.most_full = 256};
     cleave_error error = {""};
-    if (!read_arguments(n, arguments, &s)) {
-        fprintf(stderr, "usage: bench_folded [-e] [-f MOST_FULL] [-d DEVICES]... [-m MODEL]...\n");
-        return 2;
-    }
+    read_arguments(argc, argv, &s);
     bool all_models = s.n_models == 0, all_devices = s.n_devices == 0;
     for (size_t i = 0; i < sizeof models / sizeof *models && all_models; i++)
         s.models[s.n_models++] = models[i];

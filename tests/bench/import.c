@@ -1,7 +1,8 @@
 /* How long it takes to import each model that ships, and deep ones that are made here: the median
-   of some repetitions.
+   of some repetitions (5), and how many operators and nests it makes.
      usage: bench_import [REPETITIONS] */
 #include "graph/import.h"
+#include "arguments.h"
 #include "base/file.h"
 #include "row.h"
 #include "tests/support/onnx_writer.h"
@@ -222,16 +223,12 @@ static cleave_status measure_made(const char *kind, void (*add_some)(maker *m), 
 }
 
 int main(int argc, char **argv) {
-    int repetitions = argc > 1 ? atoi(argv[1]) : 5;
+    bench_arguments a = bench_begin(argc, argv);
+    int repetitions = (int)bench_take_integer(&a, "REPETITIONS", 1, MOST_REPETITIONS, 5);
     glob_t models;
-    if (repetitions < 1 || repetitions > MOST_REPETITIONS ||
-        glob(CLEAVE_SOURCE_DIR "/configs/models/*.onnx", 0, NULL, &models) != 0) {
-        fprintf(stderr,
-                "bench_import: repetitions are 1 to %d, models in " CLEAVE_SOURCE_DIR
-                "/configs/models\n",
-                MOST_REPETITIONS);
-        return 2;
-    }
+    bench_end(&a);
+    if (glob(CLEAVE_SOURCE_DIR "/configs/models/*.onnx", 0, NULL, &models) != 0)
+        bench_refuse(&a, "no models in " CLEAVE_SOURCE_DIR "/configs/models");
     cleave_error error = {""};
     cleave_status status = CLEAVE_OK;
     for (size_t i = 0; i < models.gl_pathc && status == CLEAVE_OK; i++)

@@ -1,8 +1,11 @@
 /* What fraction of the core the kernels reach: GFLOP/s of convolutions and products of AlexNet and
    ResNet against an FMA loop of the same run, GB/s of tapes against a plain copy, and elementary
    functions against those of the C library; rates are of the fastest repeat, times of the median.
-     usage: bench_kernels [SECONDS_PER_CASE [PART_OF_A_NAME]] */
+     usage: bench_kernels [SECONDS_PER_CASE [PART_OF_A_NAME]]
+   0.3 seconds each.  Of each kernel: its pass, the algorithm that was chosen, the median with half
+   the range of the middle half of repeats, the least; the rate; and the memory that it works in. */
 #include "../one_nest.h"
+#include "arguments.h"
 #include "base/progress.h"
 #include "exec/measure.h"
 #include "exec/vector_math.h"
@@ -13,6 +16,17 @@
 
 static double seconds_per_case = 0.3;
 static const char *only = ""; /* cases whose name has this */
+static char left_out[4096];   /* names of the others, as far as there is room */
+static bool found;
+
+static bool is_wanted(const char *name) {
+    size_t used = strlen(left_out);
+    bool wanted = strstr(name, only) != NULL;
+    found = found || wanted;
+    if (!wanted && strstr(left_out, name) == NULL)
+        snprintf(left_out + used, sizeof left_out - used, "%s%s", used > 0 ? "; " : "", name);
+    return wanted;
+}
 
 static void report(cleave_kernels *kernels, const one_nest *one, const cleave_nest *nest,
                    const char *name, cleave_pass pass, double flops, double bytes, double peak,
@@ -21,7 +35,7 @@ static void report(cleave_kernels *kernels, const one_nest *one, const cleave_ne
     cleave_measurement m;
     cleave_part part = cleave_part_whole(nest, 0);
     cleave_kernel_call call;
-    if (strstr(name, only) == NULL)
+    if (!is_wanted(name))
         return;
     cleave_kernel_call_describe(&one->model, nest, pass, &part, &call);
     if (cleave_kernel_measure(kernels, &one->model, nest, pass, &part, -1, seconds_per_case, &m,
@@ -329,7 +343,7 @@ static void bench_functions(void) {
                  {"erf", cleave_vector_erf, library_erf, false}};
     static float x[TILE], y[TILE];
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        if (strstr(cases[c].name, only) == NULL)
+        if (!is_wanted(cases[c].name))
             continue;
         for (int i = 0; i < TILE; i++)
             x[i] = (float)(i * 1237 % TILE) * (8.0f / TILE) - (cases[c].positive ? -0.001f : 4.0f);
@@ -344,10 +358,10 @@ int main(int argc, char **argv) {
     cleave_error error = {{0}};
     cleave_kernels *kernels = NULL;
     cleave_measurement copy;
-    if (argc > 1)
-        seconds_per_case = strtod(argv[1], NULL);
-    if (argc > 2)
-        only = argv[2];
+    bench_arguments a = bench_begin(argc, argv);
+    seconds_per_case = bench_take_number(&a, "SECONDS_PER_CASE", 0, 1e6, seconds_per_case);
+    only = *a.words != NULL ? bench_take(&a) : "";
+    bench_end(&a);
     if (cleave_kernels_create(&kernels, &error) != CLEAVE_OK ||
         cleave_copy_measure(CLEAVE_COPY_ASSIGN, 25 << 20, -1, 2 * seconds_per_case, &copy,
                             &error) != CLEAVE_OK) {
@@ -365,5 +379,7 @@ int main(int argc, char **argv) {
     bench_products(kernels, peak);
     bench_convolutions(kernels, peak);
     cleave_kernels_destroy(kernels);
+    if (!found)
+        bench_refuse(&a, "PART_OF_A_NAME %s: in none of %s", only, left_out);
     return 0;
 }

@@ -8,6 +8,7 @@
                                 [THREADS [EVERY [steps|closed-form]]]
    EVERY: of so many changes one is priced from scratch, too (100).  Exits with 1 where something
    improves the layout; prints what, and by how much, of each operator the best. */
+#include "arguments.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "costmodel/machine_read.h"
@@ -39,6 +40,9 @@ typedef struct finding {
 } finding;
 
 typedef struct check {
+    const char *model_file, *machine_file, *layout_file;
+    int64_t batch;
+    int32_t n_devices;
     cleave_arena arena;
     cleave_model model;
     cleave_machine machine;
@@ -70,14 +74,12 @@ static void end_worker(worker *w) {
     cleave_arena_free(&w->arena);
 }
 
-static cleave_status prepare(check *c, char **arguments, cleave_error *error) {
-    CLEAVE_TRY(
-        cleave_model_import(arguments[1], atoll(arguments[2]), true, &c->arena, &c->model, error));
-    CLEAVE_TRY(
-        cleave_machine_read(arguments[3], atoi(arguments[4]), &c->arena, &c->machine, error));
+static cleave_status prepare(check *c, cleave_error *error) {
+    CLEAVE_TRY(cleave_model_import(c->model_file, c->batch, true, &c->arena, &c->model, error));
+    CLEAVE_TRY(cleave_machine_read(c->machine_file, c->n_devices, &c->arena, &c->machine, error));
     c->in_steps =
         c->form != NULL ? strcmp(c->form, "steps") == 0 : c->machine.n_devices <= FEW_DEVICES;
-    CLEAVE_TRY(cleave_layout_read(arguments[5], &c->model, &c->arena, &c->layout, error));
+    CLEAVE_TRY(cleave_layout_read(c->layout_file, &c->model, &c->arena, &c->layout, error));
     /* The rules that search gave it, whole: a changed layout may need others than are in the file.
      */
     CLEAVE_TRY(
@@ -189,8 +191,8 @@ static finding report(const check *c) {
     return sum;
 }
 
-static cleave_status run(check *c, char **arguments, cleave_error *error) {
-    CLEAVE_TRY(prepare(c, arguments, error));
+static cleave_status run(check *c, cleave_error *error) {
+    CLEAVE_TRY(prepare(c, error));
     const cleave_parallel parallel = {.n_threads = c->n_threads,
                                       .n_tasks = c->model.n_operators + c->model.n_tensors,
                                       .task = check_one,
@@ -198,22 +200,29 @@ static cleave_status run(check *c, char **arguments, cleave_error *error) {
     return cleave_parallel_run(&parallel, error);
 }
 
+static void read_arguments(int argc, char **argv, check *c) {
+    static const char *const forms[] = {"steps", "closed-form"};
+    bench_arguments a = bench_begin(argc, argv);
+    c->model_file = bench_take(&a);
+    c->batch = bench_take_integer(&a, "BATCH", 1, 1 << 30, 1);
+    c->machine_file = bench_take(&a);
+    c->n_devices = (int32_t)bench_take_integer(&a, "DEVICES", 1, 1 << 20, 1);
+    c->layout_file = bench_take(&a);
+    if (c->layout_file == NULL)
+        bench_refuse(&a, "MODEL.onnx BATCH MACHINE.json DEVICES LAYOUT.json are wanted");
+    c->n_threads = (int32_t)bench_take_integer(&a, "THREADS", 1, MOST_THREADS, 1);
+    c->every = bench_take_integer(&a, "EVERY", 1, INT64_C(1) << 53, 100);
+    c->form = bench_take_name(&a, "form", false, forms, sizeof *forms, 2);
+    bench_end(&a);
+}
+
 int main(int argc, char **argv) {
-    if (argc < 6) {
-        fprintf(stderr, "usage: bench_local_optimum MODEL.onnx BATCH MACHINE.json DEVICES "
-                        "LAYOUT.json [THREADS [EVERY [steps|closed-form]]]\n");
-        return 2;
-    }
-    int threads = argc > 6 ? atoi(argv[6]) : 1;
-    check c = {.n_threads = threads < 1              ? 1
-                            : threads > MOST_THREADS ? MOST_THREADS
-                                                     : threads,
-               .form = argc > 8 ? argv[8] : NULL,
-               .every = argc > 7 && atoll(argv[7]) > 0 ? atoll(argv[7]) : 100};
+    check c = {.n_threads = 0};
+    read_arguments(argc, argv, &c);
     cleave_error error = {""};
     finding sum = {0};
     double began = cleave_clock_seconds();
-    cleave_status status = run(&c, argv, &error);
+    cleave_status status = run(&c, &error);
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_local_optimum: %s\n", error.message);
     else {
@@ -221,7 +230,7 @@ int main(int argc, char **argv) {
         printf("%s on %d: %.6f ms in %s; %lld single changes tried, %lld of them from scratch, "
                "too; %lld "
                "improve it; %.1f s\n",
-               argv[1], c.machine.n_devices, (double)c.price.step * 1e-9,
+               c.model_file, c.machine.n_devices, (double)c.price.step * 1e-9,
                c.in_steps ? "steps" : "closed form", (long long)sum.n_tried,
                (long long)sum.n_from_scratch, (long long)sum.n_better,
                cleave_clock_seconds() - began);

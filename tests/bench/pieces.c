@@ -1,6 +1,9 @@
 /* What cutting costs: every long kernel of one device of a model, whole and in its pieces in turn,
    by the fastest of their repeats in processor time, which neighbours on the machine disturb less.
-     usage: bench_pieces [MODEL.onnx [BATCH [REPEATS [PART OF A NAME]]]] */
+     usage: bench_pieces [MODEL.onnx [BATCH [REPEATS [PART OF A NAME]]]]
+   AlexNet with batch 32, 5 repeats.  Of each kernel: milliseconds as a whole; how many pieces ran
+   of those that were asked for; milliseconds in pieces, and the difference; the algorithm. */
+#include "arguments.h"
 #include "exec/kernel.h"
 #include "exec/memory.h"
 #include "graph/import.h"
@@ -95,27 +98,30 @@ static void bench(cleave_kernels *kernels, const cleave_model *model, const clea
               least[1] * 1e3, 100 * (least[1] / least[0] - 1));
 }
 
-int main(int n_arguments, char **arguments) {
-    const char *path =
-        n_arguments > 1 ? arguments[1] : CLEAVE_SOURCE_DIR "/configs/models/alexnet.onnx";
-    int64_t batch = n_arguments > 2 ? atoll(arguments[2]) : 32;
-    int repeats = n_arguments > 3 ? atoi(arguments[3]) : 5;
-    const char *only = n_arguments > 4 ? arguments[4] : "";
+int main(int argc, char **argv) {
+    bench_arguments a = bench_begin(argc, argv);
+    const char *given = bench_take(&a),
+               *path = given != NULL ? given : CLEAVE_SOURCE_DIR "/configs/models/alexnet.onnx";
+    int64_t batch = bench_take_integer(&a, "BATCH", 1, 1 << 30, 32);
+    int repeats = (int)bench_take_integer(&a, "REPEATS", 1, 1000, 5);
     cleave_arena arena = {0};
     cleave_model model;
     cleave_error error = {{0}};
     cleave_kernels *kernels = NULL;
     memory = cleave_memory_allocate((size_t)memory_bytes);
-    if (memory == NULL ||
-        cleave_model_import(path, batch, true, &arena, &model, &error) != CLEAVE_OK ||
+    cleave_status status = cleave_model_import(path, batch, true, &arena, &model, &error);
+    if (memory == NULL || status != CLEAVE_OK ||
         cleave_kernels_create(&kernels, &error) != CLEAVE_OK) {
-        printf("%s\n", error.message);
-        return 1;
+        fprintf(stderr, "bench_pieces: %s\n", error.message);
+        return status != CLEAVE_OK ? (int)status : 1;
     }
+    const char *only = bench_take_name(&a, "PART OF A NAME", true, &model.nests[0].name,
+                                       sizeof model.nests[0], (size_t)model.n_nests);
+    bench_end(&a);
     double sums[2] = {0, 0};
     for (int32_t n = 0; n < model.n_nests; n++)
         for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++)
-            if (strstr(model.nests[n].name, only) != NULL &&
+            if ((only == NULL || strstr(model.nests[n].name, only) != NULL) &&
                 (pass == CLEAVE_PASS_FORWARD ||
                  cleave_nest_pass_inputs(&model, &model.nests[n], pass) != 0))
                 bench(kernels, &model, &model.nests[n], pass, repeats, sums);

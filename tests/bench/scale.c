@@ -2,7 +2,12 @@
    on 4,096 H100s, and transformers of the same layer 12 to 1,000 times on 1,024 H100s.  Seconds of
    processor time of the one thread: importing, reading the machine, and the search.  Memory is of
    the whole process so far: for one case's own, run that case alone.
-     usage: bench_scale [CASE] */
+     usage: bench_scale [CASE]
+   CASE is 0 to 9, in the order above.  Of each: seconds in all, of importing, of the machine and of
+   the search, and the peak; seconds of the search on windows alone, what of them is pricing whole
+   models, and the blocks of layers; milliseconds of the step found, of data parallel and of the
+   lower bound, and the first over the last. */
+#include "arguments.h"
 #include "graph/import.h"
 #include "row.h"
 #include "search/window/many.h"
@@ -128,9 +133,13 @@ int main(int argc, char **argv) {
         {NULL, 192, "h100-512x8", 1024, 1024, "as 12"},
         {NULL, 1000, "h100-512x8", 1024, 1024, "as 12"},
     };
-    for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
+    enum { N_CASES = sizeof cases / sizeof cases[0] };
+    bench_arguments a = bench_begin(argc, argv);
+    int64_t only = bench_take_integer(&a, "CASE", 0, N_CASES - 1, -1);
+    bench_end(&a);
+    for (int i = 0; i < N_CASES; i++) {
         cleave_error error = {""};
-        if (argc > 1 && atoi(argv[1]) != i)
+        if (only >= 0 && only != i)
             continue;
         if (run(&cases[i], &error) != CLEAVE_OK) {
             fprintf(stderr, "bench_scale: %s\n", error.message);

@@ -1,7 +1,11 @@
 /* Proposals a second of the MCMC search, and the peak memory of it.  Memory is of the whole process
    so far: for one case's own, run that case alone.
-     usage: bench_search [SECONDS_PER_CASE [MODEL [DEVICES]]] */
+     usage: bench_search [SECONDS_PER_CASE [MODEL [DEVICES]]]
+   5 seconds each; mlp, alexnet or resnet101 on 2, 16 or 64 devices.  Of each: proposals a second
+   and in all, and the peak; milliseconds of the step found, of data parallel and of the lower
+   bound. */
 #include "search/search.h"
+#include "arguments.h"
 #include "graph/import.h"
 #include "row.h"
 
@@ -65,11 +69,18 @@ int main(int argc, char **argv) {
         {"resnet101", "p100-4x4", 16, 1024, ""},
         {"resnet101", "k80-16x4", 64, 4096, "peak under 1024 MiB"},
     };
-    double seconds = argc > 1 ? atof(argv[1]) : 5;
-    int32_t devices = argc > 3 ? atoi(argv[3]) : 0;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    enum { N_CASES = sizeof cases / sizeof cases[0] };
+    bench_arguments a = bench_begin(argc, argv);
+    double seconds = bench_take_number(&a, "SECONDS_PER_CASE", 1e-3, 1e6, 5);
+    const char *model =
+        bench_take_name(&a, "MODEL", false, &cases[0].model, sizeof cases[0], N_CASES);
+    int64_t devices = bench_take_integer(&a, "DEVICES", 0, 64, 0);
+    bench_end(&a);
+    if (devices != 0 && devices != 2 && devices != 16 && devices != 64)
+        bench_refuse(&a, "DEVICES %d: none of 2, 16, 64", (int)devices);
+    for (size_t i = 0; i < N_CASES; i++) {
         cleave_error error = {""};
-        if ((argc > 2 && strcmp(argv[2], cases[i].model) != 0) ||
+        if ((model != NULL && strcmp(model, cases[i].model) != 0) ||
             (devices != 0 && devices != cases[i].devices))
             continue;
         if (run(&cases[i], seconds, &error) != CLEAVE_OK) {

@@ -11,6 +11,7 @@
      one pass of the scan alone, the least that an answer could take
    then the predicted step over `first`, over `again`, and over `ready` and `first` together.
    Lowering is in none of them.  Processor time, so that a busy machine counts less. */
+#include "arguments.h"
 #include "graph/import.h"
 #include "graph/lower/lower.h"
 #include "row.h"
@@ -23,6 +24,8 @@
 enum { REPETITIONS = 101 };
 
 typedef struct bench_case {
+    const char *machine_file, *model_name;
+    int64_t batch;
     cleave_arena arena;
     cleave_model model;
     cleave_machine machine;
@@ -113,20 +116,19 @@ static cleave_status look(bench_case *c, const char *method, cleave_arena *arena
     return CLEAVE_OK;
 }
 
-static cleave_status run(bench_case *c, char **argv, cleave_error *error) {
+static cleave_status run(bench_case *c, char **given, cleave_error *error) {
     static const char *const methods[] = {"data-parallel", "layer-per-device", "single",
                                           "random:1",      "random:2",         "random:3",
                                           "random:4"};
     char path[4096];
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, argv[2]);
-    CLEAVE_TRY(
-        cleave_model_import(path, strtoll(argv[3], NULL, 10), true, &c->arena, &c->model, error));
-    CLEAVE_TRY(cleave_machine_read(argv[1], 0, &c->arena, &c->machine, error));
+    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->model_name);
+    CLEAVE_TRY(cleave_model_import(path, c->batch, true, &c->arena, &c->model, error));
+    CLEAVE_TRY(cleave_machine_read(c->machine_file, 0, &c->arena, &c->machine, error));
     CLEAVE_TRY(cleave_cost_cache_create(&c->model, &c->machine, &c->cache, error));
-    printf("%-18s %8s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", argv[2], "items", "messages", "ready",
-           "first", "again", "one pass", "step ms", "/ first", "/ again", "/ all");
-    size_t n = argv[4] != NULL ? 0 : sizeof methods / sizeof methods[0];
-    for (char **method = argv + 4; n == 0 && *method != NULL; method++) {
+    printf("%-18s %8s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", c->model_name, "items", "messages",
+           "ready", "first", "again", "one pass", "step ms", "/ first", "/ again", "/ all");
+    size_t n = *given != NULL ? 0 : sizeof methods / sizeof methods[0];
+    for (char **method = given; *method != NULL; method++) {
         cleave_arena arena = {0};
         cleave_status status = look(c, *method, &arena, error);
         cleave_arena_free(&arena);
@@ -142,17 +144,19 @@ static cleave_status run(bench_case *c, char **argv, cleave_error *error) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: bench_simulation MACHINE.json MODEL BATCH [METHOD[:SEED]...]\n");
-        return 2;
-    }
     bench_case c = {0};
     cleave_error error = {""};
-    cleave_status status = run(&c, argv, &error);
+    bench_arguments a = bench_begin(argc, argv);
+    c.machine_file = bench_take(&a);
+    c.model_name = bench_take_shipped(&a, "MODEL", "models", ".onnx");
+    c.batch = bench_take_integer(&a, "BATCH", 1, 1 << 30, 0);
+    if (c.batch == 0)
+        bench_refuse(&a, "MACHINE.json MODEL BATCH are wanted");
+    cleave_status status = run(&c, a.words, &error);
     if (c.cache != NULL)
         cleave_cost_cache_destroy(c.cache);
     cleave_arena_free(&c.arena);
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_simulation: %s\n", error.message);
-    return status != CLEAVE_OK;
+    return (int)status;
 }

@@ -2,6 +2,7 @@
    expanded, batch 64 per device: medians and range over repetitions, of processor time, so that a
    busy machine counts less.  Pricing is not in it.
      usage: bench_simulator [REPETITIONS] */
+#include "arguments.h"
 #include "graph/import.h"
 #include "graph/lower/lower.h"
 #include "row.h"
@@ -82,11 +83,9 @@ static cleave_status run(const bench_case *of, int repetitions, cleave_arena *ar
 
 int main(int argc, char **argv) {
     static const bench_case cases[] = {{"p100-4x4", 16}, {"k80-16x4", 64}};
-    int repetitions = argc > 1 ? atoi(argv[1]) : 9;
-    if (repetitions < 1 || repetitions > 101) {
-        fprintf(stderr, "bench_simulator: between 1 and 101 repetitions, not %s\n", argv[1]);
-        return 2;
-    }
+    bench_arguments a = bench_begin(argc, argv);
+    int repetitions = (int)bench_take_integer(&a, "REPETITIONS", 1, 101, 9);
+    bench_end(&a);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cleave_arena arena = {0};
         cleave_error error = {""};

@@ -2,6 +2,7 @@
    kernels' times within that step, and what fraction of the core's peak (an FMA loop of the same
    run) the kernels reach.  Medians over repetitions, of the last of three steps each.
      usage: bench_step [REPETITIONS [PART_OF_A_NAME]] */
+#include "arguments.h"
 #include "exec/run.h"
 #include "exec/world.h"
 #include "graph/import.h"
@@ -83,19 +84,18 @@ static cleave_status measure(const bench_case *of, cleave_world *world, int repe
 int main(int argc, char **argv) {
     static const bench_case cases[] = {
         {"mlp", 256}, {"lenet5", 256}, {"alexnet", 32}, {"resnet50", 8}, {"inception_v3", 8}};
-    int repetitions = argc > 1 ? atoi(argv[1]) : 3;
-    const char *only = argc > 2 ? argv[2] : "";
-    if (repetitions < 1 || repetitions > MOST_REPETITIONS) {
-        fprintf(stderr, "bench_step: repetitions are 1 to %d\n", MOST_REPETITIONS);
-        return 2;
-    }
+    bench_arguments a = bench_begin(argc, argv);
+    int repetitions = (int)bench_take_integer(&a, "REPETITIONS", 1, MOST_REPETITIONS, 3);
+    const char *only = bench_take_name(&a, "PART_OF_A_NAME", true, &cases[0].model, sizeof cases[0],
+                                       sizeof cases / sizeof cases[0]);
+    bench_end(&a);
     cleave_world *world;
     cleave_error error = {""};
     cleave_status status = cleave_world_begin(&world, &error);
     if (status == CLEAVE_OK) {
         double peak_gflops = bench_peak_gflops();
         for (size_t i = 0; i < sizeof cases / sizeof cases[0] && status == CLEAVE_OK; i++)
-            if (strstr(cases[i].model, only) != NULL)
+            if (only == NULL || strstr(cases[i].model, only) != NULL)
                 status = measure(&cases[i], world, repetitions, peak_gflops, &error);
     }
     if (status != CLEAVE_OK)

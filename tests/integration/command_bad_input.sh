@@ -121,6 +121,9 @@ two_integers() { # BYTES of the second one; the first is 0
     printf '%b\0\0\0\0\0\0\0%s\0\0\0\0\0\0\0\0%b' "\\x$(printf %x ${#header})" "$header" "$1"
 }
 one_node Cast 7 2 -- to >"$work/node.onnx"
+expect_ok show "$work/node.onnx"
+grep -q "^it can't be trained: .*node.onnx: output Y has rank 1; a loss needs floats" "$work/out" ||
+    fail "show: not why Y is no loss"
 two_integers '\0\0\0\01\0\0\0\0' >"$work/integers.safetensors"
 expect_ok run --model "$work/node.onnx" --forward --data "$work/integers.safetensors"
 two_integers '\01\0\0\01\0\0\0\0' >"$work/integers.safetensors"
@@ -156,6 +159,15 @@ bad_machine "devices" '"devices": 2' '"devices": 99999999999'
 bad_machine "line 1" '{"cleave_machine": 1,' '{"cleave_machine": 1'
 expect_error 2 99 search --model "$models/lenet5.onnx" --batch 8 --machine "$machine" --devices 99 \
     -o "$work/output"
+
+: >"$work/empty.json"
+# shellcheck disable=SC2046
+expect_error 2 "empty.json: the file is empty" $(search_machine "$work/empty.json")
+# shellcheck disable=SC2046
+expect_error 2 "node.onnx: line 1, column 1: not JSON" $(search_machine "$work/node.onnx")
+
+# --- Task graphs
+expect_error 2 "empty.json: the file is empty" simulate --tasks "$work/empty.json"
 
 # --- Layouts
 lenet=(--model "$models/lenet5.onnx" --batch 8)

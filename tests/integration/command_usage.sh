@@ -56,6 +56,24 @@ expect_error 2 --layout simulate "${alexnet[@]}" --layout a --method single
 expect_error 2 --tasks simulate "${alexnet[@]}" --tasks a.dag
 expect_error 2 "nowhere" search "${alexnet[@]}" --time 1 -o "$work/nowhere/output"
 expect_error 2 "$work: can't be written: it is a folder" search "${alexnet[@]}" -o "$work"
+# Before any work is done for it: these would take minutes.
+plan=$tree/configs/layouts/alexnet-32-two-cores.layout.json
+mkfifo "$work/pipe"
+expect_unwritable() { # WORDS..., the last of them the option
+    local started=$SECONDS
+    expect_error 2 "nowhere" "$@" "$work/nowhere/output"
+    expect_error 2 "$work: can't be written: it is a folder" "$@" "$work"
+    expect_error 2 "pipe: can't be written: it is no regular file" "$@" "$work/pipe"
+    expect_error 2 "machine.json/output: can't be written" "$@" "$work/machine.json/output"
+    [ $((SECONDS - started)) -lt 20 ] || fail "$*: took $((SECONDS - started)) s to see that it can't write"
+}
+echo >"$work/machine.json"
+expect_unwritable search "${alexnet[@]}" --method mcmc --time 60 -o
+expect_unwritable calibrate --model "$models/alexnet.onnx" --batch 32 --time 60 -o
+expect_unwritable compare "${alexnet[@]}" --steps 1000 -o
+expect_unwritable simulate "${alexnet[@]}" --layout "$plan" --trace
+expect_unwritable run --model "$models/alexnet.onnx" --batch 32 --layout "$plan" --steps 1000 --save
+expect_unwritable run --model "$models/alexnet.onnx" --batch 32 --layout "$plan" --steps 1000 --trace
 expect_error 2 unexpected search stray "${alexnet[@]}" -o "$work/output"
 expect_error 2 FILE show
 finish

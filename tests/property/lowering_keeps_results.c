@@ -116,7 +116,7 @@ Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) {
     check_hand_model(MODEL_EMBEDDING);
 }
 
-/* A sign has no gradient, so there is no backward: the step ends with its running statistics and
+/* Without parameters there is no backward: the step ends with its running statistics and
    its loss, behind all that computes them. */
 Test(lowering, any_layout_of_a_step_without_gradients_has_the_same_loss_and_statistics) {
     cleave_error error = {""};
@@ -125,8 +125,8 @@ Test(lowering, any_layout_of_a_step_without_gradients_has_the_same_loss_and_stat
     bytes graph = {.n = 0}, attributes = {.n = 0};
     const float one[] = {1, 1, 1, 1, 1, 1}, zero[6] = {0};
     graph_input(&graph, "x", "8 6");
-    initializer(&graph, "scale", 1, (int64_t[]){6}, 1, one, sizeof one);
-    initializer(&graph, "shift", 1, (int64_t[]){6}, 1, zero, sizeof zero);
+    graph_input(&graph, "scale", "6");
+    graph_input(&graph, "shift", "6");
     initializer(&graph, "mean", 1, (int64_t[]){6}, 1, zero, sizeof zero);
     initializer(&graph, "variance", 1, (int64_t[]){6}, 1, one, sizeof one);
     attribute_integer(&attributes, "training_mode", 1);

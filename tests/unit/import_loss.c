@@ -265,3 +265,42 @@ Test(import_loss, binary_cross_entropy_of_plain_nodes_is_trained) {
     import_regression(nodes, 9);
     expect_regression(log(2), -1, 0.5);
 }
+
+/* ---- nothing to train ------------------------------------------------------------------------ */
+
+/* y of classes [2 4] that nodes between make of x [2 3] times the parameter w. */
+static bytes with_logits(void) {
+    const float zeros[12] = {0};
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "2 3");
+    graph_output(&graph, "y");
+    initializer(&graph, "w", 2, (int64_t[]){3, 4}, 1, zeros, sizeof zeros);
+    node(&graph, "MatMul", "product", "x w", "logits", NULL);
+    return graph;
+}
+
+Test(import_loss, a_class_that_was_chosen_trains_nothing) {
+    bytes graph = with_logits(), attributes = {.n = 0};
+    attribute_integer(&attributes, "axis", 1);
+    node(&graph, "Relu", "activation", "logits", "scores", NULL);
+    node(&graph, "ArgMax", "choice", "scores", "y", &attributes);
+    expect_refused(&graph, 13, 2, "none passes through choice (ArgMax)");
+    import(&graph, 13, 2, false); /* forward it is as good as any */
+}
+
+/* Floor is fused into the product. */
+Test(import_loss, what_stops_the_gradient_is_named_across_others) {
+    bytes graph = with_logits();
+    node(&graph, "Floor", "steps", "logits", "level", NULL);
+    node(&graph, "Transpose", "turn", "level", "turned", NULL);
+    node(&graph, "Exp", "growth", "turned", "y", NULL);
+    expect_refused(&graph, 13, 2, "none passes through product (MatMul) or what is fused with it");
+}
+
+/* The maximum in a softmax has no gradient, but is not all that there is. */
+Test(import_loss, one_way_to_a_parameter_is_enough) {
+    bytes graph = with_logits();
+    node(&graph, "Floor", "steps", "logits", "level", NULL);
+    node(&graph, "Add", "sum", "level logits", "y", NULL);
+    import(&graph, 13, 2, true);
+}

@@ -16,9 +16,14 @@ static cleave_json *parse(const char *text) {
 }
 
 Test(json, malformed_text_is_refused_with_its_line) {
-    static const char *const texts[] = {"",          "{\n\"a\": }", "{\"a\": 1, \"a\": 2}",
-                                        "[1e999]",   "[1,]",        "{\"a\": 99999999999999999999}",
-                                        "\"\\xff\"", "[1] 2",       "[\"\\u0000\"]"};
+    static const char *const texts[] = {"{\n\"a\": }",
+                                        "{\"a\": 1, \"a\": 2}",
+                                        "[1e999]",
+                                        "[1,]",
+                                        "{\"a\": 99999999999999999999}",
+                                        "\"\\xff\"",
+                                        "[1] 2",
+                                        "[\"\\u0000\"]"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         cleave_json *document = NULL;
         cleave_error error = {""};
@@ -27,6 +32,13 @@ Test(json, malformed_text_is_refused_with_its_line) {
         cr_expect_eq(strncmp(error.message, "test.json: line ", 16), 0, "%s", error.message);
         cr_expect_null(document);
     }
+}
+
+Test(json, an_empty_file_is_said_to_be_empty) {
+    cleave_json *document = NULL;
+    cleave_error error = {""};
+    cr_expect_eq(cleave_json_parse("", 0, "test.json", &document, &error), CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(error.message, "test.json: the file is empty");
 }
 
 Test(json, members_keep_the_order_of_the_file) {

@@ -11,6 +11,12 @@ Test(link_samples, a_median_is_in_the_middle_whatever_the_order) {
     cr_expect_eq(cleave_link_median(one, 1), 3);
 }
 
+/* Quartiles 3 and 7 of median 5: a spread of 4/5, and of 1.82 spreads the third. */
+Test(link_samples, a_median_is_as_uncertain_as_its_quartiles_are_apart) {
+    const double sorted[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    cr_expect_float_eq(cleave_link_uncertainty(sorted, 9), 1.8209 * 0.8 / 3, 1e-4);
+}
+
 /* What messages take from a rank that computes is a difference, which noise may turn around. */
 Test(link_samples, seconds_not_above_zero_are_no_samples) {
     cleave_link_samples samples = {0};

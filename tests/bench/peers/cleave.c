@@ -3,6 +3,7 @@
    memory new and its caches cold.  Reading the file is not in it.
      usage: bench_cleave_tasks FILE [REPETITIONS] */
 #include "simulator/tasks.h"
+#include "tests/bench/arguments.h"
 #include "tests/bench/row.h"
 
 #include <time.h>
@@ -34,18 +35,18 @@ static cleave_status run(const char *path, int repetitions, cleave_arena *graph,
 }
 
 int main(int argc, char **argv) {
-    int repetitions = argc > 2 ? atoi(argv[2]) : 51;
-    if (argc < 2 || argc > 3 || repetitions < 1 || repetitions > MOST_REPETITIONS) {
-        fprintf(stderr, "usage: bench_cleave_tasks FILE [REPETITIONS], at most %d\n",
-                MOST_REPETITIONS);
-        return 2;
-    }
+    bench_arguments a = bench_begin(argc, argv);
+    const char *file = bench_take(&a);
+    int repetitions = (int)bench_take_integer(&a, "REPETITIONS", 1, MOST_REPETITIONS, 51);
+    bench_end(&a);
+    if (file == NULL)
+        bench_refuse(&a, "a FILE is wanted");
     cleave_arena graph = {0}, result = {0};
     cleave_error error = {""};
-    cleave_status status = run(argv[1], repetitions, &graph, &result, &error);
+    cleave_status status = run(file, repetitions, &graph, &result, &error);
     cleave_arena_free(&graph);
     cleave_arena_free(&result);
     if (status != CLEAVE_OK)
         fprintf(stderr, "bench_cleave_tasks: %s\n", error.message);
-    return status == CLEAVE_OK ? 0 : 1;
+    return (int)status;
 }

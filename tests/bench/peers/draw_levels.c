@@ -9,11 +9,7 @@
    at a time.  On a star all go over one switch, and share the links there.
      usage: draw_levels LAYERS DEVICES mesh|star [SEED] */
 #include "base/random.h"
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/bench/arguments.h"
 
 typedef struct shape {
     int layers, devices;
@@ -61,16 +57,17 @@ static void write_task(const shape *of, int level, int device, cleave_random *ra
 }
 
 int main(int argc, char **argv) {
-    shape of = {.layers = argc > 1 ? atoi(argv[1]) : 0,
-                .devices = argc > 2 ? atoi(argv[2]) : 0,
-                .star = argc > 3 && strcmp(argv[3], "star") == 0};
-    cleave_random random = {.key = argc > 4 ? strtoull(argv[4], NULL, 10) : 1};
-    if (argc < 4 || argc > 5 || of.layers < 1 || of.layers > 10000 || of.devices < 3 ||
-        of.devices > 1024 || (!of.star && strcmp(argv[3], "mesh") != 0)) {
-        fprintf(stderr, "usage: draw_levels LAYERS DEVICES mesh|star [SEED]; 1..10000 layers, "
-                        "3..1024 devices\n");
-        return 2;
-    }
+    static const char *const shapes[] = {"mesh", "star"};
+    bench_arguments a = bench_begin(argc, argv);
+    shape of = {.layers = (int)bench_take_integer(&a, "LAYERS", 1, 10000, 0),
+                .devices = (int)bench_take_integer(&a, "DEVICES", 3, 1024, 0)};
+    const char *name = bench_take_name(&a, "shape", false, shapes, sizeof *shapes, 2);
+    if (name == NULL)
+        bench_refuse(&a, "LAYERS DEVICES mesh|star are wanted");
+    of.star = strcmp(name, "star") == 0;
+    cleave_random random = {.key =
+                                (uint64_t)bench_take_integer(&a, "SEED", 0, INT64_C(1) << 53, 1)};
+    bench_end(&a);
     write_links(&of);
     for (int level = 0; level < 2 * of.layers; level++)
         for (int device = 0; device < of.devices; device++)

@@ -7,6 +7,8 @@
    it is ready and is let go when it has ended: given the whole graph at once SimGrid is slower by
    far.
      usage: bench_simgrid FILE */
+#include "../arguments.h"
+
 #include <simgrid/s4u.hpp>
 
 #include <cstdio>
@@ -186,6 +188,7 @@ void configure() {
 } // namespace
 
 int main(int argc, char **argv) {
+    bench_begin(argc, argv);
     // Settings are announced on standard error otherwise.
     static char quiet[] = "--log=xbt_cfg.thres:warning";
     std::vector<char *> arguments(argv, argv + argc);
