@@ -125,6 +125,15 @@ static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
     }
 }
 
+/* Begins to bring the slots of a fragment into the caches; then their entries. */
+static void fetch_slots(const cleave_delta *delta, const delta_placed *placed, bool entries) {
+    for (int32_t c = 0; placed != NULL && c < placed->n_chunks; c++) {
+        const delta_slot *of = &delta->slots[placed->chunks[c].slot];
+        delta_fetch(entries ? (const void *)of->entries : of,
+                    entries ? (size_t)of->n_entries * sizeof *of->entries : sizeof *of);
+    }
+}
+
 /* Room for every chunk beside what is there. */
 static cleave_status make_room(cleave_delta *delta, const delta_placed *placed,
                                cleave_error *error) {
@@ -168,6 +177,10 @@ static cleave_status put(cleave_delta *delta, int32_t place, delta_placed *place
         return cleave_fail(error, CLEAVE_FAILED,
                            "the times of the step add up to more than 26 days: too long to "
                            "simulate in picoseconds");
+    fetch_slots(delta, there, false);
+    fetch_slots(delta, placed, false);
+    fetch_slots(delta, there, true);
+    fetch_slots(delta, placed, true);
     CLEAVE_TRY(make_room(delta, placed, error));
     take_out(delta, there);
     put_in(delta, place, placed);
@@ -236,7 +249,9 @@ static void forget_changes(cleave_delta *delta) {
         delta->is_changed[delta->changes[c].place] = false;
     delta->n_changes = 0;
     delta->is_run = delta->is_timed = false;
-    memset(delta->slot_derived, 0, (size_t)delta->n_slots * sizeof *delta->slot_derived);
+    for (int32_t i = 0; i < delta->n_derived; i++)
+        delta->slot_derived[delta->derived[i]] = false;
+    delta->n_derived = 0;
 }
 
 void cleave_delta_accept(cleave_delta *delta) {
@@ -288,9 +303,7 @@ void cleave_delta_reject(cleave_delta *delta) {
         delta->placed[place] = delta->changes[c].before;
         put_in(delta, place, delta->placed[place]);
     }
-    for (int32_t s = 0; s < delta->n_slots && delta->n_changes > 0; s++)
-        if (delta->slot_derived[s])
-            delta_derive_slot(delta, s);
+    delta_derive_slots(delta);
     forget_changes(delta);
 }
 
@@ -323,6 +336,8 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->is_changed, bool, delta->n_places);
     TAKE(delta->slot_changed, bool, delta->n_slots);
     TAKE(delta->slot_derived, bool, delta->n_slots);
+    TAKE(delta->changed, int32_t, delta->n_slots);
+    TAKE(delta->derived, int32_t, delta->n_slots);
     TAKE(delta->base_view, delta_view, n_slots);
     TAKE(delta->view, delta_view, n_slots);
     TAKE(delta->base_uses, uint64_t, n_slots * n_words);

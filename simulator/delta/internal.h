@@ -171,10 +171,12 @@ struct cleave_delta {
     int32_t n_changes;
     /* Of the latest run; and slots that any since the last accept or reject has derived anew. */
     bool *slot_changed, *slot_derived; /* [n_slots] */
-    bool is_run;                       /* since the last put, with records */
-    bool is_timed;                     /* since the last put: `step` is known */
-    int64_t n_items;                   /* of all placed */
-    int32_t share; /* what runs lately cost against a plain pass, 1024 for as much: see pass.c */
+    int32_t *changed, *derived;        /* [n_slots] the same slots, in no order */
+    int32_t n_changed, n_derived;
+    bool is_run;     /* since the last put, with records */
+    bool is_timed;   /* since the last put: `step` is known */
+    int64_t n_items; /* of all placed */
+    int32_t share;   /* what runs lately cost against a plain pass, 1024 for as much: see pass.c */
     int64_t n_compared;           /* items of what the latest run found exchanged */
     int64_t n_asked;              /* slots that it looked at, whether they follow */
     bool is_eager;                /* no plain passes: see delta.h */
@@ -256,6 +258,13 @@ static inline int64_t delta_time(const cleave_delta *delta, const delta_view *vi
     return view->vector < 0 ? found
                             : found + delta_amounts(delta, view->vector)[placed->giver[time]];
 }
+/* Begins to bring what begins at an address into the caches, up to so many lines of it: what is far
+   longer is fetched ahead by who reads it in a row. */
+static inline void delta_fetch(const void *from, size_t bytes) {
+    enum { LINE = 64, MOST = 8 * LINE };
+    for (size_t at = 0; at < bytes && at < MOST; at += LINE)
+        __builtin_prefetch((const char *)from + at);
+}
 static inline uint64_t *delta_uses(const cleave_delta *delta, uint64_t *uses, int32_t slot) {
     return uses + (size_t)slot * (size_t)delta->n_words;
 }
@@ -310,8 +319,9 @@ void delta_mark_changes(cleave_delta *delta);
 void delta_run_changes(cleave_delta *delta, bool must_keep);
 /* Takes note of what became of a run. */
 void delta_learn(cleave_delta *delta, bool accepted);
-/* Derives what a slot uses and reaches back to from its chunks. */
-void delta_derive_slot(cleave_delta *delta, int32_t slot);
+/* Derives what slots use and reach back to from their chunks: of all slots of which that may have
+   changed since the last accept or reject. */
+void delta_derive_slots(cleave_delta *delta);
 
 /* state.c */
 /* Begins to bring those of a slot's resources into the caches whose bits are the same in `lazy` as

@@ -7,7 +7,9 @@
    or a collective, the slot of what is waited for; and when what was one message, collective or
    time is one, whatever its number.  A time of the new fragment then stands for one of the old (its
    origin), whose value in the base it gets: both for slots that are not simulated, which give it,
-   and for waits of slots that are, which ask how it has moved. */
+   and for waits of slots that are, which ask how it has moved.  So chunks of slots of which another
+   chunk has changed are not compared: they are simulated, and who waits for their times in another
+   slot takes the old one's value by itself. */
 #include "simulator/delta/internal.h"
 
 #include <string.h>
@@ -110,6 +112,13 @@ static bool chunks_are_alike(const matching *m, const delta_chunk *now, const de
     return true;
 }
 
+static void mark_slot(cleave_delta *delta, int32_t slot) {
+    if (delta->slot_changed[slot])
+        return;
+    delta->slot_changed[slot] = true;
+    delta->changed[delta->n_changed++] = slot;
+}
+
 static bool is_before(const delta_chunk *a, const delta_chunk *b) {
     return a->slot != b->slot ? a->slot < b->slot : a->rank < b->rank;
 }
@@ -124,17 +133,35 @@ static void mark(cleave_delta *delta, const delta_placed *then, delta_placed *no
         memset(now->origin, -1, (size_t)now->n_times * sizeof *now->origin);
     while (old < end_old || new < end_new) {
         if (new == end_new || (old < end_old && is_before(old, new)))
-            delta->slot_changed[old++->slot] = true;
+            mark_slot(delta, old++->slot);
         else if (old == end_old || is_before(new, old))
-            delta->slot_changed[new ++->slot] = true;
-        else if (!chunks_are_alike(&m, new ++, old++))
-            delta->slot_changed[new[-1].slot] = true;
+            mark_slot(delta, new ++->slot);
+        else {
+            if (!delta->slot_changed[new->slot] && !chunks_are_alike(&m, new, old))
+                mark_slot(delta, new->slot);
+            old++;
+            new ++;
+        }
     }
 }
 
+/* Begins to bring what is compared of a fragment into the caches. */
+static void fetch(const delta_placed *placed) {
+    if (placed == NULL)
+        return;
+    delta_fetch(placed->chunks, (size_t)placed->n_chunks * sizeof *placed->chunks);
+    delta_fetch(placed->items, (size_t)placed->n_items * sizeof *placed->items);
+}
+
 void delta_mark_changes(cleave_delta *delta) {
-    memset(delta->slot_changed, 0, (size_t)delta->n_slots * sizeof *delta->slot_changed);
+    for (int32_t i = 0; i < delta->n_changed; i++)
+        delta->slot_changed[delta->changed[i]] = false;
+    delta->n_changed = 0;
     delta->n_compared = 0;
+    for (int32_t c = 0; c < delta->n_changes; c++) {
+        fetch(delta->changes[c].before);
+        fetch(delta->placed[delta->changes[c].place]);
+    }
     for (int32_t c = 0; c < delta->n_changes; c++) {
         delta_placed *now = delta->placed[delta->changes[c].place];
         delta->n_compared += now == NULL ? 0 : now->n_items;

@@ -67,11 +67,28 @@ static inline void join(const pass *p, const delta_placed *placed, const delta_i
         complete(p, placed, time, delta_lane(item), times);
 }
 
-static inline int64_t time_of_wait(const pass *p, const delta_placed *placed,
-                                   const delta_item *item, const int64_t *times) {
-    if (p->view == NULL)
-        return times[item->subject];
-    return delta_time(p->delta, &p->view[item->amount], placed, item->subject);
+static inline void run_wait(const pass *p, const delta_item *item, int64_t until) {
+    cleave_scan_wait(&p->state.devices[delta_device(item)], delta_lane(item), until);
+}
+
+/* Runs the waits that an item begins, for times of one slot; returns the last one. */
+static inline const delta_item *run_waits(const pass *p, const delta_placed *placed,
+                                          const delta_item *item, const delta_item *end,
+                                          const int64_t *times) {
+    int64_t slot = item->amount;
+    const delta_view *view = p->view == NULL ? NULL : &p->view[slot];
+    if (view != NULL && view->vector >= 0) {
+        run_wait(p, item, delta_time(p->delta, view, placed, item->subject));
+        return item;
+    }
+    const int64_t *row = view == NULL ? times : placed->times[view->row];
+    int64_t shift = view == NULL ? 0 : view->shift;
+    run_wait(p, item, row[item->subject] + shift);
+    for (; item + 1 < end && delta_kind_of(item + 1) == DELTA_WAIT &&
+           (view == NULL || item[1].amount == slot);
+         item++)
+        run_wait(p, item + 1, row[item[1].subject] + shift);
+    return item;
 }
 
 /* Runs a chunk; the times that it gives go to the row `times` of its fragment. */
@@ -89,10 +106,7 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
             cleave_scan_work(device, lane, item->amount);
             break;
         case DELTA_WAIT: /* they come in rows */
-            cleave_scan_wait(device, lane, time_of_wait(p, placed, item, times));
-            for (; item + 1 < end && delta_kind_of(item + 1) == DELTA_WAIT; item++)
-                cleave_scan_wait(&p->state.devices[delta_device(item + 1)], delta_lane(item + 1),
-                                 time_of_wait(p, placed, item + 1, times));
+            item = run_waits(p, placed, item, end, times);
             break;
         case DELTA_POST_BOTH:
             now = cleave_scan_post(device, lane, item->amount);
@@ -164,10 +178,10 @@ static void keep_record(cleave_delta *delta, int32_t slot) {
 static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
     const delta_slot *of = &delta->slots[slot];
     int16_t row = !delta->base_view[slot].row;
-    pass p = {.delta = delta,
-              .state = delta->state,
-              .view = delta->view,
-              .links = keeps ? delta->next[slot].links : NULL};
+    const pass p = {.delta = delta,
+                    .state = delta->state,
+                    .view = delta->view,
+                    .links = keeps ? delta->next[slot].links : NULL};
     delta_load(delta, slot);
     if (keeps)
         keep_record(delta, slot);
@@ -181,8 +195,7 @@ static void run_slot(cleave_delta *delta, int32_t slot, bool keeps) {
     delta->counts.slots++;
 }
 
-/* What a slot uses and reaches back to, from its chunks. */
-void delta_derive_slot(cleave_delta *delta, int32_t slot) {
+static void derive_slot(cleave_delta *delta, int32_t slot) {
     uint64_t *uses = delta_uses(delta, delta->uses, slot);
     delta_slot *of = &delta->slots[slot];
     uint64_t *awaiting = delta_uses(delta, delta->awaiting, slot);
@@ -191,8 +204,6 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     of->reaches_back = slot;
     of->n_coupled = 0;
     of->has_strangers = false;
-    for (int32_t e = 0; e < of->n_entries; e++)
-        __builtin_prefetch(of->entries[e].uses);
     for (int32_t e = 0; e < of->n_entries; e++) {
         const delta_entry *entry = &of->entries[e];
         const uint64_t *more = entry->uses, *waiting = more + delta->n_words;
@@ -207,14 +218,32 @@ void delta_derive_slot(cleave_delta *delta, int32_t slot) {
     }
 }
 
+/* What is asked of entries, and that with which they are run. */
+static void fetch_slot(const cleave_delta *delta, int32_t slot) {
+    const delta_slot *of = &delta->slots[slot];
+    for (int32_t e = 0; e < of->n_entries; e++) {
+        const delta_entry *entry = &of->entries[e];
+        delta_fetch(entry->uses, 2 * (size_t)delta->n_words * sizeof *entry->uses);
+        __builtin_prefetch(entry->items);
+    }
+}
+
+void delta_derive_slots(cleave_delta *delta) {
+    for (int32_t i = 0; i < delta->n_derived; i++)
+        fetch_slot(delta, delta->derived[i]);
+    for (int32_t i = 0; i < delta->n_derived; i++)
+        derive_slot(delta, delta->derived[i]);
+}
+
 /* What a run costs is counted, never measured: the same proposals, the same passes.
 
-   A run costs about as much as a pass over so many items: those that it simulates, a third more
-   where it keeps records; half of those that were exchanged, for comparing them; and by itself, and
-   for each slot that it simulates, looks at or jumps over, what learn_cost says, fitted to what
-   runs of recurrent and other models took.  Where the latest runs cost more than a pass over
-   everything, the next ones are that.  Then now and then one tries all the same, ever less often
-   while that fails.
+   A run costs about as much as a pass over so many items: those that it simulates and a quarter
+   more, another third where it keeps records; half of those that were exchanged, for comparing
+   them; and by itself, and for each slot that it simulates, looks at or jumps over, what learn_cost
+   says, fitted to what runs of recurrent and other models took.  To look at a slot of many devices
+   is dear: it asks for the state and the waits of each, and caches hold the less of these the more
+   devices there are.  Where the latest runs cost more than a pass over everything, the next ones
+   are that.  Then now and then one tries all the same, ever less often while that fails.
 
    Who accepts a run without records runs it again with them: they are kept where more than a
    quarter of the latest runs were accepted.  A slot that turns out not to follow has cost a part of
@@ -252,16 +281,16 @@ static void pass_over_all(cleave_delta *delta) {
 /* Everything is as in the base, up to the first slot that is changed. */
 static void begin_run(cleave_delta *delta) {
     size_t n_words = (size_t)delta->n_words;
-    int32_t slot = 0;
     delta_mark_changes(delta);
-    while (slot < delta->n_slots && !delta->slot_changed[slot])
-        slot++;
-    delta->first_run = slot;
-    for (int32_t s = 0; s < delta->n_slots; s++)
-        if (delta->slot_changed[s] || delta->slot_derived[s]) {
-            delta->slot_derived[s] = true;
-            delta_derive_slot(delta, s);
-        }
+    delta->first_run = delta->n_slots;
+    for (int32_t i = 0; i < delta->n_changed; i++) {
+        int32_t slot = delta->changed[i];
+        delta->first_run = slot < delta->first_run ? slot : delta->first_run;
+        if (!delta->slot_derived[slot])
+            delta->derived[delta->n_derived++] = slot;
+        delta->slot_derived[slot] = true;
+    }
+    delta_derive_slots(delta);
     memcpy(delta->view, delta->base_view, (size_t)delta->n_slots * sizeof *delta->view);
     memset(delta->lazy, 0xff, n_words * sizeof *delta->lazy);
     memset(delta->same, 0xff, n_words * sizeof *delta->same);
@@ -293,10 +322,11 @@ static void run_slots(cleave_delta *delta, bool keeps) {
 static void learn_cost(cleave_delta *delta, const cleave_delta_counts *before, bool keeps) {
     const cleave_delta_counts *now = &delta->counts;
     int64_t n_items = now->items - before->items, n_slots = now->slots - before->slots;
-    int64_t cost_of_simulated = 8 + 3 * (int64_t)delta->n_devices / 2;
-    int64_t cost_of_asked = 6 + delta->n_devices / 4;
-    int64_t cost = COST_OF_RUN + delta->n_compared / 2 + n_items + (keeps ? n_items / 3 : 0) +
-                   n_slots * cost_of_simulated + delta->n_asked * cost_of_asked +
+    int64_t n_devices = delta->n_devices;
+    int64_t cost_of_simulated = 8 + n_devices / 2, cost_of_asked = 6 + n_devices * n_devices / 16;
+    int64_t cost = COST_OF_RUN + delta->n_compared / 2 + n_items * 5 / 4 +
+                   (keeps ? n_items / 3 : 0) + n_slots * cost_of_simulated +
+                   delta->n_asked * cost_of_asked +
                    (now->slots_jumped - before->slots_jumped) * COST_OF_JUMPED;
     move_towards(&delta->share, WHOLE * cost / (delta->n_items > 0 ? delta->n_items : 1));
     if (delta->share <= WHOLE)
