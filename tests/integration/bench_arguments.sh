@@ -1,15 +1,8 @@
 # Every bench says what it is for and refuses what it does not understand, at once: bench_arguments.sh BUILD BENCH...
-set -u
+# shellcheck source=failures.bash
+. "$(dirname "$0")/failures.bash"
 build=$1
 shift
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
 
 # expect_help PROGRAM: its own name, and what more there is to know.
 expect_help() {
@@ -70,4 +63,4 @@ expect_refused "five" "$run" "$build" five
 expect_refused "five" "$models" "$build" five
 expect_refused "gpt2_small" "$models" "$build" 1 gpt2
 expect_refused "five" "$run_peers" "$build" five
-exit $((failures > 0))
+finish

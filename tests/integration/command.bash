@@ -1,17 +1,10 @@
 # What the tests of the command share.  Sourced: command_NAME.sh CLEAVE TREE
-set -u
+# shellcheck source=failures.bash
+. "$(dirname "$0")/failures.bash"
 cleave=$1
 tree=$2
 models=$tree/configs/models
 machine=$tree/configs/machines/two-cores.json
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
 
 # expect_ok WORDS...: the command succeeds; its output is left in $work/out and $work/err.
 expect_ok() {
@@ -34,8 +27,4 @@ expect_error() {
 # json_value FILE KEY: the number of a key on a line of its own.
 json_value() {
     sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}$/\1/p" "$1" | head -n 1
-}
-
-finish() {
-    exit $((failures > 0))
 }
