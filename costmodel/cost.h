@@ -25,19 +25,24 @@ static inline int64_t cleave_serialization(int64_t bytes, double bytes_per_secon
     return whole > 1 ? whole : 1;
 }
 
-/* The seconds that a message takes a link, by its protocol. */
+/* The seconds that the ends of a message need before it sets out over a link, by its protocol. */
+static inline double cleave_link_agreement_seconds(const cleave_link *link, double bytes) {
+    return bytes >= link->protocol.large_from_bytes ? link->protocol.large_seconds : 0;
+}
+
+/* And those that it takes the link. */
 static inline double cleave_link_seconds(const cleave_link *link, double bytes) {
     const cleave_protocol *protocol = &link->protocol;
     double first = protocol->first_bytes < bytes ? protocol->first_bytes : bytes;
     double seconds = (bytes - first) / link->bytes_per_second;
     if (first > 0)
         seconds += first / protocol->first_bytes_per_second;
-    return bytes >= protocol->large_from_bytes ? seconds + protocol->large_seconds : seconds;
+    return seconds;
 }
 
 static inline int64_t cleave_link_serialization(const cleave_link *link, int64_t bytes) {
     const cleave_protocol *protocol = &link->protocol;
-    if (protocol->first_bytes <= 0 && protocol->large_seconds <= 0)
+    if (protocol->first_bytes <= 0)
         return cleave_serialization(bytes, link->bytes_per_second);
     int64_t picoseconds = cleave_picoseconds(cleave_link_seconds(link, (double)bytes));
     return picoseconds > 1 ? picoseconds : 1;

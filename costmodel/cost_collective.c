@@ -191,6 +191,13 @@ static double end_run(run *r) {
     return seconds;
 }
 
+/* How long a round's messages need to set out. */
+static double agreement_of(const cleave_round_cost *round, double bytes) {
+    return round->link == NULL
+               ? 0
+               : cleave_link_agreement_seconds(round->link, round->largest_share * bytes);
+}
+
 /* What the protocol of the slowest link adds to the bytes of a message over its bandwidth. */
 static double find_excess(const cleave_round_cost *round, double bytes) {
     return round->link == NULL ? 0
@@ -221,7 +228,7 @@ static double total_seconds(const cleave_collective_rounds *rounds, double bytes
         const cleave_round_cost *round = &rounds->items[i];
         double load = load_of(round, bytes), work = round->work_per_byte * bytes;
         double message = round->message_per_byte * bytes + find_excess(round, bytes);
-        double rest = round->latency + processor_of(round, bytes);
+        double rest = round->latency + agreement_of(round, bytes) + processor_of(round, bytes);
         if (round->load_per_byte <= round->message_per_byte * (1 + 1e-9)) {
             seconds += end_run(&shared) + round->times * (fmax(load, work) + rest);
             continue;

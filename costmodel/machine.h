@@ -73,7 +73,7 @@ typedef struct cleave_polls {
 typedef struct cleave_protocol {
     double
         large_from_bytes; /* messages of so many bytes or more are large: the ends agree first, */
-    double large_seconds; /* which takes the link so long; 0: none are large */
+    double large_seconds; /* which takes so long, but no link; 0: none are large */
     double first_bytes, first_bytes_per_second; /* so many bytes of a message go at another rate
                                                    than the rest; 0: none */
     cleave_polls sending, receiving;
@@ -188,7 +188,7 @@ cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *n
 /* Are two devices of the machine in one node? */
 bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b);
 
-/* Do messages over any of its links take their ends more than posting them? */
+/* Do messages over any of its links ask more of their ends than to post them? */
 bool cleave_machine_ends_work(const cleave_machine *machine);
 
 /* One node of `n_devices` devices of one kind, each link of `links` joining two devices in both

@@ -28,8 +28,8 @@
              devices' processors "overhead" (seconds) each before it goes, and its bytes over
              "copy_bandwidth" while it is on its way; 0 where left out.  Over several links the
              largest of each counts.  "protocol", which calibration adds: {"large_from": bytes
-             from which a message takes the link "large_latency" longer, "first": bytes of a
-             message that go at "first_bandwidth", "send_polls" and "receive_polls": {"small",
+             from which a message sets out "large_latency" later, "first": bytes of a message
+             that go at "first_bandwidth", "send_polls" and "receive_polls": {"small",
              "large", "per_byte"}: pieces that an end computes until a message is through}, see
              cleave_protocol; 0 where left out.
 

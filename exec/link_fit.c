@@ -7,9 +7,10 @@
        both ways   2 o + latency + max(n / b, 2 g n)
        processor   2 (o + g n)
 
-   where messages of many bytes may take the link by a constant longer (MPI asks first whether the
-   other end is ready for a large one), and the first bytes of a message may go at another rate than
-   the rest (those that fit a cache or a buffer).  How many bytes these are is tried out.
+   where messages of many bytes may take a constant longer before their first byte is under way (MPI
+   asks first whether the other end is ready for a large one), and the first bytes of a message may
+   go at another rate than the rest (those that fit a cache or a buffer).  How many bytes these are
+   is tried out.
 
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
    of |fitted - measured| / sqrt(measured) is least: what takes long counts more, since a step
@@ -111,7 +112,7 @@ static bool has_link(const cleave_link_sample *sample) {
 
 /* How often a figure is in a sample in which the link takes longer, or the processors do. */
 static double feature(const shape *of, const cleave_link_sample *sample, int figure, bool link) {
-    bool of_link = figure == LINK_PER_BYTE || figure == FIRST_PER_BYTE || figure == LARGE;
+    bool of_link = figure == LINK_PER_BYTE || figure == FIRST_PER_BYTE;
     if (has_link(sample) && ((of_link && !link) || (figure == PER_BYTE && link)))
         return 0;
     return parts[sample->kind][figure] * amount(of, figure, sample->bytes) * unit[figure];

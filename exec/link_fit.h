@@ -11,7 +11,7 @@ typedef struct cleave_link_measurement {
     double bytes_per_second;          /* of the link */
     double overhead_seconds;          /* processor time of a post */
     double overhead_seconds_per_byte; /* of either processor, beside the link; mean of both */
-    /* Messages of so many bytes or more take the link so long beside; 0: all are alike. */
+    /* Messages of so many bytes or more set out so much later; 0: all are alike. */
     double large_from_bytes, large_seconds;
     double first_bytes, first_bytes_per_second; /* so many bytes of each go at another rate; 0 */
 } cleave_link_measurement;

@@ -79,9 +79,10 @@ static cleave_status check_ends(const cleave_engine_problem *problem, cleave_err
     if (problem->ends == NULL)
         return CLEAVE_OK;
     for (int32_t m = 0; m < problem->n_messages; m++)
-        if (problem->ends[m].work < 0)
-            return cleave_fail(error, CLEAVE_FAILED, "message %d has its ends work for %lld ps", m,
-                               (long long)problem->ends[m].work);
+        if (problem->ends[m].work < 0 || problem->ends[m].agreement < 0)
+            return cleave_fail(
+                error, CLEAVE_FAILED, "message %d has its ends work for %lld ps and agree for %lld",
+                m, (long long)problem->ends[m].work, (long long)problem->ends[m].agreement);
     for (int32_t i = 0; i < problem->n_items; i++) {
         if (problem->kind[i] != CLEAVE_ENGINE_POST)
             continue;
@@ -131,7 +132,8 @@ static cleave_status check_range(const cleave_engine_problem *problem, cleave_er
         total += (unsigned __int128)problem->hop_serialization[h] + (unsigned __int128)latency;
     }
     for (int32_t m = 0; m < problem->n_messages && problem->ends != NULL; m++)
-        total += 4 * (unsigned __int128)problem->ends[m].work;
+        total += 4 * (unsigned __int128)problem->ends[m].work +
+                 (unsigned __int128)problem->ends[m].agreement;
     for (int32_t c = 0; c < problem->n_collectives; c++) {
         if (problem->collective_busy[c] < 0 || problem->collective_rest[c] < 0)
             return cleave_fail(error, CLEAVE_FAILED, "collective %d takes a negative time", c);

@@ -21,6 +21,11 @@ static inline bool have_work(const cleave_engine_problem *problem, int32_t messa
     return problem->ends != NULL && problem->ends[message].work > 0;
 }
 
+/* How long after its posts a message sets out. */
+static inline int64_t agreement_of(const cleave_engine_problem *problem, int32_t message) {
+    return problem->ends != NULL ? problem->ends[message].agreement : 0;
+}
+
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w,
                   cleave_timeline *timeline) {
     size_t n_messages = (size_t)problem->n_messages, n_queues = (size_t)problem->n_queues;
@@ -67,7 +72,8 @@ static void cross_link(run *r, int32_t message, int32_t hop, int64_t now) {
     cleave_message_state *state = &w->messages[message];
     int32_t link = problem->hop_link[hop];
     if (hop == problem->hop_start[message] && problem->polls != NULL)
-        state->delay = cleave_poll_delay(problem->polls, message, now);
+        state->delay =
+            cleave_poll_delay(problem->polls, message, now - agreement_of(problem, message));
     w->hop_begin[hop] =
         cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
                           &w->link_free[link], &state->head, &state->tail);
@@ -141,7 +147,8 @@ static inline void complete(run *r, int32_t queue, const cleave_queued_item *ite
     w->position[queue]++;
     w->begun[queue] = false;
     if (item->kind == CLEAVE_ENGINE_POST && ++w->messages[subject].posted == 2) {
-        cleave_event_queue_push(&w->events, now, problem->n_queues + subject);
+        cleave_event_queue_push(&w->events, now + agreement_of(problem, subject),
+                                problem->n_queues + subject);
     } else if (item->kind == CLEAVE_ENGINE_JOIN &&
                ++w->joined[subject] == problem->collective_joins[subject]) {
         cleave_event_queue_push(&w->events, now, problem->n_queues + problem->n_messages + subject);

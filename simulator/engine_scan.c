@@ -48,6 +48,7 @@ INLINE void transfer(const scan *s, int32_t message, int32_t lane, int64_t head)
     int64_t delay = problem->polls != NULL ? cleave_poll_delay(problem->polls, message, head) : 0;
     int32_t first = problem->hop_start[message], end = problem->hop_start[message + 1];
     int64_t tail = 0;
+    head += problem->ends != NULL ? problem->ends[message].agreement : 0;
     for (int32_t h = first; h < end; h++) {
         int32_t link = problem->hop_link[h];
         w->hop_begin[h] = cleave_scan_serve(&w->links[link], lane, problem->hop_serialization[h],

@@ -14,7 +14,10 @@
    as a link without latency behind the last one, which the first byte reaches at the same time for
    both: so messages of a device take its processor one after the other, and what takes longer
    counts, links or processors.  A message has left when both its first link and the processor of
-   its source are done with it. */
+   its source are done with it.
+
+   A large message sets out only when its ends have agreed on it, some time after both have posted
+   it. */
 #ifndef CLEAVE_SIMULATOR_LINK_H
 #define CLEAVE_SIMULATOR_LINK_H
 
@@ -22,7 +25,8 @@
 
 /* What a message asks of the devices at its ends. */
 typedef struct cleave_message_ends {
-    int64_t work; /* picoseconds of either processor; 0: none */
+    int64_t work;      /* picoseconds of either processor; 0: none */
+    int64_t agreement; /* picoseconds before its first byte, which ask for no link; 0: none */
     int32_t source, destination;
 } cleave_message_ends;
 

@@ -6,6 +6,7 @@
 #include "simulator/prepare.h"
 #include "simulator/settle.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef cleave_preparation builder;
@@ -73,9 +74,7 @@ static cleave_status count_hops(const builder *b, cleave_cost_cache *cache, int6
 static bool takes_as_long(const cleave_link *a, const cleave_link *b) {
     return a->bytes_per_second == b->bytes_per_second &&
            a->protocol.first_bytes == b->protocol.first_bytes &&
-           a->protocol.first_bytes_per_second == b->protocol.first_bytes_per_second &&
-           a->protocol.large_seconds == b->protocol.large_seconds &&
-           a->protocol.large_from_bytes == b->protocol.large_from_bytes;
+           a->protocol.first_bytes_per_second == b->protocol.first_bytes_per_second;
 }
 
 /* Neighbours on a route are often equally fast. */
@@ -93,7 +92,17 @@ static void serialize(const cleave_machine *machine, const cleave_route_price *r
     }
 }
 
-/* What its ends do for each message while it is on its way. */
+/* The links of a route agree at once, each with the next. */
+static double agreement_of(const cleave_machine *machine, const cleave_route_price *route,
+                           int64_t bytes) {
+    double seconds = 0;
+    for (int32_t h = 0; h < route->n_links; h++)
+        seconds = fmax(seconds, cleave_link_agreement_seconds(&machine->links[route->links[h]],
+                                                              (double)bytes));
+    return seconds;
+}
+
+/* What its ends do for each message before it sets out and while it is on its way. */
 static cleave_status prepare_ends(const builder *b, cleave_cost_cache *cache) {
     const cleave_program *program = b->program;
     if (!cleave_machine_ends_work(b->machine))
@@ -106,8 +115,10 @@ static cleave_status prepare_ends(const builder *b, cleave_cost_cache *cache) {
         const cleave_route_price *route =
             cleave_cost_route(cache, message->source, message->destination);
         b->problem->ends[m] = (cleave_message_ends){
-            cleave_picoseconds(route->overhead_seconds_per_byte * (double)message->bytes),
-            message->source, message->destination};
+            .work = cleave_picoseconds(route->overhead_seconds_per_byte * (double)message->bytes),
+            .agreement = cleave_picoseconds(agreement_of(b->machine, route, message->bytes)),
+            .source = message->source,
+            .destination = message->destination};
     }
     return CLEAVE_OK;
 }

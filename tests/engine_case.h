@@ -85,7 +85,7 @@ static inline int32_t message(engine_case *c, int32_t first, int32_t second,
 static inline void ends(engine_case *c, int32_t m, int64_t work, int32_t source,
                         int32_t destination) {
     c->problem.ends = c->ends;
-    c->ends[m] = (cleave_message_ends){work, source, destination};
+    c->ends[m] = (cleave_message_ends){.work = work, .source = source, .destination = destination};
 }
 
 static inline void finish(engine_case *c) {

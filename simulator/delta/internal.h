@@ -32,6 +32,7 @@ typedef struct delta_item {
     uint32_t packed; /* device << 5 | lane << 4 | kind */
 } delta_item;
 
+enum { DELTA_NO_LINK = -1 };
 typedef struct delta_hop {
     int64_t serialization;
     int32_t link;

@@ -26,6 +26,8 @@ static inline void cross_links(const pass *p, const delta_placed *placed, int32_
     const int32_t *start = placed->hop_start + message;
     const delta_hop *first = placed->hops + start[0], *end = placed->hops + start[1];
     int64_t tail = 0, release = 0;
+    if (first->link == DELTA_NO_LINK)
+        head += (first++)->serialization;
     for (const delta_hop *hop = first; hop < end; hop++) {
         int32_t device = hop->link - p->delta->first_processor;
         meet_link(p, hop->link, lane, head);

@@ -315,6 +315,15 @@ static cleave_status place_ends(placer *p, const cleave_message_ends *ends, int3
     return CLEAVE_OK;
 }
 
+static cleave_status place_agreement(placer *p, int64_t agreement, int32_t *at,
+                                     unsigned __int128 *total) {
+    if (agreement < 0)
+        return refuse(p, "the ends of a message agree in negative time");
+    p->placed->hops[(*at)++] = (delta_hop){agreement, DELTA_NO_LINK};
+    *total += (unsigned __int128)agreement;
+    return CLEAVE_OK;
+}
+
 /* Its hops go to `at` and on. */
 static cleave_status place_message(placer *p, int32_t m, int32_t *at, unsigned __int128 *total) {
     const cleave_priced_fragment *fragment = p->fragment;
@@ -322,6 +331,8 @@ static cleave_status place_message(placer *p, int32_t m, int32_t *at, unsigned _
     p->placed->hop_start[m] = *at;
     if (first >= end)
         return refuse(p, "a message crosses no link");
+    if (fragment->ends != NULL && fragment->ends[m].agreement != 0)
+        CLEAVE_TRY(place_agreement(p, fragment->ends[m].agreement, at, total));
     for (int32_t h = first; h < end; h++) {
         int32_t link = fragment->hop_link[h];
         if (link < 0 || link >= p->delta->first_processor || fragment->hop_serialization[h] < 1)
@@ -417,7 +428,7 @@ static delta_placed *create(const cleave_priced_fragment *f, size_t n_times) {
     size_t n_items = (size_t)f->n_items, n_chunks = (size_t)f->n_chunks;
     size_t n_messages = (size_t)f->n_messages, n_collectives = (size_t)f->n_collectives;
     size_t n_hops = n_messages > 0 ? (size_t)f->hop_start[n_messages] : 0;
-    n_hops += f->ends != NULL ? 2 * n_messages : 0;
+    n_hops += f->ends != NULL ? 3 * n_messages : 0; /* an agreement and two processors */
     size_t n_links = n_collectives > 0 ? (size_t)f->collective_link_start[n_collectives] : 0;
     size_t bytes =
         sizeof(delta_placed) + n_items * sizeof(delta_item) + 3 * n_times * sizeof(int64_t) +

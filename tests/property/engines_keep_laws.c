@@ -27,6 +27,8 @@ static engine_case *random_case(uint64_t seed, bool own_links, bool two_lanes, b
             message(c, own_links ? k : (k + 1) % 4, second, 1 + cleave_random_below(&random, 300));
         if (ends_work)
             ends(c, m, cleave_random_below(&random, 300), from, to);
+        if (ends_work && cleave_random_below(&random, 2))
+            c->ends[m].agreement = cleave_random_below(&random, 300);
         item(c, a, W, -1, cleave_random_below(&random, 200));
         item(c, z, P, m, cleave_random_below(&random, 20));
         item(c, z, W, -1, cleave_random_below(&random, 200));
@@ -64,12 +66,14 @@ static void expect_dependencies_hold(const engine_case *c) {
     }
     for (int32_t m = 0; m < p->n_messages; m++) {
         int32_t first = p->hop_start[m];
+        int64_t begin = ready[m] + (p->ends != NULL ? p->ends[m].agreement : 0);
+        cr_expect_geq(cleave_engine_hop_begin(c->workspace)[first], begin);
         cr_expect_geq(t->arrival[m],
-                      ready[m] + p->hop_serialization[first] + p->link_latency[p->hop_link[first]]);
+                      begin + p->hop_serialization[first] + p->link_latency[p->hop_link[first]]);
         for (int e = 0; p->ends != NULL && p->ends[m].work > 0 && e < 2; e++) {
-            int64_t begin = cleave_engine_end_begin(c->workspace)[2 * m + e];
-            cr_expect_geq(begin, cleave_engine_hop_begin(c->workspace)[first]);
-            cr_expect_geq(t->arrival[m], begin + p->ends[m].work);
+            int64_t worked = cleave_engine_end_begin(c->workspace)[2 * m + e];
+            cr_expect_geq(worked, cleave_engine_hop_begin(c->workspace)[first]);
+            cr_expect_geq(t->arrival[m], worked + p->ends[m].work);
         }
     }
     cr_expect_geq(t->step, step);

@@ -21,9 +21,12 @@ static void add(drawn_fragment *d, int kind, int32_t queue, int32_t subject, int
 /* What its ends do, from either of them to the other. */
 static void draw_work(drawn_fragments *of, drawn_fragment *d, int32_t m) {
     bool back = draw_chance(of, 50);
+    bool works = draw_chance(of, of->works), agrees = draw_chance(of, of->works);
     d->work[m] = (cleave_message_ends){
-        draw_chance(of, of->works) ? 1 + cleave_random_below(&of->random, of->longest) : 0,
-        d->ends[m][back] / 2, d->ends[m][!back] / 2};
+        .work = works ? 1 + cleave_random_below(&of->random, of->longest) : 0,
+        .agreement = agrees ? 1 + cleave_random_below(&of->random, of->longest) : 0,
+        .source = d->ends[m][back] / 2,
+        .destination = d->ends[m][!back] / 2};
 }
 
 /* A message without its posts yet. */

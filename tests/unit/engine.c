@@ -75,6 +75,30 @@ Test(engine, processors_work_on_a_message_beside_its_link) {
     engine_case_destroy(c);
 }
 
+/* Posted at 3, but its ends agree until 28: so a small message, posted at 6, has the link first,
+   for
+   10.  Then the link takes 28..58, and from 35 on both processors work for 50. */
+Test(engine, a_large_message_sets_out_when_its_ends_have_agreed) {
+    engine_case *c = engine_case_create(2, 1);
+    c->link_latency[0] = 7;
+    int32_t large = message(c, 0, -1, 30), small = message(c, 0, -1, 10);
+    ends(c, large, 50, 0, 1);
+    ends(c, small, 0, 0, 1);
+    c->ends[large].agreement = 25;
+    item(c, 0, P, large, 2);
+    item(c, 2, P, large, 3);
+    item(c, 0, P, small, 4);
+    item(c, 2, P, small, 1);
+    item(c, 2, A, small, 0);
+    item(c, 2, A, large, 0);
+    finish(c);
+    cr_expect_eq(events(c), 85);
+    cr_expect_eq(c->timeline.arrival[small], 23);
+    cr_expect_eq(cleave_engine_hop_begin(c->workspace)[0], 28);
+    cr_expect_eq(c->timeline.arrival[large], 85);
+    engine_case_destroy(c);
+}
+
 /* Two messages, one each way, 90 on their links, 50 of either processor: by links alone both are
    there at 90, but device 1 works for the first 0..50 and for the second 50..100, which so is there
    at 100: max(90, 2 x 50).  No post waits for the work of the other message. */

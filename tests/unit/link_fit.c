@@ -16,6 +16,13 @@ static void add(cleave_link_sample *samples, int32_t *n, cleave_link_sample_kind
     samples[(*n)++] = (cleave_link_sample){kind, bytes, seconds};
 }
 
+/* How long a message has its link, by the protocol. */
+static double link_seconds(const cleave_link_measurement *of, double bytes) {
+    double first = fmin(bytes, of->first_bytes);
+    return (bytes - first) / of->bytes_per_second +
+           (first > 0 ? first / of->first_bytes_per_second : 0);
+}
+
 /* 1 KiB to 64 MiB. */
 static int32_t sample(const cleave_link_measurement *of, cleave_link_sample *samples) {
     int32_t n = 0;
@@ -25,10 +32,11 @@ static int32_t sample(const cleave_link_measurement *of, cleave_link_sample *sam
             8 * fmax(of->overhead_seconds_per_byte, 1 / of->bytes_per_second));
     for (double bytes = 1024; bytes <= 64 << 20; bytes *= 4) {
         double post = of->overhead_seconds, end = of->overhead_seconds_per_byte * bytes;
-        double link = bytes / of->bytes_per_second;
-        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, post + of->latency_seconds + fmax(link, end));
-        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes,
-            2 * post + of->latency_seconds + fmax(link, 2 * end));
+        double link = link_seconds(of, bytes), before = of->latency_seconds;
+        if (of->large_from_bytes > 0 && bytes >= of->large_from_bytes)
+            before += of->large_seconds;
+        add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, post + before + fmax(link, end));
+        add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes, 2 * post + before + fmax(link, 2 * end));
         if (bytes >= 1 << 18 && bytes <= 4 << 20)
             add(samples, &n, CLEAVE_LINK_PROCESSOR, bytes, 2 * (post + end));
     }
@@ -125,24 +133,21 @@ Test(link_fit, a_protocol_is_recovered) {
     const cleave_link_measurement wanted = {.latency_seconds = 2e-6,
                                             .bytes_per_second = 4e9,
                                             .overhead_seconds = 4e-6,
-                                            .overhead_seconds_per_byte = 0.02e-9};
-    const double large_from = 1 << 16, large = 60e-6, first = 1 << 20, rate = 40e9;
+                                            .overhead_seconds_per_byte = 0.01e-9,
+                                            .large_from_bytes = 1 << 16,
+                                            .large_seconds = 60e-6,
+                                            .first_bytes = 1 << 20,
+                                            .first_bytes_per_second = 40e9};
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
     cleave_error error = {""};
     int32_t n = sample(&wanted, samples);
-    for (int32_t i = 0; i < n; i++) {
-        double bytes = samples[i].bytes, early = fmin(bytes, first);
-        if (samples[i].kind == CLEAVE_LINK_ONE_WAY || samples[i].kind == CLEAVE_LINK_BOTH_WAYS)
-            samples[i].seconds +=
-                early / rate - early / wanted.bytes_per_second + (bytes >= large_from ? large : 0);
-    }
-    cr_assert_eq(cleave_link_fit(samples, n, large_from, &got, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(cleave_link_fit(samples, n, wanted.large_from_bytes, &got, &error), CLEAVE_OK,
+                 "%s", error.message);
     expect_near(got.bytes_per_second, wanted.bytes_per_second, 0.01, "bandwidth");
-    expect_near(got.large_seconds, large, 0.01, "what is agreed first");
-    expect_near(got.first_bytes, first, 0, "first bytes");
-    expect_near(got.first_bytes_per_second, rate, 0.05, "their rate");
+    expect_near(got.large_seconds, wanted.large_seconds, 0.01, "what is agreed first");
+    expect_near(got.first_bytes, wanted.first_bytes, 0, "first bytes");
+    expect_near(got.first_bytes_per_second, wanted.first_bytes_per_second, 0.05, "their rate");
 }
 
 /* 1 KiB to 4 MiB, large ones from 64 KiB on: 3 pieces and another one for each MiB; small ones half
@@ -176,7 +181,8 @@ Test(link_fit, what_small_messages_show_is_not_lost_to_the_noise_of_large_ones) 
     for (double bytes = 1024; bytes <= 64 << 20; bytes *= bytes < 1 << 20 ? 2 : 4) {
         double small = wanted.overhead_seconds + wanted.latency_seconds;
         double end = wanted.overhead_seconds_per_byte * bytes;
-        double link = bytes / wanted.bytes_per_second + (bytes >= large_from ? large : 0);
+        double link = bytes / wanted.bytes_per_second;
+        small += bytes >= large_from ? large : 0;
         double off = bytes <= 1 << 20 ? 1 : n % 4 < 2 ? 1.15 : 1 / 1.15;
         add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, (small + fmax(link, end)) * off);
         add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes,
