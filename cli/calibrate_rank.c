@@ -227,13 +227,12 @@ static cleave_status measure_work(calibration *c, const calibrate_work *work, do
     cleave_measurement result = {0}, alone = {0};
     cleave_world_barrier(c->world);
     CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass, &work->part,
-                                     work->touched_bytes, (1 - alone_share) * seconds, &result,
-                                     error));
+                                     &work->reuse, (1 - alone_share) * seconds, &result, error));
     cleave_world_barrier(c->world);
     if (c->rank == 0 && c->n_devices > 1)
         CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
-                                         &work->part, work->touched_bytes, alone_share * seconds,
-                                         &alone, error));
+                                         &work->part, &work->reuse, alone_share * seconds, &alone,
+                                         error));
     calibrate_doubts_measured(&c->doubts, work, &result, seconds < work_seconds);
     return keep(c, &work->work, &result, alone.seconds, error);
 }

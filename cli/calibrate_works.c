@@ -10,100 +10,117 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { N_PASSES = CLEAVE_PASS_WEIGHT_GRADIENT + 1 };
+
 /* What adds works of one model. */
 typedef struct collector {
     calibrate_works *works;
     const cleave_model *model;
     const cleave_machine *machine;
     int64_t touched_bytes; /* in a step of the layout whose work is added */
+    cleave_reuse *usual;   /* [n_nests][N_PASSES] */
 } collector;
 
-/* The parameter under some views, -1: the tensor is none. */
-static int32_t parameter_under(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE &&
-           model->tensors[tensor].view.n_sources == 1)
-        tensor = model->tensors[tensor].view.sources[0];
-    return model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER ? tensor : -1;
+static cleave_status add_work(const collector *c, const cleave_nest *nest, cleave_pass pass,
+                              const cleave_part *part, const cleave_reuse *reuse, bool wanted,
+                              cleave_error *error) {
+    calibrate_work work = {.model = c->model,
+                           .nest = nest,
+                           .pass = pass,
+                           .part = *part,
+                           .reuse = *reuse,
+                           .wanted = wanted};
+    cleave_provenance provenance;
+    cleave_work_describe(c->model, nest, pass, part, &work.work);
+    work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
+    return CLEAVE_LIST_PUSH(c->works, work) ? CLEAVE_OK
+                                            : cleave_fail_memory(error, "listing what to measure");
 }
 
-int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest) {
-    int32_t most = 1;
-    for (int i = 0; i < nest->n_inputs; i++) {
-        int32_t parameter = parameter_under(model, nest->inputs[i].tensor), n = 0;
-        for (int32_t other = 0; parameter >= 0 && other < model->n_nests; other++) {
-            const cleave_nest *of = &model->nests[other];
-            n += of->kind == nest->kind && i < of->n_inputs &&
-                 parameter_under(model, of->inputs[i].tensor) == parameter;
-        }
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* Between two runs of a kernel a step touches all of its memory.  But what a backward pass reads
-   was written by the forward pass of the same step, and the last of it is read first: from nothing
-   to all of the memory ago, half of it in the mean. */
-static int64_t touched_before(const collector *c, const cleave_nest *nest, cleave_pass pass) {
-    int64_t bytes = c->touched_bytes / calibrate_works_uses(c->model, nest);
-    return pass == CLEAVE_PASS_FORWARD ? bytes : bytes / 2;
+static const cleave_reuse *usual_reuse(const collector *c, int32_t nest, cleave_pass pass) {
+    return &c->usual[N_PASSES * nest + (int)pass];
 }
 
 static cleave_status add_part(const collector *c, const cleave_nest *nest, const cleave_part *part,
-                              bool wanted, cleave_error *error) {
-    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
-        if (pass != CLEAVE_PASS_FORWARD && cleave_nest_pass_inputs(c->model, nest, pass) == 0)
-            continue;
-        calibrate_work work = {.model = c->model,
-                               .nest = nest,
-                               .pass = pass,
-                               .part = *part,
-                               .touched_bytes = touched_before(c, nest, pass),
-                               .wanted = wanted};
-        cleave_provenance provenance;
-        cleave_work_describe(c->model, nest, pass, part, &work.work);
-        work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
-        if (!CLEAVE_LIST_PUSH(c->works, work))
-            return cleave_fail_memory(error, "listing what to measure");
-    }
+                              cleave_error *error) {
+    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++)
+        if (pass == CLEAVE_PASS_FORWARD || cleave_nest_pass_inputs(c->model, nest, pass) != 0)
+            CLEAVE_TRY(add_work(c, nest, pass, part,
+                                usual_reuse(c, (int32_t)(nest - c->model->nests), pass), false,
+                                error));
     return CLEAVE_OK;
 }
 
-/* The parts of the nests of operator `op`, or of all where it is -1. */
-static cleave_status add_layout(const collector *c, const cleave_layout *layout, int32_t op,
-                                bool wanted, cleave_error *error) {
+/* The parts of the nests of operator `op`. */
+static cleave_status add_operator(const collector *c, const cleave_layout *layout, int32_t op,
+                                  cleave_error *error) {
     cleave_arena arena = {0};
     cleave_parts *parts;
     cleave_status status = cleave_parts_derive(c->model, layout, &arena, &parts, error);
     for (int32_t n = 0; n < c->model->n_nests && status == CLEAVE_OK; n++) {
         const cleave_nest *nest = &c->model->nests[n];
         for (int32_t p = 0; p < parts[n].n && status == CLEAVE_OK; p++)
-            if ((op < 0 || nest->op == op) && !parts[n].items[p].empty)
-                status = add_part(c, nest, &parts[n].items[p], wanted, error);
+            if (nest->op == op && !parts[n].items[p].empty)
+                status = add_part(c, nest, &parts[n].items[p], error);
     }
     cleave_arena_free(&arena);
     return status;
 }
 
-/* What a device touches in a step: the largest arena. */
-static cleave_status find_touched_bytes(collector *c, const cleave_layout *layout,
-                                        cleave_error *error) {
-    cleave_arena arena = {0};
-    cleave_program program;
+/* A layout as a step runs it. */
+static cleave_status look_into(collector *c, const cleave_layout *layout, cleave_arena *arena,
+                               cleave_program *program, cleave_reuse **reuses,
+                               cleave_error *error) {
     const cleave_lower_options options = {.training = true};
-    cleave_status status = cleave_lower(c->model, layout, &options, &arena, &program, error);
+    CLEAVE_TRY(cleave_lower(c->model, layout, &options, arena, program, error));
+    CLEAVE_TRY(cleave_reuse_find(program, arena, reuses, error));
     c->touched_bytes = 0;
-    for (int32_t d = 0; status == CLEAVE_OK && d < program.n_devices; d++)
+    for (int32_t d = 0; d < program->n_devices; d++)
         c->touched_bytes =
-            program.peak_bytes[d] > c->touched_bytes ? program.peak_bytes[d] : c->touched_bytes;
-    cleave_arena_free(&arena);
-    return status;
+            program->peak_bytes[d] > c->touched_bytes ? program->peak_bytes[d] : c->touched_bytes;
+    return CLEAVE_OK;
 }
 
 /* All work of a layout, in its own surroundings: a device that computes the whole model touches
    more between two runs of a kernel than one of several that share it. */
 static cleave_status add_wanted(collector *c, const cleave_layout *layout, cleave_error *error) {
-    CLEAVE_TRY(find_touched_bytes(c, layout, error));
-    return add_layout(c, layout, -1, true, error);
+    cleave_arena arena = {0};
+    cleave_program program;
+    cleave_reuse *reuses;
+    cleave_status status = look_into(c, layout, &arena, &program, &reuses, error);
+    for (int32_t i = 0; status == CLEAVE_OK && i < program.n_computes; i++) {
+        const cleave_compute *compute = &program.computes[i];
+        status = add_work(c, &c->model->nests[compute->nest], compute->pass, &compute->part,
+                          &reuses[i], true, error);
+    }
+    cleave_arena_free(&arena);
+    return status;
+}
+
+/* The mean of `n` others, and another one. */
+static void add_to_mean(cleave_reuse *mean, int32_t n, const cleave_reuse *other) {
+    for (int i = 0; i < CLEAVE_N_REUSES; i++)
+        mean->bytes[i] += (other->bytes[i] - mean->bytes[i]) / (n + 1);
+}
+
+/* Of every nest and pass, in a layout. */
+static cleave_status find_usual(collector *c, const cleave_layout *layout, cleave_arena *arena,
+                                cleave_error *error) {
+    cleave_arena scratch = {0};
+    cleave_program program;
+    cleave_reuse *reuses;
+    size_t n = N_PASSES * (size_t)c->model->n_nests;
+    int32_t *n_met = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n);
+    c->usual = CLEAVE_ARENA_ARRAY(arena, cleave_reuse, n);
+    cleave_status status = n_met != NULL && c->usual != NULL
+                               ? look_into(c, layout, &scratch, &program, &reuses, error)
+                               : cleave_fail_memory(error, "listing what to measure");
+    for (int32_t i = 0; status == CLEAVE_OK && i < program.n_computes; i++) {
+        int32_t at = N_PASSES * program.computes[i].nest + (int)program.computes[i].pass;
+        add_to_mean(&c->usual[at], n_met[at]++, &reuses[i]);
+    }
+    cleave_arena_free(&scratch);
+    return status;
 }
 
 static cleave_status add_baselines(collector *c, cleave_arena *arena, cleave_error *error) {
@@ -129,7 +146,7 @@ static cleave_status add_candidates_of(const collector *c, const cleave_candidat
         return cleave_fail_memory(error, "listing what to measure");
     for (int32_t i = 0; i < list->n; i++) {
         cleave_candidate_place(&list->items[i], 0, split);
-        CLEAVE_TRY(add_layout(c, &layout, list->op, false, error));
+        CLEAVE_TRY(add_operator(c, &layout, list->op, error));
     }
     return CLEAVE_OK;
 }
@@ -143,7 +160,7 @@ static cleave_status add_candidates(collector *c, cleave_arena *arena, cleave_er
     if (!applies)
         CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, "single", 0, arena, &usual,
                                           &applies, error));
-    CLEAVE_TRY(find_touched_bytes(c, &usual, error));
+    CLEAVE_TRY(find_usual(c, &usual, arena, error));
     cleave_node_costs *costs;
     cleave_candidates candidates;
     CLEAVE_TRY(cleave_node_costs_create(c->model, c->machine, &costs, error));
@@ -158,7 +175,7 @@ static cleave_status add_candidates(collector *c, cleave_arena *arena, cleave_er
 cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *model,
                                   const cleave_machine *machine, int64_t *touched_bytes,
                                   cleave_error *error) {
-    collector c = {works, model, machine, 0};
+    collector c = {.works = works, .model = model, .machine = machine};
     cleave_arena arena = {0};
     cleave_status status = add_baselines(&c, &arena, error);
     if (status == CLEAVE_OK)
@@ -172,7 +189,7 @@ cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *mo
 cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_model *model,
                                          const cleave_machine *machine, const cleave_layout *layout,
                                          int64_t *touched_bytes, cleave_error *error) {
-    collector c = {works, model, machine, 0};
+    collector c = {.works = works, .model = model, .machine = machine};
     if (layout->n_devices > machine->n_devices)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout: it is for %d devices, and this machine has %d",
@@ -185,9 +202,7 @@ cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_mo
 static int compare_keys(const void *a, const void *b) {
     const calibrate_work *x = a, *y = b;
     int order = strcmp(x->work.key, y->work.key);
-    if (order != 0 || x->wanted != y->wanted)
-        return order != 0 ? order : (int)y->wanted - (int)x->wanted;
-    return (x->touched_bytes > y->touched_bytes) - (x->touched_bytes < y->touched_bytes);
+    return order != 0 ? order : (int)y->wanted - (int)x->wanted;
 }
 
 static int compare_importance(const void *a, const void *b) {
@@ -203,13 +218,17 @@ void calibrate_works_order(calibrate_works *works) {
     if (works->n == 0)
         return;
     qsort(works->items, (size_t)works->n, sizeof *works->items, compare_keys);
-    int32_t kept = 1;
+    int32_t kept = 1, n_alike = 1;
     for (int32_t i = 1; i < works->n; i++) {
         calibrate_work *last = &works->items[kept - 1];
-        if (strcmp(works->items[i].work.key, last->work.key) != 0)
-            works->items[kept++] = works->items[i];
-        else if (works->items[i].wanted)
-            last->expected_seconds += works->items[i].expected_seconds;
+        const calibrate_work *work = &works->items[i];
+        if (strcmp(work->work.key, last->work.key) != 0) {
+            works->items[kept++] = *work;
+            n_alike = 1;
+        } else if (work->wanted) {
+            last->expected_seconds += work->expected_seconds;
+            add_to_mean(&last->reuse, n_alike++, &work->reuse);
+        }
     }
     works->n = kept;
     qsort(works->items, (size_t)works->n, sizeof *works->items, compare_importance);

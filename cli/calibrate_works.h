@@ -8,6 +8,7 @@
 #include "graph/layout.h"
 #include "graph/model.h"
 #include "graph/part.h"
+#include "graph/reuse.h"
 #include "graph/work.h"
 
 typedef struct calibrate_work {
@@ -16,19 +17,15 @@ typedef struct calibrate_work {
     cleave_pass pass;
     cleave_part part;
     cleave_work work;
-    int64_t touched_bytes;   /* between two runs that read the same parameter: of the largest arena
-                                of a device in a step, the share of one such run; of a baseline's or
-                                given layout's work in that layout, else in a data-parallel one */
+    cleave_reuse reuse;      /* of a baseline's or given layout's work in that layout, when ordered
+                                the mean of all that do it; else in a data-parallel one, the mean of
+                                the nest and pass */
     bool wanted;             /* a baseline or a given layout does it */
     double expected_seconds; /* by the roofline; when ordered, of wanted work the sum over all that
                                 do it */
 } calibrate_work;
 
 typedef CLEAVE_LIST(calibrate_work) calibrate_works;
-
-/* How many nests of this kind read the parameter that this nest reads: the steps of a recurrence,
-   for which it stays nearer than one that is met once in a step of training.  1 or more. */
-int32_t calibrate_works_uses(const cleave_model *model, const cleave_nest *nest);
 
 /* Adds the work of a model on a machine.  `touched_bytes`: what a device touches in a data-parallel
    step. */

@@ -1,7 +1,8 @@
-/* What a kernel finds in the caches matters as much as what it does.  Between repeats as much
-   memory is walked as a step touches between two runs of the kernel, so that the operands are as
-   far from the processor as they will be: in no cache for a large model, in the last one for a
-   model that fits there.  After the walk, in which a processor with wide vectors comes to turn
+/* What a kernel finds in the caches matters as much as what it does.  Between repeats its operands
+   are used once more in the order in which a step used them last, and as much other memory is
+   walked in between as the step touches there, so that each is as far from the processor as it will
+   be: what the item before wrote in the nearest cache, a weight of a large model in none.  After
+   the walk, in which a processor with wide vectors comes to turn
    quicker than it does in a step, it multiplies matrices for a while.  Neither is timed. */
 #include "exec/measure.h"
 
@@ -30,29 +31,50 @@ static const double few_repeats_seconds = 0.02;
 
 typedef cleave_status subject(void *context, cleave_error *error);
 
+/* Other memory: at least as much as is ever touched. */
 typedef struct evictor {
     char *memory;
-    size_t bytes;
+    size_t bytes, at;
+    size_t most; /* after so much of it no cache holds anything else */
 } evictor;
 
-/* Memory that was written just before the kernel runs. */
-typedef struct recent_memory {
-    void *memory; /* null: none */
-    size_t bytes;
-    const void *values; /* what was written, where the kernel writes over it; null: what is there */
-    void *earlier;      /* written before that; null: nothing */
-    size_t earlier_bytes;
-} recent_memory;
+/* Memory that a kernel uses, and how much other memory is touched between its last use before the
+   kernel and the kernel. */
+typedef struct used_memory {
+    void *memory; /* null: none, but so much is touched */
+    size_t bytes, touched_since;
+    const void
+        *values; /* what it holds then, where the kernel writes over it; null: what is there */
+} used_memory;
+
+enum { MOST_USED = CLEAVE_N_REUSES };
+
+/* All of it, that which was used longest ago first. */
+typedef struct surroundings {
+    int n;
+    used_memory items[MOST_USED];
+} surroundings;
+
+static void surround(surroundings *of, used_memory with) {
+    int at = of->n++;
+    for (; at > 0 && of->items[at - 1].touched_since < with.touched_since; at--)
+        of->items[at] = of->items[at - 1];
+    of->items[at] = with;
+}
 
 /* More than twice the last cache, where the system says how large that is, evicts no better. */
-static cleave_status evictor_create(evictor *made, int64_t touched_bytes, cleave_error *error) {
+static size_t most_eviction(void) {
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE
     cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
     size_t most = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
-    most = most > MOST_EVICTION ? (size_t)MOST_EVICTION : most;
-    made->bytes = touched_bytes < 0 || (size_t)touched_bytes > most ? most : (size_t)touched_bytes;
+    return most > MOST_EVICTION ? (size_t)MOST_EVICTION : most;
+}
+
+static cleave_status evictor_create(evictor *made, const surroundings *of, cleave_error *error) {
+    size_t most = most_eviction(), asked = of->n > 0 ? of->items[0].touched_since : 0;
+    *made = (evictor){.bytes = asked < most ? asked : most, .most = most};
     made->memory = malloc(made->bytes + 1);
     if (made->memory == NULL)
         return cleave_fail_memory(error, "measuring kernels");
@@ -67,11 +89,14 @@ static void touch(char *memory, size_t bytes) {
         lines[i] = lines[i];
 }
 
-/* As a step does, which reads most of what it touches, and writes some. */
-static void walk(const char *memory, size_t bytes) {
-    const volatile char *lines = memory;
-    for (size_t i = 0; i < bytes; i += 64)
-        (void)lines[i];
+/* As a step does, which reads most of what it touches, and writes some.  Goes on where the last
+   walk ended. */
+static void walk(evictor *other, size_t bytes) {
+    const volatile char *lines = other->memory;
+    for (size_t i = 0; i < bytes; i += 64) {
+        other->at = other->at + 64 < other->bytes ? other->at + 64 : 0;
+        (void)lines[other->at];
+    }
 }
 
 enum { PRODUCT_SIZE = 96 }; /* three such matrices stay in the second cache */
@@ -100,23 +125,41 @@ static cleave_status work_as_in_a_step(double seconds, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-/* What writes the recent memory touches so many times as much. */
-enum { TOUCHED_TIMES = 4 };
+/* Memory is used again, where any of it will still be in a cache. */
+static void use(const used_memory *of, const evictor *other) {
+    if (of->values != NULL)
+        memcpy(of->memory, of->values, of->bytes);
+    else if (of->memory != NULL && of->touched_since < other->most)
+        touch(of->memory, of->bytes);
+}
 
-static cleave_status set_processor(const evictor *with, recent_memory recent, cleave_error *error) {
+/* Bytes to walk between the use of one and of the next, of which that one's are some. */
+static size_t bytes_between(const surroundings *of, int i, const evictor *other) {
+    size_t since = of->items[i].touched_since, after = 0;
+    since = since < other->most ? since : other->most;
+    if (i + 1 < of->n && of->items[i + 1].touched_since >= since)
+        return 0;
+    if (i + 1 < of->n)
+        after = of->items[i + 1].touched_since + of->items[i + 1].bytes;
+    return since > after ? since - after : 0;
+}
+
+/* What was used so shortly before is used again after the products, whose matrices take less. */
+static const size_t short_bytes = 1 << 20;
+
+static cleave_status set_processor(evictor *other, const surroundings *of, cleave_error *error) {
     double start = cleave_clock_seconds();
-    walk(with->memory, with->bytes);
-    CLEAVE_TRY(work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error));
-    if (recent.earlier != NULL) {
-        size_t between = TOUCHED_TIMES * recent.bytes;
-        touch(recent.earlier, recent.earlier_bytes);
-        walk(with->memory, between < with->bytes ? between : with->bytes);
+    bool worked = false;
+    for (int i = 0; i < of->n; i++) {
+        if (!worked && of->items[i].touched_since < short_bytes) {
+            CLEAVE_TRY(work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error));
+            worked = true;
+        }
+        use(&of->items[i], other);
+        walk(other, bytes_between(of, i, other));
     }
-    if (recent.values != NULL)
-        memcpy(recent.memory, recent.values, recent.bytes);
-    else if (recent.memory != NULL)
-        touch(recent.memory, recent.bytes);
-    return CLEAVE_OK;
+    return worked ? CLEAVE_OK
+                  : work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error);
 }
 
 static int compare_seconds(const void *a, const void *b) {
@@ -124,22 +167,21 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static cleave_status time_repeats(subject *run, void *context, recent_memory recent,
-                                  int64_t touched_bytes, double budget, cleave_measurement *result,
-                                  cleave_error *error) {
+static cleave_status time_repeats(subject *run, void *context, const surroundings *of,
+                                  double budget, cleave_measurement *result, cleave_error *error) {
     evictor cold;
     double seconds[MOST_REPEATS];
     int n = 0;
-    CLEAVE_TRY(evictor_create(&cold, touched_bytes, error));
+    CLEAVE_TRY(evictor_create(&cold, of, error));
     /* The first walk finds its pages. */
-    cleave_status status = set_processor(&cold, recent, error);
+    cleave_status status = set_processor(&cold, of, error);
     if (status == CLEAVE_OK)
         status = run(context, error);
     double started = cleave_clock_seconds(), spent = 0;
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
            (n == 0 || spent < budget ||
             (n < FEWEST_REPEATS && (spent < 2 * budget || spent < few_repeats_seconds)))) {
-        if ((status = set_processor(&cold, recent, error)) != CLEAVE_OK)
+        if ((status = set_processor(&cold, of, error)) != CLEAVE_OK)
             break;
         double before = cleave_clock_seconds();
         status = run(context, error);
@@ -297,19 +339,49 @@ static cleave_status run_kernel(void *context, cleave_error *error) {
     return cleave_kernel_run(of->kernels, &of->call, error);
 }
 
-static recent_memory just_written(const kernel_subject *of) {
-    const cleave_kernel_call *call = &of->call;
-    bool forward = call->pass == CLEAVE_PASS_FORWARD;
-    const cleave_array *array = forward ? &call->inputs[0] : &call->output_gradient;
-    const cleave_operand *operand = forward ? &call->nest->inputs[0] : &call->nest->output;
-    const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
+/* In no cache, but for what the item before has written. */
+static cleave_reuse far_from_all(cleave_pass pass) {
+    cleave_reuse far;
+    for (int i = 0; i < CLEAVE_N_REUSES; i++)
+        far.bytes[i] = INT64_MAX;
+    far.bytes[pass == CLEAVE_PASS_FORWARD ? CLEAVE_REUSE_INPUT : CLEAVE_REUSE_OUTPUT_GRADIENT] = 0;
+    return far;
+}
+
+static void surround_with(surroundings *of, const kernel_subject *with, const cleave_array *array,
+                          const cleave_operand *operand, int64_t touched_since) {
+    const cleave_tensor *tensor = &with->call.model->tensors[operand->tensor];
     int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
-    return (recent_memory){.memory = array->data, .bytes = (size_t)bytes, .values = of->values};
+    bool written_over = with->values != NULL && array == &with->call.inputs[0];
+    if (array->data != NULL && bytes > 0)
+        surround(of, (used_memory){.memory = array->data,
+                                   .bytes = (size_t)bytes,
+                                   .touched_since = (size_t)touched_since,
+                                   .values = written_over ? with->values : NULL});
+}
+
+static surroundings surroundings_of(const kernel_subject *with, const cleave_reuse *reuse) {
+    const cleave_kernel_call *call = &with->call;
+    const cleave_nest *nest = call->nest;
+    const int64_t *bytes = reuse->bytes;
+    surroundings of = {0};
+    for (int i = 0; i < nest->n_inputs; i++) {
+        const cleave_operand *input = &nest->inputs[i];
+        surround_with(&of, with, &call->inputs[i], input, bytes[CLEAVE_REUSE_INPUT + i]);
+        surround_with(&of, with, &call->input_gradients[i], input,
+                      bytes[CLEAVE_REUSE_INPUT_GRADIENT + i]);
+    }
+    if (call->output.data != call->inputs[0].data)
+        surround_with(&of, with, &call->output, &nest->output, bytes[CLEAVE_REUSE_OUTPUT]);
+    surround_with(&of, with, &call->combined, &nest->output, bytes[CLEAVE_REUSE_COMBINED]);
+    surround_with(&of, with, &call->output_gradient, &nest->output,
+                  bytes[CLEAVE_REUSE_OUTPUT_GRADIENT]);
+    return of;
 }
 
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
                                     const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, int64_t touched_bytes,
+                                    const cleave_part *part, const cleave_reuse *reuse,
                                     double seconds_budget, cleave_measurement *result,
                                     cleave_error *error) {
     kernel_subject of = {.kernels = kernels};
@@ -320,9 +392,11 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
     if ((of.call.workspace = own(&of, workspace)) == NULL || !fill_call(&of))
         status = cleave_fail_memory(error, "measuring kernels");
     cleave_measurement measured = {.workspace_bytes = workspace};
-    if (status == CLEAVE_OK)
-        status = time_repeats(run_kernel, &of, just_written(&of), touched_bytes, seconds_budget,
-                              &measured, error);
+    if (status == CLEAVE_OK) {
+        cleave_reuse far = far_from_all(pass);
+        surroundings around = surroundings_of(&of, reuse != NULL ? reuse : &far);
+        status = time_repeats(run_kernel, &of, &around, seconds_budget, &measured, error);
+    }
     if (status == CLEAVE_OK)
         *result = measured;
     for (int i = 0; i < of.n_owned; i++)
@@ -365,6 +439,9 @@ static int64_t stride_of(int64_t n) {
     return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
+/* What writes the second array touches so many times as much. */
+enum { TOUCHED_TIMES = 4 };
+
 /* Was the second array just written, and the first one a little before? */
 typedef enum recency { NONE_RECENT, SECOND_RECENT, BOTH_RECENT } recency;
 
@@ -381,12 +458,17 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, recency r
     for (int64_t i = 0; i < of->n_arrays * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    size_t bytes = (size_t)of->n * sizeof *of->memory;
-    recent_memory written = {.memory = recent != NONE_RECENT ? of->memory + of->stride : NULL,
-                             .bytes = bytes,
-                             .earlier = recent == BOTH_RECENT ? of->memory : NULL,
-                             .earlier_bytes = bytes};
-    cleave_status status = time_repeats(run, of, written, touched_bytes, budget, &measured, error);
+    size_t bytes = (size_t)of->n * sizeof *of->memory, between = TOUCHED_TIMES * bytes;
+    size_t all = touched_bytes < 0 ? SIZE_MAX : (size_t)touched_bytes;
+    surroundings around = {0};
+    surround(&around, (used_memory){.touched_since = all});
+    if (recent == BOTH_RECENT)
+        surround(&around, (used_memory){.memory = of->memory,
+                                        .bytes = bytes,
+                                        .touched_since = between < all ? between : all});
+    if (recent != NONE_RECENT)
+        surround(&around, (used_memory){.memory = of->memory + of->stride, .bytes = bytes});
+    cleave_status status = time_repeats(run, of, &around, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
         *result = measured;

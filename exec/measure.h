@@ -1,13 +1,12 @@
 /* How long kernels take: the median of repeats with operands as far from the processor as in a
-   training step, where much else is touched between two runs of a kernel.  How much, in bytes, is
-   `touched_bytes` of all functions here: about the memory of a device's arena; negative: more than
-   any cache holds. */
+   training step, where much else is touched between two uses of them. */
 #ifndef CLEAVE_EXEC_MEASURE_H
 #define CLEAVE_EXEC_MEASURE_H
 
 #include "exec/kernel.h"
 #include "exec/optimizer.h"
 #include "graph/program.h"
+#include "graph/reuse.h"
 
 typedef struct cleave_measurement {
     double seconds;          /* median */
@@ -17,16 +16,18 @@ typedef struct cleave_measurement {
     int64_t workspace_bytes; /* of a kernel */
 } cleave_measurement;
 
-/* Times one pass of a nest over one part, on operands of its own with plausible values.  Takes
+/* Times one pass of a nest over one part, on operands of its own with plausible values, each as
+   far as `reuse` says; null: in no cache, but for what the item before has just written.  Takes
    about `seconds_budget`, and at least one run to warm up (compiled primitives, pages) and one
    timed.  FAILED when memory is short or the kernel fails. */
 cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
                                     const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, int64_t touched_bytes,
+                                    const cleave_part *part, const cleave_reuse *reuse,
                                     double seconds_budget, cleave_measurement *result,
                                     cleave_error *error);
 
-/* The same for a contiguous copy of `bytes` read (and as many written) in one of its modes, */
+/* The same for a contiguous copy of `bytes` read (and as many written) in one of its modes, where a
+   step touches `touched_bytes`, negative: more than any cache holds; */
 cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t touched_bytes,
                                   double seconds_budget, cleave_measurement *result,
                                   cleave_error *error);

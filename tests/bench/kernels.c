@@ -38,7 +38,7 @@ static void report(cleave_kernels *kernels, const one_nest *one, const cleave_ne
     if (!is_wanted(name))
         return;
     cleave_kernel_call_describe(&one->model, nest, pass, &part, &call);
-    if (cleave_kernel_measure(kernels, &one->model, nest, pass, &part, -1, seconds_per_case, &m,
+    if (cleave_kernel_measure(kernels, &one->model, nest, pass, &part, NULL, seconds_per_case, &m,
                               &error) != CLEAVE_OK) {
         printf("%-34s %-16s %s\n", name, cleave_pass_names[pass], error.message);
         return;

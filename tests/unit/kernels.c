@@ -256,11 +256,11 @@ Test(measure, a_longer_kernel_takes_longer) {
     one_nest one, other;
     const cleave_nest *nest = make_relu(&one, 1 << 10), *big = make_relu(&other, 1 << 22);
     cleave_part part = cleave_part_whole(nest, 0), big_part = cleave_part_whole(big, 0);
-    cr_assert(cleave_kernel_measure(kernels, &one.model, nest, CLEAVE_PASS_FORWARD, &part, -1, 0.05,
-                                    &small, &error) == CLEAVE_OK,
+    cr_assert(cleave_kernel_measure(kernels, &one.model, nest, CLEAVE_PASS_FORWARD, &part, NULL,
+                                    0.05, &small, &error) == CLEAVE_OK,
               "%s", error.message);
-    cr_assert(cleave_kernel_measure(kernels, &other.model, big, CLEAVE_PASS_FORWARD, &big_part, -1,
-                                    0.05, &large, &error) == CLEAVE_OK,
+    cr_assert(cleave_kernel_measure(kernels, &other.model, big, CLEAVE_PASS_FORWARD, &big_part,
+                                    NULL, 0.05, &large, &error) == CLEAVE_OK,
               "%s", error.message);
     cr_assert(cleave_copy_measure(CLEAVE_COPY_SUM, 1 << 20, -1, 0.02, &copy, &error) == CLEAVE_OK);
     cr_expect(small.repeats >= 1 && small.seconds > 0 && small.spread >= 0 && copy.seconds > 0);
