@@ -27,7 +27,17 @@ static inline int64_t cleave_serialization(int64_t bytes, double bytes_per_secon
 
 /* The seconds that the ends of a message need before it sets out over a link, by its protocol. */
 static inline double cleave_link_agreement_seconds(const cleave_link *link, double bytes) {
-    return bytes >= link->protocol.large_from_bytes ? link->protocol.large_seconds : 0;
+    const cleave_protocol *protocol = &link->protocol;
+    int n = protocol->n_agreements, i = 0;
+    if (n == 0 || bytes < protocol->large_from_bytes)
+        return 0;
+    while (i + 1 < n && bytes > protocol->agreements[i + 1].bytes)
+        i++;
+    const cleave_agreement *at = &protocol->agreements[i];
+    if (i + 1 == n || bytes <= at->bytes)
+        return at->seconds;
+    return at->seconds +
+           (at[1].seconds - at->seconds) * (bytes - at->bytes) / (at[1].bytes - at->bytes);
 }
 
 /* And those that it takes the link. */

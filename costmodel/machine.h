@@ -69,11 +69,21 @@ typedef struct cleave_polls {
     double large, per_byte; /* of a large one: large + per_byte x its bytes */
 } cleave_polls;
 
+/* How long the ends of a large message agree before it sets out. */
+typedef struct cleave_agreement {
+    double bytes, seconds;
+} cleave_agreement;
+
+enum { CLEAVE_MAX_AGREEMENTS = 6 };
+
 /* How a transport treats messages of different sizes; all 0: all alike. */
 typedef struct cleave_protocol {
     double
         large_from_bytes; /* messages of so many bytes or more are large: the ends agree first, */
-    double large_seconds; /* which takes so long, but no link; 0: none are large */
+    /* which takes no link, but so long: of some sizes, ascending; linear between them, and as the
+       nearest outside. */
+    int n_agreements;
+    cleave_agreement agreements[CLEAVE_MAX_AGREEMENTS];
     double first_bytes, first_bytes_per_second; /* so many bytes of a message go at another rate
                                                    than the rest; 0: none */
     cleave_polls sending, receiving;

@@ -28,8 +28,9 @@
              devices' processors "overhead" (seconds) each before it goes, and its bytes over
              "copy_bandwidth" while it is on its way; 0 where left out.  Over several links the
              largest of each counts.  "protocol", which calibration adds: {"large_from": bytes
-             from which a message sets out "large_latency" later, "first": bytes of a message
-             that go at "first_bandwidth", "send_polls" and "receive_polls": {"small",
+             from which a message sets out "large_latency" later (or, by its bytes, [{"bytes",
+             "latency"}, ...] with what is between linear), "first": bytes of a message that go
+             at "first_bandwidth", "send_polls" and "receive_polls": {"small",
              "large", "per_byte"}: pieces that an end computes until a message is through}, see
              cleave_protocol; 0 where left out.
 
@@ -59,6 +60,7 @@ static const char *const link_keys[] = {"join",     "through",        "bandwidth
                                         "overhead", "copy_bandwidth", "protocol",  NULL};
 static const char *const protocol_keys[] = {
     "large_from", "large_latency", "first", "first_bandwidth", "send_polls", "receive_polls", NULL};
+static const char *const agreement_keys[] = {"bytes", "latency", NULL};
 static const char *const polls_keys[] = {"small", "large", "per_byte", NULL};
 
 cleave_status machine_read_short_of_memory(const machine_reader *r) {
@@ -242,14 +244,48 @@ static cleave_status read_polls(const machine_reader *r, const cleave_json_curso
     return read_count(r, &member, "per_byte", &polls->per_byte);
 }
 
+static cleave_status read_agreement(const machine_reader *r, const cleave_json_cursor *at,
+                                    cleave_protocol *protocol) {
+    cleave_agreement *made = &protocol->agreements[protocol->n_agreements++];
+    CLEAVE_TRY(cleave_json_expect_object(at, r->error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, agreement_keys, r->error));
+    CLEAVE_TRY(machine_read_quantity(r, at, "bytes", CLEAVE_UNIT_BYTES, true, &made->bytes));
+    CLEAVE_TRY(machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, false, &made->seconds));
+    return protocol->n_agreements < 2 || made[-1].bytes < made->bytes
+               ? CLEAVE_OK
+               : cleave_json_fail(at, r->error, "sizes of messages must ascend");
+}
+
+/* One for all large messages, or some by their bytes. */
+static cleave_status read_agreements(const machine_reader *r, const cleave_json_cursor *at,
+                                     cleave_protocol *protocol) {
+    cleave_json_cursor member;
+    if (!cleave_json_find(at, "large_latency", &member))
+        return CLEAVE_OK;
+    if (cleave_json_type_of(&member) != CLEAVE_JSON_ARRAY) {
+        protocol->n_agreements = 1;
+        protocol->agreements[0].bytes = protocol->large_from_bytes;
+        return cleave_json_quantity(&member, CLEAVE_UNIT_SECONDS, &protocol->agreements[0].seconds,
+                                    r->error);
+    }
+    int32_t n = cleave_json_count(&member);
+    if (n < 1 || n > CLEAVE_MAX_AGREEMENTS)
+        return cleave_json_fail(&member, r->error, "there must be 1 to %d sizes",
+                                CLEAVE_MAX_AGREEMENTS);
+    for (int32_t i = 0; i < n; i++) {
+        cleave_json_cursor element = cleave_json_element(&member, i);
+        CLEAVE_TRY(read_agreement(r, &element, protocol));
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status read_protocol(const machine_reader *r, const cleave_json_cursor *at,
                                    cleave_protocol *protocol) {
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(at, protocol_keys, r->error));
     CLEAVE_TRY(machine_read_quantity(r, at, "large_from", CLEAVE_UNIT_BYTES, false,
                                      &protocol->large_from_bytes));
-    CLEAVE_TRY(machine_read_quantity(r, at, "large_latency", CLEAVE_UNIT_SECONDS, false,
-                                     &protocol->large_seconds));
+    CLEAVE_TRY(read_agreements(r, at, protocol));
     CLEAVE_TRY(
         machine_read_quantity(r, at, "first", CLEAVE_UNIT_BYTES, false, &protocol->first_bytes));
     CLEAVE_TRY(machine_read_quantity(r, at, "first_bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND,

@@ -128,6 +128,20 @@ static void put_polls(cleave_json_writer *w, const char *key, const cleave_polls
     cleave_json_end_object(w);
 }
 
+static void put_agreements(cleave_json_writer *w, const cleave_protocol *protocol) {
+    if (protocol->n_agreements == 0)
+        return;
+    cleave_json_key(w, "large_latency");
+    cleave_json_begin_array(w, true);
+    for (int i = 0; i < protocol->n_agreements; i++) {
+        cleave_json_begin_object(w, true);
+        put_quantity(w, "bytes", protocol->agreements[i].bytes, CLEAVE_UNIT_BYTES);
+        put_quantity(w, "latency", protocol->agreements[i].seconds, CLEAVE_UNIT_SECONDS);
+        cleave_json_end_object(w);
+    }
+    cleave_json_end_array(w);
+}
+
 static void put_protocol(cleave_json_writer *w, const cleave_protocol *protocol) {
     if (protocol->large_from_bytes <= 0 && protocol->first_bytes <= 0 &&
         !has_polls(&protocol->sending) && !has_polls(&protocol->receiving))
@@ -136,8 +150,7 @@ static void put_protocol(cleave_json_writer *w, const cleave_protocol *protocol)
     cleave_json_begin_object(w, true);
     if (protocol->large_from_bytes > 0)
         put_quantity(w, "large_from", protocol->large_from_bytes, CLEAVE_UNIT_BYTES);
-    if (protocol->large_seconds > 0)
-        put_quantity(w, "large_latency", protocol->large_seconds, CLEAVE_UNIT_SECONDS);
+    put_agreements(w, protocol);
     if (protocol->first_bytes > 0) {
         put_quantity(w, "first", protocol->first_bytes, CLEAVE_UNIT_BYTES);
         put_quantity(w, "first_bandwidth", protocol->first_bytes_per_second,

@@ -13,17 +13,17 @@
    is tried out.
 
    Overhead and latency are what the smallest message shows.  The others are those for which the sum
-   of |fitted - measured| / sqrt(measured) is least: what takes long counts more, since a step
-   spends its time there, and a few odd samples don't count for much.  With it known of each sample
-   which of the two takes longer, that is a linear program; so all are taken to be the link's to
-   begin with, or the processors' in both ways, or in all, and with each fit it is looked up again,
-   as long as that changes anything.  The nearest of all these fits counts.
+   of |fitted - measured| / sqrt(measured) is least, both ways counted thrice: what takes long
+   counts more, since a step spends its time there, and a few odd samples don't count for much. With
+   it known of each sample which of the two takes longer, that is a linear program; so all are taken
+   to be the link's to begin with, or the processors' in both ways, or in all, and with each fit it
+   is looked up again, as long as that changes anything.  The nearest of all these fits counts.
 
    What large messages take longer hardly shows in those that take long, and is so left to the small
-   ones.  A network that lets a short burst pass at more than its rate, as shaped ones do, gets the
-   rate.  Where the processors do all the copying (ranks of one machine) little is left for the
-   link, which then gets the twentieth part of the time of a large message at least, so that it has
-   a bandwidth. */
+   ones, of which it is looked up size by size at last.  A network that lets a short burst pass at
+   more than its rate, as shaped ones do, gets the rate.  Where the processors do all the copying
+   (ranks of one machine) little is left for the link, which then gets the twentieth part of the
+   time of a large message at least, so that it has a bandwidth. */
 #include "exec/link_fit.h"
 
 #include "base/arena.h"
@@ -100,7 +100,8 @@ static void set_result(const shape *of, const double *x, cleave_link_measurement
         .overhead_seconds = x[OVERHEAD] * unit[OVERHEAD],
         .overhead_seconds_per_byte = x[PER_BYTE] * unit[PER_BYTE],
         .large_from_bytes = of->large_from_bytes,
-        .large_seconds = of->large_from_bytes > 0 ? x[LARGE] * unit[LARGE] : 0,
+        .n_agreements = of->large_from_bytes > 0,
+        .agreements = {{of->large_from_bytes, x[LARGE] * unit[LARGE]}},
         .first_bytes = of->first_bytes,
         .first_bytes_per_second =
             of->first_bytes > 0 ? 1 / (x[FIRST_PER_BYTE] * unit[FIRST_PER_BYTE]) : 0};
@@ -126,8 +127,12 @@ static double seconds_of(const shape *of, const cleave_link_sample *sample, cons
     return seconds;
 }
 
+/* The messages of a step mostly go both ways at once. */
+static const double weight_of_both_ways = 3;
+
 static double weight_of(const cleave_link_sample *sample) {
-    return sqrt(sample->seconds / unit[LATENCY]);
+    double kind = sample->kind == CLEAVE_LINK_BOTH_WAYS ? weight_of_both_ways : 1;
+    return kind * sqrt(sample->seconds / unit[LATENCY]);
 }
 
 /* One shape, under way. */
@@ -221,6 +226,69 @@ static cleave_status fit_shape(const cleave_link_sample *samples, int32_t n, con
     return status;
 }
 
+/* What a message takes by the figures, the agreement of its ends left out. */
+static double seconds_without_agreement(const cleave_link_measurement *by,
+                                        const cleave_link_sample *sample) {
+    double first = fmin(sample->bytes, by->first_bytes);
+    double link = (sample->bytes - first) / by->bytes_per_second;
+    link += first > 0 ? first / by->first_bytes_per_second : 0;
+    return by->latency_seconds + parts[sample->kind][OVERHEAD] * by->overhead_seconds +
+           fmax(link,
+                parts[sample->kind][PER_BYTE] * by->overhead_seconds_per_byte * sample->bytes);
+}
+
+/* Of the samples of a size that cross the link, the mean of what the agreement must have taken. */
+static double agreement_of(const cleave_link_measurement *by, const cleave_link_sample *samples,
+                           int32_t n, double bytes) {
+    double sum = 0, weights = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (has_link(&samples[i]) && samples[i].bytes == bytes) {
+            double weight = samples[i].kind == CLEAVE_LINK_BOTH_WAYS ? weight_of_both_ways : 1;
+            sum += weight * (samples[i].seconds - seconds_without_agreement(by, &samples[i]));
+            weights += weight;
+        }
+    return weights > 0 ? fmax(0, sum / weights) : 0;
+}
+
+/* The least size above some bytes that has been sampled; infinity: there is none. */
+static double next_size(const cleave_link_sample *samples, int32_t n, double above) {
+    double least = INFINITY;
+    for (int32_t i = 0; i < n; i++)
+        if (has_link(&samples[i]) && samples[i].bytes > above)
+            least = fmin(least, samples[i].bytes);
+    return least;
+}
+
+/* In longer ones it is less than what their bytes are off. */
+static const double least_share_of_agreement = 0.05;
+
+static bool shows_agreement(const cleave_link_measurement *by, double bytes, double seconds) {
+    const cleave_link_sample one_way = {.kind = CLEAVE_LINK_ONE_WAY, .bytes = bytes};
+    return seconds >= least_share_of_agreement * seconds_without_agreement(by, &one_way);
+}
+
+/* What the fit has as one figure of all large messages is, of the smallest of them, looked up size
+   by size: how they are sent may change more than once. */
+static void tell_agreements_apart(const cleave_link_sample *samples, int32_t n,
+                                  cleave_link_measurement *made) {
+    double seconds = made->agreements[0].seconds, bytes = made->large_from_bytes;
+    int at = 0;
+    if (made->n_agreements == 0)
+        return;
+    bytes = next_size(samples, n, nextafter(bytes, 0));
+    for (; at < CLEAVE_LINK_MAX_AGREEMENTS - 1 && isfinite(bytes) &&
+           shows_agreement(made, bytes, seconds);
+         at++, bytes = next_size(samples, n, bytes)) {
+        made->agreements[at].bytes = bytes;
+        made->agreements[at].seconds = agreement_of(made, samples, n, bytes);
+    }
+    if (isfinite(bytes)) {
+        made->agreements[at].bytes = bytes;
+        made->agreements[at++].seconds = seconds;
+    }
+    made->n_agreements = at;
+}
+
 cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, double large_from_bytes,
                               cleave_link_measurement *result, cleave_error *error) {
     static const double first_bytes[] = {0, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
@@ -237,6 +305,7 @@ cleave_status cleave_link_fit(const cleave_link_sample *samples, int32_t n, doub
             least = off;
         }
     }
+    tell_agreements_apart(samples, n, &best);
     *result = best;
     return CLEAVE_OK;
 }

@@ -6,13 +6,20 @@
 
 #include <stdint.h>
 
+enum { CLEAVE_LINK_MAX_AGREEMENTS = 6 };
+
 typedef struct cleave_link_measurement {
     double latency_seconds;           /* of the link, beside the overheads */
     double bytes_per_second;          /* of the link */
     double overhead_seconds;          /* processor time of a post */
     double overhead_seconds_per_byte; /* of either processor, beside the link; mean of both */
-    /* Messages of so many bytes or more set out so much later; 0: all are alike. */
-    double large_from_bytes, large_seconds;
+    /* Messages of so many bytes or more set out later; 0: all are alike. */
+    double large_from_bytes;
+    int n_agreements; /* by how much, of some sizes, ascending; linear between them, and as the
+                         nearest outside */
+    struct {
+        double bytes, seconds;
+    } agreements[CLEAVE_LINK_MAX_AGREEMENTS];
     double first_bytes, first_bytes_per_second; /* so many bytes of each go at another rate; 0 */
 } cleave_link_measurement;
 

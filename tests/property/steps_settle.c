@@ -70,7 +70,8 @@ static void make_protocols(step *s) {
         s->machine.links[l].overhead_seconds_per_byte = 2e-9;
         s->machine.links[l].protocol =
             (cleave_protocol){.large_from_bytes = 256,
-                              .large_seconds = 1e-6,
+                              .n_agreements = 1,
+                              .agreements = {{256, 1e-6}},
                               .sending = {.small = 0.3, .large = 2.5},
                               .receiving = {.small = 1.2, .large = 0.5, .per_byte = 0.005}};
     }

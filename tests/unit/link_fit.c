@@ -33,8 +33,8 @@ static int32_t sample(const cleave_link_measurement *of, cleave_link_sample *sam
     for (double bytes = 1024; bytes <= 64 << 20; bytes *= 4) {
         double post = of->overhead_seconds, end = of->overhead_seconds_per_byte * bytes;
         double link = link_seconds(of, bytes), before = of->latency_seconds;
-        if (of->large_from_bytes > 0 && bytes >= of->large_from_bytes)
-            before += of->large_seconds;
+        if (of->n_agreements > 0 && bytes >= of->large_from_bytes)
+            before += of->agreements[0].seconds;
         add(samples, &n, CLEAVE_LINK_ONE_WAY, bytes, post + before + fmax(link, end));
         add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes, 2 * post + before + fmax(link, 2 * end));
         if (bytes >= 1 << 18 && bytes <= 4 << 20)
@@ -135,7 +135,8 @@ Test(link_fit, a_protocol_is_recovered) {
                                             .overhead_seconds = 4e-6,
                                             .overhead_seconds_per_byte = 0.01e-9,
                                             .large_from_bytes = 1 << 16,
-                                            .large_seconds = 60e-6,
+                                            .n_agreements = 1,
+                                            .agreements = {{1 << 16, 60e-6}},
                                             .first_bytes = 1 << 20,
                                             .first_bytes_per_second = 40e9};
     cleave_link_sample samples[MOST];
@@ -145,9 +146,35 @@ Test(link_fit, a_protocol_is_recovered) {
     cr_assert_eq(cleave_link_fit(samples, n, wanted.large_from_bytes, &got, &error), CLEAVE_OK,
                  "%s", error.message);
     expect_near(got.bytes_per_second, wanted.bytes_per_second, 0.01, "bandwidth");
-    expect_near(got.large_seconds, wanted.large_seconds, 0.01, "what is agreed first");
+    for (int i = 0; i < got.n_agreements; i++)
+        expect_near(got.agreements[i].seconds, wanted.agreements[0].seconds, 0.01, "agreement");
     expect_near(got.first_bytes, wanted.first_bytes, 0, "first bytes");
     expect_near(got.first_bytes_per_second, wanted.first_bytes_per_second, 0.05, "their rate");
+}
+
+/* Those of 64 KiB set out 20 us later, all larger ones 60. */
+Test(link_fit, messages_of_each_size_take_what_they_took) {
+    cleave_link_measurement wanted = ethernet, got;
+    cleave_link_sample samples[MOST];
+    cleave_error error = {""};
+    wanted.bytes_per_second = 1.2e9;
+    wanted.large_from_bytes = 1 << 16;
+    wanted.n_agreements = 1;
+    wanted.agreements[0].seconds = 60e-6;
+    int32_t n = sample(&wanted, samples);
+    for (int32_t i = 0; i < n; i++)
+        samples[i].seconds -= samples[i].bytes == 1 << 16 ? 40e-6 : 0;
+    cr_assert_eq(cleave_link_fit(samples, n, wanted.large_from_bytes, &got, &error), CLEAVE_OK,
+                 "%s", error.message);
+    for (int32_t i = 0; i < n; i++) {
+        double bytes = samples[i].bytes, agreed = 0;
+        for (int a = 0; a < got.n_agreements && got.agreements[a].bytes <= bytes; a++)
+            agreed = got.agreements[a].seconds;
+        if (samples[i].kind == CLEAVE_LINK_ONE_WAY && bytes >= wanted.large_from_bytes)
+            expect_near(got.overhead_seconds + got.latency_seconds + agreed +
+                            fmax(link_seconds(&got, bytes), got.overhead_seconds_per_byte * bytes),
+                        samples[i].seconds, 0.03, "one way");
+    }
 }
 
 /* 1 KiB to 4 MiB, large ones from 64 KiB on: 3 pieces and another one for each MiB; small ones half
@@ -191,7 +218,7 @@ Test(link_fit, what_small_messages_show_is_not_lost_to_the_noise_of_large_ones) 
     cr_assert_eq(cleave_link_fit(samples, n, large_from, &got, &error), CLEAVE_OK, "%s",
                  error.message);
     expect_near(got.large_from_bytes, large_from, 0, "large from");
-    expect_near(got.large_seconds, large, 0.1, "what is agreed first");
+    expect_near(got.agreements[0].seconds, large, 0.1, "agreement");
 }
 
 /* What a transport does whose large messages begin at `large_from`. */

@@ -454,8 +454,13 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
     kind.fits[0].near_bytes = 1e6 / 3;
     kind.fits[0].far_seconds_per_byte = kind.fits[0].seconds_per_byte + 1e-9 / 3;
-    const cleave_protocol protocol = {1 << 16,  1e-4 / 3,  1 << 20,
-                                      1e10 / 3, {0, 2, 0}, {0.5, 10.0 / 3, 1e-6 / 3}};
+    const cleave_protocol protocol = {.large_from_bytes = 1 << 16,
+                                      .n_agreements = 2,
+                                      .agreements = {{1 << 16, 1e-4 / 3}, {1 << 20, 1e-4 / 7}},
+                                      .first_bytes = 1 << 20,
+                                      .first_bytes_per_second = 1e10 / 3,
+                                      .sending = {0, 2, 0},
+                                      .receiving = {0.5, 10.0 / 3, 1e-6 / 3}};
     cleave_link links[3] = {
         {0, 1, 1e9 / 3, 1e-6 / 7, 1e-7 / 3, 1e-10 / 3, protocol},
         {.from = 1, .to = 2, .bytes_per_second = 1e9 / 7, .latency_seconds = 1e-6 / 3},
