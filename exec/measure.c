@@ -1,187 +1,44 @@
-/* What a kernel finds in the caches matters as much as what it does.  Between repeats its operands
-   are used once more in the order in which a step used them last, and as much other memory is
-   walked in between as the step touches there, so that each is as far from the processor as it will
-   be: what the item before wrote in the nearest cache, a weight of a large model in none.  After
-   the walk, in which a processor with wide vectors comes to turn
-   quicker than it does in a step, it multiplies matrices for a while.  Neither is timed. */
+/* Repeats of a kernel in the surroundings of a step (exec/surroundings.h), which are not timed. */
 #include "exec/measure.h"
 
 #include "base/progress.h"
-#include "exec/blas.h"
 #include "exec/copy.h"
 #include "exec/initial.h"
 #include "exec/memory.h"
-#include "exec/onednn.h"
+#include "exec/surroundings.h"
 #include "graph/gather.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum {
-    FEWEST_REPEATS = 3,
-    MOST_REPEATS = 101,
-    LEAST_EVICTION = 32 << 20,
-    MOST_EVICTION = 256 << 20
-};
+enum { FEWEST_REPEATS = 3, MOST_REPEATS = 101 };
 
 /* What is quick gets its fewest repeats whatever the budget: one alone may be anything. */
 static const double few_repeats_seconds = 0.02;
 
 typedef cleave_status subject(void *context, cleave_error *error);
 
-/* Other memory: at least as much as is ever touched. */
-typedef struct evictor {
-    char *memory;
-    size_t bytes, at;
-    size_t most; /* after so much of it no cache holds anything else */
-} evictor;
-
-/* Memory that a kernel uses, and how much other memory is touched between its last use before the
-   kernel and the kernel. */
-typedef struct used_memory {
-    void *memory; /* null: none, but so much is touched */
-    size_t bytes, touched_since;
-    const void
-        *values; /* what it holds then, where the kernel writes over it; null: what is there */
-} used_memory;
-
-enum { MOST_USED = CLEAVE_N_REUSES };
-
-/* All of it, that which was used longest ago first. */
-typedef struct surroundings {
-    int n;
-    used_memory items[MOST_USED];
-} surroundings;
-
-static void surround(surroundings *of, used_memory with) {
-    int at = of->n++;
-    for (; at > 0 && of->items[at - 1].touched_since < with.touched_since; at--)
-        of->items[at] = of->items[at - 1];
-    of->items[at] = with;
-}
-
-/* More than twice the last cache, where the system says how large that is, evicts no better. */
-static size_t most_eviction(void) {
-    long cache = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-#endif
-    size_t most = cache > 0 ? 2 * (size_t)cache : (size_t)LEAST_EVICTION;
-    return most > MOST_EVICTION ? (size_t)MOST_EVICTION : most;
-}
-
-static cleave_status evictor_create(evictor *made, const surroundings *of, cleave_error *error) {
-    size_t most = most_eviction(), asked = of->n > 0 ? of->items[0].touched_since : 0;
-    *made = (evictor){.bytes = asked < most ? asked : most, .most = most};
-    made->memory = malloc(made->bytes + 1);
-    if (made->memory == NULL)
-        return cleave_fail_memory(error, "measuring kernels");
-    memset(made->memory, 1, made->bytes + 1); /* pages that are only read may all be the same one */
-    return CLEAVE_OK;
-}
-
-/* Writing to a line makes each cache give it up. */
-static void touch(char *memory, size_t bytes) {
-    volatile char *lines = memory;
-    for (size_t i = 0; i < bytes; i += 64)
-        lines[i] = lines[i];
-}
-
-/* As a step does, which reads most of what it touches, and writes some.  Goes on where the last
-   walk ended. */
-static void walk(evictor *other, size_t bytes) {
-    const volatile char *lines = other->memory;
-    for (size_t i = 0; i < bytes; i += 64) {
-        other->at = other->at + 64 < other->bytes ? other->at + 64 : 0;
-        (void)lines[other->at];
-    }
-}
-
-enum { PRODUCT_SIZE = 96 }; /* three such matrices stay in the second cache */
-
-/* Processors with AVX-512 turn slower while these units are at work, as in a step they mostly are,
-   and quicker again some milliseconds later: right after a walk kernels took up to a fifth less
-   than they do in a step.  So many times as long as the walk takes, up to so long. */
-static const double working_times = 4, most_working_seconds = 5e-3;
-
-static cleave_status work_as_in_a_step(double seconds, cleave_error *error) {
-    static const float factor[PRODUCT_SIZE * PRODUCT_SIZE];
-    float result[PRODUCT_SIZE * PRODUCT_SIZE];
-    const cleave_blas_product product = {.m = PRODUCT_SIZE,
-                                         .n = PRODUCT_SIZE,
-                                         .k = PRODUCT_SIZE,
-                                         .a = factor,
-                                         .b = factor,
-                                         .c = result,
-                                         .a_row = PRODUCT_SIZE,
-                                         .b_row = PRODUCT_SIZE,
-                                         .c_row = PRODUCT_SIZE,
-                                         .alpha = 1};
-    double until = cleave_clock_seconds() + fmin(seconds, most_working_seconds);
-    while (cleave_blas_has_wide_vectors() && cleave_clock_seconds() < until)
-        CLEAVE_TRY(cleave_onednn_multiply(&product, error));
-    return CLEAVE_OK;
-}
-
-/* Memory is used again, where any of it will still be in a cache. */
-static void use(const used_memory *of, const evictor *other) {
-    if (of->values != NULL)
-        memcpy(of->memory, of->values, of->bytes);
-    else if (of->memory != NULL && of->touched_since < other->most)
-        touch(of->memory, of->bytes);
-}
-
-/* Bytes to walk between the use of one and of the next, of which that one's are some. */
-static size_t bytes_between(const surroundings *of, int i, const evictor *other) {
-    size_t since = of->items[i].touched_since, after = 0;
-    since = since < other->most ? since : other->most;
-    if (i + 1 < of->n && of->items[i + 1].touched_since >= since)
-        return 0;
-    if (i + 1 < of->n)
-        after = of->items[i + 1].touched_since + of->items[i + 1].bytes;
-    return since > after ? since - after : 0;
-}
-
-/* What was used so shortly before is used again after the products, whose matrices take less. */
-static const size_t short_bytes = 1 << 20;
-
-static cleave_status set_processor(evictor *other, const surroundings *of, cleave_error *error) {
-    double start = cleave_clock_seconds();
-    bool worked = false;
-    for (int i = 0; i < of->n; i++) {
-        if (!worked && of->items[i].touched_since < short_bytes) {
-            CLEAVE_TRY(work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error));
-            worked = true;
-        }
-        use(&of->items[i], other);
-        walk(other, bytes_between(of, i, other));
-    }
-    return worked ? CLEAVE_OK
-                  : work_as_in_a_step(working_times * (cleave_clock_seconds() - start), error);
-}
-
 static int compare_seconds(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static cleave_status time_repeats(subject *run, void *context, const surroundings *of,
+static cleave_status time_repeats(subject *run, void *context, const cleave_surroundings *of,
                                   double budget, cleave_measurement *result, cleave_error *error) {
-    evictor cold;
+    cleave_other_memory other;
     double seconds[MOST_REPEATS];
     int n = 0;
-    CLEAVE_TRY(evictor_create(&cold, of, error));
+    CLEAVE_TRY(cleave_other_memory_create(&other, of, error));
     /* The first walk finds its pages. */
-    cleave_status status = set_processor(&cold, of, error);
+    cleave_status status = cleave_surroundings_set(of, &other, error);
     if (status == CLEAVE_OK)
         status = run(context, error);
     double started = cleave_clock_seconds(), spent = 0;
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
            (n == 0 || spent < budget ||
             (n < FEWEST_REPEATS && (spent < 2 * budget || spent < few_repeats_seconds)))) {
-        if ((status = set_processor(&cold, of, error)) != CLEAVE_OK)
+        if ((status = cleave_surroundings_set(of, &other, error)) != CLEAVE_OK)
             break;
         double before = cleave_clock_seconds();
         status = run(context, error);
@@ -189,7 +46,7 @@ static cleave_status time_repeats(subject *run, void *context, const surrounding
         seconds[n++] = after - before;
         spent = after - started;
     }
-    free(cold.memory);
+    free(other.memory);
     if (status != CLEAVE_OK)
         return status;
     qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
@@ -348,23 +205,25 @@ static cleave_reuse far_from_all(cleave_pass pass) {
     return far;
 }
 
-static void surround_with(surroundings *of, const kernel_subject *with, const cleave_array *array,
-                          const cleave_operand *operand, int64_t touched_since) {
+static void surround_with(cleave_surroundings *of, const kernel_subject *with,
+                          const cleave_array *array, const cleave_operand *operand,
+                          int64_t touched_since) {
     const cleave_tensor *tensor = &with->call.model->tensors[operand->tensor];
     int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
     bool written_over = with->values != NULL && array == &with->call.inputs[0];
     if (array->data != NULL && bytes > 0)
-        surround(of, (used_memory){.memory = array->data,
-                                   .bytes = (size_t)bytes,
-                                   .touched_since = (size_t)touched_since,
-                                   .values = written_over ? with->values : NULL});
+        cleave_surroundings_add(of,
+                                (cleave_used_memory){.memory = array->data,
+                                                     .bytes = (size_t)bytes,
+                                                     .touched_since = (size_t)touched_since,
+                                                     .values = written_over ? with->values : NULL});
 }
 
-static surroundings surroundings_of(const kernel_subject *with, const cleave_reuse *reuse) {
+static cleave_surroundings surroundings_of(const kernel_subject *with, const cleave_reuse *reuse) {
     const cleave_kernel_call *call = &with->call;
     const cleave_nest *nest = call->nest;
     const int64_t *bytes = reuse->bytes;
-    surroundings of = {0};
+    cleave_surroundings of = {0};
     for (int i = 0; i < nest->n_inputs; i++) {
         const cleave_operand *input = &nest->inputs[i];
         surround_with(&of, with, &call->inputs[i], input, bytes[CLEAVE_REUSE_INPUT + i]);
@@ -394,7 +253,7 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
     cleave_measurement measured = {.workspace_bytes = workspace};
     if (status == CLEAVE_OK) {
         cleave_reuse far = far_from_all(pass);
-        surroundings around = surroundings_of(&of, reuse != NULL ? reuse : &far);
+        cleave_surroundings around = surroundings_of(&of, reuse != NULL ? reuse : &far);
         status = time_repeats(run_kernel, &of, &around, seconds_budget, &measured, error);
     }
     if (status == CLEAVE_OK)
@@ -460,14 +319,16 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, recency r
     cleave_measurement measured = {0};
     size_t bytes = (size_t)of->n * sizeof *of->memory, between = TOUCHED_TIMES * bytes;
     size_t all = touched_bytes < 0 ? SIZE_MAX : (size_t)touched_bytes;
-    surroundings around = {0};
-    surround(&around, (used_memory){.touched_since = all});
+    cleave_surroundings around = {0};
+    cleave_surroundings_add(&around, (cleave_used_memory){.touched_since = all});
     if (recent == BOTH_RECENT)
-        surround(&around, (used_memory){.memory = of->memory,
-                                        .bytes = bytes,
-                                        .touched_since = between < all ? between : all});
+        cleave_surroundings_add(
+            &around, (cleave_used_memory){.memory = of->memory,
+                                          .bytes = bytes,
+                                          .touched_since = between < all ? between : all});
     if (recent != NONE_RECENT)
-        surround(&around, (used_memory){.memory = of->memory + of->stride, .bytes = bytes});
+        cleave_surroundings_add(
+            &around, (cleave_used_memory){.memory = of->memory + of->stride, .bytes = bytes});
     cleave_status status = time_repeats(run, of, &around, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
