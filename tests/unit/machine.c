@@ -296,6 +296,15 @@ Test(machine, wrong_files_are_refused_with_place_and_value) {
     expect_refused(LINK("\"0 GB/s\""), "$.node.links[0].bandwidth", "0");
     expect_refused(LINK("\"5 GiB\""), "$.node.links[0].bandwidth", "5 GiB");
     expect_refused(LINK("5"), "$.node.links[0].bandwidth", "5");
+    expect_refused(
+        LINK("\"5 GB/s\", \"protocol\": {\"large_from\": \"1 KiB\", \"large_latency\": []}"),
+        "large_latency", "1 to 6");
+    expect_refused(LINK("\"5 GB/s\", \"protocol\": {\"large_latency\": ["
+                        "{\"bytes\": \"2 KiB\", \"latency\": \"1 us\"},"
+                        "{\"bytes\": \"2 KiB\", \"latency\": \"2 us\"}]}"),
+                   "large_latency[1]", "ascend");
+    expect_refused(LINK("\"5 GB/s\", \"protocol\": {\"large_latency\": [{\"bytes\": \"0 B\"}]}"),
+                   "large_latency[0].bytes", "0");
     expect_refused(LINK("\"1 GB/s\", \"speed\": 3"), "$.node.links[0]", "speed");
     expect_refused(LINK("\"1 GB/s\", \"copy_bandwidth\": \"0 B/s\""), "copy_bandwidth", "0");
     expect_refused(JOIN("[[0, 2]]"), "$.node.links[0].join[0][1]", "2");
