@@ -91,7 +91,7 @@ typedef struct cleave_engine_problem {
     int32_t *hop_link;                /* [n_hops] */
     int64_t *hop_serialization;       /* [n_hops] picoseconds, 1 or more */
     int64_t *link_latency;            /* [n_links] picoseconds */
-    cleave_message_ends *ends;        /* [n_messages] those that post it; null: none has work */
+    cleave_message_ends *ends;        /* [n_messages] those that post it; null: none asks any */
     const cleave_poll_profile *polls; /* by which messages leave and arrive later than their links
                                          say; null: they don't */
     /* A collective starts when all have joined and all its links are free, keeps them for `busy`

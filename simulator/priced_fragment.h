@@ -47,7 +47,7 @@ typedef struct cleave_priced_fragment {
     int32_t *hop_start;             /* [n_messages + 1] */
     int32_t *hop_link;              /* [n_hops] */
     int64_t *hop_serialization;     /* [n_hops] picoseconds */
-    cleave_message_ends *ends;      /* [n_messages]; null: none has work */
+    cleave_message_ends *ends;      /* [n_messages]; null: none asks any */
     int32_t *collective_joins;      /* [n_collectives] */
     int64_t *collective_busy;       /* [n_collectives] picoseconds */
     int64_t *collective_rest;       /* [n_collectives] picoseconds */

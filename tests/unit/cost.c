@@ -516,3 +516,16 @@ Test(cost, being_alone_counts_as_far_as_it_is_certain) {
     cr_expect_float_eq(fit_alone(9, 0.7, 0), 0.7, 1e-9);
     cr_expect_float_eq(fit_alone(4, 0.94, 0.03), 1, 1e-9);
 }
+
+/* Of 4 KiB 10 us, of 8 KiB 30: linear in between, and as the nearest outside; small ones agree on
+   nothing. */
+Test(cost, ends_agree_for_longer_the_larger_a_message_is) {
+    const cleave_link link = {.protocol = {.large_from_bytes = 3 << 10,
+                                           .n_agreements = 2,
+                                           .agreements = {{4 << 10, 10e-6}, {8 << 10, 30e-6}}}};
+    const double bytes[] = {(3 << 10) - 1, 3 << 10, 4 << 10, 5 << 10, 8 << 10, 1 << 20};
+    const double expected[] = {0, 10e-6, 10e-6, 15e-6, 30e-6, 30e-6};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        cr_expect_float_eq(cleave_link_agreement_seconds(&link, bytes[i]), expected[i], 1e-12,
+                           "%g bytes", bytes[i]);
+}

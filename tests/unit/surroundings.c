@@ -41,6 +41,22 @@ Test(surroundings, operands_hold_what_they_have_to) {
     free(other.memory);
 }
 
+/* Between two uses only what lies there is walked, of which the second one's bytes are some: 70
+   lines, then 20. */
+Test(surroundings, what_is_used_counts_as_touched) {
+    enum { LINE = 64 };
+    static char near[10 * LINE];
+    cleave_surroundings of = {0};
+    cleave_other_memory other;
+    cleave_error error = {""};
+    cleave_surroundings_add(&of, used((size_t)100 * LINE));
+    cleave_surroundings_add(&of, (cleave_used_memory){near, sizeof near, (size_t)20 * LINE, NULL});
+    cr_assert_eq(cleave_other_memory_create(&other, &of, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_surroundings_set(&of, &other, &error), CLEAVE_OK, "%s", error.message);
+    cr_expect_eq(other.at, (size_t)(70 + 20) * LINE);
+    free(other.memory);
+}
+
 /* Less is walked where less is touched. */
 Test(surroundings, other_memory_is_as_much_as_is_touched) {
     cleave_surroundings of = {0};
