@@ -3,7 +3,7 @@
 #define CLEAVE_CLI_BOTTLENECK_H
 
 #include "costmodel/machine.h"
-#include "simulator/engine.h"
+#include "simulator/step/engine.h"
 
 typedef struct bottleneck {
     char name[128];      /* "device 3", "link card 0 -> switch" */

@@ -12,7 +12,7 @@
 #include "cli/ranks.h"
 #include "cli/table.h"
 #include "exec/world.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "search/search.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "costmodel/machine.h"
 #include "exec/world.h"
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 typedef struct calibrate_values {
     const char *output, *name;

@@ -3,8 +3,8 @@
 #ifndef CLEAVE_CLI_CALIBRATE_BYTES_H
 #define CLEAVE_CLI_CALIBRATE_BYTES_H
 
-#include "exec/measure.h"
-#include "graph/work.h"
+#include "exec/measure/measure.h"
+#include "graph/program/work.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,14 +29,14 @@ typedef struct calibrate_byte_works {
 
 void calibrate_byte_works_list(calibrate_byte_works *works);
 
-/* As the cost model names it: see graph/work.h. */
+/* As the cost model names it: see graph/program/work.h. */
 void calibrate_byte_work_describe(const calibrate_byte_work *of, cleave_work *work);
 
 /* Is it the family of such work, whose `flops` are none? */
 bool calibrate_is_byte_family(const char *family);
 
-/* See exec/measure.h.  Rows lie as far apart as in a tensor that is split over all devices by a
-   dimension within others. */
+/* See exec/measure/measure.h.  Rows lie as far apart as in a tensor that is split over all devices
+   by a dimension within others. */
 cleave_status calibrate_byte_work_measure(const calibrate_byte_work *of, int32_t n_devices,
                                           int64_t touched_bytes, double seconds_budget,
                                           cleave_measurement *result, cleave_error *error);

@@ -4,8 +4,8 @@
 #define CLEAVE_CLI_CALIBRATE_DOUBTS_H
 
 #include "cli/calibrate_works.h"
-#include "exec/measure.h"
-#include "exec/measure_link.h"
+#include "exec/measure/measure.h"
+#include "exec/measure/measure_link.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,10 @@
-/* The link of a machine that has the figures that were measured: see exec/measure_link.h. */
+/* The link of a machine that has the figures that were measured: see exec/measure/measure_link.h.
+ */
 #ifndef CLEAVE_CLI_CALIBRATE_LINK_H
 #define CLEAVE_CLI_CALIBRATE_LINK_H
 
 #include "costmodel/machine.h"
-#include "exec/measure_link.h"
+#include "exec/measure/measure_link.h"
 
 _Static_assert((int)CLEAVE_LINK_MAX_AGREEMENTS <= (int)CLEAVE_MAX_AGREEMENTS,
                "what is measured has room");

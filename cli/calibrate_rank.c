@@ -9,8 +9,8 @@
 #include "cli/calibrate_link.h"
 #include "cli/calibrate_works.h"
 #include "cli/table.h"
-#include "exec/measure.h"
-#include "exec/measure_link.h"
+#include "exec/measure/measure.h"
+#include "exec/measure/measure_link.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>

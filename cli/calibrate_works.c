@@ -2,9 +2,9 @@
 #include "cli/calibrate_works.h"
 
 #include "costmodel/cost.h"
-#include "graph/layout.h"
 #include "graph/lower/lower.h"
-#include "search/candidates.h"
+#include "graph/model/layout.h"
+#include "search/problem/candidates.h"
 #include "search/search.h"
 
 #include <stdlib.h>

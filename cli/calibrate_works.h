@@ -5,11 +5,11 @@
 
 #include "base/list.h"
 #include "costmodel/machine.h"
-#include "graph/layout.h"
-#include "graph/model.h"
-#include "graph/part.h"
-#include "graph/reuse.h"
-#include "graph/work.h"
+#include "graph/model/layout.h"
+#include "graph/model/model.h"
+#include "graph/model/part.h"
+#include "graph/program/reuse.h"
+#include "graph/program/work.h"
 
 typedef struct calibrate_work {
     const cleave_model *model;

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/table.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "search/search.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 
 #include "base/progress.h"
 #include "base/units.h"
-#include "search/candidates.h"
-#include "simulator/estimate.h"
+#include "search/problem/candidates.h"
+#include "simulator/step/estimate.h"
 
 #include <stdio.h>
 

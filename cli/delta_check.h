@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "costmodel/cost.h"
-#include "graph/layout.h"
+#include "graph/model/layout.h"
 
 typedef struct delta_check {
     int64_t checks, mismatches;

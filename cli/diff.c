@@ -6,7 +6,7 @@
 #include "cli/price_report.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 #include <stdlib.h>
 #include <string.h>

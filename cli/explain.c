@@ -2,7 +2,7 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/explain_report.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 #include <math.h>
 #include <string.h>

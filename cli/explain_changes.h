@@ -3,8 +3,8 @@
 #ifndef CLEAVE_CLI_EXPLAIN_CHANGES_H
 #define CLEAVE_CLI_EXPLAIN_CHANGES_H
 
-#include "search/candidates.h"
-#include "search/price.h"
+#include "search/price/price.h"
+#include "search/problem/candidates.h"
 
 typedef struct explain_changes {
     cleave_pricer pricer;

@@ -2,7 +2,7 @@
    says the operator, the item's kind and lane the sort of work. */
 #include "cli/explain_path.h"
 
-#include "simulator/critical_path.h"
+#include "simulator/report/critical_path.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 
 #include "base/json.h"
 #include "costmodel/cost.h"
-#include "graph/layout.h"
 #include "graph/lower/lower.h"
-#include "graph/model.h"
+#include "graph/model/layout.h"
+#include "graph/model/model.h"
 
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,

@@ -3,7 +3,7 @@
 #define CLEAVE_CLI_PRICE_REPORT_H
 
 #include "base/json.h"
-#include "simulator/simulated_step.h"
+#include "simulator/step/simulated_step.h"
 
 /* "91 % measured, 9 % predicted (±6 %), 0 % data sheet; links are 12 % of the step" */
 void price_report_format(const cleave_price_shares *shares, char *text, size_t bytes);

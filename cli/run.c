@@ -6,9 +6,9 @@
 #include "cli/inputs.h"
 #include "cli/ranks.h"
 #include "cli/run_report.h"
-#include "exec/text.h"
+#include "exec/data/text.h"
 #include "exec/world.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 
 #include "cli/inputs.h"
 #include "cli/table.h"
-#include "simulator/item_label.h"
+#include "simulator/report/item_label.h"
 
 cleave_status run_prediction_make(const cleave_run_result *result, const cleave_model *model,
                                   const cleave_machine *machine, cleave_arena *arena,

@@ -4,8 +4,8 @@
 
 #include "cli/price_report.h"
 #include "exec/run.h"
-#include "simulator/timeline_errors.h"
-#include "simulator/trace.h"
+#include "simulator/report/timeline_errors.h"
+#include "simulator/report/trace.h"
 
 /* The very program that ran, simulated. */
 typedef struct run_prediction {

@@ -4,9 +4,9 @@
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/table.h"
-#include "graph/import.h"
-#include "search/window/many.h"
-#include "search/window/repeat.h"
+#include "graph/import/import.h"
+#include "search/many.h"
+#include "search/price/repeat.h"
 
 #include <signal.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/trace_reader.h"
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 /* The options of `cleave show`. */
 typedef struct show_values {
@@ -16,7 +16,8 @@ typedef struct show_values {
 } show_values;
 
 /* The declared space of a model on a machine: splits are candidates at each of their blocks of
-   devices, as search/candidates.h declares them; how parameters are updated is not counted. */
+   devices, as search/problem/candidates.h declares them; how parameters are updated is not counted.
+ */
 typedef struct show_space {
     const char *machine;
     int32_t n_devices;

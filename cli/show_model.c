@@ -3,9 +3,9 @@
 
 #include "cli/inputs.h"
 #include "cli/table.h"
-#include "graph/import.h"
-#include "graph/part.h"
-#include "graph/work.h"
+#include "graph/import/import.h"
+#include "graph/model/part.h"
+#include "graph/program/work.h"
 
 #include <math.h>
 #include <string.h>

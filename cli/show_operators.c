@@ -2,7 +2,7 @@
 #include "cli/show.h"
 
 #include "cli/table.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 static void list_attributes(int i, char *text, size_t bytes) {
     const char *name;

@@ -1,7 +1,7 @@
 /* How many layouts of a model there are on a machine: splits per operator, and their product. */
 #include "cli/show.h"
 
-#include "search/candidates.h"
+#include "search/problem/candidates.h"
 
 #include <math.h>
 

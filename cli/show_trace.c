@@ -3,7 +3,7 @@
 #include "cli/show.h"
 
 #include "cli/table.h"
-#include "graph/program.h"
+#include "graph/program/program.h"
 
 #include <string.h>
 

@@ -6,11 +6,11 @@
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/table.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "search/search.h"
-#include "simulator/settle.h"
-#include "simulator/tasks.h"
-#include "simulator/trace.h"
+#include "simulator/events/tasks.h"
+#include "simulator/report/trace.h"
+#include "simulator/step/settle.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define CLEAVE_CLI_SPLIT_TEXT_H
 
 #include "base/json.h"
-#include "graph/layout.h"
+#include "graph/model/layout.h"
 
 /* "n=2 k=2", "2 replicas x n=2", or "whole". */
 void split_text_degrees(const cleave_operator *op, const cleave_split *split, char *text,

@@ -4,8 +4,8 @@
 
 #include "costmodel/machine.h"
 #include "graph/lower/lower.h"
-#include "graph/program.h"
-#include "graph/work.h"
+#include "graph/program/program.h"
+#include "graph/program/work.h"
 
 /* Seconds as picoseconds, to the nearest; what is too long or not a number becomes 2^61 (26 days:
    too much for any engine).

@@ -1,5 +1,5 @@
-/* Collectives in closed form: the steps of the plan (graph/collective_steps.h), each as if all of
-   its messages began together.  A step takes, one after the other,
+/* Collectives in closed form: the steps of the plan (graph/model/collective_steps.h), each as if
+   all of its messages began together.  A step takes, one after the other,
 
      posting      the messages that a member sends and receives
      the links    the largest time among them for all that crosses them (so devices of one node

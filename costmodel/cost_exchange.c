@@ -9,7 +9,7 @@
 #include "costmodel/cost_exchange.h"
 
 #include "costmodel/cost_cache.h"
-#include "graph/program.h"
+#include "graph/program/program.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "graph/layout.h" /* CLEAVE_MAX_DEVICES */
+#include "graph/model/layout.h" /* CLEAVE_MAX_DEVICES */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef enum cleave_provenance {
     CLEAVE_PROVENANCE_DATA_SHEET /* roofline */
 } cleave_provenance;
 
-/* What is known of one kernel: see graph/work.h for key and family. */
+/* What is known of one kernel: see graph/program/work.h for key and family. */
 typedef struct cleave_kernel_time {
     const char *key, *family;
     double seconds; /* median; 0: not timed, only its workspace is known */

@@ -1,4 +1,4 @@
-/* Machines under a fold (graph/fold.h): the links of all windows by those of the first. */
+/* Machines under a fold (graph/model/fold.h): the links of all windows by those of the first. */
 #ifndef CLEAVE_COSTMODEL_MACHINE_FOLD_H
 #define CLEAVE_COSTMODEL_MACHINE_FOLD_H
 

@@ -10,9 +10,9 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
-#include "exec/copy.h"
+#include "exec/kernels/copy.h"
 #include "exec/memory.h"
-#include "graph/work.h"
+#include "graph/program/work.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 #ifndef CLEAVE_EXEC_RANK_H
 #define CLEAVE_EXEC_RANK_H
 
-#include "exec/kernel.h"
+#include "exec/kernels/kernel.h"
 #include "exec/run.h"
 #include "exec/world.h"
-#include "graph/program.h"
+#include "graph/program/program.h"
 
 /* Fills a local piece of a datum for a step. */
 typedef cleave_status cleave_rank_load(void *context, const cleave_buffer *buffer, int64_t step,

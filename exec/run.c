@@ -2,9 +2,9 @@
 #include "exec/run.h"
 
 #include "base/progress.h"
+#include "exec/data/values.h"
 #include "exec/gather_timeline.h"
 #include "exec/rank.h"
-#include "exec/values.h"
 #include "graph/lower/lower.h"
 
 #ifdef __GLIBC__

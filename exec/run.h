@@ -2,10 +2,10 @@
 #ifndef CLEAVE_EXEC_RUN_H
 #define CLEAVE_EXEC_RUN_H
 
-#include "exec/optimizer.h"
-#include "graph/layout.h"
-#include "graph/model.h"
-#include "graph/timeline.h"
+#include "exec/kernels/optimizer.h"
+#include "graph/model/layout.h"
+#include "graph/model/model.h"
+#include "graph/program/timeline.h"
 
 typedef struct cleave_run_options {
     int64_t steps; /* 1 or more; forward: 1 */
@@ -16,7 +16,7 @@ typedef struct cleave_run_options {
        null: initial values. */
     const char *weights;
     const char *data; /* safetensors of inputs and `targets`; null: made up from the seed */
-    const char *text; /* bytes to predict instead of data: see exec/text.h; null: none */
+    const char *text; /* bytes to predict instead of data: see exec/data/text.h; null: none */
     const char *save; /* where parameters and buffers (forward: outputs) go; null: nowhere */
     double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
                                      never */

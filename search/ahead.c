@@ -2,7 +2,7 @@
    baselines that come near the best take long to simulate in full.  So they are simulated then.
    Which they are follows from the layouts, never from what is done by when; one that what is found
    leaves far behind has been simulated for nothing, and is reported as ever. */
-#include "search/refine/parallel.h"
+#include "search/improve/parallel.h"
 #include "search/session.h"
 
 typedef struct ahead {

@@ -2,7 +2,7 @@
 
    Each is a rule that sets the split of one operator after the other, in the order of the model, so
    that an operator can follow the ones it reads. */
-#include "search/node_cost.h"
+#include "search/problem/node_cost.h"
 #include "search/search.h"
 
 #include <string.h>

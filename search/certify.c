@@ -1,9 +1,9 @@
 /* The method "branch-and-bound": from the best start that is found quickly, all of the space is
-   searched, except what a bound excludes (search/bound/branch_and_bound.h).  What is certified is
+   searched, except what a bound excludes (search/solve/branch_and_bound.h).  What is certified is
    the step with collectives as one item each, under the updates of the start; it is reported beside
    the full simulation, like all that is found. */
-#include "search/bound/branch_and_bound.h"
 #include "search/session.h"
+#include "search/solve/branch_and_bound.h"
 
 /* The quickest that fits, of what was found or given; null: nothing fits. */
 static const cleave_layout *best_start(const session *s) {

@@ -7,7 +7,7 @@
 #define CLEAVE_SEARCH_DRAFTS_H
 
 #include "base/list.h"
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 enum { DRAFT_LEVELS = 2, DRAFT_TARGETS = CLEAVE_MAX_AXES + 1, DRAFT_MAX_PRIMES = 32 };
 

@@ -5,8 +5,8 @@
    model can't know: half of it, to begin with, then none, and on few devices, where making the
    model takes no time, all of it, too.  Of few operators on more devices many values each count for
    more than that, so there it is half. */
+#include "search/price/price_folded.h"
 #include "search/session.h"
-#include "search/window/price_folded.h"
 
 #include <string.h>
 

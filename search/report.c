@@ -1,11 +1,11 @@
 /* The end of a search: the best, and all that come near it, are simulated in full, with collectives
    in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
    nothing else is. */
-#include "search/refine/parallel.h"
-#include "search/refine/polish.h"
+#include "search/improve/parallel.h"
+#include "search/improve/polish.h"
+#include "search/price/price_folded.h"
+#include "search/price/used_rules.h"
 #include "search/session.h"
-#include "search/used_rules.h"
-#include "search/window/price_folded.h"
 
 #include <stdio.h>
 #include <string.h>

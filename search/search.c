@@ -2,9 +2,9 @@
    simulation with collectives in their steps (search/report.c). */
 #include "search/bound/bound.h"
 #include "search/bound/least_memory.h"
-#include "search/refine/polish.h"
+#include "search/improve/polish.h"
+#include "search/many.h"
 #include "search/session.h"
-#include "search/window/many.h"
 
 #include <string.h>
 

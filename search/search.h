@@ -2,9 +2,9 @@
 #ifndef CLEAVE_SEARCH_SEARCH_H
 #define CLEAVE_SEARCH_SEARCH_H
 
-#include "search/constraints.h"
-#include "simulator/price_shares.h"
-#include "simulator/simulate.h"
+#include "search/problem/constraints.h"
+#include "simulator/report/price_shares.h"
+#include "simulator/step/simulate.h"
 
 #include <signal.h>
 

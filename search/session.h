@@ -3,8 +3,8 @@
 #define CLEAVE_SEARCH_SESSION_H
 
 #include "base/progress.h"
-#include "search/additive/model.h"
-#include "search/refine/chain.h"
+#include "search/improve/chain.h"
+#include "search/solve/model.h"
 
 enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = 4 };
 
@@ -45,7 +45,7 @@ typedef struct session {
     cleave_progress progress;
     double started_seconds;
     double report_seconds; /* that the report at the end will take, as far as is known */
-    double polish_seconds; /* of these, for the last descent, on steps (search/refine/polish.h) */
+    double polish_seconds; /* of these, for the last descent, on steps (search/improve/polish.h) */
     int64_t whole_work;    /* bytes of the fragments of a whole layout; 0: not known */
     int32_t n_threads;
     int32_t n_given;

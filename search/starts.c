@@ -1,8 +1,8 @@
 /* What a search begins with: the layouts known by name, and data parallel over the quick devices of
    a machine that has several kinds. */
-#include "search/refine/parallel.h"
+#include "search/improve/parallel.h"
+#include "search/improve/window.h"
 #include "search/session.h"
-#include "search/window/window.h"
 
 #include <string.h>
 

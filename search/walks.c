@@ -1,6 +1,6 @@
 /* The method "mcmc": a walk from each of the layouts that are given and from a random one, and one
    from the best of them all. */
-#include "search/refine/mcmc.h"
+#include "search/improve/mcmc.h"
 #include "search/session.h"
 
 #include <string.h>

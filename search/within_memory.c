@@ -5,7 +5,7 @@
    the model is solved under a limit of its own, which is lowered by what the last layout needed too
    much, until one fits, and then raised again, by halves, towards the lowest at which none did: its
    solutions lie on the curve of time over memory, and this looks for the place on it.  Multipliers
-   make each of them quick (search/additive/relax.c). */
+   make each of them quick (search/solve/relax.c). */
 #include "search/session.h"
 
 enum { MOST_TRIES = 6 };

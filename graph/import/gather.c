@@ -1,11 +1,11 @@
 /* Gather, and its kin: a view where the ids are constant and follow each other, else a nest that
-   looks up by data (graph/gather.h).
+   looks up by data (graph/model/gather.h).
 
    The dimensions of the ids stand where the gathered one was.  The operator's axes are those of the
    output, then the gathered one, v, which is summed: an embedding, ids [n, t] into a parameter
    [v, k], is n t k v.  An embedding starts uniform in +-1/sqrt(k): of the size that transformers
    use, and the same as the product gives it that it may be tied to. */
-#include "graph/gather.h"
+#include "graph/model/gather.h"
 #include "base/checked.h"
 #include "graph/import/movement.h"
 

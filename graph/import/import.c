@@ -1,10 +1,10 @@
 /* The importer's driver: names, order and liveness of the ONNX graph, then node by node. */
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 #include "base/file.h"
-#include "graph/digraph.h"
 #include "graph/import/internal.h"
-#include "graph/model_internal.h"
+#include "graph/model/digraph.h"
+#include "graph/model/model_internal.h"
 
 #include <string.h>
 

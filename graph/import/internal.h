@@ -10,9 +10,9 @@
 
 #include "base/list.h"
 #include "graph/import/handlers.h"
-#include "graph/model.h"
-#include "graph/name_map.h"
-#include "graph/onnx_file.h"
+#include "graph/import/onnx_file.h"
+#include "graph/model/model.h"
+#include "graph/model/name_map.h"
 
 enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 21 };
 

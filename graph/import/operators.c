@@ -1,5 +1,5 @@
 /* The table of ONNX operators: a row each, with what it may have and what imports it. */
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/import/internal.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
    goes into a digest, with tensors, operators, nests and slots by their places among those that it
    has to do with rather than by their ids.  Equal digests: alike under the same splits. */
 #include "base/random.h"
-#include "graph/fragment.h"
+#include "graph/lower/fragment.h"
 #include "graph/lower/schedule.h"
 
 #include <stdlib.h>

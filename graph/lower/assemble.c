@@ -1,7 +1,7 @@
 #include "graph/lower/lifetimes.h"
 
 #include "graph/lower/events.h"
-#include "graph/work.h"
+#include "graph/program/work.h"
 
 #include <stdlib.h>
 #include <string.h>

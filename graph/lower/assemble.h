@@ -4,7 +4,7 @@
 #define CLEAVE_GRAPH_LOWER_ASSEMBLE_H
 
 #include "graph/lower/operand.h"
-#include "graph/memory_plan.h"
+#include "graph/program/memory_plan.h"
 
 typedef struct lower_placed_chunk {
     cleave_fragment_chunk chunk; /* of the assembly's items and marks */

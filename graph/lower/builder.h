@@ -8,9 +8,9 @@
 #define CLEAVE_GRAPH_LOWER_BUILDER_H
 
 #include "base/list.h"
-#include "graph/fold.h"
-#include "graph/fragment.h"
-#include "graph/view.h"
+#include "graph/lower/fragment.h"
+#include "graph/model/fold.h"
+#include "graph/model/view.h"
 
 #include <setjmp.h>
 

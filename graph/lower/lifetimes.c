@@ -3,7 +3,7 @@
    it: in between the two run side by side. */
 #include "graph/lower/lifetimes.h"
 
-#include "graph/item_buffers.h"
+#include "graph/program/item_buffers.h"
 
 #include <string.h>
 

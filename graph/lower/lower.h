@@ -2,8 +2,8 @@
 #ifndef CLEAVE_GRAPH_LOWER_LOWER_H
 #define CLEAVE_GRAPH_LOWER_LOWER_H
 
-#include "graph/fold.h"
-#include "graph/program.h"
+#include "graph/model/fold.h"
+#include "graph/program/program.h"
 
 /* Bytes of scratch that a kernel needs for this work; from the machine file when predicting, from
    the kernel library when running. */

@@ -14,7 +14,7 @@
 #ifndef CLEAVE_GRAPH_LOWER_SCHEDULE_H
 #define CLEAVE_GRAPH_LOWER_SCHEDULE_H
 
-#include "graph/fragment.h"
+#include "graph/lower/fragment.h"
 
 typedef enum lower_event_kind {
     LOWER_READ,           /* forward: the nest reads an input */

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_SEARCH_BOUND_BOUND_H
 #define CLEAVE_SEARCH_BOUND_BOUND_H
 
-#include "search/candidates.h"
+#include "search/problem/candidates.h"
 
 /* Which steps it is a bound of. */
 typedef enum cleave_bound_forms {

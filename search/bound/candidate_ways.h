@@ -2,7 +2,7 @@
 #ifndef CLEAVE_SEARCH_BOUND_CANDIDATE_WAYS_H
 #define CLEAVE_SEARCH_BOUND_CANDIDATE_WAYS_H
 
-#include "search/candidates.h"
+#include "search/problem/candidates.h"
 
 typedef struct cleave_way_pricing {
     cleave_node_costs *costs;

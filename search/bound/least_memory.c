@@ -17,7 +17,7 @@
 
 #include "base/list.h"
 #include "graph/lower/events.h"
-#include "graph/view.h"
+#include "graph/model/view.h"
 #include "search/bound/internal.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define CLEAVE_SEARCH_BOUND_LEAST_MEMORY_H
 
 #include "costmodel/machine.h"
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 /* Bytes that the arenas of all devices have together at least, whatever the layout: the most that
    has to be somewhere in one and the same slot.  FAILED when memory is short.  Cost: slots and

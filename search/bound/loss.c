@@ -9,7 +9,7 @@
    on the same devices. */
 #include "search/bound/internal.h"
 
-#include "graph/view.h"
+#include "graph/model/view.h"
 
 #include <stdlib.h>
 

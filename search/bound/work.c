@@ -25,7 +25,7 @@
 #include "search/bound/internal.h"
 
 #include "costmodel/byte_price.h"
-#include "graph/view.h"
+#include "graph/model/view.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #define CLEAVE_SIMULATOR_DELTA_DELTA_H
 
 #include "base/error.h"
-#include "simulator/priced_fragment.h"
+#include "simulator/step/priced_fragment.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "simulator/delta/delta.h"
-#include "simulator/scan_rule.h"
+#include "simulator/scan/scan_rule.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -9,10 +9,10 @@
    the median, and the 10th and 90th percentiles.  With PARTS in the environment, what each part
    adds is printed, too. */
 #include "arguments.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "row.h"
-#include "search/additive/model.h"
-#include "search/price.h"
+#include "search/price/price.h"
+#include "search/solve/model.h"
 
 #include <string.h>
 #include <time.h>

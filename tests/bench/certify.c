@@ -6,10 +6,10 @@
    best of the walks and of the optimum, what is proven, and the lower bound that every search
    prints; then the split of every operator. */
 #include "base/progress.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "search/bound/bound.h"
-#include "search/bound/branch_and_bound.h"
-#include "search/refine/mcmc.h"
+#include "search/improve/mcmc.h"
+#include "search/solve/branch_and_bound.h"
 
 #include "arguments.h"
 #include "row.h"

@@ -23,12 +23,12 @@
    measured its link large collectives took up to half as long again. */
 #include "base/progress.h"
 #include "cli/calibrate_link.h"
+#include "exec/data/values.h"
 #include "exec/memory.h"
 #include "exec/rank.h"
-#include "exec/values.h"
 #include "exec/world.h"
 #include "graph/lower/lower.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 #include "tests/bench/arguments.h"
 

@@ -11,8 +11,8 @@
 #include "row.h"
 
 #include "base/random.h"
-#include "search/additive/additive.h"
-#include "search/additive/eliminate_plan.h"
+#include "search/solve/additive.h"
+#include "search/solve/eliminate_plan.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -10,9 +10,9 @@
    ratio of all three together. */
 #include "arguments.h"
 #include "costmodel/cost.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

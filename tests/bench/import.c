@@ -1,11 +1,11 @@
 /* How long it takes to import each model that ships, and deep ones that are made here: the median
    of some repetitions (5), and how many operators and nests it makes.
      usage: bench_import [REPETITIONS] */
-#include "graph/import.h"
+#include "graph/import/import.h"
+#include "../support/onnx_writer.h"
 #include "arguments.h"
 #include "base/file.h"
 #include "row.h"
-#include "tests/support/onnx_writer.h"
 
 #include <glob.h>
 #include <string.h>

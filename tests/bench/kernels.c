@@ -4,11 +4,11 @@
      usage: bench_kernels [SECONDS_PER_CASE [PART_OF_A_NAME]]
    0.3 seconds each.  Of each kernel: its pass, the algorithm that was chosen, the median with half
    the range of the middle half of repeats, the least; the rate; and the memory that it works in. */
-#include "../one_nest.h"
+#include "../support/one_nest.h"
 #include "arguments.h"
 #include "base/progress.h"
-#include "exec/measure.h"
-#include "exec/vector_math.h"
+#include "exec/kernels/vector_math.h"
+#include "exec/measure/measure.h"
 #include "row.h"
 
 #include <math.h>

@@ -12,10 +12,10 @@
 #include "base/progress.h"
 #include "base/random.h"
 #include "costmodel/machine_read.h"
-#include "graph/import.h"
-#include "search/candidates.h"
-#include "search/price.h"
-#include "search/refine/parallel.h"
+#include "graph/import/import.h"
+#include "search/improve/parallel.h"
+#include "search/price/price.h"
+#include "search/problem/candidates.h"
 
 #include <float.h>
 #include <stdio.h>

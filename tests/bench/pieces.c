@@ -4,10 +4,10 @@
    AlexNet with batch 32, 5 repeats.  Of each kernel: milliseconds as a whole; how many pieces ran
    of those that were asked for; milliseconds in pieces, and the difference; the algorithm. */
 #include "arguments.h"
-#include "exec/kernel.h"
+#include "exec/kernels/kernel.h"
 #include "exec/memory.h"
-#include "graph/import.h"
-#include "graph/work.h"
+#include "graph/import/import.h"
+#include "graph/program/work.h"
 #include "row.h"
 
 #include <string.h>

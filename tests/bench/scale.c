@@ -1,4 +1,4 @@
-/* The search on many devices (search/window/many.h): BERT-base and GPT-2 on 64 and 1,024 A100s and
+/* The search on many devices (search/many.h): BERT-base and GPT-2 on 64 and 1,024 A100s and
    on 4,096 H100s, and transformers of the same layer 12 to 1,000 times on 1,024 H100s.  Seconds of
    processor time of the one thread: importing, reading the machine, and the search.  Memory is of
    the whole process so far: for one case's own, run that case alone.
@@ -7,12 +7,12 @@
    the search, and the peak; seconds of the search on windows alone, what of them is pricing whole
    models, and the blocks of layers; milliseconds of the step found, of data parallel and of the
    lower bound, and the first over the last. */
+#include "../support/deep_transformer.h"
 #include "arguments.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "row.h"
-#include "search/window/many.h"
-#include "search/window/window.h"
-#include "tests/support/deep_transformer.h"
+#include "search/improve/window.h"
+#include "search/many.h"
 
 #include <string.h>
 #include <sys/resource.h>

@@ -6,7 +6,7 @@
    bound. */
 #include "search/search.h"
 #include "arguments.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "row.h"
 
 #include <string.h>

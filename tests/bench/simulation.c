@@ -12,11 +12,11 @@
    then the predicted step over `first`, over `again`, and over `ready` and `first` together.
    Lowering is in none of them.  Processor time, so that a busy machine counts less. */
 #include "arguments.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "row.h"
 #include "search/search.h"
-#include "simulator/settle.h"
+#include "simulator/step/settle.h"
 
 #include <string.h>
 #include <time.h>

@@ -3,11 +3,11 @@
    busy machine counts less.  Pricing is not in it.
      usage: bench_simulator [REPETITIONS] */
 #include "arguments.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "row.h"
 #include "search/search.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 #include <time.h>
 

@@ -5,9 +5,9 @@
 #include "arguments.h"
 #include "exec/run.h"
 #include "exec/world.h"
-#include "graph/import.h"
-#include "graph/program.h"
-#include "graph/work.h"
+#include "graph/import/import.h"
+#include "graph/program/program.h"
+#include "graph/program/work.h"
 #include "row.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Writes the models that the property test draws into a folder, as seeds: some of every operator,
    each ending in the operator's own outputs.
      usage: draw_models FOLDER NUMBER */
+#include "../support/generators.h"
 #include "base/random.h"
-#include "tests/support/generators.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
    is one of some operators; a layout of all is one of some, too, and lists them all. */
 #include "fuzz.h"
 
-#include "graph/import.h"
-#include "graph/layout.h"
+#include "graph/import/import.h"
+#include "graph/model/layout.h"
 
 #include <stdlib.h>
 

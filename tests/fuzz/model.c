@@ -2,9 +2,9 @@
    its own check, and whose program under a random layout does; or an error with a message. */
 #include "base/random.h"
 #include "fuzz.h"
-#include "graph/import.h"
-#include "graph/layout.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/model/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

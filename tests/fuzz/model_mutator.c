@@ -1,9 +1,9 @@
 /* Changes ONNX files in their structure: a field anywhere in the message is changed, taken out,
    doubled or put in, and the lengths around it are right again.  Names are exchanged for others of
    the file or of the table of operators, numbers for those that readers trip over. */
+#include "../support/onnx_writer.h"
 #include "base/random.h"
-#include "graph/import.h"
-#include "tests/support/onnx_writer.h"
+#include "graph/import/import.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "fuzz.h"
 
 #include "base/file.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "search/search.h"
 
 #include <stdio.h>

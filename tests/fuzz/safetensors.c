@@ -1,7 +1,7 @@
 /* Fuzzes the reader of safetensors headers: entries that are accepted lie within the data. */
 #include "fuzz.h"
 
-#include "exec/safetensors.h"
+#include "exec/data/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
    makespan. */
 #include "fuzz.h"
 
-#include "simulator/tasks.h"
+#include "simulator/events/tasks.h"
 
 #include <stdlib.h>
 

@@ -12,7 +12,7 @@ mv "$work/first" "$work/moved"
 "$work/moved/bin/cleave" --version | grep -q '^cleave '
 
 cat >"$work/use.c" <<'END'
-#include <graph/import.h>
+#include <graph/import/import.h>
 #include <stdio.h>
 int main(int n, char **arguments) {
     cleave_arena arena = {0};

@@ -2,8 +2,8 @@
    at every step and its parameters after three, and sends between every pair of devices just the
    bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODEL] */
 #include "base/json.h"
-#include "exec/safetensors.h"
-#include "graph/import.h"
+#include "exec/data/safetensors.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 
 #include <math.h>

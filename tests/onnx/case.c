@@ -1,13 +1,13 @@
 /* One of ONNX's own tests. */
 #include "tests/onnx/case.h"
 
+#include "../support/interpreter.h"
 #include "base/file.h"
-#include "exec/initial.h"
+#include "exec/kernels/initial.h"
 #include "exec/rank.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
+#include "graph/import/onnx_file.h"
 #include "graph/lower/lower.h"
-#include "graph/onnx_file.h"
-#include "tests/support/interpreter.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* The additive model on real and small models. */
-#include "graph/import.h"
-#include "search/additive/model.h"
-#include "search/price.h"
+#include "graph/import/import.h"
+#include "search/price/price.h"
+#include "search/solve/model.h"
 
-#include "../perceptron.h"
-#include "../test_machine.h"
+#include "../support/perceptron.h"
+#include "../support/test_machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,12 +3,12 @@
    with collectives in closed form or in steps; and it is at least what two simpler bounds say.  So
    does the bound of a space of one layout, which is closer, and what it says that devices and nodes
    receive is no more than the program sends. */
+#include "../support/models.h"
+#include "../support/trial.h"
 #include "search/bound/shares.h"
-#include "search/refine/mcmc.h"
-#include "tests/support/models.h"
-#include "tests/support/trial.h"
+#include "search/improve/mcmc.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /* What branch and bound certifies is what exhaustive search finds: small models of every kind, with
    few candidates for each operator, drawn, on several machines.  And of every layout of the space
    the bounds that it rests on lie below the simulated step. */
-#include "search/bound/blocks.h"
-#include "search/bound/branch_and_bound.h"
-#include "tests/support/models.h"
-#include "tests/support/trial.h"
+#include "../support/models.h"
+#include "../support/trial.h"
+#include "search/solve/block_windows.h"
+#include "search/solve/branch_and_bound.h"
 
-#include "../perceptron.h"
-#include "../test_machine.h"
+#include "../support/perceptron.h"
+#include "../support/test_machine.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 /* With constraints, nothing that a search offers or finds breaks them: candidates, layouts that are
    made to keep to them, starts, and results. */
-#include "search/refine/mcmc.h"
-#include "tests/support/models.h"
+#include "../support/models.h"
+#include "search/improve/mcmc.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <math.h>
 #include <stdio.h>

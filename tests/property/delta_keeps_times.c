@@ -2,9 +2,9 @@
    and rejected; and both give those of the scan engine, to which the same items are handed as one
    problem.  The fragments are random (tests/support/drawn_fragments.h).
      CLEAVE_DELTA_CHANGES: how many changes instead of 100,000. */
+#include "../support/drawn_fragments.h"
 #include "simulator/delta/delta.h"
-#include "simulator/engine.h"
-#include "tests/support/drawn_fragments.h"
+#include "simulator/step/engine.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

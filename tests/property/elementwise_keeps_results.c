@@ -1,11 +1,11 @@
 /* Element-wise operators, selections, reductions and scans behind a product whose weights are
    trained: any layout of each little network learns what one device learns, and the gradient of one
    step is the slope of the loss, by finite differences along a random direction. */
+#include "../support/interpreter.h"
+#include "../support/onnx_writer.h"
 #include "base/random.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "tests/support/interpreter.h"
-#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Elimination against trying everything, on random small models: trees, cycles, cliques, grids,
    chains with skips, several components, isolated variables, variables of one value, negative costs
    and ties, costs up to the largest allowed. */
-#include "tests/support/drawn_additive.h"
+#include "../support/drawn_additive.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

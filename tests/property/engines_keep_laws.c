@@ -1,9 +1,9 @@
 /* Of random programs: no engine breaks what a timeline has to keep, both agree where the order does
    not matter, and what they say of the main lane and of the critical path adds up. */
-#include "../engine_case.h"
+#include "../support/engine_case.h"
 
 #include "base/random.h"
-#include "simulator/critical_path.h"
+#include "simulator/report/critical_path.h"
 
 #include <string.h>
 

@@ -2,12 +2,12 @@
    and some not, is that of the same layout lowered and scanned from scratch, bit for bit, with
    collectives in closed form and in their steps; and what memory it is said to need at most is not
    less than what it needs, nor is a plan by slots. */
-#include "graph/import.h"
-#include "simulator/estimate.h"
-#include "simulator/simulate.h"
-#include "tests/support/models.h"
+#include "../support/models.h"
+#include "graph/import/import.h"
+#include "simulator/step/estimate.h"
+#include "simulator/step/simulate.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
    and many, far apart and all alike, before and after what has been taken out, in bursts, and a
    queue that runs empty and is used again. */
 #include "base/random.h"
-#include "simulator/event_queue.h"
+#include "simulator/events/event_queue.h"
 
 #include <criterion/criterion.h>
 

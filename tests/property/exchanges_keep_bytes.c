@@ -1,12 +1,12 @@
 /* An all-to-all of the symbolic form says what the messages say that stand for it when it is
    expanded: between every two devices, tensor by tensor, for random layouts; and its closed form is
    near to what those take. */
-#include "graph/import.h"
+#include "../support/models.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "simulator/simulate.h"
-#include "tests/support/models.h"
+#include "simulator/step/simulate.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* What `explain` says is so: the shares of a step add up to it, memory is within the arena, and the
    next best split is the best of all others, each lowered and simulated from scratch. */
+#include "../support/models.h"
 #include "cli/explain_changes.h"
 #include "cli/explain_path.h"
 #include "cli/split_text.h"
-#include "tests/support/models.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 typedef struct drawn {
     cleave_arena arena;

@@ -2,10 +2,10 @@
    devices, bit for bit, by both rules, with collectives in closed form and expanded; its items side
    by side are those of the whole program, and so are its bytes and its memory.  Layouts that are
    symmetric but for one thing are not taken for symmetric. */
-#include "graph/import.h"
+#include "../support/models.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "simulator/simulate.h"
-#include "tests/support/models.h"
+#include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

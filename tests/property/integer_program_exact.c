@@ -1,6 +1,6 @@
 /* The integer program against trying everything, with and without limits, and against elimination
    where nothing is limited. */
-#include "tests/support/drawn_additive.h"
+#include "../support/drawn_additive.h"
 
 #include <criterion/criterion.h>
 

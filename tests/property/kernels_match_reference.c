@@ -5,9 +5,9 @@
 
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
-#include "../random_call.h"
-#include "../random_nest.h"
-#include "exec/kernel_table.h"
+#include "../support/random_call.h"
+#include "../support/random_nest.h"
+#include "exec/kernels/kernel_table.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 /* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal
    those of one device, to summation order, whatever the timing; every program passes its check. */
+#include "../support/interpreter.h"
+#include "../support/models.h"
+#include "../support/onnx_writer.h"
 #include "base/random.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "tests/support/interpreter.h"
-#include "tests/support/models.h"
-#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

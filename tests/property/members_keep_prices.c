@@ -1,10 +1,10 @@
 /* Law 6: the price of a family that is put together from its members, some of which are remembered
    from other layouts, is that of the family lowered and priced as a whole, field by field: items,
    messages, collectives and what is in use when. */
-#include "graph/import.h"
-#include "simulator/price_members.h"
+#include "graph/import/import.h"
+#include "simulator/step/price_members.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,13 +4,13 @@
    the unsplit reference.
 
    CLEAVE_TEST_CASES=N draws N models an operator; CLEAVE_TEST_CASE=TYPE:SEED draws that one. */
+#include "../support/double_evaluator.h"
+#include "../support/generators.h"
+#include "../support/interpreter.h"
 #include "base/random.h"
-#include "exec/initial.h"
-#include "graph/import.h"
+#include "exec/kernels/initial.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "tests/support/double_evaluator.h"
-#include "tests/support/generators.h"
-#include "tests/support/interpreter.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,7 +1,7 @@
 /* Dropping values that are never needed: the optimum stays, with and without limits, and something
    is dropped. */
-#include "search/additive/prune.h"
-#include "tests/support/drawn_additive.h"
+#include "../support/drawn_additive.h"
+#include "search/solve/prune.h"
 
 #include <criterion/criterion.h>
 

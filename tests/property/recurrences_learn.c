@@ -3,12 +3,12 @@
 
    The weights are initializers of ONNX's shapes, or, as PyTorch writes them, parameters of each
    direction, with an order of gates of their own, of which slices are put together. */
+#include "../support/double_evaluator.h"
+#include "../support/interpreter.h"
+#include "../support/onnx_writer.h"
 #include "base/random.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
-#include "tests/support/double_evaluator.h"
-#include "tests/support/interpreter.h"
-#include "tests/support/onnx_writer.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Lagrange's relaxation against trying everything: its bound is one, what it finds is within the
    limits, and what it says is impossible is. */
-#include "tests/support/drawn_additive.h"
+#include "../support/drawn_additive.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* The price of a deep model from six of its blocks is that of lowering, planning and simulating all
    of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
-#include "graph/import.h"
-#include "search/window/price_folded.h"
-#include "search/window/repeat.h"
-#include "search/window/space.h"
-#include "search/window/window.h"
-#include "simulator/simulate.h"
-#include "tests/support/deep_transformer.h"
+#include "../support/deep_transformer.h"
+#include "graph/import/import.h"
+#include "search/improve/window.h"
+#include "search/price/price_folded.h"
+#include "search/price/repeat.h"
+#include "search/problem/space.h"
+#include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

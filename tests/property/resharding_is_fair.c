@@ -1,10 +1,10 @@
 /* What resharding costs, on drawn shardings: blocks of devices that are handed out to dimensions,
    replicas and keys, in any order, of tensors that they divide or do not. */
-#include "search/additive/resharding_internal.h"
+#include "search/solve/resharding_internal.h"
 
 #include "base/random.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <math.h>
 

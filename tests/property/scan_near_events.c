@@ -3,10 +3,10 @@
    and by random layouts, on two machines: one of shared links, and one of a slow link where
    messages wait for polls, so that communication falls far behind.  Batch normalisation exchanges
    statistics in the main lane all the while. */
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "search/search.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,13 +1,13 @@
 /* What devices do to each other, over random layouts of small models on nodes of two or four: the
    durations and delays that settling puts into a problem are those of a slow reading of its rules,
    item by item, from the timeline of a first pass. */
+#include "../support/models.h"
 #include "base/random.h"
 #include "graph/lower/lower.h"
-#include "simulator/link.h"
-#include "simulator/settle.h"
-#include "tests/support/models.h"
+#include "simulator/step/link.h"
+#include "simulator/step/settle.h"
 
-#include "../test_machine.h"
+#include "../support/test_machine.h"
 
 #include <math.h>
 #include <stdio.h>

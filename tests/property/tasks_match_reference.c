@@ -3,7 +3,7 @@
    with few and with many different times, with and without work that takes none, over direct links
    and over one or two switches; and in levels, where a breadth-first order is the right one. */
 #include "base/random.h"
-#include "simulator/tasks.h"
+#include "simulator/events/tasks.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Passing messages: no optimum is lost, no total changes, and the bound is one.  And elimination of
    models that are wide enough for it finds what elimination without it finds. */
-#include "search/additive/tighten.h"
-#include "tests/support/drawn_additive.h"
+#include "../support/drawn_additive.h"
+#include "search/solve/tighten.h"
 
 #include <criterion/criterion.h>
 

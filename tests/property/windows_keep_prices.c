@@ -2,10 +2,10 @@
    layout that folds are those of lowering and simulating the whole of it, bit for bit; and however
    an estimate of a window came to a choice of splits, it gives what one that begins with it gives.
  */
-#include "graph/import.h"
-#include "search/window/price.h"
-#include "search/window/window.h"
-#include "tests/support/deep_transformer.h"
+#include "../support/deep_transformer.h"
+#include "graph/import/import.h"
+#include "search/improve/window.h"
+#include "search/price/price_window.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Nodes are written one after the other into a stream, since a graph of a thousand layers does not
    fit a message of onnx_writer.h.  Names are those of the layer, L0.q, so that a file of more
    layers begins and ends like one of fewer. */
-#include "tests/support/deep_transformer.h"
+#include "deep_transformer.h"
 
-#include "tests/support/onnx_writer.h"
+#include "onnx_writer.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_DEEP_TRANSFORMER_H
 #define CLEAVE_TESTS_SUPPORT_DEEP_TRANSFORMER_H
 
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 typedef struct deep_transformer {
     int layers, width, heads, tokens, vocabulary;

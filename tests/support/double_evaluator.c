@@ -1,5 +1,5 @@
 /* A model in doubles. */
-#include "tests/support/double_evaluator.h"
+#include "double_evaluator.h"
 
 #include <math.h>
 #include <string.h>

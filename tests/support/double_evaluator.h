@@ -7,7 +7,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_DOUBLE_EVALUATOR_H
 #define CLEAVE_TESTS_SUPPORT_DOUBLE_EVALUATOR_H
 
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 /* A nest by its points; those where an operand has no element are left out. */
 typedef struct double_evaluator_nest {

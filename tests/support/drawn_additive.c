@@ -1,4 +1,4 @@
-#include "tests/support/drawn_additive.h"
+#include "drawn_additive.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
 #define CLEAVE_TESTS_SUPPORT_DRAWN_ADDITIVE_H
 
 #include "base/random.h"
-#include "search/additive/additive.h"
+#include "search/solve/additive.h"
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "tests/support/drawn_fragments.h"
+#include "drawn_fragments.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

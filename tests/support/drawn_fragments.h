@@ -1,11 +1,11 @@
-/* Random priced fragments that obey the rules of simulator/priced_fragment.h: several devices with
-   both lanes, shared links, collectives, gradients, marks, waits over many slots, empty chunks,
-   ties and work that takes no time; some differ from another one in little. */
+/* Random priced fragments that obey the rules of simulator/step/priced_fragment.h: several devices
+   with both lanes, shared links, collectives, gradients, marks, waits over many slots, empty
+   chunks, ties and work that takes no time; some differ from another one in little. */
 #ifndef CLEAVE_TESTS_SUPPORT_DRAWN_FRAGMENTS_H
 #define CLEAVE_TESTS_SUPPORT_DRAWN_FRAGMENTS_H
 
 #include "base/random.h"
-#include "simulator/priced_fragment.h"
+#include "simulator/step/priced_fragment.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* Random operands and nodes. */
-#include "tests/support/drawn_model.h"
+#include "drawn_model.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 
 #include "base/arena.h"
 #include "base/random.h"
-#include "graph/box.h"
-#include "tests/support/onnx_writer.h"
+#include "graph/model/box.h"
+#include "onnx_writer.h"
 
 #include <stdbool.h>
 

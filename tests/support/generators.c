@@ -1,5 +1,5 @@
 /* All tables of generators as one. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 #include <string.h>
 

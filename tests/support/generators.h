@@ -3,7 +3,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_GENERATORS_H
 #define CLEAVE_TESTS_SUPPORT_GENERATORS_H
 
-#include "tests/support/drawn_model.h"
+#include "drawn_model.h"
 
 typedef struct generator {
     const char *type; /* of ONNX; null behind the last of a table */

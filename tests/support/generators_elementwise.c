@@ -1,5 +1,5 @@
 /* Operators that work element by element. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Look-ups by ids. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 static void gather(drawn_model *m, const char *type) {
     drawn_shape shape = draw_shape(m, 1, 3), ids = draw_shape(m, 1, 2);

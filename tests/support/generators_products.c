@@ -1,5 +1,5 @@
 /* Products and recurrences. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Reductions over axes, and what consists of them: softmax, normalisations, losses. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Operators that move elements. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 #include <string.h>
 

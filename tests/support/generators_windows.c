@@ -1,5 +1,5 @@
 /* Convolutions, pools, resampling. */
-#include "tests/support/generators.h"
+#include "generators.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* A program in one process, with hostile timing. */
-#include "tests/support/interpreter.h"
+#include "interpreter.h"
 
 #include "base/random.h"
-#include "exec/copy.h"
-#include "exec/initial.h"
+#include "exec/kernels/copy.h"
+#include "exec/kernels/initial.h"
 
 #include <stdlib.h>
 #include <string.h>

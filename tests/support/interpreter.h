@@ -6,9 +6,9 @@
 #ifndef CLEAVE_TESTS_SUPPORT_INTERPRETER_H
 #define CLEAVE_TESTS_SUPPORT_INTERPRETER_H
 
-#include "exec/kernel.h"
-#include "exec/optimizer.h"
-#include "graph/program.h"
+#include "exec/kernels/kernel.h"
+#include "exec/kernels/optimizer.h"
+#include "graph/program/program.h"
 
 typedef struct interpreter_options {
     uint64_t seed; /* of initial values, data and dropout */

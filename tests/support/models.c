@@ -1,7 +1,7 @@
 /* Small models built by hand. */
-#include "tests/support/models.h"
+#include "models.h"
 
-#include "graph/gather.h"
+#include "graph/model/gather.h"
 
 #include <stdarg.h>
 #include <stdio.h>

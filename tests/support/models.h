@@ -5,7 +5,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_MODELS_H
 #define CLEAVE_TESTS_SUPPORT_MODELS_H
 
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 enum { MODEL_MLP, MODEL_CNN, MODEL_TIED, MODEL_RECURRENT, MODEL_EMBEDDING, N_MODELS };
 extern const char *const hand_model_names[N_MODELS];

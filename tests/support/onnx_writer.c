@@ -1,5 +1,5 @@
 /* ONNX files byte by byte. */
-#include "tests/support/onnx_writer.h"
+#include "onnx_writer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "tests/support/trial.h"
+#include "trial.h"
 
-#include "graph/import.h"
-#include "tests/support/models.h"
+#include "graph/import/import.h"
+#include "models.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

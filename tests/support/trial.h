@@ -3,8 +3,8 @@
 #ifndef CLEAVE_TESTS_SUPPORT_TRIAL_H
 #define CLEAVE_TESTS_SUPPORT_TRIAL_H
 
-#include "search/candidates.h"
-#include "search/price.h"
+#include "search/price/price.h"
+#include "search/problem/candidates.h"
 
 enum { TRIAL_MOST_GIVEN = 8 };
 

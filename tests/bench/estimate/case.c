@@ -1,6 +1,6 @@
 #include "tests/bench/estimate/case.h"
 
-#include "graph/import.h"
+#include "graph/import/import.h"
 #include "search/search.h"
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #ifndef CLEAVE_BENCH_ESTIMATE_CASE_H
 #define CLEAVE_BENCH_ESTIMATE_CASE_H
 
-#include "search/candidates.h"
-#include "simulator/estimate.h"
-#include "simulator/simulate.h"
+#include "search/problem/candidates.h"
+#include "simulator/step/estimate.h"
+#include "simulator/step/simulate.h"
 #include "tests/bench/estimate/folds.h"
 
 enum { MAX_SAMPLES = 1000 };

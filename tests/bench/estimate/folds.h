@@ -1,11 +1,11 @@
 /* A walk among the layouts that fold to windows of one node, priced by the estimate of a window
-   (simulator/estimate.h): what a search on many devices mostly asks. */
+   (simulator/step/estimate.h): what a search on many devices mostly asks. */
 #ifndef CLEAVE_BENCH_ESTIMATE_FOLDS_H
 #define CLEAVE_BENCH_ESTIMATE_FOLDS_H
 
 #include "base/random.h"
-#include "search/window/space.h"
-#include "simulator/estimate.h"
+#include "search/problem/space.h"
+#include "simulator/step/estimate.h"
 
 typedef struct fold_walk {
     const cleave_model *model;

@@ -2,7 +2,7 @@
    a simulation in seconds, the median over repetitions and that of the first, which finds its
    memory new and its caches cold.  Reading the file is not in it.
      usage: bench_cleave_tasks FILE [REPETITIONS] */
-#include "simulator/tasks.h"
+#include "simulator/events/tasks.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/row.h"
 

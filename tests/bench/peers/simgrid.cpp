@@ -1,4 +1,4 @@
-/* SimGrid on a task graph (format: simulator/tasks.h, without VIA): a line with the number of
+/* SimGrid on a task graph (format: simulator/events/tasks.h, without VIA): a line with the number of
    tasks, the makespan, and the processor time of the simulation in seconds; reading the file and
    building the platform are not in it.
 

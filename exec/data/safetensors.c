@@ -1,0 +1,324 @@
+/* Numbers in the format are little-endian, and so are the machines that this runs on. */
+#include "exec/data/safetensors.h"
+
+#include "base/checked.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_HEADER_BYTES = 100 * 1000 * 1000 };
+
+static const char *const type_names[] = {[CLEAVE_F32] = "F32", [CLEAVE_I64] = "I64"};
+
+static cleave_status read_type(const cleave_json_cursor *at, cleave_type *type,
+                               cleave_error *error) {
+    const char *name;
+    CLEAVE_TRY(cleave_json_string(at, &name, error));
+    for (int t = 0; t < 2; t++)
+        if (strcmp(name, type_names[t]) == 0) {
+            *type = (cleave_type)t;
+            return CLEAVE_OK;
+        }
+    return cleave_json_fail(at, error, "type \"%s\" is not supported (only F32 and I64 are)", name);
+}
+
+static cleave_status read_shape(const cleave_json_cursor *at, cleave_safetensors_entry *entry,
+                                cleave_error *error) {
+    CLEAVE_TRY(cleave_json_expect_array(at, error));
+    int32_t rank = cleave_json_count(at);
+    if (rank > CLEAVE_MAX_RANK)
+        return cleave_json_fail(at, error, "rank %d is more than %d", (int)rank,
+                                (int)CLEAVE_MAX_RANK);
+    entry->rank = (int)rank;
+    entry->n_elements = 1;
+    for (int32_t d = 0; d < rank; d++) {
+        cleave_json_cursor extent = cleave_json_element(at, d);
+        CLEAVE_TRY(cleave_json_integer(&extent, 0, INT64_MAX, &entry->shape[d], error));
+        if (!cleave_int64_multiply(entry->n_elements, entry->shape[d], &entry->n_elements))
+            return cleave_json_fail(at, error, "the shape has more than 2^63 elements");
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status read_entry(const cleave_json_cursor *at, int64_t data_bytes,
+                                cleave_safetensors_entry *entry, cleave_error *error) {
+    static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
+    cleave_json_cursor member;
+    int64_t begin, end, bytes;
+    CLEAVE_TRY(cleave_json_expect_object(at, error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    CLEAVE_TRY(cleave_json_get(at, "dtype", &member, error));
+    CLEAVE_TRY(read_type(&member, &entry->type, error));
+    CLEAVE_TRY(cleave_json_get(at, "shape", &member, error));
+    CLEAVE_TRY(read_shape(&member, entry, error));
+    CLEAVE_TRY(cleave_json_get(at, "data_offsets", &member, error));
+    CLEAVE_TRY(cleave_json_expect_array(&member, error));
+    if (cleave_json_count(&member) != 2)
+        return cleave_json_fail(&member, error, "expected a begin and an end");
+    cleave_json_cursor from = cleave_json_element(&member, 0), to = cleave_json_element(&member, 1);
+    CLEAVE_TRY(cleave_json_integer(&from, 0, data_bytes, &begin, error));
+    CLEAVE_TRY(cleave_json_integer(&to, begin, data_bytes, &end, error));
+    if (!cleave_int64_multiply(entry->n_elements, cleave_type_bytes(entry->type), &bytes) ||
+        bytes != end - begin)
+        return cleave_json_fail(&member, error, "%lld bytes for %lld elements of type %s",
+                                (long long)(end - begin), (long long)entry->n_elements,
+                                type_names[entry->type]);
+    entry->offset = begin;
+    return CLEAVE_OK;
+}
+
+/* Ties (of empty tensors) by name, so that the order is one. */
+static int compare_entries(const void *a, const void *b) {
+    const cleave_safetensors_entry *x = a, *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if ((x->n_elements == 0) != (y->n_elements == 0))
+        return x->n_elements == 0 ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* The format wants neither holes nor overlaps. */
+static cleave_status check_places(const cleave_safetensors *file, int64_t data_bytes,
+                                  cleave_error *error) {
+    int64_t end = 0;
+    for (int32_t i = 0; i < file->n_entries; i++) {
+        const cleave_safetensors_entry *entry = &file->entries[i];
+        if (entry->offset != end)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%s: data of %s starts at %lld, but what is before it ends at %lld",
+                               file->path, entry->name, (long long)entry->offset, (long long)end);
+        end += entry->n_elements * cleave_type_bytes(entry->type);
+    }
+    if (end != data_bytes)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: tensors take %lld bytes, but the file has %lld of data", file->path,
+                           (long long)end, (long long)data_bytes);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_entries(const cleave_json *document, int64_t data_bytes,
+                                  cleave_arena *arena, cleave_safetensors *file,
+                                  cleave_error *error) {
+    cleave_json_cursor root = cleave_json_root(document);
+    CLEAVE_TRY(cleave_json_expect_object(&root, error));
+    int32_t n = cleave_json_count(&root);
+    file->entries = CLEAVE_ARENA_ARRAY(arena, cleave_safetensors_entry, n);
+    if (file->entries == NULL)
+        return cleave_fail_memory(error, "reading a safetensors header");
+    for (int32_t i = 0; i < n; i++) {
+        const char *name;
+        cleave_json_cursor member = cleave_json_member(&root, i, &name);
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        cleave_safetensors_entry *entry = &file->entries[file->n_entries];
+        entry->name = cleave_arena_string(arena, name);
+        if (entry->name == NULL)
+            return cleave_fail_memory(error, "reading a safetensors header");
+        CLEAVE_TRY(read_entry(&member, data_bytes, entry, error));
+        file->n_entries++;
+    }
+    if (file->n_entries > 0)
+        qsort(file->entries, (size_t)file->n_entries, sizeof *file->entries, compare_entries);
+    return check_places(file, data_bytes, error);
+}
+
+cleave_status cleave_safetensors_parse(const char *header, size_t header_bytes, int64_t data_bytes,
+                                       const char *path, cleave_arena *arena,
+                                       cleave_safetensors *file, cleave_error *error) {
+    cleave_json *document = NULL;
+    cleave_safetensors read = {.path = cleave_arena_string(arena, path)};
+    if (read.path == NULL)
+        return cleave_fail_memory(error, "reading a safetensors header");
+    CLEAVE_TRY(cleave_json_parse(header, header_bytes, path, &document, error));
+    cleave_status status = read_entries(document, data_bytes, arena, &read, error);
+    cleave_json_free(document);
+    if (status == CLEAVE_OK)
+        *file = read;
+    return status;
+}
+
+static cleave_status read_header(FILE *stream, const char *path, cleave_arena *arena,
+                                 cleave_safetensors *file, cleave_error *error) {
+    struct stat about;
+    uint64_t length = 0;
+    if (fstat(fileno(stream), &about) != 0 || !S_ISREG(about.st_mode))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a regular file", path);
+    int64_t file_bytes = (int64_t)about.st_size;
+    if (fread(&length, 1, sizeof length, stream) != sizeof length)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a safetensors file: it has %lld bytes",
+                           path, (long long)file_bytes);
+    if (length > MOST_HEADER_BYTES || (int64_t)length > file_bytes - 8)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%s: not a safetensors file: a header of %llu bytes in a file of %lld bytes", path,
+            (unsigned long long)length, (long long)file_bytes);
+    char *header = malloc((size_t)length + 1);
+    if (header == NULL)
+        return cleave_fail_memory(error, "reading a safetensors header");
+    int64_t data_start = 8 + (int64_t)length;
+    cleave_status status =
+        fread(header, 1, (size_t)length, stream) == (size_t)length
+            ? cleave_safetensors_parse(header, (size_t)length, file_bytes - data_start, path, arena,
+                                       file, error)
+            : cleave_fail(error, CLEAVE_BAD_INPUT, "%s can't be read", path);
+    free(header);
+    if (status == CLEAVE_OK) {
+        file->stream = stream;
+        file->data_start = data_start;
+    }
+    return status;
+}
+
+cleave_status cleave_safetensors_open(const char *path, cleave_arena *arena,
+                                      cleave_safetensors *file, cleave_error *error) {
+    FILE *stream = fopen(path, "rb");
+    if (stream == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
+    cleave_status status = read_header(stream, path, arena, file, error);
+    if (status != CLEAVE_OK)
+        fclose(stream);
+    return status;
+}
+
+void cleave_safetensors_close(cleave_safetensors *file) {
+    if (file->stream != NULL)
+        fclose(file->stream);
+    file->stream = NULL;
+}
+
+const cleave_safetensors_entry *cleave_safetensors_find(const cleave_safetensors *file,
+                                                        const char *name) {
+    for (int32_t i = 0; i < file->n_entries; i++)
+        if (strcmp(file->entries[i].name, name) == 0)
+            return &file->entries[i];
+    return NULL;
+}
+
+static bool in_range(const cleave_safetensors_entry *entry, int64_t first, int64_t count) {
+    return first >= 0 && count >= 0 && first <= entry->n_elements &&
+           count <= entry->n_elements - first;
+}
+
+cleave_status cleave_safetensors_read(const cleave_safetensors *file,
+                                      const cleave_safetensors_entry *entry, int64_t first,
+                                      int64_t count, void *data, cleave_error *error) {
+    int64_t size = cleave_type_bytes(entry->type);
+    if (!in_range(entry, first, count))
+        return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
+                           (long long)first, (long long)(first + count), entry->name,
+                           (long long)entry->n_elements);
+    if (count == 0)
+        return CLEAVE_OK;
+    if (fseeko(file->stream, (off_t)(file->data_start + entry->offset + first * size), SEEK_SET) !=
+            0 ||
+        fread(data, (size_t)size, (size_t)count, file->stream) != (size_t)count)
+        return cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be read", file->path,
+                           entry->name);
+    return CLEAVE_OK;
+}
+
+static void write_entry(cleave_json_writer *json, const cleave_safetensors_entry *entry) {
+    cleave_json_key(json, entry->name);
+    cleave_json_begin_object(json, true);
+    cleave_json_key(json, "dtype");
+    cleave_json_put_string(json, type_names[entry->type]);
+    cleave_json_key(json, "shape");
+    cleave_json_begin_array(json, true);
+    for (int d = 0; d < entry->rank; d++)
+        cleave_json_put_integer(json, entry->shape[d]);
+    cleave_json_end_array(json);
+    cleave_json_key(json, "data_offsets");
+    cleave_json_begin_array(json, true);
+    cleave_json_put_integer(json, entry->offset);
+    cleave_json_put_integer(json,
+                            entry->offset + entry->n_elements * cleave_type_bytes(entry->type));
+    cleave_json_end_array(json);
+    cleave_json_end_object(json);
+}
+
+static cleave_status place_entries(int32_t n, cleave_safetensors_entry *entries, int64_t *bytes,
+                                   cleave_error *error) {
+    *bytes = 0;
+    for (int32_t i = 0; i < n; i++) {
+        cleave_safetensors_entry *entry = &entries[i];
+        int64_t size;
+        bool fits = true;
+        entry->n_elements = 1;
+        entry->offset = *bytes;
+        for (int d = 0; d < entry->rank && fits; d++)
+            fits = cleave_int64_multiply(entry->n_elements, entry->shape[d], &entry->n_elements);
+        if (!fits ||
+            !cleave_int64_multiply(entry->n_elements, cleave_type_bytes(entry->type), &size) ||
+            !cleave_int64_add(*bytes, size, bytes))
+            return cleave_fail(error, CLEAVE_FAILED, "tensor %s is too large for a file",
+                               entry->name);
+    }
+    return CLEAVE_OK;
+}
+
+/* The header is padded with blanks so that data are aligned to 8 bytes. */
+static cleave_status write_header(cleave_safetensors_writer *writer, const char *path,
+                                  const cleave_json_writer *json, cleave_error *error) {
+    if (json->failed)
+        return cleave_fail_memory(error, "writing a safetensors header");
+    uint64_t length = (json->n + 7) / 8 * 8;
+    FILE *stream = writer->file.stream;
+    bool done = fwrite(&length, sizeof length, 1, stream) == 1 &&
+                fwrite(json->text, 1, json->n, stream) == json->n;
+    for (uint64_t i = json->n; i < length; i++)
+        done = done && fputc(' ', stream) == ' ';
+    writer->data_start = 8 + (int64_t)length;
+    /* Gives the file its full length at once. */
+    if (done && writer->data_bytes > 0)
+        done =
+            fseeko(stream, (off_t)(writer->data_start + writer->data_bytes - 1), SEEK_SET) == 0 &&
+            fputc(0, stream) == 0;
+    return done ? CLEAVE_OK : cleave_fail(error, CLEAVE_FAILED, "%s can't be written", path);
+}
+
+cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
+                                             int32_t n_entries, cleave_safetensors_entry *entries,
+                                             cleave_error *error) {
+    CLEAVE_TRY(place_entries(n_entries, entries, &writer->data_bytes, error));
+    CLEAVE_TRY(cleave_file_writer_open(&writer->file, path, error));
+    cleave_json_writer json = {0};
+    cleave_json_begin_object(&json, false);
+    for (int32_t i = 0; i < n_entries; i++)
+        write_entry(&json, &entries[i]);
+    cleave_json_end_object(&json);
+    cleave_status status = write_header(writer, path, &json, error);
+    cleave_json_writer_free(&json);
+    if (status != CLEAVE_OK)
+        cleave_file_writer_abandon(&writer->file);
+    return status;
+}
+
+cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
+                                       const cleave_safetensors_entry *entry, int64_t first,
+                                       int64_t count, const void *data, cleave_error *error) {
+    int64_t size = cleave_type_bytes(entry->type);
+    if (!in_range(entry, first, count))
+        return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
+                           (long long)first, (long long)(first + count), entry->name,
+                           (long long)entry->n_elements);
+    if (count == 0)
+        return CLEAVE_OK;
+    if (fseeko(writer->file.stream, (off_t)(writer->data_start + entry->offset + first * size),
+               SEEK_SET) != 0 ||
+        fwrite(data, (size_t)size, (size_t)count, writer->file.stream) != (size_t)count)
+        return cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be written",
+                           writer->file.path, entry->name);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_safetensors_writer_commit(cleave_safetensors_writer *writer,
+                                               cleave_error *error) {
+    return cleave_file_writer_commit(&writer->file, error);
+}
+
+void cleave_safetensors_writer_abandon(cleave_safetensors_writer *writer) {
+    cleave_file_writer_abandon(&writer->file);
+}

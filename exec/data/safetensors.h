@@ -1,0 +1,72 @@
+/* Tensors in files, in the safetensors format: eight bytes that hold the header's length
+   (little-endian), a JSON header that gives every tensor's type, shape and place, then the data.
+
+   Files are read and written by pieces, so that a model never lies in memory twice.  Types are F32
+   and I64.  Nothing in a file is trusted: sizes, places and overlaps are checked before use. */
+#ifndef CLEAVE_EXEC_SAFETENSORS_H
+#define CLEAVE_EXEC_SAFETENSORS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "graph/model/model.h"
+
+#include <stdio.h>
+
+typedef struct cleave_safetensors_entry {
+    const char *name;
+    cleave_type type;
+    int rank;
+    int64_t shape[CLEAVE_MAX_RANK];
+    int64_t n_elements;
+    int64_t offset; /* bytes, from the start of the data */
+} cleave_safetensors_entry;
+
+typedef struct cleave_safetensors {
+    const char *path;
+    FILE *stream;
+    int64_t data_start; /* bytes, of the file */
+    int32_t n_entries;
+    cleave_safetensors_entry *entries; /* in the order of their data */
+} cleave_safetensors;
+
+/* Reads the header of `header_bytes` bytes of JSON for `data_bytes` of data; `path` stands for the
+   file in errors.  BAD_INPUT naming file and tensor. */
+cleave_status cleave_safetensors_parse(const char *header, size_t header_bytes, int64_t data_bytes,
+                                       const char *path, cleave_arena *arena,
+                                       cleave_safetensors *file, cleave_error *error);
+
+/* Opens a file for reading; close it afterwards.  Entries live in the arena. */
+cleave_status cleave_safetensors_open(const char *path, cleave_arena *arena,
+                                      cleave_safetensors *file, cleave_error *error);
+void cleave_safetensors_close(cleave_safetensors *file);
+
+/* Null where there is none of that name. */
+const cleave_safetensors_entry *cleave_safetensors_find(const cleave_safetensors *file,
+                                                        const char *name);
+
+/* Elements first..first+count-1 of a tensor, in row-major order. */
+cleave_status cleave_safetensors_read(const cleave_safetensors *file,
+                                      const cleave_safetensors_entry *entry, int64_t first,
+                                      int64_t count, void *data, cleave_error *error);
+
+/* A file being written, under a temporary name until it is committed. */
+typedef struct cleave_safetensors_writer {
+    cleave_file_writer file;
+    int64_t data_start, data_bytes;
+} cleave_safetensors_writer;
+
+/* Writes the header; sets n_elements and offset of every entry from type and shape, and the data
+   to zero.  Names are distinct. */
+cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
+                                             int32_t n_entries, cleave_safetensors_entry *entries,
+                                             cleave_error *error);
+/* In any order. */
+cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
+                                       const cleave_safetensors_entry *entry, int64_t first,
+                                       int64_t count, const void *data, cleave_error *error);
+cleave_status cleave_safetensors_writer_commit(cleave_safetensors_writer *writer,
+                                               cleave_error *error);
+void cleave_safetensors_writer_abandon(cleave_safetensors_writer *writer);
+
+#endif

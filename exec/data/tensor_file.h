@@ -1,0 +1,25 @@
+/* Tensors of a file by name: of safetensors, or the initializers of an ONNX file (NAME.onnx).
+
+   Safetensors are read by pieces.  An ONNX file is decoded whole, with its external data, and its
+   elements stay in the arena. */
+#ifndef CLEAVE_EXEC_TENSOR_FILE_H
+#define CLEAVE_EXEC_TENSOR_FILE_H
+
+#include "exec/data/safetensors.h"
+
+typedef struct cleave_tensor_file {
+    cleave_safetensors file; /* its path and entries, whatever the format */
+    const void **values;     /* [n_entries] of an ONNX file; null: the elements are in the file */
+} cleave_tensor_file;
+
+/* Close it afterwards; entries live in the arena.  BAD_INPUT naming file and tensor. */
+cleave_status cleave_tensor_file_open(const char *path, cleave_arena *arena,
+                                      cleave_tensor_file *file, cleave_error *error);
+void cleave_tensor_file_close(cleave_tensor_file *file);
+
+/* Elements first..first+count-1 of a tensor, in row-major order. */
+cleave_status cleave_tensor_file_read(const cleave_tensor_file *file,
+                                      const cleave_safetensors_entry *entry, int64_t first,
+                                      int64_t count, void *data, cleave_error *error);
+
+#endif

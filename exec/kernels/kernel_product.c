@@ -1,0 +1,394 @@
+/* Contractions of two operands into a third, by matrix products.
+
+   Forward contracts a and b into the output; the gradient of a contracts the output's gradient and
+   b into a's gradient, and so for b: one function with the roles permuted.  Call the operands X, Y
+   and the result Z.  Every axis is in at least two of them: in all three (batch), in X and Z
+   (rows), in Y and Z (columns), or in X and Y (summed).  Axes of one class that lie densely in both
+   of its operands merge.  Of what remains, the best choice of one row, one column and one summed
+   axis makes a matrix product; the others are looped over.
+
+   oneDNN does the matrix products where vectors are wide, but for small ones, whose call costs it
+   more than OpenBLAS; OpenBLAS does the others, unless it is older than the processor and half as
+   fast as it could be.  Those with few rows and much to read are done here:
+   exec/kernels/few_rows.h. */
+#include "exec/kernels/few_rows.h"
+#include "exec/kernels/kernel_table.h"
+
+#include <string.h>
+
+enum { X, Y, Z, N_ROLES };
+enum { BATCH, ROWS, COLUMNS, SUMMED, N_CLASSES };
+
+typedef struct loop {
+    int64_t extent, stride[N_ROLES];
+} loop;
+
+typedef struct loops {
+    int n;
+    loop items[CLEAVE_MAX_AXES];
+} loops;
+
+typedef struct contraction {
+    int64_t base[N_ROLES];
+    loops classes[N_CLASSES];
+    int taken[N_CLASSES]; /* the loop of each class that the matrix product does; -1: none */
+    bool swapped;         /* of the matrix product: Z^T = Y^T X^T */
+} contraction;
+
+/* X, Y and Z of a pass: forward, or the gradient of input `wanted`. */
+static void choose_roles(const cleave_kernel_call *call, int wanted,
+                         const cleave_operand **operands, const cleave_array **arrays) {
+    const cleave_nest *nest = call->nest;
+    if (wanted < 0) {
+        for (int i = 0; i < 2; i++) {
+            operands[i] = &nest->inputs[i];
+            arrays[i] = &call->inputs[i];
+        }
+        operands[Z] = &nest->output;
+        arrays[Z] = &call->output;
+        return;
+    }
+    operands[X] = &nest->output;
+    arrays[X] = &call->output_gradient;
+    operands[Y] = &nest->inputs[1 - wanted];
+    arrays[Y] = &call->inputs[1 - wanted];
+    operands[Z] = &nest->inputs[wanted];
+    arrays[Z] = &call->input_gradients[wanted];
+}
+
+static bool has_axis(const cleave_model *model, const cleave_operand *operand, int axis) {
+    for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (operand->map[d].terms[t].axis == axis)
+                return true;
+    return false;
+}
+
+/* Does the nest compute alpha x a x b? */
+static bool is_scaled_product(const cleave_nest *nest, double *alpha) {
+    const cleave_instruction *tape = nest->tape;
+    *alpha = 1;
+    if (nest->n_inputs != 2 || nest->n_instructions < 1 || nest->n_instructions > 2)
+        return false;
+    if (tape[0].opcode != CLEAVE_OP_MUL || tape[0].a + tape[0].b != 1 || tape[0].a == tape[0].b)
+        return false;
+    if (nest->n_instructions == 1)
+        return true;
+    *alpha = tape[1].p;
+    return tape[1].opcode == CLEAVE_OP_SCALE && tape[1].a == 2 && tape[1].q >= 0 && tape[1].q <= 0;
+}
+
+/* Inserts an axis into its class, loops of larger strides in the class' first operand outside. */
+static void insert(loops *list, loop item, int by) {
+    int i = list->n++;
+    for (; i > 0 && list->items[i - 1].stride[by] < item.stride[by]; i--)
+        list->items[i] = list->items[i - 1];
+    list->items[i] = item;
+}
+
+static void merge(loops *list) {
+    int n = 0;
+    for (int i = 0; i < list->n; i++) {
+        loop *item = &list->items[i], *before = n > 0 ? &list->items[n - 1] : NULL;
+        bool dense = before != NULL;
+        for (int role = 0; role < N_ROLES && dense; role++)
+            dense = before->stride[role] == item->stride[role] * item->extent;
+        if (dense) {
+            before->extent *= item->extent;
+            memcpy(before->stride, item->stride, sizeof item->stride);
+        } else {
+            list->items[n++] = *item;
+        }
+    }
+    list->n = n;
+}
+
+/* Do the axes that Z has go through its elements, each once?  Its strides are then 1 and products
+   of the extents below.  Sums of two axes, as a window's, meet elements twice and may leave out
+   others. */
+static bool covers(const contraction *c, int64_t size) {
+    static const int classes[] = {BATCH, ROWS, COLUMNS};
+    int64_t covered = 1;
+    for (bool found = true; found;) {
+        found = false;
+        for (int k = 0; k < 3 && !found; k++)
+            for (int i = 0; i < c->classes[classes[k]].n && !found; i++) {
+                const loop *item = &c->classes[classes[k]].items[i];
+                found = item->stride[Z] == covered;
+                covered *= found ? item->extent : 1;
+            }
+    }
+    return covered == size;
+}
+
+/* Sorts the axes into classes; false where the kernel does not fit. */
+static bool classify(const cleave_kernel_call *call, int wanted, contraction *c) {
+    const cleave_operand *operands[N_ROLES];
+    const cleave_array *arrays[N_ROLES];
+    cleave_reach reach[N_ROLES];
+    choose_roles(call, wanted, operands, arrays);
+    /* Windows are better off elsewhere; what a product has are rows between each other. */
+    bool windows = call->nest->kind != CLEAVE_NEST_PRODUCT;
+    *c = (contraction){{0}, {{0, {{0, {0}}}}}, {-1, -1, -1, -1}, false};
+    for (int role = 0; role < N_ROLES; role++) {
+        const cleave_tensor *tensor = &call->model->tensors[operands[role]->tensor];
+        for (int d = 0; d < tensor->rank && windows; d++)
+            if (operands[role]->map[d].n_terms > 1 || (operands[role]->map[d].n_terms == 1 &&
+                                                       operands[role]->map[d].terms[0].stride != 1))
+                return false;
+        reach[role] = cleave_kernel_reach(call, operands[role], arrays[role]);
+        if (!reach[role].inside || tensor->type != CLEAVE_F32)
+            return false;
+        c->base[role] = reach[role].base;
+    }
+    for (int a = 0; a < call->nest->n_axes; a++) {
+        bool in[N_ROLES];
+        loop item = {.extent = call->part.hi[a] - call->part.lo[a]};
+        for (int role = 0; role < N_ROLES; role++) {
+            in[role] = has_axis(call->model, operands[role], a);
+            item.stride[role] = reach[role].stride[a];
+        }
+        if (item.extent == 1)
+            continue;
+        if (in[X] && in[Y] && in[Z])
+            insert(&c->classes[BATCH], item, Z);
+        else if (in[X] && in[Z])
+            insert(&c->classes[ROWS], item, Z);
+        else if (in[Y] && in[Z])
+            insert(&c->classes[COLUMNS], item, Z);
+        else if (in[X] && in[Y])
+            insert(&c->classes[SUMMED], item, Y);
+        else
+            return false;
+    }
+    bool covered = covers(c, cleave_kernel_array_size(call, operands[Z], arrays[Z]));
+    for (int class = 0; class < N_CLASSES; class ++)
+        merge(&c->classes[class]);
+    return covered;
+}
+
+static loop taken_loop(const contraction *c, int class, int i) {
+    return i < 0 ? (loop){.extent = 1} : c->classes[class].items[i];
+}
+
+/* Can a matrix whose rows and columns are these loops of an operand be given to BLAS, either as it
+   is or transposed? */
+static bool is_matrix(loop rows, loop columns, int role, bool *transposed, int64_t *row) {
+    int64_t down = rows.stride[role], across = columns.stride[role];
+    if ((columns.extent == 1 || across == 1) && (rows.extent == 1 || down >= columns.extent)) {
+        *transposed = false;
+        *row = rows.extent == 1 ? columns.extent : down;
+        return true;
+    }
+    if ((rows.extent == 1 || down == 1) && (columns.extent == 1 || across >= rows.extent)) {
+        *transposed = true;
+        *row = columns.extent == 1 ? rows.extent : across;
+        return true;
+    }
+    return false;
+}
+
+/* The matrix product of one choice of loops; false where some operand is no matrix. */
+static bool make_product(const contraction *c, const int *taken, bool *swapped,
+                         cleave_blas_product *product) {
+    loop m = taken_loop(c, ROWS, taken[ROWS]), n = taken_loop(c, COLUMNS, taken[COLUMNS]),
+         k = taken_loop(c, SUMMED, taken[SUMMED]);
+    bool x_transposed, y_transposed;
+    int64_t x_row, y_row, z_row;
+    if (m.extent > INT32_MAX || n.extent > INT32_MAX || k.extent > INT32_MAX ||
+        !is_matrix(m, k, X, &x_transposed, &x_row) || !is_matrix(k, n, Y, &y_transposed, &y_row) ||
+        !is_matrix(m, n, Z, swapped, &z_row) || x_row > INT32_MAX || y_row > INT32_MAX ||
+        z_row > INT32_MAX)
+        return false;
+    if (!*swapped)
+        *product = (cleave_blas_product){.m = m.extent,
+                                         .n = n.extent,
+                                         .k = k.extent,
+                                         .a_transposed = x_transposed,
+                                         .b_transposed = y_transposed,
+                                         .a_row = x_row,
+                                         .b_row = y_row,
+                                         .c_row = z_row};
+    else
+        *product = (cleave_blas_product){.m = n.extent,
+                                         .n = m.extent,
+                                         .k = k.extent,
+                                         .a_transposed = !y_transposed,
+                                         .b_transposed = !x_transposed,
+                                         .a_row = y_row,
+                                         .b_row = x_row,
+                                         .c_row = z_row};
+    return true;
+}
+
+/* The choice with the most work in each matrix product. */
+static void choose_loops(contraction *c, cleave_blas_product *product) {
+    double most = 0;
+    int taken[N_CLASSES] = {-1, -1, -1, -1};
+    for (taken[ROWS] = -1; taken[ROWS] < c->classes[ROWS].n; taken[ROWS]++)
+        for (taken[COLUMNS] = -1; taken[COLUMNS] < c->classes[COLUMNS].n; taken[COLUMNS]++)
+            for (taken[SUMMED] = -1; taken[SUMMED] < c->classes[SUMMED].n; taken[SUMMED]++) {
+                cleave_blas_product candidate;
+                bool swapped;
+                if (!make_product(c, taken, &swapped, &candidate))
+                    continue;
+                double work = (double)candidate.m * (double)candidate.n * (double)candidate.k;
+                if (work > most) {
+                    most = work;
+                    *product = candidate;
+                    c->swapped = swapped;
+                    memcpy(c->taken, taken, sizeof taken);
+                }
+            }
+}
+
+/* The loops that the matrix product leaves over, the summed ones innermost. */
+static loops remaining_loops(const contraction *c, int *n_outer) {
+    loops rest = {0};
+    for (int class = 0; class < N_CLASSES; class ++) {
+        if (class == SUMMED)
+            *n_outer = rest.n;
+        for (int i = 0; i < c->classes[class].n; i++)
+            if (i != c->taken[class])
+                rest.items[rest.n++] = c->classes[class].items[i];
+    }
+    return rest;
+}
+
+static cleave_status multiply(const cleave_kernels *kernels, const cleave_blas_product *product,
+                              cleave_error *error) {
+    enum { SMALL = 1 << 18 }; /* multiply-adds */
+    if (cleave_few_rows_fits(product)) {
+        cleave_few_rows_multiply(product);
+        return CLEAVE_OK;
+    }
+    bool small = (double)product->m * (double)product->n * (double)product->k < SMALL;
+    if (small ? !kernels->small_products_by_blas : !kernels->large_products_by_blas)
+        return cleave_onednn_multiply(product, error);
+    cleave_blas_multiply(product);
+    return CLEAVE_OK;
+}
+
+/* One matrix product in `pieces` blocks of rows or columns of the result, whichever are more: the
+   operand that every block reads anew is then the smaller one.  Rows also where reading it so often
+   is little beside the result, since they are contiguous there.  The libraries' kernels are whole
+   on blocks of this many. */
+static cleave_status multiply_in_pieces(const cleave_kernels *kernels,
+                                        const cleave_kernel_call *call,
+                                        const cleave_blas_product *product, int64_t pieces,
+                                        cleave_error *error) {
+    enum { BLOCK = 48, LEAST_BLOCKS = 2 };
+    bool by_rows = product->m > product->n || (product->m >= pieces * product->k &&
+                                               product->m >= pieces * LEAST_BLOCKS * BLOCK);
+    int64_t extent = by_rows ? product->m : product->n, blocks = (extent + BLOCK - 1) / BLOCK;
+    if (pieces > blocks / LEAST_BLOCKS)
+        pieces = blocks / LEAST_BLOCKS;
+    if (pieces < 2)
+        return multiply(kernels, product, error);
+    for (int64_t i = 0; i < pieces; i++) {
+        int64_t start = BLOCK * cleave_block_start(blocks, pieces, i),
+                end = BLOCK * cleave_block_start(blocks, pieces, i + 1);
+        int64_t n = (end < extent ? end : extent) - start;
+        cleave_blas_product piece = *product;
+        if (by_rows) {
+            piece.m = n;
+            piece.a += start * (product->a_transposed ? 1 : product->a_row);
+            piece.c += start * product->c_row;
+        } else {
+            piece.n = n;
+            piece.b += start * (product->b_transposed ? product->b_row : 1);
+            piece.c += start;
+        }
+        if (i > 0)
+            CLEAVE_TRY(cleave_kernel_poll_now(call, error));
+        CLEAVE_TRY(multiply(kernels, &piece, error));
+    }
+    return CLEAVE_OK;
+}
+
+static int64_t count_steps(const loops *rest) {
+    int64_t steps = 1;
+    for (int l = 0; l < rest->n; l++)
+        steps *= rest->items[l].extent;
+    return steps;
+}
+
+static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel_call *call,
+                              int wanted, double alpha, cleave_error *error) {
+    contraction c;
+    cleave_blas_product product = {0};
+    const cleave_operand *operands[N_ROLES];
+    const cleave_array *arrays[N_ROLES];
+    choose_roles(call, wanted, operands, arrays);
+    classify(call, wanted, &c);
+    choose_loops(&c, &product);
+    int n_outer = 0;
+    loops rest = remaining_loops(&c, &n_outer);
+    product.alpha = (float)alpha;
+    int64_t steps = count_steps(&rest), pieces = call->pieces / steps;
+    cleave_kernel_pace pace = cleave_kernel_pace_start(call, steps);
+    int64_t index[CLEAVE_MAX_AXES] = {0}, at[N_ROLES] = {c.base[X], c.base[Y], c.base[Z]};
+    for (;;) {
+        const float *x = (const float *)arrays[X]->data + at[X],
+                    *y = (const float *)arrays[Y]->data + at[Y];
+        product.a = c.swapped ? y : x;
+        product.b = c.swapped ? x : y;
+        product.c = (float *)arrays[Z]->data + at[Z];
+        product.beta = wanted >= 0 && (call->accumulated >> wanted & 1) ? 1 : 0;
+        for (int l = n_outer; l < rest.n; l++)
+            if (index[l] > 0)
+                product.beta = 1;
+        CLEAVE_TRY(multiply_in_pieces(kernels, call, &product, pieces, error));
+        CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
+        int l = rest.n - 1;
+        for (; l >= 0; l--) {
+            for (int role = 0; role < N_ROLES; role++)
+                at[role] += rest.items[l].stride[role];
+            if (++index[l] < rest.items[l].extent)
+                break;
+            for (int role = 0; role < N_ROLES; role++)
+                at[role] -= rest.items[l].stride[role] * rest.items[l].extent;
+            index[l] = 0;
+        }
+        if (l < 0)
+            return CLEAVE_OK;
+    }
+}
+
+static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    (void)kernels;
+    double alpha;
+    contraction c;
+    if (!is_scaled_product(call->nest, &alpha) || call->nest->combiner > CLEAVE_COMBINE_SUM)
+        return false;
+    if (call->pass == CLEAVE_PASS_FORWARD)
+        return classify(call, -1, &c);
+    uint32_t gradients = cleave_kernel_gradients(call);
+    for (int i = 0; i < 2; i++)
+        if ((gradients >> i & 1) && !classify(call, i, &c))
+            return false;
+    return true;
+}
+
+static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call,
+                         cleave_error *error) {
+    double alpha;
+    is_scaled_product(call->nest, &alpha);
+    if (call->pass == CLEAVE_PASS_FORWARD)
+        return contract(kernels, call, -1, alpha, error);
+    uint32_t gradients = cleave_kernel_gradients(call);
+    for (int i = 0; i < 2; i++)
+        if (gradients >> i & 1)
+            CLEAVE_TRY(contract(kernels, call, i, alpha, error));
+    return CLEAVE_OK;
+}
+
+const cleave_kernel_row cleave_product_kernel = {
+    .name = "product",
+    .kinds = 1u << CLEAVE_NEST_PRODUCT | 1u << CLEAVE_NEST_CONVOLUTION,
+    .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
+              1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .accumulates = true,
+    .fits = fits,
+    .run = run,
+};

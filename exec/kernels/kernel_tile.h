@@ -1,0 +1,36 @@
+/* How the tape kernel walks a nest: see kernel_tile_plan.c. */
+#ifndef CLEAVE_EXEC_KERNEL_TILE_H
+#define CLEAVE_EXEC_KERNEL_TILE_H
+
+#include "exec/kernels/kernel_table.h"
+#include "exec/kernels/tape.h"
+
+/* Values and gradients of all inputs, the indices of INDEX and DROPOUT, the output, the seed and a
+   record. */
+enum { CLEAVE_MAX_TILE_STREAMS = 2 * CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE + 6 };
+
+/* A stream is an operand, its gradient, or an index: something with a stride along every axis. */
+typedef struct cleave_tile_plan {
+    cleave_tape_plan tape;
+    cleave_combiner combiner;
+    uint32_t gradients; /* bits of the inputs whose gradient is asked for */
+    int n_streams;
+    cleave_reach reach[CLEAVE_MAX_TILE_STREAMS];
+    /* Stream ids, -1: none. */
+    int input[CLEAVE_MAX_INPUTS], gradient[CLEAVE_MAX_INPUTS], index[CLEAVE_MAX_TAPE];
+    int output, seed;
+    int record[4];                  /* backward of moments: count, mean, d mean, d M2 */
+    bool summed[CLEAVE_MAX_INPUTS]; /* several points share an element of the gradient */
+    /* Backward: registers that vary along the columns alone, and those of them that are operands of
+       an instruction that varies otherwise too; none where the value itself is of them. */
+    uint64_t by_column, frontier;
+    int n_loops; /* 2 or more; the last two are rows and columns of tiles */
+    int64_t extent[CLEAVE_MAX_AXES + 2];
+    int64_t stride[CLEAVE_MAX_TILE_STREAMS][CLEAVE_MAX_AXES + 2]; /* per stream and loop */
+    int64_t tile, rows, columns; /* most elements, and shape, of a tile */
+} cleave_tile_plan;
+
+/* False where the kernel does not fit: padding, the gradient of a maximum, an integer output. */
+bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *plan);
+
+#endif

@@ -1,0 +1,82 @@
+/* Convolutions and matrix products over oneDNN, which only onednn.c includes.
+
+   Compiled primitives are kept from call to call, by shape.  oneDNN runs on OpenMP here: creating
+   this sets the calling thread's OpenMP to one thread, because a device is a rank and threads of
+   several ranks would fight.  Use it from the thread that created it. */
+#ifndef CLEAVE_EXEC_ONEDNN_H
+#define CLEAVE_EXEC_ONEDNN_H
+
+#include "base/error.h"
+#include "exec/kernels/blas.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct cleave_onednn cleave_onednn;
+
+cleave_status cleave_onednn_create(cleave_onednn **onednn, cleave_error *error);
+void cleave_onednn_destroy(cleave_onednn *onednn);
+
+/* The matrix product of blas.h, by oneDNN. */
+cleave_status cleave_onednn_multiply(const cleave_blas_product *product, cleave_error *error);
+
+enum { CLEAVE_MAX_SPATIAL = 3 };
+
+typedef enum cleave_convolution_pass {
+    CLEAVE_CONVOLUTION_FORWARD,
+    CLEAVE_CONVOLUTION_BACKWARD_DATA,
+    CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS
+} cleave_convolution_pass;
+
+/* Every byte is part of the key: start from zeroes.  Channels are per group.  Strides of arrays are
+   in elements: x [batch, groups x c, in...], w [groups, k, c, window...], y [batch, groups x k,
+   out...]. */
+typedef struct cleave_convolution {
+    int64_t pass;
+    int64_t n_spatial, batch, groups, c, k;
+    int64_t in[CLEAVE_MAX_SPATIAL], out[CLEAVE_MAX_SPATIAL], window[CLEAVE_MAX_SPATIAL],
+        stride[CLEAVE_MAX_SPATIAL], dilation[CLEAVE_MAX_SPATIAL] /* 1: dense */,
+        pad_lo[CLEAVE_MAX_SPATIAL], pad_hi[CLEAVE_MAX_SPATIAL];
+    int64_t x_stride[2 + CLEAVE_MAX_SPATIAL], w_stride[3 + CLEAVE_MAX_SPATIAL],
+        y_stride[2 + CLEAVE_MAX_SPATIAL];
+} cleave_convolution;
+
+/* A convolution may be run in pieces, which differ in their batch alone.  Its steps are
+
+       forward, backward data:  reorder, then run every piece
+       backward weights:        run every piece, each adding to what those before it gave; reorder
+
+   where the reorder, of the first piece, brings the weights as they lie into the format that
+   oneDNN likes best, or the result back from it. */
+typedef enum cleave_convolution_place {
+    CLEAVE_CONVOLUTION_WHOLE,
+    CLEAVE_CONVOLUTION_FIRST_PIECE,
+    CLEAVE_CONVOLUTION_LATER_PIECE
+} cleave_convolution_place;
+
+typedef struct cleave_convolution_arrays {
+    float *x, *w, *y; /* of the piece; w as it lies */
+    void *workspace;
+} cleave_convolution_arrays;
+
+/* Bytes of workspace of a convolution, as a piece where it is cut; -1 where oneDNN has none of this
+   shape.  The first call for a shape compiles it, in milliseconds. */
+int64_t cleave_onednn_convolution_workspace(cleave_onednn *onednn,
+                                            const cleave_convolution *convolution, bool cut);
+
+/* Can the two be pieces of one convolution: is oneDNN's format of their weights the same? */
+bool cleave_onednn_same_weights(cleave_onednn *onednn, const cleave_convolution *a,
+                                const cleave_convolution *b);
+
+cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
+                                                const cleave_convolution *convolution, float *w,
+                                                void *workspace, cleave_error *error);
+
+/* Forward writes y; backward data writes x, backward weights the weights in oneDNN's format, from
+   the other two. */
+cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
+                                            const cleave_convolution *convolution,
+                                            cleave_convolution_arrays arrays,
+                                            cleave_convolution_place place, cleave_error *error);
+
+#endif

@@ -1,0 +1,39 @@
+/* Folds: the symmetry of a layout, and how much of it has to be lowered.
+
+   Where every operator spans all D devices in order, and what lies outermost in its split divides
+   evenly into W windows, the map  device -> device + M,  M = D / W,  is a symmetry: window j of
+   devices [j M, (j + 1) M) does with the j-th part of the outer axis what window 0 does with the
+   first.  So the tensors are of two sorts:
+
+   - shared out: one dimension is cut into W equal ranges, and what window j writes or reads lies
+     within range j.  Such a tensor never leaves its window;
+   - repeated: what a device writes or reads of it is the same box in all windows.  Partial results
+     of all windows that all windows read make one all-reduce; nothing else crosses windows.
+
+   This file finds W and the sorts from splits and maps alone, by arithmetic that holds for all
+   windows at once; what remains to be seen cell by cell is checked while window 0 is lowered
+   (cleave_lower_window).  What is not certain does not fold. */
+#ifndef CLEAVE_GRAPH_FOLD_H
+#define CLEAVE_GRAPH_FOLD_H
+
+#include "graph/model/layout.h"
+
+enum { CLEAVE_FOLD_REPEATED = -1, CLEAVE_FOLD_UNUSED = -2 };
+
+typedef struct cleave_fold {
+    int32_t n_devices;     /* M, of a window */
+    int32_t n_windows;     /* W, 2 or more */
+    cleave_layout window;  /* the layout with the parts of window 0 alone, on M devices; degrees are
+                              those of all */
+    int *nest_axis;        /* [n_nests] axis of the nest that is shared out; or REPEATED */
+    int *tensor_dimension; /* [n_tensors] dimension of a base tensor that is shared out; or
+                              REPEATED; UNUSED: does not move (data, constants, views) */
+} cleave_fold;
+
+/* Finds the smallest window that is a multiple of `node_devices`.  The fold lives in the arena and
+   refers to the layout.  NO_LAYOUT, saying why, where the layout does not fold. */
+cleave_status cleave_fold_find(const cleave_model *model, const cleave_layout *layout,
+                               int32_t node_devices, cleave_arena *arena, cleave_fold *fold,
+                               cleave_error *error);
+
+#endif

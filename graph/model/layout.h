@@ -1,0 +1,87 @@
+/* A layout: per operator, the degree of every axis, replicas, and the devices of its parts. */
+#ifndef CLEAVE_GRAPH_LAYOUT_H
+#define CLEAVE_GRAPH_LAYOUT_H
+
+#include "base/random.h"
+#include "graph/model/collective_rules.h"
+#include "graph/model/model.h"
+
+typedef struct cleave_split {
+    int32_t replicas; /* 1 or more */
+    int32_t
+        degree[CLEAVE_MAX_AXES]; /* per axis of the operator; 1: not split; at most the extent */
+    int32_t n_parts;             /* replicas x product of the degrees */
+    int32_t
+        *devices; /* [n_parts], distinct; replicas outermost, then axes in table order, row-major */
+} cleave_split;
+
+/* More devices than any layout file may name. */
+enum { CLEAVE_MAX_DEVICES = 1 << 16 };
+
+typedef struct cleave_layout {
+    char model_hash[33];
+    char machine[64], method[32];  /* for people */
+    double predicted_step_seconds; /* 0: not known */
+    int32_t n_devices;             /* of the machine: device ids are 0..n_devices-1 */
+    int32_t n_operators;
+    cleave_split *splits; /* [n_operators], in the order of the model's operators */
+    bool *sharded;        /* [model's n_tensors] update of this parameter is sharded */
+    cleave_collective_rules collectives;
+} cleave_layout;
+
+/* All operators unsplit on device 0. */
+cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
+                                   cleave_arena *arena, cleave_layout *layout, cleave_error *error);
+/* Sets one split; `degree` is [CLEAVE_MAX_AXES], where 0 counts as 1, and as many devices as there
+   are parts are copied into the arena.  Does not check: see cleave_layout_check.  BAD_INPUT when
+   the number of parts overflows. */
+cleave_status cleave_layout_set(cleave_layout *layout, int32_t op, int32_t replicas,
+                                const int32_t *degree, const int32_t *devices, cleave_arena *arena,
+                                cleave_error *error);
+cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model *model,
+                                 cleave_arena *arena, cleave_layout *copy, cleave_error *error);
+
+/* Is it legal for this model?  BAD_INPUT naming operator, axis and values. */
+cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,
+                                  cleave_error *error);
+
+/* The same for one split of one operator: the message names the operator. */
+cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *split,
+                                 int32_t n_devices, cleave_error *error);
+/* replicas x product of the degrees; false when it does not fit or one of them is below 1. */
+bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int32_t *n_parts);
+
+/* Any legal layout drawn from a seed: splits of any splittable axes, replicas, any distinct
+ * devices. */
+cleave_status cleave_layout_random(const cleave_model *model, int32_t n_devices, uint64_t seed,
+                                   cleave_arena *arena, cleave_layout *layout, cleave_error *error);
+/* One random split of one operator with at most n_devices parts; devices has room for n_devices. */
+void cleave_split_random(const cleave_operator *op, int32_t n_devices, cleave_random *random,
+                         cleave_split *split);
+
+/* The file format of DESIGN.md section 13. */
+cleave_status cleave_layout_read(const char *path, const cleave_model *model, cleave_arena *arena,
+                                 cleave_layout *layout, cleave_error *error);
+cleave_status cleave_layout_parse(const char *text, size_t bytes, const char *name,
+                                  const cleave_model *model, cleave_arena *arena,
+                                  cleave_layout *layout, cleave_error *error);
+
+/* What a layout file lists of a model; in the arena that it is read into. */
+typedef struct cleave_layout_listed {
+    const bool *operators; /* [n_operators] */
+    const bool *updates;   /* [n_tensors] parameters whose update it says */
+} cleave_layout_listed;
+
+/* The same of a file that need not list all operators, with the same checks; those that it does not
+   list are unsplit on device 0. */
+cleave_status cleave_layout_read_some(const char *path, const cleave_model *model,
+                                      cleave_arena *arena, cleave_layout *layout,
+                                      cleave_layout_listed *listed, cleave_error *error);
+cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const char *name,
+                                       const cleave_model *model, cleave_arena *arena,
+                                       cleave_layout *layout, cleave_layout_listed *listed,
+                                       cleave_error *error);
+cleave_status cleave_layout_write(const char *path, const cleave_model *model,
+                                  const cleave_layout *layout, cleave_error *error);
+
+#endif

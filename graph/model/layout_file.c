@@ -1,0 +1,411 @@
+/* The layout file of DESIGN.md section 13, read and written.
+
+   The reader believes nothing: every key is known, every value in range, every operator of the
+   model listed, and the whole is a legal layout before it is given back.  The writer has one order
+   (that of the model) and one form for everything, so equal layouts are equal files. */
+#include "graph/model/layout.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LAYOUT_VERSION = 1 };
+
+static const char *file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* ---- reading ---- */
+
+typedef struct reader {
+    const cleave_model *model;
+    cleave_arena *arena;
+    cleave_layout *layout;
+    bool *listed;         /* [n_operators] */
+    bool *listed_updates; /* [n_tensors] */
+    bool some;            /* not all operators have to be listed */
+} reader;
+
+static cleave_status read_model_of(const cleave_json_cursor *root, const cleave_model *model,
+                                   cleave_error *error) {
+    static const char *const keys[] = {"file", "hash", "batch", "graph", NULL};
+    cleave_json_cursor at, file, hash, batch, graph;
+    CLEAVE_TRY(cleave_json_get(root, "model", &at, error));
+    CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
+    CLEAVE_TRY(cleave_json_get(&at, "file", &file, error));
+    CLEAVE_TRY(cleave_json_get(&at, "hash", &hash, error));
+    CLEAVE_TRY(cleave_json_get(&at, "batch", &batch, error));
+    CLEAVE_TRY(cleave_json_get(&at, "graph", &graph, error));
+    const char *made_for, *made_for_hash;
+    int64_t value;
+    CLEAVE_TRY(cleave_json_string(&file, &made_for, error));
+    CLEAVE_TRY(cleave_json_string(&hash, &made_for_hash, error));
+    CLEAVE_TRY(cleave_json_integer(&batch, 0, INT64_MAX, &value, error));
+    if (value != model->batch)
+        return cleave_json_fail(&batch, error, "was made for batch %lld, but the batch is %lld",
+                                (long long)value, (long long)model->batch);
+    CLEAVE_TRY(cleave_json_integer(&graph, 0, INT64_MAX, &value, error));
+    if (value != model->graph_version)
+        return cleave_json_fail(&graph, error,
+                                "was made with version %lld of the operators' fusing, but this is "
+                                "version %d",
+                                (long long)value, model->graph_version);
+    if (strcmp(made_for_hash, model->hash) != 0)
+        return cleave_json_fail(&hash, error,
+                                "was made for another model: %.64s with hash %.40s, but %.64s has "
+                                "hash %s",
+                                made_for, made_for_hash, file_name(model->file), model->hash);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_degrees(const cleave_json_cursor *at, const cleave_operator *op,
+                                  cleave_split *split, cleave_error *error) {
+    cleave_json_cursor degrees;
+    CLEAVE_TRY(cleave_json_get(at, "split", &degrees, error));
+    CLEAVE_TRY(cleave_json_expect_object(&degrees, error));
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        split->degree[a] = 1;
+    for (int32_t i = 0; i < cleave_json_count(&degrees); i++) {
+        const char *name;
+        cleave_json_cursor degree = cleave_json_member(&degrees, i, &name);
+        int a = 0;
+        while (a < op->n_axes && strcmp(op->axes[a].name, name) != 0)
+            a++;
+        if (a == op->n_axes)
+            return cleave_json_fail(&degree, error, "operator \"%.128s\" has no axis \"%.64s\"",
+                                    op->name, name);
+        int64_t value;
+        CLEAVE_TRY(cleave_json_integer(&degree, 1, INT32_MAX, &value, error));
+        if (value > op->axes[a].extent)
+            return cleave_json_fail(&degree, error, "degree %lld is above the axis's extent %lld",
+                                    (long long)value, (long long)op->axes[a].extent);
+        split->degree[a] = (int32_t)value;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status read_devices(const cleave_json_cursor *at, const reader *in,
+                                  cleave_split *split, cleave_error *error) {
+    cleave_json_cursor devices;
+    CLEAVE_TRY(cleave_json_get(at, "devices", &devices, error));
+    CLEAVE_TRY(cleave_json_expect_array(&devices, error));
+    split->n_parts = cleave_json_count(&devices);
+    split->devices = CLEAVE_ARENA_ARRAY(in->arena, int32_t, split->n_parts);
+    if (split->devices == NULL)
+        return cleave_fail_memory(error, "reading a layout");
+    for (int32_t p = 0; p < split->n_parts; p++) {
+        cleave_json_cursor device = cleave_json_element(&devices, p);
+        int64_t value;
+        CLEAVE_TRY(cleave_json_integer(&device, 0, in->layout->n_devices - 1, &value, error));
+        split->devices[p] = (int32_t)value;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status read_operator(const cleave_json_cursor *at, const char *name, const reader *in,
+                                   cleave_error *error) {
+    static const char *const keys[] = {"split", "replicas", "devices", NULL};
+    int32_t op = cleave_model_find_operator(in->model, name);
+    if (op < 0)
+        return cleave_json_fail(at, error, "%.64s has no operator \"%.128s\"",
+                                file_name(in->model->file), name);
+    if (in->listed[op])
+        return cleave_json_fail(at, error, "operator \"%.128s\" is listed twice", name);
+    in->listed[op] = true;
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    cleave_split split = {.replicas = 1};
+    CLEAVE_TRY(read_degrees(at, &in->model->operators[op], &split, error));
+    cleave_json_cursor replicas;
+    if (cleave_json_find(at, "replicas", &replicas)) {
+        int64_t value;
+        CLEAVE_TRY(cleave_json_integer(&replicas, 1, INT32_MAX, &value, error));
+        split.replicas = (int32_t)value;
+    }
+    CLEAVE_TRY(read_devices(at, in, &split, error));
+    cleave_error reason = {{0}};
+    cleave_status status =
+        cleave_split_check(&in->model->operators[op], &split, in->layout->n_devices, &reason);
+    if (status == CLEAVE_BAD_INPUT)
+        return cleave_json_fail(at, error, "%s", reason.message);
+    if (status != CLEAVE_OK)
+        return cleave_fail(error, status, "%s", reason.message);
+    in->layout->splits[op] = split;
+    return CLEAVE_OK;
+}
+
+static cleave_status read_operators(const cleave_json_cursor *root, const reader *in,
+                                    cleave_error *error) {
+    cleave_json_cursor at;
+    CLEAVE_TRY(cleave_json_get(root, "operators", &at, error));
+    CLEAVE_TRY(cleave_json_expect_object(&at, error));
+    for (int32_t i = 0; i < cleave_json_count(&at); i++) {
+        const char *name;
+        cleave_json_cursor member = cleave_json_member(&at, i, &name);
+        CLEAVE_TRY(read_operator(&member, name, in, error));
+    }
+    for (int32_t op = 0; op < in->model->n_operators && !in->some; op++)
+        if (!in->listed[op])
+            return cleave_json_fail(&at, error, "operator \"%.128s\" of %.64s is missing",
+                                    in->model->operators[op].name, file_name(in->model->file));
+    return CLEAVE_OK;
+}
+
+/* Which of a null-terminated list of words a string is. */
+static cleave_status read_word(const cleave_json_cursor *at, const char *const *words, int n_words,
+                               int *which, cleave_error *error) {
+    const char *text;
+    CLEAVE_TRY(cleave_json_string(at, &text, error));
+    for (int i = 0; i < n_words; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *which = i;
+            return CLEAVE_OK;
+        }
+    char known[128] = "";
+    for (int i = 0; i < n_words; i++) {
+        strcat(known, i == 0 ? "" : ", ");
+        strcat(known, words[i]);
+    }
+    return cleave_json_fail(at, error, "\"%.64s\" is none of: %s", text, known);
+}
+
+static cleave_status read_parameters(const cleave_json_cursor *root, const reader *in,
+                                     cleave_error *error) {
+    static const char *const keys[] = {"update", NULL}, *const updates[] = {"replicated",
+                                                                            "sharded"};
+    cleave_json_cursor at, update;
+    if (!cleave_json_find(root, "parameters", &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_expect_object(&at, error));
+    for (int32_t i = 0; i < cleave_json_count(&at); i++) {
+        const char *name;
+        cleave_json_cursor member = cleave_json_member(&at, i, &name);
+        int32_t tensor = cleave_model_find_tensor(in->model, name);
+        if (tensor < 0 || in->model->tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER)
+            return cleave_json_fail(&member, error, "%.64s has no parameter \"%.128s\"",
+                                    file_name(in->model->file), name);
+        CLEAVE_TRY(cleave_json_expect_keys(&member, keys, error));
+        CLEAVE_TRY(cleave_json_get(&member, "update", &update, error));
+        int which = 0;
+        CLEAVE_TRY(read_word(&update, updates, 2, &which, error));
+        in->layout->sharded[tensor] = which == 1;
+        in->listed_updates[tensor] = true;
+    }
+    return CLEAVE_OK;
+}
+
+/* An optional string that must fit its place in the layout. */
+static cleave_status read_label(const cleave_json_cursor *root, const char *key, char *label,
+                                size_t bytes, cleave_error *error) {
+    cleave_json_cursor at;
+    const char *text;
+    if (!cleave_json_find(root, key, &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_string(&at, &text, error));
+    if (strlen(text) >= bytes)
+        return cleave_json_fail(&at, error, "\"%.64s...\" is longer than %zu bytes", text,
+                                bytes - 1);
+    strcpy(label, text);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_head(const cleave_json_cursor *root, const cleave_model *model,
+                               int64_t *n_devices, cleave_error *error) {
+    static const char *const keys[] = {
+        "cleave_layout",          "model",     "machine",    "devices",     "method",
+        "predicted_step_seconds", "operators", "parameters", "collectives", NULL};
+    cleave_json_cursor version, devices, operators;
+    int64_t value;
+    CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
+    CLEAVE_TRY(cleave_json_integer(&version, 0, INT64_MAX, &value, error));
+    if (value != LAYOUT_VERSION)
+        return cleave_json_fail(&version, error,
+                                "version %lld of layout files is not known, only %d",
+                                (long long)value, LAYOUT_VERSION);
+    CLEAVE_TRY(cleave_json_get(root, "devices", &devices, error));
+    CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
+    CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
+    CLEAVE_TRY(read_model_of(root, model, error));
+    return cleave_json_integer(&devices, 1, CLEAVE_MAX_DEVICES, n_devices, error);
+}
+
+/* `listed` null: all operators have to be. */
+static cleave_status read_layout(const cleave_json *document, const cleave_model *model,
+                                 cleave_arena *arena, cleave_layout *layout,
+                                 cleave_layout_listed *listed, cleave_error *error) {
+    cleave_json_cursor root = cleave_json_root(document), predicted, collectives;
+    int64_t n_devices;
+    CLEAVE_TRY(read_head(&root, model, &n_devices, error));
+    cleave_layout result;
+    CLEAVE_TRY(cleave_layout_create(model, (int32_t)n_devices, arena, &result, error));
+    CLEAVE_TRY(read_label(&root, "machine", result.machine, sizeof result.machine, error));
+    CLEAVE_TRY(read_label(&root, "method", result.method, sizeof result.method, error));
+    if (cleave_json_find(&root, "predicted_step_seconds", &predicted)) {
+        CLEAVE_TRY(cleave_json_number(&predicted, &result.predicted_step_seconds, error));
+        if (!(result.predicted_step_seconds >= 0))
+            return cleave_json_fail(&predicted, error, "%g seconds are below 0",
+                                    result.predicted_step_seconds);
+    }
+    reader in = {.model = model, .arena = arena, .layout = &result, .some = listed != NULL};
+    in.listed = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
+    in.listed_updates = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    if (in.listed == NULL || in.listed_updates == NULL)
+        return cleave_fail_memory(error, "reading a layout");
+    CLEAVE_TRY(read_operators(&root, &in, error));
+    CLEAVE_TRY(read_parameters(&root, &in, error));
+    if (cleave_json_find(&root, "collectives", &collectives))
+        CLEAVE_TRY(cleave_collective_rules_read(&collectives, arena, &result.collectives, error));
+    CLEAVE_TRY(cleave_layout_check(model, &result, error));
+    *layout = result;
+    if (listed != NULL)
+        *listed = (cleave_layout_listed){in.listed, in.listed_updates};
+    return CLEAVE_OK;
+}
+
+static cleave_status parse(const char *text, size_t bytes, const char *name,
+                           const cleave_model *model, cleave_arena *arena, cleave_layout *layout,
+                           cleave_layout_listed *listed, cleave_error *error) {
+    cleave_json *document;
+    CLEAVE_TRY(cleave_json_parse(text, bytes, name, &document, error));
+    cleave_status status = read_layout(document, model, arena, layout, listed, error);
+    cleave_json_free(document);
+    return status;
+}
+
+cleave_status cleave_layout_parse(const char *text, size_t bytes, const char *name,
+                                  const cleave_model *model, cleave_arena *arena,
+                                  cleave_layout *layout, cleave_error *error) {
+    return parse(text, bytes, name, model, arena, layout, NULL, error);
+}
+
+cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const char *name,
+                                       const cleave_model *model, cleave_arena *arena,
+                                       cleave_layout *layout, cleave_layout_listed *listed,
+                                       cleave_error *error) {
+    return parse(text, bytes, name, model, arena, layout, listed, error);
+}
+
+static cleave_status read_file(const char *path, const cleave_model *model, cleave_arena *arena,
+                               cleave_layout *layout, cleave_layout_listed *listed,
+                               cleave_error *error) {
+    cleave_json *document;
+    CLEAVE_TRY(cleave_json_read(path, &document, error));
+    cleave_status status = read_layout(document, model, arena, layout, listed, error);
+    cleave_json_free(document);
+    return status;
+}
+
+cleave_status cleave_layout_read(const char *path, const cleave_model *model, cleave_arena *arena,
+                                 cleave_layout *layout, cleave_error *error) {
+    return read_file(path, model, arena, layout, NULL, error);
+}
+
+cleave_status cleave_layout_read_some(const char *path, const cleave_model *model,
+                                      cleave_arena *arena, cleave_layout *layout,
+                                      cleave_layout_listed *listed, cleave_error *error) {
+    return read_file(path, model, arena, layout, listed, error);
+}
+
+/* ---- writing ---- */
+
+static void put_model_of(cleave_json_writer *out, const cleave_model *model) {
+    cleave_json_key(out, "model");
+    cleave_json_begin_object(out, true);
+    cleave_json_key(out, "file");
+    cleave_json_put_string(out, file_name(model->file));
+    cleave_json_key(out, "hash");
+    cleave_json_put_string(out, model->hash);
+    cleave_json_key(out, "batch");
+    cleave_json_put_integer(out, model->batch);
+    cleave_json_key(out, "graph");
+    cleave_json_put_integer(out, model->graph_version);
+    cleave_json_end_object(out);
+}
+
+static void put_operator(cleave_json_writer *out, const cleave_operator *op,
+                         const cleave_split *split) {
+    cleave_json_key(out, op->name);
+    cleave_json_begin_object(out, true);
+    cleave_json_key(out, "split");
+    cleave_json_begin_object(out, true);
+    for (int a = 0; a < op->n_axes; a++)
+        if (split->degree[a] > 1) {
+            cleave_json_key(out, op->axes[a].name);
+            cleave_json_put_integer(out, split->degree[a]);
+        }
+    cleave_json_end_object(out);
+    if (split->replicas > 1) {
+        cleave_json_key(out, "replicas");
+        cleave_json_put_integer(out, split->replicas);
+    }
+    cleave_json_key(out, "devices");
+    cleave_json_begin_array(out, true);
+    for (int32_t p = 0; p < split->n_parts; p++)
+        cleave_json_put_integer(out, split->devices[p]);
+    cleave_json_end_array(out);
+    cleave_json_end_object(out);
+}
+
+static void put_parameters(cleave_json_writer *out, const cleave_model *model,
+                           const cleave_layout *layout) {
+    bool any = false;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        if (!layout->sharded[t])
+            continue;
+        if (!any) {
+            cleave_json_key(out, "parameters");
+            cleave_json_begin_object(out, false);
+            any = true;
+        }
+        cleave_json_key(out, model->tensors[t].name);
+        cleave_json_begin_object(out, true);
+        cleave_json_key(out, "update");
+        cleave_json_put_string(out, "sharded");
+        cleave_json_end_object(out);
+    }
+    if (any)
+        cleave_json_end_object(out);
+}
+
+static void put_layout(cleave_json_writer *out, const cleave_model *model,
+                       const cleave_layout *layout) {
+    cleave_json_begin_object(out, false);
+    cleave_json_key(out, "cleave_layout");
+    cleave_json_put_integer(out, LAYOUT_VERSION);
+    put_model_of(out, model);
+    cleave_json_key(out, "machine");
+    cleave_json_put_string(out, layout->machine);
+    cleave_json_key(out, "devices");
+    cleave_json_put_integer(out, layout->n_devices);
+    cleave_json_key(out, "method");
+    cleave_json_put_string(out, layout->method);
+    if (layout->predicted_step_seconds > 0 && isfinite(layout->predicted_step_seconds)) {
+        cleave_json_key(out, "predicted_step_seconds");
+        cleave_json_put_number(out, layout->predicted_step_seconds);
+    }
+    cleave_json_key(out, "operators");
+    cleave_json_begin_object(out, false);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        put_operator(out, &model->operators[op], &layout->splits[op]);
+    cleave_json_end_object(out);
+    put_parameters(out, model, layout);
+    const cleave_collective_rules *collectives = &layout->collectives;
+    if (collectives->direct || collectives->n > 0) {
+        cleave_json_key(out, "collectives");
+        cleave_collective_rules_write(out, collectives);
+    }
+    cleave_json_end_object(out);
+}
+
+cleave_status cleave_layout_write(const char *path, const cleave_model *model,
+                                  const cleave_layout *layout, cleave_error *error) {
+    CLEAVE_TRY(cleave_layout_check(model, layout, error));
+    cleave_json_writer out = {0};
+    put_layout(&out, model, layout);
+    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a layout")
+                                      : cleave_file_write(path, out.text, out.n, error);
+    cleave_json_writer_free(&out);
+    return status;
+}

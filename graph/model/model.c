@@ -1,0 +1,130 @@
+/* A model's small questions: sizes, strides, names, and which inputs a backward pass is about. */
+#include "graph/model/model_internal.h"
+
+#include <string.h>
+
+const char *const cleave_pass_names[4] = {"forward", "input-gradient", "weight-gradient", "update"};
+
+int64_t cleave_tensor_size(const cleave_tensor *tensor) {
+    int64_t size = 1;
+    for (int d = 0; d < tensor->rank; d++)
+        size *= tensor->shape[d];
+    return size;
+}
+
+bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    if (of->view.kind == CLEAVE_VIEW_NONE)
+        return of->kind == CLEAVE_TENSOR_PARAMETER;
+    for (int32_t i = 0; i < of->view.n_sources; i++)
+        if (cleave_tensor_sees_parameter(model, of->view.sources[i]))
+            return true;
+    return false;
+}
+
+bool cleave_operand_maps_axis(const cleave_operand *operand, int rank, int axis) {
+    for (int d = 0; d < rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (operand->map[d].terms[t].axis == axis)
+                return true;
+    return false;
+}
+
+void cleave_tensor_strides(const cleave_tensor *tensor, const cleave_box *box, int64_t *strides) {
+    int64_t stride = 1;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        int d = tensor->order[i];
+        strides[d] = stride;
+        stride *= box->hi[d] > box->lo[d] ? box->hi[d] - box->lo[d] : 0;
+    }
+}
+
+int64_t cleave_model_parameter_count(const cleave_model *model) {
+    int64_t count = 0;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            count += cleave_tensor_size(&model->tensors[t]);
+    return count;
+}
+
+int32_t cleave_model_find_operator(const cleave_model *model, const char *name) {
+    for (int32_t i = 0; i < model->n_operators; i++)
+        if (strcmp(model->operators[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int32_t cleave_model_find_tensor(const cleave_model *model, const char *name) {
+    for (int32_t i = 0; i < model->n_tensors; i++)
+        if (strcmp(model->tensors[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* A parameter, or a view with nothing but parameters behind it.  A concatenation is looked at
+   through its first source that decides: views are trees, and sources have smaller ids. */
+static bool is_parameter(const cleave_model *model, int32_t id) {
+    const cleave_tensor *tensor = &model->tensors[id];
+    if (tensor->view.kind == CLEAVE_VIEW_NONE)
+        return tensor->kind == CLEAVE_TENSOR_PARAMETER;
+    for (int32_t i = 0; i < tensor->view.n_sources; i++)
+        if (!is_parameter(model, tensor->view.sources[i]))
+            return false;
+    return tensor->view.n_sources > 0;
+}
+
+uint32_t cleave_nest_pass_inputs(const cleave_model *model, const cleave_nest *nest,
+                                 cleave_pass pass) {
+    if (pass != CLEAVE_PASS_INPUT_GRADIENT && pass != CLEAVE_PASS_WEIGHT_GRADIENT)
+        return 0;
+    bool weights = pass == CLEAVE_PASS_WEIGHT_GRADIENT;
+    if (nest->kind != CLEAVE_NEST_CONVOLUTION && nest->kind != CLEAVE_NEST_PRODUCT)
+        return weights ? 0 : nest->gradient_inputs;
+    uint32_t inputs = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (is_parameter(model, nest->inputs[i].tensor) == weights)
+            inputs |= UINT32_C(1) << i;
+    return inputs & nest->gradient_inputs;
+}
+
+int cleave_opcode_operands(cleave_opcode opcode) {
+    switch (opcode) {
+    case CLEAVE_OP_CONSTANT:
+    case CLEAVE_OP_INDEX:
+        return 0;
+    case CLEAVE_OP_ADD:
+    case CLEAVE_OP_SUB:
+    case CLEAVE_OP_MUL:
+    case CLEAVE_OP_DIV:
+    case CLEAVE_OP_MIN:
+    case CLEAVE_OP_MAX:
+    case CLEAVE_OP_POW:
+    case CLEAVE_OP_EQUAL:
+    case CLEAVE_OP_LESS:
+    case CLEAVE_OP_LESS_EQUAL:
+    case CLEAVE_OP_MASK:
+    case CLEAVE_OP_FMOD:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+int cleave_opcode_gradient_operands(cleave_opcode opcode) {
+    switch (opcode) {
+    case CLEAVE_OP_EQUAL:
+    case CLEAVE_OP_LESS:
+    case CLEAVE_OP_LESS_EQUAL:
+    case CLEAVE_OP_FLOOR:
+    case CLEAVE_OP_CEIL:
+    case CLEAVE_OP_ROUND:
+    case CLEAVE_OP_TRUNC:
+    case CLEAVE_OP_SIGN:
+        return 0;
+    case CLEAVE_OP_MASK:
+    case CLEAVE_OP_FMOD:
+        return 1;
+    default:
+        return cleave_opcode_operands(opcode);
+    }
+}

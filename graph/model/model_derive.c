@@ -1,0 +1,281 @@
+/* What follows from a model's nests: who writes what, which tensors need a gradient, and what a
+   backward pass must find again.
+
+   The backward of a tape is reverse differentiation: walk the instructions from the last to the
+   first and hand each one's gradient to its operands.  An instruction is *active* when a wanted
+   gradient flows through it.  Its local derivative may need the values of some registers; those are
+   computed again from the inputs in their *support*, which are therefore kept.  The exception is a
+   last instruction whose derivative can be written with its own value: if nothing else needs a
+   register that depends on an input, keeping the output is enough. */
+#include "graph/model/model_internal.h"
+
+enum { MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
+
+/* Sets of inputs, as bits: which inputs each register's value depends on. */
+static void find_support(const cleave_nest *nest, uint32_t *support) {
+    for (int i = 0; i < nest->n_inputs; i++)
+        support[i] = UINT32_C(1) << i;
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *it = &nest->tape[i];
+        uint32_t of_value = 0;
+        if (cleave_opcode_operands(it->opcode) >= 1)
+            of_value |= support[it->a];
+        if (cleave_opcode_operands(it->opcode) >= 2)
+            of_value |= support[it->b];
+        support[nest->n_inputs + i] = of_value;
+    }
+}
+
+/* Inputs through which a gradient can pass to each register: as support, without the
+   operands that have none, such as those of a comparison. */
+static void find_differentiable(const cleave_nest *nest, uint32_t *through) {
+    for (int i = 0; i < nest->n_inputs; i++)
+        through[i] = UINT32_C(1) << i;
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *it = &nest->tape[i];
+        uint32_t of_value = 0;
+        if (cleave_opcode_gradient_operands(it->opcode) >= 1)
+            of_value |= through[it->a];
+        if (cleave_opcode_gradient_operands(it->opcode) >= 2)
+            of_value |= through[it->b];
+        through[nest->n_inputs + i] = of_value;
+    }
+}
+
+static int value_register(const cleave_nest *nest) {
+    return nest->n_inputs + nest->n_instructions - 1;
+}
+
+/* Inputs whose values one instruction's local derivative needs; a_active, b_active: a wanted
+   gradient flows to that operand. */
+static uint32_t derivative_needs(const cleave_instruction *it, const uint32_t *support,
+                                 bool a_active, bool b_active) {
+    switch (it->opcode) {
+    case CLEAVE_OP_COPY:
+    case CLEAVE_OP_CONSTANT:
+    case CLEAVE_OP_INDEX:
+    case CLEAVE_OP_ADD:
+    case CLEAVE_OP_SUB:
+    case CLEAVE_OP_NEG:
+    case CLEAVE_OP_SCALE:
+    case CLEAVE_OP_DROPOUT: /* its mask is drawn again */
+    case CLEAVE_OP_FMOD:
+        return 0;
+    case CLEAVE_OP_MASK:
+        return a_active ? support[it->b] : 0;
+    case CLEAVE_OP_MUL:
+        return (a_active ? support[it->b] : 0) | (b_active ? support[it->a] : 0);
+    case CLEAVE_OP_DIV:
+        return (a_active || b_active ? support[it->b] : 0) | (b_active ? support[it->a] : 0);
+    case CLEAVE_OP_MIN:
+    case CLEAVE_OP_MAX:
+    case CLEAVE_OP_POW:
+        return a_active || b_active ? support[it->a] | support[it->b] : 0;
+    default:
+        return a_active ? support[it->a] : 0;
+    }
+}
+
+static bool derivative_from_value(const cleave_instruction *it) {
+    return it->opcode == CLEAVE_OP_RELU || it->opcode == CLEAVE_OP_SIGMOID ||
+           it->opcode == CLEAVE_OP_TANH || (it->opcode == CLEAVE_OP_LEAKY_RELU && it->p > 0);
+}
+
+/* Inputs that reverse differentiation of the whole tape needs, for the wanted gradients; with
+   `skip_last`, those that all instructions but the last one need. */
+static uint32_t tape_needs(const cleave_nest *nest, uint32_t wanted, bool skip_last) {
+    uint32_t support[MAX_REGISTERS], through[MAX_REGISTERS];
+    bool reached[MAX_REGISTERS] = {false}; /* the value's gradient reaches this register */
+    find_support(nest, support);
+    find_differentiable(nest, through);
+    reached[value_register(nest)] = true;
+    uint32_t needs = 0;
+    for (int i = nest->n_instructions - 1; i >= 0; i--) {
+        const cleave_instruction *it = &nest->tape[i];
+        int operands = cleave_opcode_gradient_operands(it->opcode);
+        if (!reached[nest->n_inputs + i])
+            continue;
+        bool a_active = operands >= 1 && (through[it->a] & wanted) != 0;
+        bool b_active = operands >= 2 && (through[it->b] & wanted) != 0;
+        if (!(skip_last && i == nest->n_instructions - 1))
+            needs |= derivative_needs(it, support, a_active, b_active);
+        if (a_active)
+            reached[it->a] = true;
+        if (b_active)
+            reached[it->b] = true;
+    }
+    return needs;
+}
+
+bool cleave_nest_backward_from_output(const cleave_nest *nest) {
+    if (nest->kind != CLEAVE_NEST_POINTWISE || nest->n_instructions == 0 ||
+        nest->gradient_inputs == 0)
+        return false;
+    return derivative_from_value(&nest->tape[nest->n_instructions - 1]) &&
+           tape_needs(nest, nest->gradient_inputs, true) == 0;
+}
+
+static uint32_t differentiable_inputs(const cleave_nest *nest) {
+    uint32_t through[MAX_REGISTERS];
+    if (nest->n_instructions == 0)
+        return 0;
+    /* A maximum over a splittable axis has no gradient: it is there to keep exponents small. */
+    if (nest->combiner == CLEAVE_COMBINE_MAX && nest->kind != CLEAVE_NEST_POOL)
+        return 0;
+    find_differentiable(nest, through);
+    return through[value_register(nest)];
+}
+
+static uint32_t inputs_with_gradient(const cleave_model *model, const cleave_nest *nest) {
+    uint32_t inputs = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (model->tensors[nest->inputs[i].tensor].needs_gradient)
+            inputs |= UINT32_C(1) << i;
+    return inputs & differentiable_inputs(nest);
+}
+
+/* Marks a tensor and what it is a view of as leading to the loss. */
+static void mark_useful(const cleave_model *model, int32_t id, bool *useful) {
+    if (useful[id])
+        return;
+    useful[id] = true;
+    const cleave_view *view = &model->tensors[id].view;
+    for (int32_t i = 0; view->kind != CLEAVE_VIEW_NONE && i < view->n_sources; i++)
+        mark_useful(model, view->sources[i], useful);
+}
+
+void cleave_model_find_useful(const cleave_model *model, bool *useful) {
+    bool all = model->loss < 0 && model->n_outputs == 0;
+    for (int32_t t = 0; all && t < model->n_tensors; t++)
+        useful[t] = true;
+    if (model->loss >= 0)
+        mark_useful(model, model->loss, useful);
+    for (int32_t i = 0; model->loss < 0 && i < model->n_outputs; i++)
+        mark_useful(model, model->outputs[i], useful);
+    for (int32_t n = model->n_nests - 1; n >= 0; n--) {
+        const cleave_nest *nest = &model->nests[n];
+        uint32_t inputs = useful[nest->output.tensor] ? differentiable_inputs(nest) : 0;
+        for (int i = 0; i < nest->n_inputs; i++)
+            if ((inputs >> i & 1) != 0)
+                mark_useful(model, nest->inputs[i].tensor, useful);
+    }
+}
+
+static bool view_needs_gradient(const cleave_model *model, int32_t id) {
+    const cleave_view *view = &model->tensors[id].view;
+    for (int32_t i = 0; i < view->n_sources; i++)
+        if (model->tensors[view->sources[i]].needs_gradient)
+            return true;
+    return false;
+}
+
+/* Tensors in the order in which they become known: a view has a larger id than its sources, but a
+   tensor's id says nothing about its nest's, so views are filled in before every nest that reads
+   them. */
+static void need_gradient(cleave_model *model, int32_t id, const bool *useful) {
+    cleave_tensor *tensor = &model->tensors[id];
+    if (tensor->view.kind == CLEAVE_VIEW_NONE)
+        return;
+    for (int32_t i = 0; i < tensor->view.n_sources; i++)
+        need_gradient(model, tensor->view.sources[i], useful);
+    tensor->needs_gradient = useful[id] && view_needs_gradient(model, id);
+}
+
+static void find_gradients(cleave_model *model, const bool *useful) {
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        model->tensors[t].needs_gradient =
+            model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER && useful[t];
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        cleave_nest *nest = &model->nests[n];
+        for (int i = 0; i < nest->n_inputs; i++)
+            need_gradient(model, nest->inputs[i].tensor, useful);
+        uint32_t inputs =
+            useful[nest->output.tensor] ? inputs_with_gradient(model, nest) : UINT32_C(0);
+        nest->differentiable = inputs != 0;
+        nest->gradient_inputs = inputs;
+        model->tensors[nest->output.tensor].needs_gradient = inputs != 0;
+    }
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        need_gradient(model, t, useful);
+}
+
+static void find_kept(cleave_nest *nest) {
+    nest->kept_inputs = 0;
+    nest->kept_output = cleave_nest_backward_from_output(nest);
+    nest->kept_combined = nest->differentiable && nest->combiner == CLEAVE_COMBINE_MOMENTS;
+    if (!nest->differentiable || nest->kept_output)
+        return;
+    uint32_t support[MAX_REGISTERS];
+    find_support(nest, support);
+    nest->kept_inputs = tape_needs(nest, nest->gradient_inputs, false);
+    if (nest->combiner == CLEAVE_COMBINE_MAX || nest->combiner == CLEAVE_COMBINE_MOMENTS)
+        nest->kept_inputs |= support[value_register(nest)];
+}
+
+static bool same_map(const cleave_operand *a, const cleave_operand *b, int rank) {
+    for (int d = 0; d < rank; d++) {
+        const cleave_dimension_map *x = &a->map[d], *y = &b->map[d];
+        if (x->offset != y->offset || x->n_terms != y->n_terms)
+            return false;
+        for (int i = 0; i < x->n_terms; i++)
+            if (x->terms[i].axis != y->terms[i].axis || x->terms[i].stride != y->terms[i].stride)
+                return false;
+    }
+    return true;
+}
+
+/* Does reading `id` read elements of the base tensor `base`? */
+static bool reads_base(const cleave_model *model, int32_t id, int32_t base) {
+    const cleave_view *view = &model->tensors[id].view;
+    if (id == base || view->kind == CLEAVE_VIEW_NONE)
+        return id == base;
+    for (int32_t i = 0; i < view->n_sources; i++)
+        if (reads_base(model, view->sources[i], base))
+            return true;
+    return false;
+}
+
+static bool can_run_in_place(const cleave_model *model, const cleave_nest *nest) {
+    if (nest->kind != CLEAVE_NEST_POINTWISE || nest->n_inputs == 0 || (nest->kept_inputs & 1) != 0)
+        return false;
+    int32_t source = nest->inputs[0].tensor;
+    const cleave_tensor *in = &model->tensors[source];
+    const cleave_tensor *out = &model->tensors[nest->output.tensor];
+    if (in->kind != CLEAVE_TENSOR_ACTIVATION || in->view.kind != CLEAVE_VIEW_NONE ||
+        in->type != out->type || in->rank != out->rank)
+        return false;
+    for (int d = 0; d < in->rank; d++)
+        if (in->shape[d] != out->shape[d] || in->order[d] != out->order[d])
+            return false;
+    if (!same_map(&nest->inputs[0], &nest->output, in->rank))
+        return false;
+    for (int i = 1; i < nest->n_inputs; i++) {
+        bool same = nest->inputs[i].tensor == source &&
+                    same_map(&nest->inputs[i], &nest->inputs[0], in->rank) &&
+                    (nest->kept_inputs >> i & 1) == 0;
+        if (!same && reads_base(model, nest->inputs[i].tensor, source))
+            return false;
+    }
+    return true;
+}
+
+cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
+    model->writer = CLEAVE_ARENA_ARRAY(model->arena, int32_t, model->n_tensors);
+    bool *useful = CLEAVE_ARENA_ARRAY(model->arena, bool, model->n_tensors);
+    if (model->writer == NULL || useful == NULL)
+        return cleave_fail_memory(error, "finishing a model");
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        model->writer[t] = -1;
+    /* What is derived below walks ids and registers, so those are checked before it. */
+    CLEAVE_TRY(cleave_model_check_references(model, error));
+    for (int32_t n = 0; n < model->n_nests; n++)
+        model->writer[model->nests[n].output.tensor] = n;
+    cleave_model_find_useful(model, useful);
+    find_gradients(model, useful);
+    for (int32_t n = 0; n < model->n_nests; n++)
+        find_kept(&model->nests[n]);
+    for (int32_t n = 0; n < model->n_nests; n++)
+        model->nests[n].in_place = can_run_in_place(model, &model->nests[n]);
+    cleave_model_hash(model);
+    return cleave_model_check(model, error);
+}

@@ -1,0 +1,201 @@
+/* Parts of every nest: from the split of its operator, or from the owners of an earlier nest's
+ * output. */
+#include "graph/model/part.h"
+
+#include "base/checked.h"
+
+void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,
+                         cleave_box *raw) {
+    for (int d = 0; d < rank; d++) {
+        const cleave_dimension_map *map = &operand->map[d];
+        int64_t lo = map->offset, last = map->offset;
+        for (int t = 0; t < map->n_terms; t++) {
+            lo += map->terms[t].stride * part->lo[map->terms[t].axis];
+            last += map->terms[t].stride * (part->hi[map->terms[t].axis] - 1);
+        }
+        raw->lo[d] = lo;
+        raw->hi[d] = last + 1;
+    }
+    for (int d = rank; d < CLEAVE_MAX_RANK; d++)
+        raw->lo[d] = raw->hi[d] = 0;
+}
+
+static int64_t clamp(int64_t value, int64_t most) {
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+void cleave_part_box(const cleave_model *model, const cleave_part *part,
+                     const cleave_operand *operand, cleave_box *box) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_part_raw_box(part, operand, tensor->rank, box);
+    for (int d = 0; d < tensor->rank; d++) {
+        /* Both ends: a box may lie wholly in the padding. */
+        box->lo[d] = part->empty ? 0 : clamp(box->lo[d], tensor->shape[d]);
+        box->hi[d] = part->empty ? 0 : clamp(box->hi[d], tensor->shape[d]);
+    }
+}
+
+cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device) {
+    cleave_part part = {.device = device};
+    for (int a = 0; a < nest->n_axes; a++)
+        part.hi[a] = nest->axes[a].extent;
+    return part;
+}
+
+/* The axes along which one sticks out.  Strides are positive, so no part does in another dimension
+   than the whole. */
+static uint32_t padded_axes_of(const cleave_model *model, const cleave_part *whole,
+                               const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    uint32_t axes = 0;
+    cleave_box raw;
+    cleave_part_raw_box(whole, operand, tensor->rank, &raw);
+    for (int d = 0; d < tensor->rank; d++) {
+        if (raw.lo[d] >= 0 && raw.hi[d] <= tensor->shape[d])
+            continue;
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            axes |= 1u << operand->map[d].terms[t].axis;
+    }
+    return axes;
+}
+
+uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *nest) {
+    cleave_part whole = cleave_part_whole(nest, 0);
+    uint32_t axes = padded_axes_of(model, &whole, &nest->output);
+    for (int i = 0; i < nest->n_inputs; i++)
+        axes |= padded_axes_of(model, &whole, &nest->inputs[i]);
+    return axes;
+}
+
+bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, const cleave_part *a,
+                             const cleave_part *b) {
+    for (int i = 0; i < nest->n_axes; i++)
+        if (a->hi[i] - a->lo[i] != b->hi[i] - b->lo[i] ||
+            ((padded_axes & (1u << i)) != 0 && a->lo[i] != b->lo[i]))
+            return false;
+    return true;
+}
+
+/* Parts by the operator's split.  A nest may lack some of the operator's axes: parts that differ
+   only in those compute the same, so they share a key like replicas do. */
+static cleave_status derive_from_operator(const cleave_model *model, const cleave_nest *nest,
+                                          const cleave_split *split, cleave_arena *arena,
+                                          cleave_parts *parts, cleave_error *error) {
+    const cleave_operator *op = &model->operators[nest->op];
+    parts->n = split->n_parts;
+    parts->items = CLEAVE_ARENA_ARRAY(arena, cleave_part, split->n_parts);
+    if (parts->items == NULL)
+        return cleave_fail_memory(error, "cutting operators into parts");
+    for (int32_t p = 0; p < split->n_parts; p++) {
+        int32_t index[CLEAVE_MAX_AXES], rest = p;
+        for (int a = op->n_axes - 1; a >= 0; a--) {
+            index[a] = rest % split->degree[a];
+            rest /= split->degree[a];
+        }
+        cleave_part *part = &parts->items[p];
+        *part = (cleave_part){.device = split->devices[p], .replica = rest};
+        bool has_axis[CLEAVE_MAX_AXES] = {false};
+        for (int i = 0; i < nest->n_axes; i++) {
+            int a = nest->operator_axis[i];
+            int32_t degree = a < 0 ? 1 : split->degree[a], block = a < 0 ? 0 : index[a];
+            part->lo[i] = cleave_block_start(nest->axes[i].extent, degree, block);
+            part->hi[i] = cleave_block_start(nest->axes[i].extent, degree, block + 1);
+            part->key = part->key * degree + block;
+            part->empty = part->empty || part->lo[i] >= part->hi[i];
+            if (a >= 0)
+                has_axis[a] = true;
+        }
+        for (int a = 0; a < op->n_axes; a++)
+            if (!has_axis[a])
+                part->replica = part->replica * split->degree[a] + index[a];
+    }
+    return CLEAVE_OK;
+}
+
+/* Cuts the box of one group of parts into a block for each of them.  Keys stay those of the
+   members: they are distinct within a replica, and equal for the same member of another. */
+static void cut_group(const cleave_nest *nest, int rank, const cleave_box *box,
+                      const cleave_parts *source, const int32_t *group, int32_t n_group,
+                      cleave_part *out) {
+    int longest = 0;
+    for (int d = 1; d < rank; d++)
+        if (box->hi[d] - box->lo[d] > box->hi[longest] - box->lo[longest])
+            longest = d;
+    for (int32_t i = 0; i < n_group; i++) {
+        const cleave_part *member = &source->items[group[i]];
+        out[i] =
+            (cleave_part){.device = member->device, .key = member->key, .replica = member->replica};
+        for (int a = 0; a < nest->n_axes; a++) {
+            out[i].lo[a] = box->lo[a];
+            out[i].hi[a] = box->hi[a];
+        }
+        if (rank == 0) {
+            out[i].empty = i > 0;
+            continue;
+        }
+        int64_t extent = box->hi[longest] - box->lo[longest];
+        out[i].lo[longest] = box->lo[longest] + cleave_block_start(extent, n_group, i);
+        out[i].hi[longest] = box->lo[longest] + cleave_block_start(extent, n_group, i + 1);
+        out[i].empty = out[i].lo[longest] >= out[i].hi[longest];
+    }
+}
+
+/* Parts that own an earlier output.  Groups are found in the order of parts, which is the same in
+   every replica, so that equal blocks get equal keys. */
+static cleave_status derive_from_owners(const cleave_model *model, const cleave_nest *nest,
+                                        const cleave_parts *source, cleave_arena *arena,
+                                        cleave_parts *parts, cleave_error *error) {
+    const cleave_operand *output = &model->nests[nest->owners_of].output;
+    int rank = model->tensors[output->tensor].rank;
+    parts->items = CLEAVE_ARENA_ARRAY(arena, cleave_part, source->n);
+    cleave_box *boxes = CLEAVE_ARENA_ARRAY(arena, cleave_box, source->n);
+    int32_t *group = CLEAVE_ARENA_ARRAY(arena, int32_t, source->n);
+    bool *taken = CLEAVE_ARENA_ARRAY(arena, bool, source->n);
+    if (parts->items == NULL || boxes == NULL || group == NULL || taken == NULL)
+        return cleave_fail_memory(error, "cutting operators into parts");
+    for (int32_t p = 0; p < source->n; p++)
+        cleave_part_box(model, &source->items[p], output, &boxes[p]);
+    parts->n = 0;
+    for (int32_t p = 0; p < source->n; p++) {
+        if (taken[p] || source->items[p].empty)
+            continue;
+        int32_t n_group = 0;
+        for (int32_t q = p; q < source->n; q++) {
+            const cleave_part *other = &source->items[q];
+            if (!taken[q] && !other->empty && other->replica == source->items[p].replica &&
+                cleave_box_equal(rank, &boxes[p], &boxes[q])) {
+                taken[q] = true;
+                group[n_group++] = q;
+            }
+        }
+        cut_group(nest, rank, &boxes[p], source, group, n_group, &parts->items[parts->n]);
+        parts->n += n_group;
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
+                                           const cleave_split *split, cleave_arena *arena,
+                                           cleave_parts *all, cleave_error *error) {
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        int32_t n = model->operators[op].nests[k];
+        const cleave_nest *nest = &model->nests[n];
+        if (nest->derivation == CLEAVE_DERIVE_OPERATOR)
+            CLEAVE_TRY(derive_from_operator(model, nest, split, arena, &all[n], error));
+        else
+            CLEAVE_TRY(
+                derive_from_owners(model, nest, &all[nest->owners_of], arena, &all[n], error));
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
+                                  cleave_arena *arena, cleave_parts **parts, cleave_error *error) {
+    cleave_parts *all = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
+    if (all == NULL)
+        return cleave_fail_memory(error, "cutting operators into parts");
+    for (int32_t op = 0; op < model->n_operators; op++)
+        CLEAVE_TRY(cleave_parts_derive_operator(model, op, &layout->splits[op], arena, all, error));
+    *parts = all;
+    return CLEAVE_OK;
+}

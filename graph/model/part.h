@@ -1,0 +1,48 @@
+/* Parts: the cells of an operator's split, and the boxes that each reads and writes. */
+#ifndef CLEAVE_GRAPH_PART_H
+#define CLEAVE_GRAPH_PART_H
+
+#include "graph/model/layout.h"
+#include "graph/model/model.h"
+
+typedef struct cleave_part {
+    int32_t device;
+    int32_t key; /* order of combination; replicas of one part share it */
+    int32_t replica;
+    bool empty;                                       /* neither runs nor contributes */
+    int64_t lo[CLEAVE_MAX_AXES], hi[CLEAVE_MAX_AXES]; /* range of every axis of the nest */
+} cleave_part;
+
+typedef struct cleave_parts {
+    int32_t n;
+    cleave_part *items; /* at most one per device */
+} cleave_parts;
+
+/* The parts of every nest of the model under a layout; `parts` is [n_nests]. */
+cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
+                                  cleave_arena *arena, cleave_parts **parts, cleave_error *error);
+
+/* Those of the nests of one operator under a split: into all[nest]. */
+cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
+                                           const cleave_split *split, cleave_arena *arena,
+                                           cleave_parts *all, cleave_error *error);
+
+/* Box of an operand under a part's ranges; raw: as the map gives it, may stick out of the tensor;
+   clipped: within the tensor, both ends clamped. */
+void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,
+                         cleave_box *raw);
+void cleave_part_box(const cleave_model *model, const cleave_part *part,
+                     const cleave_operand *operand, cleave_box *box);
+
+/* Along which axes (bit a: axis a) it matters where a part lies, since an operand of the nest may
+   stick out of its tensor there.  Parts of equal extents that begin alike along these do equal
+   work. */
+uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *nest);
+/* For sure, of two parts of that nest? */
+bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, const cleave_part *a,
+                             const cleave_part *b);
+
+/* The part that computes a whole nest. */
+cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device);
+
+#endif

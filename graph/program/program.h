@@ -1,0 +1,237 @@
+/* A program: what a layout of a model is lowered to, and the one thing that is simulated and run.
+
+   Items stand in one global order, which is topological and independent of costs; each device runs
+   its projection of it.  A device has two program orders, its lanes: the main lane runs compute and
+   the movement of activations; the communication lane runs the movement of parameter gradients
+   beside it. Within a lane a device blocks on the head of its order.  A SYNC item waits for an
+   earlier item of the same device's other lane.
+
+   All data movement is COPY items (pack, unpack, local copies, sums) and messages of contiguous
+   bytes. */
+#ifndef CLEAVE_GRAPH_PROGRAM_H
+#define CLEAVE_GRAPH_PROGRAM_H
+
+#include "graph/model/collective_steps.h"
+#include "graph/model/model.h"
+#include "graph/model/part.h"
+
+typedef enum cleave_item_kind {
+    CLEAVE_ITEM_COMPUTE, /* subject: computes[] */
+    CLEAVE_ITEM_UPDATE,  /* subject: updates[] */
+    CLEAVE_ITEM_LOAD,    /* subject: loads[]; fills a local piece of data from outside */
+    CLEAVE_ITEM_COPY,    /* subject: copies[] */
+    CLEAVE_ITEM_SEND,    /* subject: messages[]; posts, does not block */
+    CLEAVE_ITEM_RECEIVE, /* subject: messages[]; posts, does not block */
+    CLEAVE_ITEM_WAIT,    /* subject: messages[]; at the receiver until it has arrived; at the sender
+                            until    its buffer may be written again */
+    CLEAVE_ITEM_SYNC, /* subject: an item of the other lane of this device that must have ended */
+    CLEAVE_ITEM_JOIN, /* subject: collectives[], symbolic form only: this device has its
+                         contribution ready */
+    CLEAVE_ITEM_AWAIT /* subject: collectives[], symbolic form only: until the collective has ended
+                       */
+} cleave_item_kind;
+
+typedef enum cleave_lane {
+    CLEAVE_LANE_MAIN,
+    CLEAVE_LANE_COMMUNICATION,
+    CLEAVE_N_LANES
+} cleave_lane;
+
+typedef struct cleave_item {
+    uint8_t kind, lane;
+    int32_t device;
+    int32_t slot; /* (operator, pass) that it belongs to: see slots */
+    int32_t subject;
+} cleave_item;
+
+/* A slot: one (nest, pass); update slots have a parameter tensor instead of a nest. */
+typedef struct cleave_slot {
+    int32_t nest;   /* -1 for an update */
+    int32_t tensor; /* -1 except for an update */
+    cleave_pass pass;
+} cleave_slot;
+
+typedef enum cleave_buffer_kind {
+    CLEAVE_BUFFER_PARAMETER,
+    CLEAVE_BUFFER_GRADIENT, /* of a parameter, as the update reads it */
+    CLEAVE_BUFFER_STATE,    /* of the optimizer */
+    CLEAVE_BUFFER_RUNNING,  /* model buffers */
+    CLEAVE_BUFFER_CONSTANT,
+    CLEAVE_BUFFER_DATA,
+    CLEAVE_BUFFER_ACTIVATION,
+    CLEAVE_BUFFER_ACTIVATION_GRADIENT,
+    CLEAVE_BUFFER_MESSAGE,   /* packed, sent or received */
+    CLEAVE_BUFFER_WORKSPACE, /* of a kernel, during one item */
+    CLEAVE_N_BUFFER_KINDS
+} cleave_buffer_kind;
+
+/* A piece of a device's memory.  Dense, in the memory order of its tensor. */
+typedef struct cleave_buffer {
+    cleave_buffer_kind kind;
+    int32_t device;
+    int32_t tensor; /* whose piece it is (its gradient, for gradients); -1: none (messages,
+                       workspace) */
+    cleave_box box; /* of that tensor */
+    int64_t bytes;
+    int32_t first, last; /* global positions of the first and last item that uses it; persistent
+                            ones: 0 and n_items - 1 */
+    bool persistent;     /* keeps its contents from step to step */
+    int32_t storage;     /* shares the memory of this buffer: its own id, or a buffer it lies in (in
+                            place) */
+    int64_t offset;      /* in the device's arena, bytes; by the memory plan */
+} cleave_buffer;
+
+typedef struct cleave_compute {
+    int32_t nest;
+    cleave_pass pass;
+    cleave_part part;
+    /* Buffer ids, -1 where the pass does not use the operand.  Each has the box of the operand. */
+    int32_t inputs[CLEAVE_MAX_INPUTS];
+    int32_t output;                             /* forward: written; backward: read, where kept */
+    int32_t combined;                           /* backward of moments: the combined output */
+    int32_t output_gradient;                    /* backward: read */
+    int32_t input_gradients[CLEAVE_MAX_INPUTS]; /* backward: written */
+    uint32_t accumulated;                       /* bit i: input_gradients[i] is added to instead */
+    int32_t workspace;                          /* or -1 */
+    int32_t pieces; /* 1 or more: cut into so many, with a poll of the communication lane between
+                       them; see graph/program/work.h */
+} cleave_compute;
+
+typedef struct cleave_update {
+    int32_t tensor;              /* parameter */
+    int32_t parameter, gradient; /* buffers of the same box */
+    int32_t state[2];            /* buffers, -1 where the optimizer has fewer */
+} cleave_update;
+
+typedef struct cleave_load {
+    int32_t buffer; /* piece of a data tensor, or of a view of one */
+} cleave_load;
+
+typedef enum cleave_copy_mode {
+    CLEAVE_COPY_ASSIGN,
+    CLEAVE_COPY_SUM,
+    CLEAVE_COPY_MAX,
+    CLEAVE_COPY_MOMENTS, /* merge: dimension 0 of the piece is the record (count, mean, M2) */
+    CLEAVE_COPY_FILL     /* no source: every element becomes `fill` */
+} cleave_copy_mode;
+
+/* destination[...] = / += / max= source[...] over a strided block; elements in row-major order of
+ * extent. */
+typedef struct cleave_copy_piece {
+    cleave_copy_mode mode;
+    cleave_type type;
+    int32_t destination, source;               /* buffers */
+    int64_t destination_offset, source_offset; /* elements */
+    float fill;
+    int rank;
+    int64_t extent[CLEAVE_MAX_RANK], destination_stride[CLEAVE_MAX_RANK],
+        source_stride[CLEAVE_MAX_RANK];
+} cleave_copy_piece;
+
+typedef struct cleave_copy {
+    int32_t first_piece, n_pieces; /* of copy_pieces, done in order */
+    int64_t bytes;                 /* read and written, for the cost; */
+    int64_t summed_bytes;          /* of these, what is combined with what is there; */
+    int64_t n_rows;   /* and in so many rows that are contiguous at both ends; 0: not counted */
+    int32_t n_copies; /* 1; or, beside a symbolic all-to-all, so many of which no piece is listed */
+} cleave_copy;
+
+/* Longer ones are cut. */
+#define CLEAVE_MOST_MESSAGE_BYTES (INT64_C(256) << 20)
+
+typedef struct cleave_message {
+    int32_t source, destination; /* devices, different */
+    uint8_t lane;  /* of both ends: posted in the same order there, so one tag per lane will do */
+    int64_t bytes; /* 1 or more */
+    int32_t source_buffer, destination_buffer;
+    int64_t source_offset, destination_offset; /* bytes */
+    int32_t tensor;                            /* what it carries, for people */
+    int32_t send_item, receive_item;           /* where it is posted */
+} cleave_message;
+
+/* What one member of an all-to-all sends another. */
+typedef struct cleave_transfer {
+    int32_t source, destination; /* indices of the collective's devices, different */
+    int64_t bytes;               /* 1 or more */
+} cleave_transfer;
+
+/* Copies that a device makes one after the other, and what they read and write in all. */
+typedef struct cleave_packing {
+    int32_t n_copies;
+    int64_t bytes;
+} cleave_packing;
+
+/* Recognised in the movement of one tensor and phase.  In the expanded form its messages and sums
+   stand in the program; in the symbolic form JOIN and AWAIT do, and no messages.  All-to-alls, each
+   message of which is a transfer, are recognised in the symbolic form only. */
+typedef struct cleave_collective {
+    cleave_collective_kind kind;
+    cleave_collective_algorithm algorithm; /* never DEFAULT */
+    int32_t node_members; /* two-level: devices of each node, consecutive; else 1 */
+    int32_t n_devices;
+    const int32_t *devices; /* ascending */
+    int64_t bytes; /* of the whole vector that every device holds (all-reduce, reduce-scatter) or
+                      gets; of all transfers (all-to-all) */
+    int32_t tensor;
+    uint8_t lane;
+    /* Of an all-to-all: */
+    int32_t n_transfers;
+    const cleave_transfer *transfers; /* [n_transfers] in the order in which they would be posted */
+    const cleave_packing *packing;    /* [n_devices] before a device joins */
+} cleave_collective;
+
+/* A box of a parameter or buffer that a device keeps right: what counts when it is saved.  (The
+   rest of a holder's bounding box is dead.) */
+typedef struct cleave_held {
+    int32_t tensor, device;
+    int32_t buffer; /* persistent; its box holds `box` */
+    cleave_box box;
+} cleave_held;
+
+typedef struct cleave_program {
+    const cleave_model *model;
+    const cleave_parts *parts; /* [n_nests] */
+    int32_t n_devices;
+    int32_t n_windows; /* more than 1: this is the first window of a fold (graph/model/fold.h) with
+                          so many; lists of a collective's devices are of all windows */
+    bool training;     /* with loss, backward and update; else forward only */
+    int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
+        n_messages, n_collectives, n_held;
+    cleave_item *items;
+    cleave_slot *slots;
+    cleave_buffer *buffers;
+    cleave_compute *computes;
+    cleave_update *updates;
+    cleave_load *loads;
+    cleave_copy *copies;
+    cleave_copy_piece *copy_pieces;
+    cleave_message *messages;
+    cleave_collective *collectives;
+    cleave_held *held;
+    int32_t loss_buffer; /* the whole loss, on device loss_device; -1 without one */
+    int32_t loss_device;
+    int32_t n_outputs; /* forward programs: the model's outputs at the end of the step, else 0 */
+    int32_t
+        *output_buffers; /* [n_outputs] holds output o whole, dense in its tensor's memory order, */
+    int32_t *output_devices; /* [n_outputs] on this device */
+    int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
+} cleave_program;
+
+/* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
+   counted. */
+int64_t cleave_program_bytes_sent(const cleave_program *program);
+/* The same between every pair, [source x n + destination], over one step, n being the devices of
+   all windows. */
+cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
+                                           int64_t **bytes, cleave_error *error);
+
+/* Memory that the program itself takes on every rank that runs it, beside the rank's arena: its
+   arrays, and what a rank keeps for each item and message.  Grows with the number of devices. */
+int64_t cleave_program_own_bytes(const cleave_program *program);
+
+/* Every invariant written down above, in every build: subjects in range, messages posted in the
+   same order at both ends of a lane, waits after posts, copies inside their buffers.  FAILED,
+   naming the item. */
+cleave_status cleave_program_check(const cleave_program *program, cleave_error *error);
+
+#endif

@@ -1,0 +1,238 @@
+/* The work of a compute item.  A key spells out what a kernel's time can depend on, from the nest
+   and the local ranges alone:
+
+       convolution input-gradient sum / n=32 k=64 h=55 w=55 c=3 r=11 s=11 /
+   f32.0231[n,c,4h+r-2,4w+s-2] f32.0231p[k,c,r,s] > f32.0231[n,k,h,w] / gradient=1
+
+   An operand is its type, its memory order, "p" for a parameter, and its map; a dimension whose box
+   sticks out of the tensor says by how much at either end ("-2+1").  Offsets are not in it: where a
+   part lies makes no difference beyond its padding.  Tapes are opcodes with registers.  Work that
+   is cut into pieces says into how many.  A key that would be too long ends in a hash of the whole.
+ */
+#include "graph/program/work.h"
+
+#include "base/random.h"
+#include "graph/model/gather.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kind_names[] = {"convolution", "product", "pool",  "moments",
+                                         "pointwise",   "reduce",  "gather"};
+static const double piece_bytes = 0x1p25;
+/* Within what sockets hold, so that a link needn't wait. */
+static const double copy_piece_bytes = 0x1p20;
+static const char *const combiner_names[] = {"", " sum", " max", " moments"};
+
+/* Longer than any key of a legal nest: 9 operands of 8 dimensions and 32 instructions. */
+typedef struct text {
+    char bytes[16384];
+    size_t n;
+} text;
+
+static void append(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(text *t, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(t->bytes + t->n, sizeof t->bytes - t->n, format, arguments);
+    va_end(arguments);
+    size_t room = sizeof t->bytes - t->n - 1, wanted = length > 0 ? (size_t)length : 0;
+    t->n += wanted < room ? wanted : room;
+}
+
+static void append_dimension(text *t, const cleave_nest *nest, const cleave_dimension_map *map,
+                             int64_t below, int64_t above) {
+    for (int i = 0; i < map->n_terms; i++) {
+        append(t, i > 0 ? "+" : "");
+        if (map->terms[i].stride != 1)
+            append(t, "%" PRId64, map->terms[i].stride);
+        append(t, "%s", nest->axes[map->terms[i].axis].name);
+    }
+    if (map->n_terms == 0)
+        append(t, ".");
+    if (below > 0 || above > 0)
+        append(t, "-%" PRId64 "+%" PRId64, below, above);
+}
+
+static void append_operand(text *t, const cleave_model *model, const cleave_nest *nest,
+                           const cleave_operand *operand, const cleave_part *part) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box raw;
+    cleave_part_raw_box(part, operand, tensor->rank, &raw);
+    append(t, " %s.", tensor->type == CLEAVE_I64 ? "i64" : "f32");
+    for (int d = 0; d < tensor->rank; d++)
+        append(t, "%d", tensor->order[d]);
+    append(t, tensor->kind == CLEAVE_TENSOR_PARAMETER ? "p[" : "[");
+    for (int d = 0; d < tensor->rank; d++) {
+        append(t, d > 0 ? "," : "");
+        int64_t below = raw.lo[d] < 0 ? -raw.lo[d] : 0;
+        int64_t above = raw.hi[d] > tensor->shape[d] ? raw.hi[d] - tensor->shape[d] : 0;
+        append_dimension(t, nest, &operand->map[d], below, above);
+    }
+    append(t, "]");
+}
+
+static void append_tape(text *t, const cleave_nest *nest) {
+    append(t, " / tape=");
+    for (int i = 0; i < nest->n_instructions; i++)
+        append(t, "%s%d.%d.%d", i > 0 ? "," : "", (int)nest->tape[i].opcode, nest->tape[i].a,
+               nest->tape[i].b);
+}
+
+static bool is_product(const cleave_nest *nest) {
+    return nest->kind == CLEAVE_NEST_CONVOLUTION || nest->kind == CLEAVE_NEST_PRODUCT;
+}
+
+static bool is_grouped(const cleave_nest *nest) {
+    for (int a = 0; a < nest->n_axes; a++)
+        if (nest->kind == CLEAVE_NEST_CONVOLUTION && strcmp(nest->axes[a].name, "g") == 0)
+            return true;
+    return false;
+}
+
+static void write_key(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                      const cleave_part *part, cleave_work *work) {
+    text t = {.n = 0};
+    append(&t, "%s %s%s /", kind_names[nest->kind], cleave_pass_names[pass],
+           combiner_names[nest->combiner]);
+    for (int a = 0; a < nest->n_axes; a++)
+        append(&t, " %s=%" PRId64, nest->axes[a].name, part->hi[a] - part->lo[a]);
+    append(&t, " /");
+    for (int i = 0; i < nest->n_inputs; i++)
+        append_operand(&t, model, nest, &nest->inputs[i], part);
+    append(&t, " >");
+    append_operand(&t, model, nest, &nest->output, part);
+    if (pass != CLEAVE_PASS_FORWARD)
+        append(&t, " / gradient=%" PRIx32, cleave_nest_pass_inputs(model, nest, pass));
+    if (!is_product(nest))
+        append_tape(&t, nest);
+    int32_t pieces = cleave_work_pieces(model, nest, pass, part);
+    if (pieces > 1)
+        append(&t, " / pieces=%" PRId32, pieces);
+    if (t.n < sizeof work->key) {
+        memcpy(work->key, t.bytes, t.n + 1);
+        return;
+    }
+    size_t kept = sizeof work->key - 18;
+    memcpy(work->key, t.bytes, kept);
+    snprintf(work->key + kept, sizeof work->key - kept, "#%016" PRIx64,
+             cleave_hash_string(t.bytes));
+}
+
+static double operand_bytes(const cleave_model *model, const cleave_operand *operand,
+                            const cleave_part *part) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box box;
+    cleave_part_box(model, part, operand, &box);
+    return (double)cleave_box_size(tensor->rank, &box) * (double)cleave_type_bytes(tensor->type);
+}
+
+/* Does this pass read input i?  A product's gradient of one input reads the others. */
+static bool reads_input(const cleave_nest *nest, cleave_pass pass, uint32_t gradients, int i) {
+    if (pass == CLEAVE_PASS_FORWARD)
+        return true;
+    uint32_t bit = UINT32_C(1) << i;
+    return is_product(nest) ? (gradients & ~bit) != 0 : (nest->kept_inputs & bit) != 0;
+}
+
+/* A look-up touches the rows of the table that it finds, as many as it writes; its backward writes
+   the whole gradient of the table and adds to those rows. */
+static double count_gather_bytes(const cleave_model *model, const cleave_nest *nest,
+                                 cleave_pass pass, const cleave_part *part) {
+    double rows = operand_bytes(model, &nest->output, part);
+    double bytes = 2 * rows + operand_bytes(model, &nest->inputs[0], part);
+    if (pass != CLEAVE_PASS_FORWARD)
+        bytes += rows + operand_bytes(model, &nest->inputs[1], part);
+    return bytes;
+}
+
+static double count_bytes(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                          const cleave_part *part) {
+    bool backward = pass != CLEAVE_PASS_FORWARD;
+    if (nest->kind == CLEAVE_NEST_GATHER)
+        return count_gather_bytes(model, nest, pass, part);
+    uint32_t gradients = backward ? cleave_nest_pass_inputs(model, nest, pass) : 0;
+    double bytes = operand_bytes(model, &nest->output, part);
+    if (backward && nest->kept_output)
+        bytes *= 2;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        double input = operand_bytes(model, &nest->inputs[i], part);
+        bytes += reads_input(nest, pass, gradients, i) ? input : 0;
+        bytes += gradients >> i & 1 ? input : 0;
+    }
+    return bytes;
+}
+
+/* A product's gradient of each input takes as much as its forward. */
+static int count_gradients(const cleave_model *model, const cleave_nest *nest, cleave_pass pass) {
+    int n = 0;
+    for (uint32_t bits = cleave_nest_pass_inputs(model, nest, pass); bits != 0; bits &= bits - 1)
+        n++;
+    return n;
+}
+
+static double count_flops(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                          const cleave_part *part) {
+    double points = 1;
+    int table_axis = nest->kind == CLEAVE_NEST_GATHER ? cleave_gather_axis(nest) : -1;
+    for (int a = 0; a < nest->n_axes; a++)
+        points *= a == table_axis ? 1 : (double)(part->hi[a] - part->lo[a]);
+    if (nest->kind == CLEAVE_NEST_GATHER)
+        return points;
+    if (is_product(nest))
+        return 2 * points * (pass == CLEAVE_PASS_FORWARD ? 1 : count_gradients(model, nest, pass));
+    int per_point = nest->n_instructions + (nest->combiner != CLEAVE_COMBINE_NONE);
+    return points * per_point * (pass == CLEAVE_PASS_FORWARD ? 1 : 2);
+}
+
+static int32_t round_pieces(double pieces) {
+    return pieces < 1 ? 1 : pieces < 0x1p20 ? (int32_t)(pieces + 0.5) : 1 << 20;
+}
+
+int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                           const cleave_part *part) {
+    double piece_flops = is_product(nest) ? 0x1p29 : 0x1p27;
+    return round_pieces(count_flops(model, nest, pass, part) / piece_flops +
+                        count_bytes(model, nest, pass, part) / piece_bytes);
+}
+
+int32_t cleave_work_pieces_of_bytes(double bytes) { return round_pieces(bytes / piece_bytes); }
+
+int32_t cleave_work_pieces_of_copy(int64_t bytes) {
+    return round_pieces((double)bytes / copy_piece_bytes);
+}
+
+void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                         const cleave_part *part, cleave_work *work) {
+    work->key[0] = work->family[0] = '\0';
+    work->flops = count_flops(model, nest, pass, part);
+    work->bytes = count_bytes(model, nest, pass, part);
+}
+
+void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                          const cleave_part *part, cleave_work *work) {
+    *work = (cleave_work){0};
+    cleave_work_measure(model, nest, pass, part, work);
+    snprintf(work->family, sizeof work->family, "%s%s%s %s", is_grouped(nest) ? "grouped " : "",
+             kind_names[nest->kind], is_product(nest) ? "" : combiner_names[nest->combiner],
+             cleave_pass_names[pass]);
+    write_key(model, nest, pass, part, work);
+}
+
+void cleave_work_describe_bytes(const char *family, double bytes, cleave_work *work) {
+    *work = (cleave_work){.bytes = bytes};
+    snprintf(work->family, sizeof work->family, "%s", family);
+    snprintf(work->key, sizeof work->key, "%s bytes=%.0f", family, bytes);
+}
+
+void cleave_work_describe_rows(double bytes, double n_rows, cleave_work *work) {
+    *work = (cleave_work){.bytes = bytes, .flops = n_rows};
+    snprintf(work->family, sizeof work->family, "copy rows");
+    snprintf(work->key, sizeof work->key, "copy rows=%.0f bytes=%.0f", n_rows, bytes);
+}
+
+double cleave_work_bytes_of_update(int64_t parameter_bytes, int n_states) {
+    return (double)parameter_bytes * (3 + 2 * n_states);
+}

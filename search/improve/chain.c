@@ -1,0 +1,247 @@
+#include "search/improve/chain.h"
+
+#include <float.h>
+#include <string.h>
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+cleave_status cleave_choices_create(const cleave_model *model, cleave_arena *arena,
+                                    cleave_choices *choices, cleave_error *error) {
+    choices->of = CLEAVE_ARENA_ARRAY(arena, cleave_choice, model->n_operators);
+    choices->sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    return choices->of != NULL && choices->sharded != NULL ? CLEAVE_OK
+                                                           : cleave_fail_memory(error, "searching");
+}
+
+void cleave_choices_copy(const cleave_model *model, const cleave_choices *from,
+                         cleave_choices *to) {
+    memcpy(to->of, from->of, (size_t)model->n_operators * sizeof *to->of);
+    memcpy(to->sharded, from->sharded, (size_t)model->n_tensors * sizeof *to->sharded);
+}
+
+bool cleave_choices_equal(const cleave_model *model, const cleave_choices *a,
+                          const cleave_choices *b) {
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (!cleave_same_choice(a->of[op], b->of[op]))
+            return false;
+    return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0;
+}
+
+/* The block at which a candidate is this split; -1: at none. */
+static int32_t start_of(const cleave_candidate *c, const cleave_split *split) {
+    if (c->n_parts != split->n_parts || c->replicas != split->replicas ||
+        memcmp(c->degree, split->degree, sizeof c->degree) != 0)
+        return -1;
+    int32_t first = split->devices[0] - c->offsets[0];
+    for (int32_t p = 1; p < c->n_parts; p++)
+        if (split->devices[p] - c->offsets[p] != first)
+            return -1;
+    bool is_block = first >= 0 && first % c->n_parts == 0 && first / c->n_parts < c->n_starts;
+    return is_block ? first / c->n_parts : -1;
+}
+
+static cleave_choice nearest(const cleave_candidate_list *list, const cleave_split *split,
+                             bool *exact) {
+    cleave_choice found = {0, 0};
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < list->n; i++) {
+        const cleave_candidate *c = &list->items[i];
+        int32_t start = start_of(c, split);
+        if (start >= 0)
+            return (cleave_choice){i, start};
+        int64_t apart =
+            c->n_parts > split->n_parts ? c->n_parts - split->n_parts : split->n_parts - c->n_parts;
+        if (apart < least) { /* of one size the first has the least node cost */
+            least = apart;
+            start = split->devices[0] / c->n_parts;
+            found = (cleave_choice){i, start < c->n_starts ? start : 0};
+        }
+    }
+    *exact = false;
+    return found;
+}
+
+bool cleave_choices_of(const cleave_model *model, const cleave_candidates *candidates,
+                       const cleave_layout *layout, cleave_choices *choices) {
+    bool exact = true;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        choices->of[op] = nearest(cleave_list_of(candidates, op), &layout->splits[op], &exact);
+    memcpy(choices->sharded, layout->sharded, (size_t)model->n_tensors * sizeof *layout->sharded);
+    return exact;
+}
+
+cleave_status cleave_choices_layout(const cleave_model *model, const cleave_candidates *candidates,
+                                    const cleave_choices *choices, const cleave_layout *like,
+                                    cleave_arena *arena, cleave_layout *layout,
+                                    cleave_error *error) {
+    size_t n_ops = (size_t)model->n_operators, n_devices = (size_t)like->n_devices;
+    cleave_layout result = *like;
+    int32_t *devices = cleave_arena_alloc(arena, n_ops, n_devices * sizeof *devices);
+    result.n_operators = model->n_operators;
+    result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, n_ops);
+    result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    if (devices == NULL || result.splits == NULL || result.sharded == NULL)
+        return cleave_fail_memory(error, "searching");
+    memcpy(result.sharded, choices->sharded, (size_t)model->n_tensors * sizeof *result.sharded);
+    for (size_t op = 0; op < n_ops; op++) {
+        const cleave_candidate_list *list = cleave_list_of(candidates, (int32_t)op);
+        result.splits[op].devices = devices + op * n_devices;
+        cleave_candidate_place(&list->items[choices->of[op].candidate], choices->of[op].start,
+                               &result.splits[op]);
+    }
+    *layout = result;
+    return CLEAVE_OK;
+}
+
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+bool cleave_price_better(const cleave_price *a, const cleave_price *b) {
+    if (a->excess_bytes != b->excess_bytes)
+        return a->excess_bytes < b->excess_bytes;
+    return a->excess_bytes == 0 && a->step < b->step;
+}
+
+static cleave_status allocate(cleave_chain *c, const cleave_model *model, cleave_arena *arena,
+                              cleave_error *error) {
+    c->old = CLEAVE_ARENA_ARRAY(arena, cleave_choice, model->n_operators);
+    c->changed = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
+    c->is_changed = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
+    c->resharded = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    if (c->old == NULL || c->changed == NULL || c->is_changed == NULL || c->resharded == NULL)
+        return cleave_fail_memory(error, "searching");
+    return cleave_choices_create(model, arena, &c->choices, error);
+}
+
+/* Runs the estimate, but plans no memory where the price is known. */
+static cleave_status price_start(cleave_chain *c, const cleave_price *known, cleave_price *price,
+                                 cleave_error *error) {
+    const cleave_price_bar bar = {known != NULL ? INT64_MIN : INT64_MAX, DBL_MAX};
+    CLEAVE_TRY(cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, bar, price, error));
+    if (known == NULL)
+        return CLEAVE_OK;
+    double over = known->excess_bytes > 0 ? price->over : 0; /* only estimates know it */
+    *price = *known;
+    price->over = over;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_candidates *candidates,
+                                 const cleave_chain_start *start, const cleave_layout *like,
+                                 cleave_arena *arena, cleave_chain *chain, cleave_error *error) {
+    const cleave_model *model = pricer->model;
+    cleave_chain c = {.pricer = pricer, .candidates = candidates};
+    CLEAVE_TRY(allocate(&c, model, arena, error));
+    cleave_choices_copy(model, start->choices, &c.choices);
+    CLEAVE_TRY(
+        cleave_choices_layout(model, candidates, start->choices, like, arena, &c.layout, error));
+    CLEAVE_TRY(cleave_pricer_estimate(pricer, &c.layout, &c.estimate, error));
+    cleave_status status = price_start(&c, start->price, &c.price, error);
+    if (status != CLEAVE_OK) {
+        cleave_chain_end(&c);
+        return status;
+    }
+    *chain = c;
+    return CLEAVE_OK;
+}
+
+void cleave_chain_end(cleave_chain *chain) {
+    cleave_estimate_destroy(chain->estimate);
+    chain->estimate = NULL;
+}
+
+static void place(cleave_chain *c, int32_t op, cleave_choice choice) {
+    cleave_candidate_place(&cleave_list_of(c->candidates, op)->items[choice.candidate],
+                           choice.start, &c->layout.splits[op]);
+    c->choices.of[op] = choice;
+}
+
+cleave_status cleave_chain_change(cleave_chain *c, int32_t op, cleave_choice choice,
+                                  cleave_error *error) {
+    if (cleave_same_choice(choice, c->choices.of[op]))
+        return CLEAVE_OK;
+    if (!c->is_changed[op]) {
+        c->is_changed[op] = true;
+        c->old[op] = c->choices.of[op];
+        c->changed[c->n_changed++] = op;
+    }
+    place(c, op, choice);
+    return cleave_estimate_change(c->estimate, op, &c->layout.splits[op], error);
+}
+
+cleave_status cleave_chain_shard(cleave_chain *c, int32_t tensor, bool sharded,
+                                 cleave_error *error) {
+    if (c->choices.sharded[tensor] == sharded)
+        return CLEAVE_OK;
+    bool again = false; /* back to what it was */
+    for (int32_t i = 0; i < c->n_resharded; i++)
+        if (c->resharded[i] == tensor) {
+            c->resharded[i] = c->resharded[--c->n_resharded];
+            again = true;
+            break;
+        }
+    if (!again)
+        c->resharded[c->n_resharded++] = tensor;
+    c->choices.sharded[tensor] = c->layout.sharded[tensor] = sharded;
+    return cleave_estimate_shard(c->estimate, tensor, sharded, error);
+}
+
+cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *error) {
+    c->proposals++;
+    if (c->n_changed == 0 && c->n_resharded == 0) {
+        c->proposed = c->price;
+        return CLEAVE_OK;
+    }
+    int64_t before = cleave_estimate_count(c->estimate).bytes;
+    int64_t planned = c->pricer->n_devices_planned;
+    const cleave_price_bar bar = {below, c->price.excess_bytes > 0 ? c->price.over : DBL_MAX};
+    CLEAVE_TRY(
+        cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, bar, &c->proposed, error));
+    planned = c->pricer->n_devices_planned - planned;
+    c->work += cleave_estimate_count(c->estimate).bytes - before;
+    c->work += (int64_t)((double)c->whole_work * (double)planned / c->layout.n_devices);
+    return CLEAVE_OK;
+}
+
+static void end_proposal(cleave_chain *c) {
+    for (int32_t i = 0; i < c->n_changed; i++)
+        c->is_changed[c->changed[i]] = false;
+    c->n_changed = c->n_resharded = 0;
+}
+
+cleave_status cleave_chain_accept(cleave_chain *c, cleave_error *error) {
+    if (c->n_changed > 0 || c->n_resharded > 0)
+        CLEAVE_TRY(cleave_estimate_accept(c->estimate, error));
+    c->price = c->proposed;
+    c->accepted++;
+    end_proposal(c);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_chain_reject(cleave_chain *c, cleave_error *error) {
+    for (int32_t i = 0; i < c->n_changed; i++)
+        place(c, c->changed[i], c->old[c->changed[i]]);
+    for (int32_t i = 0; i < c->n_resharded; i++) {
+        bool *sharded = &c->choices.sharded[c->resharded[i]];
+        *sharded = c->layout.sharded[c->resharded[i]] = !*sharded;
+    }
+    if (c->n_changed > 0 || c->n_resharded > 0)
+        CLEAVE_TRY(cleave_estimate_reject(c->estimate, error));
+    end_proposal(c);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_chain_go_to(cleave_chain *c, const cleave_chain_start *to,
+                                 cleave_error *error) {
+    const cleave_model *model = c->pricer->model;
+    int64_t accepted = c->accepted;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        CLEAVE_TRY(cleave_chain_change(c, op, to->choices->of[op], error));
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        CLEAVE_TRY(cleave_chain_shard(c, t, to->choices->sharded[t], error));
+    c->proposed = c->price;
+    if (c->n_changed > 0 || c->n_resharded > 0)
+        CLEAVE_TRY(price_start(c, to->price, &c->proposed, error));
+    CLEAVE_TRY(cleave_chain_accept(c, error));
+    c->accepted = accepted;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,101 @@
+/* Where a search stands: a layout of the space as a choice for every operator, its price, and a
+   proposal, which is taken or taken back.
+
+   A choice is a candidate and a block of devices: two numbers that say all about a split, so that a
+   search can be written down and gone on with (search/resume.h). */
+#ifndef CLEAVE_SEARCH_REFINE_CHAIN_H
+#define CLEAVE_SEARCH_REFINE_CHAIN_H
+
+#include "search/price/price.h"
+#include "search/problem/candidates.h"
+
+typedef struct cleave_choice {
+    int32_t candidate; /* of the operator's list */
+    int32_t start;     /* block */
+} cleave_choice;
+
+/* A layout of the space: what the candidates don't say of it is the same for all of a search. */
+typedef struct cleave_choices {
+    cleave_choice *of; /* [n_operators] */
+    bool *sharded;     /* [n_tensors] */
+} cleave_choices;
+
+typedef struct cleave_chain {
+    cleave_pricer *pricer;
+    const cleave_candidates *candidates;
+    cleave_layout layout;   /* with the proposal; splits have room for all devices */
+    cleave_choices choices; /* of the same */
+    cleave_price price;     /* without the proposal */
+    cleave_price proposed;  /* with it, once priced */
+    int64_t proposals, accepted;
+    int64_t work;       /* of the proposals, in bytes of fragments: depends on the layouts only */
+    int64_t whole_work; /* what planning the memory of all devices counts as; 0 to begin with */
+    /* The proposal: */
+    cleave_choice *old; /* [n_operators] where changed */
+    int32_t *changed;   /* [n_operators] ascending in no order */
+    int32_t *resharded; /* [n_tensors] */
+    bool *is_changed;   /* [n_operators] */
+    int32_t n_changed, n_resharded;
+    cleave_estimate *estimate;
+} cleave_chain;
+
+/* Where a chain may go. */
+typedef struct cleave_chain_start {
+    const cleave_choices *choices;
+    const cleave_price *price; /* of that very layout, which saves planning its memory; null: not
+                                  known */
+} cleave_chain_start;
+
+/* FAILED when memory is short. */
+cleave_status cleave_choices_create(const cleave_model *model, cleave_arena *arena,
+                                    cleave_choices *choices, cleave_error *error);
+void cleave_choices_copy(const cleave_model *model, const cleave_choices *from, cleave_choices *to);
+bool cleave_choices_equal(const cleave_model *model, const cleave_choices *a,
+                          const cleave_choices *b);
+/* The choices that make a layout; where the space has not got a split, the nearest: as many parts,
+   the same start, the least node cost.  True where they say that very layout. */
+bool cleave_choices_of(const cleave_model *model, const cleave_candidates *candidates,
+                       const cleave_layout *layout, cleave_choices *choices);
+/* The layout of choices, with the collectives of `like`. */
+cleave_status cleave_choices_layout(const cleave_model *model, const cleave_candidates *candidates,
+                                    const cleave_choices *choices, const cleave_layout *like,
+                                    cleave_arena *arena, cleave_layout *layout,
+                                    cleave_error *error);
+
+/* Begins with choices and prices them.  `like` gives number of devices and collectives.  Lives in
+   the arena, but for what cleave_chain_end frees. */
+cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_candidates *candidates,
+                                 const cleave_chain_start *start, const cleave_layout *like,
+                                 cleave_arena *arena, cleave_chain *chain, cleave_error *error);
+void cleave_chain_end(cleave_chain *chain);
+
+/* Proposes another choice; nothing where it is the same. */
+cleave_status cleave_chain_change(cleave_chain *chain, int32_t op, cleave_choice choice,
+                                  cleave_error *error);
+/* Proposes that the update of a parameter is sharded, or not. */
+cleave_status cleave_chain_shard(cleave_chain *chain, int32_t tensor, bool sharded,
+                                 cleave_error *error);
+/* Prices the proposal, where it changes anything.  Where the step turns out to be `below` or more,
+   or the layout does not fit and the proposal comes no nearer, memory may be left unplanned:
+   `proposed` is then said to be over the limit. */
+cleave_status cleave_chain_price(cleave_chain *chain, int64_t below, cleave_error *error);
+/* After pricing only. */
+cleave_status cleave_chain_accept(cleave_chain *chain, cleave_error *error);
+cleave_status cleave_chain_reject(cleave_chain *chain, cleave_error *error);
+
+/* To other choices, at no proposal. */
+cleave_status cleave_chain_go_to(cleave_chain *chain, const cleave_chain_start *to,
+                                 cleave_error *error);
+
+/* Fits, or comes nearer to fitting, or is quicker. */
+bool cleave_price_better(const cleave_price *a, const cleave_price *b);
+
+static inline const cleave_candidate_list *cleave_list_of(const cleave_candidates *candidates,
+                                                          int32_t op) {
+    return &candidates->lists[candidates->list_of[op]];
+}
+static inline bool cleave_same_choice(cleave_choice a, cleave_choice b) {
+    return a.candidate == b.candidate && a.start == b.start;
+}
+
+#endif

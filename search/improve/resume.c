@@ -1,0 +1,408 @@
+/* The file of a search that can be gone on with: one object with what the search is of, and the
+   state of "auto" with every number as it is.  Choices are pairs of numbers, candidate and block,
+   which mean what they meant only in the same space: its hash is in the file. */
+#include "search/improve/auto.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STATE_VERSION = 4 };
+
+/* ---- what a state is of ---------------------------------------------------------------------- */
+
+static uint64_t hash_of_space(const session *s) {
+    uint64_t hash = cleave_hash_string("space");
+    for (int32_t op = 0; op < s->model->n_operators; op++)
+        hash = cleave_hash_join(hash, (uint64_t)s->candidates.list_of[op]);
+    for (int32_t l = 0; l < s->candidates.n_lists; l++)
+        for (int32_t i = 0; i < s->candidates.lists[l].n; i++) {
+            const cleave_candidate *c = &s->candidates.lists[l].items[i];
+            hash = cleave_hash_join(hash, (uint64_t)c->replicas);
+            hash = cleave_hash_join(hash, (uint64_t)c->n_starts);
+            hash = cleave_hash_join(hash, (uint64_t)c->picoseconds);
+            for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+                hash = cleave_hash_join(hash, (uint64_t)c->degree[a]);
+            for (int32_t p = 0; p < c->n_parts; p++)
+                hash = cleave_hash_join(hash, (uint64_t)c->offsets[p]);
+        }
+    return hash;
+}
+
+/* Everything that decides what is found, as a text for each. */
+enum { N_FACTS = 9, FACT_BYTES = 96 };
+typedef struct fact {
+    const char *name;
+    char value[FACT_BYTES];
+} fact;
+
+static void list_facts(const session *s, fact *facts) {
+    const cleave_search_options *o = s->options;
+    static const char *const names[N_FACTS] = {"model", "machine", "devices",
+                                               "space", "seed",    "proposals",
+                                               "timed", "memory",  "optimizer"};
+    for (int i = 0; i < N_FACTS; i++)
+        facts[i].name = names[i];
+    snprintf(facts[0].value, FACT_BYTES, "%s", s->model->hash);
+    snprintf(facts[1].value, FACT_BYTES, "%s", s->machine->name);
+    snprintf(facts[2].value, FACT_BYTES, "%d", s->machine->n_devices);
+    snprintf(facts[3].value, FACT_BYTES, "%016" PRIx64, hash_of_space(s));
+    snprintf(facts[4].value, FACT_BYTES, "%" PRIu64, o->seed);
+    snprintf(facts[5].value, FACT_BYTES, "%" PRId64, o->proposals);
+    snprintf(facts[6].value, FACT_BYTES, "%s", o->time_seconds > 0 ? "yes" : "no");
+    snprintf(facts[7].value, FACT_BYTES, "%" PRId64 " bytes", o->memory_limit_bytes);
+    snprintf(facts[8].value, FACT_BYTES, "%d states", o->optimizer_states);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void put(cleave_json_writer *w, const char *key, int64_t value) {
+    cleave_json_key(w, key);
+    cleave_json_put_integer(w, value);
+}
+
+static void put_choices(cleave_json_writer *w, const cleave_model *model, const char *key,
+                        const cleave_choices *choices) {
+    cleave_json_key(w, key);
+    cleave_json_begin_array(w, true);
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cleave_json_put_integer(w, choices->of[op].candidate);
+        cleave_json_put_integer(w, choices->of[op].start);
+    }
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (choices->sharded[t])
+            cleave_json_put_integer(w, t);
+    cleave_json_end_array(w);
+}
+
+static void put_price(cleave_json_writer *w, const cleave_price *price) {
+    put(w, "step", price->step);
+    put(w, "excess", price->excess_bytes);
+    cleave_json_key(w, "over");
+    cleave_json_put_number(w, price->over);
+}
+
+static void put_task(cleave_json_writer *w, const cleave_model *model,
+                     const cleave_refine_state *t) {
+    char key[32];
+    snprintf(key, sizeof key, "%016" PRIx64, t->random.key);
+    cleave_json_begin_object(w, false);
+    put(w, "most_work", t->limits.work);
+    put(w, "most_proposals", t->limits.proposals);
+    put(w, "patience", t->limits.patience);
+    put(w, "whole_sweeps", t->limits.whole_sweeps);
+    put(w, "singles", t->limits.singles);
+    put(w, "pairs", t->limits.pairs);
+    put(w, "lane", t->limits.lane);
+    put(w, "lanes", t->limits.n_lanes);
+    put(w, "anneals", t->anneals);
+    cleave_json_key(w, "random");
+    cleave_json_put_string(w, key);
+    put(w, "drawn", (int64_t)t->random.counter);
+    put(w, "phase", t->phase);
+    put(w, "cursor", t->cursor);
+    put(w, "since_improved", t->since_improved);
+    put(w, "improved", t->improved);
+    put(w, "lean", t->lean);
+    cleave_json_key(w, "spread");
+    cleave_json_begin_array(w, true);
+    for (int i = 0; i < CLEAVE_REFINE_SPREAD; i++)
+        cleave_json_put_integer(w, t->spread[i]);
+    cleave_json_end_array(w);
+    cleave_json_key(w, "annealed_from");
+    cleave_json_put_number(w, t->annealed_from);
+    cleave_json_key(w, "temperature");
+    cleave_json_put_number(w, t->temperature);
+    put(w, "proposals", t->proposals);
+    put(w, "accepted", t->accepted);
+    put(w, "work", t->work);
+    put(w, "local", t->is_local_optimum);
+    put_price(w, &t->best_price);
+    put_choices(w, model, "current", &t->current);
+    put_choices(w, model, "best", &t->best);
+    put_choices(w, model, "base", &t->base);
+    cleave_json_end_object(w);
+}
+
+static void put_state(cleave_json_writer *w, const session *s, const auto_state *a) {
+    fact facts[N_FACTS];
+    list_facts(s, facts);
+    cleave_json_begin_object(w, false);
+    put(w, "cleave_search", STATE_VERSION);
+    for (int i = 0; i < N_FACTS; i++) {
+        cleave_json_key(w, facts[i].name);
+        cleave_json_put_string(w, facts[i].value);
+    }
+    put(w, "round", a->round);
+    put(w, "made", a->proposals);
+    put(w, "accepted", a->accepted);
+    put(w, "work", a->work);
+    cleave_json_key(w, "pool");
+    cleave_json_begin_array(w, false);
+    for (int32_t i = 0; i < a->n_pool; i++) {
+        cleave_json_begin_object(w, false);
+        put_price(w, &a->pool[i].price);
+        put(w, "local", a->pool[i].is_local_optimum);
+        put_choices(w, s->model, "choices", &a->pool[i].choices);
+        cleave_json_end_object(w);
+    }
+    cleave_json_end_array(w);
+    cleave_json_key(w, "tasks");
+    cleave_json_begin_array(w, false);
+    for (int32_t i = 0; i < a->n_tasks; i++)
+        put_task(w, s->model, &a->tasks[i]);
+    cleave_json_end_array(w);
+    cleave_json_end_object(w);
+}
+
+cleave_status auto_state_write(const session *s, const auto_state *state, cleave_error *error) {
+    cleave_json_writer w = {0};
+    put_state(&w, s, state);
+    cleave_status status = w.failed
+                               ? cleave_fail_memory(error, "writing down a search")
+                               : cleave_file_write(s->options->resume_file, w.text, w.n, error);
+    cleave_json_writer_free(&w);
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static cleave_status get_integer(const cleave_json_cursor *at, const char *key, int64_t least,
+                                 int64_t most, int64_t *value, cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    return cleave_json_integer(&member, least, most, value, error);
+}
+
+static cleave_status get_count(const cleave_json_cursor *at, const char *key, int64_t *value,
+                               cleave_error *error) {
+    return get_integer(at, key, 0, INT64_MAX, value, error);
+}
+
+static cleave_status get_flag(const cleave_json_cursor *at, const char *key, bool *value,
+                              cleave_error *error) {
+    int64_t number;
+    CLEAVE_TRY(get_integer(at, key, 0, 1, &number, error));
+    *value = number != 0;
+    return CLEAVE_OK;
+}
+
+static cleave_status get_share(const cleave_json_cursor *at, const char *key, double *value,
+                               cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    CLEAVE_TRY(cleave_json_number(&member, value, error));
+    if (!(*value >= 0) || !isfinite(*value))
+        return cleave_json_fail(&member, error, "%g is below 0", *value);
+    return CLEAVE_OK;
+}
+
+static cleave_status get_element(const cleave_json_cursor *list, int32_t index, int64_t most,
+                                 int64_t *value, cleave_error *error) {
+    cleave_json_cursor at = cleave_json_element(list, index);
+    return cleave_json_integer(&at, 0, most, value, error);
+}
+
+static cleave_status get_choices(const session *s, const cleave_json_cursor *at, const char *key,
+                                 cleave_choices *choices, cleave_error *error) {
+    const cleave_model *model = s->model;
+    cleave_json_cursor list;
+    int64_t value;
+    CLEAVE_TRY(cleave_json_get(at, key, &list, error));
+    CLEAVE_TRY(cleave_json_expect_array(&list, error));
+    int32_t n = cleave_json_count(&list);
+    if (n < 2 * model->n_operators)
+        return cleave_json_fail(&list, error, "%d numbers, but %d operators have two each", n,
+                                model->n_operators);
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const cleave_candidate_list *of = cleave_list_of(&s->candidates, op);
+        CLEAVE_TRY(get_element(&list, 2 * op, of->n - 1, &value, error));
+        choices->of[op].candidate = (int32_t)value;
+        CLEAVE_TRY(get_element(&list, 2 * op + 1, of->items[value].n_starts - 1, &value, error));
+        choices->of[op].start = (int32_t)value;
+    }
+    memset(choices->sharded, 0, (size_t)model->n_tensors * sizeof *choices->sharded);
+    for (int32_t i = 2 * model->n_operators; i < n; i++) {
+        CLEAVE_TRY(get_element(&list, i, model->n_tensors - 1, &value, error));
+        if (model->tensors[value].kind != CLEAVE_TENSOR_PARAMETER)
+            return cleave_json_fail(&list, error, "tensor %lld is no parameter", (long long)value);
+        choices->sharded[value] = true;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status get_price(const cleave_json_cursor *at, cleave_price *price,
+                               cleave_error *error) {
+    *price = (cleave_price){0};
+    CLEAVE_TRY(get_count(at, "step", &price->step, error));
+    CLEAVE_TRY(get_count(at, "excess", &price->excess_bytes, error));
+    return get_share(at, "over", &price->over, error);
+}
+
+static cleave_status get_random(const cleave_json_cursor *at, cleave_random *random,
+                                cleave_error *error) {
+    cleave_json_cursor member;
+    const char *text;
+    int64_t drawn;
+    char end;
+    CLEAVE_TRY(cleave_json_get(at, "random", &member, error));
+    CLEAVE_TRY(cleave_json_string(&member, &text, error));
+    if (sscanf(text, "%16" SCNx64 "%c", &random->key, &end) != 1)
+        return cleave_json_fail(&member, error, "\"%s\" is no key of random numbers", text);
+    CLEAVE_TRY(get_count(at, "drawn", &drawn, error));
+    random->counter = (uint64_t)drawn;
+    return CLEAVE_OK;
+}
+
+static cleave_status get_spread(const cleave_json_cursor *at, int64_t *spread,
+                                cleave_error *error) {
+    cleave_json_cursor list;
+    CLEAVE_TRY(cleave_json_get(at, "spread", &list, error));
+    CLEAVE_TRY(cleave_json_expect_array(&list, error));
+    if (cleave_json_count(&list) != CLEAVE_REFINE_SPREAD)
+        return cleave_json_fail(&list, error, "%d numbers, not %d", cleave_json_count(&list),
+                                CLEAVE_REFINE_SPREAD);
+    for (int32_t i = 0; i < CLEAVE_REFINE_SPREAD; i++)
+        CLEAVE_TRY(get_element(&list, i, INT64_MAX >> 8, &spread[i], error));
+    return CLEAVE_OK;
+}
+
+static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refine_state *t,
+                                      cleave_error *error) {
+    int64_t phase, lane, lanes;
+    CLEAVE_TRY(get_count(at, "most_work", &t->limits.work, error));
+    CLEAVE_TRY(get_integer(at, "most_proposals", -1, INT64_MAX, &t->limits.proposals, error));
+    CLEAVE_TRY(get_count(at, "patience", &t->limits.patience, error));
+    CLEAVE_TRY(get_flag(at, "whole_sweeps", &t->limits.whole_sweeps, error));
+    CLEAVE_TRY(get_flag(at, "singles", &t->limits.singles, error));
+    CLEAVE_TRY(get_flag(at, "pairs", &t->limits.pairs, error));
+    CLEAVE_TRY(get_integer(at, "lanes", 0, AUTO_MAX_TASKS, &lanes, error));
+    CLEAVE_TRY(get_integer(at, "lane", 0, lanes > 0 ? lanes - 1 : 0, &lane, error));
+    t->limits.lane = (int32_t)lane;
+    t->limits.n_lanes = (int32_t)lanes;
+    CLEAVE_TRY(get_flag(at, "anneals", &t->anneals, error));
+    CLEAVE_TRY(get_random(at, &t->random, error));
+    CLEAVE_TRY(get_integer(at, "phase", 0, CLEAVE_REFINE_DONE, &phase, error));
+    t->phase = (cleave_refine_phase)phase;
+    CLEAVE_TRY(get_count(at, "cursor", &t->cursor, error));
+    CLEAVE_TRY(get_count(at, "since_improved", &t->since_improved, error));
+    CLEAVE_TRY(get_flag(at, "improved", &t->improved, error));
+    CLEAVE_TRY(get_flag(at, "lean", &t->lean, error));
+    CLEAVE_TRY(get_spread(at, t->spread, error));
+    CLEAVE_TRY(get_share(at, "annealed_from", &t->annealed_from, error));
+    CLEAVE_TRY(get_share(at, "temperature", &t->temperature, error));
+    CLEAVE_TRY(get_count(at, "proposals", &t->proposals, error));
+    CLEAVE_TRY(get_count(at, "accepted", &t->accepted, error));
+    CLEAVE_TRY(get_count(at, "work", &t->work, error));
+    return get_flag(at, "local", &t->is_local_optimum, error);
+}
+
+static cleave_status get_task(const session *s, const cleave_json_cursor *at,
+                              cleave_refine_state *t, cleave_error *error) {
+    static const char *const keys[] = {
+        "most_work", "most_proposals", "patience", "whole_sweeps",   "anneals",  "random",
+        "drawn",     "phase",          "cursor",   "since_improved", "improved", "spread",
+        "proposals", "annealed_from",  "accepted", "temperature",    "work",     "local",
+        "lean",      "step",           "excess",   "over",           "current",  "best",
+        "base",      "singles",        "pairs",    "lane",           "lanes",    NULL};
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    CLEAVE_TRY(get_task_numbers(at, t, error));
+    if (t->anneals && s->options->time_seconds <= 0 && t->limits.work == 0 &&
+        t->limits.proposals == 0)
+        return cleave_json_fail(at, error, "annealing without a limit would not end");
+    if (s->options->proposals > 0 &&
+        (t->limits.proposals == 0 || t->limits.proposals > s->options->proposals))
+        return cleave_json_fail(at, error, "%lld proposals, but the search makes %lld at most",
+                                (long long)t->limits.proposals, (long long)s->options->proposals);
+    CLEAVE_TRY(get_price(at, &t->best_price, error));
+    CLEAVE_TRY(get_choices(s, at, "current", &t->current, error));
+    CLEAVE_TRY(get_choices(s, at, "best", &t->best, error));
+    return get_choices(s, at, "base", &t->base, error);
+}
+
+static cleave_status get_entry(const session *s, const cleave_json_cursor *at, auto_entry *entry,
+                               cleave_error *error) {
+    static const char *const keys[] = {"step", "excess", "over", "local", "choices", NULL};
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    CLEAVE_TRY(get_price(at, &entry->price, error));
+    CLEAVE_TRY(get_flag(at, "local", &entry->is_local_optimum, error));
+    return get_choices(s, at, "choices", &entry->choices, error);
+}
+
+/* A list of at most so many. */
+static cleave_status get_list(const cleave_json_cursor *at, const char *key, int32_t most,
+                              cleave_json_cursor *list, int32_t *n, cleave_error *error) {
+    CLEAVE_TRY(cleave_json_get(at, key, list, error));
+    CLEAVE_TRY(cleave_json_expect_array(list, error));
+    *n = cleave_json_count(list);
+    if (*n > most)
+        return cleave_json_fail(list, error, "%d of them, but there are %d at most", *n, most);
+    return CLEAVE_OK;
+}
+
+static cleave_status check_facts(const session *s, const cleave_json_cursor *at,
+                                 cleave_error *error) {
+    fact facts[N_FACTS];
+    list_facts(s, facts);
+    for (int i = 0; i < N_FACTS; i++) {
+        cleave_json_cursor member;
+        const char *value;
+        CLEAVE_TRY(cleave_json_get(at, facts[i].name, &member, error));
+        CLEAVE_TRY(cleave_json_string(&member, &value, error));
+        if (strcmp(value, facts[i].value) != 0)
+            return cleave_json_fail(&member, error,
+                                    "the state is of another search: \"%s\", now \"%s\"", value,
+                                    facts[i].value);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status get_state(const session *s, const cleave_json_cursor *at, auto_state *a,
+                               cleave_error *error) {
+    static const char *const keys[] = {
+        "cleave_search", "model",     "machine", "devices",   "space", "seed",
+        "timed",         "proposals", "memory",  "optimizer", "round", "made",
+        "accepted",      "work",      "pool",    "tasks",     NULL};
+    int64_t number;
+    cleave_json_cursor list;
+    CLEAVE_TRY(cleave_json_expect_object(at, error));
+    CLEAVE_TRY(get_integer(at, "cleave_search", STATE_VERSION, STATE_VERSION, &number, error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    CLEAVE_TRY(check_facts(s, at, error));
+    CLEAVE_TRY(get_integer(at, "round", 0, INT32_MAX - 1, &number, error));
+    a->round = (int32_t)number;
+    CLEAVE_TRY(get_count(at, "made", &a->proposals, error));
+    CLEAVE_TRY(get_count(at, "accepted", &a->accepted, error));
+    CLEAVE_TRY(get_count(at, "work", &a->work, error));
+    CLEAVE_TRY(get_list(at, "pool", AUTO_MAX_POOL, &list, &a->n_pool, error));
+    if (a->n_pool == 0 && a->round > 0)
+        return cleave_json_fail(&list, error, "nothing was found in %d rounds", a->round);
+    for (int32_t i = 0; i < a->n_pool; i++) {
+        cleave_json_cursor element = cleave_json_element(&list, i);
+        CLEAVE_TRY(get_entry(s, &element, &a->pool[i], error));
+    }
+    CLEAVE_TRY(get_list(at, "tasks", AUTO_MAX_TASKS, &list, &a->n_tasks, error));
+    for (int32_t i = 0; i < a->n_tasks; i++) {
+        cleave_json_cursor element = cleave_json_element(&list, i);
+        CLEAVE_TRY(get_task(s, &element, &a->tasks[i], error));
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status auto_state_read(const session *s, auto_state *state, bool *found,
+                              cleave_error *error) {
+    cleave_json *document;
+    *found = s->options->resume_file != NULL && access(s->options->resume_file, F_OK) == 0;
+    if (!*found)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_read(s->options->resume_file, &document, error));
+    cleave_json_cursor root = cleave_json_root(document);
+    cleave_status status = get_state(s, &root, state, error);
+    cleave_json_free(document);
+    return status;
+}

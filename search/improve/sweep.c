@@ -1,0 +1,330 @@
+#include "search/improve/sweep_internal.h"
+
+#include <stdlib.h>
+
+/* Of more moves than this, and of a candidate with more blocks, only some are tried. */
+enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
+
+int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
+                           const cleave_choices *choices, int32_t op, int32_t *members) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < model->n_operators; i++)
+        if (candidates->list_of[i] == candidates->list_of[op] &&
+            cleave_same_choice(choices->of[i], choices->of[op]))
+            members[n++] = i;
+    return n;
+}
+
+static bool is_with(const cleave_candidates *candidates, const cleave_choices *choices, int32_t a,
+                    int32_t b) {
+    return candidates->list_of[a] == candidates->list_of[b] &&
+           cleave_same_choice(choices->of[a], choices->of[b]);
+}
+
+int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,
+                         const cleave_choices *choices, int32_t op, int32_t *members) {
+    int32_t first = op, n = 0;
+    while (first > 0 && is_with(candidates, choices, first - 1, op))
+        first--;
+    for (int32_t i = first; i < model->n_operators && is_with(candidates, choices, i, op); i++)
+        members[n++] = i;
+    return n;
+}
+
+/* ---- the additive model ---------------------------------------------------------------------- */
+
+static bool index_values(sweep_builder *b, cleave_arena *arena) {
+    const cleave_additive_model *made = b->source->additive;
+    for (int32_t op = 0; op < made->n_operators; op++) {
+        int32_t v = made->variable_of[op], n = cleave_list_of(b->source->candidates, op)->n;
+        int32_t *values = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+        if (values == NULL)
+            return false;
+        for (int32_t i = 0; i < n; i++)
+            values[i] = -1;
+        for (int32_t i = 0; i < made->additive.n_values[v]; i++)
+            values[made->candidates[v][i]] = i;
+        b->op_of[v] = op;
+        b->value_of[v] = values;
+    }
+    return true;
+}
+
+static void index_pairs(sweep_builder *b) {
+    const cleave_additive *additive = &b->source->additive->additive;
+    for (int32_t p = 0; p < additive->n_pairs; p++) {
+        b->first_pair[additive->pairs[p].a + 2]++;
+        b->first_pair[additive->pairs[p].b + 2]++;
+    }
+    for (int32_t v = 0; v < additive->n_variables; v++)
+        b->first_pair[v + 2] += b->first_pair[v + 1];
+    for (int32_t p = 0; p < additive->n_pairs; p++) {
+        b->pairs[b->first_pair[additive->pairs[p].a + 1]++] = p;
+        b->pairs[b->first_pair[additive->pairs[p].b + 1]++] = p;
+    }
+}
+
+static cleave_status index_additive(sweep_builder *b, cleave_arena *arena, cleave_error *error) {
+    if (b->source->additive == NULL)
+        return CLEAVE_OK;
+    const cleave_additive *additive = &b->source->additive->additive;
+    b->op_of = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
+    b->value_of = CLEAVE_ARENA_ARRAY(arena, int32_t *, additive->n_variables);
+    b->first_pair = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables + 3);
+    b->pairs = CLEAVE_ARENA_ARRAY(arena, int32_t, 2 * (size_t)additive->n_pairs);
+    if (b->op_of == NULL || b->value_of == NULL || b->first_pair == NULL || b->pairs == NULL ||
+        !index_values(b, arena))
+        return cleave_fail_memory(error, "searching");
+    index_pairs(b);
+    return CLEAVE_OK;
+}
+
+/* Value of a variable where the operators of the group have `candidate`, the others what they have
+   in the base. */
+static int32_t value_at(const sweep_builder *b, int32_t variable, int32_t candidate) {
+    int32_t op = b->op_of[variable];
+    return b->value_of[variable][b->is_member[op] ? candidate : b->base->of[op].candidate];
+}
+
+/* What of the additive total the operators of the group have a share in; false where the model
+   lacks the candidate.  Neighbours whose own split it lacks are left out, here as in any other
+   total of the group. */
+static bool total_at(const sweep_builder *b, int32_t candidate, int64_t *total) {
+    const cleave_additive *additive = &b->source->additive->additive;
+    *total = 0;
+    for (int32_t m = 0; m < b->n_members; m++) {
+        int32_t v = b->source->additive->variable_of[b->members[m]];
+        int32_t value = value_at(b, v, candidate);
+        if (value < 0)
+            return false;
+        *total += additive->cost[v][value];
+        for (int32_t i = b->first_pair[v]; i < b->first_pair[v + 1]; i++) {
+            const cleave_additive_pair *pair = &additive->pairs[b->pairs[i]];
+            int32_t other = pair->a == v ? pair->b : pair->a, at = value_at(b, other, candidate);
+            if (at < 0 || (b->is_member[b->op_of[other]] && other < v))
+                continue; /* or counted with the other */
+            int32_t row = pair->a == v ? value : at, column = pair->a == v ? at : value;
+            *total += pair->cost[(int64_t)row * additive->n_values[pair->b] + column];
+        }
+    }
+    return true;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Elements of an operand that the first part of a candidate reads or writes. */
+static int64_t elements_of(const cleave_model *model, const cleave_nest *nest,
+                           const cleave_operand *operand, const cleave_candidate *c) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    int64_t elements = 1;
+    for (int d = 0; d < tensor->rank; d++) {
+        int64_t width = 1;
+        for (int t = 0; t < operand->map[d].n_terms; t++) {
+            int axis = operand->map[d].terms[t].axis, of = nest->operator_axis[axis];
+            int64_t degree = of >= 0 && c->degree[of] > 1 ? c->degree[of] : 1;
+            int64_t extent = (nest->axes[axis].extent + degree - 1) / degree;
+            width += operand->map[d].terms[t].stride * (extent - 1);
+        }
+        elements *= width < tensor->shape[d] ? width : tensor->shape[d];
+    }
+    return elements;
+}
+
+/* Bytes of the operands of an operator's parts, as many times the first: parameters with gradient
+   and state.  What moves on the way is not in them. */
+static int64_t held_by(const sweep_builder *b, int32_t op, const cleave_candidate *c) {
+    const cleave_model *model = b->source->model;
+    int64_t bytes = 0;
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        if (nest->derivation != CLEAVE_DERIVE_OPERATOR)
+            continue;
+        for (int i = 0; i < nest->n_inputs; i++) {
+            bool trained =
+                model->loss >= 0 && cleave_tensor_sees_parameter(model, nest->inputs[i].tensor);
+            bytes += elements_of(model, nest, &nest->inputs[i], c) * 4 *
+                     (trained ? 2 + b->source->optimizer_states : 1);
+        }
+        bytes += elements_of(model, nest, &nest->output, c) * 4;
+    }
+    return bytes * c->n_parts;
+}
+
+/* By how much that changes when the group gets a candidate. */
+static int64_t bytes_of(const sweep_builder *b, int32_t candidate) {
+    int32_t op = b->members[0];
+    const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
+    int64_t present = held_by(b, op, &list->items[b->base->of[op].candidate]);
+    return b->n_members * (held_by(b, op, &list->items[candidate]) - present);
+}
+
+/* Sharding the update of a parameter takes its state off, and adds the shard of it. */
+static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
+    int64_t bytes = cleave_tensor_size(&b->source->model->tensors[tensor]) * 4;
+    int64_t change = bytes - bytes * b->source->optimizer_states;
+    if (!b->kind.lean)
+        return 0;
+    return b->base->sharded[tensor] ? -change : change;
+}
+
+/* By how much the step changes when the group gets a candidate, as far as costs say. */
+static int64_t promise_of(const sweep_builder *b, int32_t candidate) {
+    const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
+    int32_t present = b->base->of[b->members[0]].candidate;
+    int64_t before, after;
+    if (b->source->additive != NULL && total_at(b, present, &before)) {
+        if (total_at(b, candidate, &after))
+            return after - before;
+        return INT64_C(1) << 50; /* it was among the dearest by itself */
+    }
+    return b->n_members * (list->items[candidate].picoseconds - list->items[present].picoseconds);
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+void sweep_add(sweep_builder *b, cleave_move move) {
+    b->failed = b->failed || !CLEAVE_LIST_PUSH(&b->moves, move);
+}
+
+int32_t sweep_first_device(const sweep_builder *b, int32_t op) {
+    const cleave_candidate *c =
+        &cleave_list_of(b->source->candidates, op)->items[b->base->of[op].candidate];
+    return b->base->of[op].start * c->n_parts;
+}
+
+/* Blocks worth trying where there are too many for all: where operators are that the group
+   exchanges tensors with, and where it is. */
+static bool is_near(const sweep_builder *b, const cleave_candidate *c, int32_t start) {
+    int32_t op = b->members[0];
+    const cleave_structure *s = b->source->structure;
+    if (c->n_starts <= MOST_BLOCKS || start == 0 || sweep_first_device(b, op) / c->n_parts == start)
+        return true;
+    for (int32_t i = s->first_neighbor[op]; i < s->first_neighbor[op + 1]; i++)
+        if (sweep_first_device(b, s->neighbors[i]) / c->n_parts == start)
+            return true;
+    return false;
+}
+
+static int by_promise(const void *a, const void *b) {
+    const cleave_move *x = a, *y = b;
+    if (x->promise != y->promise)
+        return x->promise < y->promise ? -1 : 1;
+    if (x->op != y->op)
+        return x->op < y->op ? -1 : 1;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    if (x->run != y->run)
+        return x->run ? 1 : -1;
+    if (x->choice.candidate != y->choice.candidate)
+        return x->choice.candidate < y->choice.candidate ? -1 : 1;
+    if (x->choice.start != y->choice.start)
+        return x->choice.start < y->choice.start ? -1 : 1;
+    if (x->with != y->with)
+        return x->with < y->with ? -1 : 1;
+    return (x->with_choice.candidate > y->with_choice.candidate) -
+           (x->with_choice.candidate < y->with_choice.candidate);
+}
+
+static void sort(cleave_move *moves, int32_t n) {
+    if (n > 1)
+        qsort(moves, (size_t)n, sizeof *moves, by_promise);
+}
+
+/* One that takes memory off, one that takes time off, in turn. */
+static void sort_lean(cleave_move *moves, int32_t n) {
+    sort(moves, n);
+    for (int32_t i = 0; i < n; i++) {
+        int64_t bytes = moves[i].bytes;
+        moves[i].bytes = 2 * (int64_t)i;
+        moves[i].promise = bytes;
+    }
+    sort(moves, n);
+    for (int32_t i = 0; i < n; i++)
+        moves[i].promise =
+            2 * (int64_t)i + 1 < moves[i].bytes ? 2 * (int64_t)i + 1 : moves[i].bytes;
+    sort(moves, n);
+}
+
+/* Every choice for the group at hand, whose first operator stands for it. */
+static void add_choices(sweep_builder *b) {
+    int32_t op = b->members[0], first = b->moves.n;
+    const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
+    for (int32_t i = 0; i < list->n && !b->failed; i++) {
+        int64_t promise = promise_of(b, i);
+        int64_t bytes = b->kind.lean ? bytes_of(b, i) : 0;
+        for (int32_t start = 0; start < list->items[i].n_starts; start++) {
+            cleave_choice choice = {i, start};
+            if (is_near(b, &list->items[i], start))
+                sweep_add(b, (cleave_move){promise, bytes, op, -1, b->run, choice, -1, {0, 0}});
+            else
+                b->complete = false;
+        }
+    }
+    int32_t most = MOST_MOVES / b->source->model->n_operators;
+    most = most > LEAST_CHOICES ? most : LEAST_CHOICES;
+    if (b->moves.n - first > most) {
+        sort(b->moves.items + first, b->moves.n - first);
+        b->moves.n = first + most;
+        b->complete = false;
+    }
+}
+
+/* The group at hand, or one operator, from its first member on. */
+static void add_members(sweep_builder *b, bool run) {
+    b->run = run;
+    for (int32_t m = 0; m < b->n_members; m++)
+        b->is_member[b->members[m]] = true;
+    add_choices(b);
+    for (int32_t m = 0; m < b->n_members; m++)
+        b->is_member[b->members[m]] = false;
+}
+
+/* The first one stands for a group, and one operator is no group. */
+static void add_operator(sweep_builder *b, int32_t op) {
+    const cleave_sweep_source *s = b->source;
+    b->members[0] = op;
+    b->n_members = 1;
+    if (!b->kind.groups) {
+        add_members(b, false);
+        return;
+    }
+    int32_t n = cleave_sweep_group(s->model, s->candidates, b->base, op, b->members);
+    b->n_members = n;
+    if (n > 1 && b->members[0] == op)
+        add_members(b, false);
+    b->n_members = cleave_sweep_run(s->model, s->candidates, b->base, op, b->members);
+    if (b->kind.lean && b->n_members > 1 && b->n_members < n && b->members[0] == op)
+        add_members(b, true);
+}
+
+cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
+                                  cleave_sweep_kind kind, cleave_arena *arena, cleave_sweep *sweep,
+                                  cleave_error *error) {
+    int32_t n_ops = source->model->n_operators;
+    sweep_builder b = {.source = source, .base = base, .kind = kind, .complete = true};
+    b.members = CLEAVE_ARENA_ARRAY(arena, int32_t, n_ops);
+    b.is_member = CLEAVE_ARENA_ARRAY(arena, bool, n_ops);
+    if (b.members == NULL || b.is_member == NULL)
+        return cleave_fail_memory(error, "searching");
+    CLEAVE_TRY(index_additive(&b, arena, error));
+    for (int32_t op = 0; op < n_ops && !b.failed; op++)
+        add_operator(&b, op);
+    for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
+        int32_t tensor = source->structure->parameters[i];
+        sweep_add(&b, (cleave_move){
+                          0, bytes_of_update(&b, tensor), -1, tensor, false, {0, 0}, -1, {0, 0}});
+    }
+    if (kind.pairs && !kind.groups && !kind.lean && source->additive != NULL &&
+        !sweep_add_pairs(&b, arena))
+        b.failed = true;
+    (kind.lean ? sort_lean : sort)(b.moves.items, b.moves.n);
+    cleave_sweep result = {.n = b.moves.n, .complete = b.complete};
+    result.moves = CLEAVE_ARENA_ARRAY(arena, cleave_move, b.moves.n);
+    for (int32_t i = 0; i < b.moves.n && result.moves != NULL; i++)
+        result.moves[i] = b.moves.items[i];
+    CLEAVE_LIST_FREE(&b.moves);
+    if (b.failed || result.moves == NULL)
+        return cleave_fail_memory(error, "searching");
+    *sweep = result;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,29 @@
+/* A sweep while it is made. */
+#ifndef CLEAVE_SEARCH_REFINE_SWEEP_INTERNAL_H
+#define CLEAVE_SEARCH_REFINE_SWEEP_INTERNAL_H
+
+#include "base/list.h"
+#include "search/improve/sweep.h"
+
+typedef struct sweep_builder {
+    const cleave_sweep_source *source;
+    const cleave_choices *base;
+    int32_t *members; /* [n_operators] of the group at hand */
+    int32_t n_members;
+    bool *is_member;             /* [n_operators] */
+    int32_t *op_of;              /* [n_variables] */
+    int32_t **value_of;          /* [n_variables][n of the list] of a candidate; -1: it has none */
+    int32_t *first_pair, *pairs; /* [n_variables + 1] pairs of each variable */
+    CLEAVE_LIST(cleave_move) moves;
+    cleave_sweep_kind kind;
+    bool run; /* the group at hand is a run */
+    bool complete, failed;
+} sweep_builder;
+
+void sweep_add(sweep_builder *b, cleave_move move);
+/* The first device of what an operator has in the base. */
+int32_t sweep_first_device(const sweep_builder *b, int32_t op);
+/* Moves of two neighbours at once; false when memory is short. */
+bool sweep_add_pairs(sweep_builder *b, cleave_arena *arena);
+
+#endif

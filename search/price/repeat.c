@@ -1,0 +1,260 @@
+/* Blocks 0 and 1 are as they are in the whole model, since they are as far from its beginning, and
+   so are the last ones; between them block 2 stands for itself and for all that are left out. */
+#include "search/price/repeat.h"
+
+#include "costmodel/machine_fold.h"
+#include "simulator/step/simulate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT_BLOCKS = 6, MIDDLE_BLOCK = 2, NO_BLOCK = -1, UNREAD = -2 };
+
+struct cleave_repeats {
+    const cleave_model *whole;
+    cleave_blocks blocks;     /* of the whole model */
+    cleave_model model;       /* of KEPT_BLOCKS blocks */
+    cleave_pricer pricer;     /* of it */
+    int32_t *of_whole;        /* [n_operators] an operator of the whole model that it stands for */
+    int32_t *block_of_tensor; /* [n_tensors] of base tensors; NO_BLOCK: of none, or of several */
+    cleave_layout layout;
+    cleave_arena arena, extended;
+};
+
+/* ---- the short model ------------------------------------------------------------------------- */
+
+static int32_t block_of_operator(const cleave_repeats *r, int32_t op) {
+    int32_t b = op < r->blocks.first ? NO_BLOCK : (op - r->blocks.first) / r->blocks.period;
+    return b < KEPT_BLOCKS ? b : NO_BLOCK;
+}
+
+/* Notes that an operator of a block reads a tensor, or what lies under it. */
+static void read_tensor(cleave_repeats *r, int32_t tensor, int32_t block) {
+    const cleave_tensor *of = &r->model.tensors[tensor];
+    int32_t *known = &r->block_of_tensor[tensor];
+    for (int32_t i = 0; of->view.kind != CLEAVE_VIEW_NONE && i < of->view.n_sources; i++)
+        read_tensor(r, of->view.sources[i], block);
+    if (r->model.writer[tensor] < 0)
+        *known = *known == UNREAD || *known == block ? block : NO_BLOCK;
+}
+
+static void find_blocks_of_tensors(cleave_repeats *r) {
+    const cleave_model *model = &r->model;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        r->block_of_tensor[t] = UNREAD;
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        int32_t block = block_of_operator(r, model->nests[n].op);
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            read_tensor(r, model->nests[n].inputs[i].tensor, block);
+        r->block_of_tensor[model->nests[n].output.tensor] = block;
+    }
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (r->block_of_tensor[t] == UNREAD)
+            r->block_of_tensor[t] = NO_BLOCK;
+}
+
+static cleave_status shorten(cleave_repeats *r, const cleave_pricer *of, bool *shortens,
+                             cleave_error *error) {
+    const cleave_search_options options = {.optimizer_states = of->lower.optimizer_states,
+                                           .memory_limit_bytes = of->memory_limit_bytes};
+    int32_t *stands_for = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->whole->n_operators);
+    if (stands_for == NULL)
+        return cleave_fail_memory(error, "repeating blocks");
+    cleave_status status = cleave_blocks_shorten(r->whole, &r->blocks, KEPT_BLOCKS, &r->arena,
+                                                 &r->model, stands_for, error);
+    *shortens = status == CLEAVE_OK;
+    if (status != CLEAVE_OK)
+        return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+    r->of_whole = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->model.n_operators);
+    r->block_of_tensor = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->model.n_tensors);
+    if (r->of_whole == NULL || r->block_of_tensor == NULL)
+        return cleave_fail_memory(error, "repeating blocks");
+    for (int32_t op = r->whole->n_operators - 1; op >= 0; op--)
+        r->of_whole[stands_for[op]] = op;
+    find_blocks_of_tensors(r);
+    CLEAVE_TRY(
+        cleave_layout_create(&r->model, of->machine->n_devices, &r->arena, &r->layout, error));
+    return cleave_pricer_create(&r->model, of->machine, &options, &r->pricer, error);
+}
+
+cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_blocks *blocks,
+                                    cleave_repeats **repeats, cleave_error *error) {
+    bool shortens = false;
+    *repeats = NULL;
+    if (blocks->n <= KEPT_BLOCKS)
+        return CLEAVE_OK;
+    cleave_repeats *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return cleave_fail_memory(error, "repeating blocks");
+    made->whole = pricer->model;
+    made->blocks = *blocks;
+    cleave_status status = shorten(made, pricer, &shortens, error);
+    if (status == CLEAVE_OK && shortens)
+        *repeats = made;
+    else
+        cleave_repeats_destroy(made);
+    return status;
+}
+
+void cleave_repeats_destroy(cleave_repeats *r) {
+    if (r == NULL)
+        return;
+    cleave_pricer_destroy(&r->pricer);
+    cleave_arena_free(&r->extended);
+    cleave_arena_free(&r->arena);
+    free(r);
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static bool same_split(const cleave_split *a, const cleave_split *b) {
+    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
+           memcmp(a->degree, b->degree, sizeof a->degree) == 0 &&
+           (a->devices == b->devices ||
+            memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0);
+}
+
+/* Are all blocks split alike, and no updates sharded? */
+static bool repeats(const cleave_repeats *r, const cleave_layout *layout) {
+    int32_t end = r->blocks.first + r->blocks.n * r->blocks.period;
+    for (int32_t op = r->blocks.first + r->blocks.period; op < end; op++)
+        if (!same_split(&layout->splits[op], &layout->splits[op - r->blocks.period]))
+            return false;
+    for (int32_t t = 0; t < r->whole->n_tensors; t++)
+        if (layout->sharded[t])
+            return false;
+    return true;
+}
+
+cleave_status cleave_repeats_lower(cleave_repeats *r, const cleave_layout *layout, bool folded,
+                                   bool *known, cleave_program *program, cleave_error *error) {
+    cleave_pricer *p = &r->pricer;
+    cleave_fold fold;
+    *known = false;
+    if (!repeats(r, layout))
+        return CLEAVE_OK;
+    for (int32_t op = 0; op < r->model.n_operators; op++)
+        r->layout.splits[op] = layout->splits[r->of_whole[op]];
+    r->layout.collectives = layout->collectives;
+    cleave_arena_reset(&p->arena);
+    p->lower.symbolic_collectives = true;
+    cleave_status status = CLEAVE_OK;
+    if (!folded) {
+        status = cleave_lower(&r->model, &r->layout, &p->lower, &p->arena, program, error);
+    } else {
+        status = cleave_fold_find(&r->model, &r->layout, p->machine->devices_per_node, &p->arena,
+                                  &fold, error);
+        if (status == CLEAVE_OK)
+            status = cleave_machine_fold_check(p->machine, fold.n_devices, error);
+        if (status == CLEAVE_OK)
+            status = cleave_lower_window(&r->model, &fold, &p->lower, &p->arena, program, error);
+    }
+    *known = status == CLEAVE_OK;
+    return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+static cleave_status find_blocks_of_slots(cleave_repeats *r, const cleave_program *program,
+                                          int32_t **blocks, cleave_error *error) {
+    int32_t *made = CLEAVE_ARENA_ARRAY(&r->extended, int32_t, program->n_slots);
+    if (made == NULL)
+        return cleave_fail_memory(error, "repeating blocks");
+    for (int32_t s = 0; s < program->n_slots; s++) {
+        const cleave_slot *slot = &program->slots[s];
+        made[s] = slot->nest >= 0 ? block_of_operator(r, r->model.nests[slot->nest].op)
+                                  : r->block_of_tensor[slot->tensor];
+    }
+    *blocks = made;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_repeats_extend(cleave_repeats *r, const cleave_layout *layout, bool folded,
+                                    bool *known, cleave_repeated *repeated, cleave_error *error) {
+    cleave_engine_problem problem;
+    int32_t *block_of_slot = NULL;
+    cleave_repeated made = {.cache = r->pricer.cache, .arena = &r->extended};
+    CLEAVE_TRY(cleave_repeats_lower(r, layout, folded, known, &made.few, error));
+    if (*known && !folded && cleave_cost_knows_neighbours(made.cache))
+        *known = false;
+    if (!*known)
+        return CLEAVE_OK;
+    cleave_arena_reset(made.arena);
+    CLEAVE_TRY(cleave_simulate_prepare(&made.few, made.cache, made.arena, &problem, error));
+    CLEAVE_TRY(find_blocks_of_slots(r, &made.few, &block_of_slot, error));
+    const cleave_extension by = {.program = &made.few,
+                                 .problem = &problem,
+                                 .block_of_slot = block_of_slot,
+                                 .block_of_tensor = r->block_of_tensor,
+                                 .middle = MIDDLE_BLOCK,
+                                 .more = r->blocks.n - KEPT_BLOCKS};
+    CLEAVE_TRY(cleave_program_extend(&by, made.arena, known, &made.whole, error));
+    if (*known)
+        *repeated = made;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, cleave_timeline *timeline,
+                                       cleave_error *error) {
+    const cleave_engine_problem *problem = &repeated->whole.problem;
+    cleave_engine_workspace *workspace;
+    CLEAVE_TRY(cleave_engine_workspace_create(problem, repeated->arena, &workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(problem, repeated->arena, timeline, error));
+    return cleave_engine_run_scan(problem, workspace, timeline, error);
+}
+
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+/* Copies have the price of what they are copies of, and so its basis. */
+static cleave_status find_shares(const cleave_repeated *repeated, cleave_price_shares *shares,
+                                 cleave_error *error) {
+    cleave_timeline timeline;
+    cleave_program whole = repeated->whole.program;
+    int32_t n = whole.n_items;
+    cleave_price_basis *few =
+        CLEAVE_ARENA_ARRAY(repeated->arena, cleave_price_basis, repeated->few.n_items);
+    cleave_price_basis *basis = CLEAVE_ARENA_ARRAY(repeated->arena, cleave_price_basis, n);
+    whole.items = CLEAVE_ARENA_ARRAY(repeated->arena, cleave_item, n);
+    if (few == NULL || basis == NULL || whole.items == NULL)
+        return cleave_fail_memory(error, "adding up prices");
+    CLEAVE_TRY(cleave_repeated_simulate(repeated, &timeline, error));
+    CLEAVE_TRY(cleave_cost_basis(&repeated->few, repeated->cache, few, error));
+    for (int32_t i = 0; i < n; i++) {
+        basis[i] = few[repeated->whole.origin[i]];
+        whole.items[i] = repeated->few.items[repeated->whole.origin[i]];
+    }
+    return cleave_price_shares_find(&whole, &repeated->whole.problem, &timeline, basis,
+                                    cleave_cost_n_sources(repeated->cache), shares, error);
+}
+
+static cleave_status shares_of(const cleave_pricer *pricer, const cleave_layout *layout,
+                               cleave_arena *scratch, bool *known, cleave_price_shares *shares,
+                               cleave_error *error) {
+    int32_t *class_of;
+    cleave_repeats *repeats;
+    cleave_repeated repeated;
+    CLEAVE_TRY(cleave_operator_classes(pricer->model, scratch, &class_of, error));
+    const cleave_blocks blocks = cleave_blocks_find(pricer->model, class_of);
+    CLEAVE_TRY(cleave_repeats_create(pricer, &blocks, &repeats, error));
+    if (repeats == NULL)
+        return CLEAVE_OK;
+    cleave_status status = cleave_repeats_extend(repeats, layout, true, known, &repeated, error);
+    if (status == CLEAVE_OK && *known)
+        status = find_shares(&repeated, shares, error);
+    cleave_repeats_destroy(repeats);
+    return status;
+}
+
+cleave_status cleave_repeats_shares(const cleave_model *model, const cleave_machine *machine,
+                                    const cleave_search_options *options,
+                                    const cleave_layout *layout, bool *known,
+                                    cleave_price_shares *shares, cleave_error *error) {
+    cleave_pricer pricer;
+    cleave_arena scratch = {0};
+    *known = false;
+    CLEAVE_TRY(cleave_pricer_create(model, machine, options, &pricer, error));
+    cleave_status status = shares_of(&pricer, layout, &scratch, known, shares, error);
+    cleave_pricer_destroy(&pricer);
+    cleave_arena_free(&scratch);
+    return status;
+}

@@ -1,0 +1,279 @@
+/* Constraints are asked about one axis, one split or one layout at a time; whoever makes layouts
+   either asks, or lets a layout be changed into one that keeps to them. */
+#include "search/problem/constraints.h"
+
+#include "graph/model/part.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what the user said ---- */
+
+static cleave_status check_devices(const char *path, const cleave_model *model,
+                                   const cleave_layout *fixed, const bool *is_fixed,
+                                   int32_t n_devices, cleave_error *error) {
+    for (int32_t op = 0; op < model->n_operators; op++)
+        for (int32_t p = 0; is_fixed[op] && p < fixed->splits[op].n_parts; p++)
+            if (fixed->splits[op].devices[p] >= n_devices)
+                return cleave_fail(error, CLEAVE_BAD_INPUT,
+                                   "--fix %s keeps operator \"%s\" on device %d, but there are "
+                                   "%d devices here, 0 to %d (--devices)",
+                                   path, model->operators[op].name, fixed->splits[op].devices[p],
+                                   n_devices, n_devices - 1);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_constraints_fix(cleave_constraints *constraints, const char *path,
+                                     const cleave_model *model, int32_t n_devices,
+                                     cleave_arena *arena, cleave_error *error) {
+    cleave_layout *fixed = CLEAVE_ARENA_ARRAY(arena, cleave_layout, 1);
+    const char *from = cleave_arena_string(arena, path);
+    cleave_layout_listed listed;
+    if (fixed == NULL || from == NULL)
+        return cleave_fail_memory(error, "reading constraints");
+    CLEAVE_TRY(cleave_layout_read_some(path, model, arena, fixed, &listed, error));
+    CLEAVE_TRY(check_devices(path, model, fixed, listed.operators, n_devices, error));
+    constraints->fixed = fixed;
+    constraints->fixed_from = from;
+    constraints->is_fixed = listed.operators;
+    constraints->is_update_fixed = listed.updates;
+    constraints->n_fixed = 0;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        constraints->n_fixed += listed.operators[op];
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_constraints_restrict(cleave_constraints *constraints, const char *only,
+                                          const cleave_model *model, cleave_arena *arena,
+                                          cleave_error *error) {
+    uint32_t sorts = 0;
+    for (const char *word = only;; word++) {
+        size_t length = strcspn(word, ",");
+        int sort = 0;
+        while (sort < CLEAVE_N_SORTS && (strncmp(cleave_axis_sort_names[sort], word, length) != 0 ||
+                                         cleave_axis_sort_names[sort][length] != '\0'))
+            sort++;
+        if (sort == CLEAVE_N_SORTS)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "--only: \"%.*s\" is none of sample, operator, attribute, "
+                               "parameter, reduction",
+                               length < 64 ? (int)length : 64, word);
+        sorts |= UINT32_C(1) << sort;
+        word += length;
+        if (*word == '\0')
+            break;
+    }
+    const char *copy = cleave_arena_string(arena, only);
+    if (copy == NULL)
+        return cleave_fail_memory(error, "reading constraints");
+    CLEAVE_TRY(cleave_axis_sorts_find(model, arena, &constraints->axis_sorts, error));
+    constraints->only = copy;
+    constraints->sorts = sorts;
+    return CLEAVE_OK;
+}
+
+void cleave_constraints_describe(const cleave_constraints *constraints, char *text, size_t bytes) {
+    char fix[256] = "", only[128] = "";
+    bool fixes = constraints != NULL && constraints->n_fixed > 0;
+    bool restricts = constraints != NULL && constraints->sorts != 0;
+    if (fixes)
+        snprintf(fix, sizeof fix, "--fix %.200s (%d operator%s)", constraints->fixed_from,
+                 constraints->n_fixed, constraints->n_fixed == 1 ? "" : "s");
+    if (restricts)
+        snprintf(only, sizeof only, "--only %.100s", constraints->only);
+    snprintf(text, bytes, "%s%s%s%s", fixes || restricts ? " under " : "", fix,
+             fixes && restricts ? " and " : "", only);
+}
+
+/* ---- what is allowed ---- */
+
+static bool is_fixed(const cleave_constraints *constraints, int32_t op) {
+    return constraints->n_fixed > 0 && constraints->is_fixed[op];
+}
+
+bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_t op, int axis) {
+    return constraints == NULL || constraints->sorts == 0 ||
+           (constraints->sorts >> constraints->axis_sorts.of[op][axis] & 1) != 0;
+}
+
+bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {
+    return constraints == NULL || constraints->sorts == 0 ||
+           (constraints->sorts >> CLEAVE_SORT_OPERATOR & 1) != 0;
+}
+
+static bool same_split(const cleave_split *a, const cleave_split *b) {
+    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
+           memcmp(a->degree, b->degree, sizeof a->degree) == 0 &&
+           memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0;
+}
+
+/* Parts have distinct devices, so none beyond the first n_parts means all of these. */
+static bool has_first_devices(const cleave_split *split) {
+    for (int32_t p = 0; p < split->n_parts; p++)
+        if (split->devices[p] >= split->n_parts)
+            return false;
+    return true;
+}
+
+bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,
+                              const cleave_split *split) {
+    if (constraints == NULL)
+        return true;
+    if (is_fixed(constraints, op))
+        return same_split(split, &constraints->fixed->splits[op]);
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        if (split->degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a))
+            return false;
+    return cleave_constraints_allow_blocks(constraints) || has_first_devices(split);
+}
+
+static bool is_update_fixed(const cleave_constraints *constraints, int32_t tensor) {
+    return constraints->is_update_fixed != NULL && constraints->is_update_fixed[tensor];
+}
+
+bool cleave_constraints_allow_layout(const cleave_constraints *constraints,
+                                     const cleave_model *model, const cleave_layout *layout) {
+    if (constraints == NULL)
+        return true;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (!cleave_constraints_allow(constraints, op, &layout->splits[op]))
+            return false;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (is_update_fixed(constraints, t) && layout->sharded[t] != constraints->fixed->sharded[t])
+            return false;
+    return true;
+}
+
+/* ---- making a layout keep to them ---- */
+
+static int32_t count_below(const cleave_split *split, int32_t device) {
+    int32_t n = 0;
+    for (int32_t p = 0; p < split->n_parts; p++)
+        n += split->devices[p] < device;
+    return n;
+}
+
+static cleave_status impose_on(const cleave_constraints *constraints, int32_t op,
+                               cleave_layout *layout, cleave_arena *arena, cleave_error *error) {
+    const cleave_split *old = &layout->splits[op];
+    if (is_fixed(constraints, op))
+        old = &constraints->fixed->splits[op];
+    cleave_split made = *old;
+    made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, made.n_parts);
+    if (made.devices == NULL)
+        return cleave_fail_memory(error, "keeping to constraints");
+    memcpy(made.devices, old->devices, (size_t)made.n_parts * sizeof *made.devices);
+    for (int a = 0; a < CLEAVE_MAX_AXES && !is_fixed(constraints, op); a++)
+        if (made.degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a)) {
+            made.replicas *= made.degree[a]; /* no more than n_parts in all */
+            made.degree[a] = 1;
+        }
+    if (!is_fixed(constraints, op) && !cleave_constraints_allow_blocks(constraints))
+        for (int32_t p = 0; p < made.n_parts; p++)
+            made.devices[p] = count_below(old, old->devices[p]);
+    layout->splits[op] = made;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_constraints_impose(const cleave_constraints *constraints,
+                                        const cleave_model *model, cleave_layout *layout,
+                                        cleave_arena *arena, cleave_error *error) {
+    if (constraints == NULL)
+        return CLEAVE_OK;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (!cleave_constraints_allow(constraints, op, &layout->splits[op]))
+            CLEAVE_TRY(impose_on(constraints, op, layout, arena, error));
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (is_update_fixed(constraints, t))
+            layout->sharded[t] = constraints->fixed->sharded[t];
+    return CLEAVE_OK;
+}
+
+/* ---- memory ---- */
+
+static int32_t base_of(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
+        tensor = model->tensors[tensor].view.sources[0];
+    return tensor;
+}
+
+static int64_t box_bytes(const cleave_model *model, const cleave_part *part,
+                         const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    cleave_box box;
+    cleave_part_box(model, part, operand, &box);
+    return cleave_box_size(tensor->rank, &box) * cleave_type_bytes(tensor->type);
+}
+
+/* What a part of a nest needs at once in forward: its inputs, those of one base tensor once, since
+   they may lie in one another, and its output, unless that may lie in an input. */
+static int64_t part_bytes(const cleave_model *model, const cleave_nest *nest,
+                          const cleave_part *part) {
+    int32_t bases[CLEAVE_MAX_INPUTS];
+    int64_t largest[CLEAVE_MAX_INPUTS], bytes = 0;
+    int n = 0;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        int32_t base = base_of(model, nest->inputs[i].tensor);
+        int64_t needed = box_bytes(model, part, &nest->inputs[i]);
+        int k = 0;
+        while (k < n && bases[k] != base)
+            k++;
+        if (k == n) {
+            bases[n] = base;
+            largest[n++] = 0;
+        }
+        largest[k] = needed > largest[k] ? needed : largest[k];
+    }
+    for (int k = 0; k < n; k++)
+        bytes += largest[k];
+    return bytes + (nest->in_place ? 0 : box_bytes(model, part, &nest->output));
+}
+
+/* Checks one fixed operator; `all` is scratch, [n_nests]. */
+static cleave_status check_operator(const cleave_constraints *constraints,
+                                    const cleave_model *model, const cleave_machine *machine,
+                                    int64_t memory_limit_bytes, int32_t op, cleave_parts *all,
+                                    cleave_arena *scratch, cleave_error *error) {
+    const cleave_operator *of = &model->operators[op];
+    CLEAVE_TRY(cleave_parts_derive_operator(model, op, &constraints->fixed->splits[op], scratch,
+                                            all, error));
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_parts *parts = &all[of->nests[i]];
+        for (int32_t p = 0; p < parts->n; p++) {
+            const cleave_part *part = &parts->items[p];
+            int64_t limit = memory_limit_bytes > 0
+                                ? memory_limit_bytes
+                                : machine->kinds[machine->device_kind[part->device]].memory_bytes;
+            int64_t bytes = part->empty ? 0 : part_bytes(model, &model->nests[of->nests[i]], part);
+            char needs[32], has[32];
+            if (bytes <= limit)
+                continue;
+            cleave_unit_format((double)bytes, CLEAVE_UNIT_BYTES, needs, sizeof needs);
+            cleave_unit_format((double)limit, CLEAVE_UNIT_BYTES, has, sizeof has);
+            return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                               "no layout fits: operator \"%s\", as --fix %s splits it, needs "
+                               "%s at once on device %d alone, but the memory limit is %s%s",
+                               of->name, constraints->fixed_from, needs, part->device, has,
+                               memory_limit_bytes > 0 ? " (--memory-limit)" : "");
+        }
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_constraints_check_memory(const cleave_constraints *constraints,
+                                              const cleave_model *model,
+                                              const cleave_machine *machine,
+                                              int64_t memory_limit_bytes, cleave_error *error) {
+    if (constraints == NULL || constraints->n_fixed == 0)
+        return CLEAVE_OK;
+    cleave_arena scratch = {0};
+    cleave_parts *all = CLEAVE_ARENA_ARRAY(&scratch, cleave_parts, model->n_nests);
+    cleave_status status =
+        all == NULL ? cleave_fail_memory(error, "checking constraints") : CLEAVE_OK;
+    for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++)
+        if (constraints->is_fixed[op])
+            status = check_operator(constraints, model, machine, memory_limit_bytes, op, all,
+                                    &scratch, error);
+    cleave_arena_free(&scratch);
+    return status;
+}

@@ -1,0 +1,71 @@
+/* What the user wants to be left as it is: operators whose splits are fixed, sorts of axes that
+   alone may be split.  Every function takes null for "no constraints". */
+#ifndef CLEAVE_SEARCH_CONSTRAINTS_H
+#define CLEAVE_SEARCH_CONSTRAINTS_H
+
+#include "costmodel/machine.h"
+#include "graph/model/layout.h"
+#include "search/problem/axis_sort.h"
+
+/* Zeroed, it allows everything; the functions below add to it. */
+typedef struct cleave_constraints {
+    const cleave_layout *fixed;   /* null: none; splits of the operators in is_fixed */
+    const char *fixed_from;       /* the file, for messages */
+    const bool *is_fixed;         /* [n_operators] */
+    const bool *is_update_fixed;  /* [n_tensors] parameters whose update is that of `fixed` */
+    int32_t n_fixed;              /* operators */
+    uint32_t sorts;               /* bits of cleave_axis_sort that may be split; 0: all */
+    const char *only;             /* the same as the user said it */
+    cleave_axis_sorts axis_sorts; /* where `sorts` is not 0 */
+} cleave_constraints;
+
+/* --fix: a layout file of some of the model's operators, which keep their splits; so do the updates
+   of the parameters that it lists.  Its collectives are checked and not used.  `n_devices` are
+   those of the search.  BAD_INPUT as cleave_layout_read, and where a listed operator has a part on
+   another device, naming the operator and both. */
+cleave_status cleave_constraints_fix(cleave_constraints *constraints, const char *path,
+                                     const cleave_model *model, int32_t n_devices,
+                                     cleave_arena *arena, cleave_error *error);
+
+/* --only: names of sorts with commas between.  BAD_INPUT for another name. */
+cleave_status cleave_constraints_restrict(cleave_constraints *constraints, const char *only,
+                                          const cleave_model *model, cleave_arena *arena,
+                                          cleave_error *error);
+
+/* May this axis of an operator be split?  Whole axes are not looked at, fixed operators neither. */
+bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_t op, int axis);
+
+/* May an operator stand on devices of its own?  Where the sort "operator" is not allowed, every
+   operator has the first so many devices, 0 .. n_parts - 1, so that of any two operators one has
+   all devices of the other and none is left to anyone. */
+bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
+
+/* Does a split keep to them?  Operators that are fixed keep theirs, whatever its axes.  Replicas
+   are always allowed. */
+bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,
+                              const cleave_split *split);
+
+/* The same for all operators, and the updates of parameters. */
+bool cleave_constraints_allow_layout(const cleave_constraints *constraints,
+                                     const cleave_model *model, const cleave_layout *layout);
+
+/* Makes a layout keep to them: fixed operators get their splits; elsewhere degrees of forbidden
+   axes become replicas, and devices the first so many in the order that they had.  What is allowed
+   stays.  Nothing of the layout's old splits is written to. */
+cleave_status cleave_constraints_impose(const cleave_constraints *constraints,
+                                        const cleave_model *model, cleave_layout *layout,
+                                        cleave_arena *arena, cleave_error *error);
+
+/* Fails with NO_LAYOUT, naming operator, file and limit, where the fixed splits alone need more
+   memory on a device than it has (`memory_limit_bytes`, 0: the machine's): parameters that the
+   operators read there and what one part reads and writes at once, which every layout has to hold.
+   A proof, not an estimate; passing says nothing. */
+cleave_status cleave_constraints_check_memory(const cleave_constraints *constraints,
+                                              const cleave_model *model,
+                                              const cleave_machine *machine,
+                                              int64_t memory_limit_bytes, cleave_error *error);
+
+/* " under --fix FILE (3 operators) and --only sample", or "" where there are none. */
+void cleave_constraints_describe(const cleave_constraints *constraints, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,58 @@
+/* The additive model of a step: what each operator's split costs by itself, and what each tensor
+   costs that goes from one split to another.
+
+   Costs are closed forms, from boxes and the machine; nothing is lowered.  A tensor that several
+   operators read alike costs each of them an even share: it moves once where they are split alike.
+   Cost grows with the kinds of pairs, not with layers, and with the square of the values' shardings
+   that differ; a few microseconds each on 64 devices.  They leave out that
+   communication overlaps with computation, that links are shared, and that operators on different
+   devices run at once: the simulator, which sees all this, has the last word
+   (search/improve/refine.h). */
+#ifndef CLEAVE_SEARCH_ADDITIVE_MODEL_H
+#define CLEAVE_SEARCH_ADDITIVE_MODEL_H
+
+#include "search/problem/candidates.h"
+#include "search/solve/additive.h"
+
+/* Operators that are tied stand for each other, as those of repeated blocks: they get the same
+ * value. */
+typedef struct cleave_additive_model {
+    cleave_additive additive;
+    int32_t n_operators;
+    int32_t *variable_of; /* [n_operators] */
+    const int32_t *
+        *candidates; /* [n_variables][n_values] of the operators' list, at their first block */
+    cleave_additive_limit memory; /* bytes of a device: persistent tensors and what forward keeps;
+                                     most is 0 where there is no limit */
+    int64_t fixed;                /* picoseconds that no choice changes */
+} cleave_additive_model;
+
+typedef struct cleave_additive_options {
+    int optimizer_states;
+    int64_t memory_limit_bytes; /* per device; 0: the machine's */
+    int32_t most_values; /* of a variable; those with the least costs of their own are kept, and
+                            those of the given layouts */
+    double exposed_sync; /* share of the synchronisation of parameters that is not hidden behind
+                            the backward pass, 0..1 */
+    bool tie;            /* repeated blocks are tied */
+    const cleave_layout *const *given; /* [n_given] as they were given to the candidates */
+    int32_t n_given;
+    const cleave_layout *around; /* null: as said above; else values are the candidates that change
+                                    the total least when an operator alone gets them, the others
+                                    having what they have in this layout: for changes of it */
+} cleave_additive_options;
+
+cleave_status cleave_additive_model_create(const cleave_model *model, const cleave_machine *machine,
+                                           const cleave_candidates *candidates,
+                                           const cleave_additive_options *options,
+                                           cleave_arena *arena, cleave_additive_model *made,
+                                           cleave_error *error);
+
+/* The layout of a choice of values, without rules for collectives. */
+cleave_status cleave_additive_model_layout(const cleave_additive_model *made,
+                                           const cleave_model *model, const cleave_machine *machine,
+                                           const cleave_candidates *candidates,
+                                           const int32_t *value, cleave_arena *arena,
+                                           cleave_layout *layout, cleave_error *error);
+
+#endif

@@ -1,0 +1,34 @@
+/* What a predicted step time rests on: how much of it on measured kernels, on predictions from
+   measured neighbours, and on data sheets; and how far the first two may be off. */
+#ifndef CLEAVE_SIMULATOR_PRICE_SHARES_H
+#define CLEAVE_SIMULATOR_PRICE_SHARES_H
+
+#include "costmodel/cost.h"
+#include "simulator/step/engine.h"
+
+/* Counted along the critical path, whose items add up to the step. */
+typedef struct cleave_price_shares {
+    double share[CLEAVE_N_PROVENANCES]; /* of the step; they add up to 1 */
+    double links;            /* of the step, within the shares: transfers, and the processors' time
+                                of posting them */
+    double predicted_spread; /* relative spread of the predicted prices, mean by their time; 0
+                                where there are none */
+    double step_spread_seconds; /* typical error of the step that follows from the spreads; -1 where
+                                   more than a twentieth of the step rests on data sheets, or more
+                                   than a quarter on links: nobody knows their spread */
+} cleave_price_shares;
+
+/* Of a timeline that either engine gave for the problem, which was made of the program; with
+   the basis of every item's price, [n_items], of `n_sources` sources.
+
+   Predictions from one source (the fit of a family) are wrong together, those of different sources
+   independently; a measured kernel differs from run to run, every item by itself.  So with t the
+   time of an item and r its spread, the spread of the step is the root of the sum, over fits, of
+   (sum of t r)^2 and, over measured items, of (t r)^2.  Links have no spread. */
+cleave_status cleave_price_shares_find(const cleave_program *program,
+                                       const cleave_engine_problem *problem,
+                                       const cleave_timeline *timeline,
+                                       const cleave_price_basis *basis, int32_t n_sources,
+                                       cleave_price_shares *shares, cleave_error *error);
+
+#endif

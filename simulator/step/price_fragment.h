@@ -1,0 +1,42 @@
+/* Fragments get their prices: from graph/lower/fragment.h to priced_fragment.h. */
+#ifndef CLEAVE_SIMULATOR_PRICE_FRAGMENT_H
+#define CLEAVE_SIMULATOR_PRICE_FRAGMENT_H
+
+#include "costmodel/cost.h"
+#include "graph/lower/fragment.h"
+#include "simulator/step/priced_fragment.h"
+
+/* Memory that is in use on a device from slot `first` to slot `last`. */
+typedef struct cleave_live_range {
+    int32_t device, first, last;
+    int64_t bytes; /* aligned */
+} cleave_live_range;
+
+typedef struct cleave_fragment_price {
+    cleave_priced_fragment priced;
+    int32_t n_live;
+    cleave_live_range *live; /* [n_live] buffers, and workspaces of computes */
+    int64_t own_bytes;       /* cleave_program_own_bytes */
+    bool has_ends;           /* `priced` has what the ends of messages have to do */
+    size_t size;             /* of the block that all this lies in */
+} cleave_fragment_price;
+
+/* One whose arrays are as large as the numbers of `counts` say, and not filled; null when memory is
+   short. */
+cleave_fragment_price *cleave_fragment_price_create(const cleave_priced_fragment *counts,
+                                                    bool has_ends, int32_t n_hops, int32_t n_links,
+                                                    int32_t n_live);
+
+/* Of a family.  `image`: of a window, cleave_machine_fold_links; else null.  `scratch` is emptied.
+   Release with free(). */
+cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
+                                    int32_t *image, cleave_arena *scratch,
+                                    cleave_fragment_price **price, cleave_error *error);
+
+/* Of the computes of a nest under its present parts. */
+cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
+                                    cleave_cost_cache *cache, int32_t n_devices,
+                                    cleave_arena *scratch, cleave_fragment_price **price,
+                                    cleave_error *error);
+
+#endif

@@ -1,0 +1,33 @@
+/* One simulated step with all that reports look at: when each item happens, and what the prices
+   rest on. */
+#ifndef CLEAVE_SIMULATOR_SIMULATED_STEP_H
+#define CLEAVE_SIMULATOR_SIMULATED_STEP_H
+
+#include "simulator/report/price_shares.h"
+#include "simulator/step/simulate.h"
+
+/* The basis of every item's price ([n_items], in the arena) and the shares of the step. */
+typedef struct cleave_price_report {
+    cleave_price_basis *basis;
+    cleave_price_shares shares;
+} cleave_price_report;
+
+/* `timeline` is what an engine gave for the problem, which was made of the program. */
+cleave_status cleave_price_report_make(const cleave_program *program, cleave_cost_cache *cache,
+                                       const cleave_engine_problem *problem,
+                                       const cleave_timeline *timeline, cleave_arena *arena,
+                                       cleave_price_report *report, cleave_error *error);
+
+/* One step by the scan. */
+typedef struct cleave_simulated_step {
+    cleave_engine_problem problem;
+    cleave_engine_workspace *workspace; /* as the run left it */
+    cleave_timeline timeline;
+    cleave_price_report prices;
+} cleave_simulated_step;
+
+cleave_status cleave_simulated_step_make(const cleave_program *program, cleave_cost_cache *cache,
+                                         cleave_arena *arena, cleave_simulated_step *step,
+                                         cleave_error *error);
+
+#endif

@@ -1,0 +1,122 @@
+/* What calibration measures, in which order, and which surroundings it gives to a kernel. */
+#include "cli/calibrate_works.h"
+#include "cli/calibrate_bytes.h"
+#include "graph/import/import.h"
+#include "search/search.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static calibrate_work work_of(const char *key, bool wanted, double seconds) {
+    calibrate_work work = {.wanted = wanted, .expected_seconds = seconds};
+    snprintf(work.work.key, sizeof work.work.key, "%s", key);
+    return work;
+}
+
+/* "often" takes 4 x 2 s of the layouts that do it, "long" 7 s once; that a candidate does "often",
+   too, says nothing. */
+Test(calibrate_works, what_a_step_spends_most_time_on_comes_first) {
+    const calibrate_work all[] = {work_of("candidate", false, 100), work_of("often", true, 2),
+                                  work_of("long", true, 7),         work_of("often", true, 2),
+                                  work_of("often", false, 50),      work_of("often", true, 2),
+                                  work_of("short", true, 1),        work_of("often", true, 2)};
+    const char *const expected[] = {"often", "long", "short", "candidate"};
+    calibrate_works works = {0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        cr_assert(CLEAVE_LIST_PUSH(&works, all[i]));
+    calibrate_works_order(&works);
+    cr_assert_eq(works.n, 4);
+    for (int i = 0; i < 4; i++)
+        cr_expect_str_eq(works.items[i].work.key, expected[i]);
+    cr_expect_eq(works.items[0].expected_seconds, 8);
+    CLEAVE_LIST_FREE(&works);
+}
+
+/* Each piece of work once; the first ones are the largest of every family, so that none is without
+   a price, and the memory's rate among them. */
+Test(calibrate_works, every_family_of_bytes_begins_with_its_largest) {
+    calibrate_byte_works works;
+    calibrate_byte_works_list(&works);
+    cleave_work first, other;
+    int32_t n_for_memory = 0;
+    for (int32_t i = 0; i < works.n; i++) {
+        calibrate_byte_work_describe(&works.items[i], &other);
+        cr_expect(calibrate_is_byte_family(other.family), "%s", other.family);
+        n_for_memory += works.items[i].stands_for_memory && i < works.n_first;
+        bool has_larger = i < works.n_first;
+        for (int32_t f = 0; f < works.n; f++) {
+            calibrate_byte_work_describe(&works.items[f], &first);
+            cr_expect(f == i || strcmp(first.key, other.key) != 0, "%s twice", other.key);
+            has_larger =
+                has_larger || (f < works.n_first && strcmp(first.family, other.family) == 0 &&
+                               first.bytes > other.bytes);
+        }
+        cr_expect(has_larger, "%s", other.key);
+    }
+    cr_expect_eq(n_for_memory, 1);
+    cr_expect(!calibrate_is_byte_family("product forward"));
+}
+
+/* Of what the same key stands for the mean counts, of wanted work alone. */
+Test(calibrate_works, surroundings_of_the_same_work_are_averaged) {
+    calibrate_works works = {0};
+    for (int i = 0; i < 3; i++) {
+        calibrate_work work = work_of("same", i < 2, 1);
+        work.reuse.bytes[CLEAVE_REUSE_OUTPUT] = 100 << i;
+        cr_assert(CLEAVE_LIST_PUSH(&works, work));
+    }
+    calibrate_works_order(&works);
+    cr_assert_eq(works.n, 1);
+    cr_expect_eq(works.items[0].reuse.bytes[CLEAVE_REUSE_OUTPUT], 150);
+    CLEAVE_LIST_FREE(&works);
+}
+
+/* How far a layout leaves the weights from their forward passes, all together. */
+static double sum_of_weights(const calibrate_works *works) {
+    double sum = 0;
+    for (int32_t w = 0; w < works->n; w++) {
+        const calibrate_work *work = &works->items[w];
+        for (int i = 0; i < work->nest->n_inputs && work->pass == CLEAVE_PASS_FORWARD; i++)
+            if (work->model->tensors[work->nest->inputs[i].tensor].kind == CLEAVE_TENSOR_PARAMETER)
+                sum += (double)work->reuse.bytes[CLEAVE_REUSE_INPUT + i];
+    }
+    return sum;
+}
+
+/* A device that does all of it has the activations of the whole batch in its memory. */
+Test(calibrate_works, a_layout_has_its_own_surroundings) {
+    static const char *const names[] = {"data-parallel", "single"};
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+    int64_t touched[2], usual;
+    double weights[2];
+    bool applies = false;
+    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/lenet5.onnx", 64, true,
+                                     &arena, &model, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2,
+                                     &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    calibrate_works works = {0};
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(cleave_baseline_layout(&model, &machine, names[i], 0, &arena, &layout,
+                                            &applies, &error),
+                     CLEAVE_OK, "%s", error.message);
+        works.n = 0;
+        cr_assert_eq(
+            calibrate_works_add_layout(&works, &model, &machine, &layout, &touched[i], &error),
+            CLEAVE_OK, "%s", error.message);
+        weights[i] = sum_of_weights(&works) / (i == 0 ? 2 : 1); /* of two devices, and of one */
+    }
+    cr_expect_lt(touched[0], touched[1]);
+    cr_expect_lt(weights[0], weights[1]);
+    cr_assert_eq(calibrate_works_add(&works, &model, &machine, &usual, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_expect_eq(usual, touched[0]);
+    CLEAVE_LIST_FREE(&works);
+    cleave_arena_free(&arena);
+}

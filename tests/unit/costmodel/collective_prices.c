@@ -1,0 +1,195 @@
+/* The closed form of an all-reduce against its steps, simulated by events on a machine that does
+   nothing else, with what they differ by; and the rules of the choice against all algorithms. */
+#include "graph/lower/lower.h"
+#include "simulator/step/simulate.h"
+
+#include "../../support/perceptron.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static cleave_arena arena;
+static void tear_down(void) { cleave_arena_free(&arena); }
+TestSuite(collective_prices, .fini = tear_down);
+
+static cleave_machine load(const char *name, int32_t n_devices) {
+    cleave_machine machine;
+    cleave_error error = {""};
+    char path[512];
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", name);
+    cr_assert_eq(cleave_machine_read(path, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
+    return machine;
+}
+
+/* A dense layer, data parallel: its weights' gradient is one all-reduce of width x width floats. */
+static void lower(const cleave_machine *machine, int64_t width,
+                  cleave_collective_algorithm algorithm, cleave_model *model,
+                  cleave_program *program) {
+    cleave_error error = {""};
+    cleave_layout layout;
+    int32_t degree[CLEAVE_MAX_AXES] = {machine->n_devices};
+    int32_t *devices = CLEAVE_ARENA_ARRAY(&arena, int32_t, machine->n_devices);
+    for (int32_t d = 0; d < machine->n_devices; d++)
+        devices[d] = d;
+    *model = make_perceptron(&arena, 1, machine->n_devices, width);
+    cr_assert_eq(cleave_layout_create(model, machine->n_devices, &arena, &layout, &error),
+                 CLEAVE_OK);
+    for (int32_t op = 0; op < model->n_operators - 1; op++)
+        cr_assert_eq(cleave_layout_set(&layout, op, 1, degree, devices, &arena, &error), CLEAVE_OK);
+    /* Every device computes the loss, or the one that reports it would start late. */
+    cr_assert_eq(cleave_layout_set(&layout, model->n_operators - 1, machine->n_devices,
+                                   (int32_t[CLEAVE_MAX_AXES]){0}, devices, &arena, &error),
+                 CLEAVE_OK);
+    cleave_collective_rule *rule = CLEAVE_ARENA_ARRAY(&arena, cleave_collective_rule, 1);
+    *rule = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE, .algorithm = algorithm};
+    layout.collectives =
+        (cleave_collective_rules){.node_devices = machine->devices_per_node, .n = 1, .items = rule};
+    cleave_lower_options options = {.training = true};
+    cr_assert_eq(cleave_lower(model, &layout, &options, &arena, program, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
+/* From when all are ready for the first message of the collective to the end of its last item. */
+static double expanded_seconds(const cleave_program *program, const cleave_collective *collective,
+                               const cleave_timeline *timeline) {
+    int64_t begin = 0, end = 0;
+    for (int32_t d = 0; d < program->n_devices; d++) {
+        bool first = true;
+        for (int32_t i = 0; i < program->n_items; i++) {
+            const cleave_item *item = &program->items[i];
+            bool of_message = item->kind == CLEAVE_ITEM_SEND || item->kind == CLEAVE_ITEM_RECEIVE ||
+                              item->kind == CLEAVE_ITEM_WAIT;
+            if (item->device != d || !of_message ||
+                program->messages[item->subject].tensor != collective->tensor)
+                continue;
+            if (first && timeline->start[i] > begin)
+                begin = timeline->start[i];
+            first = false;
+            end = timeline->end[i] > end ? timeline->end[i] : end;
+        }
+    }
+    return (double)(end - begin) * 1e-12;
+}
+
+static double closed_seconds(const cleave_machine *machine, const cleave_collective *collective) {
+    double *load = CLEAVE_ARENA_ARRAY(&arena, double, machine->n_links);
+    cleave_collective_cost cost = cleave_cost_collective_parts(machine, collective, load);
+    return (double)(cost.processor + cost.busy + cost.rest) * 1e-12;
+}
+
+/* An all-reduce of width x width floats over all devices: both prices. */
+typedef struct prices {
+    double closed, expanded; /* seconds */
+} prices;
+
+static prices price(const cleave_machine *machine, int64_t width,
+                    cleave_collective_algorithm algorithm) {
+    cleave_model model;
+    cleave_program program;
+    cleave_cost_cache *cache;
+    cleave_timeline timeline;
+    cleave_error error = {""};
+    lower(machine, width, algorithm, &model, &program);
+    const cleave_collective *collective = NULL;
+    for (int32_t c = 0; c < program.n_collectives && collective == NULL; c++)
+        if (program.collectives[c].kind == CLEAVE_ALL_REDUCE &&
+            program.collectives[c].bytes == width * width * 4)
+            collective = &program.collectives[c];
+    cr_assert_not_null(collective);
+    cr_assert_eq(collective->algorithm, algorithm);
+    cr_assert_eq(cleave_cost_cache_create(&model, machine, &cache, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_simulate(&program, cache, CLEAVE_RULE_EVENTS, &arena, &timeline, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cleave_cost_cache_destroy(cache);
+    return (prices){closed_seconds(machine, collective),
+                    expanded_seconds(&program, collective, &timeline)};
+}
+
+static bool has_plan(const cleave_machine *machine, cleave_collective_algorithm algorithm) {
+    return cleave_collective_has_plan(CLEAVE_ALL_REDUCE, algorithm, machine->n_devices,
+                                      machine->devices_per_node);
+}
+
+static const struct {
+    const char *name;
+    int32_t n_devices;
+} machines[] = {{"p100-4x4", 4},   {"p100-4x4", 16},   {"k80-16x4", 32}, {"a100-128x8", 16},
+                {"v100-32x8", 16}, {"tpu4-4x4x4", 64}, {"p100-4x4", 12}};
+static const char *const names[] = {"", "ring", "halving-doubling", "tree", "two-level"};
+
+/* Processors work on every message for a share of what its slowest link takes, on two messages at a
+   time but in a tree.  Whichever takes longer, the form is nearly that of the steps where no link
+   is shared. */
+Test(collective_prices, closed_forms_have_the_work_of_processors_beside_links) {
+    static const double shares[] = {0.3, 0.8, 1.5};
+    for (int s = 0; s < 3; s++)
+        for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_TREE; a++) {
+            cleave_machine machine = load("p100-4x4", 4);
+            prices without = price(&machine, 2048, (cleave_collective_algorithm)a);
+            for (int32_t l = 0; l < machine.n_links; l++)
+                machine.links[l].overhead_seconds_per_byte =
+                    shares[s] / machine.links[l].bytes_per_second;
+            prices of = price(&machine, 2048, (cleave_collective_algorithm)a);
+            double deviation = of.closed / of.expanded - 1;
+            cr_expect_lt(fabs(deviation), 0.01, "share %g, %s: %g", shares[s], names[a], deviation);
+            bool takes_longer = shares[s] > (a == CLEAVE_ALGORITHM_TREE ? 1 : 0.5);
+            cr_expect_eq(of.closed > 1.01 * without.closed, takes_longer, "share %g, %s", shares[s],
+                         names[a]);
+        }
+}
+
+/* Where no link is shared the two are equal; where some are, who crosses first decides what the
+   rest of the step hides. */
+Test(collective_prices, closed_forms_are_near_their_steps) {
+    double sum = 0;
+    int n = 0;
+    for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++) {
+        cleave_machine machine = load(machines[m].name, machines[m].n_devices);
+        for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_TWO_LEVEL; a++) {
+            if (!has_plan(&machine, (cleave_collective_algorithm)a))
+                continue;
+            printf("%-11s %2d devices, %-16s", machines[m].name, machine.n_devices, names[a]);
+            for (int64_t width = 128; width <= 8192; width *= 4) { /* 64 KiB to 256 MiB */
+                prices of = price(&machine, width, (cleave_collective_algorithm)a);
+                double deviation = of.closed / of.expanded - 1;
+                printf(" %+6.2f %%", 100 * deviation);
+                cr_expect_lt(fabs(deviation), 0.1, "%s, %d devices, %s, width %d: %g",
+                             machines[m].name, machine.n_devices, names[a], (int)width, deviation);
+                sum += fabs(deviation);
+                n++;
+            }
+            printf("\n");
+        }
+    }
+    cr_expect_lt(sum / n, 0.01);
+}
+
+/* What the rules say for the group of all devices is by its steps within 5 % of the quickest. */
+Test(collective_prices, rules_name_the_quickest_algorithm) {
+    bool chosen[CLEAVE_N_ALGORITHMS] = {false};
+    for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++) {
+        cleave_machine machine = load(machines[m].name, machines[m].n_devices);
+        cleave_collective_rules rules;
+        cr_assert_eq(cleave_choose_collectives(&machine, true, &arena, &rules, NULL), CLEAVE_OK);
+        int32_t devices[64], node_members;
+        for (int32_t d = 0; d < machine.n_devices; d++)
+            devices[d] = d;
+        for (int64_t width = 64; width <= 4096; width *= 4) {
+            cleave_collective_algorithm named =
+                cleave_collective_rules_choose(&rules, CLEAVE_ALL_REDUCE, machine.n_devices,
+                                               devices, width * width * 4, &node_members);
+            double seconds = price(&machine, width, named).expanded;
+            chosen[named] = true;
+            for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_TWO_LEVEL; a++)
+                if (has_plan(&machine, (cleave_collective_algorithm)a))
+                    cr_expect_leq(
+                        seconds,
+                        1.05 * price(&machine, width, (cleave_collective_algorithm)a).expanded,
+                        "%s, %d devices, width %d: %s against %s", machines[m].name,
+                        machine.n_devices, (int)width, names[named], names[a]);
+        }
+    }
+    for (int a = CLEAVE_ALGORITHM_RING; a <= CLEAVE_ALGORITHM_TWO_LEVEL; a++)
+        cr_expect(chosen[a], "%s is never the quickest here", names[a]);
+}

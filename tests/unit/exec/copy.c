@@ -1,0 +1,142 @@
+/* Copies of strided blocks: against a walk written with nothing but indices. */
+#include "exec/kernels/copy.h"
+
+#include "base/random.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+enum { ELEMENTS = 4096 };
+
+/* A random piece within ELEMENTS on both sides: a permuted dense block, with gaps. */
+static cleave_copy_piece random_piece(cleave_random *random, cleave_copy_mode mode) {
+    cleave_copy_piece piece = {.mode = mode, .type = CLEAVE_F32, .fill = 2.5f};
+    piece.rank = (int)cleave_random_below(random, 5);
+    for (int d = 0; d < piece.rank; d++)
+        piece.extent[d] = 1 + cleave_random_below(random, 5);
+    for (int side = 0; side < 2; side++) {
+        int64_t stride = 1, *strides = side == 0 ? piece.destination_stride : piece.source_stride;
+        int first = (int)cleave_random_below(random, 5);
+        for (int i = 0; i < piece.rank; i++) {
+            int d = (first + i) % piece.rank;
+            strides[d] = stride;
+            stride *= piece.extent[d] + cleave_random_below(random, 2);
+        }
+    }
+    piece.destination_offset = cleave_random_below(random, 100);
+    piece.source_offset = cleave_random_below(random, 100);
+    return piece;
+}
+
+static void walk(const cleave_copy_piece *piece, float *to, const float *from) {
+    int64_t n = 1;
+    for (int d = 0; d < piece->rank; d++)
+        n *= piece->extent[d];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, a = piece->destination_offset, b = piece->source_offset;
+        for (int d = piece->rank - 1; d >= 0; d--) {
+            a += rest % piece->extent[d] * piece->destination_stride[d];
+            b += rest % piece->extent[d] * piece->source_stride[d];
+            rest /= piece->extent[d];
+        }
+        if (piece->mode == CLEAVE_COPY_ASSIGN)
+            to[a] = from[b];
+        else if (piece->mode == CLEAVE_COPY_SUM)
+            to[a] += from[b];
+        else if (piece->mode == CLEAVE_COPY_MAX)
+            to[a] = fmaxf(to[a], from[b]);
+        else
+            to[a] = piece->fill;
+    }
+}
+
+Test(copy, every_mode_touches_its_block_and_nothing_else) {
+    static float source[ELEMENTS], expected[ELEMENTS], got[ELEMENTS];
+    cleave_copy_mode modes[] = {CLEAVE_COPY_ASSIGN, CLEAVE_COPY_SUM, CLEAVE_COPY_MAX,
+                                CLEAVE_COPY_FILL};
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        cleave_random random = {.key = seed};
+        for (int i = 0; i < ELEMENTS; i++) {
+            source[i] = (float)cleave_random_below(&random, 1000);
+            expected[i] = got[i] = (float)cleave_random_below(&random, 1000);
+        }
+        cleave_copy_piece piece = random_piece(&random, modes[seed % 4]);
+        walk(&piece, expected, source);
+        cleave_copy_piece_run(&piece, got, piece.mode == CLEAVE_COPY_FILL ? NULL : source);
+        cr_assert(memcmp(expected, got, sizeof got) == 0, "seed %llu", (unsigned long long)seed);
+    }
+}
+
+Test(copy, cuts_do_what_the_whole_does) {
+    static float source[ELEMENTS], expected[ELEMENTS], got[ELEMENTS];
+    cleave_copy_mode modes[] = {CLEAVE_COPY_ASSIGN, CLEAVE_COPY_SUM, CLEAVE_COPY_MAX,
+                                CLEAVE_COPY_FILL, CLEAVE_COPY_MOMENTS};
+    int n_cut = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        cleave_random random = {.key = seed};
+        for (int i = 0; i < ELEMENTS; i++) {
+            source[i] = (float)(1 + cleave_random_below(&random, 1000));
+            expected[i] = got[i] = (float)(1 + cleave_random_below(&random, 1000));
+        }
+        cleave_copy_piece piece = random_piece(&random, modes[seed % 5]);
+        if (piece.mode == CLEAVE_COPY_MOMENTS) {
+            if (piece.rank < 2)
+                continue;
+            piece.extent[0] = 1; /* the record's dimension: its stride is that of the entries */
+            piece.destination_stride[0] = piece.source_stride[0] = 1200;
+        }
+        cleave_copy_piece_run(&piece, expected, piece.mode == CLEAVE_COPY_FILL ? NULL : source);
+        int32_t n = cleave_copy_piece_cuts(&piece, 1 + (int32_t)(seed % 4));
+        cr_assert(n >= 1 && n <= 1 + (int32_t)(seed % 4));
+        n_cut += n > 1;
+        for (int32_t i = 0; i < n; i++) {
+            cleave_copy_piece cut;
+            cleave_copy_piece_cut(&piece, n, i, &cut);
+            cleave_copy_piece_run(&cut, got, piece.mode == CLEAVE_COPY_FILL ? NULL : source);
+        }
+        cr_assert(memcmp(expected, got, sizeof got) == 0, "seed %llu", (unsigned long long)seed);
+    }
+    cr_expect(n_cut > 100, "only %d were cut", n_cut);
+}
+
+Test(copy, integers_are_copied_exactly) {
+    int64_t source[4] = {INT64_MAX, -1, 7, 9}, got[2] = {0, 0};
+    cleave_copy_piece piece = {.mode = CLEAVE_COPY_ASSIGN,
+                               .type = CLEAVE_I64,
+                               .rank = 1,
+                               .extent = {2},
+                               .destination_stride = {1},
+                               .source_stride = {2}};
+    cleave_copy_piece_run(&piece, got, source);
+    cr_expect(got[0] == INT64_MAX && got[1] == 7);
+}
+
+/* {1, 2} has mean 1.5 and M2 0.5; {6} has mean 6 and M2 0; {1, 2, 6}: mean 3, M2 4 + 1 + 9 = 14.
+   The second cell merges into an empty record, the third an empty one into it. */
+Test(copy, merged_moments_are_those_of_the_union) {
+    float a[9] = {2, 0, 1, 1.5f, 0, 4, 0.5f, 0, 0}, b[9] = {1, 2, 0, 6, 1.5f, 0, 0, 0.5f, 0};
+    float expected[9] = {3, 2, 1, 3, 1.5f, 4, 14, 0.5f, 0};
+    cleave_copy_piece piece = {.mode = CLEAVE_COPY_MOMENTS,
+                               .type = CLEAVE_F32,
+                               .rank = 2,
+                               .extent = {3, 3},
+                               .destination_stride = {3, 1},
+                               .source_stride = {3, 1}};
+    cleave_copy_piece_run(&piece, a, b);
+    for (int i = 0; i < 9; i++)
+        cr_expect(fabs((double)a[i] - (double)expected[i]) < 1e-6, "element %d is %g", i,
+                  (double)a[i]);
+}
+
+Test(copy, an_empty_block_touches_nothing) {
+    float a[1] = {5}, b[1] = {6};
+    cleave_copy_piece piece = {.mode = CLEAVE_COPY_ASSIGN,
+                               .type = CLEAVE_F32,
+                               .rank = 2,
+                               .extent = {3, 0},
+                               .destination_stride = {1, 1},
+                               .source_stride = {1, 1}};
+    cleave_copy_piece_run(&piece, a, b);
+    cr_expect(a[0] > 4.5f && a[0] < 5.5f);
+}

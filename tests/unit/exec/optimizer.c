@@ -1,0 +1,56 @@
+/* Optimizers against PyTorch's formulas, worked out by hand. */
+#include "exec/kernels/optimizer.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stddef.h>
+
+static void expect_near(double actual, double expected) {
+    cr_expect(fabs(actual - expected) <= 1e-6 * fmax(1, fabs(expected)), "%.9g instead of %.9g",
+              actual, expected);
+}
+
+Test(optimizer, plain_sgd_has_no_state_and_steps_down_the_gradient) {
+    cleave_optimizer sgd = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
+    sgd.learning_rate = 0.1;
+    float p[2] = {1, -2}, g[2] = {0.5f, 4};
+    cr_expect(cleave_optimizer_states(&sgd) == 0);
+    cleave_optimizer_update(&sgd, 1, 2, p, g, NULL, NULL);
+    expect_near((double)p[0], 0.95); /* 1 - 0.1 x 0.5 */
+    expect_near((double)p[1], -2.4); /* -2 - 0.1 x 4 */
+}
+
+Test(optimizer, momentum_starts_at_the_first_gradient_and_decay_joins_it) {
+    cleave_optimizer sgd = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
+    sgd.learning_rate = 0.1;
+    sgd.momentum = 0.9;
+    sgd.weight_decay = 0.5;
+    float p[1] = {2}, g[1] = {1}, v[1] = {0};
+    cr_expect(cleave_optimizer_states(&sgd) == 1);
+    /* g' = 1 + 0.5 x 2 = 2; v = 2; p = 2 - 0.2 = 1.8 */
+    cleave_optimizer_update(&sgd, 1, 1, p, g, v, NULL);
+    expect_near((double)v[0], 2);
+    expect_near((double)p[0], 1.8);
+    /* g' = 1 + 0.5 x 1.8 = 1.9; v = 0.9 x 2 + 1.9 = 3.7; p = 1.8 - 0.37 = 1.43 */
+    cleave_optimizer_update(&sgd, 2, 1, p, g, v, NULL);
+    expect_near((double)v[0], 3.7);
+    expect_near((double)p[0], 1.43);
+}
+
+Test(optimizer, adam_corrects_its_means_for_their_start) {
+    cleave_optimizer adam = cleave_optimizer_default(CLEAVE_OPTIMIZER_ADAM);
+    float p[1] = {1}, g[1] = {2}, m[1] = {0}, v[1] = {0};
+    cr_expect(cleave_optimizer_states(&adam) == 2);
+    /* m = 0.1 x 2 = 0.2, v = 0.001 x 4 = 0.004; corrected 2 and 4; p = 1 - 0.001 x 2 / 2 = 0.999 */
+    cleave_optimizer_update(&adam, 1, 1, p, g, m, v);
+    expect_near((double)m[0], 0.2);
+    expect_near((double)v[0], 0.004);
+    expect_near((double)p[0], 0.999);
+    /* g = -1: m = 0.18 - 0.1 = 0.08, v = 0.003996 + 0.001 = 0.004996;
+       corrected by 1 - 0.81 = 0.19 and 1 - 0.998001 = 0.001999: 0.421052632 and 2.49924962;
+       p = 0.999 - 0.001 x 0.421052632 / (1.58090152 + 1e-8) = 0.998733663 */
+    g[0] = -1;
+    cleave_optimizer_update(&adam, 2, 1, p, g, m, v);
+    expect_near((double)m[0], 0.08);
+    expect_near((double)p[0], 0.998733663);
+}

@@ -1,0 +1,151 @@
+/* Safetensors: what is written is read back, and nothing in a header is believed unchecked. */
+#include "exec/data/safetensors.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static cleave_status parse(const char *header, int64_t data_bytes, cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_safetensors file = {0};
+    cleave_status status =
+        cleave_safetensors_parse(header, strlen(header), data_bytes, "x", &arena, &file, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+Test(safetensors, what_is_written_in_pieces_is_read_in_pieces) {
+    char path[] = "/tmp/cleave_safetensors_XXXXXX";
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    close(descriptor);
+    cleave_error error = {{0}};
+    cleave_safetensors_entry entries[] = {
+        {.name = "w\"eight", .type = CLEAVE_F32, .rank = 2, .shape = {3, 2}},
+        {.name = "scalar", .type = CLEAVE_F32, .rank = 0},
+        {.name = "ids", .type = CLEAVE_I64, .rank = 1, .shape = {2}}};
+    float weight[6] = {1, 2, 3, 4, 5, 6}, scalar = 7, got[6];
+    int64_t ids[2] = {INT64_MIN, 9}, got_ids[2];
+    cleave_safetensors_writer writer;
+    cr_assert(cleave_safetensors_writer_open(&writer, path, 3, entries, &error) == CLEAVE_OK, "%s",
+              error.message);
+    cleave_safetensors_write(&writer, &entries[2], 0, 2, ids, &error);
+    cleave_safetensors_write(&writer, &entries[0], 4, 2, weight + 4, &error);
+    cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error);
+    cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 4, weight, &error) == CLEAVE_OK);
+    cr_expect(cleave_safetensors_write(&writer, &entries[0], 5, 2, weight, &error) != CLEAVE_OK);
+    cr_assert(cleave_safetensors_writer_commit(&writer, &error) == CLEAVE_OK, "%s", error.message);
+
+    cleave_arena arena = {0};
+    cleave_safetensors file = {0};
+    cr_assert(cleave_safetensors_open(path, &arena, &file, &error) == CLEAVE_OK, "%s",
+              error.message);
+    cr_expect(file.n_entries == 3);
+    const cleave_safetensors_entry *w = cleave_safetensors_find(&file, "w\"eight"),
+                                   *i = cleave_safetensors_find(&file, "ids");
+    cr_assert(w != NULL && i != NULL && cleave_safetensors_find(&file, "other") == NULL);
+    cr_expect(w->rank == 2 && w->shape[0] == 3 && w->shape[1] == 2 && w->n_elements == 6);
+    cr_assert(cleave_safetensors_read(&file, w, 0, 6, got, &error) == CLEAVE_OK);
+    cr_expect(memcmp(got, weight, sizeof weight) == 0);
+    cr_assert(cleave_safetensors_read(&file, w, 2, 3, got, &error) == CLEAVE_OK);
+    cr_expect(memcmp(got, weight + 2, 12) == 0);
+    cr_assert(cleave_safetensors_read(&file, i, 0, 2, got_ids, &error) == CLEAVE_OK);
+    cr_expect(memcmp(got_ids, ids, sizeof ids) == 0);
+    cr_expect(cleave_safetensors_read(&file, w, 5, 2, got, &error) == CLEAVE_FAILED);
+    cleave_safetensors_close(&file);
+    cleave_arena_free(&arena);
+    unlink(path);
+}
+
+Test(safetensors, files_of_other_programs_are_read) {
+    cleave_arena arena = {0};
+    cleave_error error = {{0}};
+    cleave_safetensors file = {0};
+    cr_assert(cleave_safetensors_open(CLEAVE_SOURCE_DIR
+                                      "/tests/data/oracles/tiny_mlp.expect.safetensors",
+                                      &arena, &file, &error) == CLEAVE_OK,
+              "%s", error.message);
+    cr_expect(file.n_entries > 0);
+    cleave_safetensors_close(&file);
+    cleave_arena_free(&arena);
+}
+
+Test(safetensors, good_headers_are_accepted) {
+    cleave_error error = {{0}};
+    cr_expect(parse("{}", 0, &error) == CLEAVE_OK);
+    cr_expect(parse("{\"__metadata__\": {\"by\": \"me\"}, \"a\": {\"dtype\": \"F32\", \"shape\": "
+                    "[2], \"data_offsets\": [0, 8]}}  ",
+                    8, &error) == CLEAVE_OK,
+              "%s", error.message);
+    cr_expect(parse("{\"a\": {\"dtype\": \"F32\", \"shape\": [0, 3], \"data_offsets\": [0, 0]}}", 0,
+                    &error) == CLEAVE_OK,
+              "%s", error.message);
+}
+
+/* Each with the text that its message must have. */
+Test(safetensors, bad_headers_are_refused_with_their_reason) {
+    static const struct {
+        const char *header;
+        int64_t data_bytes;
+        const char *reason;
+    } examples[] = {
+        {"", 0, ""},
+        {"[]", 0, ""},
+        {"{\"a\": 3}", 0, "a"},
+        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "F16"},
+        {"{\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}}", 4, "dtype"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1], \"data_offsets\": [0, 4]}}", 4, "-1"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1.5], \"data_offsets\": [0, 4]}}", 4, "1.5"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904, 4], \"data_offsets\": [0, "
+         "4]}}",
+         4, "2^63"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1,1,1,1,1,1,1,1,1], \"data_offsets\": [0, 4]}}",
+         4, "9"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 8]}}", 8, "8 bytes"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 3, "4"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [4, 8]}}", 8,
+         "starts at 4"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [8, 4]}}", 8, "4"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 8, "8"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, \"b\": "
+         "{\"dtype\": "
+         "\"F32\", \"shape\": [1], \"data_offsets\": [4, 8]}}",
+         8, "starts at 4"},
+    };
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        cleave_error error = {{0}};
+        cr_expect(parse(examples[i].header, examples[i].data_bytes, &error) == CLEAVE_BAD_INPUT,
+                  "%s", examples[i].header);
+        cr_expect(strstr(error.message, examples[i].reason) != NULL, "\"%s\" lacks \"%s\"",
+                  error.message, examples[i].reason);
+    }
+}
+
+/* Files cut short, and a header longer than its file. */
+Test(safetensors, broken_files_are_refused) {
+    static const char *const contents[] = {"", "1234567", "\xff\xff\xff\xff\xff\xff\xff\xff{}",
+                                           "\x09\0\0\0\0\0\0\0{}"};
+    static const size_t lengths[] = {0, 7, 10, 10};
+    for (int i = 0; i < 4; i++) {
+        char path[] = "/tmp/cleave_safetensors_XXXXXX";
+        int descriptor = mkstemp(path);
+        cr_assert(descriptor >= 0);
+        cr_assert(write(descriptor, contents[i], lengths[i]) == (ssize_t)lengths[i]);
+        close(descriptor);
+        cleave_arena arena = {0};
+        cleave_safetensors file = {0};
+        cleave_error error = {{0}};
+        cr_expect(cleave_safetensors_open(path, &arena, &file, &error) == CLEAVE_BAD_INPUT);
+        cr_expect(strstr(error.message, path) != NULL, "%s", error.message);
+        cleave_arena_free(&arena);
+        unlink(path);
+    }
+    cleave_arena arena = {0};
+    cleave_safetensors file = {0};
+    cleave_error error = {{0}};
+    cr_expect(cleave_safetensors_open("/tmp", &arena, &file, &error) == CLEAVE_BAD_INPUT);
+    cr_expect(cleave_safetensors_open("/nowhere/x", &arena, &file, &error) == CLEAVE_BAD_INPUT);
+    cleave_arena_free(&arena);
+}

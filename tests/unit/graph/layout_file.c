@@ -1,0 +1,294 @@
+/* The layout file: what is written reads back to the same bytes, and every error names its place.
+ */
+#include "base/file.h"
+#include "graph/model/layout.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static cleave_operator operators[] = {
+    {.name = "/features/conv.1", .n_axes = 2, .axes = {{"n", 8, false}, {"r", 3, true}}},
+    {.name = "dense", .n_axes = 2, .axes = {{"n", 8, false}, {"k", 4, false}}}};
+static cleave_tensor tensors[] = {{.name = "x", .kind = CLEAVE_TENSOR_DATA},
+                                  {.name = "dense.weight", .kind = CLEAVE_TENSOR_PARAMETER}};
+static const cleave_model model = {.file = "models/hand.onnx",
+                                   .hash = "abc",
+                                   .batch = 8,
+                                   .graph_version = 1,
+                                   .n_operators = 2,
+                                   .operators = operators,
+                                   .n_tensors = 2,
+                                   .tensors = tensors};
+
+static cleave_arena arena;
+static void tear_down(void) { cleave_arena_free(&arena); }
+TestSuite(layout_file, .fini = tear_down);
+
+#define MODEL "\"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", \"batch\": 8, \"graph\": 1}"
+#define CONV "\"/features/conv.1\": {\"split\": {\"n\": 2}, \"devices\": [1, 0]}"
+#define DENSE "\"dense\": {\"split\": {}, \"devices\": [0]}"
+#define REST "\"devices\": 2, \"operators\": {}"
+#define HEAD "{\"cleave_layout\": 1, " MODEL ", \"devices\": 2"
+#define OPERATORS(...) HEAD ", \"operators\": {" __VA_ARGS__ "}}"
+
+static cleave_status parse(const char *text, cleave_layout *layout, cleave_error *error) {
+    return cleave_layout_parse(text, strlen(text), "p.json", &model, &arena, layout, error);
+}
+
+static void expect_refused(const char *text, const char *message) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_expect_eq(parse(text, &layout, &error), CLEAVE_BAD_INPUT, "%s", text);
+    cr_expect_str_eq(error.message, message);
+}
+
+Test(layout_file, a_small_file_reads) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(parse(OPERATORS(CONV ", " DENSE), &layout, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_expect_eq(layout.splits[0].degree[0], 2);
+    cr_expect_eq(layout.splits[0].degree[1], 1);
+    cr_expect_eq(layout.splits[0].replicas, 1);
+    cr_expect_eq(layout.splits[0].devices[0], 1);
+    cr_expect_eq(layout.splits[0].devices[1], 0);
+    cr_expect_eq(layout.splits[1].n_parts, 1);
+    cr_expect_eq(layout.predicted_step_seconds, 0);
+}
+
+/* A file of some operators: the same checks, the others unsplit on device 0. */
+Test(layout_file, some_operators_read) {
+    static const struct {
+        const char *text;
+        bool conv, dense;
+    } cases[] = {{OPERATORS(CONV), true, false},
+                 {OPERATORS(DENSE), false, true},
+                 {OPERATORS(DENSE ", " CONV), true, true},
+                 {OPERATORS(""), false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleave_layout layout;
+        cleave_layout_listed listed;
+        cleave_error error = {""};
+        cr_assert_eq(cleave_layout_parse_some(cases[i].text, strlen(cases[i].text), "p.json",
+                                              &model, &arena, &layout, &listed, &error),
+                     CLEAVE_OK, "%s", error.message);
+        cr_expect_eq(listed.operators[0], cases[i].conv);
+        cr_expect_eq(listed.operators[1], cases[i].dense);
+        cr_expect_not(listed.updates[1]);
+        cr_expect_eq(layout.splits[0].n_parts, cases[i].conv ? 2 : 1);
+        cr_expect_eq(layout.splits[0].devices[0], cases[i].conv ? 1 : 0);
+    }
+}
+
+Test(layout_file, some_operators_are_checked_like_all) {
+    static const char *const cases[][2] = {
+        {OPERATORS(CONV ", " CONV), "p.json: line 1"},
+        {OPERATORS("\"stranger\": {\"split\": {}, \"devices\": [0]}"), "no operator \"stranger\""},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 5}, \"devices\": [0]}"), "above the axis"},
+        {HEAD "}", "operators"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleave_layout layout = {.n_operators = 77};
+        cleave_layout_listed listed;
+        cleave_error error = {""};
+        cr_expect_eq(cleave_layout_parse_some(cases[i][0], strlen(cases[i][0]), "p.json", &model,
+                                              &arena, &layout, &listed, &error),
+                     CLEAVE_BAD_INPUT);
+        cr_expect_not_null(strstr(error.message, cases[i][1]), "%s", error.message);
+        cr_expect_eq(layout.n_operators, 77);
+    }
+}
+
+#define COLLECTIVES(text)                                                                          \
+    HEAD ", \"operators\": {" CONV ", " DENSE "}, \"collectives\": {" text "}}"
+
+static void expect_algorithm(const cleave_layout *layout, cleave_collective_kind kind, int32_t n,
+                             const int32_t *devices, int64_t bytes,
+                             cleave_collective_algorithm algorithm, int32_t node_members) {
+    int32_t members;
+    cr_expect_eq(
+        cleave_collective_rules_choose(&layout->collectives, kind, n, devices, bytes, &members),
+        algorithm);
+    cr_expect_eq(members, node_members);
+}
+
+/* The first rule that fits counts; two levels need as many devices in every node. */
+Test(layout_file, rules_choose_the_algorithm_of_a_collective) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(parse(COLLECTIVES("\"node\": 4, \"all-gather\": \"ring\", \"all-reduce\": ["
+                                   "{\"devices\": 4, \"nodes\": 1, \"algorithm\": \"ring\"}, "
+                                   "{\"up_to\": \"64 KiB\", \"algorithm\": \"tree\"}, "
+                                   "{\"nodes\": 2, \"algorithm\": \"two-level\"}]"),
+                       &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    const int32_t node[] = {4, 5, 6, 7}, two[] = {0, 1, 2, 5, 6, 7}, uneven[] = {0, 1, 4, 5, 6},
+                  apart[] = {0, 4, 8, 12};
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 4, node, 100, CLEAVE_ALGORITHM_RING, 1);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 6, two, 65536, CLEAVE_ALGORITHM_TREE, 1);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 6, two, 65537, CLEAVE_ALGORITHM_TWO_LEVEL, 3);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 5, uneven, 65537, CLEAVE_ALGORITHM_RING, 1);
+    expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 4, apart, 65537, CLEAVE_ALGORITHM_HALVING_DOUBLING,
+                     1);
+    expect_algorithm(&layout, CLEAVE_ALL_GATHER, 4, node, 100, CLEAVE_ALGORITHM_RING, 1);
+    expect_algorithm(&layout, CLEAVE_REDUCE_SCATTER, 4, node, 100,
+                     CLEAVE_ALGORITHM_HALVING_DOUBLING, 1);
+}
+
+Test(layout_file, optional_keys_read) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(
+        parse(HEAD ", \"machine\": \"m\", \"method\": \"mcmc\", \"predicted_step_seconds\": 0.1, "
+                   "\"operators\": {\"/features/conv.1\": {\"split\": {}, \"replicas\": 2, "
+                   "\"devices\": [0, 1]}, " DENSE "}, \"parameters\": {\"dense.weight\": "
+                   "{\"update\": \"sharded\"}}, \"collectives\": {\"all-reduce\": \"ring\"}}",
+              &layout, &error),
+        CLEAVE_OK, "%s", error.message);
+    cr_expect_str_eq(layout.machine, "m");
+    cr_expect_str_eq(layout.method, "mcmc");
+    cr_expect_eq(layout.predicted_step_seconds, 0.1);
+    cr_expect_eq(layout.splits[0].replicas, 2);
+    cr_expect(layout.sharded[1]);
+    cr_assert_eq(layout.collectives.n, 1);
+    cr_expect_eq(layout.collectives.items[0].algorithm, CLEAVE_ALGORITHM_RING);
+}
+
+Test(layout_file, each_error_names_file_place_and_value) {
+    static const char *const cases[][2] = {
+        {"{}", "p.json: $: the key \"cleave_layout\" is missing"},
+        {"[]", "p.json: $: an object is expected here, not a list"},
+        {"{\"cleave_layout\": 2}",
+         "p.json: $.cleave_layout: version 2 of layout files is not known, only 1"},
+        {"{\"cleave_layout\": 1, " REST ", \"modell\": {}}",
+         "p.json: $.modell: the key \"modell\" is not known here"},
+        {"{\"cleave_layout\": 1, " REST
+         ", \"model\": {\"file\": \"other.onnx\", \"hash\": \"fff\", "
+         "\"batch\": 8, \"graph\": 1}}",
+         "p.json: $.model.hash: was made for another model: other.onnx with hash fff, but "
+         "hand.onnx "
+         "has hash abc"},
+        {"{\"cleave_layout\": 1, " REST ", \"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", "
+         "\"batch\": 16, \"graph\": 1}}",
+         "p.json: $.model.batch: was made for batch 16, but the batch is 8"},
+        {"{\"cleave_layout\": 1, " REST ", \"model\": {\"file\": \"hand.onnx\", \"hash\": \"abc\", "
+         "\"batch\": 8, \"graph\": 9}}",
+         "p.json: $.model.graph: was made with version 9 of the operators' fusing, but this is "
+         "version 1"},
+        {"{\"cleave_layout\": 1, " MODEL ", \"devices\": 0, \"operators\": {}}",
+         "p.json: $.devices: 0 is not in the range 1 to 65536"},
+        {OPERATORS(CONV), "p.json: $.operators: operator \"dense\" of hand.onnx is missing"},
+        {OPERATORS(CONV ", " DENSE ", \"pool\": {}"),
+         "p.json: $.operators.pool: hand.onnx has no operator \"pool\""},
+        {OPERATORS("\"dense\": {\"split\": {\"c\": 2}, \"devices\": [0, 1]}"),
+         "p.json: $.operators.dense.split.c: operator \"dense\" has no axis \"c\""},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 0}, \"devices\": [0]}"),
+         "p.json: $.operators.dense.split.k: 0 is not in the range 1 to 2147483647"},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 5}, \"devices\": [0, 1]}"),
+         "p.json: $.operators.dense.split.k: degree 5 is above the axis's extent 4"},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 2}, \"devices\": [0]}"),
+         "p.json: $.operators.dense: operator \"dense\": 2 parts by its replicas and degrees, but "
+         "it has 1 devices"},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 2}, \"devices\": [0, 2]}"),
+         "p.json: $.operators.dense.devices[1]: 2 is not in the range 0 to 1"},
+        {OPERATORS("\"dense\": {\"split\": {\"k\": 2}, \"devices\": [1, 1]}"),
+         "p.json: $.operators.dense: operator \"dense\": device 1 has two parts"},
+        {OPERATORS("\"dense\": {\"split\": {}, \"replicas\": 0, \"devices\": []}"),
+         "p.json: $.operators.dense.replicas: 0 is not in the range 1 to 2147483647"},
+        {OPERATORS("\"dense\": {\"split\": {\"n\": 1.5}, \"devices\": [0]}"),
+         "p.json: $.operators.dense.split.n: an integer is expected here, not 1.5"},
+        {OPERATORS("\"/features/conv.1\": {\"split\": {\"r\": 2}, \"devices\": [0, 1]}"),
+         "p.json: $.operators[\"/features/conv.1\"]: operator \"/features/conv.1\": axis r can't "
+         "be "
+         "split, but its degree is 2"},
+        {HEAD ", \"operators\": {}, \"predicted_step_seconds\": -1}",
+         "p.json: $.predicted_step_seconds: -1 seconds are below 0"},
+        {HEAD ", \"operators\": {" CONV ", " DENSE "}, \"parameters\": {\"x\": {\"update\": "
+              "\"sharded\"}}}",
+         "p.json: $.parameters.x: hand.onnx has no parameter \"x\""},
+        {HEAD ", \"operators\": {" CONV ", " DENSE "}, \"parameters\": {\"dense.weight\": "
+              "{\"update\": \"half\"}}}",
+         "p.json: $.parameters[\"dense.weight\"].update: \"half\" is none of: replicated, sharded"},
+        {HEAD ", \"operators\": {" CONV ", " DENSE
+              "}, \"collectives\": {\"all-reduce\": \"best\"}}",
+         "p.json: $.collectives.all-reduce: \"best\" is none of: default, ring, halving-doubling, "
+         "tree, two-level, direct"},
+        {COLLECTIVES("\"all-gather\": \"direct\""),
+         "p.json: $.collectives.all-gather: \"direct\" is said of \"all-reduce\", for all"},
+        {COLLECTIVES("\"all-reduce\": [{\"up_to\": \"0 B\", \"algorithm\": \"ring\"}]"),
+         "p.json: $.collectives.all-reduce[0].up_to: 0 bytes are not in range"},
+        {COLLECTIVES("\"all-reduce\": [{\"up_to\": \"1 KiB\"}]"),
+         "p.json: $.collectives.all-reduce[0]: the key \"algorithm\" is missing"},
+        {COLLECTIVES("\"node\": 0"),
+         "p.json: $.collectives.node: 0 is not in the range 1 to 2147483647"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused(cases[i][0], cases[i][1]);
+}
+
+Test(layout_file, an_operator_listed_twice_is_refused) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_expect_eq(parse(OPERATORS(DENSE ", " DENSE), &layout, &error), CLEAVE_BAD_INPUT);
+    cr_expect_not_null(strstr(error.message, "duplicate"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "dense"), "%s", error.message);
+}
+
+static char *read_file(const char *path, size_t *bytes) {
+    char *data = NULL;
+    cr_assert_eq(cleave_file_read(path, &arena, &data, bytes, NULL), CLEAVE_OK);
+    return data;
+}
+
+/* Random layouts with a random predicted time: write, read, write again, compare. */
+Test(layout_file, what_was_written_reads_back_to_the_same_bytes) {
+    char first[64], second[64];
+    snprintf(first, sizeof first, "/tmp/cleave_layout_a_%ld.json", (long)getpid());
+    snprintf(second, sizeof second, "/tmp/cleave_layout_b_%ld.json", (long)getpid());
+    cleave_random random = {.key = 1};
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        cleave_layout layout, again;
+        cleave_error error = {""};
+        cleave_layout_random(&model, 7, seed, &arena, &layout, NULL);
+        layout.predicted_step_seconds = cleave_random_next_uniform(&random);
+        cr_assert_eq(cleave_layout_write(first, &model, &layout, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_assert_eq(cleave_layout_read(first, &model, &arena, &again, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_expect_eq(again.predicted_step_seconds, layout.predicted_step_seconds);
+        cr_expect_eq(again.splits[1].n_parts, layout.splits[1].n_parts);
+        cr_assert_eq(cleave_layout_write(second, &model, &again, &error), CLEAVE_OK);
+        size_t bytes_a, bytes_b;
+        char *a = read_file(first, &bytes_a), *b = read_file(second, &bytes_b);
+        cr_assert_eq(bytes_a, bytes_b);
+        cr_assert_arr_eq(a, b, bytes_a);
+    }
+    unlink(first);
+    unlink(second);
+}
+
+Test(layout_file, one_operator_is_one_line) {
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/cleave_layout_c_%ld.json", (long)getpid());
+    cleave_layout layout;
+    size_t bytes;
+    cr_assert_eq(parse(OPERATORS(CONV ", " DENSE), &layout, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_layout_write(path, &model, &layout, NULL), CLEAVE_OK);
+    const char *text = read_file(path, &bytes);
+    cr_expect_not_null(
+        strstr(text, "\n    \"/features/conv.1\": {\"split\": {\"n\": 2}, \"devices\": [1, 0]},\n"),
+        "%s", text);
+    cr_expect_not_null(strstr(text, "\n    \"dense\": {\"split\": {}, \"devices\": [0]}\n"), "%s",
+                       text);
+    unlink(path);
+}
+
+Test(layout_file, an_illegal_layout_is_not_written) {
+    cleave_layout layout;
+    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+    layout.splits[0].devices[0] = 5;
+    cr_expect_eq(cleave_layout_write("/tmp/cleave_layout_never.json", &model, &layout, NULL),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_neq(access("/tmp/cleave_layout_never.json", F_OK), 0);
+}

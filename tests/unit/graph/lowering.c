@@ -1,0 +1,314 @@
+/* Textbook exchanges come out of the rule about boxes: which collectives, and how many bytes. */
+#include "../../support/models.h"
+#include "graph/lower/fragment.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { P = 4 };
+
+typedef struct lowered {
+    cleave_arena arena;
+    cleave_model model;
+    cleave_layout layout;
+    cleave_program program;
+} lowered;
+
+/* Splits one axis of an operator over devices 0..P-1. */
+static void split(lowered *of, const char *name, const char *axis) {
+    cleave_error error = {""};
+    int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
+    const int32_t devices[P] = {0, 1, 2, 3};
+    cr_assert_geq(op, 0);
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        degree[a] = a < of->model.operators[op].n_axes &&
+                            strcmp(of->model.operators[op].axes[a].name, axis) == 0
+                        ? P
+                        : 1;
+    cr_assert_eq(cleave_layout_set(&of->layout, op, 1, degree, devices, &of->arena, &error),
+                 CLEAVE_OK);
+}
+
+static void begin(lowered *of) {
+    cleave_error error = {""};
+    *of = (lowered){0};
+    cr_assert(hand_model(MODEL_MLP, &of->arena, &of->model, &error), "%s", error.message);
+    cr_assert_eq(cleave_layout_create(&of->model, P, &of->arena, &of->layout, &error), CLEAVE_OK);
+}
+
+static void lower(lowered *of, bool symbolic) {
+    cleave_error error = {""};
+    cleave_lower_options options = {.training = true, .symbolic_collectives = symbolic};
+    cr_assert_eq(cleave_layout_check(&of->model, &of->layout, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+}
+
+static int count(const lowered *of, cleave_collective_kind kind, const char *tensor) {
+    int n = 0;
+    for (int32_t c = 0; c < of->program.n_collectives; c++)
+        n += of->program.collectives[c].kind == kind &&
+             (tensor == NULL ||
+              strcmp(of->model.tensors[of->program.collectives[c].tensor].name, tensor) == 0);
+    return n;
+}
+
+/* Bytes of all messages that carry a tensor. */
+static int64_t sent(const lowered *of, const char *tensor) {
+    int64_t bytes = 0;
+    for (int32_t m = 0; m < of->program.n_messages; m++)
+        if (strcmp(of->model.tensors[of->program.messages[m].tensor].name, tensor) == 0)
+            bytes += of->program.messages[m].bytes;
+    return bytes;
+}
+
+Test(lowering, a_sample_split_emits_one_all_reduce_per_parameter_and_one_of_the_loss) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    split(&of, "g2", "n");
+    split(&of, "g3", "n");
+    split(&of, "@loss", "n");
+    lower(&of, false);
+    const char *const names[] = {"w1", "b1", "w2", "b2", "w3"};
+    const int64_t sizes[] = {10 * 9, 10, 8 * 10, 8, 11 * 8};
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, names[i]), 1, "%s", names[i]);
+        /* Every device sends and gets (P - 1)/P of the vector twice: 2 (P - 1) vectors in all. */
+        cr_assert_eq(sent(&of, names[i]), 2 * (P - 1) * sizes[i] * 4, "%s", names[i]);
+    }
+    /* The rest is the loss, which all of those learn that computed some of it. */
+    cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, "loss"), 1);
+    cr_assert_eq(of.program.n_collectives, 6);
+    cr_assert_eq(sent(&of, "loss"), 2 * (P - 1) * 4);
+    cr_assert_eq(sent(&of, "g1") + sent(&of, "g2") + sent(&of, "g3"), 0);
+    cleave_arena_free(&of.arena);
+}
+
+/* Bytes that the all-reduce of w1, 90 floats over four devices, sends from one device to another.
+ */
+static int64_t sent_between(const lowered *of, int32_t source, int32_t destination) {
+    int64_t bytes = 0;
+    for (int32_t m = 0; m < of->program.n_messages; m++)
+        if (strcmp(of->model.tensors[of->program.messages[m].tensor].name, "w1") == 0 &&
+            of->program.messages[m].source == source &&
+            of->program.messages[m].destination == destination)
+            bytes += of->program.messages[m].bytes;
+    return bytes;
+}
+
+static void lower_with(lowered *of, cleave_collective_algorithm algorithm, int32_t node_devices) {
+    static cleave_collective_rule rule;
+    rule = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE, .algorithm = algorithm};
+    begin(of);
+    split(of, "g1", "n");
+    of->layout.collectives =
+        (cleave_collective_rules){.node_devices = node_devices, .n = 1, .items = &rule};
+    lower(of, false);
+    cr_assert_eq(count(of, CLEAVE_ALL_REDUCE, "w1"), 1);
+    cr_assert_eq(of->program.collectives[0].algorithm, algorithm);
+}
+
+/* A tree: 1 -> 0 and 3 -> 2, then 2 -> 0, whole vectors, and the same back. */
+Test(lowering, an_all_reduce_by_a_tree_sends_whole_vectors) {
+    static lowered of;
+    lower_with(&of, CLEAVE_ALGORITHM_TREE, 0);
+    cr_expect_eq(sent(&of, "w1"), 2 * (P - 1) * 90 * 4);
+    cr_expect_eq(sent_between(&of, 2, 0), 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 2), 90 * 4);
+    cr_expect_eq(sent_between(&of, 3, 0), 0);
+    cleave_arena_free(&of.arena);
+}
+
+/* Nodes {0, 1} and {2, 3}: half the vector within the node, 45 floats, and back; of that half, cut
+   into 22 and 23 floats or the like, one goes across and the other comes back complete. */
+Test(lowering, an_all_reduce_at_two_levels_sends_a_shard_across) {
+    static lowered of;
+    lower_with(&of, CLEAVE_ALGORITHM_TWO_LEVEL, 2);
+    cr_expect_eq(sent(&of, "w1"), 2 * (P - 1) * 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 1) + sent_between(&of, 1, 0), 2 * 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 2) + sent_between(&of, 1, 3), 90 * 4);
+    cr_expect_eq(sent_between(&of, 0, 3) + sent_between(&of, 1, 2), 0);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, a_column_split_before_a_row_split_needs_no_exchange_between_them) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "k");
+    split(&of, "g2", "c");
+    lower(&of, false);
+    /* The epilogue of g1 lies where g2 reads; only the sum of g2 is exchanged. */
+    cr_assert_eq(sent(&of, "g1.z") + sent(&of, "g1"), 0);
+    cr_assert_eq(sent(&of, "w1") + sent(&of, "w2"), 0);
+    cr_assert_gt(sent(&of, "g2.z"), 0);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, two_column_splits_emit_an_all_gather_forward_and_a_reduce_scatter_backward) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "k");
+    split(&of, "g2", "k");
+    lower(&of, false);
+    cr_assert_eq(count(&of, CLEAVE_ALL_GATHER, "g1"), 1);
+    cr_assert_eq(count(&of, CLEAVE_REDUCE_SCATTER, "g1"), 1);
+    /* Each moves (P - 1)/P of the vector of 7 x 10 floats per device. */
+    cr_assert_eq(sent(&of, "g1"), 2 * (P - 1) * 7 * 10 * 4);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, the_symbolic_form_has_the_same_collectives_and_no_messages_of_theirs) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    split(&of, "g2", "n");
+    split(&of, "g3", "n");
+    split(&of, "@loss", "n");
+    lower(&of, true);
+    /* Five parameters and the loss. */
+    cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, NULL), 6);
+    cr_assert_eq(
+        sent(&of, "w1") + sent(&of, "b1") + sent(&of, "w2") + sent(&of, "b2") + sent(&of, "w3"), 0);
+    int joins = 0, awaits = 0;
+    for (int32_t i = 0; i < of.program.n_items; i++) {
+        joins += of.program.items[i].kind == CLEAVE_ITEM_JOIN;
+        awaits += of.program.items[i].kind == CLEAVE_ITEM_AWAIT;
+    }
+    cr_assert_eq(joins, 6 * P);
+    cr_assert_eq(awaits, 6 * P);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, a_sharded_update_is_a_reduce_scatter_and_an_all_gather) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    of.layout.sharded[cleave_model_find_tensor(&of.model, "w1")] = true;
+    lower(&of, false);
+    cr_assert_eq(count(&of, CLEAVE_REDUCE_SCATTER, "w1"), 1);
+    cr_assert_eq(count(&of, CLEAVE_ALL_GATHER, "w1"), 1);
+    cr_assert_eq(sent(&of, "w1"), 2 * (P - 1) * 90 * 4);
+    cleave_arena_free(&of.arena);
+}
+
+/* Elements of a piece, in order, that do not follow the one before them at both ends. */
+static int64_t count_runs(const cleave_copy_piece *piece) {
+    int64_t at[CLEAVE_MAX_RANK] = {0}, runs = 0, to_before = -2, from_before = -2;
+    for (;;) {
+        int64_t to = 0, from = 0;
+        for (int d = 0; d < piece->rank; d++) {
+            to += at[d] * piece->destination_stride[d];
+            from +=
+                at[d] * (piece->source < 0 ? piece->destination_stride : piece->source_stride)[d];
+        }
+        runs += to != to_before + 1 || from != from_before + 1;
+        to_before = to;
+        from_before = from;
+        int d = piece->rank - 1;
+        while (d >= 0 && ++at[d] == piece->extent[d])
+            at[d--] = 0;
+        if (d < 0)
+            return runs;
+    }
+}
+
+/* What a piece reads twice and writes once, in bytes; 0 where it adds to nothing. */
+static int64_t count_summed(const cleave_copy_piece *piece) {
+    int64_t elements = 1;
+    for (int d = 0; d < piece->rank; d++)
+        elements *= piece->extent[d];
+    bool adds = piece->mode != CLEAVE_COPY_ASSIGN && piece->mode != CLEAVE_COPY_FILL;
+    return adds ? 3 * elements * cleave_type_bytes((cleave_type)piece->type) : 0;
+}
+
+Test(lowering, copies_count_their_rows_and_what_is_summed) {
+    static lowered of;
+    static const char *const axes[] = {"n", "k", "c"};
+    int32_t n_short = 0, n_sums = 0;
+    for (int a = 0; a < 9; a++) {
+        begin(&of);
+        split(&of, "g1", axes[a % 3]);
+        split(&of, "g2", axes[a / 3]);
+        lower(&of, false);
+        for (int32_t c = 0; c < of.program.n_copies; c++) {
+            const cleave_copy *copy = &of.program.copies[c];
+            int64_t runs = 0, summed = 0;
+            for (int32_t p = 0; p < copy->n_pieces; p++) {
+                runs += count_runs(&of.program.copy_pieces[copy->first_piece + p]);
+                summed += count_summed(&of.program.copy_pieces[copy->first_piece + p]);
+            }
+            cr_expect_eq(copy->summed_bytes, summed);
+            n_sums += summed > 0;
+            cr_expect_eq(copy->n_rows, runs, "%ld rows, %ld runs", (long)copy->n_rows, (long)runs);
+            n_short += runs > copy->n_pieces;
+        }
+        cleave_arena_free(&of.arena);
+    }
+    cr_assert_gt(n_short, 0);
+    cr_assert_gt(n_sums, 0);
+}
+
+/* Copies, pieces, rows and bytes. */
+static void add_copies(const cleave_program *program, int64_t sums[4]) {
+    sums[0] += program->n_copies;
+    sums[1] += program->n_copy_pieces;
+    for (int32_t c = 0; c < program->n_copies; c++) {
+        sums[2] += program->copies[c].n_rows;
+        sums[3] += program->copies[c].bytes;
+    }
+}
+
+Test(lowering, fragments_count_the_pieces_that_programs_list) {
+    static lowered of;
+    static const char *const axes[] = {"n", "k", "c"};
+    for (int a = 0; a < 18; a++) {
+        int64_t listed[4] = {0}, counted[4] = {0};
+        cleave_lower_options options = {.training = true, .symbolic_collectives = a < 9};
+        cleave_error error = {""};
+        cleave_lowerer *lowerer;
+        cleave_fragment fragment;
+        begin(&of);
+        split(&of, "g1", axes[a % 3]);
+        split(&of, "g2", axes[a / 3 % 3]);
+        lower(&of, options.symbolic_collectives);
+        add_copies(&of.program, listed);
+        cr_assert_eq(cleave_lowerer_create(&of.model, &of.layout, &options, &lowerer, &error),
+                     CLEAVE_OK);
+        for (int32_t f = 0; f < cleave_lowerer_n_families(lowerer); f++) {
+            cr_assert_eq(cleave_lowerer_family(lowerer, f, &fragment, &error), CLEAVE_OK);
+            add_copies(&fragment.program, counted);
+        }
+        for (int k = 0; k < 4; k++)
+            cr_expect_eq(counted[k], listed[k], "layout %d, sum %d: %ld, not %ld", a, k,
+                         (long)counted[k], (long)listed[k]);
+        cr_assert_gt(listed[1], 0);
+        cleave_lowerer_destroy(lowerer);
+        cleave_arena_free(&of.arena);
+    }
+}
+
+/* Each device adds up its gradient in the memory that the update reads, and that is the vector. */
+Test(lowering, an_all_reduce_of_gradients_copies_nothing) {
+    static lowered of;
+    begin(&of);
+    split(&of, "g1", "n");
+    lower(&of, true);
+    cr_assert_eq(count(&of, CLEAVE_ALL_REDUCE, "w1"), 1);
+    for (int32_t i = 0; i < of.program.n_items; i++)
+        cr_expect(of.program.items[i].kind != CLEAVE_ITEM_COPY ||
+                  of.program.items[i].lane != CLEAVE_LANE_COMMUNICATION);
+    cleave_arena_free(&of.arena);
+}
+
+Test(lowering, one_device_needs_no_copy_of_an_activation) {
+    static lowered of;
+    begin(&of);
+    lower(&of, false);
+    cr_assert_eq(of.program.n_messages, 0);
+    /* The seed of backward, and the sum of the two gradients of the logits. */
+    cr_assert_eq(of.program.n_copies, 2);
+    cleave_arena_free(&of.arena);
+}

@@ -1,0 +1,144 @@
+/* The memory plan places the lives of a device as the plainest best fit does (one list of free
+   ranges, looked through for every life), or they take less than so; and what lives at once never
+   shares a byte. */
+#include "base/random.h"
+#include "graph/program/memory_plan.h"
+
+#include <criterion/criterion.h>
+
+enum { MOST_LIVES = 400, MOST_RANGES = 2 * MOST_LIVES, DEVICES = 4, ITEMS = 90 };
+
+typedef struct range {
+    int64_t offset, bytes;
+} range;
+
+/* Best fit by hand, of one device: `offset` of its lives, and the arena's size. */
+typedef struct plain {
+    range free[MOST_RANGES];
+    int n;
+    int64_t top;
+} plain;
+
+static int64_t plain_take(plain *p, int64_t bytes) {
+    int best = -1;
+    for (int i = 0; i < p->n; i++)
+        if (p->free[i].bytes >= bytes &&
+            (best < 0 || p->free[i].bytes < p->free[best].bytes ||
+             (p->free[i].bytes == p->free[best].bytes && p->free[i].offset < p->free[best].offset)))
+            best = i;
+    for (int i = 0; best < 0 && i < p->n; i++) /* what is free at the end grows */
+        if (p->free[i].offset + p->free[i].bytes == p->top) {
+            p->top = p->free[i].offset + bytes;
+            p->free[i].bytes = bytes;
+            best = i;
+        }
+    if (best < 0) {
+        p->top += bytes;
+        return p->top - bytes;
+    }
+    int64_t offset = p->free[best].offset;
+    p->free[best].offset += bytes;
+    p->free[best].bytes -= bytes;
+    if (p->free[best].bytes == 0)
+        p->free[best] = p->free[--p->n];
+    return offset;
+}
+
+static void plain_give(plain *p, range given) {
+    for (int i = 0; i < p->n;) {
+        range *of = &p->free[i];
+        if (of->offset + of->bytes != given.offset && given.offset + given.bytes != of->offset) {
+            i++;
+            continue;
+        }
+        given.offset = of->offset < given.offset ? of->offset : given.offset;
+        given.bytes += of->bytes;
+        *of = p->free[--p->n];
+        i = 0;
+    }
+    p->free[p->n++] = given;
+}
+
+static int64_t plain_plan(const cleave_lives *lives, int32_t device, int64_t *offset) {
+    static plain p;
+    p = (plain){0};
+    for (int32_t item = 0; item < lives->n_items; item++) {
+        for (int32_t l = 0; l < lives->n; l++)
+            if (lives->items[l].device == device && lives->items[l].first == item &&
+                lives->items[l].bytes > 0)
+                offset[l] = plain_take(&p, cleave_buffer_aligned(lives->items[l].bytes));
+        for (int32_t l = 0; l < lives->n; l++)
+            if (lives->items[l].device == device && lives->items[l].last == item &&
+                lives->items[l].bytes > 0)
+                plain_give(&p, (range){offset[l], cleave_buffer_aligned(lives->items[l].bytes)});
+    }
+    return p.top;
+}
+
+static void draw(cleave_random *random, cleave_life *items, int32_t n, bool alike) {
+    for (int32_t l = 0; l < n; l++) {
+        if (alike &&
+            l % DEVICES != 0) { /* as on the device before, but for when it ends, perhaps */
+            items[l] = items[l - 1];
+            items[l].device = l % DEVICES;
+            if (cleave_random_below(random, 200) == 0)
+                items[l].last = ITEMS - 1;
+            continue;
+        }
+        int32_t first = (int32_t)cleave_random_below(random, ITEMS);
+        int32_t left = (int32_t)cleave_random_below(random, 4) == 0 ? ITEMS - first : 6;
+        int32_t last = first + (int32_t)cleave_random_below(random, left);
+        items[l] = (cleave_life){.bytes = 40 * cleave_random_below(random, 12),
+                                 .device = alike ? 0 : (int32_t)cleave_random_below(random, 3),
+                                 .first = first,
+                                 .last = last < ITEMS ? last : ITEMS - 1};
+    }
+}
+
+static void expect_disjoint(const cleave_lives *lives, const int64_t *offset, const int64_t *peak) {
+    for (int32_t a = 0; a < lives->n; a++) {
+        const cleave_life *x = &lives->items[a];
+        cr_assert(x->bytes == 0 || offset[a] + x->bytes <= peak[x->device]);
+        for (int32_t b = 0; b < a; b++) {
+            const cleave_life *y = &lives->items[b];
+            bool together = x->device == y->device && x->first <= y->last && y->first <= x->last;
+            bool apart = offset[a] + x->bytes <= offset[b] || offset[b] + y->bytes <= offset[a];
+            cr_assert(!together || apart || x->bytes == 0 || y->bytes == 0);
+        }
+    }
+}
+
+Test(memory_best_fit, is_best_fit) {
+    cleave_error error;
+    static cleave_life items[MOST_LIVES];
+    int n_plain = 0;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        cleave_random random = {.key = seed};
+        int64_t offset[MOST_LIVES] = {0}, plain_offset[MOST_LIVES] = {0}, peak[DEVICES];
+        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
+        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
+        draw(&random, items, n, seed % 2 == 0);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+        bool is_plain[DEVICES];
+        for (int32_t d = 0; d < DEVICES; d++) {
+            int64_t plain_peak = plain_plan(&lives, d, plain_offset);
+            is_plain[d] = peak[d] == plain_peak;
+            n_plain += is_plain[d];
+            cr_assert_leq(peak[d], plain_peak, "seed %d", (int)seed);
+        }
+        for (int32_t l = 0; l < n; l++)
+            cr_assert(!is_plain[items[l].device] || offset[l] == plain_offset[l],
+                      "seed %d, life %d", (int)seed, l);
+        expect_disjoint(&lives, offset, peak);
+    }
+    cr_expect_gt(n_plain, 100);
+}
+
+Test(memory_best_fit, too_many_bytes_are_refused) {
+    cleave_error error;
+    const cleave_life items[] = {
+        {INT64_MAX / 2, 0, 0, 0}, {INT64_MAX / 2, 0, 0, 0}, {INT64_MAX / 2, 0, 0, 0}};
+    const cleave_lives lives = {.n = 3, .n_devices = 1, .n_items = 1, .items = items};
+    int64_t offset[3] = {0}, peak[1];
+    cr_expect_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_FAILED);
+}

@@ -1,0 +1,190 @@
+/* Elimination on models whose optimum is known by hand, and what it refuses. */
+#include "search/solve/additive.h"
+#include "search/solve/eliminate_plan.h"
+
+#include <criterion/criterion.h>
+
+/* Two variables of two values: alone 0 and 0 are best (1 + 2), together they cost 10 more; 1 and 0
+   cost 3 + 2 - 4 = 1. */
+static const int32_t two_values[] = {2, 2};
+static const int64_t cost_a[] = {1, 3}, cost_b[] = {2, 9}, together[] = {10, 0, -4, 0};
+static const int64_t *const costs[] = {cost_a, cost_b};
+
+static cleave_status eliminate(const cleave_additive *additive, cleave_arena *arena,
+                               cleave_additive_solution *solution, cleave_error *error) {
+    return cleave_additive_eliminate(additive, 1000, arena, solution, error);
+}
+
+Test(elimination, pairs_count) {
+    cleave_additive_pair pair = {0, 1, together};
+    cleave_additive additive = {2, two_values, costs, 1, &pair};
+    cleave_arena arena = {0};
+    cleave_additive_solution solution;
+    cr_assert_eq(eliminate(&additive, &arena, &solution, NULL), CLEAVE_OK);
+    cr_expect_eq(solution.outcome, CLEAVE_ADDITIVE_OPTIMAL);
+    cr_expect_eq(solution.value[0], 1);
+    cr_expect_eq(solution.value[1], 0);
+    cr_expect_eq(solution.total, 1);
+    cr_expect_eq(cleave_additive_total(&additive, solution.value), 1);
+    cleave_arena_free(&arena);
+}
+
+Test(elimination, nothing_costs_nothing) {
+    cleave_additive additive = {0};
+    cleave_arena arena = {0};
+    cleave_additive_solution solution;
+    cr_assert_eq(eliminate(&additive, &arena, &solution, NULL), CLEAVE_OK);
+    cr_expect_eq(solution.outcome, CLEAVE_ADDITIVE_OPTIMAL);
+    cr_expect_eq(solution.total, 0);
+    cleave_arena_free(&arena);
+}
+
+Test(elimination, costs_that_could_overflow_are_refused) {
+    int64_t large[] = {0, (INT64_C(1) << 50) + 1}, largest[] = {-(INT64_C(1) << 50), 0};
+    int64_t large_pair[] = {0, 0, -(INT64_C(1) << 50) - 1, 0};
+    const int64_t *large_costs[] = {cost_a, large}, *many[5000];
+    int32_t n_values[5000];
+    cleave_additive_pair pair = {0, 1, large_pair};
+    cleave_additive additive = {2, two_values, large_costs, 0, NULL};
+    cleave_arena arena = {0};
+    cleave_additive_solution solution;
+    cleave_error error;
+    cr_expect_eq(eliminate(&additive, &arena, &solution, &error), CLEAVE_FAILED);
+    cr_expect_str_eq(error.message, "variable 1 of an additive model costs 1125899906842625 with "
+                                    "value 1, which is beyond 2^50");
+    additive = (cleave_additive){2, two_values, costs, 1, &pair};
+    cr_expect_eq(eliminate(&additive, &arena, &solution, &error), CLEAVE_FAILED);
+    cr_expect_str_eq(error.message,
+                     "variables 0 and 1 of an additive model cost -1125899906842625 with "
+                     "values 1 and 0, which is beyond 2^50");
+    for (int i = 0; i < 5000; i++) {
+        n_values[i] = 2;
+        many[i] = largest;
+    }
+    additive = (cleave_additive){2047, n_values, many, 0, NULL};
+    cr_expect_eq(eliminate(&additive, &arena, &solution, &error), CLEAVE_OK);
+    cr_expect_eq(solution.total, -2047 * (INT64_C(1) << 50));
+    additive.n_variables = 2048;
+    cr_expect_eq(eliminate(&additive, &arena, &solution, &error), CLEAVE_FAILED);
+    cr_expect_str_eq(error.message, "the costs of an additive model add up beyond 2^61");
+    cleave_arena_free(&arena);
+}
+
+Test(elimination, pairs_out_of_range_are_refused) {
+    static const int32_t pairs[][2] = {{1, 1}, {1, 0}, {0, 2}, {-1, 0}};
+    for (int i = 0; i < 4; i++) {
+        cleave_additive_pair pair = {pairs[i][0], pairs[i][1], together};
+        cleave_additive additive = {2, two_values, costs, 1, &pair};
+        cleave_arena arena = {0};
+        cleave_additive_solution solution;
+        cr_expect_eq(eliminate(&additive, &arena, &solution, NULL), CLEAVE_FAILED);
+        cleave_arena_free(&arena);
+    }
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+enum { ROOM = 400 };
+
+typedef struct graph {
+    cleave_additive additive;
+    int32_t n_values[ROOM];
+    const int64_t *cost[ROOM];
+    cleave_additive_pair pairs[2 * ROOM];
+} graph;
+
+static void begin(graph *g, int32_t n_variables, int32_t n_values) {
+    *g = (graph){.additive = {n_variables, g->n_values, g->cost, 0, g->pairs}};
+    for (int32_t v = 0; v < n_variables; v++)
+        g->n_values[v] = n_values;
+}
+
+static void join(graph *g, int32_t a, int32_t b) {
+    g->pairs[g->additive.n_pairs++] = (cleave_additive_pair){.a = a, .b = b};
+}
+
+static cleave_elimination_plan plan_of(graph *g, int64_t most_entries, cleave_arena *arena) {
+    cleave_elimination_plan plan;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_elimination_plan_create(&g->additive, most_entries, arena, &plan, &error),
+                 CLEAVE_OK, "%s", error.message);
+    return plan;
+}
+
+/* A chain from its ends inward: every table is over one variable. */
+Test(elimination, a_chain_is_one_variable_wide) {
+    static graph g;
+    cleave_arena arena = {0};
+    begin(&g, 100, 64);
+    for (int32_t v = 1; v < 100; v++)
+        join(&g, v - 1, v);
+    cleave_elimination_plan plan = plan_of(&g, INT64_MAX, &arena);
+    cr_expect_eq(plan.largest, 64);
+    cr_expect_eq(plan.work, 99 * 64 * 64 + 64);
+    cr_expect(plan.exact);
+    cr_expect_eq(plan.n_components, 1);
+    cleave_arena_free(&arena);
+}
+
+/* A cycle of four, all alike at every step. */
+Test(elimination, of_several_the_smaller_number_goes_first) {
+    static graph g;
+    cleave_arena arena = {0};
+    begin(&g, 4, 5);
+    join(&g, 0, 1);
+    join(&g, 1, 2);
+    join(&g, 2, 3);
+    join(&g, 0, 3);
+    cleave_elimination_plan plan = plan_of(&g, INT64_MAX, &arena);
+    cr_assert_eq(plan.n_steps, 4);
+    for (int32_t s = 0; s < 4; s++)
+        cr_expect_eq(plan.steps[s].variable, s);
+    cleave_arena_free(&arena);
+}
+
+/* A grid of two layers is two variables wide, however long. */
+Test(elimination, a_grid_of_two_layers_is_two_variables_wide) {
+    static graph g;
+    cleave_arena arena = {0};
+    begin(&g, 80, 64);
+    for (int32_t t = 0; t < 40; t++) {
+        join(&g, 2 * t, 2 * t + 1);
+        for (int32_t layer = 0; layer < 2 && t > 0; layer++)
+            join(&g, 2 * (t - 1) + layer, 2 * t + layer);
+    }
+    cleave_elimination_plan plan = plan_of(&g, INT64_MAX, &arena);
+    cr_expect_eq(plan.largest, 64 * 64);
+    cleave_arena_free(&arena);
+}
+
+/* Variables of one value widen nothing, and part what they lie between. */
+Test(elimination, variables_of_one_value_cost_nothing) {
+    static graph g;
+    cleave_arena arena = {0};
+    begin(&g, 41, 8);
+    g.n_values[20] = 1;
+    for (int32_t v = 0; v < 41; v++)
+        if (v != 20)
+            join(&g, v < 20 ? v : 20, v < 20 ? 20 : v);
+    cleave_elimination_plan plan = plan_of(&g, INT64_MAX, &arena);
+    cr_expect_eq(plan.largest, 1);
+    cr_expect_eq(plan.n_components, 41);
+    cleave_arena_free(&arena);
+}
+
+/* A clique of 6 variables of 4 values needs 4^5 entries; with 4^2 at most no table has more. */
+Test(elimination, no_table_has_more_entries_than_allowed) {
+    static graph g;
+    cleave_arena arena = {0};
+    begin(&g, 6, 4);
+    for (int32_t a = 0; a < 6; a++)
+        for (int32_t b = a + 1; b < 6; b++)
+            join(&g, a, b);
+    cleave_elimination_plan plan = plan_of(&g, INT64_MAX, &arena);
+    cr_expect_eq(plan.largest, 1024);
+    cr_expect(plan.exact);
+    plan = plan_of(&g, 16, &arena);
+    cr_expect_eq(plan.largest, 16);
+    cr_expect_not(plan.exact);
+    cleave_arena_free(&arena);
+}
