@@ -3,8 +3,8 @@
    Baselines that fold are priced folded; of the others those that stand on few devices are priced
    in full, and what is left is said to be unpriced.  All figures are with collectives in closed
    form, since their steps are not the same in all windows. */
-#ifndef CLEAVE_SEARCH_WINDOW_MANY_H
-#define CLEAVE_SEARCH_WINDOW_MANY_H
+#ifndef CLEAVE_SEARCH_MANY_H
+#define CLEAVE_SEARCH_MANY_H
 
 #include "search/search.h"
 

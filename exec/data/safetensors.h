@@ -3,8 +3,8 @@
 
    Files are read and written by pieces, so that a model never lies in memory twice.  Types are F32
    and I64.  Nothing in a file is trusted: sizes, places and overlaps are checked before use. */
-#ifndef CLEAVE_EXEC_SAFETENSORS_H
-#define CLEAVE_EXEC_SAFETENSORS_H
+#ifndef CLEAVE_EXEC_DATA_SAFETENSORS_H
+#define CLEAVE_EXEC_DATA_SAFETENSORS_H
 
 #include "base/arena.h"
 #include "base/error.h"

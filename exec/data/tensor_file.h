@@ -2,8 +2,8 @@
 
    Safetensors are read by pieces.  An ONNX file is decoded whole, with its external data, and its
    elements stay in the arena. */
-#ifndef CLEAVE_EXEC_TENSOR_FILE_H
-#define CLEAVE_EXEC_TENSOR_FILE_H
+#ifndef CLEAVE_EXEC_DATA_TENSOR_FILE_H
+#define CLEAVE_EXEC_DATA_TENSOR_FILE_H
 
 #include "exec/data/safetensors.h"
 

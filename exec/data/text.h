@@ -2,8 +2,8 @@
 
    A step takes one sequence of t + 1 bytes per sample, from a place drawn by (seed, step, sample):
    it does not depend on the layout, and a device reads only the bytes of its own piece. */
-#ifndef CLEAVE_EXEC_TEXT_H
-#define CLEAVE_EXEC_TEXT_H
+#ifndef CLEAVE_EXEC_DATA_TEXT_H
+#define CLEAVE_EXEC_DATA_TEXT_H
 
 #include "base/error.h"
 #include "graph/model/model.h"

@@ -1,7 +1,7 @@
 /* Values that come into a run and go out of it: initial values or weights, data, and what is saved.
  */
-#ifndef CLEAVE_EXEC_VALUES_H
-#define CLEAVE_EXEC_VALUES_H
+#ifndef CLEAVE_EXEC_DATA_VALUES_H
+#define CLEAVE_EXEC_DATA_VALUES_H
 
 #include "exec/rank.h"
 

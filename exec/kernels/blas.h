@@ -1,6 +1,6 @@
 /* Matrix products, over OpenBLAS, which only blas.c includes. */
-#ifndef CLEAVE_EXEC_BLAS_H
-#define CLEAVE_EXEC_BLAS_H
+#ifndef CLEAVE_EXEC_KERNELS_BLAS_H
+#define CLEAVE_EXEC_KERNELS_BLAS_H
 
 #include <stdbool.h>
 #include <stdint.h>

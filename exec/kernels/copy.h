@@ -1,6 +1,6 @@
 /* Copies: the strided blocks that all movement of data is made of. */
-#ifndef CLEAVE_EXEC_COPY_H
-#define CLEAVE_EXEC_COPY_H
+#ifndef CLEAVE_EXEC_KERNELS_COPY_H
+#define CLEAVE_EXEC_KERNELS_COPY_H
 
 #include "graph/program/program.h"
 

@@ -1,8 +1,8 @@
 /* Matrix products with few rows and a large second operand, as a recurrent cell's: those of the
    libraries bring that operand into a format of their own first, which takes longer than the
    product. Here it is read once, as it lies. */
-#ifndef CLEAVE_EXEC_FEW_ROWS_H
-#define CLEAVE_EXEC_FEW_ROWS_H
+#ifndef CLEAVE_EXEC_KERNELS_FEW_ROWS_H
+#define CLEAVE_EXEC_KERNELS_FEW_ROWS_H
 
 #include "exec/kernels/blas.h"
 

@@ -2,8 +2,8 @@
 
    Every value is a function of (seed, name, logical row-major index), so that a device can make
    any box of a tensor by itself, and what a model starts from does not depend on the layout. */
-#ifndef CLEAVE_EXEC_INITIAL_H
-#define CLEAVE_EXEC_INITIAL_H
+#ifndef CLEAVE_EXEC_KERNELS_INITIAL_H
+#define CLEAVE_EXEC_KERNELS_INITIAL_H
 
 #include "base/random.h"
 #include "graph/model/box.h"

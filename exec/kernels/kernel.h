@@ -1,6 +1,6 @@
 /* Kernels: the computation of one pass of a nest over one part, on local pieces of its operands. */
-#ifndef CLEAVE_EXEC_KERNEL_H
-#define CLEAVE_EXEC_KERNEL_H
+#ifndef CLEAVE_EXEC_KERNELS_KERNEL_H
+#define CLEAVE_EXEC_KERNELS_KERNEL_H
 
 #include "graph/model/model.h"
 #include "graph/model/part.h"

@@ -1,7 +1,7 @@
 /* What the kernels share among themselves: the rows of their table, and how the elements of a local
    operand are reached from the axes.  Not for others: see kernel.h. */
-#ifndef CLEAVE_EXEC_KERNEL_TABLE_H
-#define CLEAVE_EXEC_KERNEL_TABLE_H
+#ifndef CLEAVE_EXEC_KERNELS_KERNEL_TABLE_H
+#define CLEAVE_EXEC_KERNELS_KERNEL_TABLE_H
 
 #include "exec/kernels/kernel.h"
 #include "exec/kernels/onednn.h"

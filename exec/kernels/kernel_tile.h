@@ -1,6 +1,6 @@
 /* How the tape kernel walks a nest: see kernel_tile_plan.c. */
-#ifndef CLEAVE_EXEC_KERNEL_TILE_H
-#define CLEAVE_EXEC_KERNEL_TILE_H
+#ifndef CLEAVE_EXEC_KERNELS_KERNEL_TILE_H
+#define CLEAVE_EXEC_KERNELS_KERNEL_TILE_H
 
 #include "exec/kernels/kernel_table.h"
 #include "exec/kernels/tape.h"

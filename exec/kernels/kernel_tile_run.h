@@ -4,8 +4,8 @@
    scratch, and not again while it stays the same (a bias under channels-last activations is spread
    out once).  Results are stored, or summed in double over the points that share an element, in the
    order of the walk. */
-#ifndef CLEAVE_EXEC_KERNEL_TILE_RUN_H
-#define CLEAVE_EXEC_KERNEL_TILE_RUN_H
+#ifndef CLEAVE_EXEC_KERNELS_KERNEL_TILE_RUN_H
+#define CLEAVE_EXEC_KERNELS_KERNEL_TILE_RUN_H
 
 #include "exec/kernels/kernel_tile.h"
 

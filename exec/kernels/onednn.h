@@ -3,8 +3,8 @@
    Compiled primitives are kept from call to call, by shape.  oneDNN runs on OpenMP here: creating
    this sets the calling thread's OpenMP to one thread, because a device is a rank and threads of
    several ranks would fight.  Use it from the thread that created it. */
-#ifndef CLEAVE_EXEC_ONEDNN_H
-#define CLEAVE_EXEC_ONEDNN_H
+#ifndef CLEAVE_EXEC_KERNELS_ONEDNN_H
+#define CLEAVE_EXEC_KERNELS_ONEDNN_H
 
 #include "base/error.h"
 #include "exec/kernels/blas.h"

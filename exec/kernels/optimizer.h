@@ -1,7 +1,7 @@
 /* Optimizers, as PyTorch defines them, on flat arrays: torch.optim.SGD (momentum, weight decay; no
    dampening, not Nesterov's) and torch.optim.Adam. */
-#ifndef CLEAVE_EXEC_OPTIMIZER_H
-#define CLEAVE_EXEC_OPTIMIZER_H
+#ifndef CLEAVE_EXEC_KERNELS_OPTIMIZER_H
+#define CLEAVE_EXEC_KERNELS_OPTIMIZER_H
 
 #include <stdint.h>
 

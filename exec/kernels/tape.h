@@ -4,8 +4,8 @@
 
    A plan says what a pass has to compute: which registers' values (in backward only those that some
    derivative reads) and which registers' adjoints. */
-#ifndef CLEAVE_EXEC_TAPE_H
-#define CLEAVE_EXEC_TAPE_H
+#ifndef CLEAVE_EXEC_KERNELS_TAPE_H
+#define CLEAVE_EXEC_KERNELS_TAPE_H
 
 #include "graph/model/model.h"
 

@@ -7,8 +7,8 @@
    subnormal step, or flushed to zero.
 
    y may be x itself; other overlaps are not allowed. */
-#ifndef CLEAVE_EXEC_VECTOR_MATH_H
-#define CLEAVE_EXEC_VECTOR_MATH_H
+#ifndef CLEAVE_EXEC_KERNELS_VECTOR_MATH_H
+#define CLEAVE_EXEC_KERNELS_VECTOR_MATH_H
 
 void cleave_vector_exp(int n, const float *x, float *y);
 void cleave_vector_log(int n, const float *x, float *y);

@@ -16,8 +16,8 @@
    for Convolutional Neural Networks (2016).  Rounding errors grow with the points: with 4 points
    along each variable results are about as far off as those of a plain sum, with 6 several times as
    far. */
-#ifndef CLEAVE_EXEC_WINOGRAD_H
-#define CLEAVE_EXEC_WINOGRAD_H
+#ifndef CLEAVE_EXEC_KERNELS_WINOGRAD_H
+#define CLEAVE_EXEC_KERNELS_WINOGRAD_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* The four figures of a link from what was measured of it: see link_fit.c. */
-#ifndef CLEAVE_EXEC_LINK_FIT_H
-#define CLEAVE_EXEC_LINK_FIT_H
+#ifndef CLEAVE_EXEC_MEASURE_LINK_FIT_H
+#define CLEAVE_EXEC_MEASURE_LINK_FIT_H
 
 #include "base/error.h"
 

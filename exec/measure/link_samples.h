@@ -1,7 +1,7 @@
 /* What a measurement of a link collects, apart from clock and transport (measure_link.c): which
    sizes it looks at and how often, in the time that it has, and what becomes of the seconds. */
-#ifndef CLEAVE_EXEC_LINK_SAMPLES_H
-#define CLEAVE_EXEC_LINK_SAMPLES_H
+#ifndef CLEAVE_EXEC_MEASURE_LINK_SAMPLES_H
+#define CLEAVE_EXEC_MEASURE_LINK_SAMPLES_H
 
 #include "exec/measure/link_fit.h"
 

@@ -1,7 +1,7 @@
 /* How long kernels take: the median of repeats with operands as far from the processor as in a
    training step, where much else is touched between two uses of them. */
-#ifndef CLEAVE_EXEC_MEASURE_H
-#define CLEAVE_EXEC_MEASURE_H
+#ifndef CLEAVE_EXEC_MEASURE_MEASURE_H
+#define CLEAVE_EXEC_MEASURE_MEASURE_H
 
 #include "exec/kernels/kernel.h"
 #include "exec/kernels/optimizer.h"

@@ -1,6 +1,6 @@
 /* What a message between two ranks costs: its link and the processors at its ends. */
-#ifndef CLEAVE_EXEC_MEASURE_LINK_H
-#define CLEAVE_EXEC_MEASURE_LINK_H
+#ifndef CLEAVE_EXEC_MEASURE_MEASURE_LINK_H
+#define CLEAVE_EXEC_MEASURE_MEASURE_LINK_H
 
 #include "base/arena.h"
 #include "exec/measure/link_samples.h"

@@ -1,8 +1,8 @@
 /* What a kernel finds in the caches matters as much as what it does.  Before a kernel is timed each
    of its operands is brought as far from the processor as it will be in a step: what the item
    before wrote into the nearest cache, a weight of a large model into none. */
-#ifndef CLEAVE_EXEC_SURROUNDINGS_H
-#define CLEAVE_EXEC_SURROUNDINGS_H
+#ifndef CLEAVE_EXEC_MEASURE_SURROUNDINGS_H
+#define CLEAVE_EXEC_MEASURE_SURROUNDINGS_H
 
 #include "base/error.h"
 #include "graph/program/reuse.h"

@@ -1,6 +1,6 @@
 /* Reads an ONNX file into a model. */
-#ifndef CLEAVE_GRAPH_IMPORT_H
-#define CLEAVE_GRAPH_IMPORT_H
+#ifndef CLEAVE_GRAPH_IMPORT_IMPORT_H
+#define CLEAVE_GRAPH_IMPORT_IMPORT_H
 
 #include "graph/model/model.h"
 

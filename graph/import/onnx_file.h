@@ -1,6 +1,6 @@
 /* An ONNX file as plain structs: what the importer needs, and nothing of protobuf. */
-#ifndef CLEAVE_GRAPH_ONNX_FILE_H
-#define CLEAVE_GRAPH_ONNX_FILE_H
+#ifndef CLEAVE_GRAPH_IMPORT_ONNX_FILE_H
+#define CLEAVE_GRAPH_IMPORT_ONNX_FILE_H
 
 #include "base/arena.h"
 #include "base/error.h"

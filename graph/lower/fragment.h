@@ -3,8 +3,8 @@
    A program is put together from the fragments of its tensor families (graph/lower/schedule.h) and
    the computes of its nests.  cleave_lower does that; who tries one layout after the other lowers
    what a change of a split concerns, and no more. */
-#ifndef CLEAVE_GRAPH_FRAGMENT_H
-#define CLEAVE_GRAPH_FRAGMENT_H
+#ifndef CLEAVE_GRAPH_LOWER_FRAGMENT_H
+#define CLEAVE_GRAPH_LOWER_FRAGMENT_H
 
 #include "graph/lower/lower.h"
 

@@ -1,6 +1,6 @@
 /* In which slots the buffers of a fragment are in use. */
-#ifndef CLEAVE_GRAPH_FRAGMENT_LIVE_H
-#define CLEAVE_GRAPH_FRAGMENT_LIVE_H
+#ifndef CLEAVE_GRAPH_LOWER_FRAGMENT_LIVE_H
+#define CLEAVE_GRAPH_LOWER_FRAGMENT_LIVE_H
 
 #include "graph/lower/operand.h"
 

@@ -1,7 +1,7 @@
 /* A box is an integer hyper-rectangle: the piece of a tensor that a part reads or writes.  Its rank
    is that of its tensor and is passed beside it; dimensions from the rank on are not looked at. */
-#ifndef CLEAVE_GRAPH_BOX_H
-#define CLEAVE_GRAPH_BOX_H
+#ifndef CLEAVE_GRAPH_MODEL_BOX_H
+#define CLEAVE_GRAPH_MODEL_BOX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Which algorithm each collective of a layout runs by: rules by kind, group and size, so that
    lowering needs no costs and the executor no machine. */
-#ifndef CLEAVE_GRAPH_COLLECTIVE_RULES_H
-#define CLEAVE_GRAPH_COLLECTIVE_RULES_H
+#ifndef CLEAVE_GRAPH_MODEL_COLLECTIVE_RULES_H
+#define CLEAVE_GRAPH_MODEL_COLLECTIVE_RULES_H
 
 #include "base/arena.h"
 #include "base/error.h"

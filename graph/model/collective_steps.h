@@ -16,8 +16,8 @@
      two-level          reduce-scatter within nodes, the same for each shard across nodes, and
                         all-gathers back (BlueConnect: Cho et al., MLSys 2019); at each level
                         halving-doubling for powers of two, else a ring */
-#ifndef CLEAVE_GRAPH_COLLECTIVE_STEPS_H
-#define CLEAVE_GRAPH_COLLECTIVE_STEPS_H
+#ifndef CLEAVE_GRAPH_MODEL_COLLECTIVE_STEPS_H
+#define CLEAVE_GRAPH_MODEL_COLLECTIVE_STEPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

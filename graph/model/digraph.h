@@ -1,7 +1,7 @@
 /* Directed graphs: order, cycles and components.  Vertices are 0..n_vertices-1; edge i goes from
    from[i] to to[i]. */
-#ifndef CLEAVE_GRAPH_DIGRAPH_H
-#define CLEAVE_GRAPH_DIGRAPH_H
+#ifndef CLEAVE_GRAPH_MODEL_DIGRAPH_H
+#define CLEAVE_GRAPH_MODEL_DIGRAPH_H
 
 #include "base/error.h"
 

@@ -13,8 +13,8 @@
    This file finds W and the sorts from splits and maps alone, by arithmetic that holds for all
    windows at once; what remains to be seen cell by cell is checked while window 0 is lowered
    (cleave_lower_window).  What is not certain does not fold. */
-#ifndef CLEAVE_GRAPH_FOLD_H
-#define CLEAVE_GRAPH_FOLD_H
+#ifndef CLEAVE_GRAPH_MODEL_FOLD_H
+#define CLEAVE_GRAPH_MODEL_FOLD_H
 
 #include "graph/model/layout.h"
 

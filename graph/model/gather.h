@@ -10,8 +10,8 @@
    rows (each part looks up what it has, the parts' results are summed) and the gradient (added in
    the order of the ids) follow from the nest as they do for a product.  A kernel reads only the
    rows that the ids name.  An id outside -extent .. extent - 1 names nothing: zeros. */
-#ifndef CLEAVE_GRAPH_GATHER_H
-#define CLEAVE_GRAPH_GATHER_H
+#ifndef CLEAVE_GRAPH_MODEL_GATHER_H
+#define CLEAVE_GRAPH_MODEL_GATHER_H
 
 #include "graph/model/model.h"
 

@@ -1,6 +1,6 @@
 /* A layout: per operator, the degree of every axis, replicas, and the devices of its parts. */
-#ifndef CLEAVE_GRAPH_LAYOUT_H
-#define CLEAVE_GRAPH_LAYOUT_H
+#ifndef CLEAVE_GRAPH_MODEL_LAYOUT_H
+#define CLEAVE_GRAPH_MODEL_LAYOUT_H
 
 #include "base/random.h"
 #include "graph/model/collective_rules.h"

@@ -11,8 +11,8 @@
    through them.
 
    Built once by the importer (or by a test), checked by cleave_model_check, then read-only. */
-#ifndef CLEAVE_GRAPH_MODEL_H
-#define CLEAVE_GRAPH_MODEL_H
+#ifndef CLEAVE_GRAPH_MODEL_MODEL_H
+#define CLEAVE_GRAPH_MODEL_MODEL_H
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* Steps of cleave_model_finish that live in files of their own. */
-#ifndef CLEAVE_GRAPH_MODEL_INTERNAL_H
-#define CLEAVE_GRAPH_MODEL_INTERNAL_H
+#ifndef CLEAVE_GRAPH_MODEL_MODEL_INTERNAL_H
+#define CLEAVE_GRAPH_MODEL_MODEL_INTERNAL_H
 
 #include "graph/model/model.h"
 

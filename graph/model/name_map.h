@@ -1,6 +1,6 @@
 /* A map from strings to small integers, for names. */
-#ifndef CLEAVE_GRAPH_NAME_MAP_H
-#define CLEAVE_GRAPH_NAME_MAP_H
+#ifndef CLEAVE_GRAPH_MODEL_NAME_MAP_H
+#define CLEAVE_GRAPH_MODEL_NAME_MAP_H
 
 #include "base/arena.h"
 

@@ -1,6 +1,6 @@
 /* Parts: the cells of an operator's split, and the boxes that each reads and writes. */
-#ifndef CLEAVE_GRAPH_PART_H
-#define CLEAVE_GRAPH_PART_H
+#ifndef CLEAVE_GRAPH_MODEL_PART_H
+#define CLEAVE_GRAPH_MODEL_PART_H
 
 #include "graph/model/layout.h"
 #include "graph/model/model.h"

@@ -1,6 +1,6 @@
 /* Views: the box of a view is pulled back to pieces of base tensors. */
-#ifndef CLEAVE_GRAPH_VIEW_H
-#define CLEAVE_GRAPH_VIEW_H
+#ifndef CLEAVE_GRAPH_MODEL_VIEW_H
+#define CLEAVE_GRAPH_MODEL_VIEW_H
 
 #include "base/list.h"
 #include "graph/model/model.h"

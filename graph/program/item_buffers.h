@@ -1,6 +1,6 @@
 /* Which buffers an item reads or writes. */
-#ifndef CLEAVE_GRAPH_ITEM_BUFFERS_H
-#define CLEAVE_GRAPH_ITEM_BUFFERS_H
+#ifndef CLEAVE_GRAPH_PROGRAM_ITEM_BUFFERS_H
+#define CLEAVE_GRAPH_PROGRAM_ITEM_BUFFERS_H
 
 #include "graph/program/program.h"
 

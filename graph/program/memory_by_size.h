@@ -1,7 +1,7 @@
 /* A second way to plan the memory of one device, for where best fit in the order of time loses
    some: the largest first. */
-#ifndef CLEAVE_GRAPH_MEMORY_BY_SIZE_H
-#define CLEAVE_GRAPH_MEMORY_BY_SIZE_H
+#ifndef CLEAVE_GRAPH_PROGRAM_MEMORY_BY_SIZE_H
+#define CLEAVE_GRAPH_PROGRAM_MEMORY_BY_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The memory plan: offsets of all buffers in one arena per device, by lifetimes in program order,
    so that memory does not depend on timing.  The same plan predicts and runs. */
-#ifndef CLEAVE_GRAPH_MEMORY_PLAN_H
-#define CLEAVE_GRAPH_MEMORY_PLAN_H
+#ifndef CLEAVE_GRAPH_PROGRAM_MEMORY_PLAN_H
+#define CLEAVE_GRAPH_PROGRAM_MEMORY_PLAN_H
 
 #include "graph/program/program.h"
 

@@ -8,8 +8,8 @@
 
    All data movement is COPY items (pack, unpack, local copies, sums) and messages of contiguous
    bytes. */
-#ifndef CLEAVE_GRAPH_PROGRAM_H
-#define CLEAVE_GRAPH_PROGRAM_H
+#ifndef CLEAVE_GRAPH_PROGRAM_PROGRAM_H
+#define CLEAVE_GRAPH_PROGRAM_PROGRAM_H
 
 #include "graph/model/collective_steps.h"
 #include "graph/model/model.h"

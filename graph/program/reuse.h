@@ -1,8 +1,8 @@
 /* How far from the processor a step leaves what a kernel reads and writes: of every compute, the
    bytes of other memory that its device has touched since it last touched an operand.  A cache that
    keeps what was used last still has an operand if that is less than it holds. */
-#ifndef CLEAVE_GRAPH_REUSE_H
-#define CLEAVE_GRAPH_REUSE_H
+#ifndef CLEAVE_GRAPH_PROGRAM_REUSE_H
+#define CLEAVE_GRAPH_PROGRAM_REUSE_H
 
 #include "graph/program/program.h"
 

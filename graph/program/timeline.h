@@ -1,6 +1,6 @@
 /* A timeline: start and end of every item and message of a program, simulated or measured. */
-#ifndef CLEAVE_GRAPH_TIMELINE_H
-#define CLEAVE_GRAPH_TIMELINE_H
+#ifndef CLEAVE_GRAPH_PROGRAM_TIMELINE_H
+#define CLEAVE_GRAPH_PROGRAM_TIMELINE_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* The work of one compute item: its name for cost tables, its flops and its bytes. */
-#ifndef CLEAVE_GRAPH_WORK_H
-#define CLEAVE_GRAPH_WORK_H
+#ifndef CLEAVE_GRAPH_PROGRAM_WORK_H
+#define CLEAVE_GRAPH_PROGRAM_WORK_H
 
 #include "graph/model/model.h"
 #include "graph/model/part.h"

@@ -1,7 +1,7 @@
 /* The lower bound of the space that the search on windows declares: layouts that fold to windows of
    some size, and layouts that are given.  Its proof is that of search/bound/bound.h. */
-#ifndef CLEAVE_SEARCH_WINDOW_BOUND_H
-#define CLEAVE_SEARCH_WINDOW_BOUND_H
+#ifndef CLEAVE_SEARCH_BOUND_BOUND_FOLDED_H
+#define CLEAVE_SEARCH_BOUND_BOUND_FOLDED_H
 
 #include "search/bound/bound.h"
 #include "search/problem/space.h"

@@ -5,8 +5,8 @@
    a round begins with follows from what the one before has left, so that a state between any two
    proposals can be kept and gone on with (search/improve/resume.c), and threads only decide how
    many refinements of a round run at once, not what comes of them. */
-#ifndef CLEAVE_SEARCH_REFINE_AUTO_H
-#define CLEAVE_SEARCH_REFINE_AUTO_H
+#ifndef CLEAVE_SEARCH_IMPROVE_AUTO_H
+#define CLEAVE_SEARCH_IMPROVE_AUTO_H
 
 #include "search/improve/refine.h"
 #include "search/session.h"

@@ -1,6 +1,6 @@
 /* What the method "auto" may spend, and how rounds share it out among their tasks. */
-#ifndef CLEAVE_SEARCH_REFINE_BUDGET_H
-#define CLEAVE_SEARCH_REFINE_BUDGET_H
+#ifndef CLEAVE_SEARCH_IMPROVE_BUDGET_H
+#define CLEAVE_SEARCH_IMPROVE_BUDGET_H
 
 #include "search/improve/auto.h"
 

@@ -3,8 +3,8 @@
 
    A choice is a candidate and a block of devices: two numbers that say all about a split, so that a
    search can be written down and gone on with (search/resume.h). */
-#ifndef CLEAVE_SEARCH_REFINE_CHAIN_H
-#define CLEAVE_SEARCH_REFINE_CHAIN_H
+#ifndef CLEAVE_SEARCH_IMPROVE_CHAIN_H
+#define CLEAVE_SEARCH_IMPROVE_CHAIN_H
 
 #include "search/price/price.h"
 #include "search/problem/candidates.h"

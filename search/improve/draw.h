@@ -1,7 +1,7 @@
 /* Moves that are drawn: several operators at once, which single changes reach over worse layouts
    only. */
-#ifndef CLEAVE_SEARCH_REFINE_DRAW_H
-#define CLEAVE_SEARCH_REFINE_DRAW_H
+#ifndef CLEAVE_SEARCH_IMPROVE_DRAW_H
+#define CLEAVE_SEARCH_IMPROVE_DRAW_H
 
 #include "base/random.h"
 #include "search/improve/sweep.h"

@@ -1,7 +1,7 @@
 /* Markov chain Monte Carlo over the candidates, as in FlexFlow (Jia, Zaharia, Aiken, MLSys 2019):
    the method to compare others with. */
-#ifndef CLEAVE_SEARCH_REFINE_MCMC_H
-#define CLEAVE_SEARCH_REFINE_MCMC_H
+#ifndef CLEAVE_SEARCH_IMPROVE_MCMC_H
+#define CLEAVE_SEARCH_IMPROVE_MCMC_H
 
 #include "base/progress.h"
 #include "base/random.h"

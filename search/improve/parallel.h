@@ -1,6 +1,6 @@
 /* Tasks that have nothing to do with each other, over some threads. */
-#ifndef CLEAVE_SEARCH_REFINE_PARALLEL_H
-#define CLEAVE_SEARCH_REFINE_PARALLEL_H
+#ifndef CLEAVE_SEARCH_IMPROVE_PARALLEL_H
+#define CLEAVE_SEARCH_IMPROVE_PARALLEL_H
 
 #include "base/error.h"
 

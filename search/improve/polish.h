@@ -7,8 +7,8 @@
    whole sweeps, until no single change improves what `simulate` and `run` do.
 
    What comes of it follows from the start alone, as long as time is not limited. */
-#ifndef CLEAVE_SEARCH_REFINE_POLISH_H
-#define CLEAVE_SEARCH_REFINE_POLISH_H
+#ifndef CLEAVE_SEARCH_IMPROVE_POLISH_H
+#define CLEAVE_SEARCH_IMPROVE_POLISH_H
 
 #include "search/improve/refine.h"
 #include "search/session.h"

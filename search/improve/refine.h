@@ -12,8 +12,8 @@
 
    All that a refinement is about to do follows from its state, which can be kept and gone on with
    between any two proposals, with the same result. */
-#ifndef CLEAVE_SEARCH_REFINE_REFINE_H
-#define CLEAVE_SEARCH_REFINE_REFINE_H
+#ifndef CLEAVE_SEARCH_IMPROVE_REFINE_H
+#define CLEAVE_SEARCH_IMPROVE_REFINE_H
 
 #include "base/random.h"
 #include "search/improve/sweep.h"

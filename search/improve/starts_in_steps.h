@@ -1,7 +1,7 @@
 /* The layouts that a session has so far, priced with collectives in their steps, where refinement
    is to go on that way (search/improve/auto.c says when). */
-#ifndef CLEAVE_SEARCH_REFINE_STARTS_IN_STEPS_H
-#define CLEAVE_SEARCH_REFINE_STARTS_IN_STEPS_H
+#ifndef CLEAVE_SEARCH_IMPROVE_STARTS_IN_STEPS_H
+#define CLEAVE_SEARCH_IMPROVE_STARTS_IN_STEPS_H
 
 #include "search/session.h"
 

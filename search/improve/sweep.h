@@ -1,7 +1,7 @@
 /* All changes of one kind that can be made to a layout, the promising ones first: what refinement
    goes through until none improves anything. */
-#ifndef CLEAVE_SEARCH_REFINE_SWEEP_H
-#define CLEAVE_SEARCH_REFINE_SWEEP_H
+#ifndef CLEAVE_SEARCH_IMPROVE_SWEEP_H
+#define CLEAVE_SEARCH_IMPROVE_SWEEP_H
 
 #include "search/problem/structure.h"
 #include "search/solve/model.h"

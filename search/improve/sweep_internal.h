@@ -1,6 +1,6 @@
 /* A sweep while it is made. */
-#ifndef CLEAVE_SEARCH_REFINE_SWEEP_INTERNAL_H
-#define CLEAVE_SEARCH_REFINE_SWEEP_INTERNAL_H
+#ifndef CLEAVE_SEARCH_IMPROVE_SWEEP_INTERNAL_H
+#define CLEAVE_SEARCH_IMPROVE_SWEEP_INTERNAL_H
 
 #include "base/list.h"
 #include "search/improve/sweep.h"

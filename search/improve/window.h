@@ -9,8 +9,8 @@
    its window on models of a few blocks; the layouts that come out get the price of the whole model,
    which follows from a few blocks, too (search/price/repeat.h).  So the search takes the same time
    for any number of windows and, but for that last pricing, of blocks. */
-#ifndef CLEAVE_SEARCH_WINDOW_WINDOW_H
-#define CLEAVE_SEARCH_WINDOW_WINDOW_H
+#ifndef CLEAVE_SEARCH_IMPROVE_WINDOW_H
+#define CLEAVE_SEARCH_IMPROVE_WINDOW_H
 
 #include "search/price/price_folded.h"
 

@@ -1,6 +1,6 @@
 /* What the search of windows and its moves share. */
-#ifndef CLEAVE_SEARCH_WINDOW_WINDOW_INTERNAL_H
-#define CLEAVE_SEARCH_WINDOW_WINDOW_INTERNAL_H
+#ifndef CLEAVE_SEARCH_IMPROVE_WINDOW_INTERNAL_H
+#define CLEAVE_SEARCH_IMPROVE_WINDOW_INTERNAL_H
 
 #include "search/improve/window.h"
 #include "search/price/price_window.h"

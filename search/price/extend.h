@@ -8,8 +8,8 @@
    wait, link and buffer, in the order of the whole program.  That the runs of the middle and of
    both its neighbours are alike in this sense is checked item by item; where they aren't, nothing
    is extended. */
-#ifndef CLEAVE_SEARCH_WINDOW_EXTEND_H
-#define CLEAVE_SEARCH_WINDOW_EXTEND_H
+#ifndef CLEAVE_SEARCH_PRICE_EXTEND_H
+#define CLEAVE_SEARCH_PRICE_EXTEND_H
 
 #include "graph/program/program.h"
 #include "simulator/step/engine.h"

@@ -1,6 +1,6 @@
 /* What extending items and extending buffers share. */
-#ifndef CLEAVE_SEARCH_WINDOW_EXTEND_INTERNAL_H
-#define CLEAVE_SEARCH_WINDOW_EXTEND_INTERNAL_H
+#ifndef CLEAVE_SEARCH_PRICE_EXTEND_INTERNAL_H
+#define CLEAVE_SEARCH_PRICE_EXTEND_INTERNAL_H
 
 #include "search/price/extend.h"
 

@@ -1,6 +1,6 @@
 /* What a layout costs: lowered, planned and simulated. */
-#ifndef CLEAVE_SEARCH_PRICE_H
-#define CLEAVE_SEARCH_PRICE_H
+#ifndef CLEAVE_SEARCH_PRICE_PRICE_H
+#define CLEAVE_SEARCH_PRICE_PRICE_H
 
 #include "search/search.h"
 #include "simulator/report/price_shares.h"

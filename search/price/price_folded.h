@@ -1,8 +1,8 @@
 /* What a layout of thousands of devices costs, where it folds (graph/model/fold.h): one window is
    lowered, planned and simulated for all, with collectives in closed form.  The time does not grow
    with the number of windows, but for the ways of their collectives. */
-#ifndef CLEAVE_SEARCH_WINDOW_PRICE_FOLDED_H
-#define CLEAVE_SEARCH_WINDOW_PRICE_FOLDED_H
+#ifndef CLEAVE_SEARCH_PRICE_PRICE_FOLDED_H
+#define CLEAVE_SEARCH_PRICE_PRICE_FOLDED_H
 
 #include "search/price/price.h"
 

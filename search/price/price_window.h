@@ -1,6 +1,6 @@
 /* Prices of choices of a window space, by estimates of windows of models of a few blocks. */
-#ifndef CLEAVE_SEARCH_WINDOW_PRICE_H
-#define CLEAVE_SEARCH_WINDOW_PRICE_H
+#ifndef CLEAVE_SEARCH_PRICE_PRICE_WINDOW_H
+#define CLEAVE_SEARCH_PRICE_PRICE_WINDOW_H
 
 #include "search/price/price_folded.h"
 #include "search/problem/space.h"

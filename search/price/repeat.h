@@ -1,7 +1,7 @@
 /* Prices of layouts whose blocks repeat, from a few blocks: the price is that of the whole model,
    to the bit (search/price/extend.h says why), but of a thousand layers six are lowered. */
-#ifndef CLEAVE_SEARCH_WINDOW_REPEAT_H
-#define CLEAVE_SEARCH_WINDOW_REPEAT_H
+#ifndef CLEAVE_SEARCH_PRICE_REPEAT_H
+#define CLEAVE_SEARCH_PRICE_REPEAT_H
 
 #include "search/price/extend.h"
 #include "search/price/price.h"

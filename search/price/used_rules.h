@@ -1,6 +1,6 @@
 /* Which of a layout's rules for collectives its own collectives run by. */
-#ifndef CLEAVE_SEARCH_USED_RULES_H
-#define CLEAVE_SEARCH_USED_RULES_H
+#ifndef CLEAVE_SEARCH_PRICE_USED_RULES_H
+#define CLEAVE_SEARCH_PRICE_USED_RULES_H
 
 #include "graph/model/collective_rules.h"
 #include "graph/program/program.h"

@@ -1,7 +1,7 @@
 /* What a degree of a split divides, in the field's words: SOAP (Jia, Zaharia, Aiken, MLSys 2019),
    and reductions. */
-#ifndef CLEAVE_SEARCH_AXIS_SORT_H
-#define CLEAVE_SEARCH_AXIS_SORT_H
+#ifndef CLEAVE_SEARCH_PROBLEM_AXIS_SORT_H
+#define CLEAVE_SEARCH_PROBLEM_AXIS_SORT_H
 
 #include "graph/model/model.h"
 

@@ -6,8 +6,8 @@
    by leaving out blocks in the middle: what follows the last block then reads the last one kept.
    Costs of a step are, but for its ends, the same for each block, so costs of two such models of
    some and of one more block tell those of the whole one. */
-#ifndef CLEAVE_SEARCH_WINDOW_BLOCKS_H
-#define CLEAVE_SEARCH_WINDOW_BLOCKS_H
+#ifndef CLEAVE_SEARCH_PROBLEM_BLOCKS_H
+#define CLEAVE_SEARCH_PROBLEM_BLOCKS_H
 
 #include "graph/model/model.h"
 

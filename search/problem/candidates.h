@@ -5,8 +5,8 @@
    that a block leaves out are operator parallelism.  To these come the splits of given layouts (the
    baselines), so that what bounds the space bounds them as well.  Operators that are alike in all
    but names and weights share one list.  What the user's constraints forbid is not there. */
-#ifndef CLEAVE_SEARCH_CANDIDATES_H
-#define CLEAVE_SEARCH_CANDIDATES_H
+#ifndef CLEAVE_SEARCH_PROBLEM_CANDIDATES_H
+#define CLEAVE_SEARCH_PROBLEM_CANDIDATES_H
 
 #include "search/problem/constraints.h"
 #include "search/problem/node_cost.h"

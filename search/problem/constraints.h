@@ -1,7 +1,7 @@
 /* What the user wants to be left as it is: operators whose splits are fixed, sorts of axes that
    alone may be split.  Every function takes null for "no constraints". */
-#ifndef CLEAVE_SEARCH_CONSTRAINTS_H
-#define CLEAVE_SEARCH_CONSTRAINTS_H
+#ifndef CLEAVE_SEARCH_PROBLEM_CONSTRAINTS_H
+#define CLEAVE_SEARCH_PROBLEM_CONSTRAINTS_H
 
 #include "costmodel/machine.h"
 #include "graph/model/layout.h"

@@ -1,7 +1,7 @@
 /* Times of one operator's parts, apart from all other operators: what balances baselines, ranks
    candidates and bounds the step from below. */
-#ifndef CLEAVE_SEARCH_NODE_COST_H
-#define CLEAVE_SEARCH_NODE_COST_H
+#ifndef CLEAVE_SEARCH_PROBLEM_NODE_COST_H
+#define CLEAVE_SEARCH_PROBLEM_NODE_COST_H
 
 #include "costmodel/cost.h"
 

@@ -1,7 +1,7 @@
 /* The space of layouts that fold to a window (search/improve/window.h): for each group of operators
    that change together, the splits over all devices in order that are equal in all windows. */
-#ifndef CLEAVE_SEARCH_WINDOW_SPACE_H
-#define CLEAVE_SEARCH_WINDOW_SPACE_H
+#ifndef CLEAVE_SEARCH_PROBLEM_SPACE_H
+#define CLEAVE_SEARCH_PROBLEM_SPACE_H
 
 #include "graph/model/layout.h"
 #include "search/problem/blocks.h"

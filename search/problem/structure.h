@@ -1,7 +1,7 @@
 /* What goes together in a model, for moves of several operators at once: who exchanges tensors with
    whom, where the model is narrow, and which splits of different operators are of one kind. */
-#ifndef CLEAVE_SEARCH_REFINE_STRUCTURE_H
-#define CLEAVE_SEARCH_REFINE_STRUCTURE_H
+#ifndef CLEAVE_SEARCH_PROBLEM_STRUCTURE_H
+#define CLEAVE_SEARCH_PROBLEM_STRUCTURE_H
 
 #include "search/improve/chain.h"
 

@@ -1,6 +1,6 @@
 /* Repeated blocks: which operators stand at the same place of blocks that follow one another. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_TIE_H
-#define CLEAVE_SEARCH_ADDITIVE_TIE_H
+#ifndef CLEAVE_SEARCH_PROBLEM_TIE_H
+#define CLEAVE_SEARCH_PROBLEM_TIE_H
 
 #include "search/problem/candidates.h"
 

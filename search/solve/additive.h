@@ -6,8 +6,8 @@
 
    What the variables are is somebody else's business: search/solve/model.h makes them of the
    operators of a model, search/bound/bound.c of shares of bounds. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_ADDITIVE_H
-#define CLEAVE_SEARCH_ADDITIVE_ADDITIVE_H
+#ifndef CLEAVE_SEARCH_SOLVE_ADDITIVE_H
+#define CLEAVE_SEARCH_SOLVE_ADDITIVE_H
 
 #include "base/arena.h"
 #include "base/error.h"

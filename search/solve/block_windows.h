@@ -3,8 +3,8 @@
 
    A value of an operator is one of its candidates at one of its starts; a value of a block is one
    of each of its operators, numbered with the last operator innermost. */
-#ifndef CLEAVE_SEARCH_BOUND_BLOCKS_H
-#define CLEAVE_SEARCH_BOUND_BLOCKS_H
+#ifndef CLEAVE_SEARCH_SOLVE_BLOCK_WINDOWS_H
+#define CLEAVE_SEARCH_SOLVE_BLOCK_WINDOWS_H
 
 #include "search/problem/candidates.h"
 

@@ -1,7 +1,7 @@
 /* What the files of bound_blocks.h share: the maker of the tables, which stays, to simulate
    prefixes. */
-#ifndef CLEAVE_SEARCH_BOUND_BLOCKS_INTERNAL_H
-#define CLEAVE_SEARCH_BOUND_BLOCKS_INTERNAL_H
+#ifndef CLEAVE_SEARCH_SOLVE_BLOCK_WINDOWS_INTERNAL_H
+#define CLEAVE_SEARCH_SOLVE_BLOCK_WINDOWS_INTERNAL_H
 
 #include "search/solve/block_windows.h"
 #include "search/solve/link_window.h"

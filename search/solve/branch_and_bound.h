@@ -1,7 +1,7 @@
 /* The optimum of the simulated step, certified: all of a small space is searched, except what a
    bound excludes. */
-#ifndef CLEAVE_SEARCH_BOUND_BRANCH_AND_BOUND_H
-#define CLEAVE_SEARCH_BOUND_BRANCH_AND_BOUND_H
+#ifndef CLEAVE_SEARCH_SOLVE_BRANCH_AND_BOUND_H
+#define CLEAVE_SEARCH_SOLVE_BRANCH_AND_BOUND_H
 
 #include "search/price/price.h"
 #include "search/problem/candidates.h"

@@ -6,8 +6,8 @@
    variable whose tables are shared out to several steps (mini-buckets) gives a bound only.
 
    Variables of one value are in no scope: their pairs are part of the other variable's costs. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_ELIMINATE_PLAN_H
-#define CLEAVE_SEARCH_ADDITIVE_ELIMINATE_PLAN_H
+#ifndef CLEAVE_SEARCH_SOLVE_ELIMINATE_PLAN_H
+#define CLEAVE_SEARCH_SOLVE_ELIMINATE_PLAN_H
 
 #include "search/solve/additive.h"
 

@@ -1,6 +1,6 @@
 /* The numbers of one step of an elimination. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_ELIMINATE_TABLE_H
-#define CLEAVE_SEARCH_ADDITIVE_ELIMINATE_TABLE_H
+#ifndef CLEAVE_SEARCH_SOLVE_ELIMINATE_TABLE_H
+#define CLEAVE_SEARCH_SOLVE_ELIMINATE_TABLE_H
 
 #include <stdint.h>
 

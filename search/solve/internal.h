@@ -1,6 +1,6 @@
 /* What the parts of making an additive model share. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_INTERNAL_H
-#define CLEAVE_SEARCH_ADDITIVE_INTERNAL_H
+#ifndef CLEAVE_SEARCH_SOLVE_INTERNAL_H
+#define CLEAVE_SEARCH_SOLVE_INTERNAL_H
 
 #include "search/solve/model.h"
 #include "search/solve/port.h"

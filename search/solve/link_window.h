@@ -6,8 +6,8 @@
    times set to long ago, everything else happens no later than in the whole step.  A window is run
    with nothing known but the time of one item; all that comes out later than "long ago" is then no
    earlier, counted from that item, in any step that has these fragments. */
-#ifndef CLEAVE_SEARCH_BOUND_LINK_WINDOW_H
-#define CLEAVE_SEARCH_BOUND_LINK_WINDOW_H
+#ifndef CLEAVE_SEARCH_SOLVE_LINK_WINDOW_H
+#define CLEAVE_SEARCH_SOLVE_LINK_WINDOW_H
 
 #include "base/error.h"
 #include "base/list.h"

@@ -8,8 +8,8 @@
    communication overlaps with computation, that links are shared, and that operators on different
    devices run at once: the simulator, which sees all this, has the last word
    (search/improve/refine.h). */
-#ifndef CLEAVE_SEARCH_ADDITIVE_MODEL_H
-#define CLEAVE_SEARCH_ADDITIVE_MODEL_H
+#ifndef CLEAVE_SEARCH_SOLVE_MODEL_H
+#define CLEAVE_SEARCH_SOLVE_MODEL_H
 
 #include "search/problem/candidates.h"
 #include "search/solve/additive.h"

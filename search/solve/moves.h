@@ -1,6 +1,6 @@
 /* Changing a choice of an additive model, one variable at a time. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_MOVES_H
-#define CLEAVE_SEARCH_ADDITIVE_MOVES_H
+#ifndef CLEAVE_SEARCH_SOLVE_MOVES_H
+#define CLEAVE_SEARCH_SOLVE_MOVES_H
 
 #include "search/solve/additive.h"
 

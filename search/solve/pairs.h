@@ -1,7 +1,7 @@
 /* Tables of pairs: made once for all pairs of ports that are alike, and added up where two
    variables meet more than once. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_PAIRS_H
-#define CLEAVE_SEARCH_ADDITIVE_PAIRS_H
+#ifndef CLEAVE_SEARCH_SOLVE_PAIRS_H
+#define CLEAVE_SEARCH_SOLVE_PAIRS_H
 
 #include "base/list.h"
 #include "search/solve/internal.h"

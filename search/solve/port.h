@@ -2,8 +2,8 @@
    values (splits).  Operators of repeated blocks have equal ports, and most values shard a tensor
    like some other value does, so ports are made once for all that are alike, and of each the
    shardings that differ. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_PORT_H
-#define CLEAVE_SEARCH_ADDITIVE_PORT_H
+#ifndef CLEAVE_SEARCH_SOLVE_PORT_H
+#define CLEAVE_SEARCH_SOLVE_PORT_H
 
 #include "graph/model/layout.h"
 #include "search/solve/sharding.h"

@@ -1,6 +1,6 @@
 /* A smaller additive model with the same optimum: without values that are never needed. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_PRUNE_H
-#define CLEAVE_SEARCH_ADDITIVE_PRUNE_H
+#ifndef CLEAVE_SEARCH_SOLVE_PRUNE_H
+#define CLEAVE_SEARCH_SOLVE_PRUNE_H
 
 #include "search/solve/additive.h"
 

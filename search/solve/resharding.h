@@ -11,8 +11,8 @@
 
    summing at owners being a stage of its own.  What the simulator sees beyond that is when devices
    and links are free, which is nobody's business here. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_RESHARDING_H
-#define CLEAVE_SEARCH_ADDITIVE_RESHARDING_H
+#ifndef CLEAVE_SEARCH_SOLVE_RESHARDING_H
+#define CLEAVE_SEARCH_SOLVE_RESHARDING_H
 
 #include "costmodel/cost.h"
 #include "search/solve/sharding.h"

@@ -1,7 +1,7 @@
 /* What the two halves of resharding share: which cells go where (resharding.c), and what that takes
    on links and devices (resharding_load.c). */
-#ifndef CLEAVE_SEARCH_ADDITIVE_RESHARDING_INTERNAL_H
-#define CLEAVE_SEARCH_ADDITIVE_RESHARDING_INTERNAL_H
+#ifndef CLEAVE_SEARCH_SOLVE_RESHARDING_INTERNAL_H
+#define CLEAVE_SEARCH_SOLVE_RESHARDING_INTERNAL_H
 
 #include "base/list.h"
 #include "costmodel/byte_price.h"

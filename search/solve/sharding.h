@@ -4,8 +4,8 @@
    A shard is a box that devices have.  Those of a shard have the same values where they share a key
    (replicas), and partial results of it where they do not.  Boxes nearly always are the cells of a
    grid, ranges in each dimension, so what overlaps a box is found by arithmetic. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_SHARDING_H
-#define CLEAVE_SEARCH_ADDITIVE_SHARDING_H
+#ifndef CLEAVE_SEARCH_SOLVE_SHARDING_H
+#define CLEAVE_SEARCH_SOLVE_SHARDING_H
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,8 +1,8 @@
 /* A smaller additive model whose costs say more: passing messages moves costs between variables and
    pairs, so that no total changes but the sum of the least costs, which is a bound, rises; and
    values drop out that can't be in anything as cheap as a choice that is known. */
-#ifndef CLEAVE_SEARCH_ADDITIVE_TIGHTEN_H
-#define CLEAVE_SEARCH_ADDITIVE_TIGHTEN_H
+#ifndef CLEAVE_SEARCH_SOLVE_TIGHTEN_H
+#define CLEAVE_SEARCH_SOLVE_TIGHTEN_H
 
 #include "search/solve/additive.h"
 

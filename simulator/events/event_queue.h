@@ -7,8 +7,8 @@
    heap is empty the next bucket is put into it.  What comes after the last bucket lies on one list;
    when the buckets are empty, that is spread over new ones.  At worst all is in one bucket, and the
    heap does what a heap does. */
-#ifndef CLEAVE_SIMULATOR_EVENT_QUEUE_H
-#define CLEAVE_SIMULATOR_EVENT_QUEUE_H
+#ifndef CLEAVE_SIMULATOR_EVENTS_EVENT_QUEUE_H
+#define CLEAVE_SIMULATOR_EVENTS_EVENT_QUEUE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@
    without VIA takes the direct link, else the two links over the one switch that joins its ends.  A
    file without `node` has the devices up to the largest that a task names.  A device runs one exec
    at a time, by (readiness, id). */
-#ifndef CLEAVE_SIMULATOR_TASKS_H
-#define CLEAVE_SIMULATOR_TASKS_H
+#ifndef CLEAVE_SIMULATOR_EVENTS_TASKS_H
+#define CLEAVE_SIMULATOR_EVENTS_TASKS_H
 
 #include "costmodel/machine.h"
 #include "graph/program/program.h"

@@ -1,7 +1,7 @@
 /* Why a simulated step takes as long as it does: the chain of items, each of which started when the
    one before ended, from the start of the step to its end. */
-#ifndef CLEAVE_SIMULATOR_CRITICAL_PATH_H
-#define CLEAVE_SIMULATOR_CRITICAL_PATH_H
+#ifndef CLEAVE_SIMULATOR_REPORT_CRITICAL_PATH_H
+#define CLEAVE_SIMULATOR_REPORT_CRITICAL_PATH_H
 
 #include "simulator/step/engine.h"
 

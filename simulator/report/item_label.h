@@ -1,6 +1,6 @@
 /* What people are told that an item is. */
-#ifndef CLEAVE_SIMULATOR_ITEM_LABEL_H
-#define CLEAVE_SIMULATOR_ITEM_LABEL_H
+#ifndef CLEAVE_SIMULATOR_REPORT_ITEM_LABEL_H
+#define CLEAVE_SIMULATOR_REPORT_ITEM_LABEL_H
 
 #include "graph/program/program.h"
 

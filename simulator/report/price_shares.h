@@ -1,7 +1,7 @@
 /* What a predicted step time rests on: how much of it on measured kernels, on predictions from
    measured neighbours, and on data sheets; and how far the first two may be off. */
-#ifndef CLEAVE_SIMULATOR_PRICE_SHARES_H
-#define CLEAVE_SIMULATOR_PRICE_SHARES_H
+#ifndef CLEAVE_SIMULATOR_REPORT_PRICE_SHARES_H
+#define CLEAVE_SIMULATOR_REPORT_PRICE_SHARES_H
 
 #include "costmodel/cost.h"
 #include "simulator/step/engine.h"

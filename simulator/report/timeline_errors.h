@@ -1,7 +1,7 @@
 /* The difference of two timelines of one program, measured and predicted: which prices are wrong.
  */
-#ifndef CLEAVE_SIMULATOR_TIMELINE_ERRORS_H
-#define CLEAVE_SIMULATOR_TIMELINE_ERRORS_H
+#ifndef CLEAVE_SIMULATOR_REPORT_TIMELINE_ERRORS_H
+#define CLEAVE_SIMULATOR_REPORT_TIMELINE_ERRORS_H
 
 #include "costmodel/cost.h"
 #include "graph/program/timeline.h"

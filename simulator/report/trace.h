@@ -1,6 +1,6 @@
 /* Chrome trace files, which ui.perfetto.dev and chrome://tracing open. */
-#ifndef CLEAVE_SIMULATOR_TRACE_H
-#define CLEAVE_SIMULATOR_TRACE_H
+#ifndef CLEAVE_SIMULATOR_REPORT_TRACE_H
+#define CLEAVE_SIMULATOR_REPORT_TRACE_H
 
 #include "costmodel/machine.h"
 #include "graph/program/program.h"

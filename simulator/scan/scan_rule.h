@@ -4,8 +4,8 @@
 
    Every function is made of sums and of comparisons of times, so it is equivariant: all times that
    go in moved by some amount, all that come out are moved by it. */
-#ifndef CLEAVE_SIMULATOR_SCAN_RULE_H
-#define CLEAVE_SIMULATOR_SCAN_RULE_H
+#ifndef CLEAVE_SIMULATOR_SCAN_SCAN_RULE_H
+#define CLEAVE_SIMULATOR_SCAN_SCAN_RULE_H
 
 #include "simulator/step/link.h"
 

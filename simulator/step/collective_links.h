@@ -1,6 +1,6 @@
 /* Which links a collective in closed form takes. */
-#ifndef CLEAVE_SIMULATOR_COLLECTIVE_LINKS_H
-#define CLEAVE_SIMULATOR_COLLECTIVE_LINKS_H
+#ifndef CLEAVE_SIMULATOR_STEP_COLLECTIVE_LINKS_H
+#define CLEAVE_SIMULATOR_STEP_COLLECTIVE_LINKS_H
 
 #include "simulator/step/prepare.h"
 

@@ -29,8 +29,8 @@
      it, less what was over when that item started.  So is the work on a message, for the lane of
      its second post; that of the main lane never before its clock.  The step is the latest clock,
    so it counts what is charged after a lane's last item. */
-#ifndef CLEAVE_SIMULATOR_ENGINE_H
-#define CLEAVE_SIMULATOR_ENGINE_H
+#ifndef CLEAVE_SIMULATOR_STEP_ENGINE_H
+#define CLEAVE_SIMULATOR_STEP_ENGINE_H
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* The arrays that the engines keep beside problem and timeline. */
-#ifndef CLEAVE_SIMULATOR_ENGINE_WORKSPACE_H
-#define CLEAVE_SIMULATOR_ENGINE_WORKSPACE_H
+#ifndef CLEAVE_SIMULATOR_STEP_ENGINE_WORKSPACE_H
+#define CLEAVE_SIMULATOR_STEP_ENGINE_WORKSPACE_H
 
 #include "simulator/events/event_queue.h"
 #include "simulator/scan/scan_rule.h"

@@ -3,8 +3,8 @@
    follows from the splits of the operators that touch it, and is the same wherever parts read and
    write the same), the rest is as it was, and the delta simulation finds what has moved.  The
    result is that of lowering and scanning the whole layout, bit for bit. */
-#ifndef CLEAVE_SIMULATOR_ESTIMATE_H
-#define CLEAVE_SIMULATOR_ESTIMATE_H
+#ifndef CLEAVE_SIMULATOR_STEP_ESTIMATE_H
+#define CLEAVE_SIMULATOR_STEP_ESTIMATE_H
 
 #include "costmodel/cost.h"
 #include "graph/lower/lower.h"

@@ -2,8 +2,8 @@
    touch it: for its place it is found again by these.  Without its slots it follows from less, from
    what the parts of its nests read and write, and so is shared by all places where that is alike,
    as it is in blocks that repeat one another. */
-#ifndef CLEAVE_SIMULATOR_FRAGMENT_MEMORY_H
-#define CLEAVE_SIMULATOR_FRAGMENT_MEMORY_H
+#ifndef CLEAVE_SIMULATOR_STEP_FRAGMENT_MEMORY_H
+#define CLEAVE_SIMULATOR_STEP_FRAGMENT_MEMORY_H
 
 #include "base/list.h"
 #include "costmodel/cost.h"

@@ -18,8 +18,8 @@
 
    A large message sets out only when its ends have agreed on it, some time after both have posted
    it. */
-#ifndef CLEAVE_SIMULATOR_LINK_H
-#define CLEAVE_SIMULATOR_LINK_H
+#ifndef CLEAVE_SIMULATOR_STEP_LINK_H
+#define CLEAVE_SIMULATOR_STEP_LINK_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* What is live in every slot of a step that is put together of priced fragments.  Nothing is added
    up before somebody asks: most fragments are taken back before that. */
-#ifndef CLEAVE_SIMULATOR_LIVE_BYTES_H
-#define CLEAVE_SIMULATOR_LIVE_BYTES_H
+#ifndef CLEAVE_SIMULATOR_STEP_LIVE_BYTES_H
+#define CLEAVE_SIMULATOR_STEP_LIVE_BYTES_H
 
 #include "base/list.h"
 #include "simulator/step/fragment_memory.h"

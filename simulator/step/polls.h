@@ -1,8 +1,8 @@
 /* By how much polls make messages late.  A transport works only while it is called, and a rank that
    computes calls it between two pieces of its work; one that waits, all the time.  So a message
    takes longer by some pieces of what its two ends are doing: the mean of both. */
-#ifndef CLEAVE_SIMULATOR_POLLS_H
-#define CLEAVE_SIMULATOR_POLLS_H
+#ifndef CLEAVE_SIMULATOR_STEP_POLLS_H
+#define CLEAVE_SIMULATOR_STEP_POLLS_H
 
 #include "simulator/step/work_times.h"
 

@@ -1,6 +1,6 @@
 /* The parts of cleave_simulate_prepare, for programs and for fragments of them. */
-#ifndef CLEAVE_SIMULATOR_PREPARE_H
-#define CLEAVE_SIMULATOR_PREPARE_H
+#ifndef CLEAVE_SIMULATOR_STEP_PREPARE_H
+#define CLEAVE_SIMULATOR_STEP_PREPARE_H
 
 #include "costmodel/cost.h"
 #include "simulator/step/engine.h"

@@ -1,6 +1,6 @@
 /* Fragments get their prices: from graph/lower/fragment.h to priced_fragment.h. */
-#ifndef CLEAVE_SIMULATOR_PRICE_FRAGMENT_H
-#define CLEAVE_SIMULATOR_PRICE_FRAGMENT_H
+#ifndef CLEAVE_SIMULATOR_STEP_PRICE_FRAGMENT_H
+#define CLEAVE_SIMULATOR_STEP_PRICE_FRAGMENT_H
 
 #include "costmodel/cost.h"
 #include "graph/lower/fragment.h"

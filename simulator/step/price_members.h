@@ -1,8 +1,8 @@
 /* The price of a family put together from those of its members (cleave_lowerer_members), of which
    the last few are remembered: a change concerns some members, and the others are found.  What
    comes out is what cleave_price_fragment makes of the whole family. */
-#ifndef CLEAVE_SIMULATOR_PRICE_MEMBERS_H
-#define CLEAVE_SIMULATOR_PRICE_MEMBERS_H
+#ifndef CLEAVE_SIMULATOR_STEP_PRICE_MEMBERS_H
+#define CLEAVE_SIMULATOR_STEP_PRICE_MEMBERS_H
 
 #include "simulator/step/price_fragment.h"
 

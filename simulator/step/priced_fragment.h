@@ -7,8 +7,8 @@
    place of the fragment, then as the chunk has them.  Both posts of a message stand in one chunk,
    and so do all joins of a collective; what waits for them stands later in that chunk or in a later
    one of the same fragment. */
-#ifndef CLEAVE_SIMULATOR_PRICED_FRAGMENT_H
-#define CLEAVE_SIMULATOR_PRICED_FRAGMENT_H
+#ifndef CLEAVE_SIMULATOR_STEP_PRICED_FRAGMENT_H
+#define CLEAVE_SIMULATOR_STEP_PRICED_FRAGMENT_H
 
 #include "simulator/step/link.h"
 

@@ -2,8 +2,8 @@
    other devices of its node are idle, and a message waits for the polls of ends that compute.  Both
    depend on what happens at the same time, and so on a simulation: a first pass says what does, the
    prices follow, and a second pass is the result.  Estimates of a search do without. */
-#ifndef CLEAVE_SIMULATOR_SETTLE_H
-#define CLEAVE_SIMULATOR_SETTLE_H
+#ifndef CLEAVE_SIMULATOR_STEP_SETTLE_H
+#define CLEAVE_SIMULATOR_STEP_SETTLE_H
 
 #include "simulator/step/simulate.h"
 

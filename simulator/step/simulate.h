@@ -1,6 +1,6 @@
 /* When each item of a program happens, by the two rules of time for links. */
-#ifndef CLEAVE_SIMULATOR_SIMULATE_H
-#define CLEAVE_SIMULATOR_SIMULATE_H
+#ifndef CLEAVE_SIMULATOR_STEP_SIMULATE_H
+#define CLEAVE_SIMULATOR_STEP_SIMULATE_H
 
 #include "costmodel/cost.h"
 #include "graph/program/timeline.h"

@@ -1,7 +1,7 @@
 /* One simulated step with all that reports look at: when each item happens, and what the prices
    rest on. */
-#ifndef CLEAVE_SIMULATOR_SIMULATED_STEP_H
-#define CLEAVE_SIMULATOR_SIMULATED_STEP_H
+#ifndef CLEAVE_SIMULATOR_STEP_SIMULATED_STEP_H
+#define CLEAVE_SIMULATOR_STEP_SIMULATED_STEP_H
 
 #include "simulator/report/price_shares.h"
 #include "simulator/step/simulate.h"

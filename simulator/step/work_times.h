@@ -3,8 +3,8 @@
    needs no more than how far they are moved; it takes the same time whether it is short or long.
 
    Work is numbered by places: that of a device side by side, in order. */
-#ifndef CLEAVE_SIMULATOR_WORK_TIMES_H
-#define CLEAVE_SIMULATOR_WORK_TIMES_H
+#ifndef CLEAVE_SIMULATOR_STEP_WORK_TIMES_H
+#define CLEAVE_SIMULATOR_STEP_WORK_TIMES_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* The arguments of benches, taken one after the other.  What is not understood ends a bench with 2
  * and a line that says what is known; --help or -h ends it with 0 and the comment that its source
  * begins with: usage, what it measures, and what it prints.  Also compiled as C++. */
-#ifndef CLEAVE_BENCH_ARGUMENTS_H
-#define CLEAVE_BENCH_ARGUMENTS_H
+#ifndef CLEAVE_TESTS_BENCH_ARGUMENTS_H
+#define CLEAVE_TESTS_BENCH_ARGUMENTS_H
 
 #include <glob.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* What benches share: a row of the one table that tests/bench/run prints, medians, and the peak of
  * a core. */
-#ifndef CLEAVE_BENCH_ROW_H
-#define CLEAVE_BENCH_ROW_H
+#ifndef CLEAVE_TESTS_BENCH_ROW_H
+#define CLEAVE_TESTS_BENCH_ROW_H
 
 #include "base/error.h"
 #include "base/progress.h"

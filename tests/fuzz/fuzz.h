@@ -1,6 +1,6 @@
 /* The function that libFuzzer calls, and that replay.c calls in builds without it. */
-#ifndef CLEAVE_TESTS_FUZZ_H
-#define CLEAVE_TESTS_FUZZ_H
+#ifndef CLEAVE_TESTS_FUZZ_FUZZ_H
+#define CLEAVE_TESTS_FUZZ_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>

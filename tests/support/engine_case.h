@@ -1,7 +1,7 @@
 /* Problems of the engines that tests put together item by item, small enough to be worked out by
    hand or to be looked at item against item. */
-#ifndef CLEAVE_TESTS_ENGINE_CASE_H
-#define CLEAVE_TESTS_ENGINE_CASE_H
+#ifndef CLEAVE_TESTS_SUPPORT_ENGINE_CASE_H
+#define CLEAVE_TESTS_SUPPORT_ENGINE_CASE_H
 
 #include "simulator/step/engine.h"
 

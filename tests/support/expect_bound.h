@@ -1,7 +1,7 @@
 /* Prices layouts that are drawn from the candidates, wherever their blocks stand, and asserts that
    each takes at least the lower bound of the space that they are drawn from. */
-#ifndef CLEAVE_TESTS_EXPECT_BOUND_H
-#define CLEAVE_TESTS_EXPECT_BOUND_H
+#ifndef CLEAVE_TESTS_SUPPORT_EXPECT_BOUND_H
+#define CLEAVE_TESTS_SUPPORT_EXPECT_BOUND_H
 
 #include "search/bound/bound.h"
 #include "search/price/price.h"

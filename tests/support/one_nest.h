@@ -1,7 +1,7 @@
 /* Models of one nest, put together by hand: for tests and benches of kernels.  An input that is an
    activation gets a parameter of its shape and a nest that copies it, so that gradients flow. */
-#ifndef CLEAVE_TESTS_ONE_NEST_H
-#define CLEAVE_TESTS_ONE_NEST_H
+#ifndef CLEAVE_TESTS_SUPPORT_ONE_NEST_H
+#define CLEAVE_TESTS_SUPPORT_ONE_NEST_H
 
 #include "exec/kernels/kernel.h"
 

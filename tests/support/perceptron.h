@@ -1,7 +1,7 @@
 /* A perceptron built by hand, for tests that must not depend on the importer: `layers` dense layers
    without bias of `width` features, each with a rectifier, and the sum of squares as loss. */
-#ifndef CLEAVE_TESTS_PERCEPTRON_H
-#define CLEAVE_TESTS_PERCEPTRON_H
+#ifndef CLEAVE_TESTS_SUPPORT_PERCEPTRON_H
+#define CLEAVE_TESTS_SUPPORT_PERCEPTRON_H
 
 #include "graph/model/model.h"
 

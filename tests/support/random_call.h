@@ -1,6 +1,6 @@
 /* Random parts of nests, and calls of kernels for them with random operands. */
-#ifndef CLEAVE_TESTS_RANDOM_CALL_H
-#define CLEAVE_TESTS_RANDOM_CALL_H
+#ifndef CLEAVE_TESTS_SUPPORT_RANDOM_CALL_H
+#define CLEAVE_TESTS_SUPPORT_RANDOM_CALL_H
 
 #include "graph/model/gather.h"
 #include "random_tape.h"

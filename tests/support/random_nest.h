@@ -1,6 +1,6 @@
 /* Random nests of every kind. */
-#ifndef CLEAVE_TESTS_RANDOM_NEST_H
-#define CLEAVE_TESTS_RANDOM_NEST_H
+#ifndef CLEAVE_TESTS_SUPPORT_RANDOM_NEST_H
+#define CLEAVE_TESTS_SUPPORT_RANDOM_NEST_H
 
 #include "graph/model/gather.h"
 #include "random_tape.h"

@@ -1,7 +1,7 @@
 /* Random tapes: opcodes on operands where they are defined and their derivatives are not too steep
    to be compared. */
-#ifndef CLEAVE_TESTS_RANDOM_TAPE_H
-#define CLEAVE_TESTS_RANDOM_TAPE_H
+#ifndef CLEAVE_TESTS_SUPPORT_RANDOM_TAPE_H
+#define CLEAVE_TESTS_SUPPORT_RANDOM_TAPE_H
 
 #include "base/random.h"
 #include "one_nest.h"

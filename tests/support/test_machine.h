@@ -1,6 +1,6 @@
 /* Small machines for tests: nodes of 1, 2 or 4 devices on a card each, the cards on a switch. */
-#ifndef CLEAVE_TESTS_TEST_MACHINE_H
-#define CLEAVE_TESTS_TEST_MACHINE_H
+#ifndef CLEAVE_TESTS_SUPPORT_TEST_MACHINE_H
+#define CLEAVE_TESTS_SUPPORT_TEST_MACHINE_H
 
 #include "costmodel/machine.h"
 

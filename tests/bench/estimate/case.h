@@ -1,6 +1,6 @@
 /* One case of bench_estimate: a model on some devices, and where a walk among its layouts is. */
-#ifndef CLEAVE_BENCH_ESTIMATE_CASE_H
-#define CLEAVE_BENCH_ESTIMATE_CASE_H
+#ifndef CLEAVE_TESTS_BENCH_ESTIMATE_CASE_H
+#define CLEAVE_TESTS_BENCH_ESTIMATE_CASE_H
 
 #include "search/problem/candidates.h"
 #include "simulator/step/estimate.h"

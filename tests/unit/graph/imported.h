@@ -1,7 +1,7 @@
 /* What tests of the importer share: a model is imported from bytes or a file, looked at by name,
    and evaluated by walking its nests. */
-#ifndef CLEAVE_TESTS_IMPORTED_H
-#define CLEAVE_TESTS_IMPORTED_H
+#ifndef CLEAVE_TESTS_UNIT_GRAPH_IMPORTED_H
+#define CLEAVE_TESTS_UNIT_GRAPH_IMPORTED_H
 
 #include "../../support/double_evaluator.h"
 #include "../../support/onnx_writer.h"
