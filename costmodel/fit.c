@@ -1,7 +1,7 @@
-/* Fits of kernel families: seconds = launch + flops x per_flop + bytes x per_byte, where the sum of
-   |fitted / measured - 1| is least.  Coefficients are scaled so that each has a largest entry of
-   1.  Copies, loads and updates may take more for each byte beyond those that caches hold; how
-   many these are is tried out: as many as some of the measurements move. */
+/* Fits of kernel families: seconds = launch + flops x seconds_per_flop + bytes x seconds_per_byte,
+   where the sum of |fitted / measured - 1| is least.  Coefficients are scaled so that each has a
+   largest entry of 1.  Copies, loads and updates may take more for each byte beyond those that
+   caches hold; how many these are is tried out: as many as some of the measurements move. */
 #include "base/least_deviations.h"
 #include "costmodel/machine.h"
 

@@ -26,8 +26,9 @@ typedef struct cleave_kernel_time {
     double alone_seconds; /* median while the other devices did nothing; 0: not measured */
 } cleave_kernel_time;
 
-/* Fitted efficiency of one family: seconds = launch + flops x per_flop + bytes x per_byte.  Of
-   copies and their kin bytes beyond those that are near, in the caches, may go at another rate. */
+/* Fitted efficiency of one family: seconds = launch + flops x seconds_per_flop + bytes x
+   seconds_per_byte.  Of copies and their kin bytes beyond those that are near, in the caches, may
+   go at another rate. */
 typedef struct cleave_family_fit {
     const char *family;
     double launch_seconds, seconds_per_flop, seconds_per_byte;

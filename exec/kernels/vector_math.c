@@ -82,7 +82,7 @@ static inline float log_of(float x) {
 static inline float log1p_of(float x) {
     float u = 1.0f + x, lost = x - (u - 1.0f);
     float correction = lost / u;
-    return log_of(u) + ((u > 0.0f) & (u < INFINITY) ? correction : 0.0f);
+    return log_of(u) + (((u > 0.0f) & (u < INFINITY)) ? correction : 0.0f);
 }
 
 static inline float tanh_of(float x) {

@@ -1,5 +1,5 @@
-/* What a family does at its events, by phase: forward is in lower_forward.c, backward in
-   lower_backward.c, the end of the step in lower_update.c. */
+/* What a family does at its events, by phase: forward is in forward.c, backward in
+   backward.c, the end of the step in update.c. */
 #ifndef CLEAVE_GRAPH_LOWER_EVENTS_H
 #define CLEAVE_GRAPH_LOWER_EVENTS_H
 

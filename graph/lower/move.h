@@ -24,7 +24,7 @@ typedef struct move_contribution {
 typedef struct move_demand {
     int32_t device;
     lower_region at;
-    int32_t operand; /* that it belongs to (lower_operand.h), or -1 */
+    int32_t operand; /* that it belongs to (operand.h), or -1 */
     bool may_move; /* the whole of a buffer that nobody else refers to yet: may be laid elsewhere */
 } move_demand;
 
@@ -115,7 +115,7 @@ typedef struct move_target {
     int32_t next; /* of the same demand, in the order of flows; or -1 */
 } move_target;
 
-/* A cell that waits for the decision whether it is part of a collective: see lower_collective.c. */
+/* A cell that waits for the decision whether it is part of a collective: see collective.c. */
 typedef struct move_cell {
     cleave_box box;
     int32_t root; /* the device that has it (all-gather) or gets it (reduce-scatter); -1: all */
@@ -162,7 +162,7 @@ typedef struct movement {
     int32_t *flows_by_transfer;    /* but for partial results in an exchange */
     int32_t *first_target;         /* [demands] or -1 */
     int32_t *first_local;          /* [demands] or -1 */
-    struct lower_cutting *cutting; /* see lower_cell.h */
+    struct lower_cutting *cutting; /* see cell.h */
     bool *involved; /* [n_devices] has items in the communication lane; null: nobody has */
     bool begun, combined;
 } movement;
@@ -235,7 +235,7 @@ void move_sort_transfers(lower_builder *builder, movement *move);
 /* Once exchanges are found: flows by transfers, and what arrives, and local copies, by demands. */
 void move_index_flows(lower_builder *builder, movement *move);
 
-/* Exchanges (lower_exchange.c): found once transfers are; posted and combined with the messages of
+/* Exchanges (exchange.c): found once transfers are; posted and combined with the messages of
    a stage.  What arrives for a demand is awaited transfer by transfer, of each so many bytes, and
    then unpacked. */
 void move_exchanges_find(lower_builder *builder, movement *move);
@@ -246,7 +246,7 @@ void move_exchange_arrive(lower_builder *builder, movement *move, const move_tra
 void move_exchange_unpack(lower_builder *builder, movement *move, int32_t demand,
                           const cleave_packing *unpacking);
 
-/* Collectives (lower_collective.c). */
+/* Collectives (collective.c). */
 bool move_group_is_collective(const lower_builder *builder, int32_t n_devices);
 
 void move_collectives_combine(lower_builder *builder, movement *move);

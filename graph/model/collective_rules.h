@@ -44,8 +44,8 @@ int32_t cleave_collective_rules_find(const cleave_collective_rules *rules,
 int32_t cleave_collective_node_members(int32_t node_devices, int32_t n, const int32_t *devices,
                                        int32_t *n_nodes);
 
-/* Reads and writes the value of "collectives" in a layout: see DESIGN.md.  BAD_INPUT names the
-   place. */
+/* Reads and writes the value of "collectives" in a layout: see docs/formats.md.  BAD_INPUT names
+   the place. */
 cleave_status cleave_collective_rules_read(const cleave_json_cursor *at, cleave_arena *arena,
                                            cleave_collective_rules *rules, cleave_error *error);
 void cleave_collective_rules_write(cleave_json_writer *writer,

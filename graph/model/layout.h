@@ -59,7 +59,7 @@ cleave_status cleave_layout_random(const cleave_model *model, int32_t n_devices,
 void cleave_split_random(const cleave_operator *op, int32_t n_devices, cleave_random *random,
                          cleave_split *split);
 
-/* The file format of DESIGN.md section 13. */
+/* The file format: docs/formats.md. */
 cleave_status cleave_layout_read(const char *path, const cleave_model *model, cleave_arena *arena,
                                  cleave_layout *layout, cleave_error *error);
 cleave_status cleave_layout_parse(const char *text, size_t bytes, const char *name,

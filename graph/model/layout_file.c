@@ -1,4 +1,4 @@
-/* The layout file of DESIGN.md section 13, read and written.
+/* The layout file (docs/formats.md), read and written.
 
    The reader believes nothing: every key is known, every value in range, every operator of the
    model listed, and the whole is a legal layout before it is given back.  The writer has one order

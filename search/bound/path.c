@@ -5,15 +5,16 @@
      ready(t)    no element of tensor t is there earlier;
      wanted(t)   no element of the complete gradient of t is there earlier.
    Forward: a non-empty part of a nest starts after some element of every input of which its box
-   can't be empty (reads_always), so its output is ready no earlier than the largest ready() of
-   those, plus time.  An element of a view is an element of its source; of a concatenation, of one
-   of its sources (so the smallest counts); of a padding, maybe of none.
+   can't be empty (bound_reads_always), so its output is ready no earlier than the largest ready()
+   of those, plus time.  An element of a view is an element of its source; of a concatenation, of
+   one of its sources (so the smallest counts); of a padding, maybe of none.
    Backward: a part runs on the device of its forward part, later in the order of that device's main
    lane, and after some element of its output's complete gradient.  An element of a gradient is
    complete when every part that read it has contributed; where an operand covers its tensor under
-   every split (covers_always) that is at least one part of that nest, so wanted(t) is at least the
-   end of its backward pass.  Every element of the source of a reshape, transpose, concatenation or
-   padding is one of the view; a slice may leave it out, and then nothing is claimed.
+   every split (bound_covers_always) that is at least one part of that nest, so wanted(t) is at
+   least the end of its backward pass.  Every element of the source of a reshape, transpose,
+   concatenation or padding is one of the view; a slice may leave it out, and then nothing is
+   claimed.
    The step is no shorter than the end of any pass.
 
    A chain is such a path that is the same in every layout, so that its time is a sum over

@@ -2,7 +2,7 @@
    proposal, which is taken or taken back.
 
    A choice is a candidate and a block of devices: two numbers that say all about a split, so that a
-   search can be written down and gone on with (search/resume.h). */
+   search can be written down and gone on with (resume.c). */
 #ifndef CLEAVE_SEARCH_IMPROVE_CHAIN_H
 #define CLEAVE_SEARCH_IMPROVE_CHAIN_H
 

@@ -11,7 +11,7 @@ enum { MAX_SAMPLES = 1000 };
 
 typedef enum walk_kind { NEAR, RANDOM, FOLDS, N_WALKS } walk_kind;
 
-/* How many times longer than with the delta simulation: see estimate.c. */
+/* How many times longer than with the delta simulation: see tests/bench/estimate.c. */
 typedef struct comparisons {
     double full, events, whole;
 } comparisons;

@@ -1,5 +1,5 @@
-/* SimGrid on a task graph (format: simulator/events/tasks.h, without VIA): a line with the number of
-   tasks, the makespan, and the processor time of the simulation in seconds; reading the file and
+/* SimGrid on a task graph (format: simulator/events/tasks.h, without VIA): a line with the number
+   of tasks, the makespan, and the processor time of the simulation in seconds; reading the file and
    building the platform are not in it.
 
    The plain flow model CM02: a transfer takes latency plus bytes over its share of the bandwidth,
