@@ -7,6 +7,7 @@
 #include "graph/import/import.h"
 #include "search/many.h"
 #include "search/price/repeat.h"
+#include "simulator/step/priced_program.h"
 
 #include <signal.h>
 #include <string.h>
@@ -70,10 +71,10 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
                                  const cleave_search_result *result, cleave_price_shares *shares,
                                  cleave_error *error) {
     cleave_arena scratch = {0};
-    priced_program priced = {0};
+    cleave_priced_program priced = {0};
     cleave_simulated_step step;
     const cleave_layout *layout = &result->best.layout;
-    inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
+    cleave_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
     bool is_many;
     CLEAVE_TRY(cleave_search_is_many(model, machine, options, &is_many, error));
     how.closed_form = how.folded = is_many;
@@ -83,10 +84,11 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
         if (known)
             return CLEAVE_OK;
     }
-    cleave_status status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
+    cleave_status status =
+        cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_NO_LAYOUT && how.folded) {
         how.folded = false;
-        status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
+        status = cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
     }
     if (status == CLEAVE_OK)
         status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
