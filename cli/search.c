@@ -1,5 +1,6 @@
 /* `cleave search`: the best layout for a model on a machine. */
 #include "search/search.h"
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
@@ -11,10 +12,6 @@
 
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume;
@@ -240,10 +237,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .resume_file = values->resume,
                                      .quiet = values->quiet,
                                      .interrupted = &interrupted};
-    if (values->threads == 0) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        options.n_threads = cores < 1 ? 1 : cores > 256 ? 256 : (int32_t)cores;
-    }
+    if (values->threads == 0)
+        options.n_threads = cleave_process_cores();
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
     cleave_model model;
@@ -271,19 +266,9 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     return inputs_print_json(&writer, error);
 }
 
-/* Programs of hundreds of megabytes come and go: memory that was freed is taken again, instead of
-   being given back and cleared page by page for the next one. */
-static void keep_freed_memory(void) {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-    mallopt(M_ARENA_MAX, 1);
-#endif
-}
-
 static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
     (void)arguments;
-    keep_freed_memory();
+    cleave_process_keep_memory();
     cleave_arena arena = {0};
     cleave_status status = search(values, &arena, error);
     cleave_arena_free(&arena);
