@@ -1,18 +1,16 @@
 /* What several subcommands read and derive from their options. */
 #include "cli/inputs.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "exec/kernels/optimizer.h"
 
-cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
+#include <stdio.h>
+
+cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,
                                       cleave_error *error) {
-    if (strcmp(optimizer, "sgd") == 0)
-        *states = momentum > 0 ? 1 : 0;
-    else if (strcmp(optimizer, "adam") == 0)
-        *states = 2;
-    else
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "--optimizer: \"%.64s\" is neither \"sgd\" nor \"adam\"", optimizer);
+    cleave_optimizer optimizer;
+    CLEAVE_TRY(cleave_optimizer_find(name, &optimizer, error));
+    optimizer.momentum = momentum;
+    *states = cleave_optimizer_states(&optimizer);
     return CLEAVE_OK;
 }
 

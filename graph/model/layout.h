@@ -83,7 +83,6 @@ cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const cha
                                        const cleave_model *model, cleave_arena *arena,
                                        cleave_layout *layout, cleave_layout_listed *listed,
                                        cleave_error *error);
-cleave_status cleave_layout_write(const char *path, const cleave_model *model,
-                                  const cleave_layout *layout, cleave_error *error);
+/* Written by cleave_layout_write, which the door has. */
 
 #endif
