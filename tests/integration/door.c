@@ -1,12 +1,13 @@
 /* The door from outside: this program knows include/cleave/cleave.h and nothing else of Cleave.
      usage: door TREE FOLDER
-            door TREE fail          runs with weights that are not there, as ranks */
+            door TREE run|fail      trains as two ranks, or fails for weights that are not there */
 #include <cleave/cleave.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int failures;
 static void check(bool holds, const char *claim, int line) {
@@ -97,6 +98,7 @@ static void settings_of_other_versions_are_read(void) {
     other = NULL;
     cleave_model_settings without = {0, 16, false};
     CHECK(cleave_model_load(path, &without, &other, &error) == CLEAVE_BAD_INPUT && other == NULL);
+    CHECK(strstr(error.message, "_INIT") != NULL);
 }
 
 static void a_model_tells_its_operators(void) {
@@ -180,7 +182,16 @@ static void a_simulation_has_its_timeline(void) {
     need(cleave_machine_load(machine_path, 1, &one, &error));
     CHECK(cleave_layout_simulate(model, one, layout, NULL, &simulation, &error) ==
           CLEAVE_BAD_INPUT);
+    CHECK(strstr(error.message, "for 2 devices, but 1 ") != NULL);
     cleave_machine_free(one);
+    cleave_layout_free(layout);
+
+    need(cleave_layout_baseline(model, machine, "single", 0, &layout, &error));
+    need(cleave_layout_simulate(model, machine, layout, &settings, &simulation, &error));
+    for (int32_t i = 0; i < simulation->n_items; i++)
+        CHECK(simulation->items[i].device == 0);
+    CHECK(simulation->n_items > 10 && simulation->bytes_sent == 0);
+    cleave_simulation_free(simulation);
     cleave_layout_free(layout);
 }
 
@@ -209,6 +220,16 @@ static void an_explanation_adds_up(void) {
     cleave_layout_free(layout);
 }
 
+/* Is any operator split along an axis of this name? */
+static bool splits(const cleave_layout *layout, const char *name) {
+    for (int32_t op = 0; op < cleave_operator_count(model); op++)
+        for (int32_t a = 0; cleave_operator_axis(model, op, a, NULL) != NULL; a++)
+            if (strcmp(cleave_operator_axis(model, op, a, NULL), name) == 0 &&
+                cleave_layout_degree(layout, op, a) > 1)
+                return true;
+    return false;
+}
+
 static void a_search_finds_what_it_says(void) {
     cleave_search_outcome *found;
     cleave_search_settings settings = CLEAVE_SEARCH_SETTINGS_INIT;
@@ -222,13 +243,13 @@ static void a_search_finds_what_it_says(void) {
               found->baselines[n].step_seconds >= found->step_seconds);
     }
     CHECK(n == found->n_baselines && found->baselines[0].applies);
-    double best = found->step_seconds;
+    CHECK(splits(found->layout, "n"));
     cleave_search_outcome_free(found);
 
-    settings.only = "sample";
+    settings.only = "parameter";
     settings.leave_malloc = true;
     need(cleave_layout_search(model, machine, &settings, &found, &error));
-    CHECK(found->step_seconds >= best);
+    CHECK(!splits(found->layout, "n"));
     cleave_search_outcome_free(found);
     settings.memory_limit_bytes = 1000;
     CHECK(cleave_layout_search(model, machine, &settings, &found, &error) == CLEAVE_NO_LAYOUT);
@@ -274,17 +295,45 @@ static void results_stand_alone(void) {
     cleave_explanation_free(why);
 }
 
-static int run_without_weights(char **arguments) {
+static void check_run(const cleave_run_outcome *run, const char *trace) {
+    FILE *file = fopen(trace, "r");
+    CHECK(run->n_steps == 3 && run->n_devices == 2 && run->median_step_seconds > 0);
+    for (int64_t i = 0; i < 3; i++)
+        CHECK(run->loss[i] > 0 && run->step_seconds[i] > 0);
+    CHECK(run->loss[2] < run->loss[0]);
+    /* Every gradient is summed over both, and all but the inputs' are sent. */
+    CHECK(run->bytes_sent >= 2 * 4 * 61706);
+    for (int d = 0; d < 2; d++)
+        CHECK(run->peak_bytes[d] > 4 * 61706 && run->resident_bytes[d] > run->peak_bytes[d]);
+    CHECK(file != NULL);
+    if (file != NULL)
+        fclose(file);
+    remove(trace);
+    if (failures == 0)
+        printf("door: trained\n");
+}
+
+/* Starts itself as ranks, which train, or are to fail. */
+static int run(char **arguments, bool fails) {
     cleave_run_settings settings = CLEAVE_RUN_SETTINGS_INIT;
     cleave_run_outcome *outcome;
     cleave_layout *layout = data_parallel();
-    settings.weights = "nowhere.safetensors";
+    char trace[64];
+    snprintf(trace, sizeof trace, "/tmp/cleave-door-%ld.json", (long)getppid());
+    settings.weights = fails ? "nowhere.safetensors" : NULL;
+    settings.steps = 3;
+    settings.trace = trace;
     cleave_status status = cleave_world_is_launched()
                                ? cleave_layout_run(model, layout, &settings, &outcome, &error)
                                : cleave_world_launch_self(2, arguments, &error);
     if (status != CLEAVE_OK && error.message[0] != '\0')
         fprintf(stderr, "door: %s\n", error.message);
-    return (int)status;
+    if (status == CLEAVE_OK && cleave_world_is_launched()) {
+        if (outcome->rank == 0)
+            check_run(outcome, trace);
+        cleave_run_outcome_free(outcome);
+    }
+    return (int)status + failures;
 }
 
 int main(int argc, char **argv) {
@@ -302,8 +351,8 @@ int main(int argc, char **argv) {
     need(cleave_model_load(path, &settings, &model, &error));
     need(cleave_machine_load(machine_path, 0, &machine, &error));
     CHECK(cleave_machine_device_count(machine) == 2);
-    if (strcmp(folder, "fail") == 0)
-        return run_without_weights(argv);
+    if (strcmp(folder, "fail") == 0 || strcmp(folder, "run") == 0)
+        return run(argv, folder[0] == 'f');
     errors_are_one_line_and_write_nothing();
     settings_of_other_versions_are_read();
     a_model_tells_its_operators();
