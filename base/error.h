@@ -1,20 +1,9 @@
-/* Statuses and messages.  A fallible function returns a status and fills an error that names the
-   offending values; the status is also the exit code of the command. */
+/* Statuses and messages, as the door has them.  A fallible function returns a status and fills an
+   error that names the offending values; the status is also the exit code of the command. */
 #ifndef CLEAVE_BASE_ERROR_H
 #define CLEAVE_BASE_ERROR_H
 
-#include <stddef.h>
-
-typedef enum cleave_status {
-    CLEAVE_OK = 0,
-    CLEAVE_FAILED = 1,    /* something went wrong at run time: memory, input and output, a peer */
-    CLEAVE_BAD_INPUT = 2, /* a file, an option or a value that the user gave is wrong */
-    CLEAVE_NO_LAYOUT = 3  /* no layout fits */
-} cleave_status;
-
-typedef struct cleave_error {
-    char message[1024]; /* one sentence for a person, without a newline; empty on success */
-} cleave_error;
+#include "include/cleave/cleave.h"
 
 /* Fills `error` (which may be null) and returns `status`, so that a caller can return the call. */
 cleave_status cleave_fail(cleave_error *error, cleave_status status, const char *format, ...)

@@ -9,9 +9,8 @@
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
-#include "cli/ranks.h"
 #include "cli/table.h"
-#include "exec/world.h"
+#include "exec/ranks.h"
 #include "graph/import/import.h"
 #include "search/search.h"
 
@@ -163,7 +162,7 @@ static cleave_status calibrate(const calibrate_values *values, char *const *argu
         cleave_machine old;
         CLEAVE_TRY(cleave_machine_read(values->output, 0, arena, &old, error));
     }
-    CLEAVE_TRY(ranks_launch(count_devices(values), arguments, error));
+    CLEAVE_TRY(cleave_world_launch_self(count_devices(values), arguments, error));
     return values->again ? CLEAVE_OK : measure_runtime(values, arena, error);
 }
 
@@ -180,7 +179,7 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
             status = check_usage(values, error);
             if (status == CLEAVE_OK)
                 status = calibrate_rank(values, world, &arena, error);
-            ranks_end(world, "calibrate", status, error);
+            cleave_ranks_end(world, "calibrate", status, error);
         }
     }
     cleave_arena_free(&arena);

@@ -3,6 +3,7 @@
 #include "cli/calibrate.h"
 
 #include "base/file.h"
+#include "base/process.h"
 #include "base/progress.h"
 #include "cli/calibrate_bytes.h"
 #include "cli/calibrate_doubts.h"
@@ -12,9 +13,6 @@
 #include "exec/measure/measure.h"
 #include "exec/measure/measure_link.h"
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -399,17 +397,10 @@ static void print_text(const calibration *c, int32_t n_works) {
     printf("Machine written to %s\n", c->values->output);
 }
 
-/* Each measurement takes and frees large operands.  Pages that go back to the system in between
-   must be found again, which takes longer than most kernels. */
-static void keep_pages(void) {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-#endif
-}
-
 static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_error *error) {
-    keep_pages();
+    /* Each measurement takes and frees large operands.  Pages that go back to the system in between
+       must be found again, which takes longer than most kernels. */
+    cleave_process_keep_memory();
     CLEAVE_TRY(begin_kind(c, error));
     CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));
     CLEAVE_TRY(measure_links(c, error));

@@ -1,12 +1,13 @@
 /* `cleave diff`: in what two layouts of a model differ, and what that is worth. */
 #include "base/progress.h"
 #include "cli/command.h"
-#include "cli/explain_changes.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "search/explain/changes.h"
+#include "simulator/step/priced_program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave
     if (c->operators == NULL || c->updates == NULL)
         return cleave_fail_memory(error, "comparing layouts");
     for (int32_t op = 0; op < c->model.n_operators; op++)
-        if (!split_text_same(&c->model.operators[op], &a->splits[op], &b->splits[op]))
+        if (!cleave_split_same(&c->model.operators[op], &a->splits[op], &b->splits[op]))
             c->operators[c->n_operators++] = (difference){.id = op};
     for (int32_t t = 0; t < c->model.n_tensors; t++)
         if (a->sharded[t] != b->sharded[t])
@@ -102,11 +103,12 @@ static bool is_same(const comparison *c) {
 
 static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
                              side *s, cleave_error *error) {
-    priced_program priced = {0};
+    cleave_priced_program priced = {0};
     cleave_simulated_step step;
     cleave_arena scratch = {0};
-    const inputs_pricing how = {.training = true, .optimizer_states = states};
-    cleave_status status = inputs_price(model, machine, &s->layout, &how, &scratch, &priced, error);
+    const cleave_pricing how = {.training = true, .optimizer_states = states};
+    cleave_status status =
+        cleave_priced_program_make(model, machine, &s->layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
         status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK) {

@@ -1,6 +1,7 @@
 /* What `cleave explain` prints. */
 #include "cli/explain_report.h"
 
+#include "cli/inputs.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
 
@@ -13,45 +14,6 @@ static const char *const kind_names[CLEAVE_N_BUFFER_KINDS] = {
 
 static double share(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : 0;
-}
-
-static int64_t computing(const int64_t *picoseconds) {
-    return picoseconds[EXPLAIN_FORWARD] + picoseconds[EXPLAIN_INPUT_GRADIENT] +
-           picoseconds[EXPLAIN_WEIGHT_GRADIENT] + picoseconds[EXPLAIN_UPDATE];
-}
-
-static void link_name(const cleave_machine *machine, int32_t link, char *text, size_t bytes) {
-    if (link < 0)
-        snprintf(text, bytes, "none");
-    else
-        snprintf(text, bytes, "%s -> %s", machine->vertex_name[machine->links[link].from],
-                 machine->vertex_name[machine->links[link].to]);
-}
-
-void explain_binds(const explanation *e, int32_t op, char *text, size_t bytes) {
-    const explain_operator *of = &e->path.operators[op];
-    int64_t compute = computing(of->picoseconds), waiting = of->picoseconds[EXPLAIN_WAITING];
-    int64_t moving = of->picoseconds[EXPLAIN_EXCHANGE] + of->picoseconds[EXPLAIN_SYNC];
-    char link[160];
-    link_name(e->machine, of->link, link, sizeof link);
-    if (e->choices[op].is_held_back)
-        snprintf(text, bytes, "memory");
-    else if (of->total == 0)
-        snprintf(text, bytes, "nothing");
-    else if (compute >= moving && compute >= waiting)
-        snprintf(text, bytes, "compute");
-    else if (waiting > moving)
-        snprintf(text, bytes, "waiting");
-    else if (of->link >= 0 && of->transfers * 2 >= moving)
-        snprintf(text, bytes, "link %s", link);
-    else
-        snprintf(text, bytes, "copies"); /* packing, sums and posts rather than links */
-}
-
-double explain_step_with(const explanation *e, const explain_alternative *alternative) {
-    double ratio =
-        e->estimated_step > 0 ? (double)alternative->step / (double)e->estimated_step : 1;
-    return 1e-12 * (double)e->path.step * ratio;
 }
 
 /* ---- for people ---- */
@@ -108,7 +70,7 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
     table_format(&t,
                  "compute %.1f %% (forward %.1f, gradients %.1f, updates %.1f), exchange %.1f %%, "
                  "sync %.1f %%, waiting %.1f %%",
-                 100 * share(computing(path->picoseconds), path->step),
+                 100 * share(explain_computing(path->picoseconds), path->step),
                  100 * share(path->picoseconds[EXPLAIN_FORWARD], path->step),
                  100 * share(path->picoseconds[EXPLAIN_INPUT_GRADIENT] +
                                  path->picoseconds[EXPLAIN_WEIGHT_GRADIENT],
@@ -121,7 +83,7 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
     table_format(&t, "device %d, %.1f %% of the step", path->busiest_device,
                  100 * share(path->device_busy, path->step));
     table_text(&t, "busiest link");
-    link_name(e->machine, path->busiest_link, link, sizeof link);
+    explain_link_name(e->machine, path->busiest_link, link, sizeof link);
     if (path->busiest_link < 0)
         table_text(&t, "none is used");
     else
@@ -142,7 +104,7 @@ static void add_operator(const explanation *e, int32_t op, table *t) {
     split_text_devices(split, text, 48);
     table_text(t, text);
     table_format(t, "%.1f %%", 100 * share(path->total, e->path.step));
-    put_time(t, computing(path->picoseconds));
+    put_time(t, explain_computing(path->picoseconds));
     put_time(t, path->picoseconds[EXPLAIN_EXCHANGE]);
     put_time(t, path->picoseconds[EXPLAIN_SYNC]);
     put_time(t, path->picoseconds[EXPLAIN_WAITING]);
@@ -323,7 +285,7 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_key(&w, "busiest_device_seconds");
     cleave_json_put_number(&w, 1e-12 * (double)path->device_busy);
     cleave_json_key(&w, "busiest_link");
-    link_name(e->machine, path->busiest_link, link, sizeof link);
+    explain_link_name(e->machine, path->busiest_link, link, sizeof link);
     cleave_json_put_string(&w, link);
     cleave_json_key(&w, "busiest_link_seconds");
     cleave_json_put_number(&w, 1e-12 * (double)path->link_busy);

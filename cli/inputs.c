@@ -1,58 +1,16 @@
 /* What several subcommands read and derive from their options. */
 #include "cli/inputs.h"
 
+#include "exec/kernels/optimizer.h"
+
 #include <stdio.h>
-#include <string.h>
 
-cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
+cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,
                                       cleave_error *error) {
-    if (strcmp(optimizer, "sgd") == 0)
-        *states = momentum > 0 ? 1 : 0;
-    else if (strcmp(optimizer, "adam") == 0)
-        *states = 2;
-    else
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "--optimizer: \"%.64s\" is neither \"sgd\" nor \"adam\"", optimizer);
-    return CLEAVE_OK;
-}
-
-/* The memory of a rank is its arena, the program and what the runtime itself takes. */
-static cleave_status count_peaks(const cleave_machine *machine, const cleave_program *program,
-                                 int32_t n_devices, cleave_arena *arena, int64_t **peak_bytes,
-                                 cleave_error *error) {
-    int64_t own_bytes = cleave_program_own_bytes(program);
-    int64_t *peaks = CLEAVE_ARENA_ARRAY(arena, int64_t, n_devices);
-    if (peaks == NULL)
-        return cleave_fail_memory(error, "counting memory");
-    for (int32_t d = 0; d < n_devices; d++)
-        peaks[d] = program->peak_bytes[d % program->n_devices] +
-                   cleave_machine_runtime_bytes(machine, d, own_bytes);
-    *peak_bytes = peaks;
-    return CLEAVE_OK;
-}
-
-cleave_status inputs_price(const cleave_model *model, const cleave_machine *machine,
-                           const cleave_layout *layout, const inputs_pricing *how,
-                           cleave_arena *arena, priced_program *priced, cleave_error *error) {
-    cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    const cleave_lower_options options = {.training = how->training,
-                                          .symbolic_collectives = how->closed_form,
-                                          .optimizer_states = how->optimizer_states,
-                                          .workspace = cleave_cost_workspace,
-                                          .workspace_context = &context};
-    priced_program result = {.n_devices = layout->n_devices};
-    cleave_program *program = &result.program;
-    cleave_fold fold;
-    if (how->folded) {
-        CLEAVE_TRY(cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
-        CLEAVE_TRY(cleave_lower_window(model, &fold, &options, arena, program, error));
-    } else {
-        CLEAVE_TRY(cleave_lower(model, layout, &options, arena, program, error));
-    }
-    CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
-    result.bytes_sent = cleave_program_bytes_sent(program);
-    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
-    *priced = result;
+    cleave_optimizer optimizer;
+    CLEAVE_TRY(cleave_optimizer_find(name, &optimizer, error));
+    optimizer.momentum = momentum;
+    *states = cleave_optimizer_states(&optimizer);
     return CLEAVE_OK;
 }
 

@@ -80,7 +80,8 @@ int main(int n_arguments, char **arguments) {
         return 0;
     }
     if (strcmp(name, "--version") == 0) {
-        printf("cleave %s\n", CLEAVE_VERSION);
+        printf("cleave %d.%d.%d\n", CLEAVE_VERSION_MAJOR, CLEAVE_VERSION_MINOR,
+               CLEAVE_VERSION_PATCH);
         return 0;
     }
     cleave_status status =

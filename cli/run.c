@@ -4,19 +4,16 @@
 #include "exec/run.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
-#include "cli/ranks.h"
 #include "cli/run_report.h"
 #include "exec/data/text.h"
-#include "exec/world.h"
+#include "exec/ranks.h"
 #include "graph/import/import.h"
-
-#include <string.h>
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace;
     int64_t batch, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
-    bool forward, json, quiet, reference_kernels, no_overlap;
+    bool forward, json, quiet, no_overlap;
 } run_values;
 
 static const option_row rows[] = {
@@ -54,8 +51,6 @@ static const option_row rows[] = {
     {"--trace", "T.json", OPTION_OUTPUT, offsetof(run_values, trace),
      .help = "write the timeline of a step of median time as a Chrome trace, for ui.perfetto.dev; "
              "with --machine the predicted one below it"},
-    {"--reference-kernels", NULL, OPTION_FLAG, offsetof(run_values, reference_kernels),
-     .help = "use the slow kernels that tests compare with"},
     {"--no-overlap", NULL, OPTION_FLAG, offsetof(run_values, no_overlap),
      .help = "gradients move only while nothing can be computed: to see what overlap is worth"},
     ROW_JSON(run_values),
@@ -72,11 +67,8 @@ typedef struct run_inputs {
 
 static cleave_status fill_options(const run_values *values, cleave_run_options *options,
                                   cleave_error *error) {
-    int states; /* checks the name */
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    bool adam = strcmp(values->optimizer, "adam") == 0;
-    cleave_optimizer optimizer =
-        cleave_optimizer_default(adam ? CLEAVE_OPTIMIZER_ADAM : CLEAVE_OPTIMIZER_SGD);
+    cleave_optimizer optimizer;
+    CLEAVE_TRY(cleave_optimizer_find(values->optimizer, &optimizer, error));
     if (values->learning_rate > 0)
         optimizer.learning_rate = values->learning_rate;
     optimizer.momentum = values->momentum;
@@ -91,7 +83,6 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .text = values->text,
         .save = values->save,
         .stall_timeout_seconds = values->stall_timeout,
-        .reference_kernels = values->reference_kernels,
         .no_overlap = values->no_overlap,
         .timeline = values->trace != NULL || values->machine != NULL,
         .quiet = values->quiet || values->json,
@@ -158,7 +149,7 @@ static cleave_status launch(const run_values *values, char *const *arguments, cl
         return cleave_fail_memory(error, "reading the input");
     CLEAVE_TRY(load(values, arena, inputs, error));
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
-    return ranks_launch(inputs->layout.n_devices, arguments, error);
+    return cleave_world_launch_self(inputs->layout.n_devices, arguments, error);
 }
 
 static cleave_status run_rank(const run_values *values, cleave_world *world, cleave_arena *arena,
@@ -186,7 +177,7 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
         status = cleave_world_begin(&world, error);
         if (status == CLEAVE_OK) {
             status = run_rank(values, world, &arena, error);
-            ranks_end(world, "run", status, error);
+            cleave_ranks_end(world, "run", status, error);
         }
     }
     cleave_arena_free(&arena);

@@ -1,5 +1,6 @@
 /* `cleave search`: the best layout for a model on a machine. */
 #include "search/search.h"
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
@@ -7,13 +8,10 @@
 #include "graph/import/import.h"
 #include "search/many.h"
 #include "search/price/repeat.h"
+#include "simulator/step/priced_program.h"
 
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume;
@@ -70,10 +68,10 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
                                  const cleave_search_result *result, cleave_price_shares *shares,
                                  cleave_error *error) {
     cleave_arena scratch = {0};
-    priced_program priced = {0};
+    cleave_priced_program priced = {0};
     cleave_simulated_step step;
     const cleave_layout *layout = &result->best.layout;
-    inputs_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
+    cleave_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
     bool is_many;
     CLEAVE_TRY(cleave_search_is_many(model, machine, options, &is_many, error));
     how.closed_form = how.folded = is_many;
@@ -83,10 +81,11 @@ static cleave_status find_shares(const cleave_model *model, const cleave_machine
         if (known)
             return CLEAVE_OK;
     }
-    cleave_status status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
+    cleave_status status =
+        cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_NO_LAYOUT && how.folded) {
         how.folded = false;
-        status = inputs_price(model, machine, layout, &how, &scratch, &priced, error);
+        status = cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
     }
     if (status == CLEAVE_OK)
         status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
@@ -238,10 +237,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .resume_file = values->resume,
                                      .quiet = values->quiet,
                                      .interrupted = &interrupted};
-    if (values->threads == 0) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        options.n_threads = cores < 1 ? 1 : cores > 256 ? 256 : (int32_t)cores;
-    }
+    if (values->threads == 0)
+        options.n_threads = cleave_process_cores();
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
     cleave_model model;
@@ -269,19 +266,9 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     return inputs_print_json(&writer, error);
 }
 
-/* Programs of hundreds of megabytes come and go: memory that was freed is taken again, instead of
-   being given back and cleared page by page for the next one. */
-static void keep_freed_memory(void) {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-    mallopt(M_ARENA_MAX, 1);
-#endif
-}
-
 static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
     (void)arguments;
-    keep_freed_memory();
+    cleave_process_keep_memory();
     cleave_arena arena = {0};
     cleave_status status = search(values, &arena, error);
     cleave_arena_free(&arena);

@@ -10,6 +10,7 @@
 #include "search/search.h"
 #include "simulator/events/tasks.h"
 #include "simulator/report/trace.h"
+#include "simulator/step/priced_program.h"
 #include "simulator/step/settle.h"
 
 #include <stdlib.h>
@@ -169,7 +170,7 @@ static cleave_status simulate_by(outcome *result, cleave_settling *mutual, cleav
 }
 
 /* Prices once and simulates by both rules, that of the prediction last. */
-static cleave_status simulate_both(const cleave_machine *machine, priced_program *priced,
+static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_program *priced,
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
     const cleave_program *program = &priced->program;
     const cleave_engine_problem *problem = &result->problem;
@@ -190,7 +191,7 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
     return bottleneck_find(problem, machine, arena, &result->busiest, error);
 }
 
-static cleave_status print_json(const priced_program *priced, const outcome *result,
+static cleave_status print_json(const cleave_priced_program *priced, const outcome *result,
                                 cleave_arena *arena, cleave_error *error) {
     cleave_json_writer w = {0};
     int64_t *bytes_between;
@@ -233,7 +234,7 @@ static const char *const step_names[N_RULES] = {[CLEAVE_RULE_EVENTS] = "step, li
                                                 [CLEAVE_RULE_SCAN] =
                                                     "step, links in program order"};
 
-static void print_text(const cleave_machine *machine, const priced_program *priced,
+static void print_text(const cleave_machine *machine, const cleave_priced_program *priced,
                        const outcome *result, cleave_arena *arena) {
     const cleave_program *program = &priced->program;
     int64_t peak = 0;
@@ -283,7 +284,7 @@ static void print_text(const cleave_machine *machine, const priced_program *pric
 }
 
 static cleave_status write_files(const simulate_values *values, const cleave_machine *machine,
-                                 const priced_program *priced, const outcome *result,
+                                 const cleave_priced_program *priced, const outcome *result,
                                  cleave_error *error) {
     const cleave_trace_links links = {machine, &result->problem,
                                       cleave_engine_hop_begin(result->workspace)};
@@ -328,14 +329,16 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
 /* One window for all where the layout folds, if that is asked for; else all devices. */
 static cleave_status price_and_simulate(const simulate_values *values, const cleave_model *model,
                                         const cleave_machine *machine, const cleave_layout *layout,
-                                        int states, cleave_arena *arena, priced_program *priced,
-                                        outcome *result, cleave_error *error) {
-    inputs_pricing how = {.training = true,
+                                        int states, cleave_arena *arena,
+                                        cleave_priced_program *priced, outcome *result,
+                                        cleave_error *error) {
+    cleave_pricing how = {.training = true,
                           .closed_form = values->closed_form,
                           .folded = values->folded,
                           .optimizer_states = states};
     if (how.folded) {
-        cleave_status status = inputs_price(model, machine, layout, &how, arena, priced, error);
+        cleave_status status =
+            cleave_priced_program_make(model, machine, layout, &how, arena, priced, error);
         if (status == CLEAVE_OK)
             status = simulate_both(machine, priced, arena, result, error);
         if (status != CLEAVE_NO_LAYOUT)
@@ -346,7 +349,7 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
         priced->cache = NULL;
         how.folded = false;
     }
-    CLEAVE_TRY(inputs_price(model, machine, layout, &how, arena, priced, error));
+    CLEAVE_TRY(cleave_priced_program_make(model, machine, layout, &how, arena, priced, error));
     return simulate_both(machine, priced, arena, result, error);
 }
 
@@ -364,7 +367,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     cleave_model model;
     cleave_machine machine;
     cleave_layout layout;
-    priced_program priced = {0};
+    cleave_priced_program priced = {0};
     outcome result = {0};
     int states;
     CLEAVE_TRY(find_rule(values, &result.rule, error));

@@ -37,6 +37,7 @@ typedef struct stream {
 
 /* What the ranks said, and how one of them ended where the launcher says so. */
 typedef struct report {
+    const char *program; /* its name */
     bool complained;
     char ending[128];
 } report;
@@ -46,12 +47,19 @@ static bool is_rule(const char *line) {
     return n > 40 && (line[n] == '\n' || line[n] == '\0');
 }
 
+/* Does a line begin with a name, and something behind it that is no part of one? */
+static bool begins_with(const char *line, const char *name, const char *behind) {
+    size_t n = strlen(name);
+    return strncmp(line, name, n) == 0 && line[n] != '\0' && strchr(behind, line[n]) != NULL;
+}
+
 /* Results pass; of the messages, our own.  The launcher reports a failure after a rule of "=". */
 static void pass_line(stream *s, report *r) {
     static const char ending[] = "EXIT STRING: ";
     s->line[s->n] = '\0';
     s->n = 0;
-    bool message = s->to == stderr, ours = strncmp(s->line, "cleave", 6) == 0;
+    bool message = s->to == stderr,
+         ours = strncmp(s->line, "cleave", 6) == 0 || begins_with(s->line, r->program, ": ");
     s->noise = s->noise || is_rule(s->line);
     const char *how = strstr(s->line, ending);
     if (s->noise && how != NULL)
@@ -59,7 +67,8 @@ static void pass_line(stream *s, report *r) {
                  how + sizeof ending - 1);
     if (s->noise || (message && !ours))
         return;
-    r->complained = r->complained || (message && strncmp(s->line, "cleave ", 7) == 0);
+    r->complained = r->complained || (message && (begins_with(s->line, "cleave", " ") ||
+                                                  begins_with(s->line, r->program, ": ")));
     fputs(s->line, s->to);
     fflush(s->to);
 }
@@ -145,7 +154,8 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
     if (child < 0)
         return cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER,
                            strerror(errno));
-    report said = {0};
+    const char *slash = strrchr(arguments[0], '/');
+    report said = {.program = slash != NULL ? slash + 1 : arguments[0]};
     pass_all(streams, &said);
     close(streams[0].from);
     close(streams[1].from);

@@ -9,14 +9,11 @@
 
 typedef struct cleave_world cleave_world;
 
-/* Was this process started by an MPI launcher or a batch system? */
-bool cleave_world_is_launched(void);
-
 /* Starts `arguments` (null-terminated, [0] is the program) under the launcher that was found when
    Cleave was configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is passed
-   on, and of their stderr the lines that begin with "cleave"; the launcher's own report of a
-   failure is not.  `exit_code` is that of the first rank that failed after it had said why, 0 when
-   none did.  FAILED when a rank died without a word. */
+   on, and of their stderr the lines that begin with "cleave" or the program's name; the launcher's
+   own report of a failure is not.  `exit_code` is that of the first rank that failed after it had
+   said why, 0 when none did.  FAILED when a rank died without a word. */
 cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
                                   cleave_error *error);
 

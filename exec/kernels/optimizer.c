@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 cleave_optimizer cleave_optimizer_default(cleave_optimizer_kind kind) {
     return (cleave_optimizer){.kind = kind,
@@ -10,6 +11,16 @@ cleave_optimizer cleave_optimizer_default(cleave_optimizer_kind kind) {
                               .beta1 = 0.9,
                               .beta2 = 0.999,
                               .epsilon = 1e-8};
+}
+
+cleave_status cleave_optimizer_find(const char *name, cleave_optimizer *optimizer,
+                                    cleave_error *error) {
+    bool is_adam = strcmp(name, "adam") == 0;
+    if (!is_adam && strcmp(name, "sgd") != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "optimizer \"%.64s\" is neither \"sgd\" nor \"adam\"", name);
+    *optimizer = cleave_optimizer_default(is_adam ? CLEAVE_OPTIMIZER_ADAM : CLEAVE_OPTIMIZER_SGD);
+    return CLEAVE_OK;
 }
 
 int cleave_optimizer_states(const cleave_optimizer *optimizer) {

@@ -3,6 +3,8 @@
 #ifndef CLEAVE_EXEC_KERNELS_OPTIMIZER_H
 #define CLEAVE_EXEC_KERNELS_OPTIMIZER_H
 
+#include "base/error.h"
+
 #include <stdint.h>
 
 typedef enum cleave_optimizer_kind {
@@ -19,6 +21,9 @@ typedef struct cleave_optimizer {
 
 /* PyTorch's defaults, with the learning rate that belongs to the kind (0.01, 0.001). */
 cleave_optimizer cleave_optimizer_default(cleave_optimizer_kind kind);
+/* The same of "sgd" or "adam"; BAD_INPUT for another name. */
+cleave_status cleave_optimizer_find(const char *name, cleave_optimizer *optimizer,
+                                    cleave_error *error);
 
 /* Values of state per parameter: 0 (SGD without momentum), 1 or 2. */
 int cleave_optimizer_states(const cleave_optimizer *optimizer);

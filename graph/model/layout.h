@@ -50,6 +50,8 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
                                  int32_t n_devices, cleave_error *error);
 /* replicas x product of the degrees; false when it does not fit or one of them is below 1. */
 bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int32_t *n_parts);
+/* The same replicas, degrees and devices? */
+bool cleave_split_same(const cleave_operator *op, const cleave_split *a, const cleave_split *b);
 
 /* Any legal layout drawn from a seed: splits of any splittable axes, replicas, any distinct
  * devices. */
@@ -81,7 +83,6 @@ cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const cha
                                        const cleave_model *model, cleave_arena *arena,
                                        cleave_layout *layout, cleave_layout_listed *listed,
                                        cleave_error *error);
-cleave_status cleave_layout_write(const char *path, const cleave_model *model,
-                                  const cleave_layout *layout, cleave_error *error);
+/* Written by cleave_layout_write, which the door has. */
 
 #endif

@@ -301,9 +301,6 @@ cleave_status cleave_model_check(const cleave_model *model, cleave_error *error)
 int cleave_opcode_operands(cleave_opcode opcode);
 int cleave_opcode_gradient_operands(cleave_opcode opcode);
 
-/* Sizes of what is trained. */
-int64_t cleave_model_parameter_count(const cleave_model *model);
-
 int32_t cleave_model_find_operator(const cleave_model *model, const char *name); /* -1: none */
 int32_t cleave_model_find_tensor(const cleave_model *model, const char *name);   /* -1: none */
 

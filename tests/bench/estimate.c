@@ -26,13 +26,11 @@
    differs: again with other seeds, as long as wanted.  --forms says how far the closed form is from
    the expanded one, over the proposals of a walk. */
 #include "arguments.h"
+#include "base/process.h"
 #include "row.h"
 #include "search/price/price_folded.h"
 #include "tests/bench/estimate/case.h"
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -398,18 +396,10 @@ static void print_head(const wishes *w) {
         printf("\n");
 }
 
-/* As `cleave search` does. */
-static void keep_freed_memory(void) {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-#endif
-}
-
 int main(int argc, char **argv) {
     wishes w = {.machine = "k80-16x4", .seed = 1};
     bench_arguments a = bench_begin(argc, argv);
-    keep_freed_memory();
+    cleave_process_keep_memory(); /* as a search does */
     if (bench_take_option(&a, "--machine"))
         w.machine = bench_take_shipped(&a, "--machine", "machines", ".json");
     if (bench_take_option(&a, "--seed"))

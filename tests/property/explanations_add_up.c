@@ -1,9 +1,9 @@
 /* What `explain` says is so: the shares of a step add up to it, memory is within the arena, and the
    next best split is the best of all others, each lowered and simulated from scratch. */
 #include "../support/models.h"
-#include "cli/explain_changes.h"
-#include "cli/explain_path.h"
 #include "cli/split_text.h"
+#include "search/explain/changes.h"
+#include "search/explain/path.h"
 
 #include "../support/test_machine.h"
 
@@ -32,11 +32,13 @@ static void begin(drawn *d, int which, uint64_t seed, const char *memory) {
 
 static void check_path(drawn *d) {
     cleave_error error = {""};
-    const inputs_pricing how = {.training = d->model.loss >= 0, .optimizer_states = 2};
-    priced_program priced = {0};
+    const cleave_pricing how = {.training = d->model.loss >= 0, .optimizer_states = 2};
+    cleave_priced_program priced = {0};
     cleave_simulated_step step;
     explain_path path;
-    ok(inputs_price(&d->model, &d->machine, &d->layout, &how, &d->arena, &priced, &error), &error);
+    ok(cleave_priced_program_make(&d->model, &d->machine, &d->layout, &how, &d->arena, &priced,
+                                  &error),
+       &error);
     ok(cleave_simulated_step_make(&priced.program, priced.cache, &d->arena, &step, &error), &error);
     ok(explain_path_find(&d->model, &priced, &step, &d->arena, &path, &error), &error);
     int64_t total = 0, of_operators[EXPLAIN_N_SORTS] = {0}, held = 0;
@@ -83,7 +85,7 @@ static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_price price;
             cleave_candidate_place(&list->items[i], start, &split);
-            if (split_text_same(&d->model.operators[op], &split, &own))
+            if (cleave_split_same(&d->model.operators[op], &split, &own))
                 continue;
             d->layout.splits[op] = split;
             ok(cleave_price_layout(pricer, &d->layout, false, &price, &error), &error);

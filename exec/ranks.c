@@ -1,5 +1,5 @@
-/* Subcommands that run as ranks. */
-#include "cli/ranks.h"
+/* Programs that run as ranks. */
+#include "exec/ranks.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -7,7 +7,8 @@
 
 enum { MAX_ARGUMENTS = 128 };
 
-cleave_status ranks_launch(int32_t n_ranks, char *const *arguments, cleave_error *error) {
+cleave_status cleave_world_launch_self(int32_t n_ranks, char *const *arguments,
+                                       cleave_error *error) {
     char self[4096] = ""; /* the launcher would look a name up in PATH */
     char *command_line[MAX_ARGUMENTS + 1] = {self};
     if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
@@ -25,8 +26,8 @@ cleave_status ranks_launch(int32_t n_ranks, char *const *arguments, cleave_error
                                                                    : CLEAVE_FAILED;
 }
 
-void ranks_end(cleave_world *world, const char *command, cleave_status status,
-               cleave_error *error) {
+void cleave_ranks_end(cleave_world *world, const char *command, cleave_status status,
+                      cleave_error *error) {
     /* Rank 0 ends the world meanwhile, unless this rank is the only one that found it. */
     if (status == CLEAVE_BAD_INPUT && cleave_world_rank(world) != 0)
         nanosleep(&(struct timespec){.tv_sec = 2}, NULL);

@@ -1,10 +1,10 @@
 /* Where a simulated step goes: its critical path, by operator and by sort of work, and the memory
    that each operator holds. */
-#ifndef CLEAVE_CLI_EXPLAIN_PATH_H
-#define CLEAVE_CLI_EXPLAIN_PATH_H
+#ifndef CLEAVE_SEARCH_EXPLAIN_PATH_H
+#define CLEAVE_SEARCH_EXPLAIN_PATH_H
 
-#include "cli/inputs.h"
-#include "cli/price_report.h"
+#include "simulator/step/priced_program.h"
+#include "simulator/step/simulated_step.h"
 
 typedef enum explain_sort {
     EXPLAIN_FORWARD, /* computing, by pass */
@@ -42,7 +42,7 @@ typedef struct explain_path {
 } explain_path;
 
 /* Of a program that was lowered with collectives expanded.  In the arena. */
-cleave_status explain_path_find(const cleave_model *model, const priced_program *priced,
+cleave_status explain_path_find(const cleave_model *model, const cleave_priced_program *priced,
                                 const cleave_simulated_step *simulated, cleave_arena *arena,
                                 explain_path *path, cleave_error *error);
 

@@ -1,6 +1,6 @@
 /* Every segment of the critical path is an item, and every item lies in a slot: the slot's nest
    says the operator, the item's kind and lane the sort of work. */
-#include "cli/explain_path.h"
+#include "search/explain/path.h"
 
 #include "simulator/report/critical_path.h"
 
@@ -261,7 +261,7 @@ static cleave_status find(finder *f, const cleave_simulated_step *simulated, cle
     return find_held(f, scratch, error);
 }
 
-cleave_status explain_path_find(const cleave_model *model, const priced_program *priced,
+cleave_status explain_path_find(const cleave_model *model, const cleave_priced_program *priced,
                                 const cleave_simulated_step *simulated, cleave_arena *arena,
                                 explain_path *path, cleave_error *error) {
 

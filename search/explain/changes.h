@@ -1,7 +1,7 @@
 /* What a layout would cost with one operator split otherwise, by the estimate of the step that the
    search asks (collectives in closed form, links in program order). */
-#ifndef CLEAVE_CLI_EXPLAIN_CHANGES_H
-#define CLEAVE_CLI_EXPLAIN_CHANGES_H
+#ifndef CLEAVE_SEARCH_EXPLAIN_CHANGES_H
+#define CLEAVE_SEARCH_EXPLAIN_CHANGES_H
 
 #include "search/price/price.h"
 #include "search/problem/candidates.h"

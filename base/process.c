@@ -1,0 +1,28 @@
+#include "base/process.h"
+
+#include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+int32_t cleave_process_cores(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > 256 ? 256 : (int32_t)cores;
+}
+
+void cleave_process_keep_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+    mallopt(M_ARENA_MAX, 1); /* what one thread frees, another one takes */
+#endif
+}
+
+void cleave_process_release_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 65536);
+    mallopt(M_TRIM_THRESHOLD, 128 * 1024);
+    mallopt(M_ARENA_MAX, 0);
+    malloc_trim(0);
+#endif
+}
