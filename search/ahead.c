@@ -20,10 +20,11 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
     if (session_interrupted(a->session))
         return CLEAVE_OK;
     cleave_pricer *pricer = &a->session->pricers[worker];
-    CLEAVE_TRY(given->full_grounds.used_rules != NULL
-                   ? cleave_price_with_grounds(pricer, given->layout, &given->full,
-                                               &given->full_grounds, error)
-                   : cleave_price_layout(pricer, given->layout, true, &given->full, error));
+    const cleave_price_subject what = {
+        .layout = given->layout,
+        .in_steps = true,
+        .grounds = given->full_grounds.used_rules != NULL ? &given->full_grounds : NULL};
+    CLEAVE_TRY(cleave_pricer_price(pricer, &what, NULL, &given->full, error));
     given->has_full = true;
     cleave_arena_free(&pricer->arena); /* others need as much */
     return CLEAVE_OK;

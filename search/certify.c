@@ -36,6 +36,7 @@ cleave_status session_certify(session *s, cleave_error *error) {
                                        s->options->interrupted, &s->work, &certified, error));
     s->result.certified_seconds = (double)certified.bound * 1e-12;
     s->result.is_certified = certified.complete;
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, &certified.layout, false, &price, error));
+    const cleave_price_subject what = {.layout = &certified.layout};
+    CLEAVE_TRY(cleave_pricer_price(&s->pricer, &what, NULL, &price, error));
     return session_add_found(s, "branch-and-bound", &certified.layout, &price, error);
 }

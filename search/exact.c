@@ -5,7 +5,6 @@
    model can't know: half of it, to begin with, then none, and on few devices, where making the
    model takes no time, all of it, too.  Of few operators on more devices many values each count for
    more than that, so there it is half. */
-#include "search/price/price_folded.h"
 #include "search/session.h"
 
 #include <string.h>
@@ -64,8 +63,10 @@ cleave_status session_take_solution(session *s, const cleave_additive_model *mad
     layout.collectives = s->collectives;
     CLEAVE_TRY(
         cleave_constraints_impose(s->options->constraints, s->model, &layout, &s->work, error));
+    const cleave_price_subject what = {
+        .layout = &layout, .view = CLEAVE_VIEW_FOLDED, .memory = CLEAVE_MEMORY_IN_DOUBT};
     if (!session_knows_price(s, &layout, price))
-        CLEAVE_TRY(cleave_price_found(&s->pricer, &layout, price, error));
+        CLEAVE_TRY(cleave_pricer_price(&s->pricer, &what, NULL, price, error));
     note_objective(s, made, solution, price);
     return session_add_found(s, "exact", &layout, price, error);
 }

@@ -8,6 +8,7 @@
 #include "search/improve/window.h"
 #include "search/price/repeat.h"
 #include "search/price/used_rules.h"
+#include "search/session.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,7 +106,8 @@ static cleave_status price_baseline(many_search *s, const char *name, const clea
     cleave_price price;
     int64_t n_parts = 0;
     *plan = (cleave_plan){.method = name};
-    cleave_status status = cleave_price_folded(&s->pricer, layout, &price, error);
+    cleave_price_subject what = {.layout = layout, .view = CLEAVE_VIEW_WINDOW};
+    cleave_status status = cleave_pricer_price(&s->pricer, &what, NULL, &price, error);
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
     if (status == CLEAVE_NO_LAYOUT && n_parts > MOST_PARTS + layout->n_operators) {
@@ -114,8 +116,9 @@ static cleave_status price_baseline(many_search *s, const char *name, const clea
             error->message, (long long)n_parts);
         return plan->unpriced != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
     }
+    what.view = CLEAVE_VIEW_ALL;
     if (status == CLEAVE_NO_LAYOUT)
-        status = cleave_price_all_devices(&s->pricer, layout, &price, error);
+        status = cleave_pricer_price(&s->pricer, &what, NULL, &price, error);
     CLEAVE_TRY(status);
     fill_plan(&price, name, plan);
     return CLEAVE_OK;
@@ -140,7 +143,7 @@ static cleave_status try_baseline(many_search *s, const char *name, cleave_plan 
 }
 
 static cleave_status try_baselines(many_search *s, cleave_error *error) {
-    CLEAVE_TRY(cleave_search_result_list_baselines(&s->result, s->arena, error));
+    CLEAVE_TRY(session_list_baselines(&s->result, s->arena, error));
     for (int32_t i = 0; i < s->result.n_baselines; i++) {
         cleave_arena scratch = {0};
         cleave_progress_update(&s->progress, -1, cleave_baseline_names[i]);
@@ -239,21 +242,21 @@ static cleave_status search_windows(many_search *s, cleave_error *error) {
     return take_if_better(s, &found.layout, &plan, error);
 }
 
-/* A program that has a collective of each sort that the layout's has. */
-static cleave_status lower_sorts(many_search *s, const cleave_layout *layout,
-                                 cleave_program *program, cleave_error *error) {
-    bool known = false;
-    for (int folded = 1; folded >= 0 && s->pricer.repeats != NULL && !known; folded--)
-        CLEAVE_TRY(cleave_repeats_lower(s->pricer.repeats, layout, folded, &known, program, error));
-    return known ? CLEAVE_OK : cleave_lower_closed_form(&s->pricer, layout, program, error);
-}
-
-/* Leaves in the layout the rules that its own collectives run by. */
-static cleave_status keep_used_rules(many_search *s, cleave_error *error) {
+/* Leaves in the layout the rules that its own collectives run by, and says what the step rests on.
+ */
+static cleave_status take_grounds(many_search *s, cleave_error *error) {
     cleave_layout *layout = &s->result.best.layout;
-    cleave_program program;
-    CLEAVE_TRY(lower_sorts(s, layout, &program, error));
-    return cleave_keep_used_rules(&program, &s->work, &layout->collectives, error);
+    cleave_price price;
+    cleave_price_grounds grounds = {.used_rules =
+                                        CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n)};
+    const cleave_price_subject what = {
+        .layout = layout, .view = CLEAVE_VIEW_FOLDED, .grounds = &grounds};
+    if (grounds.used_rules == NULL)
+        return cleave_fail_memory(error, "searching");
+    CLEAVE_TRY(cleave_pricer_price(&s->pricer, &what, NULL, &price, error));
+    cleave_keep_rules(grounds.used_rules, &layout->collectives);
+    s->result.shares = grounds.shares;
+    return CLEAVE_OK;
 }
 
 static cleave_status fail_without_plan(const many_search *s, cleave_error *error) {
@@ -273,7 +276,8 @@ static cleave_status fail_without_plan(const many_search *s, cleave_error *error
 static cleave_status run(many_search *s, cleave_error *error) {
     CLEAVE_TRY(cleave_constraints_check_memory(s->options->constraints, s->model, s->machine,
                                                s->options->memory_limit_bytes, error));
-    CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
+    CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options->optimizer_states,
+                                    s->options->memory_limit_bytes, &s->pricer, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->rules, error));
     CLEAVE_TRY(cleave_operator_classes(s->model, &s->work, &s->class_of, error));
     const cleave_blocks blocks = cleave_blocks_find(s->model, s->class_of);
@@ -286,7 +290,7 @@ static cleave_status run(many_search *s, cleave_error *error) {
         return fail_without_plan(s, error);
     CLEAVE_TRY(cleave_window_bound_find(s->bound, s->options->optimizer_states,
                                         &s->result.lower_bound_seconds, error));
-    return keep_used_rules(s, error);
+    return take_grounds(s, error);
 }
 
 cleave_status cleave_search_many(const cleave_model *model, const cleave_machine *machine,

@@ -3,7 +3,6 @@
    nothing else is. */
 #include "search/improve/parallel.h"
 #include "search/improve/polish.h"
-#include "search/price/price_folded.h"
 #include "search/price/used_rules.h"
 #include "search/session.h"
 
@@ -40,6 +39,17 @@ typedef struct report {
     cleave_layout plain;            /* see add_plain_updates */
     cleave_polished polished;
 } report;
+
+cleave_status session_list_baselines(cleave_search_result *result, cleave_arena *arena,
+                                     cleave_error *error) {
+    result->baselines = CLEAVE_ARENA_ARRAY(arena, cleave_plan, CLEAVE_N_BASELINES);
+    if (result->baselines == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t i = 0; i < CLEAVE_N_BASELINES; i++)
+        result->baselines[i].method = cleave_baseline_names[i];
+    result->n_baselines = CLEAVE_N_BASELINES;
+    return CLEAVE_OK;
+}
 
 static int32_t find_baseline(const char *method) {
     for (int32_t i = 0; method != NULL && cleave_baseline_names[i] != NULL; i++)
@@ -140,6 +150,14 @@ static bool is_far_behind(const report *r, const reported *item) {
     return session_is_far_behind(&item->price, &best->price);
 }
 
+static cleave_status price_in_full(cleave_pricer *pricer, reported *item, cleave_error *error) {
+    const cleave_price_subject what = {.layout = item->layout,
+                                       .in_steps = true,
+                                       .grounds = item->grounds.used_rules != NULL ? &item->grounds
+                                                                                   : NULL};
+    return cleave_pricer_price(pricer, &what, NULL, &item->price, error);
+}
+
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     report *r = context;
     reported *item = r->wanted[task];
@@ -148,11 +166,7 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
         item->grounds = *item->full_grounds;
         return CLEAVE_OK;
     }
-    cleave_pricer *pricer = &r->session->pricers[worker];
-    return item->grounds.used_rules != NULL
-               ? cleave_price_with_grounds(pricer, item->layout, &item->price, &item->grounds,
-                                           error)
-               : cleave_price_layout(pricer, item->layout, true, &item->price, error);
+    return price_in_full(&r->session->pricers[worker], item, error);
 }
 
 cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
@@ -250,41 +264,37 @@ static cleave_status polish(report *r, cleave_error *error) {
         best = &r->items[r->n++];
         *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
         CLEAVE_TRY(ask_for_grounds(s, best, error));
-        CLEAVE_TRY(cleave_price_with_grounds(&s->pricers[0], best->layout, &best->price,
-                                             &best->grounds, error));
+        CLEAVE_TRY(price_in_full(&s->pricers[0], best, error));
     }
     best->is_local_optimum = s->result.optimum_in_steps = p->is_local_optimum;
     return CLEAVE_OK;
 }
 
 /* Leaves in the result what rules its own collectives run by, and what its step rests on. */
-static cleave_status take_grounds(session *s, const cleave_price_grounds *grounds,
-                                  cleave_error *error) {
+static cleave_status take_grounds(session *s, reported *best, cleave_error *error) {
     cleave_collective_rules *rules = &s->result.best.layout.collectives;
-    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
-    if (grounds->known) {
-        cleave_keep_rules(grounds->used_rules, rules);
-        s->result.has_shares = true;
-        s->result.shares = grounds->shares;
-        return CLEAVE_OK;
+    if (!best->grounds.known) {
+        CLEAVE_TRY(ask_for_grounds(s, best, error));
+        CLEAVE_TRY(price_in_full(&s->pricer, best, error));
     }
-    cleave_program program;
-    CLEAVE_TRY(cleave_lower_closed_form(&s->pricer, &s->result.best.layout, &program, error));
-    return cleave_keep_used_rules(&program, &s->work, rules, error);
+    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
+    cleave_keep_rules(best->grounds.used_rules, rules);
+    s->result.shares = best->grounds.shares;
+    return CLEAVE_OK;
 }
 
 static cleave_status take_best(session *s, report *r, cleave_error *error) {
-    const reported *best = quickest(s, r);
+    reported *best = quickest(s, r);
     if (best == NULL)
         return CLEAVE_OK;
     s->result.is_local_optimum = best->is_local_optimum;
     CLEAVE_TRY(make_plan(s, best, &s->result.best, error));
-    return take_grounds(s, &best->grounds, error);
+    return take_grounds(s, best, error);
 }
 
 cleave_status session_report(session *s, cleave_error *error) {
     report r = {.session = s};
-    CLEAVE_TRY(cleave_search_result_list_baselines(&s->result, s->arena, error));
+    CLEAVE_TRY(session_list_baselines(&s->result, s->arena, error));
     cleave_progress_update(&s->progress, -1, "simulating the best in full");
     collect(s, session_interrupted(s), &r);
     if (!session_interrupted(s))

@@ -147,7 +147,8 @@ static cleave_status foresee_report(session *s, cleave_error *error) {
     session_given *first = &s->given[0];
     const cleave_price *best = &first->price;
     double started = cleave_clock_seconds();
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, first->layout, true, &first->full, error));
+    const cleave_price_subject what = {.layout = first->layout, .in_steps = true};
+    CLEAVE_TRY(cleave_pricer_price(&s->pricer, &what, NULL, &first->full, error));
     first->has_full = true;
     cleave_arena_free(&s->pricer.arena);
     int32_t n = SESSION_MAX_FOUND;
@@ -176,8 +177,10 @@ static cleave_status create_pricers(session *s, cleave_error *error) {
     if (s->pricers == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < s->n_threads; i++)
-        CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricers[i], error));
-    return cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error);
+        CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options->optimizer_states,
+                                        s->options->memory_limit_bytes, &s->pricers[i], error));
+    return cleave_pricer_create(s->model, s->machine, s->options->optimizer_states,
+                                s->options->memory_limit_bytes, &s->pricer, error);
 }
 
 int64_t session_n_priced(const session *s) {

@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "search/improve/chain.h"
+#include "search/search.h"
 #include "search/solve/model.h"
 
 enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = 4 };
@@ -114,6 +115,8 @@ cleave_status session_take_solution(session *s, const cleave_additive_model *mad
 cleave_status session_solve_within(session *s, const cleave_additive_model *made,
                                    cleave_error *error);
 
+cleave_status session_list_baselines(cleave_search_result *result, cleave_arena *arena,
+                                     cleave_error *error);
 /* Prices what is reported in full, and takes the best.  Law 7 is kept here: baselines and what was
    found are compared by the same simulation. */
 cleave_status session_report(session *s, cleave_error *error);

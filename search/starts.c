@@ -119,7 +119,9 @@ static cleave_status add_known(session *s, cleave_error *error) {
 }
 
 static cleave_status price(cleave_pricer *pricer, session_given *given, cleave_error *error) {
-    return cleave_price_found(pricer, given->layout, &given->price, error);
+    const cleave_price_subject what = {
+        .layout = given->layout, .view = CLEAVE_VIEW_FOLDED, .memory = CLEAVE_MEMORY_IN_DOUBT};
+    return cleave_pricer_price(pricer, &what, NULL, &given->price, error);
 }
 
 static cleave_status search_folded(session *s, cleave_error *error) {

@@ -29,7 +29,8 @@ static cleave_status collect_starts(session *s, cleave_mcmc *mcmc, start *starts
     CLEAVE_TRY(cleave_mcmc_random_start(mcmc, s->given[0].layout, &s->work, random, error));
     CLEAVE_TRY(
         cleave_constraints_impose(s->options->constraints, s->model, random, &s->work, error));
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
+    const cleave_price_subject what = {.layout = random};
+    CLEAVE_TRY(cleave_pricer_price(&s->pricer, &what, NULL, &price, error));
     if (price.excess_bytes == 0 || !any_fits)
         starts[(*n_starts)++] = (start){random, price};
     return CLEAVE_OK;

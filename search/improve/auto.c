@@ -359,8 +359,8 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
     auto_worker *w = &run->workers[0];
     const auto_entry *best = &run->starts[0];
     const cleave_chain_start start = {&best->choices, best->is_near ? NULL : &best->price};
-    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &start, run->refine.like,
-                                  &w->arena, &w->chain, error));
+    const cleave_chain_frame frame = {&s->candidates, run->refine.like, run->refine.in_steps};
+    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &frame, &start, &w->arena, &w->chain, error));
     run->budget.whole_work = cleave_estimate_count(w->chain.estimate).bytes;
     run->refine.whole_work = s->whole_work = run->budget.whole_work;
     return CLEAVE_OK;
@@ -370,11 +370,9 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
 static cleave_status go_to_steps(auto_run *run, cleave_error *error) {
     session *s = run->session;
     CLEAVE_TRY(session_price_in_steps(s, &run->starts[0].price, error));
-    run->budget.in_steps = true;
+    run->budget.in_steps = run->refine.in_steps = true;
     run->refine.hottest = hottest_in_steps;
     cleave_chain_end(&run->workers[0].chain);
-    for (int32_t i = 0; i < s->n_threads; i++)
-        s->pricers[i].in_steps = true;
     CLEAVE_TRY(choose_starts(run, error));
     CLEAVE_TRY(
         session_look_around(s, &run->starts[0].choices, run->refine.like, &run->around, error));
@@ -407,8 +405,6 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
 
 static void end(auto_run *run) {
     session *s = run->session;
-    for (int32_t i = 0; i < s->n_threads; i++)
-        s->pricers[i].in_steps = false;
     for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
         auto_worker *w = &run->workers[i];
         cleave_chain_end(&w->chain);

@@ -60,6 +60,7 @@ static cleave_status begin(polish_run *run, const cleave_choices *choices,
                    .optimizer_states = s->options->optimizer_states,
                    .additive = s->has_costs ? &s->costs_of_changes : NULL},
         .like = like,
+        .in_steps = true,
         .pricer = &s->pricers[0],
         .chain = &run->chain,
         .arena = &run->arena,
@@ -67,8 +68,8 @@ static cleave_status begin(polish_run *run, const cleave_choices *choices,
         .after = after_proposal,
         .context = run,
     };
-    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &start, like, &run->arena,
-                                  &run->chain, error));
+    const cleave_chain_frame frame = {&s->candidates, like, true};
+    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &frame, &start, &run->arena, &run->chain, error));
     run->refine.whole_work = cleave_estimate_count(run->chain.estimate).bytes;
     const cleave_refine_limits limits = limits_of(s, run->refine.whole_work);
     CLEAVE_TRY(cleave_refine_state_create(s->model, choices, &limits, false, 0, &run->arena,
@@ -100,9 +101,7 @@ cleave_status session_polish(session *s, const cleave_layout *start, const cleav
                              cleave_polished *polished, cleave_error *error) {
     polish_run run = {.session = s};
     *polished = (cleave_polished){0};
-    s->pricers[0].in_steps = true;
     cleave_status status = descend(&run, start, price, polished, error);
-    s->pricers[0].in_steps = false;
     cleave_chain_end(&run.chain);
     cleave_arena_free(&run.arena);
     return status;

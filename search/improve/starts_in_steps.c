@@ -23,8 +23,9 @@ static void add(wanted *w, const cleave_layout *layout, cleave_price *price) {
 
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     const wanted *w = context;
-    return cleave_price_layout(&w->session->pricers[worker], w->items[task].layout, true,
-                               w->items[task].price, error);
+    const cleave_price_subject what = {.layout = w->items[task].layout, .in_steps = true};
+    return cleave_pricer_price(&w->session->pricers[worker], &what, NULL, w->items[task].price,
+                               error);
 }
 
 static void sort_found(session *s) {

@@ -27,7 +27,7 @@
    the expanded one, over the proposals of a walk. */
 #include "arguments.h"
 #include "row.h"
-#include "search/price/price_folded.h"
+#include "search/price/view.h"
 #include "tests/bench/estimate/case.h"
 
 #ifdef __GLIBC__

@@ -59,7 +59,8 @@ static cleave_status time_windows(const cleave_model *model, const cleave_machin
     cleave_pricer pricer = {0};
     cleave_collective_rules rules;
     const cleave_window_options how = {0};
-    cleave_status status = cleave_pricer_create(model, machine, options, &pricer, error);
+    cleave_status status = cleave_pricer_create(model, machine, options->optimizer_states,
+                                                options->memory_limit_bytes, &pricer, error);
     if (status == CLEAVE_OK)
         status = cleave_choose_collectives(machine, false, &arena, &rules, error);
     double start = processor_seconds();

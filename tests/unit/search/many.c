@@ -1,6 +1,7 @@
 /* The search on many devices, as a whole: what comes out is no worse than any baseline, no better
    than its bound, and keeps to constraints; what was not priced is said. */
 #include "search/many.h"
+#include "../../support/price_whole.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 
@@ -148,12 +149,11 @@ Test(many, without_memory_there_is_no_layout) {
 Test(many, found_layouts_keep_the_rules_they_use) {
     load("byte_gpt", "a100-128x8", 128, 128);
     cr_assert_eq(search("auto", NULL, 0), CLEAVE_OK, "%s", error.message);
-    const cleave_search_options options = {.optimizer_states = 1};
     cleave_pricer pricer;
     cleave_price price;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_price_layout(&pricer, &result.best.layout, false, &price, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_pricer_create(&model, &machine, 1, 0, &pricer, &error), CLEAVE_OK);
+    cr_assert_eq(price_whole(&pricer, &result.best.layout, false, &price, &error), CLEAVE_OK, "%s",
+                 error.message);
     cr_expect_float_eq((double)price.step * 1e-12, result.best.step_seconds, 0);
     cleave_pricer_destroy(&pricer);
 }
