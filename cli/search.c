@@ -55,7 +55,8 @@ static const option_row rows[] = {
     ROW_QUIET(search_values),
 };
 
-/* Ctrl-C stops the search with the best so far; a signal handler can reach nothing but a global. */
+/* Ctrl-C stops the search with the best so far, a second one ends it: the handler is for the first
+   alone.  It can reach nothing but a global. */
 static volatile sig_atomic_t interrupted;
 static void interrupt(int signal_number) {
     (void)signal_number;
@@ -217,9 +218,10 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;
-    struct sigaction action = {.sa_handler = interrupt};
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
+    signal(SIGINT, SIG_IGN); /* what is written is written whole */
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
         print_text(values, &result, &machine, arena);
@@ -253,7 +255,7 @@ const command command_search = {
     .name = "search",
     .summary = "find the best layout of a model on a machine",
     .details = "Prices the baselines, searches, and writes the best layout found.  Ctrl-C stops\n"
-               "early and keeps the best so far.",
+               "early and keeps the best so far; a second one ends at once, without a file.",
     .examples = "  cleave search --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json --time 5 -o alexnet.layout.json\n",
     .options = COMMAND_OPTIONS(rows),

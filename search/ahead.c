@@ -38,7 +38,7 @@ static cleave_status choose(ahead *a, cleave_error *error) {
     for (int32_t g = 1; g < s->n_given; g++)
         best = cleave_price_better(&s->given[g].price, best) ? &s->given[g].price : best;
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].method != NULL && !session_is_far_behind(&s->given[g].price, best))
+        if (s->given[g].method != NULL && !cleave_price_is_far_behind(&s->given[g].price, best))
             a->wanted[a->n++] = &s->given[g];
     for (int32_t i = 0; i < a->n; i++)
         if (likely == NULL || cleave_price_better(&a->wanted[i]->price, &likely->price))

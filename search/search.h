@@ -14,8 +14,8 @@ typedef struct cleave_plan {
     bool applies; /* false: does not apply to this model or machine, breaks a constraint, or does
                      not fit; the rest is not set */
     cleave_layout layout;
-    double step_seconds;  /* by full simulation, with expanded collectives; of a baseline that is
-                             far behind the best, with collectives in closed form */
+    double step_seconds;  /* by full simulation, with collectives in their steps; of a baseline that
+                             is far behind the best, or of an interrupted search, in closed form */
     int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
     int64_t bytes_sent;   /* per step, all devices; -1: not known */
     const char *unpriced; /* why a baseline was not priced, which then does not apply; else null */
@@ -43,6 +43,8 @@ typedef struct cleave_search_result {
     int32_t n_baselines;
     cleave_plan *baselines;     /* in the order of cleave_baseline_names */
     cleave_price_shares shares; /* what the best's step rests on */
+    bool in_steps; /* steps of plans are those of collectives in their steps; false on more devices
+                      than are lowered: all figures have them in closed form then */
     double search_seconds, lower_bound_seconds;
     const char *bound_binds; /* what that bound mostly consists of; null: not known */
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,

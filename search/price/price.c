@@ -199,6 +199,22 @@ cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subj
     return CLEAVE_OK;
 }
 
+/* ---- of two prices --------------------------------------------------------------------------- */
+
+/* Collectives in closed form are within some percent of their steps. */
+static const double far_behind = 1.25;
+/* Nor do they change most of what a layout holds: one that needs so many times the memory, even so,
+   never fits. */
+static const double far_too_large = 1.5;
+
+bool cleave_price_is_far_behind(const cleave_price *price, const cleave_price *best) {
+    if (best->excess_bytes > 0)
+        return false;
+    int64_t limit = price->peak_bytes - price->excess_bytes; /* about: of some device */
+    return price->excess_bytes > 0 ? (double)price->peak_bytes > far_too_large * (double)limit
+                                   : (double)price->step > far_behind * (double)best->step;
+}
+
 bool cleave_price_better(const cleave_price *a, const cleave_price *b) {
     if (a->excess_bytes != b->excess_bytes)
         return a->excess_bytes < b->excess_bytes;

@@ -93,6 +93,10 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
 /* Raises peak and excess of a price to those of a program's devices, and notes the least peak. */
 void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, cleave_price *price);
 
+/* Is a layout of that price, in closed form, so far behind the other that it can't come out better
+   in full? */
+bool cleave_price_is_far_behind(const cleave_price *price, const cleave_price *best);
+
 /* Fits, or comes nearer to fitting, or is quicker. */
 bool cleave_price_better(const cleave_price *a, const cleave_price *b);
 /* The same of prices of proposals, which know how far all devices are from fitting. */

@@ -92,6 +92,30 @@ Test(search, equal_seeds_give_identical_results) {
     cr_expect_eq(first.accepted, result.accepted);
 }
 
+/* Whatever the method has come to, all baselines are priced, and nothing comes before the result.
+ */
+Test(search, interrupted_at_once_it_returns_the_best_of_the_baselines) {
+    static const char *const methods[] = {"auto", "exact", "mcmc", "branch-and-bound"};
+    static const volatile sig_atomic_t interrupted = 1;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        options.method = methods[m];
+        options.interrupted = NULL;
+        run();
+        const cleave_search_result whole = result;
+        options.interrupted = &interrupted;
+        run();
+        for (int32_t i = 0; i < result.n_baselines; i++) {
+            const cleave_plan *plan = &result.baselines[i];
+            cr_expect_eq(plan->applies, whole.baselines[i].applies, "%s %s", methods[m],
+                         plan->method);
+            if (plan->applies)
+                cr_expect_leq(result.best.step_seconds, plan->step_seconds, "%s %s", methods[m],
+                              plan->method);
+        }
+        cr_expect(result.baselines[0].applies);
+    }
+}
+
 Test(search, different_seeds_explore_differently) {
     run();
     cleave_search_result first = result;
