@@ -6,9 +6,6 @@
 #include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
-#include "search/many.h"
-#include "search/price/repeat.h"
-#include "simulator/step/priced_program.h"
 
 #include <signal.h>
 #include <string.h>
@@ -55,45 +52,12 @@ static const option_row rows[] = {
     ROW_QUIET(search_values),
 };
 
-/* Ctrl-C stops the search with the best so far; a signal handler can reach nothing but a global. */
+/* Ctrl-C stops the search with the best so far, a second one ends it: the handler is for the first
+   alone.  It can reach nothing but a global. */
 static volatile sig_atomic_t interrupted;
 static void interrupt(int signal_number) {
     (void)signal_number;
     interrupted = 1;
-}
-
-/* What the step of the found layout rests on, where the search did not look: priced as it did. */
-static cleave_status find_shares(const cleave_model *model, const cleave_machine *machine,
-                                 const cleave_search_options *options,
-                                 const cleave_search_result *result, cleave_price_shares *shares,
-                                 cleave_error *error) {
-    cleave_arena scratch = {0};
-    cleave_priced_program priced = {0};
-    cleave_simulated_step step;
-    const cleave_layout *layout = &result->best.layout;
-    cleave_pricing how = {.training = true, .optimizer_states = options->optimizer_states};
-    bool is_many;
-    CLEAVE_TRY(cleave_search_is_many(model, machine, options, &is_many, error));
-    how.closed_form = how.folded = is_many;
-    if (is_many) {
-        bool known;
-        CLEAVE_TRY(cleave_repeats_shares(model, machine, options, layout, &known, shares, error));
-        if (known)
-            return CLEAVE_OK;
-    }
-    cleave_status status =
-        cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
-    if (status == CLEAVE_NO_LAYOUT && how.folded) {
-        how.folded = false;
-        status = cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
-    }
-    if (status == CLEAVE_OK)
-        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
-    if (status == CLEAVE_OK)
-        *shares = step.prices.shares;
-    cleave_cost_cache_destroy(priced.cache);
-    cleave_arena_free(&scratch);
-    return status;
 }
 
 /* Null where the additive model was not solved. */
@@ -105,11 +69,11 @@ static void put_additive(cleave_json_writer *w, const cleave_search_result *resu
 }
 
 static void print_json(const search_values *values, const cleave_search_result *result,
-                       const cleave_price_shares *shares, cleave_json_writer *w) {
+                       cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
     cleave_json_key(w, "step_seconds");
     cleave_json_put_number(w, result->best.step_seconds);
-    price_report_put(w, shares);
+    price_report_put(w, &result->shares);
     cleave_json_key(w, "method");
     cleave_json_put_string(w, result->best.method);
     cleave_json_key(w, "search_seconds");
@@ -169,8 +133,7 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,
-                       const cleave_price_shares *shares, const cleave_machine *machine,
-                       cleave_arena *arena) {
+                       const cleave_machine *machine, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
     table_text(&t, "layout");
     table_text(&t, "step");
@@ -208,8 +171,8 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
-    price_report_format_step(result->best.step_seconds, shares, step, sizeof step);
-    price_report_format(shares, prices, sizeof prices);
+    price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
+    price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);
     const char *note = inputs_provenance_note(machine);
     printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
@@ -250,19 +213,17 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;
-    struct sigaction action = {.sa_handler = interrupt};
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
+    signal(SIGINT, SIG_IGN); /* what is written is written whole */
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
-    cleave_price_shares shares = result.shares;
-    if (!result.has_shares)
-        CLEAVE_TRY(find_shares(&model, &machine, &options, &result, &shares, error));
     if (!values->json) {
-        print_text(values, &result, &shares, &machine, arena);
+        print_text(values, &result, &machine, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};
-    print_json(values, &result, &shares, &writer);
+    print_json(values, &result, &writer);
     return inputs_print_json(&writer, error);
 }
 
@@ -279,7 +240,7 @@ const command command_search = {
     .name = "search",
     .summary = "find the best layout of a model on a machine",
     .details = "Prices the baselines, searches, and writes the best layout found.  Ctrl-C stops\n"
-               "early and keeps the best so far.",
+               "early and keeps the best so far; a second one ends at once, without a file.",
     .examples = "  cleave search --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json --time 5 -o alexnet.layout.json\n",
     .options = COMMAND_OPTIONS(rows),

@@ -20,10 +20,11 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
     if (session_interrupted(a->session))
         return CLEAVE_OK;
     cleave_pricer *pricer = &a->session->pricers[worker];
-    CLEAVE_TRY(given->full_grounds.used_rules != NULL
-                   ? cleave_price_with_grounds(pricer, given->layout, &given->full,
-                                               &given->full_grounds, error)
-                   : cleave_price_layout(pricer, given->layout, true, &given->full, error));
+    const cleave_price_subject what = {
+        .layout = given->layout,
+        .in_steps = true,
+        .grounds = given->full_grounds.used_rules != NULL ? &given->full_grounds : NULL};
+    CLEAVE_TRY(cleave_pricer_price(pricer, &what, NULL, &given->full, error));
     given->has_full = true;
     cleave_arena_free(&pricer->arena); /* others need as much */
     return CLEAVE_OK;
@@ -37,7 +38,7 @@ static cleave_status choose(ahead *a, cleave_error *error) {
     for (int32_t g = 1; g < s->n_given; g++)
         best = cleave_price_better(&s->given[g].price, best) ? &s->given[g].price : best;
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].method != NULL && !session_is_far_behind(&s->given[g].price, best))
+        if (s->given[g].method != NULL && !cleave_price_is_far_behind(&s->given[g].price, best))
             a->wanted[a->n++] = &s->given[g];
     for (int32_t i = 0; i < a->n; i++)
         if (likely == NULL || cleave_price_better(&a->wanted[i]->price, &likely->price))

@@ -5,7 +5,6 @@
    model can't know: half of it, to begin with, then none, and on few devices, where making the
    model takes no time, all of it, too.  Of few operators on more devices many values each count for
    more than that, so there it is half. */
-#include "search/price/price_folded.h"
 #include "search/session.h"
 
 #include <string.h>
@@ -17,12 +16,12 @@ static const int64_t most_entries = INT64_C(1) << 22;
 enum { FEW_OPERATORS = 32 };
 
 static bool has_many_values(const session *s) {
-    return s->machine->n_devices > SESSION_FEW_DEVICES && s->model->n_operators <= FEW_OPERATORS;
+    return s->machine->n_devices > CLEAVE_FEW_DEVICES && s->model->n_operators <= FEW_OPERATORS;
 }
 
 /* Pairs of values are priced one by one, and the more devices, the longer each takes. */
 static int32_t values_for(const session *s) {
-    return has_many_values(s) || s->machine->n_devices <= SESSION_FEW_DEVICES ? 32 : 16;
+    return has_many_values(s) || s->machine->n_devices <= CLEAVE_FEW_DEVICES ? 32 : 16;
 }
 
 static cleave_status make(const session *s, double exposed_sync, cleave_arena *arena,
@@ -62,10 +61,11 @@ cleave_status session_take_solution(session *s, const cleave_additive_model *mad
     CLEAVE_TRY(cleave_additive_model_layout(made, s->model, s->machine, &s->candidates,
                                             solution->value, &s->work, &layout, error));
     layout.collectives = s->collectives;
-    CLEAVE_TRY(
-        cleave_constraints_impose(s->options->constraints, s->model, &layout, &s->work, error));
+    CLEAVE_TRY(cleave_constraints_impose(s->constraints, s->model, &layout, &s->work, error));
+    const cleave_price_subject what = {
+        .layout = &layout, .view = CLEAVE_VIEW_FOLDED, .memory = CLEAVE_MEMORY_IN_DOUBT};
     if (!session_knows_price(s, &layout, price))
-        CLEAVE_TRY(cleave_price_found(&s->pricer, &layout, price, error));
+        CLEAVE_TRY(cleave_pricer_price(s->pricer, &what, NULL, price, error));
     note_objective(s, made, solution, price);
     return session_add_found(s, "exact", &layout, price, error);
 }
@@ -83,7 +83,7 @@ static cleave_status solve(session *s, const cleave_additive_model *made, cleave
 
 cleave_status session_solve(session *s, cleave_error *error) {
     static const double others[] = {1, 0};
-    int n_others = s->machine->n_devices <= SESSION_FEW_DEVICES ? 2 : !has_many_values(s);
+    int n_others = s->machine->n_devices <= CLEAVE_FEW_DEVICES ? 2 : !has_many_values(s);
     cleave_progress_update(&s->progress, -1, "solving the additive model");
     CLEAVE_TRY(make(s, 0.5, &s->work, &s->costs_of_changes, error));
     s->has_costs = true;

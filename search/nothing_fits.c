@@ -1,5 +1,6 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
+#include "search/price/view.h"
 #include "search/session.h"
 
 #include <stdio.h>
@@ -28,6 +29,15 @@ typedef struct holding {
     int64_t bytes;
 } holding;
 
+/* The layout that was asked for by name; null: the method searches, or does not apply. */
+static const session_given *asked_for(const session *s) {
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (s->given[g].method != NULL && strcmp(s->given[g].method, s->options->method) == 0)
+            return &s->given[g];
+    return NULL;
+}
+
+/* Of those that might have been the result; null: none was priced. */
 static const cleave_layout *leanest(const session *s) {
     const cleave_layout *layout = NULL;
     int64_t least = INT64_MAX;
@@ -36,11 +46,15 @@ static const cleave_layout *leanest(const session *s) {
             layout = &s->found[i].layout;
             least = s->found[i].price.excess_bytes;
         }
-    for (int32_t g = 0; g < s->n_given; g++)
-        if (layout == NULL || s->given[g].price.excess_bytes < least) {
-            layout = s->given[g].layout;
-            least = s->given[g].price.excess_bytes;
+    for (int32_t g = 0; g < s->n_given; g++) {
+        const session_given *given = &s->given[g];
+        bool is_wanted = session_searches(s) || given == asked_for(s);
+        if (is_wanted && given->unpriced == NULL &&
+            (layout == NULL || given->price.excess_bytes < least)) {
+            layout = given->layout;
+            least = given->price.excess_bytes;
         }
+    }
     return layout;
 }
 
@@ -125,15 +139,18 @@ static void format_holdings(const cleave_model *model, const holding *holdings, 
     }
 }
 
-/* The peak of the leanest layout, and what holds it. */
-static cleave_status describe(session *s, cleave_arena *arena, char *text, size_t bytes,
-                              cleave_error *error) {
-    cleave_program program;
-    cleave_lower_options options = s->pricer.lower;
+/* The peak of a layout, and what holds it. */
+static cleave_status describe(session *s, const cleave_layout *layout, cleave_arena *arena,
+                              char *text, size_t bytes, cleave_error *error) {
+    cleave_lowered lowered;
+    cleave_repeats *repeats = s->pricer->repeats;
     holding *holdings = NULL;
     int32_t n = 0, fullest = 0, item = 0;
-    options.symbolic_collectives = true;
-    CLEAVE_TRY(cleave_lower(s->model, leanest(s), &options, arena, &program, error));
+    s->pricer->repeats = NULL; /* all blocks hold memory */
+    cleave_status status = cleave_lowered_closed_form(s->pricer, layout, &lowered, error);
+    s->pricer->repeats = repeats;
+    CLEAVE_TRY(status);
+    const cleave_program program = lowered.program;
     for (int32_t d = 1; d < program.n_devices; d++)
         if (program.peak_bytes[d] > program.peak_bytes[fullest])
             fullest = d;
@@ -141,7 +158,7 @@ static cleave_status describe(session *s, cleave_arena *arena, char *text, size_
     CLEAVE_TRY(list_holdings(&program, fullest, item, arena, &holdings, &n, error));
     cleave_price price = {0};
     char peak[32], held[512] = "";
-    cleave_pricer_weigh(&s->pricer, &program, &price);
+    cleave_pricer_weigh(s->pricer, &program, &price);
     cleave_unit_format((double)price.peak_bytes, CLEAVE_UNIT_BYTES, peak, sizeof peak);
     format_holdings(s->model, holdings, n, held, sizeof held);
     snprintf(text, bytes, "%s, on device %d, held by %s", peak, fullest, held);
@@ -162,21 +179,54 @@ static void format_proof(const session *s, char *text, size_t bytes) {
 
 bool session_is_hopeless(const session *s) { return s->least_bytes > s->most_bytes; }
 
+static cleave_status fail_named(const session *s, const char *needed, const char *limit,
+                                const char *under, cleave_error *error) {
+    const session_given *given = asked_for(s);
+    const char *method = s->options->method;
+    if (given == NULL)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" does not apply to %s%s", method,
+                           s->model->file, under);
+    if (given->unpriced != NULL)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" is not priced: %s", method,
+                           given->unpriced);
+    return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                       "method \"%s\" does not fit in %s of memory per device%s: it needs %s",
+                       method, limit, under, needed);
+}
+
+/* Where not all that could be tried was: "; why, and where more is". */
+static void format_reach(const session *s, char *text, size_t bytes) {
+    char reach[160];
+    text[0] = '\0';
+    if (!s->reach.only_folds || session_is_hopeless(s))
+        return;
+    session_describe_reach(s, reach, sizeof reach);
+    snprintf(text, bytes, "; %s; %s", s->why_no_fold, reach);
+}
+
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
-    char least[640], limit[32], under[512], proof[128];
+    char least[640] = "", limit[32], under[512], proof[128], reach[512];
+    const cleave_layout *layout = leanest(s);
     int64_t limit_bytes = s->options->memory_limit_bytes;
     for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++)
         if (s->machine->kinds[k].memory_bytes > limit_bytes)
             limit_bytes = s->machine->kinds[k].memory_bytes;
     cleave_arena arena = {0};
-    cleave_status status = describe(s, &arena, least, sizeof least, error);
+    cleave_status status = CLEAVE_OK;
+    if (layout != NULL)
+        status = describe(s, layout, &arena, least, sizeof least, error);
     cleave_arena_free(&arena);
     CLEAVE_TRY(status);
-    format_proof(s, proof, sizeof proof);
     cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
-    cleave_constraints_describe(s->options->constraints, under, sizeof under);
+    cleave_constraints_describe(s->constraints, under, sizeof under);
+    if (!session_searches(s))
+        return fail_named(s, least, limit, under, error);
+    format_proof(s, proof, sizeof proof);
+    format_reach(s, reach, sizeof reach);
+    if (layout == NULL)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "no layout was priced%s%s", under, reach);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
                        "no layout fits in %s of memory per device%s: the least that any of %lld "
-                       "layouts tried needs is %s (%s)",
-                       limit, under, (long long)session_n_priced(s), least, proof);
+                       "layouts tried needs is %s (%s)%s",
+                       limit, under, (long long)session_n_priced(s), least, proof, reach);
 }

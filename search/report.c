@@ -2,8 +2,6 @@
    in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
    nothing else is. */
 #include "search/improve/parallel.h"
-#include "search/improve/polish.h"
-#include "search/price/price_folded.h"
 #include "search/price/used_rules.h"
 #include "search/session.h"
 
@@ -12,10 +10,6 @@
 
 enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 2 };
 
-static const double far_behind = 1.25;
-/* Nor do they change most of what a layout holds: one that needs so many times the memory, even so,
-   never fits. */
-static const double far_too_large = 1.5;
 /* Bytes of fragments of all that was found and is simulated in full; the best is in any case.  What
    is found differs by less than its prices are off only between neighbours, and where programs are
    large, so do few. */
@@ -24,7 +18,9 @@ static const int64_t most_found_work = INT64_C(1) << 24;
 typedef struct reported {
     const char *method;
     const cleave_layout *layout;
+    const char *unpriced; /* see session_given */
     cleave_price price;
+    bool is_full;                             /* that price is the one that is reported */
     const cleave_price *full;                 /* where it is known; else null */
     const cleave_price_grounds *full_grounds; /* of that */
     cleave_price_grounds grounds;             /* with room for rules where they are asked for */
@@ -40,6 +36,17 @@ typedef struct report {
     cleave_layout plain;            /* see add_plain_updates */
     cleave_polished polished;
 } report;
+
+static cleave_status list_baselines(session *s, cleave_error *error) {
+    cleave_plan *baselines = CLEAVE_ARENA_ARRAY(s->arena, cleave_plan, CLEAVE_N_BASELINES);
+    if (baselines == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t i = 0; i < CLEAVE_N_BASELINES; i++)
+        baselines[i].method = cleave_baseline_names[i];
+    s->result.n_baselines = CLEAVE_N_BASELINES;
+    s->result.baselines = baselines;
+    return CLEAVE_OK;
+}
 
 static int32_t find_baseline(const char *method) {
     for (int32_t i = 0; method != NULL && cleave_baseline_names[i] != NULL; i++)
@@ -65,9 +72,8 @@ static int32_t count_found(const session *s) {
     return n;
 }
 
-/* Baselines, what was found, and a start that is no baseline but the best of the starts: all of
-   them, or (`one`) the best alone. */
-static void collect(const session *s, bool one, report *r) {
+/* Baselines, what was found, and a start that is no baseline but the best of the starts. */
+static void collect(const session *s, report *r) {
     for (int32_t i = 0; i < count_found(s); i++)
         r->items[r->n++] = (reported){.method = s->found[i].method,
                                       .layout = &s->found[i].layout,
@@ -82,21 +88,13 @@ static void collect(const session *s, bool one, report *r) {
         if (baseline >= 0 || is_start || is_random(given->method))
             r->items[r->n++] = (reported){.method = method,
                                           .layout = given->layout,
+                                          .unpriced = given->unpriced,
                                           .price = given->price,
                                           .full = given->has_full ? &given->full : NULL,
                                           .full_grounds = &given->full_grounds,
                                           .baseline = baseline,
                                           .is_local_optimum = given->is_local_optimum};
     }
-    int32_t best = -1;
-    for (int32_t i = 0; i < r->n && one; i++)
-        if (is_wanted(s, r->items[i].method) &&
-            (best < 0 || cleave_price_better(&r->items[i].price, &r->items[best].price)))
-            best = i;
-    if (best >= 0)
-        r->items[0] = r->items[best];
-    if (one)
-        r->n = best >= 0 ? 1 : 0;
 }
 
 /* What updates gain by being sharded is less than closed forms are off by, and there may be no
@@ -114,45 +112,42 @@ static cleave_status add_plain_updates(report *r, cleave_error *error) {
     r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, bool, n_tensors);
     if (r->plain.sharded == NULL)
         return cleave_fail_memory(error, "searching");
-    if (n_sharded > 0 &&
-        cleave_constraints_allow_layout(s->options->constraints, s->model, &r->plain))
+    if (n_sharded > 0 && cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
         r->items[r->n++] = (reported){
             .method = best->method, .layout = &r->plain, .price = best->price, .baseline = -1};
     return CLEAVE_OK;
 }
 
-/* Collectives in closed form are within some percent of their steps, so what is far behind the best
-   even so can't be the result.  It is reported as it is: its program in full would be large, and
-   the slower a layout, the larger, mostly. */
-bool session_is_far_behind(const cleave_price *price, const cleave_price *best) {
-    if (best->excess_bytes > 0)
-        return false;
-    int64_t limit = price->peak_bytes - price->excess_bytes; /* about: of some device */
-    return price->excess_bytes > 0 ? (double)price->peak_bytes > far_too_large * (double)limit
-                                   : (double)price->step > far_behind * (double)best->step;
-}
-
+/* What is far behind the best even in closed form can't be the result.  It is reported as it is:
+   its program in full would be large, and the slower a layout, the larger, mostly. */
 static bool is_far_behind(const report *r, const reported *item) {
     const reported *best = NULL;
     for (int32_t i = 0; i < r->n; i++)
         if (best == NULL || cleave_price_better(&r->items[i].price, &best->price))
             best = &r->items[i];
-    return session_is_far_behind(&item->price, &best->price);
+    return cleave_price_is_far_behind(&item->price, &best->price);
+}
+
+/* As plans are reported: with collectives in their steps, if all devices may be lowered. */
+static cleave_status price_in_full(const session *s, cleave_pricer *pricer, reported *item,
+                                   cleave_error *error) {
+    const cleave_price_subject what = {.layout = item->layout,
+                                       .in_steps = !s->reach.only_folds,
+                                       .view = CLEAVE_VIEW_FOLDED,
+                                       .grounds = item->grounds.used_rules != NULL ? &item->grounds
+                                                                                   : NULL};
+    return cleave_pricer_price(pricer, &what, NULL, &item->price, error);
 }
 
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     report *r = context;
     reported *item = r->wanted[task];
-    if (item->full != NULL) {
-        item->price = *item->full;
-        item->grounds = *item->full_grounds;
-        return CLEAVE_OK;
-    }
-    cleave_pricer *pricer = &r->session->pricers[worker];
-    return item->grounds.used_rules != NULL
-               ? cleave_price_with_grounds(pricer, item->layout, &item->price, &item->grounds,
-                                           error)
-               : cleave_price_layout(pricer, item->layout, true, &item->price, error);
+    item->is_full = true;
+    if (item->full == NULL)
+        return price_in_full(r->session, &r->session->pricers[worker], item, error);
+    item->price = *item->full;
+    item->grounds = *item->full_grounds;
+    return CLEAVE_OK;
 }
 
 cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
@@ -165,37 +160,66 @@ static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *e
     return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
 }
 
-/* Of those that are likely to be the result: what was found, and the best in closed form. */
-static cleave_status ask_for_likely_grounds(report *r, cleave_error *error) {
+/* The best of those that may be the result; null: there is none. */
+static reported *find_best(report *r) {
     reported *best = NULL;
-    for (int32_t i = 0; i < r->n; i++) {
-        reported *item = &r->items[i];
-        if (!is_wanted(r->session, item->method))
-            continue;
-        if (item->baseline < 0)
-            CLEAVE_TRY(ask_for_grounds(r->session, item, error));
-        if (best == NULL || cleave_price_better(&item->price, &best->price))
-            best = item;
-    }
-    if (best == NULL || best->grounds.used_rules != NULL)
-        return CLEAVE_OK;
-    return ask_for_grounds(r->session, best, error);
+    for (int32_t i = 0; i < r->n; i++)
+        if (is_wanted(r->session, r->items[i].method) &&
+            (best == NULL || cleave_price_better(&r->items[i].price, &best->price)))
+            best = &r->items[i];
+    return best;
 }
 
-static cleave_status price_all(report *r, cleave_error *error) {
+/* Of those that are likely to be the result: what was found, and the best in closed form. */
+static cleave_status ask_for_likely_grounds(report *r, cleave_error *error) {
+    reported *best = find_best(r);
+    for (int32_t i = 0; i < r->n; i++)
+        if (r->items[i].baseline < 0 || &r->items[i] == best)
+            if (is_wanted(r->session, r->items[i].method))
+                CLEAVE_TRY(ask_for_grounds(r->session, &r->items[i], error));
+    return CLEAVE_OK;
+}
+
+/* Who interrupts does not want to wait for more than one of them, mostly: the best, until nothing
+   that is not simulated in full comes before it. */
+static cleave_status price_best(report *r, cleave_error *error) {
+    reported *best;
+    for (int32_t i = 0; i < r->n; i++) {
+        r->wanted[0] = &r->items[i];
+        if (r->items[i].full != NULL)
+            CLEAVE_TRY(price_one(r, 0, 0, error));
+    }
+    while ((best = find_best(r)) != NULL && !best->is_full) {
+        r->wanted[0] = best;
+        CLEAVE_TRY(ask_for_grounds(r->session, best, error));
+        CLEAVE_TRY(price_one(r, 0, 0, error));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status price_near(report *r, cleave_error *error) {
     session *s = r->session;
     int32_t n = 0;
+    CLEAVE_TRY(add_plain_updates(r, error));
     CLEAVE_TRY(ask_for_likely_grounds(r, error));
     for (int32_t i = 0; i < r->n; i++) {
         bool is_asked_for = !session_searches(s) && is_wanted(s, r->items[i].method);
         if (is_asked_for || !is_far_behind(r, &r->items[i]))
             r->wanted[n++] = &r->items[i];
-        else
-            r->items[i].price.bytes_sent = -1;
     }
     const cleave_parallel parallel = {
         .n_threads = s->n_threads, .n_tasks = n, .task = price_one, .context = r};
     return cleave_parallel_run(&parallel, error);
+}
+
+static cleave_status price_all(report *r, cleave_error *error) {
+    if (r->session->reach.only_folds)
+        return CLEAVE_OK; /* it is priced as it is reported */
+    CLEAVE_TRY(session_interrupted(r->session) ? price_best(r, error) : price_near(r, error));
+    for (int32_t i = 0; i < r->n; i++)
+        if (!r->items[i].is_full)
+            r->items[i].price.bytes_sent = -1;
+    return CLEAVE_OK;
 }
 
 static cleave_status make_plan(session *s, const reported *item, cleave_plan *plan,
@@ -205,7 +229,7 @@ static cleave_status make_plan(session *s, const reported *item, cleave_plan *pl
                           .step_seconds = (double)item->price.step * 1e-12,
                           .peak_bytes = item->price.peak_bytes,
                           .bytes_sent = item->price.bytes_sent};
-    CLEAVE_TRY(cleave_layout_copy(item->layout, s->model, s->arena, &result.layout, error));
+    CLEAVE_TRY(session_copy_layout(s, item->layout, s->arena, &result.layout, error));
     result.layout.predicted_step_seconds = result.step_seconds;
     snprintf(result.layout.machine, sizeof result.layout.machine, "%s", s->machine->name);
     snprintf(result.layout.method, sizeof result.layout.method, "%s", item->method);
@@ -215,6 +239,8 @@ static cleave_status make_plan(session *s, const reported *item, cleave_plan *pl
 
 /* What does not fit is no plan. */
 static cleave_status take_baseline(session *s, const reported *item, cleave_error *error) {
+    if (item->baseline >= 0)
+        s->result.baselines[item->baseline].unpriced = item->unpriced;
     if (item->price.excess_bytes > 0 || item->baseline < 0)
         return CLEAVE_OK;
     return make_plan(s, item, &s->result.baselines[item->baseline], error);
@@ -222,26 +248,14 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
 
 /* ---- the last descent ------------------------------------------------------------------------ */
 
-/* Of what may be the result; null where nothing fits. */
-static reported *quickest(const session *s, report *r) {
-    reported *best = NULL;
-    for (int32_t i = 0; i < r->n; i++) {
-        reported *item = &r->items[i];
-        if (item->price.excess_bytes == 0 && is_wanted(s, item->method) &&
-            (best == NULL || item->price.step < best->price.step))
-            best = item;
-    }
-    return best;
-}
-
 /* On few devices the quickest descends once more, in steps. */
 static cleave_status polish(report *r, cleave_error *error) {
     session *s = r->session;
-    reported *best = quickest(s, r);
+    reported *best = find_best(r);
     cleave_polished *p = &r->polished;
     if (!session_polishes(s) || session_interrupted(s) || best == NULL)
         return CLEAVE_OK;
-    if (best->price.bytes_sent < 0) /* it is known in closed form alone: nothing nearer fits */
+    if (best->price.excess_bytes > 0 || !best->is_full) /* nothing nearer fits */
         return CLEAVE_OK;
     CLEAVE_TRY(session_polish(s, best->layout, &best->price, p, error));
     if (!p->done)
@@ -250,45 +264,39 @@ static cleave_status polish(report *r, cleave_error *error) {
         best = &r->items[r->n++];
         *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
         CLEAVE_TRY(ask_for_grounds(s, best, error));
-        CLEAVE_TRY(cleave_price_with_grounds(&s->pricers[0], best->layout, &best->price,
-                                             &best->grounds, error));
+        CLEAVE_TRY(price_in_full(s, &s->pricers[0], best, error));
     }
     best->is_local_optimum = s->result.optimum_in_steps = p->is_local_optimum;
     return CLEAVE_OK;
 }
 
 /* Leaves in the result what rules its own collectives run by, and what its step rests on. */
-static cleave_status take_grounds(session *s, const cleave_price_grounds *grounds,
-                                  cleave_error *error) {
+static cleave_status take_grounds(session *s, reported *best, cleave_error *error) {
     cleave_collective_rules *rules = &s->result.best.layout.collectives;
-    CLEAVE_TRY(cleave_collective_rules_copy(rules, s->arena, rules, error));
-    if (grounds->known) {
-        cleave_keep_rules(grounds->used_rules, rules);
-        s->result.has_shares = true;
-        s->result.shares = grounds->shares;
-        return CLEAVE_OK;
+    if (!best->grounds.known) {
+        CLEAVE_TRY(ask_for_grounds(s, best, error));
+        CLEAVE_TRY(price_in_full(s, s->pricer, best, error));
     }
-    cleave_program program;
-    CLEAVE_TRY(cleave_lower_closed_form(&s->pricer, &s->result.best.layout, &program, error));
-    return cleave_keep_used_rules(&program, &s->work, rules, error);
+    cleave_keep_rules(best->grounds.used_rules, rules);
+    s->result.shares = best->grounds.shares;
+    return CLEAVE_OK;
 }
 
 static cleave_status take_best(session *s, report *r, cleave_error *error) {
-    const reported *best = quickest(s, r);
-    if (best == NULL)
+    reported *best = find_best(r);
+    if (best == NULL || best->price.excess_bytes > 0)
         return CLEAVE_OK;
     s->result.is_local_optimum = best->is_local_optimum;
     CLEAVE_TRY(make_plan(s, best, &s->result.best, error));
-    return take_grounds(s, &best->grounds, error);
+    return take_grounds(s, best, error);
 }
 
 cleave_status session_report(session *s, cleave_error *error) {
     report r = {.session = s};
-    CLEAVE_TRY(cleave_search_result_list_baselines(&s->result, s->arena, error));
+    CLEAVE_TRY(list_baselines(s, error));
     cleave_progress_update(&s->progress, -1, "simulating the best in full");
-    collect(s, session_interrupted(s), &r);
-    if (!session_interrupted(s))
-        CLEAVE_TRY(add_plain_updates(&r, error));
+    collect(s, &r);
+    s->result.in_steps = !s->reach.only_folds;
     CLEAVE_TRY(price_all(&r, error));
     CLEAVE_TRY(polish(&r, error));
     for (int32_t i = 0; i < r.n; i++)

@@ -2,9 +2,9 @@
 #ifndef CLEAVE_SEARCH_SEARCH_H
 #define CLEAVE_SEARCH_SEARCH_H
 
+#include "search/problem/baselines.h"
 #include "search/problem/constraints.h"
 #include "simulator/report/price_shares.h"
-#include "simulator/step/simulate.h"
 
 #include <signal.h>
 
@@ -14,8 +14,8 @@ typedef struct cleave_plan {
     bool applies; /* false: does not apply to this model or machine, breaks a constraint, or does
                      not fit; the rest is not set */
     cleave_layout layout;
-    double step_seconds;  /* by full simulation, with expanded collectives; of a baseline that is
-                             far behind the best, with collectives in closed form */
+    double step_seconds;  /* by full simulation, with collectives in their steps; of a baseline that
+                             is far behind the best, or of an interrupted search, in closed form */
     int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
     int64_t bytes_sent;   /* per step, all devices; -1: not known */
     const char *unpriced; /* why a baseline was not priced, which then does not apply; else null */
@@ -41,9 +41,10 @@ typedef struct cleave_search_options {
 typedef struct cleave_search_result {
     cleave_plan best;
     int32_t n_baselines;
-    cleave_plan *baselines; /* in the order of cleave_baseline_names */
-    bool has_shares;
-    cleave_price_shares shares; /* where it has: what the best's step rests on */
+    cleave_plan *baselines;     /* in the order of cleave_baseline_names */
+    cleave_price_shares shares; /* what the best's step rests on */
+    bool in_steps; /* steps of plans are those of collectives in their steps; false on more devices
+                      than are lowered: all figures have them in closed form then */
     double search_seconds, lower_bound_seconds;
     const char *bound_binds; /* what that bound mostly consists of; null: not known */
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,
@@ -61,8 +62,6 @@ typedef struct cleave_search_result {
     bool truncated;        /* some operator has more candidates than were kept */
 } cleave_search_result;
 
-extern const char *const cleave_baseline_names[]; /* ends with null */
-
 /* Prices the baselines, searches by the method, and gives the best of what it found; with "auto",
    "exact" and "mcmc" that is never worse than a baseline.  NO_LAYOUT when nothing fits, with the
    least memory that any layout tried needs, or when a baseline is asked for that does not apply or
@@ -70,21 +69,5 @@ extern const char *const cleave_baseline_names[]; /* ends with null */
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error);
-
-/* Makes room for the baselines of a result, none of which applies yet. */
-cleave_status cleave_search_result_list_baselines(cleave_search_result *result, cleave_arena *arena,
-                                                  cleave_error *error);
-
-/* Data parallel over some of the devices, ascending, unpriced. */
-cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleave_machine *machine,
-                                          int32_t n_devices, const int32_t *devices,
-                                          cleave_arena *arena, cleave_layout *layout,
-                                          cleave_error *error);
-
-/* The layout of one baseline, or of "random", unpriced; `applies` false where it does not (the
-   layout is then legal, but nothing more).  BAD_INPUT for another name. */
-cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_machine *machine,
-                                     const char *name, uint64_t seed, cleave_arena *arena,
-                                     cleave_layout *layout, bool *applies, cleave_error *error);
 
 #endif

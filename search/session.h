@@ -1,21 +1,19 @@
-/* One search while it runs: what the methods work on and leave behind.  Inside of search/ only. */
+/* One search while it runs: what its methods work on and leave behind.  Inside of search/ only. */
 #ifndef CLEAVE_SEARCH_SESSION_H
 #define CLEAVE_SEARCH_SESSION_H
 
-#include "base/progress.h"
-#include "search/improve/chain.h"
-#include "search/solve/model.h"
+#include "search/bound/bound_folded.h"
+#include "search/improve/improve.h"
+#include "search/search.h"
 
-enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = 4 };
-
-/* On so many devices searches go on until no single change improves anything. */
-enum { SESSION_FEW_DEVICES = 8 };
+enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = CLEAVE_MOST_IMPROVED };
 
 /* A layout that a search begins with. */
 typedef struct session_given {
     const char *method; /* the baseline that it is; null: a start and nothing more */
     const cleave_layout *layout;
-    cleave_price price; /* with collectives as one item each */
+    const char *unpriced; /* why it was not priced: its price is then over any limit; else null */
+    cleave_price price;   /* with collectives as one item each */
     bool has_full;
     cleave_price full;                 /* with collectives in their steps ... */
     cleave_price_grounds full_grounds; /* ... and what that rests on, where it was asked for */
@@ -30,14 +28,27 @@ typedef struct session_found {
     cleave_price price;
 } session_found;
 
+/* How far a search goes: decided once (search/reach.c), from the model, the machine and what is
+   asked for. */
+typedef struct session_reach {
+    bool folds;      /* layouts that fold are searched first ... */
+    bool only_folds; /* ... and there is nothing else: only they, and small layouts, are lowered,
+                        and all prices have collectives in closed form */
+    const cleave_window_space *space; /* where they alone are: of the largest windows; null: no
+                                         layout folds */
+} session_reach;
+
 typedef struct session {
     const cleave_model *model;
     const cleave_machine *machine;
     const cleave_search_options *options;
-    cleave_arena *arena; /* of the result */
+    const cleave_constraints *constraints; /* null: nothing is constrained */
+    cleave_arena *arena;                   /* of the result */
     cleave_arena work;
-    cleave_pricer pricer;   /* of the calling thread, for what no others share in */
+    session_reach reach;
+    int32_t *class_of;      /* [n_operators] where layouts fold: see cleave_operator_classes */
     cleave_pricer *pricers; /* [n_threads] one for each worker */
+    cleave_pricer *pricer;  /* of the calling thread, also while others work */
     cleave_node_costs *costs;
     cleave_arena space; /* of the candidates */
     cleave_candidates candidates;
@@ -45,13 +56,14 @@ typedef struct session {
     cleave_progress progress;
     double started_seconds;
     double report_seconds; /* that the report at the end will take, as far as is known */
-    double polish_seconds; /* of these, for the last descent, on steps (search/improve/polish.h) */
+    double polish_seconds; /* of these, for the last descent, on steps (search/improve/polish.c) */
     int64_t whole_work;    /* bytes of the fragments of a whole layout; 0: not known */
-    int32_t n_threads;
+    int32_t n_threads, n_pricers;
     int32_t n_given;
     session_given given[SESSION_MAX_GIVEN];
     int32_t n_found; /* best first */
     session_found found[SESSION_MAX_FOUND];
+    char why_no_fold[sizeof(cleave_error)]; /* where layouts that fold were searched for in vain */
     int64_t least_bytes, most_bytes; /* of arenas, all devices: any layout needs, there are */
     bool has_costs;
     cleave_additive_model costs_of_changes; /* tells which changes are promising */
@@ -65,8 +77,11 @@ bool session_interrupted(const session *s);
 bool session_searches(const session *s);
 /* Seconds until the methods have to end; 0: no limit, a little more than 0 where it is over. */
 double session_seconds_left(const session *s);
-/* Seconds until the last descent has to end; only where time is limited. */
-double session_polish_seconds_left(const session *s);
+
+/* Decides how far the search goes. */
+cleave_status session_find_reach(session *s, cleave_error *error);
+/* "layouts that don't fold are searched for up to ...". */
+void session_describe_reach(const session *s, char *text, size_t bytes);
 
 /* Adds the baselines (and "random", where it is asked for) that apply, priced; those that break a
    constraint are changed and no baselines then.  Where devices are of several kinds, data parallel
@@ -82,6 +97,11 @@ cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s
 /* Layouts that any pricer of the session has priced. */
 int64_t session_n_priced(const session *s);
 
+/* A copy whose splits on the same devices share one list of them: a layout lists every device for
+   every operator, and of thousands of devices and operators there is room for few such lists. */
+cleave_status session_copy_layout(const session *s, const cleave_layout *layout,
+                                  cleave_arena *arena, cleave_layout *copy, cleave_error *error);
+
 /* Is it a layout that was given or found?  With the price that it has there. */
 bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price);
 
@@ -89,6 +109,9 @@ bool session_knows_price(const session *s, const cleave_layout *layout, cleave_p
    given, is not added. */
 cleave_status session_add_found(session *s, const char *method, const cleave_layout *layout,
                                 const cleave_price *price, cleave_error *error);
+
+/* After prices of what was found have changed. */
+void session_sort_found(session *s);
 
 /* Says of a layout that was found or given whether it is a local optimum. */
 void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local_optimum);
@@ -100,11 +123,15 @@ cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */
 cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-bound" */
 
+/* Is the result of a search polished: does it descend once more, in steps? */
+bool session_polishes(const session *s);
+/* Descends so from a layout with that price; what it comes to lives in the session's arena. */
+cleave_status session_polish(session *s, const cleave_layout *start, const cleave_price *price,
+                             cleave_polished *polished, cleave_error *error);
+
 /* Room for the rules of a layout: to ask for the grounds of its price. */
 cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
                                             cleave_price_grounds *grounds, cleave_error *error);
-/* Is a layout of that price so far behind the other that it can't come out better in full? */
-bool session_is_far_behind(const cleave_price *price, const cleave_price *best);
 /* Adds the layout of a solution of the additive model, if it is one, to what was found, and prices
    it. */
 cleave_status session_take_solution(session *s, const cleave_additive_model *made,
@@ -121,7 +148,8 @@ cleave_status session_report(session *s, cleave_error *error);
 /* Is it proven that no layout fits the memory? */
 bool session_is_hopeless(const session *s);
 
-/* NO_LAYOUT: says how much is missing, where, and whether that is proven. */
+/* NO_LAYOUT: says how much is missing, where, and whether that is proven; or why nothing could be
+   priced. */
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error);
 
 #endif

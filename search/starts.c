@@ -1,22 +1,27 @@
-/* What a search begins with: the layouts known by name, and data parallel over the quick devices of
-   a machine that has several kinds. */
+/* What a search begins with: the layouts known by name, data parallel over the quick devices of a
+   machine that has several kinds, and the best that folds. */
 #include "search/improve/parallel.h"
 #include "search/improve/window.h"
 #include "search/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static void add(session *s, const char *method, const cleave_layout *layout) {
-    s->given[s->n_given++] = (session_given){.method = method, .layout = layout};
+static session_given *add(session *s, const char *method, const cleave_layout *layout) {
+    session_given *given = &s->given[s->n_given++];
+    *given = (session_given){.method = method, .layout = layout};
+    return given;
 }
 
 /* A layout that breaks a constraint is made to keep to it.  A drawn one is as good as before; a
-   baseline is that baseline no more, but a start. */
+   baseline is that baseline no more, but a start: where nothing but windows is searched, which have
+   starts of their own, it is left out. */
 static cleave_status add_constrained(session *s, const char *method, cleave_layout *layout,
                                      cleave_error *error) {
-    const cleave_constraints *constraints = s->options->constraints;
-    bool keeps = cleave_constraints_allow_layout(constraints, s->model, layout);
-    CLEAVE_TRY(cleave_constraints_impose(constraints, s->model, layout, &s->work, error));
+    bool keeps = cleave_constraints_allow_layout(s->constraints, s->model, layout);
+    if (!keeps && s->reach.only_folds)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_constraints_impose(s->constraints, s->model, layout, &s->work, error));
     bool is_drawn = method != NULL && strcmp(method, "random") == 0;
     add(s, keeps || is_drawn ? method : NULL, layout);
     return CLEAVE_OK;
@@ -24,13 +29,17 @@ static cleave_status add_constrained(session *s, const char *method, cleave_layo
 
 static cleave_status add_named(session *s, const char *name, cleave_error *error) {
     bool applies;
-    cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+    cleave_layout made, *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+    cleave_arena scratch = {0};
     if (layout == NULL)
         return cleave_fail_memory(error, "searching");
-    CLEAVE_TRY(cleave_baseline_layout(s->model, s->machine, name, s->options->seed, &s->work,
-                                      layout, &applies, error));
-    if (!applies)
-        return CLEAVE_OK;
+    cleave_status status = cleave_baseline_layout(s->model, s->machine, name, s->options->seed,
+                                                  &scratch, &made, &applies, error);
+    if (status == CLEAVE_OK && applies)
+        status = session_copy_layout(s, &made, &s->work, layout, error);
+    cleave_arena_free(&scratch);
+    if (status != CLEAVE_OK || !applies)
+        return status;
     if (strcmp(name, "random") != 0)
         layout->collectives = s->collectives;
     cleave_progress_update(&s->progress, -1, name);
@@ -74,39 +83,45 @@ static cleave_status add_quick_starts(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-/* What the search of layouts that fold may take of a search without limits: as much as lowering the
-   model so many times on 64 devices. */
-static const double wholes_of_folded = 1;
+/* What the search of layouts that fold may take where it is not all there is: of a search without
+   limits as much as lowering the model so many times on 64 devices, else of the time. */
+static const double wholes_of_folded = 1, share_of_folded = 0.3;
+
+static cleave_window_options window_options(const session *s) {
+    double time = s->options->time_seconds;
+    cleave_window_options how = {.constraints = s->constraints,
+                                 .interrupted = s->options->interrupted};
+    if (s->reach.only_folds)
+        how.most_proposals = s->options->proposals;
+    else if (time <= 0)
+        how.most_wholes = wholes_of_folded * 64 / s->machine->n_devices;
+    if (time > 0 && (s->reach.only_folds || s->options->resume_file == NULL))
+        how.until_seconds = s->started_seconds + (s->reach.only_folds ? 1 : share_of_folded) * time;
+    return how;
+}
 
 /* The best of the layouts that fold, which take little time to search.  They are few, but on many
    devices good ones are among them. */
 static cleave_status add_folded(session *s, cleave_error *error) {
-    cleave_window_options how = {.constraints = s->options->constraints,
-                                 .most_wholes = s->options->time_seconds > 0
-                                                    ? 0
-                                                    : wholes_of_folded * 64 / s->machine->n_devices,
-                                 .interrupted = s->options->interrupted};
+    const cleave_window_options how = window_options(s);
     cleave_error why_not = {""};
     cleave_window_found *found = CLEAVE_ARENA_ARRAY(&s->work, cleave_window_found, 1);
     if (found == NULL)
         return cleave_fail_memory(error, "searching");
-    if (s->machine->n_devices <= SESSION_FEW_DEVICES || !cleave_machine_may_fold(s->machine, NULL))
-        return CLEAVE_OK;
-    if (s->options->time_seconds > 0 && s->options->resume_file == NULL)
-        how.until_seconds = s->started_seconds + 0.3 * s->options->time_seconds;
     cleave_progress_update(&s->progress, -1, "searching layouts that fold");
     cleave_status status =
-        cleave_window_search(&s->pricer, &s->collectives, &how, &s->work, found, &why_not);
-    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
+        cleave_window_search(s->pricer, &s->collectives, &how, &s->work, found, &why_not);
+    if (status == CLEAVE_NO_LAYOUT) {
+        snprintf(s->why_no_fold, sizeof s->why_no_fold, "%s", why_not.message);
+        return CLEAVE_OK;
+    }
+    if (status != CLEAVE_OK && error != NULL)
         *error = why_not;
-    if (status != CLEAVE_OK)
-        return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
-    cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
-    if (layout == NULL)
-        return cleave_fail_memory(error, "searching");
-    CLEAVE_TRY(cleave_layout_copy(&found->layout, s->model, &s->work, layout, error));
-    layout->collectives = s->collectives;
-    return add_constrained(s, NULL, layout, error);
+    CLEAVE_TRY(status);
+    if (s->reach.only_folds)
+        s->result.proposals = found->proposals;
+    add(s, NULL, &found->layout)->price = found->price;
+    return CLEAVE_OK;
 }
 
 /* Layouts known without a search. */
@@ -115,23 +130,47 @@ static cleave_status add_known(session *s, cleave_error *error) {
         CLEAVE_TRY(add_named(s, cleave_baseline_names[i], error));
     if (strcmp(s->options->method, "random") == 0)
         return add_named(s, "random", error);
-    return session_searches(s) ? add_quick_starts(s, error) : CLEAVE_OK;
+    bool has_starts = session_searches(s) && !s->reach.only_folds;
+    return has_starts ? add_quick_starts(s, error) : CLEAVE_OK;
 }
 
-static cleave_status price(cleave_pricer *pricer, session_given *given, cleave_error *error) {
-    return cleave_price_found(pricer, given->layout, &given->price, error);
+/* Parts of all operators, beyond which a layout that does not fold is not priced where all devices
+   are not to be lowered. */
+enum { MOST_PARTS = 1 << 12 };
+
+static bool is_too_large(const session *s, const cleave_layout *layout, int64_t *n_parts) {
+    *n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        *n_parts += layout->splits[op].n_parts;
+    return s->reach.only_folds && *n_parts > MOST_PARTS + layout->n_operators;
 }
 
-static cleave_status search_folded(session *s, cleave_error *error) {
-    int32_t n_before = s->n_given;
-    bool is_reference = strcmp(s->options->method, "mcmc") == 0;
-    if (session_searches(s) && !is_reference)
-        CLEAVE_TRY(add_folded(s, error));
-    return s->n_given > n_before ? price(&s->pricer, &s->given[n_before], error) : CLEAVE_OK;
+/* By a window where it folds; else all devices, where there are not too many parts on them. */
+static cleave_status price(session *s, cleave_pricer *pricer, session_given *given,
+                           cleave_error *error) {
+    cleave_price_subject what = {.layout = given->layout, .view = CLEAVE_VIEW_WINDOW};
+    cleave_error why_not = {""};
+    int64_t n_parts;
+    cleave_status status = cleave_pricer_price(pricer, &what, NULL, &given->price, &why_not);
+    if (status == CLEAVE_NO_LAYOUT && is_too_large(s, given->layout, &n_parts)) {
+        given->price.excess_bytes = INT64_MAX;
+        given->unpriced = cleave_arena_printf(
+            s->arena, "it does not fold (%s) and has %lld parts, too many to price them all",
+            why_not.message, (long long)n_parts);
+        return given->unpriced != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+    }
+    if (status != CLEAVE_NO_LAYOUT) {
+        if (status != CLEAVE_OK && error != NULL)
+            *error = why_not;
+        return status;
+    }
+    what.view = CLEAVE_VIEW_ALL;
+    what.memory = s->reach.only_folds ? CLEAVE_MEMORY_PLANNED : CLEAVE_MEMORY_IN_DOUBT;
+    return cleave_pricer_price(pricer, &what, NULL, &given->price, error);
 }
 
 static cleave_status list_candidates(session *s, cleave_error *error) {
-    const cleave_candidate_space space = {NULL, SESSION_MAX_GIVEN, s->options->constraints};
+    const cleave_candidate_space space = {NULL, SESSION_MAX_GIVEN, s->constraints};
     CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     return cleave_candidates_list(s->model, s->machine, s->costs, &space, &s->space, &s->candidates,
                                   error);
@@ -145,11 +184,11 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
     session *s = context;
     switch (task) {
     case SEARCH_FOLDED:
-        return search_folded(s, error);
+        return s->reach.folds ? add_folded(s, error) : CLEAVE_OK;
     case LIST_CANDIDATES:
-        return list_candidates(s, error);
+        return s->reach.only_folds ? CLEAVE_OK : list_candidates(s, error);
     default:
-        return price(&s->pricers[worker], &s->given[task - FIRST_PRICE], error);
+        return price(s, &s->pricers[worker], &s->given[task - FIRST_PRICE], error);
     }
 }
 

@@ -27,9 +27,9 @@ static cleave_status collect_starts(session *s, cleave_mcmc *mcmc, start *starts
             starts[(*n_starts)++] = (start){s->given[g].layout, s->given[g].price};
     cleave_price price;
     CLEAVE_TRY(cleave_mcmc_random_start(mcmc, s->given[0].layout, &s->work, random, error));
-    CLEAVE_TRY(
-        cleave_constraints_impose(s->options->constraints, s->model, random, &s->work, error));
-    CLEAVE_TRY(cleave_price_layout(&s->pricer, random, false, &price, error));
+    CLEAVE_TRY(cleave_constraints_impose(s->constraints, s->model, random, &s->work, error));
+    const cleave_price_subject what = {.layout = random};
+    CLEAVE_TRY(cleave_pricer_price(s->pricer, &what, NULL, &price, error));
     if (price.excess_bytes == 0 || !any_fits)
         starts[(*n_starts)++] = (start){random, price};
     return CLEAVE_OK;
@@ -75,7 +75,7 @@ static cleave_status walk_all(session *s, cleave_mcmc *mcmc, cleave_error *error
 }
 
 cleave_status session_walk(session *s, cleave_error *error) {
-    cleave_mcmc mcmc = {.pricer = &s->pricer,
+    cleave_mcmc mcmc = {.pricer = s->pricer,
                         .candidates = &s->candidates,
                         .interrupted = s->options->interrupted,
                         .progress = &s->progress,

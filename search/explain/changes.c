@@ -4,6 +4,14 @@
 #include <float.h>
 #include <string.h>
 
+/* With what has been proposed. */
+static cleave_status price_changed(explain_changes *changes, const cleave_price_bar *bar,
+                                   cleave_price *price, cleave_error *error) {
+    const cleave_price_subject what = {
+        .layout = &changes->layout, .view = CLEAVE_VIEW_FOLDED, .estimate = changes->estimate};
+    return cleave_pricer_price(&changes->pricer, &what, bar, price, error);
+}
+
 cleave_status explain_changes_create(const cleave_model *model, const cleave_machine *machine,
                                      const cleave_layout *layout,
                                      const cleave_search_options *options, cleave_arena *arena,
@@ -13,11 +21,11 @@ cleave_status explain_changes_create(const cleave_model *model, const cleave_mac
     if (changes->devices == NULL)
         return cleave_fail_memory(error, "trying changes");
     CLEAVE_TRY(cleave_layout_copy(layout, model, arena, &changes->layout, error));
-    CLEAVE_TRY(cleave_pricer_create(model, machine, options, &changes->pricer, error));
-    CLEAVE_TRY(
-        cleave_pricer_estimate(&changes->pricer, &changes->layout, &changes->estimate, error));
-    return cleave_price_proposal(&changes->pricer, changes->estimate, &changes->layout,
-                                 &changes->price, error);
+    CLEAVE_TRY(cleave_pricer_create(model, machine, options->optimizer_states,
+                                    options->memory_limit_bytes, &changes->pricer, error));
+    CLEAVE_TRY(cleave_pricer_estimate(&changes->pricer, &changes->layout, false, &changes->estimate,
+                                      error));
+    return price_changed(changes, NULL, &changes->price, error);
 }
 
 cleave_status explain_changes_list(explain_changes *changes, cleave_arena *arena,
@@ -42,8 +50,7 @@ static cleave_status try_below(explain_changes *changes, int32_t op, const cleav
     CLEAVE_TRY(cleave_estimate_change(changes->estimate, op, split, error));
     changes->layout.splits[op] = *split;
     const cleave_price_bar bar = {below, DBL_MAX};
-    cleave_status status = cleave_price_proposal_below(&changes->pricer, changes->estimate,
-                                                       &changes->layout, bar, price, error);
+    cleave_status status = price_changed(changes, &bar, price, error);
     changes->layout.splits[op] = old;
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
 }
@@ -58,8 +65,7 @@ cleave_status explain_changes_shard(explain_changes *changes, int32_t tensor, bo
     bool old = changes->layout.sharded[tensor];
     CLEAVE_TRY(cleave_estimate_shard(changes->estimate, tensor, sharded, error));
     changes->layout.sharded[tensor] = sharded;
-    cleave_status status =
-        cleave_price_proposal(&changes->pricer, changes->estimate, &changes->layout, price, error);
+    cleave_status status = price_changed(changes, NULL, price, error);
     changes->layout.sharded[tensor] = old;
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
 }

@@ -5,6 +5,7 @@
 
 #include "search/price/price.h"
 #include "search/problem/candidates.h"
+#include "search/search.h"
 
 typedef struct explain_changes {
     cleave_pricer pricer;

@@ -1,9 +1,8 @@
 #include "search/improve/auto.h"
 
 #include "search/improve/budget.h"
+#include "search/improve/in_steps.h"
 #include "search/improve/parallel.h"
-#include "search/improve/polish.h"
-#include "search/improve/starts_in_steps.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -33,7 +32,9 @@ typedef struct auto_worker {
 } auto_worker;
 
 typedef struct auto_run {
-    session *session;
+    const cleave_improvement *with;
+    cleave_improve_start *given; /* [n_given] */
+    int32_t n_given;
     cleave_structure structure;
     cleave_refine refine;         /* without a pricer */
     cleave_additive_model around; /* in steps: of changes of the best start */
@@ -63,7 +64,7 @@ typedef struct work_of {
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
 static uint64_t seed_of(const auto_run *run, int32_t task) {
-    uint64_t key = cleave_hash_join(run->session->options->seed, cleave_hash_string("auto"));
+    uint64_t key = cleave_hash_join(run->with->seed, cleave_hash_string("auto"));
     return cleave_hash_join(key, (uint64_t)run->state.round * SEEDS_OF_ROUND + (uint64_t)task);
 }
 
@@ -71,16 +72,16 @@ static cleave_status add_task(auto_run *run, const auto_entry *start,
                               const cleave_refine_limits *limits, bool anneals,
                               cleave_error *error) {
     auto_state *a = &run->state;
-    session *s = run->session;
+    const cleave_improvement *with = run->with;
     cleave_refine_state fresh;
     cleave_arena scratch = {0};
     cleave_status status =
-        cleave_refine_state_create(s->model, &start->choices, limits, anneals,
+        cleave_refine_state_create(with->model, &start->choices, limits, anneals,
                                    seed_of(run, a->n_tasks), &scratch, &fresh, error);
     if (status == CLEAVE_OK) {
         if (!start->is_near)
             fresh.best_price = start->price;
-        cleave_refine_state_copy(s->model, &fresh, &a->tasks[a->n_tasks++]);
+        cleave_refine_state_copy(with->model, &fresh, &a->tasks[a->n_tasks++]);
     }
     cleave_arena_free(&scratch);
     return status;
@@ -94,28 +95,26 @@ static bool is_hopeless(const auto_entry *entry, const auto_entry *best) {
 
 static void add_start(auto_run *run, const cleave_layout *layout, const cleave_price *price,
                       auto_entry *room) {
-    session *s = run->session;
-    room->is_near = !cleave_choices_of(s->model, &s->candidates, layout, &room->choices);
+    const cleave_improvement *with = run->with;
+    room->is_near = !cleave_choices_of(with->model, with->candidates, layout, &room->choices);
     room->price = *price;
-    auto_pool_add(s->model, room, &run->n_starts, run->starts);
+    auto_pool_add(with->model, room, &run->n_starts, run->starts);
 }
 
-/* The best of what the session begins with, given or found already. */
+/* The best of what is given. */
 static cleave_status choose_starts(auto_run *run, cleave_error *error) {
-    session *s = run->session;
+    const cleave_improvement *with = run->with;
     auto_entry room = {0};
     run->n_starts = 0;
-    CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &room.choices, error));
+    CLEAVE_TRY(cleave_choices_create(with->model, with->arena, &room.choices, error));
     for (int32_t i = 0; i < AUTO_MAX_POOL; i++)
-        CLEAVE_TRY(cleave_choices_create(s->model, &s->work, &run->starts[i].choices, error));
-    for (int32_t g = 0; g < s->n_given; g++) {
-        const session_given *given = &s->given[g];
+        CLEAVE_TRY(cleave_choices_create(with->model, with->arena, &run->starts[i].choices, error));
+    for (int32_t g = 0; g < run->n_given; g++) {
+        const cleave_improve_start *given = &run->given[g];
         if (!run->budget.in_steps || given->has_full)
             add_start(run, given->layout, run->budget.in_steps ? &given->full : &given->price,
                       &room);
     }
-    for (int32_t f = 0; f < s->n_found; f++)
-        add_start(run, &s->found[f].layout, &s->found[f].price, &room);
     while (run->n_starts > 1 && is_hopeless(&run->starts[run->n_starts - 1], &run->starts[0]))
         run->n_starts--;
     return CLEAVE_OK;
@@ -139,7 +138,7 @@ static cleave_status begin_first(auto_run *run, cleave_error *error) {
     cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, n);
     double least = least_wholes_of_start * (double)run->budget.whole_work;
     while (n > 1 && limits.work > 0 && (double)limits.work < least &&
-           run->session->machine->n_devices > SESSION_FEW_DEVICES)
+           run->with->machine->n_devices > CLEAVE_FEW_DEVICES)
         limits = auto_budget_share(&run->budget, &run->state, --n);
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(add_task(run, &run->starts[i], &limits, false, error));
@@ -152,7 +151,7 @@ static bool is_worth_annealing(const auto_run *run, const cleave_refine_limits *
     if (limits->work <= 0 || a->work <= 0)
         return true;
     double each = (double)a->work / (double)(a->proposals > 0 ? a->proposals : 1);
-    return (double)limits->work > each * PROPOSALS_PER_OPERATOR * run->session->model->n_operators;
+    return (double)limits->work > each * PROPOSALS_PER_OPERATOR * run->with->model->n_operators;
 }
 
 /* Three chains from the best and one from the second; in steps, all from the best. */
@@ -174,9 +173,9 @@ static cleave_status begin_annealing(auto_run *run, cleave_error *error) {
 static cleave_status begin_last(auto_run *run, cleave_error *error) {
     auto_state *a = &run->state;
     cleave_refine_limits limits = auto_budget_share(&run->budget, &run->state, 1);
-    if (run->session->options->time_seconds <= 0 && run->session->options->proposals <= 0)
-        limits.whole_sweeps = run->session->machine->n_devices <= SESSION_FEW_DEVICES &&
-                              !session_polishes(run->session);
+    if (run->with->time_seconds <= 0 && run->with->proposals <= 0)
+        limits.whole_sweeps =
+            run->with->machine->n_devices <= CLEAVE_FEW_DEVICES && !run->with->polishes;
     if (a->pool[0].is_local_optimum)
         return CLEAVE_OK;
     limits.singles = limits.pairs = run->budget.in_steps;
@@ -201,7 +200,7 @@ static void end_round(auto_run *run) {
         const cleave_refine_state *task = &a->tasks[i];
         const auto_entry entry = {task->best, task->best_price, task->is_local_optimum, false};
         if (task->best_price.excess_bytes < INT64_MAX)
-            auto_pool_add(run->session->model, &entry, &a->n_pool, a->pool);
+            auto_pool_add(run->with->model, &entry, &a->n_pool, a->pool);
         a->proposals += task->proposals;
         a->accepted += task->accepted;
         a->work += task->work;
@@ -213,31 +212,31 @@ static void end_round(auto_run *run) {
 /* ---- a round, by threads --------------------------------------------------------------------- */
 
 static void show(auto_run *run) {
-    session *s = run->session;
-    if (session_interrupted(s))
+    const cleave_improvement *with = run->with;
+    if (cleave_improvement_interrupted(with))
         atomic_store(&run->stop, true);
-    if (s->progress.quiet)
+    if (with->progress->quiet)
         return;
     char best[32] = "none fits yet", note[96];
-    double elapsed = cleave_clock_seconds() - s->started_seconds;
+    double elapsed = cleave_clock_seconds() - with->started_seconds;
     long long proposals = atomic_load(&run->proposals), step = atomic_load(&run->best_step);
     if (step > 0)
         cleave_unit_format((double)step * 1e-12, CLEAVE_UNIT_SECONDS, best, sizeof best);
     snprintf(note, sizeof note, "best %s, %lld proposals, %.0f/s", best, proposals,
              elapsed > 0 ? (double)proposals / elapsed : 0);
     double share = -1;
-    if (s->options->time_seconds > 0)
-        share = fmin(elapsed / s->options->time_seconds, 1);
-    else if (s->options->proposals > 0)
-        share = fmin((double)proposals / (double)s->options->proposals, 1);
-    cleave_progress_update(&s->progress, share, note);
+    if (with->time_seconds > 0)
+        share = fmin(elapsed / with->time_seconds, 1);
+    else if (with->proposals > 0)
+        share = fmin((double)proposals / (double)with->proposals, 1);
+    cleave_progress_update(with->progress, share, note);
 }
 
 static void wait_for_others(void *context) { show(context); }
 
 /* What can be gone on with, apart from what threads are at. */
 static void snapshot(auto_run *run) {
-    const cleave_model *model = run->session->model;
+    const cleave_model *model = run->with->model;
     auto_state *kept = &run->kept;
     const auto_state *a = &run->state;
     kept->round = a->round;
@@ -256,21 +255,21 @@ static void snapshot(auto_run *run) {
 }
 
 static cleave_status save(auto_run *run, cleave_error *error) {
-    if (run->session->options->resume_file == NULL)
+    if (run->with->resume_file == NULL)
         return CLEAVE_OK;
     run->saved_seconds = cleave_clock_seconds();
-    return auto_state_write(run->session, &run->kept, error);
+    return auto_state_write(run->with, &run->kept, error);
 }
 
 /* Now and then a thread puts down where it is, and writes down where all are. */
 static void keep_now_and_then(work_of *w, const cleave_refine_state *state) {
     auto_run *run = w->run;
     double now = cleave_clock_seconds();
-    if (run->session->options->resume_file == NULL || now - w->kept_seconds < keep_seconds)
+    if (run->with->resume_file == NULL || now - w->kept_seconds < keep_seconds)
         return;
     w->kept_seconds = now;
     pthread_mutex_lock(&run->mutex);
-    cleave_refine_state_copy(run->session->model, state, &run->kept.tasks[w->task]);
+    cleave_refine_state_copy(run->with->model, state, &run->kept.tasks[w->task]);
     if (run->save_status == CLEAVE_OK && now - run->saved_seconds > save_seconds)
         run->save_status = save(run, &run->save_error);
     pthread_mutex_unlock(&run->mutex);
@@ -298,7 +297,7 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
                  .seen = run->state.tasks[task].proposals,
                  .kept_seconds = cleave_clock_seconds()};
     cleave_refine refine = run->refine;
-    refine.pricer = &run->session->pricers[worker];
+    refine.pricer = &run->with->pricers[worker];
     refine.chain = &run->workers[worker].chain;
     refine.arena = &run->workers[worker].arena;
     refine.after = after_proposal;
@@ -309,18 +308,18 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
 }
 
 static bool is_over(const auto_run *run) {
-    const session *s = run->session;
-    if (atomic_load(&run->stop) || session_interrupted(s))
+    const cleave_improvement *with = run->with;
+    if (atomic_load(&run->stop) || cleave_improvement_interrupted(with))
         return true;
-    if (s->options->proposals > 0 && run->state.proposals >= s->options->proposals)
+    if (with->proposals > 0 && run->state.proposals >= with->proposals)
         return true;
-    if (s->options->time_seconds > 0) /* more rounds as long as they are worth beginning */
-        return session_seconds_left(s) < 0.02 * s->options->time_seconds;
+    if (with->time_seconds > 0) /* more rounds as long as they are worth beginning */
+        return cleave_improvement_seconds_left(with) < 0.02 * with->time_seconds;
     return run->state.round >= AUTO_N_ROUNDS;
 }
 
 static cleave_status run_round(auto_run *run, cleave_error *error) {
-    const cleave_parallel parallel = {.n_threads = run->session->n_threads,
+    const cleave_parallel parallel = {.n_threads = run->with->n_threads,
                                       .n_tasks = run->state.n_tasks,
                                       .task = run_task,
                                       .wait = wait_for_others,
@@ -355,49 +354,47 @@ static cleave_status run_rounds(auto_run *run, bool goes_on, cleave_error *error
 
 /* The chain of the calling thread, at the best start, shows how much work a whole layout is. */
 static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
-    session *s = run->session;
+    const cleave_improvement *with = run->with;
     auto_worker *w = &run->workers[0];
     const auto_entry *best = &run->starts[0];
     const cleave_chain_start start = {&best->choices, best->is_near ? NULL : &best->price};
-    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &start, run->refine.like,
-                                  &w->arena, &w->chain, error));
+    const cleave_chain_frame frame = {with->candidates, run->refine.like, run->refine.in_steps};
+    CLEAVE_TRY(cleave_chain_begin(&with->pricers[0], &frame, &start, &w->arena, &w->chain, error));
     run->budget.whole_work = cleave_estimate_count(w->chain.estimate).bytes;
-    run->refine.whole_work = s->whole_work = run->budget.whole_work;
+    run->refine.whole_work = run->budget.whole_work;
     return CLEAVE_OK;
 }
 
-/* From now on all prices of the session's starts, and of what refinements come to, are in steps. */
+/* From now on all prices of starts, and of what refinements come to, are in steps. */
 static cleave_status go_to_steps(auto_run *run, cleave_error *error) {
-    session *s = run->session;
-    CLEAVE_TRY(session_price_in_steps(s, &run->starts[0].price, error));
-    run->budget.in_steps = true;
+    const cleave_improvement *with = run->with;
+    CLEAVE_TRY(
+        improve_price_in_steps(with, run->given, run->n_given, &run->starts[0].price, error));
+    run->budget.in_steps = run->refine.in_steps = true;
     run->refine.hottest = hottest_in_steps;
     cleave_chain_end(&run->workers[0].chain);
-    for (int32_t i = 0; i < s->n_threads; i++)
-        s->pricers[i].in_steps = true;
     CLEAVE_TRY(choose_starts(run, error));
     CLEAVE_TRY(
-        session_look_around(s, &run->starts[0].choices, run->refine.like, &run->around, error));
-    if (s->has_costs)
+        improve_look_around(with, &run->starts[0].choices, run->refine.like, &run->around, error));
+    if (with->additive != NULL)
         run->refine.source.additive = &run->around;
     return begin_first_chain(run, error);
 }
 
 static cleave_status begin(auto_run *run, cleave_error *error) {
-    session *s = run->session;
-    CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints, &s->work,
-                                       &run->structure, error));
-    CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->state, error));
-    CLEAVE_TRY(auto_state_create(s->model, &s->work, &run->kept, error));
-    run->refine =
-        (cleave_refine){.source = {.model = s->model,
-                                   .candidates = &s->candidates,
-                                   .structure = &run->structure,
-                                   .optimizer_states = s->options->optimizer_states,
-                                   .additive = s->has_costs ? &s->costs_of_changes : NULL},
-                        .like = s->given[0].layout,
-                        .stop = &run->stop};
-    run->workers = CLEAVE_ARENA_ARRAY(&s->work, auto_worker, s->n_threads);
+    const cleave_improvement *with = run->with;
+    CLEAVE_TRY(cleave_structure_create(with->model, with->candidates, with->constraints,
+                                       with->arena, &run->structure, error));
+    CLEAVE_TRY(auto_state_create(with->model, with->arena, &run->state, error));
+    CLEAVE_TRY(auto_state_create(with->model, with->arena, &run->kept, error));
+    run->refine = (cleave_refine){.source = {.model = with->model,
+                                             .candidates = with->candidates,
+                                             .structure = &run->structure,
+                                             .optimizer_states = with->optimizer_states,
+                                             .additive = with->additive},
+                                  .like = run->given[0].layout,
+                                  .stop = &run->stop};
+    run->workers = CLEAVE_ARENA_ARRAY(with->arena, auto_worker, with->n_threads);
     if (run->workers == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(choose_starts(run, error));
@@ -406,43 +403,49 @@ static cleave_status begin(auto_run *run, cleave_error *error) {
 }
 
 static void end(auto_run *run) {
-    session *s = run->session;
-    for (int32_t i = 0; i < s->n_threads; i++)
-        s->pricers[i].in_steps = false;
-    for (int32_t i = 0; i < s->n_threads && run->workers != NULL; i++) {
+    const cleave_improvement *with = run->with;
+    for (int32_t i = 0; i < with->n_threads && run->workers != NULL; i++) {
         auto_worker *w = &run->workers[i];
         cleave_chain_end(&w->chain);
         cleave_arena_free(&w->arena);
     }
 }
 
-static cleave_status keep_pool(auto_run *run, cleave_error *error) {
-    session *s = run->session;
+static cleave_status give(const auto_run *run, cleave_improved *improved, cleave_error *error) {
+    const cleave_improvement *with = run->with;
     const auto_state *a = &run->state;
+    *improved = (cleave_improved){.n = a->n_pool,
+                                  .in_steps = run->budget.in_steps,
+                                  .proposals = a->proposals,
+                                  .accepted = a->accepted,
+                                  .whole_work = run->budget.whole_work};
     for (int32_t i = 0; i < a->n_pool; i++) {
-        cleave_layout layout;
-        CLEAVE_TRY(cleave_choices_layout(s->model, &s->candidates, &a->pool[i].choices,
-                                         run->refine.like, &s->work, &layout, error));
-        CLEAVE_TRY(session_add_found(s, "auto", &layout, &a->pool[i].price, error));
-        session_mark_optimum(s, &layout, a->pool[i].is_local_optimum);
+        improved->items[i].price = a->pool[i].price;
+        improved->items[i].is_local_optimum = a->pool[i].is_local_optimum;
+        CLEAVE_TRY(cleave_choices_layout(with->model, with->candidates, &a->pool[i].choices,
+                                         run->refine.like, with->arena, &improved->items[i].layout,
+                                         error));
     }
-    s->result.proposals = a->proposals;
-    s->result.accepted = a->accepted;
     return CLEAVE_OK;
 }
 
-cleave_status session_refine(session *s, cleave_error *error) {
-    auto_run run = {.session = s, .budget.session = s, .mutex = PTHREAD_MUTEX_INITIALIZER};
+cleave_status cleave_improve(const cleave_improvement *with, cleave_improve_start *starts,
+                             int32_t n_starts, cleave_improved *improved, cleave_error *error) {
+    auto_run run = {.with = with,
+                    .given = starts,
+                    .n_given = n_starts,
+                    .budget.with = with,
+                    .mutex = PTHREAD_MUTEX_INITIALIZER};
     bool found = false;
     cleave_status status = begin(&run, error);
     if (status == CLEAVE_OK)
-        status = auto_state_read(s, &run.state, &found, error);
+        status = auto_state_read(with, &run.state, &found, error);
     if (status == CLEAVE_OK && found)
         auto_budget_resume(&run.budget, &run.state);
     if (status == CLEAVE_OK)
         status = run_rounds(&run, found && run.state.n_tasks > 0, error);
     if (status == CLEAVE_OK)
-        status = keep_pool(&run, error);
+        status = give(&run, improved, error);
     end(&run);
     return status;
 }

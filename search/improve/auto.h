@@ -8,13 +8,13 @@
 #ifndef CLEAVE_SEARCH_IMPROVE_AUTO_H
 #define CLEAVE_SEARCH_IMPROVE_AUTO_H
 
+#include "search/improve/improve.h"
 #include "search/improve/refine.h"
-#include "search/session.h"
 
 enum {
     AUTO_N_ROUNDS = 3,
-    AUTO_MAX_TASKS = SESSION_MAX_GIVEN + 8,
-    AUTO_MAX_POOL = SESSION_MAX_FOUND
+    AUTO_MAX_TASKS = CLEAVE_MOST_STARTS,
+    AUTO_MAX_POOL = CLEAVE_MOST_IMPROVED
 };
 
 /* A layout that some refinement has come to. */
@@ -41,11 +41,12 @@ cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, 
 void auto_pool_add(const cleave_model *model, const auto_entry *entry, int32_t *n_pool,
                    auto_entry *pool);
 
-/* The session's own file (search/improve/resume.c).  Writing is atomic.  Reading, into a state that
-   was created: `found` is false where there is no file; BAD_INPUT where it is not a state of this
-   very search: model, machine, space and options that decide what is found. */
-cleave_status auto_state_write(const session *s, const auto_state *state, cleave_error *error);
-cleave_status auto_state_read(const session *s, auto_state *state, bool *found,
+/* The file to resume from (search/improve/resume.c).  Writing is atomic.  Reading, into a state
+   that was created: `found` is false where there is no file; BAD_INPUT where it is not a state of
+   this very search: model, machine, space and options that decide what is found. */
+cleave_status auto_state_write(const cleave_improvement *with, const auto_state *state,
+                               cleave_error *error);
+cleave_status auto_state_read(const cleave_improvement *with, auto_state *state, bool *found,
                               cleave_error *error);
 
 #endif

@@ -24,7 +24,7 @@ static const int64_t most_bytes_in_steps = INT64_C(1) << 20, work_in_steps = INT
 /* Of a search without limits. */
 static int64_t work_of_all(const auto_budget *budget) {
     int64_t most = most_wholes * budget->whole_work;
-    int64_t least = least_work, n_devices = budget->session->machine->n_devices;
+    int64_t least = least_work, n_devices = budget->with->machine->n_devices;
     if (budget->in_steps) {
         least = work_by_square / (n_devices * n_devices);
         return least < work_in_steps ? least : work_in_steps;
@@ -35,13 +35,13 @@ static int64_t work_of_all(const auto_budget *budget) {
 }
 
 static int64_t patience(const auto_budget *budget) {
-    const session *s = budget->session;
-    bool limited = s->options->proposals > 0 || s->options->time_seconds > 0;
+    const cleave_improvement *with = budget->with;
+    bool limited = with->proposals > 0 || with->time_seconds > 0;
     if (budget->in_steps)
         return PATIENCE_IN_STEPS;
-    return limited || s->machine->n_devices <= SESSION_FEW_DEVICES
-               ? 100 + 3 * (int64_t)s->model->n_operators
-               : 1 + PATIENCE_ON_MANY * 64 / s->machine->n_devices;
+    return limited || with->machine->n_devices <= CLEAVE_FEW_DEVICES
+               ? 100 + 3 * (int64_t)with->model->n_operators
+               : 1 + PATIENCE_ON_MANY * 64 / with->machine->n_devices;
 }
 
 /* Of what is left, for the round that the state is in. */
@@ -50,17 +50,17 @@ static double share_of(const auto_budget *budget, const auto_state *a) {
 }
 
 cleave_refine_limits auto_budget_share(const auto_budget *budget, const auto_state *a, int32_t n) {
-    const session *s = budget->session;
+    const cleave_improvement *with = budget->with;
     double share = share_of(budget, a);
     cleave_refine_limits limits = {0};
-    if (s->options->proposals > 0) {
-        int64_t left = s->options->proposals - a->proposals;
+    if (with->proposals > 0) {
+        int64_t left = with->proposals - a->proposals;
         limits.proposals = (int64_t)ceil(share * (double)left) / n;
         if (limits.proposals < 1)
             limits.proposals = -1;
-    } else if (s->options->time_seconds > 0) {
-        int32_t waves = (n + s->n_threads - 1) / s->n_threads;
-        limits.seconds = share * session_seconds_left(s) / waves;
+    } else if (with->time_seconds > 0) {
+        int32_t waves = (n + with->n_threads - 1) / with->n_threads;
+        limits.seconds = share * cleave_improvement_seconds_left(with) / waves;
     } else {
         int64_t most = work_of_all(budget);
         int64_t left = most > a->work ? most - a->work : 0;
@@ -71,16 +71,16 @@ cleave_refine_limits auto_budget_share(const auto_budget *budget, const auto_sta
 }
 
 bool auto_budget_allows_steps(const auto_budget *budget) {
-    return budget->session->machine->n_devices > SESSION_FEW_DEVICES &&
+    return budget->with->machine->n_devices > CLEAVE_FEW_DEVICES &&
            budget->whole_work <= most_bytes_in_steps;
 }
 
 void auto_budget_resume(const auto_budget *budget, auto_state *a) {
-    const session *s = budget->session;
+    const cleave_improvement *with = budget->with;
     int32_t n = 0;
     for (int32_t i = 0; i < a->n_tasks; i++)
         n += a->tasks[i].phase != CLEAVE_REFINE_DONE;
-    for (int32_t i = 0; i < a->n_tasks && s->options->time_seconds > 0; i++)
-        a->tasks[i].limits.seconds =
-            share_of(budget, a) * session_seconds_left(s) * s->n_threads / (n + s->n_threads - 1);
+    for (int32_t i = 0; i < a->n_tasks && with->time_seconds > 0; i++)
+        a->tasks[i].limits.seconds = share_of(budget, a) * cleave_improvement_seconds_left(with) *
+                                     with->n_threads / (n + with->n_threads - 1);
 }

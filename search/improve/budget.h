@@ -5,7 +5,7 @@
 #include "search/improve/auto.h"
 
 typedef struct auto_budget {
-    const session *session;
+    const cleave_improvement *with;
     int64_t whole_work; /* of lowering the best start, in bytes of fragments */
     bool in_steps;      /* all prices are with collectives in their steps */
 } auto_budget;

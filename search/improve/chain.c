@@ -95,12 +95,6 @@ cleave_status cleave_choices_layout(const cleave_model *model, const cleave_cand
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-bool cleave_price_better(const cleave_price *a, const cleave_price *b) {
-    if (a->excess_bytes != b->excess_bytes)
-        return a->excess_bytes < b->excess_bytes;
-    return a->excess_bytes == 0 && a->step < b->step;
-}
-
 static cleave_status allocate(cleave_chain *c, const cleave_model *model, cleave_arena *arena,
                               cleave_error *error) {
     c->old = CLEAVE_ARENA_ARRAY(arena, cleave_choice, model->n_operators);
@@ -112,11 +106,20 @@ static cleave_status allocate(cleave_chain *c, const cleave_model *model, cleave
     return cleave_choices_create(model, arena, &c->choices, error);
 }
 
+static cleave_status price_proposal(cleave_chain *c, const cleave_price_bar *bar,
+                                    cleave_price *price, cleave_error *error) {
+    const cleave_price_subject what = {.layout = &c->layout,
+                                       .in_steps = c->in_steps,
+                                       .view = CLEAVE_VIEW_FOLDED,
+                                       .estimate = c->estimate};
+    return cleave_pricer_price(c->pricer, &what, bar, price, error);
+}
+
 /* Runs the estimate, but plans no memory where the price is known. */
 static cleave_status price_start(cleave_chain *c, const cleave_price *known, cleave_price *price,
                                  cleave_error *error) {
-    const cleave_price_bar bar = {known != NULL ? INT64_MIN : INT64_MAX, DBL_MAX};
-    CLEAVE_TRY(cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, bar, price, error));
+    const cleave_price_bar none = {INT64_MIN, 0};
+    CLEAVE_TRY(price_proposal(c, known != NULL ? &none : NULL, price, error));
     if (known == NULL)
         return CLEAVE_OK;
     double over = known->excess_bytes > 0 ? price->over : 0; /* only estimates know it */
@@ -125,16 +128,17 @@ static cleave_status price_start(cleave_chain *c, const cleave_price *known, cle
     return CLEAVE_OK;
 }
 
-cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_candidates *candidates,
-                                 const cleave_chain_start *start, const cleave_layout *like,
-                                 cleave_arena *arena, cleave_chain *chain, cleave_error *error) {
+cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_chain_frame *frame,
+                                 const cleave_chain_start *start, cleave_arena *arena,
+                                 cleave_chain *chain, cleave_error *error) {
     const cleave_model *model = pricer->model;
-    cleave_chain c = {.pricer = pricer, .candidates = candidates};
+    cleave_chain c = {
+        .pricer = pricer, .candidates = frame->candidates, .in_steps = frame->in_steps};
     CLEAVE_TRY(allocate(&c, model, arena, error));
     cleave_choices_copy(model, start->choices, &c.choices);
-    CLEAVE_TRY(
-        cleave_choices_layout(model, candidates, start->choices, like, arena, &c.layout, error));
-    CLEAVE_TRY(cleave_pricer_estimate(pricer, &c.layout, &c.estimate, error));
+    CLEAVE_TRY(cleave_choices_layout(model, frame->candidates, start->choices, frame->like, arena,
+                                     &c.layout, error));
+    CLEAVE_TRY(cleave_pricer_estimate(pricer, &c.layout, c.in_steps, &c.estimate, error));
     cleave_status status = price_start(&c, start->price, &c.price, error);
     if (status != CLEAVE_OK) {
         cleave_chain_end(&c);
@@ -194,8 +198,7 @@ cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *e
     int64_t before = cleave_estimate_count(c->estimate).bytes;
     int64_t planned = c->pricer->n_devices_planned;
     const cleave_price_bar bar = {below, c->price.excess_bytes > 0 ? c->price.over : DBL_MAX};
-    CLEAVE_TRY(
-        cleave_price_proposal_below(c->pricer, c->estimate, &c->layout, bar, &c->proposed, error));
+    CLEAVE_TRY(price_proposal(c, &bar, &c->proposed, error));
     planned = c->pricer->n_devices_planned - planned;
     c->work += cleave_estimate_count(c->estimate).bytes - before;
     c->work += (int64_t)((double)c->whole_work * (double)planned / c->layout.n_devices);

@@ -23,6 +23,7 @@ typedef struct cleave_choices {
 typedef struct cleave_chain {
     cleave_pricer *pricer;
     const cleave_candidates *candidates;
+    bool in_steps;          /* collectives, in all its prices */
     cleave_layout layout;   /* with the proposal; splits have room for all devices */
     cleave_choices choices; /* of the same */
     cleave_price price;     /* without the proposal */
@@ -62,11 +63,17 @@ cleave_status cleave_choices_layout(const cleave_model *model, const cleave_cand
                                     cleave_arena *arena, cleave_layout *layout,
                                     cleave_error *error);
 
-/* Begins with choices and prices them.  `like` gives number of devices and collectives.  Lives in
-   the arena, but for what cleave_chain_end frees. */
-cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_candidates *candidates,
-                                 const cleave_chain_start *start, const cleave_layout *like,
-                                 cleave_arena *arena, cleave_chain *chain, cleave_error *error);
+/* What a chain is of. */
+typedef struct cleave_chain_frame {
+    const cleave_candidates *candidates;
+    const cleave_layout *like; /* number of devices, collectives ... */
+    bool in_steps;             /* ... and how these are priced */
+} cleave_chain_frame;
+
+/* Begins with choices and prices them.  Lives in the arena, but for what cleave_chain_end frees. */
+cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_chain_frame *frame,
+                                 const cleave_chain_start *start, cleave_arena *arena,
+                                 cleave_chain *chain, cleave_error *error);
 void cleave_chain_end(cleave_chain *chain);
 
 /* Proposes another choice; nothing where it is the same. */
@@ -86,9 +93,6 @@ cleave_status cleave_chain_reject(cleave_chain *chain, cleave_error *error);
 /* To other choices, at no proposal. */
 cleave_status cleave_chain_go_to(cleave_chain *chain, const cleave_chain_start *to,
                                  cleave_error *error);
-
-/* Fits, or comes nearer to fitting, or is quicker. */
-bool cleave_price_better(const cleave_price *a, const cleave_price *b);
 
 static inline const cleave_candidate_list *cleave_list_of(const cleave_candidates *candidates,
                                                           int32_t op) {

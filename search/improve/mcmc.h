@@ -8,6 +8,8 @@
 #include "base/units.h"
 #include "search/improve/chain.h"
 
+#include <signal.h>
+
 typedef struct cleave_mcmc {
     cleave_pricer *pricer;
     const cleave_candidates *candidates;

@@ -1,4 +1,14 @@
-#include "search/improve/polish.h"
+/* The last descent, on steps.
+
+   Collectives in closed form are some per cent off their steps, each layout's by a little else, so
+   that of layouts that are nearly as good closed forms don't tell which is the best, and the one
+   that no single change improves in closed form may be improved in steps.  On few devices estimates
+   with collectives in their steps take little, so there what is best in steps descends once more by
+   whole sweeps, until no single change improves what `simulate` and `run` do.
+
+   What comes of it follows from the start alone, as long as time is not limited. */
+#include "search/improve/improve.h"
+#include "search/improve/refine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +18,8 @@
 static const int64_t most_wholes = 64, least_work = INT64_C(1) << 28;
 
 typedef struct polish_run {
-    session *session;
+    const cleave_improvement *with;
+    double most_seconds;
     cleave_refine refine;
     cleave_chain chain;
     cleave_structure structure;
@@ -17,61 +28,57 @@ typedef struct polish_run {
     atomic_bool stop;
 } polish_run;
 
-bool session_polishes(const session *s) {
-    return strcmp(s->options->method, "auto") == 0 && s->options->proposals <= 0 &&
-           s->machine->n_devices <= SESSION_FEW_DEVICES;
-}
-
 static void after_proposal(void *context, const cleave_refine_state *state) {
     polish_run *run = context;
-    session *s = run->session;
-    if (session_interrupted(s))
+    const cleave_improvement *with = run->with;
+    if (cleave_improvement_interrupted(with))
         atomic_store(&run->stop, true);
-    if (s->progress.quiet)
+    if (with->progress->quiet)
         return;
     char best[32], note[96];
     cleave_unit_format((double)state->best_price.step * 1e-12, CLEAVE_UNIT_SECONDS, best,
                        sizeof best);
     snprintf(note, sizeof note, "best %s in steps, %lld proposals", best,
              (long long)state->proposals);
-    cleave_progress_update(&s->progress, -1, note);
+    cleave_progress_update(with->progress, -1, note);
 }
 
-static cleave_refine_limits limits_of(const session *s, int64_t whole_work) {
+static cleave_refine_limits limits_of(double most_seconds, int64_t whole_work) {
     int64_t work = most_wholes * whole_work;
-    cleave_refine_limits limits = {
-        .work = work > least_work ? work : least_work, .whole_sweeps = true, .singles = true};
-    if (s->options->time_seconds > 0)
-        limits.seconds = session_polish_seconds_left(s);
-    return limits;
+    return (cleave_refine_limits){.work = work > least_work ? work : least_work,
+                                  .seconds = most_seconds,
+                                  .whole_sweeps = true,
+                                  .singles = true};
 }
 
 static cleave_status begin(polish_run *run, const cleave_choices *choices,
                            const cleave_layout *like, const cleave_price *price,
                            cleave_error *error) {
-    session *s = run->session;
+    const cleave_improvement *with = run->with;
     const cleave_chain_start start = {choices, price};
-    CLEAVE_TRY(cleave_structure_create(s->model, &s->candidates, s->options->constraints,
+    CLEAVE_TRY(cleave_structure_create(with->model, with->candidates, with->constraints,
                                        &run->arena, &run->structure, error));
     run->refine = (cleave_refine){
-        .source = {.model = s->model,
-                   .candidates = &s->candidates,
+        .source = {.model = with->model,
+                   .candidates = with->candidates,
                    .structure = &run->structure,
-                   .optimizer_states = s->options->optimizer_states,
-                   .additive = s->has_costs ? &s->costs_of_changes : NULL},
+                   .optimizer_states = with->optimizer_states,
+                   .additive = with->additive},
         .like = like,
-        .pricer = &s->pricers[0],
+        .in_steps = true,
+        .pricer = &with->pricers[0],
         .chain = &run->chain,
         .arena = &run->arena,
         .stop = &run->stop,
         .after = after_proposal,
         .context = run,
     };
-    CLEAVE_TRY(cleave_chain_begin(&s->pricers[0], &s->candidates, &start, like, &run->arena,
-                                  &run->chain, error));
+    const cleave_chain_frame frame = {with->candidates, like, true};
+    CLEAVE_TRY(
+        cleave_chain_begin(&with->pricers[0], &frame, &start, &run->arena, &run->chain, error));
     run->refine.whole_work = cleave_estimate_count(run->chain.estimate).bytes;
-    const cleave_refine_limits limits = limits_of(s, run->refine.whole_work);
-    CLEAVE_TRY(cleave_refine_state_create(s->model, choices, &limits, false, 0, &run->arena,
+    const cleave_refine_limits limits = limits_of(run->most_seconds, run->refine.whole_work);
+    CLEAVE_TRY(cleave_refine_state_create(with->model, choices, &limits, false, 0, &run->arena,
                                           &run->state, error));
     run->state.best_price = *price;
     return CLEAVE_OK;
@@ -79,30 +86,29 @@ static cleave_status begin(polish_run *run, const cleave_choices *choices,
 
 static cleave_status descend(polish_run *run, const cleave_layout *start, const cleave_price *price,
                              cleave_polished *polished, cleave_error *error) {
-    session *s = run->session;
+    const cleave_improvement *with = run->with;
     cleave_choices choices;
-    CLEAVE_TRY(cleave_choices_create(s->model, &run->arena, &choices, error));
-    if (!cleave_choices_of(s->model, &s->candidates, start, &choices))
+    CLEAVE_TRY(cleave_choices_create(with->model, &run->arena, &choices, error));
+    if (!cleave_choices_of(with->model, with->candidates, start, &choices))
         return CLEAVE_OK;
     CLEAVE_TRY(begin(run, &choices, start, price, error));
     CLEAVE_TRY(cleave_refine_run(&run->refine, &run->state, error));
-    CLEAVE_TRY(cleave_choices_layout(s->model, &s->candidates, &run->state.best, start, &s->work,
-                                     &polished->layout, error));
+    CLEAVE_TRY(cleave_choices_layout(with->model, with->candidates, &run->state.best, start,
+                                     with->arena, &polished->layout, error));
     polished->is_local_optimum = run->state.is_local_optimum;
     polished->is_changed = run->state.accepted > 0;
     polished->done = true;
-    s->result.proposals += run->state.proposals;
-    s->result.accepted += run->state.accepted;
+    polished->proposals = run->state.proposals;
+    polished->accepted = run->state.accepted;
     return CLEAVE_OK;
 }
 
-cleave_status session_polish(session *s, const cleave_layout *start, const cleave_price *price,
-                             cleave_polished *polished, cleave_error *error) {
-    polish_run run = {.session = s};
+cleave_status cleave_polish(const cleave_improvement *with, const cleave_layout *start,
+                            const cleave_price *price, double most_seconds,
+                            cleave_polished *polished, cleave_error *error) {
+    polish_run run = {.with = with, .most_seconds = most_seconds};
     *polished = (cleave_polished){0};
-    s->pricers[0].in_steps = true;
     cleave_status status = descend(&run, start, price, polished, error);
-    s->pricers[0].in_steps = false;
     cleave_chain_end(&run.chain);
     cleave_arena_free(&run.arena);
     return status;

@@ -341,9 +341,10 @@ static cleave_status begin(run *r, cleave_error *error) {
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_drawing_create(source, &r->arena, &r->drawing, error));
     const cleave_chain_start start = {&r->state->current, known_price(r)};
+    const cleave_chain_frame frame = {source->candidates, refine->like, refine->in_steps};
     if (r->chain->estimate == NULL)
-        CLEAVE_TRY(cleave_chain_begin(refine->pricer, source->candidates, &start, refine->like,
-                                      refine->arena, r->chain, error));
+        CLEAVE_TRY(
+            cleave_chain_begin(refine->pricer, &frame, &start, refine->arena, r->chain, error));
     else
         CLEAVE_TRY(cleave_chain_go_to(r->chain, &start, error));
     r->chain->whole_work = refine->whole_work;

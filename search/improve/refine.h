@@ -67,6 +67,7 @@ typedef struct cleave_refine_state {
 typedef struct cleave_refine {
     cleave_sweep_source source;
     const cleave_layout *like; /* number of devices, collectives */
+    bool in_steps;             /* how these are priced */
     cleave_pricer *pricer;     /* of the calling thread */
     cleave_chain *chain;       /* of the calling thread: zeroed, or as the last call left it, which
                                   saves most of the way to where the next one begins */

@@ -16,13 +16,13 @@ enum { STATE_VERSION = 4 };
 
 /* ---- what a state is of ---------------------------------------------------------------------- */
 
-static uint64_t hash_of_space(const session *s) {
+static uint64_t hash_of_space(const cleave_improvement *with) {
     uint64_t hash = cleave_hash_string("space");
-    for (int32_t op = 0; op < s->model->n_operators; op++)
-        hash = cleave_hash_join(hash, (uint64_t)s->candidates.list_of[op]);
-    for (int32_t l = 0; l < s->candidates.n_lists; l++)
-        for (int32_t i = 0; i < s->candidates.lists[l].n; i++) {
-            const cleave_candidate *c = &s->candidates.lists[l].items[i];
+    for (int32_t op = 0; op < with->model->n_operators; op++)
+        hash = cleave_hash_join(hash, (uint64_t)with->candidates->list_of[op]);
+    for (int32_t l = 0; l < with->candidates->n_lists; l++)
+        for (int32_t i = 0; i < with->candidates->lists[l].n; i++) {
+            const cleave_candidate *c = &with->candidates->lists[l].items[i];
             hash = cleave_hash_join(hash, (uint64_t)c->replicas);
             hash = cleave_hash_join(hash, (uint64_t)c->n_starts);
             hash = cleave_hash_join(hash, (uint64_t)c->picoseconds);
@@ -41,22 +41,21 @@ typedef struct fact {
     char value[FACT_BYTES];
 } fact;
 
-static void list_facts(const session *s, fact *facts) {
-    const cleave_search_options *o = s->options;
+static void list_facts(const cleave_improvement *with, fact *facts) {
     static const char *const names[N_FACTS] = {"model", "machine", "devices",
                                                "space", "seed",    "proposals",
                                                "timed", "memory",  "optimizer"};
     for (int i = 0; i < N_FACTS; i++)
         facts[i].name = names[i];
-    snprintf(facts[0].value, FACT_BYTES, "%s", s->model->hash);
-    snprintf(facts[1].value, FACT_BYTES, "%s", s->machine->name);
-    snprintf(facts[2].value, FACT_BYTES, "%d", s->machine->n_devices);
-    snprintf(facts[3].value, FACT_BYTES, "%016" PRIx64, hash_of_space(s));
-    snprintf(facts[4].value, FACT_BYTES, "%" PRIu64, o->seed);
-    snprintf(facts[5].value, FACT_BYTES, "%" PRId64, o->proposals);
-    snprintf(facts[6].value, FACT_BYTES, "%s", o->time_seconds > 0 ? "yes" : "no");
-    snprintf(facts[7].value, FACT_BYTES, "%" PRId64 " bytes", o->memory_limit_bytes);
-    snprintf(facts[8].value, FACT_BYTES, "%d states", o->optimizer_states);
+    snprintf(facts[0].value, FACT_BYTES, "%s", with->model->hash);
+    snprintf(facts[1].value, FACT_BYTES, "%s", with->machine->name);
+    snprintf(facts[2].value, FACT_BYTES, "%d", with->machine->n_devices);
+    snprintf(facts[3].value, FACT_BYTES, "%016" PRIx64, hash_of_space(with));
+    snprintf(facts[4].value, FACT_BYTES, "%" PRIu64, with->seed);
+    snprintf(facts[5].value, FACT_BYTES, "%" PRId64, with->proposals);
+    snprintf(facts[6].value, FACT_BYTES, "%s", with->time_seconds > 0 ? "yes" : "no");
+    snprintf(facts[7].value, FACT_BYTES, "%" PRId64 " bytes", with->memory_limit_bytes);
+    snprintf(facts[8].value, FACT_BYTES, "%d states", with->optimizer_states);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -129,9 +128,9 @@ static void put_task(cleave_json_writer *w, const cleave_model *model,
     cleave_json_end_object(w);
 }
 
-static void put_state(cleave_json_writer *w, const session *s, const auto_state *a) {
+static void put_state(cleave_json_writer *w, const cleave_improvement *with, const auto_state *a) {
     fact facts[N_FACTS];
-    list_facts(s, facts);
+    list_facts(with, facts);
     cleave_json_begin_object(w, false);
     put(w, "cleave_search", STATE_VERSION);
     for (int i = 0; i < N_FACTS; i++) {
@@ -148,24 +147,24 @@ static void put_state(cleave_json_writer *w, const session *s, const auto_state 
         cleave_json_begin_object(w, false);
         put_price(w, &a->pool[i].price);
         put(w, "local", a->pool[i].is_local_optimum);
-        put_choices(w, s->model, "choices", &a->pool[i].choices);
+        put_choices(w, with->model, "choices", &a->pool[i].choices);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
     cleave_json_key(w, "tasks");
     cleave_json_begin_array(w, false);
     for (int32_t i = 0; i < a->n_tasks; i++)
-        put_task(w, s->model, &a->tasks[i]);
+        put_task(w, with->model, &a->tasks[i]);
     cleave_json_end_array(w);
     cleave_json_end_object(w);
 }
 
-cleave_status auto_state_write(const session *s, const auto_state *state, cleave_error *error) {
+cleave_status auto_state_write(const cleave_improvement *with, const auto_state *state,
+                               cleave_error *error) {
     cleave_json_writer w = {0};
-    put_state(&w, s, state);
-    cleave_status status = w.failed
-                               ? cleave_fail_memory(error, "writing down a search")
-                               : cleave_file_write(s->options->resume_file, w.text, w.n, error);
+    put_state(&w, with, state);
+    cleave_status status = w.failed ? cleave_fail_memory(error, "writing down a search")
+                                    : cleave_file_write(with->resume_file, w.text, w.n, error);
     cleave_json_writer_free(&w);
     return status;
 }
@@ -208,9 +207,9 @@ static cleave_status get_element(const cleave_json_cursor *list, int32_t index, 
     return cleave_json_integer(&at, 0, most, value, error);
 }
 
-static cleave_status get_choices(const session *s, const cleave_json_cursor *at, const char *key,
-                                 cleave_choices *choices, cleave_error *error) {
-    const cleave_model *model = s->model;
+static cleave_status get_choices(const cleave_improvement *with, const cleave_json_cursor *at,
+                                 const char *key, cleave_choices *choices, cleave_error *error) {
+    const cleave_model *model = with->model;
     cleave_json_cursor list;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(at, key, &list, error));
@@ -220,7 +219,7 @@ static cleave_status get_choices(const session *s, const cleave_json_cursor *at,
         return cleave_json_fail(&list, error, "%d numbers, but %d operators have two each", n,
                                 model->n_operators);
     for (int32_t op = 0; op < model->n_operators; op++) {
-        const cleave_candidate_list *of = cleave_list_of(&s->candidates, op);
+        const cleave_candidate_list *of = cleave_list_of(with->candidates, op);
         CLEAVE_TRY(get_element(&list, 2 * op, of->n - 1, &value, error));
         choices->of[op].candidate = (int32_t)value;
         CLEAVE_TRY(get_element(&list, 2 * op + 1, of->items[value].n_starts - 1, &value, error));
@@ -302,7 +301,7 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
     return get_flag(at, "local", &t->is_local_optimum, error);
 }
 
-static cleave_status get_task(const session *s, const cleave_json_cursor *at,
+static cleave_status get_task(const cleave_improvement *with, const cleave_json_cursor *at,
                               cleave_refine_state *t, cleave_error *error) {
     static const char *const keys[] = {
         "most_work", "most_proposals", "patience", "whole_sweeps",   "anneals",  "random",
@@ -312,26 +311,24 @@ static cleave_status get_task(const session *s, const cleave_json_cursor *at,
         "base",      "singles",        "pairs",    "lane",           "lanes",    NULL};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(get_task_numbers(at, t, error));
-    if (t->anneals && s->options->time_seconds <= 0 && t->limits.work == 0 &&
-        t->limits.proposals == 0)
+    if (t->anneals && with->time_seconds <= 0 && t->limits.work == 0 && t->limits.proposals == 0)
         return cleave_json_fail(at, error, "annealing without a limit would not end");
-    if (s->options->proposals > 0 &&
-        (t->limits.proposals == 0 || t->limits.proposals > s->options->proposals))
+    if (with->proposals > 0 && (t->limits.proposals == 0 || t->limits.proposals > with->proposals))
         return cleave_json_fail(at, error, "%lld proposals, but the search makes %lld at most",
-                                (long long)t->limits.proposals, (long long)s->options->proposals);
+                                (long long)t->limits.proposals, (long long)with->proposals);
     CLEAVE_TRY(get_price(at, &t->best_price, error));
-    CLEAVE_TRY(get_choices(s, at, "current", &t->current, error));
-    CLEAVE_TRY(get_choices(s, at, "best", &t->best, error));
-    return get_choices(s, at, "base", &t->base, error);
+    CLEAVE_TRY(get_choices(with, at, "current", &t->current, error));
+    CLEAVE_TRY(get_choices(with, at, "best", &t->best, error));
+    return get_choices(with, at, "base", &t->base, error);
 }
 
-static cleave_status get_entry(const session *s, const cleave_json_cursor *at, auto_entry *entry,
-                               cleave_error *error) {
+static cleave_status get_entry(const cleave_improvement *with, const cleave_json_cursor *at,
+                               auto_entry *entry, cleave_error *error) {
     static const char *const keys[] = {"step", "excess", "over", "local", "choices", NULL};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(get_price(at, &entry->price, error));
     CLEAVE_TRY(get_flag(at, "local", &entry->is_local_optimum, error));
-    return get_choices(s, at, "choices", &entry->choices, error);
+    return get_choices(with, at, "choices", &entry->choices, error);
 }
 
 /* A list of at most so many. */
@@ -345,10 +342,10 @@ static cleave_status get_list(const cleave_json_cursor *at, const char *key, int
     return CLEAVE_OK;
 }
 
-static cleave_status check_facts(const session *s, const cleave_json_cursor *at,
+static cleave_status check_facts(const cleave_improvement *with, const cleave_json_cursor *at,
                                  cleave_error *error) {
     fact facts[N_FACTS];
-    list_facts(s, facts);
+    list_facts(with, facts);
     for (int i = 0; i < N_FACTS; i++) {
         cleave_json_cursor member;
         const char *value;
@@ -362,8 +359,8 @@ static cleave_status check_facts(const session *s, const cleave_json_cursor *at,
     return CLEAVE_OK;
 }
 
-static cleave_status get_state(const session *s, const cleave_json_cursor *at, auto_state *a,
-                               cleave_error *error) {
+static cleave_status get_state(const cleave_improvement *with, const cleave_json_cursor *at,
+                               auto_state *a, cleave_error *error) {
     static const char *const keys[] = {
         "cleave_search", "model",     "machine", "devices",   "space", "seed",
         "timed",         "proposals", "memory",  "optimizer", "round", "made",
@@ -373,7 +370,7 @@ static cleave_status get_state(const session *s, const cleave_json_cursor *at, a
     CLEAVE_TRY(cleave_json_expect_object(at, error));
     CLEAVE_TRY(get_integer(at, "cleave_search", STATE_VERSION, STATE_VERSION, &number, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
-    CLEAVE_TRY(check_facts(s, at, error));
+    CLEAVE_TRY(check_facts(with, at, error));
     CLEAVE_TRY(get_integer(at, "round", 0, INT32_MAX - 1, &number, error));
     a->round = (int32_t)number;
     CLEAVE_TRY(get_count(at, "made", &a->proposals, error));
@@ -384,25 +381,25 @@ static cleave_status get_state(const session *s, const cleave_json_cursor *at, a
         return cleave_json_fail(&list, error, "nothing was found in %d rounds", a->round);
     for (int32_t i = 0; i < a->n_pool; i++) {
         cleave_json_cursor element = cleave_json_element(&list, i);
-        CLEAVE_TRY(get_entry(s, &element, &a->pool[i], error));
+        CLEAVE_TRY(get_entry(with, &element, &a->pool[i], error));
     }
     CLEAVE_TRY(get_list(at, "tasks", AUTO_MAX_TASKS, &list, &a->n_tasks, error));
     for (int32_t i = 0; i < a->n_tasks; i++) {
         cleave_json_cursor element = cleave_json_element(&list, i);
-        CLEAVE_TRY(get_task(s, &element, &a->tasks[i], error));
+        CLEAVE_TRY(get_task(with, &element, &a->tasks[i], error));
     }
     return CLEAVE_OK;
 }
 
-cleave_status auto_state_read(const session *s, auto_state *state, bool *found,
+cleave_status auto_state_read(const cleave_improvement *with, auto_state *state, bool *found,
                               cleave_error *error) {
     cleave_json *document;
-    *found = s->options->resume_file != NULL && access(s->options->resume_file, F_OK) == 0;
+    *found = with->resume_file != NULL && access(with->resume_file, F_OK) == 0;
     if (!*found)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_read(s->options->resume_file, &document, error));
+    CLEAVE_TRY(cleave_json_read(with->resume_file, &document, error));
     cleave_json_cursor root = cleave_json_root(document);
-    cleave_status status = get_state(s, &root, state, error);
+    cleave_status status = get_state(with, &root, state, error);
     cleave_json_free(document);
     return status;
 }

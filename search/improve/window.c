@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "costmodel/machine_fold.h"
 #include "search/improve/window_internal.h"
+#include "search/problem/baselines.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,7 +97,8 @@ static cleave_status price_whole(window_search *s, const int32_t *choice, cleave
     cleave_price price;
     double start = cleave_clock_seconds();
     CLEAVE_TRY(make_layout(s, choice, arena, &layout, error));
-    cleave_status status = cleave_price_folded(s->pricer, &layout, &price, error);
+    const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_WINDOW};
+    cleave_status status = cleave_pricer_price(s->pricer, &what, NULL, &price, error);
     s->found.pricing_seconds += cleave_clock_seconds() - start;
     if (status == CLEAVE_NO_LAYOUT) { /* not all blocks are as those that were kept */
         snprintf(s->why_not, sizeof s->why_not, "%s", error->message);

@@ -12,7 +12,8 @@
 #ifndef CLEAVE_SEARCH_IMPROVE_WINDOW_H
 #define CLEAVE_SEARCH_IMPROVE_WINDOW_H
 
-#include "search/price/price_folded.h"
+#include "search/price/view.h"
+#include "search/problem/constraints.h"
 
 #include <signal.h>
 

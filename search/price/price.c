@@ -1,22 +1,24 @@
-/* Pricing: the same lowering, memory plan and simulator as everywhere else. */
+/* Pricing: the same lowering, memory plan and simulator as everywhere else.
+
+   A layout is lowered as far as its price needs: a few blocks of a window, a window, all devices
+   (search/price/view.h).  A proposal's step is known from its estimate, so only its memory may be
+   left to plan; and whoever asks for a price alone can be told by an estimate, too. */
 #include "search/price/price.h"
 
-#include "search/price/price_folded.h"
 #include "search/price/used_rules.h"
-#include "simulator/step/simulated_step.h"
+#include "search/price/view.h"
 
-#include <float.h>
 #include <stdlib.h>
 
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
-                                   const cleave_search_options *options, cleave_pricer *pricer,
-                                   cleave_error *error) {
+                                   int optimizer_states, int64_t memory_limit_bytes,
+                                   cleave_pricer *pricer, cleave_error *error) {
     cleave_pricer result = {.model = model,
                             .machine = machine,
-                            .memory_limit_bytes = options->memory_limit_bytes,
+                            .memory_limit_bytes = memory_limit_bytes,
                             .least_peak_bytes = INT64_MAX};
     result.lower = (cleave_lower_options){.training = model->loss >= 0,
-                                          .optimizer_states = options->optimizer_states,
+                                          .optimizer_states = optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = (void *)(uintptr_t)machine};
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
@@ -51,64 +53,15 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
         pricer->least_peak_bytes = price->peak_bytes;
 }
 
-/* The step of a program in the pricer's arena; `grounds` may be null. */
-static cleave_status simulate(cleave_pricer *pricer, const cleave_layout *layout,
-                              const cleave_program *program, int64_t *step,
-                              cleave_price_grounds *grounds, cleave_error *error) {
-    cleave_timeline timeline;
-    cleave_simulated_step made;
-    if (grounds == NULL) {
-        CLEAVE_TRY(cleave_simulate(program, pricer->cache, CLEAVE_RULE_SCAN, &pricer->arena,
-                                   &timeline, error));
-        *step = timeline.step;
-        return CLEAVE_OK;
-    }
-    CLEAVE_TRY(cleave_simulated_step_make(program, pricer->cache, &pricer->arena, &made, error));
-    *step = made.timeline.step;
-    grounds->known = true;
-    grounds->shares = made.prices.shares;
-    cleave_find_used_rules(program, &layout->collectives, grounds->used_rules);
-    return CLEAVE_OK;
-}
-
-static cleave_status price_in_arena(cleave_pricer *pricer, const cleave_layout *layout,
-                                    bool expanded, cleave_price *price,
-                                    cleave_price_grounds *grounds, cleave_error *error) {
-    cleave_price result = {0};
-    cleave_program program;
-    pricer->lower.symbolic_collectives = !expanded;
-    CLEAVE_TRY(
-        cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
-    cleave_pricer_weigh(pricer, &program, &result);
-    pricer->n_priced++;
-    if (result.excess_bytes == 0) {
-        CLEAVE_TRY(simulate(pricer, layout, &program, &result.step, grounds, error));
-        if (expanded)
-            result.bytes_sent = cleave_program_bytes_sent(&program);
-    }
-    *price = result;
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
-                                  cleave_price *price, cleave_error *error) {
-    cleave_arena_reset(&pricer->arena);
-    return price_in_arena(pricer, layout, expanded, price, NULL, error);
-}
-
-cleave_status cleave_price_with_grounds(cleave_pricer *pricer, const cleave_layout *layout,
-                                        cleave_price *price, cleave_price_grounds *grounds,
-                                        cleave_error *error) {
-    cleave_arena_reset(&pricer->arena);
-    return price_in_arena(pricer, layout, true, price, grounds, error);
-}
-
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
-                                     cleave_estimate **estimate, cleave_error *error) {
-    pricer->lower.symbolic_collectives = !pricer->in_steps;
+                                     bool in_steps, cleave_estimate **estimate,
+                                     cleave_error *error) {
+    pricer->lower.symbolic_collectives = !in_steps;
     return cleave_estimate_create(pricer->model, layout, &pricer->lower, pricer->cache, estimate,
                                   error);
 }
+
+/* ---- by estimates ---------------------------------------------------------------------------- */
 
 /* A memory plan may need so many times more than what is live in the worst slot, by holes, or less,
    since a slot counts all that it uses as if at once: beyond that nothing has to be planned to know
@@ -156,73 +109,116 @@ static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate 
     return status;
 }
 
-/* Lowers what has to be lowered to know whether it fits: a window of what folds, nothing of what
-   fits by slots, else all. */
-static cleave_status plan_memory(cleave_pricer *pricer, cleave_estimate *estimate,
-                                 const cleave_layout *layout, cleave_price *price,
-                                 cleave_error *error) {
-    cleave_program program;
-    bool folds = false, fits;
-    if (!pricer->in_steps)
-        CLEAVE_TRY(cleave_lower_if_folded(pricer, layout, &folds, &program, error));
-    if (!folds) {
-        pricer->n_devices_planned += layout->n_devices;
-        CLEAVE_TRY(fits_in_slots(pricer, estimate, &fits, error));
-        if (fits)
-            return CLEAVE_OK;
-        cleave_arena_reset(&pricer->arena);
-        pricer->lower.symbolic_collectives = !pricer->in_steps;
-        CLEAVE_TRY(
-            cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &program, error));
-    } else {
-        pricer->n_devices_planned += program.n_devices;
-    }
-    price->peak_bytes = 0;
-    cleave_pricer_weigh(pricer, &program, price);
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_price_if_it_fits(cleave_pricer *pricer, cleave_estimate *estimate, bool *fits,
-                                      cleave_price *price, cleave_error *error) {
-    cleave_price result = {0};
-    CLEAVE_TRY(cleave_estimate_run(estimate, &result.step, error));
-    fit known = estimate_fit(pricer, estimate, &result);
+/* Makes an estimate where there is none, and asks whether the layout fits by it; `price` is set
+   where it does. */
+static cleave_status fits_by_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
+                                      bool *fits, cleave_price *price, cleave_error *error) {
+    cleave_estimate *estimate;
+    cleave_price made = {0};
+    if (what->estimate != NULL)
+        return fits_in_slots(pricer, what->estimate, fits, error);
+    CLEAVE_TRY(cleave_pricer_estimate(pricer, what->layout, what->in_steps, &estimate, error));
+    cleave_status status = cleave_estimate_run(estimate, &made.step, error);
+    fit known = status == CLEAVE_OK ? estimate_fit(pricer, estimate, &made) : TOO_LARGE;
     *fits = known == FITS;
     if (known == IN_DOUBT)
-        CLEAVE_TRY(fits_in_slots(pricer, estimate, fits, error));
-    if (!*fits)
-        return CLEAVE_OK;
-    result.excess_bytes = 0, result.over = 0;
-    pricer->n_priced++;
-    *price = result;
-    return CLEAVE_OK;
+        status = fits_in_slots(pricer, estimate, fits, error);
+    cleave_estimate_destroy(estimate);
+    made.excess_bytes = 0;
+    if (status == CLEAVE_OK && *fits)
+        *price = made;
+    return status;
 }
 
-cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate *estimate,
-                                          const cleave_layout *layout, cleave_price_bar bar,
-                                          cleave_price *price, cleave_error *error) {
-    cleave_price result = {0};
-    CLEAVE_TRY(cleave_estimate_run(estimate, &result.step, error));
-    fit fits = estimate_fit(pricer, estimate, &result);
-    bool is_below = result.step < bar.below && (result.over <= 0 || result.over < bar.below_over);
-    if (fits == IN_DOUBT && !is_below) {
-        result.excess_bytes = INT64_MAX;
-    } else if (fits == IN_DOUBT) {
-        result.excess_bytes = 0;
-        CLEAVE_TRY(plan_memory(pricer, estimate, layout, &result, error));
-    }
-    if (fits == FITS || result.excess_bytes == 0)
-        result.excess_bytes = 0, result.over = 0;
-    pricer->n_priced++;
-    *price = result;
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
-                                    const cleave_layout *layout, cleave_price *price,
+/* What a proposal's estimate says; `done` where nothing has to be planned. */
+static cleave_status price_estimate(cleave_pricer *pricer, cleave_estimate *estimate,
+                                    const cleave_price_bar *bar, bool *done, cleave_price *price,
                                     cleave_error *error) {
-    const cleave_price_bar none = {INT64_MAX, DBL_MAX};
-    return cleave_price_proposal_below(pricer, estimate, layout, none, price, error);
+    CLEAVE_TRY(cleave_estimate_run(estimate, &price->step, error));
+    fit fits = estimate_fit(pricer, estimate, price);
+    bool is_below = bar == NULL || (price->step < bar->below &&
+                                    (price->over <= 0 || price->over < bar->below_over));
+    *done = fits != IN_DOUBT || !is_below;
+    if (fits == IN_DOUBT)
+        price->excess_bytes = is_below ? 0 : INT64_MAX;
+    else if (fits == FITS)
+        price->excess_bytes = 0;
+    return CLEAVE_OK;
+}
+
+/* ---- by programs ----------------------------------------------------------------------------- */
+
+/* Of what was lowered: memory and, unless an estimate has told it, the step. */
+static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_subject *what,
+                                   const cleave_lowered *lowered, cleave_price *price,
+                                   cleave_error *error) {
+    price->peak_bytes = 0;
+    cleave_pricer_weigh(pricer, cleave_lowered_program(lowered), price);
+    if (what->estimate != NULL || price->excess_bytes > 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_lowered_simulate(pricer, lowered, &price->step,
+                                       what->grounds != NULL ? &what->grounds->shares : NULL,
+                                       error));
+    price->bytes_sent = cleave_lowered_bytes_sent(lowered, what->in_steps);
+    if (what->grounds == NULL)
+        return CLEAVE_OK;
+    what->grounds->known = true;
+    cleave_find_used_rules(&lowered->program, &what->layout->collectives,
+                           what->grounds->used_rules);
+    return CLEAVE_OK;
+}
+
+static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
+                                            cleave_price *price, cleave_error *error) {
+    cleave_lowered lowered;
+    bool done = false, folds = false;
+    if (what->view != CLEAVE_VIEW_ALL && !what->in_steps)
+        CLEAVE_TRY(cleave_lowered_fold(pricer, what->layout, what->view == CLEAVE_VIEW_WINDOW,
+                                       &folds, &lowered, error));
+    if (!folds && (what->memory == CLEAVE_MEMORY_IN_DOUBT || what->estimate != NULL))
+        CLEAVE_TRY(fits_by_estimate(pricer, what, &done, price, error));
+    if (!folds && !done)
+        CLEAVE_TRY(cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
+    pricer->n_devices_planned += folds ? lowered.program.n_devices : what->layout->n_devices;
+    return done ? CLEAVE_OK : price_lowered(pricer, what, &lowered, price, error);
+}
+
+cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,
+                                  const cleave_price_bar *bar, cleave_price *price,
+                                  cleave_error *error) {
+    cleave_price made = {0};
+    bool done = false;
+    if (what->estimate != NULL)
+        CLEAVE_TRY(price_estimate(pricer, what->estimate, bar, &done, &made, error));
+    if (!done)
+        CLEAVE_TRY(price_without_estimate(pricer, what, &made, error));
+    if (made.excess_bytes == 0)
+        made.over = 0;
+    pricer->n_priced++;
+    *price = made;
+    return CLEAVE_OK;
+}
+
+/* ---- of two prices --------------------------------------------------------------------------- */
+
+/* Collectives in closed form are within some percent of their steps. */
+static const double far_behind = 1.25;
+/* Nor do they change most of what a layout holds: one that needs so many times the memory, even so,
+   never fits. */
+static const double far_too_large = 1.5;
+
+bool cleave_price_is_far_behind(const cleave_price *price, const cleave_price *best) {
+    if (best->excess_bytes > 0)
+        return false;
+    int64_t limit = price->peak_bytes - price->excess_bytes; /* about: of some device */
+    return price->excess_bytes > 0 ? (double)price->peak_bytes > far_too_large * (double)limit
+                                   : (double)price->step > far_behind * (double)best->step;
+}
+
+bool cleave_price_better(const cleave_price *a, const cleave_price *b) {
+    if (a->excess_bytes != b->excess_bytes)
+        return a->excess_bytes < b->excess_bytes;
+    return a->excess_bytes == 0 && a->step < b->step;
 }
 
 bool cleave_price_nearer(const cleave_price *a, const cleave_price *b) {

@@ -1,8 +1,7 @@
-/* What a layout costs: lowered, planned and simulated. */
+/* What a layout costs: lowered, planned and simulated, or estimated where that gives the same. */
 #ifndef CLEAVE_SEARCH_PRICE_PRICE_H
 #define CLEAVE_SEARCH_PRICE_PRICE_H
 
-#include "search/search.h"
 #include "simulator/report/price_shares.h"
 #include "simulator/step/estimate.h"
 
@@ -10,9 +9,10 @@ typedef struct cleave_price {
     int64_t step;         /* picoseconds; not set where the layout does not fit */
     int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
     int64_t excess_bytes; /* over the limit, of the device with the most; 0: it fits */
-    double over; /* where a proposal does not fit: cleave_estimate_over of all devices and their
+    double over; /* where an estimate does not fit: cleave_estimate_over of all devices and their
                     limits, which may be 0 nevertheless */
-    int64_t bytes_sent; /* expanded only, and only where it fits */
+    int64_t bytes_sent; /* per step, all devices; closed forms as if their blocks were equal. Only
+                           of what is simulated */
 } cleave_price;
 
 /* Prices one layout after the other; its arenas and prices of kernels are kept from one to the
@@ -22,61 +22,54 @@ typedef struct cleave_pricer {
     const cleave_machine *machine;
     cleave_lower_options lower;
     int64_t memory_limit_bytes; /* 0: that of each device's kind */
-    bool in_steps; /* estimates and their proposals have collectives in their steps; else, as
-                      created, in closed form */
     cleave_cost_cache *cache;
-    struct cleave_repeats *repeats; /* by which cleave_price_folded prices deep models from a few
-                                       blocks (search/price/repeat.h); may be null */
+    struct cleave_repeats *repeats; /* how blocks repeat (search/price/repeat.h), by which deep
+                                       models are priced from a few of them; may be null */
     cleave_arena arena;
-    int64_t least_peak_bytes; /* of all layouts priced */
+    int64_t least_peak_bytes; /* of all layouts whose memory was planned */
     int64_t n_priced;
     int64_t n_devices_planned; /* of all proposals whose memory was planned, in whatever way */
 } cleave_pricer;
 
+/* For a machine's memory, or a limit per device (0: none); the optimizer keeps so many values per
+   parameter. */
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
-                                   const cleave_search_options *options, cleave_pricer *pricer,
-                                   cleave_error *error);
+                                   int optimizer_states, int64_t memory_limit_bytes,
+                                   cleave_pricer *pricer, cleave_error *error);
 void cleave_pricer_destroy(cleave_pricer *pricer);
 
-/* Raises peak and excess of a price to those of a program's devices, and notes the least peak. */
-void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, cleave_price *price);
+/* What of a layout is lowered: the price is the same, to the bit.  Only closed forms are the same
+   in all windows, so collectives in their steps have all devices lowered. */
+typedef enum cleave_price_view {
+    CLEAVE_VIEW_ALL,    /* all devices */
+    CLEAVE_VIEW_FOLDED, /* the first window where the layout folds, else all devices */
+    CLEAVE_VIEW_WINDOW  /* the first window; NO_LAYOUT, saying why, where it does not fold */
+} cleave_price_view;
 
-/* Simulates by scan, with collectives as one item each; or (`expanded`) in their steps, as
-   `simulate` and `run` do.  Expanded programs are large: who prices others afterwards frees the
-   pricer's arena. */
-cleave_status cleave_price_layout(cleave_pricer *pricer, const cleave_layout *layout, bool expanded,
-                                  cleave_price *price, cleave_error *error);
+/* How it is known whether a layout fits the memory. */
+typedef enum cleave_price_memory {
+    CLEAVE_MEMORY_PLANNED,
+    CLEAVE_MEMORY_IN_DOUBT /* an estimate, where no window is lowered, may say so, too: peak_bytes
+                              is then about what it needs, and nothing is known to be sent */
+} cleave_price_memory;
 
-/* What a price with collectives in their steps rests on, and which of the layout's rules for
-   collectives they run by. */
+/* What a price rests on, and which of the layout's rules for collectives they run by. */
 typedef struct cleave_price_grounds {
     bool known; /* the layout fits the memory */
     cleave_price_shares shares;
     bool *used_rules; /* [rules of the layout], room given */
 } cleave_price_grounds;
 
-/* The same with collectives in their steps, and its grounds. */
-cleave_status cleave_price_with_grounds(cleave_pricer *pricer, const cleave_layout *layout,
-                                        cleave_price *price, cleave_price_grounds *grounds,
-                                        cleave_error *error);
-
-/* An estimate that begins with `layout`, for cleave_price_proposal. */
-cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
-                                     cleave_estimate **estimate, cleave_error *error);
-
-/* The same price as cleave_price_layout gives (expanded where `in_steps`), of the layout that the
-   estimate has come to by changes, and which is `layout`.  `peak_bytes` is not set where it fits
-   even if no memory were ever given back; else its memory is planned: of one window of it where it
-   folds, else in whole slots (cleave_estimate_plan) and, where that does not surely fit, by
-   lowering it. */
-cleave_status cleave_price_proposal(cleave_pricer *pricer, cleave_estimate *estimate,
-                                    const cleave_layout *layout, cleave_price *price,
-                                    cleave_error *error);
-
-/* The price of what the estimate has come to if it surely fits, without lowering anything; else
-   `fits` is false and nothing else known.  `peak_bytes` is about what it needs. */
-cleave_status cleave_price_if_it_fits(cleave_pricer *pricer, cleave_estimate *estimate, bool *fits,
-                                      cleave_price *price, cleave_error *error);
+/* What is to be priced. */
+typedef struct cleave_price_subject {
+    const cleave_layout *layout;
+    bool in_steps; /* collectives, as `simulate` and `run` have them; else each is one item */
+    cleave_price_view view;
+    cleave_price_memory memory;
+    cleave_estimate *estimate;     /* null: none.  It has come to the layout by changes, in the same
+                                      form; its memory is planned where it leaves that in doubt */
+    cleave_price_grounds *grounds; /* null: not asked for; not of estimates */
+} cleave_price_subject;
 
 /* What makes a proposal worth having its memory planned. */
 typedef struct cleave_price_bar {
@@ -84,13 +77,29 @@ typedef struct cleave_price_bar {
     double below_over; /* and so is `over`, or it is 0 */
 } cleave_price_bar;
 
-/* The same, but where it is doubtful whether the layout fits, and it is not below the bar, its
-   memory is not planned: it then counts as over the limit, by more than any. */
-cleave_status cleave_price_proposal_below(cleave_pricer *pricer, cleave_estimate *estimate,
-                                          const cleave_layout *layout, cleave_price_bar bar,
-                                          cleave_price *price, cleave_error *error);
+/* The price of a layout, by scan.  Where there is a bar (it may be null) and an estimate that is
+   not below it leaves in doubt whether it fits, memory is not planned: the layout then counts as
+   over the limit, by more than any.  Programs with collectives in their steps are large: who prices
+   others afterwards frees the pricer's arena. */
+cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,
+                                  const cleave_price_bar *bar, cleave_price *price,
+                                  cleave_error *error);
 
-/* Of two prices of proposals: fits, or comes nearer to fitting, or is quicker. */
+/* An estimate that begins with `layout`, for proposals. */
+cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
+                                     bool in_steps, cleave_estimate **estimate,
+                                     cleave_error *error);
+
+/* Raises peak and excess of a price to those of a program's devices, and notes the least peak. */
+void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, cleave_price *price);
+
+/* Is a layout of that price, in closed form, so far behind the other that it can't come out better
+   in full? */
+bool cleave_price_is_far_behind(const cleave_price *price, const cleave_price *best);
+
+/* Fits, or comes nearer to fitting, or is quicker. */
+bool cleave_price_better(const cleave_price *a, const cleave_price *b);
+/* The same of prices of proposals, which know how far all devices are from fitting. */
 bool cleave_price_nearer(const cleave_price *a, const cleave_price *b);
 
 #endif

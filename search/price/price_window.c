@@ -44,7 +44,6 @@ struct cleave_window_pricer {
 
 static cleave_status begin_subject(cleave_window_pricer *p, const int32_t *stands_for, subject *s,
                                    cleave_error *error) {
-    const cleave_search_options options = {.optimizer_states = p->of->lower.optimizer_states};
     p->n_subjects++;
     s->of_whole = CLEAVE_ARENA_ARRAY(&p->arena, int32_t, s->model.n_operators);
     if (s->of_whole == NULL)
@@ -54,7 +53,8 @@ static cleave_status begin_subject(cleave_window_pricer *p, const int32_t *stand
     CLEAVE_TRY(
         cleave_layout_create(&s->model, p->of->machine->n_devices, &p->arena, &s->layout, error));
     s->layout.collectives = *p->rules;
-    return cleave_pricer_create(&s->model, p->of->machine, &options, &s->pricer, error);
+    return cleave_pricer_create(&s->model, p->of->machine, p->of->lower.optimizer_states, 0,
+                                &s->pricer, error);
 }
 
 /* The whole model where it has few blocks, or where they are connected in other ways. */

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_SEARCH_PRICE_PRICE_WINDOW_H
 #define CLEAVE_SEARCH_PRICE_PRICE_WINDOW_H
 
-#include "search/price/price_folded.h"
+#include "search/price/price.h"
 #include "search/problem/space.h"
 
 typedef struct cleave_window_price {

@@ -55,8 +55,6 @@ static void find_blocks_of_tensors(cleave_repeats *r) {
 
 static cleave_status shorten(cleave_repeats *r, const cleave_pricer *of, bool *shortens,
                              cleave_error *error) {
-    const cleave_search_options options = {.optimizer_states = of->lower.optimizer_states,
-                                           .memory_limit_bytes = of->memory_limit_bytes};
     int32_t *stands_for = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->whole->n_operators);
     if (stands_for == NULL)
         return cleave_fail_memory(error, "repeating blocks");
@@ -74,7 +72,8 @@ static cleave_status shorten(cleave_repeats *r, const cleave_pricer *of, bool *s
     find_blocks_of_tensors(r);
     CLEAVE_TRY(
         cleave_layout_create(&r->model, of->machine->n_devices, &r->arena, &r->layout, error));
-    return cleave_pricer_create(&r->model, of->machine, &options, &r->pricer, error);
+    return cleave_pricer_create(&r->model, of->machine, of->lower.optimizer_states,
+                                of->memory_limit_bytes, &r->pricer, error);
 }
 
 cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_blocks *blocks,
@@ -194,21 +193,11 @@ cleave_status cleave_repeats_extend(cleave_repeats *r, const cleave_layout *layo
     return CLEAVE_OK;
 }
 
-cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, cleave_timeline *timeline,
-                                       cleave_error *error) {
-    const cleave_engine_problem *problem = &repeated->whole.problem;
-    cleave_engine_workspace *workspace;
-    CLEAVE_TRY(cleave_engine_workspace_create(problem, repeated->arena, &workspace, error));
-    CLEAVE_TRY(cleave_engine_timeline_create(problem, repeated->arena, timeline, error));
-    return cleave_engine_run_scan(problem, workspace, timeline, error);
-}
-
-/* ---- shares ---------------------------------------------------------------------------------- */
+/* ---- simulation ------------------------------------------------------------------------------ */
 
 /* Copies have the price of what they are copies of, and so its basis. */
-static cleave_status find_shares(const cleave_repeated *repeated, cleave_price_shares *shares,
-                                 cleave_error *error) {
-    cleave_timeline timeline;
+static cleave_status find_shares(const cleave_repeated *repeated, const cleave_timeline *timeline,
+                                 cleave_price_shares *shares, cleave_error *error) {
     cleave_program whole = repeated->whole.program;
     int32_t n = whole.n_items;
     cleave_price_basis *few =
@@ -217,44 +206,23 @@ static cleave_status find_shares(const cleave_repeated *repeated, cleave_price_s
     whole.items = CLEAVE_ARENA_ARRAY(repeated->arena, cleave_item, n);
     if (few == NULL || basis == NULL || whole.items == NULL)
         return cleave_fail_memory(error, "adding up prices");
-    CLEAVE_TRY(cleave_repeated_simulate(repeated, &timeline, error));
     CLEAVE_TRY(cleave_cost_basis(&repeated->few, repeated->cache, few, error));
     for (int32_t i = 0; i < n; i++) {
         basis[i] = few[repeated->whole.origin[i]];
         whole.items[i] = repeated->few.items[repeated->whole.origin[i]];
     }
-    return cleave_price_shares_find(&whole, &repeated->whole.problem, &timeline, basis,
+    return cleave_price_shares_find(&whole, &repeated->whole.problem, timeline, basis,
                                     cleave_cost_n_sources(repeated->cache), shares, error);
 }
 
-static cleave_status shares_of(const cleave_pricer *pricer, const cleave_layout *layout,
-                               cleave_arena *scratch, bool *known, cleave_price_shares *shares,
-                               cleave_error *error) {
-    int32_t *class_of;
-    cleave_repeats *repeats;
-    cleave_repeated repeated;
-    CLEAVE_TRY(cleave_operator_classes(pricer->model, scratch, &class_of, error));
-    const cleave_blocks blocks = cleave_blocks_find(pricer->model, class_of);
-    CLEAVE_TRY(cleave_repeats_create(pricer, &blocks, &repeats, error));
-    if (repeats == NULL)
-        return CLEAVE_OK;
-    cleave_status status = cleave_repeats_extend(repeats, layout, true, known, &repeated, error);
-    if (status == CLEAVE_OK && *known)
-        status = find_shares(&repeated, shares, error);
-    cleave_repeats_destroy(repeats);
-    return status;
-}
-
-cleave_status cleave_repeats_shares(const cleave_model *model, const cleave_machine *machine,
-                                    const cleave_search_options *options,
-                                    const cleave_layout *layout, bool *known,
-                                    cleave_price_shares *shares, cleave_error *error) {
-    cleave_pricer pricer;
-    cleave_arena scratch = {0};
-    *known = false;
-    CLEAVE_TRY(cleave_pricer_create(model, machine, options, &pricer, error));
-    cleave_status status = shares_of(&pricer, layout, &scratch, known, shares, error);
-    cleave_pricer_destroy(&pricer);
-    cleave_arena_free(&scratch);
-    return status;
+cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, int64_t *step,
+                                       cleave_price_shares *shares, cleave_error *error) {
+    const cleave_engine_problem *problem = &repeated->whole.problem;
+    cleave_engine_workspace *workspace;
+    cleave_timeline timeline;
+    CLEAVE_TRY(cleave_engine_workspace_create(problem, repeated->arena, &workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(problem, repeated->arena, &timeline, error));
+    CLEAVE_TRY(cleave_engine_run_scan(problem, workspace, &timeline, error));
+    *step = timeline.step;
+    return shares == NULL ? CLEAVE_OK : find_shares(repeated, &timeline, shares, error);
 }

@@ -37,15 +37,9 @@ typedef struct cleave_repeated {
 cleave_status cleave_repeats_extend(cleave_repeats *repeats, const cleave_layout *layout,
                                     bool folded, bool *known, cleave_repeated *repeated,
                                     cleave_error *error);
-/* Its step, by scan. */
-cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, cleave_timeline *timeline,
-                                       cleave_error *error);
-
-/* What the step of a layout that folds rests on, as cleave_price_shares_find says of the simulated
-   whole; `known` as above. */
-cleave_status cleave_repeats_shares(const cleave_model *model, const cleave_machine *machine,
-                                    const cleave_search_options *options,
-                                    const cleave_layout *layout, bool *known,
-                                    cleave_price_shares *shares, cleave_error *error);
+/* Its step by scan, picoseconds, and (null: not asked for) what that rests on, as
+   cleave_price_shares_find says of the simulated whole. */
+cleave_status cleave_repeated_simulate(const cleave_repeated *repeated, int64_t *step,
+                                       cleave_price_shares *shares, cleave_error *error);
 
 #endif

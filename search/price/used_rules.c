@@ -19,13 +19,3 @@ void cleave_keep_rules(const bool *used, cleave_collective_rules *rules) {
             rules->items[n++] = rules->items[r];
     rules->n = n;
 }
-
-cleave_status cleave_keep_used_rules(const cleave_program *program, cleave_arena *scratch,
-                                     cleave_collective_rules *rules, cleave_error *error) {
-    bool *used = CLEAVE_ARENA_ARRAY(scratch, bool, rules->n);
-    if (used == NULL)
-        return cleave_fail_memory(error, "searching");
-    cleave_find_used_rules(program, rules, used);
-    cleave_keep_rules(used, rules);
-    return CLEAVE_OK;
-}

@@ -12,8 +12,4 @@ void cleave_find_used_rules(const cleave_program *program, const cleave_collecti
 /* Leaves those rules that are marked. */
 void cleave_keep_rules(const bool *used, cleave_collective_rules *rules);
 
-/* Both. */
-cleave_status cleave_keep_used_rules(const cleave_program *program, cleave_arena *scratch,
-                                     cleave_collective_rules *rules, cleave_error *error);
-
 #endif

@@ -94,6 +94,13 @@ static int32_t value_of(const cleave_bound_blocks *blocks, const cleave_block *b
     return value % blocks->n_values[block->operators[i]];
 }
 
+static cleave_status price_proposal(const tree *t, const cleave_layout *layout, cleave_price *price,
+                                    cleave_error *error) {
+    const cleave_price_subject what = {
+        .layout = layout, .view = CLEAVE_VIEW_FOLDED, .estimate = t->estimate};
+    return cleave_pricer_price(t->pricer, &what, NULL, price, error);
+}
+
 static cleave_status price_whole(tree *t, cleave_error *error) {
     const cleave_bound_blocks *blocks = t->blocks;
     cleave_price price;
@@ -107,7 +114,7 @@ static cleave_status price_whole(tree *t, cleave_error *error) {
             copy_split(&t->layout.splits[op], &blocks->values[op][value]);
             CLEAVE_TRY(cleave_estimate_change(t->estimate, op, &t->layout.splits[op], error));
         }
-    CLEAVE_TRY(cleave_price_proposal(t->pricer, t->estimate, &t->layout, &price, error));
+    CLEAVE_TRY(price_proposal(t, &t->layout, &price, error));
     CLEAVE_TRY(cleave_estimate_accept(t->estimate, error));
     t->priced++;
     if (price.excess_bytes == 0 && price.step < t->best) {
@@ -235,8 +242,8 @@ static cleave_status search_tree(tree *t, const cleave_candidates *candidates,
 
 static cleave_status price_start(tree *t, const cleave_layout *start, cleave_error *error) {
     cleave_price price;
-    CLEAVE_TRY(cleave_pricer_estimate(t->pricer, start, &t->estimate, error));
-    CLEAVE_TRY(cleave_price_proposal(t->pricer, t->estimate, start, &price, error));
+    CLEAVE_TRY(cleave_pricer_estimate(t->pricer, start, false, &t->estimate, error));
+    CLEAVE_TRY(price_proposal(t, start, &price, error));
     if (price.excess_bytes > 0)
         return cleave_fail(error, CLEAVE_NO_LAYOUT,
                            "the layout to start from needs %lld bytes more than a device has",

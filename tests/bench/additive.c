@@ -8,10 +8,12 @@
    operators drawn - Kendall's tau between additive and simulated times, and additive / simulated:
    the median, and the 10th and 90th percentiles.  With PARTS in the environment, what each part
    adds is printed, too. */
+#include "../support/price_whole.h"
 #include "arguments.h"
 #include "graph/import/import.h"
 #include "row.h"
 #include "search/price/price.h"
+#include "search/problem/baselines.h"
 #include "search/solve/model.h"
 
 #include <string.h>
@@ -59,9 +61,7 @@ static cleave_status prepare(bench_case *c, cleave_error *error) {
     const cleave_layout *given = &c->data_parallel;
     CLEAVE_TRY(cleave_candidates_create(&c->model, &c->machine, c->costs, &given, 1, &c->arena,
                                         &c->candidates, error));
-    const cleave_search_options options = {.memory_limit_bytes = INT64_C(1) << 50,
-                                           .optimizer_states = 1};
-    return cleave_pricer_create(&c->model, &c->machine, &options, &c->pricer, error);
+    return cleave_pricer_create(&c->model, &c->machine, 1, INT64_C(1) << 50, &c->pricer, error);
 }
 
 static cleave_status make_models(bench_case *c, double seconds[2], cleave_error *error) {
@@ -153,7 +153,7 @@ static cleave_status compare(bench_case *c, int sort, int n, cleave_error *error
             status =
                 cleave_choose_collectives(&c->machine, false, &scratch, &layout.collectives, error);
         if (status == CLEAVE_OK)
-            status = cleave_price_layout(&c->pricer, &layout, false, &price, error);
+            status = price_whole(&c->pricer, &layout, false, &price, error);
         additive[i] = total_of(&c->additive.additive, value);
         simulated[i] = (double)price.step * 1e-12;
         ratio[i] = additive[i] / simulated[i];

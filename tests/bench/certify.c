@@ -13,6 +13,7 @@
 
 #include "arguments.h"
 #include "row.h"
+#include "search/problem/baselines.h"
 
 #include <string.h>
 
@@ -69,13 +70,12 @@ static cleave_status find_start(bench *b, cleave_layout *start, cleave_price *be
 }
 
 static cleave_status run(bench *b, const char *name, double seconds, cleave_error *error) {
-    cleave_search_options options = {.optimizer_states = 0};
     cleave_layout start;
     cleave_price found = {0};
     cleave_certified certified;
     double bound;
     CLEAVE_TRY(cleave_node_costs_create(&b->model, &b->machine, &b->costs, error));
-    CLEAVE_TRY(cleave_pricer_create(&b->model, &b->machine, &options, &b->pricer, error));
+    CLEAVE_TRY(cleave_pricer_create(&b->model, &b->machine, 0, 0, &b->pricer, error));
     CLEAVE_TRY(list_given(b, error));
     CLEAVE_TRY(cleave_candidates_create(&b->model, &b->machine, b->costs, b->given, b->n_given,
                                         &b->arena, &b->candidates, error));

@@ -28,7 +28,7 @@
 #include "arguments.h"
 #include "base/process.h"
 #include "row.h"
-#include "search/price/price_folded.h"
+#include "search/price/view.h"
 #include "tests/bench/estimate/case.h"
 
 #include <math.h>

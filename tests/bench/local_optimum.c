@@ -8,6 +8,7 @@
                                 [THREADS [EVERY [steps|closed-form]]]
    EVERY: of so many changes one is priced from scratch, too (100).  Exits with 1 where something
    improves the layout; prints what, and by how much, of each operator the best. */
+#include "../support/price_whole.h"
 #include "arguments.h"
 #include "base/progress.h"
 #include "base/random.h"
@@ -59,11 +60,9 @@ typedef struct check {
 } check;
 
 static cleave_status begin_worker(check *c, worker *w, cleave_error *error) {
-    const cleave_search_options options = {0}; /* plain descent, as `cleave search` has it */
     CLEAVE_TRY(cleave_layout_copy(&c->layout, &c->model, &w->arena, &w->layout, error));
-    CLEAVE_TRY(cleave_pricer_create(&c->model, &c->machine, &options, &w->pricer, error));
-    w->pricer.in_steps = c->in_steps;
-    CLEAVE_TRY(cleave_pricer_estimate(&w->pricer, &w->layout, &w->estimate, error));
+    CLEAVE_TRY(cleave_pricer_create(&c->model, &c->machine, 0, 0, &w->pricer, error));
+    CLEAVE_TRY(cleave_pricer_estimate(&w->pricer, &w->layout, c->in_steps, &w->estimate, error));
     w->devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, c->machine.n_devices);
     return w->devices != NULL ? CLEAVE_OK : cleave_fail_memory(error, "checking");
 }
@@ -93,7 +92,7 @@ static cleave_status prepare(check *c, cleave_error *error) {
         return cleave_fail_memory(error, "checking");
     for (int32_t t = 0; t < c->n_threads; t++)
         CLEAVE_TRY(begin_worker(c, &c->workers[t], error));
-    return cleave_price_layout(&c->workers[0].pricer, &c->layout, c->in_steps, &c->price, error);
+    return price_whole(&c->workers[0].pricer, &c->layout, c->in_steps, &c->price, error);
 }
 
 static bool improves(const check *c, const cleave_price *price) {
@@ -103,7 +102,7 @@ static bool improves(const check *c, const cleave_price *price) {
 static cleave_status price_from_scratch(const check *c, worker *w, const cleave_price *estimated,
                                         cleave_error *error) {
     cleave_price price;
-    CLEAVE_TRY(cleave_price_layout(&w->pricer, &w->layout, c->in_steps, &price, error));
+    CLEAVE_TRY(price_whole(&w->pricer, &w->layout, c->in_steps, &price, error));
     bool fits = price.excess_bytes == 0; /* what does not fit has no step */
     if (improves(c, &price) != improves(c, estimated) ||
         (fits && estimated->excess_bytes == 0 && price.step != estimated->step))
@@ -117,8 +116,11 @@ static cleave_status try_change(const check *c, worker *w, cleave_random *random
                                 int32_t start, finding *found, cleave_error *error) {
     cleave_price price;
     const cleave_price_bar bar = {c->price.step, DBL_MAX};
-    CLEAVE_TRY(
-        cleave_price_proposal_below(&w->pricer, w->estimate, &w->layout, bar, &price, error));
+    const cleave_price_subject what = {.layout = &w->layout,
+                                       .in_steps = c->in_steps,
+                                       .view = CLEAVE_VIEW_FOLDED,
+                                       .estimate = w->estimate};
+    CLEAVE_TRY(cleave_pricer_price(&w->pricer, &what, &bar, &price, error));
     CLEAVE_TRY(cleave_estimate_reject(w->estimate, error));
     found->n_tried++;
     if (improves(c, &price) || cleave_random_below(random, c->every) == 0) {

@@ -1,4 +1,5 @@
 /* The additive model on real and small models. */
+#include "../support/price_whole.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/solve/model.h"
@@ -156,16 +157,15 @@ static double simulate(const cleave_additive_model *made, const int32_t *value) 
     cleave_layout layout;
     cleave_pricer pricer;
     cleave_price price;
-    const cleave_search_options options = {.optimizer_states = 1,
-                                           .memory_limit_bytes = INT64_C(1) << 50};
     cr_assert_eq(cleave_additive_model_layout(made, &model, &machine, &candidates, value, &scratch,
                                               &layout, &error),
                  CLEAVE_OK, "%s", error.message);
     cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "%s", error.message);
     cr_assert_eq(cleave_choose_collectives(&machine, false, &scratch, &layout.collectives, &error),
                  CLEAVE_OK);
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_price_layout(&pricer, &layout, false, &price, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(cleave_pricer_create(&model, &machine, 1, INT64_C(1) << 50, &pricer, &error),
+                 CLEAVE_OK);
+    cr_assert_eq(price_whole(&pricer, &layout, false, &price, &error), CLEAVE_OK, "%s",
                  error.message);
     cleave_pricer_destroy(&pricer);
     cleave_arena_free(&scratch);

@@ -7,6 +7,8 @@
 #include "../support/trial.h"
 #include "search/bound/shares.h"
 #include "search/improve/mcmc.h"
+#include "search/problem/baselines.h"
+#include "simulator/step/simulate.h"
 
 #include "../support/test_machine.h"
 

@@ -2,6 +2,7 @@
    few candidates for each operator, drawn, on several machines.  And of every layout of the space
    the bounds that it rests on lie below the simulated step. */
 #include "../support/models.h"
+#include "../support/price_whole.h"
 #include "../support/trial.h"
 #include "search/solve/block_windows.h"
 #include "search/solve/branch_and_bound.h"
@@ -70,7 +71,7 @@ static void begin(trial *t) {
 static void walk_through(trial *t, int32_t op) {
     if (op == t->model.n_operators) {
         cleave_price price;
-        trial_ok(t, cleave_price_layout(&t->pricer, &t->layout, false, &price, &t->error));
+        trial_ok(t, price_whole(&t->pricer, &t->layout, false, &price, &t->error));
         t->optimum = price.step < t->optimum ? price.step : t->optimum;
         t->whole++;
         return;
@@ -94,7 +95,7 @@ static void expect_optimum(trial *t) {
     cr_expect_eq(certified.step, t->optimum, "%s: %lld, not %lld of %lld layouts", t->name,
                  (long long)certified.step, (long long)t->optimum, (long long)t->whole);
     cr_expect_eq(certified.bound, certified.step, "%s", t->name);
-    trial_ok(t, cleave_price_layout(&t->pricer, &certified.layout, false, &price, &t->error));
+    trial_ok(t, price_whole(&t->pricer, &certified.layout, false, &price, &t->error));
     cr_expect_eq(price.step, certified.step, "%s: the layout has another step", t->name);
 }
 
@@ -128,7 +129,7 @@ static void expect_bounds_below(trial *t, int n_drawn) {
                 rest /= n;
             }
         }
-        trial_ok(t, cleave_price_layout(&t->pricer, &t->layout, false, &price, &t->error));
+        trial_ok(t, price_whole(&t->pricer, &t->layout, false, &price, &t->error));
         for (int32_t k = 0; k < blocks.n_blocks; k++) {
             int64_t simulated;
             prefix[k].sums = CLEAVE_ARENA_ARRAY(&t->scratch, int64_t, blocks.n_sums);
@@ -211,7 +212,7 @@ Test(certified, optimum_of_a_whole_space_is_no_worse_than_its_neighbours) {
                                                 &t.error));
                 t.layout.splits[op].devices = devices;
                 cleave_candidate_place(&list_of(&t, op)->items[c], s, &t.layout.splits[op]);
-                trial_ok(&t, cleave_price_layout(&t.pricer, &t.layout, false, &price, &t.error));
+                trial_ok(&t, price_whole(&t.pricer, &t.layout, false, &price, &t.error));
                 cr_expect_geq(price.step, certified.step);
             }
     trial_end(&t);

@@ -2,6 +2,7 @@
    made to keep to them, starts, and results. */
 #include "../support/models.h"
 #include "search/improve/mcmc.h"
+#include "search/search.h"
 
 #include "../support/test_machine.h"
 

@@ -1,6 +1,7 @@
 /* What `explain` says is so: the shares of a step add up to it, memory is within the arena, and the
    next best split is the best of all others, each lowered and simulated from scratch. */
 #include "../support/models.h"
+#include "../support/price_whole.h"
 #include "cli/split_text.h"
 #include "search/explain/changes.h"
 #include "search/explain/path.h"
@@ -88,7 +89,7 @@ static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_
             if (cleave_split_same(&d->model.operators[op], &split, &own))
                 continue;
             d->layout.splits[op] = split;
-            ok(cleave_price_layout(pricer, &d->layout, false, &price, &error), &error);
+            ok(price_whole(pricer, &d->layout, false, &price, &error), &error);
             d->layout.splits[op] = own;
             if (price.excess_bytes == 0 && price.step < *fitting)
                 *fitting = price.step;
@@ -102,7 +103,9 @@ static void check_choices(drawn *d, int64_t limit) {
         .method = "auto", .optimizer_states = 1, .memory_limit_bytes = limit};
     explain_changes changes;
     cleave_pricer pricer;
-    ok(cleave_pricer_create(&d->model, &d->machine, &options, &pricer, &error), &error);
+    ok(cleave_pricer_create(&d->model, &d->machine, options.optimizer_states,
+                            options.memory_limit_bytes, &pricer, &error),
+       &error);
     ok(explain_changes_create(&d->model, &d->machine, &d->layout, &options, &d->arena, &changes,
                               &error),
        &error);

@@ -1,10 +1,11 @@
 /* The price of a deep model from six of its blocks is that of lowering, planning and simulating all
    of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
 #include "../support/deep_transformer.h"
+#include "../support/price_whole.h"
 #include "graph/import/import.h"
 #include "search/improve/window.h"
-#include "search/price/price_folded.h"
-#include "search/price/repeat.h"
+#include "search/price/view.h"
+#include "search/problem/baselines.h"
 #include "search/problem/space.h"
 #include "simulator/step/simulate.h"
 
@@ -59,8 +60,7 @@ static void begin(trial *t, const repeat_case *of) {
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", of->machine);
     ok(t, cleave_machine_read(path, of->devices, &t->arena, &t->machine, &t->error));
     ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
-    const cleave_search_options options = {.optimizer_states = 1};
-    ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &t->error));
+    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
     ok(t, cleave_operator_classes(&t->model, &t->arena, &t->class_of, &t->error));
     t->blocks = cleave_blocks_find(&t->model, t->class_of);
     ok(t, cleave_repeats_create(&t->pricer, &t->blocks, &t->repeats, &t->error));
@@ -79,9 +79,10 @@ static void expect_same_price(trial *t, const cleave_layout *layout, int round) 
     cleave_repeated extended;
     bool known;
     t->pricer.repeats = NULL;
-    cleave_status status = cleave_price_folded(&t->pricer, layout, &whole, &t->error);
+    const cleave_price_subject what = {.layout = layout, .view = CLEAVE_VIEW_WINDOW};
+    cleave_status status = cleave_pricer_price(&t->pricer, &what, NULL, &whole, &t->error);
     t->pricer.repeats = t->repeats;
-    cr_assert_eq(cleave_price_folded(&t->pricer, layout, &few, &t->error), status, "%s: %d",
+    cr_assert_eq(cleave_pricer_price(&t->pricer, &what, NULL, &few, &t->error), status, "%s: %d",
                  t->name, round);
     ok(t, cleave_repeats_extend(t->repeats, layout, true, &known, &extended, &t->error));
     t->n_known += known;
@@ -102,15 +103,19 @@ static void expect_same_price(trial *t, const cleave_layout *layout, int round) 
 /* What the step rests on, by lowering and simulating everything. */
 static void expect_same_shares(trial *t, const cleave_layout *layout) {
     cleave_arena arena = {0};
-    cleave_program program;
+    cleave_lowered lowered;
     cleave_engine_problem problem;
     cleave_timeline timeline;
     cleave_price_shares whole, few;
-    const cleave_search_options options = {.optimizer_states = 1};
-    bool known;
-    ok(t, cleave_repeats_shares(&t->model, &t->machine, &options, layout, &known, &few, &t->error));
-    cr_assert(known, "%s", t->name);
-    ok(t, cleave_lower_closed_form(&t->pricer, layout, &program, &t->error));
+    bool folds;
+    t->pricer.repeats = t->repeats;
+    ok(t, cleave_lowered_fold(&t->pricer, layout, true, &folds, &lowered, &t->error));
+    cr_assert(lowered.repeats, "%s", t->name);
+    ok(t, cleave_lowered_simulate(&t->pricer, &lowered, &timeline.step, &few, &t->error));
+    t->pricer.repeats = NULL;
+    ok(t, cleave_lowered_fold(&t->pricer, layout, true, &folds, &lowered, &t->error));
+    cr_assert_not(lowered.repeats, "%s", t->name);
+    const cleave_program program = lowered.program;
     ok(t, cleave_simulate_prepare(&program, t->pricer.cache, &arena, &problem, &t->error));
     ok(t,
        cleave_simulate(&program, t->pricer.cache, CLEAVE_RULE_SCAN, &arena, &timeline, &t->error));
@@ -189,9 +194,9 @@ Test(repeats, few_blocks_have_the_price_of_all_devices) {
         ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 0, &t.arena, &layout,
                                       &applies, &t.error));
         layout.collectives = t.rules;
-        ok(&t, cleave_price_all_devices(&t.pricer, &layout, &whole, &t.error));
+        ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
         t.pricer.repeats = t.repeats;
-        ok(&t, cleave_price_all_devices(&t.pricer, &layout, &few, &t.error));
+        ok(&t, price_whole(&t.pricer, &layout, false, &few, &t.error));
         ok(&t, cleave_repeats_extend(t.repeats, &layout, false, &known, &extended, &t.error));
         cr_expect(known, "%s", names[i]);
         cr_expect_eq(few.step, whole.step, "%s", names[i]);

@@ -3,9 +3,11 @@
    an estimate of a window came to a choice of splits, it gives what one that begins with it gives.
  */
 #include "../support/deep_transformer.h"
+#include "../support/price_whole.h"
 #include "graph/import/import.h"
 #include "search/improve/window.h"
 #include "search/price/price_window.h"
+#include "search/problem/baselines.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -42,8 +44,7 @@ static void begin(trial *t, const char *model, int layers, const char *machine, 
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
     ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));
     ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
-    const cleave_search_options options = {.optimizer_states = 1};
-    ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &t->error));
+    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
 
 static void end(trial *t) {
@@ -62,7 +63,7 @@ static void expect_whole_price(trial *t, const cleave_layout *found, const cleav
     ok(t, cleave_layout_write(path, &t->model, found, &t->error));
     ok(t, cleave_layout_read(path, &t->model, &t->arena, &layout, &t->error));
     unlink(path);
-    ok(t, cleave_price_layout(&t->pricer, &layout, false, &whole, &t->error));
+    ok(t, price_whole(&t->pricer, &layout, false, &whole, &t->error));
     cr_expect_eq(whole.step, price->step, "%s: %lld %lld", t->name, (long long)whole.step,
                  (long long)price->step);
     cr_expect_eq(whole.peak_bytes, price->peak_bytes, "%s", t->name);
@@ -77,7 +78,7 @@ static int64_t baseline_step(trial *t) {
     ok(t, cleave_baseline_layout(&t->model, &t->machine, "data-parallel", 0, &t->arena, &layout,
                                  &applies, &t->error));
     layout.collectives = t->rules;
-    ok(t, cleave_price_layout(&t->pricer, &layout, false, &price, &t->error));
+    ok(t, price_whole(&t->pricer, &layout, false, &price, &t->error));
     return price.step;
 }
 
@@ -130,8 +131,9 @@ Test(windows, closed_forms_have_the_price_of_all_devices) {
             ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena, &layout,
                                           &applies, &t.error));
             layout.collectives = t.rules;
-            ok(&t, cleave_price_closed_form(&t.pricer, &layout, &price, &t.error));
-            ok(&t, cleave_price_layout(&t.pricer, &layout, false, &whole, &t.error));
+            const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_FOLDED};
+            ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &price, &t.error));
+            ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
             cr_expect_eq(price.step, whole.step, "%s %s", t.name, names[i]);
             cr_expect_eq(price.peak_bytes, whole.peak_bytes, "%s %s", t.name, names[i]);
             cr_expect_eq(price.excess_bytes, whole.excess_bytes, "%s %s", t.name, names[i]);
@@ -156,11 +158,14 @@ Test(windows, layouts_found_by_estimates_have_the_price_of_programs) {
                                           &applies, &t.error));
             layout.collectives = t.rules;
             t.pricer.memory_limit_bytes = INT64_MAX / 4;
-            ok(&t, cleave_price_layout(&t.pricer, &layout, false, &whole, &t.error));
+            ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
             for (size_t p = 0; p < sizeof percents / sizeof *percents; p++) {
                 t.pricer.memory_limit_bytes = whole.peak_bytes / 100 * percents[p] + percents[p];
                 int64_t excess = whole.peak_bytes - t.pricer.memory_limit_bytes;
-                ok(&t, cleave_price_found(&t.pricer, &layout, &price, &t.error));
+                const cleave_price_subject what = {.layout = &layout,
+                                                   .view = CLEAVE_VIEW_FOLDED,
+                                                   .memory = CLEAVE_MEMORY_IN_DOUBT};
+                ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &price, &t.error));
                 cr_expect_eq(price.excess_bytes, excess > 0 ? excess : 0, "%s %s %d", t.name,
                              names[i], percents[p]);
                 if (excess <= 0)
@@ -221,7 +226,8 @@ static void expect_near(trial *t, const cleave_window_space *space, const int32_
         layout.splits[op] = space->lists[space->class_of[g]].items[choice[g]];
     }
     layout.collectives = t->rules;
-    cleave_status status = cleave_price_folded(&t->pricer, &layout, &folded, &t->error);
+    const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_WINDOW};
+    cleave_status status = cleave_pricer_price(&t->pricer, &what, NULL, &folded, &t->error);
     cr_assert_eq(status == CLEAVE_OK, price->folds, "%s: %s", t->name, t->error.message);
     if (price->folds)
         cr_expect_float_eq((double)price->step / (double)folded.step, 1, 0.1, "%s: %lld %lld",

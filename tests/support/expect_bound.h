@@ -3,6 +3,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_EXPECT_BOUND_H
 #define CLEAVE_TESTS_SUPPORT_EXPECT_BOUND_H
 
+#include "price_whole.h"
 #include "search/bound/bound.h"
 #include "search/price/price.h"
 
@@ -21,7 +22,6 @@ static inline void draw_from(const cleave_candidates *candidates, int32_t n_devi
 
 static inline void expect_bound_to_hold(const cleave_model *model, const cleave_machine *machine,
                                         int trials, cleave_arena *arena) {
-    cleave_search_options options = {.optimizer_states = 1, .memory_limit_bytes = INT64_C(1) << 50};
     cleave_error error = {""};
     cleave_pricer pricer;
     cleave_node_costs *costs;
@@ -34,7 +34,8 @@ static inline void expect_bound_to_hold(const cleave_model *model, const cleave_
         CLEAVE_OK);
     cr_assert_eq(cleave_lower_bound(model, machine, &candidates, 1, &seconds, &error), CLEAVE_OK);
     cr_assert_gt(seconds, 0);
-    cr_assert_eq(cleave_pricer_create(model, machine, &options, &pricer, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_pricer_create(model, machine, 1, INT64_C(1) << 50, &pricer, &error),
+                 CLEAVE_OK);
     cr_assert_eq(cleave_layout_create(model, machine->n_devices, arena, &layout, &error),
                  CLEAVE_OK);
     int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators * machine->n_devices);
@@ -42,8 +43,8 @@ static inline void expect_bound_to_hold(const cleave_model *model, const cleave_
     for (int trial = 0; trial < trials; trial++) {
         cleave_price price;
         draw_from(&candidates, machine->n_devices, &random, devices, &layout);
-        cr_assert_eq(cleave_price_layout(&pricer, &layout, trial % 2 == 0, &price, &error),
-                     CLEAVE_OK, "%s", error.message);
+        cr_assert_eq(price_whole(&pricer, &layout, trial % 2 == 0, &price, &error), CLEAVE_OK, "%s",
+                     error.message);
         cr_assert_geq((double)price.step * 1e-12, seconds, "%s", model->file);
     }
     cleave_pricer_destroy(&pricer);

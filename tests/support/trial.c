@@ -27,12 +27,11 @@ void trial_read_machine(trial *t, const char *name, int32_t n_devices) {
 }
 
 void trial_begin(trial *t, int optimizer_states) {
-    cleave_search_options options = {.optimizer_states = optimizer_states,
-                                     .memory_limit_bytes = INT64_C(1) << 50};
     trial_ok(t, cleave_node_costs_create(&t->model, &t->machine, &t->costs, &t->error));
     trial_ok(t, cleave_candidates_create(&t->model, &t->machine, t->costs, t->given, t->n_given,
                                          &t->arena, &t->candidates, &t->error));
-    trial_ok(t, cleave_pricer_create(&t->model, &t->machine, &options, &t->pricer, &t->error));
+    trial_ok(t, cleave_pricer_create(&t->model, &t->machine, optimizer_states, INT64_C(1) << 50,
+                                     &t->pricer, &t->error));
 }
 
 void trial_end(trial *t) {

@@ -1,8 +1,9 @@
 /* The search on many devices, as a whole: what comes out is no worse than any baseline, no better
    than its bound, and keeps to constraints; what was not priced is said. */
-#include "search/many.h"
+#include "../../support/price_whole.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
+#include "search/search.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -35,14 +36,13 @@ static cleave_status search(const char *method, const cleave_constraints *constr
                                            .memory_limit_bytes = memory_limit_bytes,
                                            .constraints = constraints,
                                            .quiet = true};
-    bool is_many;
-    cr_assert_eq(cleave_search_is_many(&model, &machine, &options, &is_many, &error), CLEAVE_OK);
-    cr_assert(is_many);
     return cleave_search(&model, &machine, &options, &arena, &result, &error);
 }
 
-static void expect_sound(void) {
+/* On many devices steps are those of closed forms. */
+static void expect_sound(bool in_steps) {
     cr_assert(result.best.applies);
+    cr_expect_eq(result.in_steps, in_steps);
     cr_expect_gt(result.lower_bound_seconds, 0);
     cr_expect_leq(result.lower_bound_seconds, result.best.step_seconds);
     cr_expect_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
@@ -69,7 +69,7 @@ Test(many, results_lie_between_bound_and_baselines) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         load(cases[c].model, cases[c].machine, cases[c].devices, cases[c].batch);
         cr_assert_eq(search("auto", NULL, 0), CLEAVE_OK, "%s: %s", cases[c].model, error.message);
-        expect_sound();
+        expect_sound(false);
     }
 }
 
@@ -95,7 +95,7 @@ Test(many, constraints_are_kept) {
                  CLEAVE_OK, "%s", error.message);
     cr_assert_eq(search("auto", &constraints, 0), CLEAVE_OK, "%s", error.message);
     cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
-    expect_sound();
+    expect_sound(false);
 }
 
 /* An operator split by features over 4 devices stands in no window twice: few operators are then
@@ -103,7 +103,7 @@ Test(many, constraints_are_kept) {
 Test(many, what_is_fixed_and_does_not_fold_is_searched_in_full_or_refused) {
     load("mlp", "a100-128x8", 128, 256);
     cleave_layout fixed;
-    bool is_fixed[16] = {true}, is_many;
+    bool is_fixed[16] = {true};
     int32_t devices[] = {5, 6, 7, 3};
     cr_assert_leq(model.n_operators, 16);
     cr_assert_eq(cleave_layout_create(&model, 128, &arena, &fixed, &error), CLEAVE_OK);
@@ -118,11 +118,9 @@ Test(many, what_is_fixed_and_does_not_fold_is_searched_in_full_or_refused) {
                                       .n_fixed = 1};
     const cleave_search_options options = {
         .method = "auto", .proposals = 20, .constraints = &constraints, .quiet = true};
-    cr_assert_eq(cleave_search_is_many(&model, &machine, &options, &is_many, &error), CLEAVE_OK);
-    cr_expect(!is_many);
     cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
                  "%s", error.message);
-    expect_sound();
+    expect_sound(true);
     cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
     load("bert_base", "h100-512x8", 4096, 4096);
     bool *none = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_operators);
@@ -148,12 +146,11 @@ Test(many, without_memory_there_is_no_layout) {
 Test(many, found_layouts_keep_the_rules_they_use) {
     load("byte_gpt", "a100-128x8", 128, 128);
     cr_assert_eq(search("auto", NULL, 0), CLEAVE_OK, "%s", error.message);
-    const cleave_search_options options = {.optimizer_states = 1};
     cleave_pricer pricer;
     cleave_price price;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_price_layout(&pricer, &result.best.layout, false, &price, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_pricer_create(&model, &machine, 1, 0, &pricer, &error), CLEAVE_OK);
+    cr_assert_eq(price_whole(&pricer, &result.best.layout, false, &price, &error), CLEAVE_OK, "%s",
+                 error.message);
     cr_expect_float_eq((double)price.step * 1e-12, result.best.step_seconds, 0);
     cleave_pricer_destroy(&pricer);
 }

@@ -1,5 +1,6 @@
 /* The search: never worse than a baseline, repeatable, within memory, and above its bound. */
 #include "search/search.h"
+#include "../../support/price_whole.h"
 #include "search/price/price.h"
 #include "simulator/step/simulated_step.h"
 
@@ -91,6 +92,30 @@ Test(search, equal_seeds_give_identical_results) {
     cr_expect_eq(first.accepted, result.accepted);
 }
 
+/* Whatever the method has come to, all baselines are priced, and nothing comes before the result.
+ */
+Test(search, interrupted_at_once_it_returns_the_best_of_the_baselines) {
+    static const char *const methods[] = {"auto", "exact", "mcmc", "branch-and-bound"};
+    static const volatile sig_atomic_t interrupted = 1;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        options.method = methods[m];
+        options.interrupted = NULL;
+        run();
+        const cleave_search_result whole = result;
+        options.interrupted = &interrupted;
+        run();
+        for (int32_t i = 0; i < result.n_baselines; i++) {
+            const cleave_plan *plan = &result.baselines[i];
+            cr_expect_eq(plan->applies, whole.baselines[i].applies, "%s %s", methods[m],
+                         plan->method);
+            if (plan->applies)
+                cr_expect_leq(result.best.step_seconds, plan->step_seconds, "%s %s", methods[m],
+                              plan->method);
+        }
+        cr_expect(result.baselines[0].applies);
+    }
+}
+
 Test(search, different_seeds_explore_differently) {
     run();
     cleave_search_result first = result;
@@ -104,8 +129,10 @@ Test(search, step_is_that_of_full_simulation_with_steps_of_collectives) {
     run();
     cleave_pricer pricer;
     cleave_price price;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_price_layout(&pricer, &result.best.layout, true, &price, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_pricer_create(&model, &machine, options.optimizer_states,
+                                      options.memory_limit_bytes, &pricer, NULL),
+                 CLEAVE_OK);
+    cr_assert_eq(price_whole(&pricer, &result.best.layout, true, &price, NULL), CLEAVE_OK);
     cr_expect_eq((double)price.step * 1e-12, result.best.step_seconds);
     cr_expect_eq(price.peak_bytes, result.best.peak_bytes);
     cr_expect_eq(price.bytes_sent, result.best.bytes_sent);
@@ -115,11 +142,12 @@ Test(search, step_is_that_of_full_simulation_with_steps_of_collectives) {
 /* Of the layout as it is written, with the rules that it keeps. */
 Test(search, shares_are_those_of_the_simulated_result) {
     run();
-    cr_assert(result.has_shares);
     cleave_pricer pricer;
     cleave_program program;
     cleave_simulated_step step;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_pricer_create(&model, &machine, options.optimizer_states,
+                                      options.memory_limit_bytes, &pricer, NULL),
+                 CLEAVE_OK);
     cr_assert_eq(cleave_lower(&model, &result.best.layout, &pricer.lower, &arena, &program, NULL),
                  CLEAVE_OK);
     cr_assert_eq(cleave_simulated_step_make(&program, pricer.cache, &arena, &step, NULL),

@@ -1,5 +1,6 @@
 /* "auto": what it finds depends neither on threads nor on being interrupted, it ends at layouts
    that no single change improves, and it finds what there is. */
+#include "../../support/price_whole.h"
 #include "search/bound/least_memory.h"
 #include "search/improve/chain.h"
 #include "search/improve/parallel.h"
@@ -71,7 +72,6 @@ static void expect_same_report(const cleave_search_result *a, const cleave_searc
         cr_expect_eq(a->baselines[i].step_seconds, b->baselines[i].step_seconds);
         cr_expect_eq(a->baselines[i].bytes_sent, b->baselines[i].bytes_sent);
     }
-    cr_expect_eq(a->has_shares, b->has_shares);
     cr_expect_eq(a->shares.links, b->shares.links);
     cr_expect_arr_eq(a->shares.share, b->shares.share, sizeof a->shares.share);
 }
@@ -106,7 +106,7 @@ Test(search_auto, result_in_steps_does_not_depend_on_threads) {
 static cleave_price price_of(cleave_pricer *pricer, const cleave_layout *layout, bool in_steps) {
     cleave_error error = {""};
     cleave_price price;
-    cr_assert_eq(cleave_price_layout(pricer, layout, in_steps, &price, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(price_whole(pricer, layout, in_steps, &price, &error), CLEAVE_OK, "%s",
                  error.message);
     return price;
 }
@@ -123,7 +123,9 @@ static int n_improving(const cleave_layout *found, bool in_steps) {
     cr_assert_eq(
         cleave_candidates_create(&model, &machine, costs, &found, 1, &arena, &candidates, &error),
         CLEAVE_OK);
-    cr_assert_eq(cleave_pricer_create(&model, &machine, &options, &pricer, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_pricer_create(&model, &machine, options.optimizer_states,
+                                      options.memory_limit_bytes, &pricer, &error),
+                 CLEAVE_OK);
     cleave_price price = price_of(&pricer, found, in_steps), changed;
     cleave_split tried = {.devices = CLEAVE_ARENA_ARRAY(&arena, int32_t, machine.n_devices)};
     for (int32_t op = 0; op < model.n_operators; op++) {

@@ -2,28 +2,14 @@
 
    Each is a rule that sets the split of one operator after the other, in the order of the model, so
    that an operator can follow the ones it reads. */
+#include "search/problem/baselines.h"
+
 #include "search/problem/node_cost.h"
-#include "search/search.h"
 
 #include <string.h>
 
-const char *const cleave_baseline_names[] = {"data-parallel",   "single",   "layer-per-device",
-                                             "one-weird-trick", "megatron", NULL};
-
-cleave_status cleave_search_result_list_baselines(cleave_search_result *result, cleave_arena *arena,
-                                                  cleave_error *error) {
-    int32_t n = 0;
-    while (cleave_baseline_names[n] != NULL)
-        n++;
-    cleave_plan *baselines = CLEAVE_ARENA_ARRAY(arena, cleave_plan, n);
-    if (baselines == NULL)
-        return cleave_fail_memory(error, "searching");
-    for (int32_t i = 0; i < n; i++)
-        baselines[i].method = cleave_baseline_names[i];
-    result->n_baselines = n;
-    result->baselines = baselines;
-    return CLEAVE_OK;
-}
+const char *const cleave_baseline_names[CLEAVE_N_BASELINES + 1] = {
+    "data-parallel", "single", "layer-per-device", "one-weird-trick", "megatron", NULL};
 
 typedef struct builder {
     const cleave_model *model;

@@ -1,0 +1,151 @@
+/* Whatever is lowered goes the way of every program: memory plan, prices, simulation. */
+#include "search/price/view.h"
+
+#include "costmodel/machine_fold.h"
+#include "simulator/step/simulated_step.h"
+
+/* ---- lowering -------------------------------------------------------------------------------- */
+
+/* A few blocks, where the pricer knows how they repeat. */
+static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layout *layout,
+                                  bool folded, cleave_lowered *lowered, cleave_error *error) {
+    lowered->repeats = false;
+    if (pricer->repeats == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, &lowered->repeats,
+                                     &lowered->repeated, error));
+    if (lowered->repeats)
+        lowered->program = lowered->repeated.few;
+    return CLEAVE_OK;
+}
+
+static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *layout,
+                                  cleave_program *program, cleave_error *error) {
+    cleave_fold fold;
+    if (!cleave_machine_may_fold(pricer->machine, error))
+        return CLEAVE_NO_LAYOUT;
+    cleave_arena_reset(&pricer->arena);
+    pricer->lower.symbolic_collectives = true;
+    CLEAVE_TRY(cleave_fold_find(pricer->model, layout, pricer->machine->devices_per_node,
+                                &pricer->arena, &fold, error));
+    CLEAVE_TRY(cleave_machine_fold_check(pricer->machine, fold.n_devices, error));
+    return cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena, program,
+                               error);
+}
+
+cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *layout, bool must,
+                                  bool *folds, cleave_lowered *lowered, cleave_error *error) {
+    cleave_error why_not = {""};
+    CLEAVE_TRY(lower_blocks(pricer, layout, true, lowered, error));
+    *folds = lowered->repeats;
+    if (*folds)
+        return CLEAVE_OK;
+    cleave_status status = lower_window(pricer, layout, &lowered->program, &why_not);
+    *folds = status == CLEAVE_OK;
+    if (status == CLEAVE_NO_LAYOUT && !must)
+        return CLEAVE_OK;
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why_not;
+    return status;
+}
+
+cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
+                                   bool in_steps, cleave_lowered *lowered, cleave_error *error) {
+    lowered->repeats = false;
+    if (!in_steps)
+        CLEAVE_TRY(lower_blocks(pricer, layout, false, lowered, error));
+    if (lowered->repeats)
+        return CLEAVE_OK;
+    cleave_arena_reset(&pricer->arena);
+    pricer->lower.symbolic_collectives = !in_steps;
+    return cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &lowered->program,
+                        error);
+}
+
+cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                         cleave_lowered *lowered, cleave_error *error) {
+    bool folds;
+    CLEAVE_TRY(cleave_lowered_fold(pricer, layout, false, &folds, lowered, error));
+    return folds ? CLEAVE_OK : cleave_lowered_whole(pricer, layout, false, lowered, error);
+}
+
+bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error) {
+    cleave_error ignored;
+    error = error != NULL ? error : &ignored;
+    if (machine->devices_per_node < 1 || machine->n_devices < 2 * machine->devices_per_node) {
+        cleave_fail(error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
+                    machine->n_devices);
+        return false;
+    }
+    return cleave_machine_fold_check(machine, machine->devices_per_node, error) == CLEAVE_OK;
+}
+
+/* ---- what follows from it -------------------------------------------------------------------- */
+
+const cleave_program *cleave_lowered_program(const cleave_lowered *lowered) {
+    return lowered->repeats ? &lowered->repeated.whole.program : &lowered->program;
+}
+
+cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowered *lowered,
+                                      int64_t *step, cleave_price_shares *shares,
+                                      cleave_error *error) {
+    cleave_timeline timeline;
+    cleave_simulated_step made;
+    if (lowered->repeats)
+        return cleave_repeated_simulate(&lowered->repeated, step, shares, error);
+    if (shares == NULL) {
+        CLEAVE_TRY(cleave_simulate(&lowered->program, pricer->cache, CLEAVE_RULE_SCAN,
+                                   &pricer->arena, &timeline, error));
+        *step = timeline.step;
+        return CLEAVE_OK;
+    }
+    CLEAVE_TRY(
+        cleave_simulated_step_make(&lowered->program, pricer->cache, &pricer->arena, &made, error));
+    *step = made.timeline.step;
+    *shares = made.prices.shares;
+    return CLEAVE_OK;
+}
+
+/* Bytes that a collective in closed form would send in its steps. */
+static double collective_bytes(const cleave_collective *of) {
+    if (!cleave_collective_has_plan(of->kind, of->algorithm, of->n_devices, of->node_members))
+        return 0;
+    const cleave_collective_plan plan =
+        cleave_collective_plan_of(of->kind, of->algorithm, of->n_devices, of->node_members);
+    double blocks = 0;
+    for (int32_t s = 0; s < plan.n_steps;) {
+        const cleave_collective_step step = cleave_collective_step_of(&plan, s);
+        double in_step = 0;
+        for (int32_t e = 0; e < step.n_exchanges; e++) {
+            const cleave_exchange exchange = cleave_collective_exchange_of(&plan, &step, e);
+            in_step += exchange.end - exchange.first;
+        }
+        blocks += in_step * step.alike;
+        s += step.alike;
+    }
+    return blocks * (double)of->bytes / plan.n_blocks;
+}
+
+/* Of all windows.  Many tensors are combined by the same devices. */
+static int64_t count_bytes(const cleave_program *program) {
+    int64_t messages = 0;
+    double collectives = 0, per_byte = 0;
+    const cleave_collective *last = NULL;
+    for (int32_t m = 0; m < program->n_messages; m++)
+        messages += program->messages[m].bytes;
+    for (int32_t c = 0; c < program->n_collectives; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        bool everywhere = of->devices[of->n_devices - 1] >= program->n_devices;
+        if (last == NULL || of->kind != last->kind || of->algorithm != last->algorithm ||
+            of->n_devices != last->n_devices || of->node_members != last->node_members)
+            per_byte = of->bytes > 0 ? collective_bytes(of) / (double)of->bytes : 0;
+        last = of;
+        collectives += per_byte * (double)of->bytes * (everywhere ? 1 : program->n_windows);
+    }
+    return messages * program->n_windows + (int64_t)(collectives + 0.5);
+}
+
+int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered, bool in_steps) {
+    const cleave_program *program = cleave_lowered_program(lowered);
+    return in_steps ? cleave_program_bytes_sent(program) : count_bytes(program);
+}

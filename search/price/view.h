@@ -1,0 +1,40 @@
+/* What of a layout is lowered for its price: of layouts that fold (graph/model/fold.h) the first
+   window stands for all, and of blocks that repeat a few do, so that neither the number of windows
+   nor that of layers counts, but for the ways of collectives. */
+#ifndef CLEAVE_SEARCH_PRICE_VIEW_H
+#define CLEAVE_SEARCH_PRICE_VIEW_H
+
+#include "search/price/repeat.h"
+
+/* It lives until the pricer's next one. */
+typedef struct cleave_lowered {
+    bool repeats;             /* `program` is of a few blocks, and this of all of them: */
+    cleave_repeated repeated; /* where it does */
+    cleave_program program;
+} cleave_lowered;
+
+/* The first window with collectives in closed form.  `folds` is false where the layout does not
+   fold on the pricer's machine; or that is NO_LAYOUT, saying why (`must`). */
+cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *layout, bool must,
+                                  bool *folds, cleave_lowered *lowered, cleave_error *error);
+/* All devices. */
+cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
+                                   bool in_steps, cleave_lowered *lowered, cleave_error *error);
+/* Either. */
+cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
+                                         cleave_lowered *lowered, cleave_error *error);
+
+/* With the memory, messages and collectives of all blocks, but not all items. */
+const cleave_program *cleave_lowered_program(const cleave_lowered *lowered);
+/* Its step by scan, picoseconds, and what that rests on (null: not asked for). */
+cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowered *lowered,
+                                      int64_t *step, cleave_price_shares *shares,
+                                      cleave_error *error);
+/* By all devices; closed forms as if their blocks were equal. */
+int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered, bool in_steps);
+
+/* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
+   windows of one node be?  The error says why not; it may be null. */
+bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error);
+
+#endif
