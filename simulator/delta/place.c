@@ -31,11 +31,6 @@ static cleave_status refuse(const placer *p, const char *what) {
                        p->place, p->chunk, p->item, what);
 }
 
-static bool is_wait(uint8_t kind) {
-    return kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_WAIT_RELEASE ||
-           kind == CLEAVE_PRICED_SYNC || kind == CLEAVE_PRICED_AWAIT;
-}
-
 static int32_t subject_limit(const cleave_priced_fragment *fragment, uint8_t kind) {
     switch ((cleave_priced_kind)kind) {
     case CLEAVE_PRICED_POST:
@@ -77,8 +72,8 @@ static cleave_status check_item(const placer *p, const cleave_priced_item *item)
     if (item->kind != CLEAVE_PRICED_WORK &&
         (item->subject < 0 || item->subject >= subject_limit(p->fragment, item->kind)))
         return refuse(p, "its subject is not in the fragment");
-    if (item->duration < 0 ||
-        (item->duration > 0 && (is_wait(item->kind) || item->kind == CLEAVE_PRICED_MARK)))
+    if (item->duration < 0 || (item->duration > 0 && (cleave_priced_waits(item->kind) ||
+                                                      item->kind == CLEAVE_PRICED_MARK)))
         return refuse(p, "its duration is not one of its kind");
     return CLEAVE_OK;
 }
@@ -107,10 +102,6 @@ static void use_ends(const placer *p, uint64_t *uses, const cleave_message_ends 
     }
 }
 
-static bool have_work(const cleave_priced_fragment *fragment, int32_t message) {
-    return fragment->ends != NULL && fragment->ends[message].work > 0;
-}
-
 static void give(placer *p, const delta_chunk *chunk, int32_t time, int32_t queue) {
     p->time_slot[time] = chunk->slot;
     p->time_chunk[time] = p->chunk;
@@ -119,7 +110,7 @@ static void give(placer *p, const delta_chunk *chunk, int32_t time, int32_t queu
 
 /* A post or a join, the one that completes its subject gives its times in this slot. */
 static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
-                                   uint64_t *uses, delta_kind *kind) {
+                                   uint64_t *uses, cleave_scan_kind *kind) {
     const cleave_priced_fragment *fragment = p->fragment;
     if (chunk->coupling == DELTA_APART)
         chunk->coupling = DELTA_JOINT;
@@ -128,17 +119,17 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
         int32_t met = p->met[s]++;
         if (met > 1)
             return refuse(p, "its message is posted more than twice");
-        if (have_work(fragment, s) && fragment->ends[s].source != item->queue / 2 &&
+        if (cleave_priced_ends_work(fragment, s) && fragment->ends[s].source != item->queue / 2 &&
             fragment->ends[s].destination != item->queue / 2)
             return refuse(p, "its message is posted by no end of it");
         p->n_begun += met == 0 ? 1 : -1;
-        *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
+        *kind = cleave_scan_kind_of_post(met);
         if (met == 1) {
             give(p, chunk, time, item->queue);
             give(p, chunk, time + 1, item->queue);
             use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
                       fragment->hop_start[s + 1] - fragment->hop_start[s], item->queue & 1);
-            if (have_work(fragment, s))
+            if (cleave_priced_ends_work(fragment, s))
                 use_ends(p, uses, &fragment->ends[s], item->queue & 1);
         }
         return CLEAVE_OK;
@@ -147,9 +138,7 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
     if (met >= joins)
         return refuse(p, "its collective is joined by more than it says");
     p->n_begun += (met == 0) - (met == joins - 1);
-    *kind = met == 0           ? (joins == 1 ? DELTA_JOIN_ONLY : DELTA_JOIN_FIRST)
-            : met == joins - 1 ? DELTA_JOIN_LAST
-                               : DELTA_JOIN_NEXT;
+    *kind = cleave_scan_kind_of_join(met, joins);
     if (met == joins - 1) {
         give(p, chunk, time, item->queue);
         use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
@@ -198,12 +187,12 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
     uint64_t *uses = delta_uses(delta, p->uses, 2 * p->chunk);
     int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
     int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
-    if ((queue & 1) != 0 || delta_kind_of(made) == DELTA_WAIT)
+    if ((queue & 1) != 0 || delta_kind_of(made) == CLEAVE_SCAN_WAIT)
         delta_add(uses, delta_idle_resource(delta, queue >> 1));
     if (delta->seen_queue[queue] == delta->n_seen)
         return;
     delta->seen_queue[queue] = delta->n_seen;
-    if (delta_kind_of(made) == DELTA_WAIT && !delta_has(uses, lane)) {
+    if (delta_kind_of(made) == CLEAVE_SCAN_WAIT && !delta_has(uses, lane)) {
         delta_add(delta_uses(delta, p->uses, 2 * p->chunk + 1), lane);
         p->firsts[p->n_firsts++] = (delta_first){queue, made->subject, (int32_t)made->amount};
         chunk->n_firsts++;
@@ -212,30 +201,30 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
     delta_add(uses, lane);
 }
 
-static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
-                                delta_item *made) {
+static cleave_status place_item(placer *p, delta_chunk *chunk, delta_item *made) {
     cleave_delta *delta = p->delta;
+    const cleave_priced_item priced = cleave_priced_item_of(p->fragment, p->item), *item = &priced;
     uint64_t *uses = delta_uses(delta, p->uses, 2 * p->chunk);
     CLEAVE_TRY(check_item(p, item));
-    delta_kind kind = DELTA_WORK;
+    cleave_scan_kind kind = CLEAVE_SCAN_WORK;
     *made = (delta_item){.amount = item->duration, .subject = item->subject};
     if (item->kind == CLEAVE_PRICED_POST || item->kind == CLEAVE_PRICED_JOIN) {
         CLEAVE_TRY(place_meeting(p, chunk, item, uses, &kind));
         if (item->kind == CLEAVE_PRICED_JOIN)
             made->subject = time_of(p->fragment, item->kind, item->subject);
     } else if (item->kind == CLEAVE_PRICED_MARK) {
-        kind = DELTA_MARK;
+        kind = CLEAVE_SCAN_MARK;
         CLEAVE_TRY(place_mark(p, chunk, item));
         made->subject = time_of(p->fragment, item->kind, item->subject);
     } else if (item->kind != CLEAVE_PRICED_WORK) {
-        kind = DELTA_WAIT;
+        kind = CLEAVE_SCAN_WAIT;
         CLEAVE_TRY(place_wait(p, chunk, item, made));
     }
     made->packed =
         (uint32_t)item->queue >> 1 << 5 | ((uint32_t)item->queue & 1) << 4 | (uint32_t)kind;
-    if (kind == DELTA_POST_SECOND && p->item > chunk->first_item &&
-        delta_kind_of(made - 1) == DELTA_POST_FIRST && made[-1].subject == made->subject)
-        made[-1].packed ^= DELTA_POST_FIRST ^ DELTA_POST_BOTH;
+    if (kind == CLEAVE_SCAN_LAST_POST && p->item > chunk->first_item &&
+        delta_kind_of(made - 1) == CLEAVE_SCAN_POST && made[-1].subject == made->subject)
+        made[-1].packed ^= CLEAVE_SCAN_POST ^ CLEAVE_SCAN_POSTS;
     use_lane(p, chunk, item->queue, made);
     return CLEAVE_OK;
 }
@@ -293,7 +282,7 @@ static cleave_status place_chunks(placer *p) {
                                .first_first = p->n_firsts};
         p->delta->n_seen++;
         for (p->item = given->first_item; p->item < given->first_item + given->n_items; p->item++)
-            CLEAVE_TRY(place_item(p, chunk, &fragment->items[p->item], &p->placed->items[p->item]));
+            CLEAVE_TRY(place_item(p, chunk, &p->placed->items[p->item]));
         place_reaches(p, chunk);
         if (p->n_begun > 0)
             return refuse(p, "a message or a collective is not completed in the chunk");
@@ -331,7 +320,7 @@ static cleave_status place_message(placer *p, int32_t m, int32_t *at, unsigned _
     p->placed->hop_start[m] = *at;
     if (first >= end)
         return refuse(p, "a message crosses no link");
-    if (fragment->ends != NULL && fragment->ends[m].agreement != 0)
+    if (cleave_priced_agreement(fragment, m) != 0)
         CLEAVE_TRY(place_agreement(p, fragment->ends[m].agreement, at, total));
     for (int32_t h = first; h < end; h++) {
         int32_t link = fragment->hop_link[h];
@@ -341,7 +330,7 @@ static cleave_status place_message(placer *p, int32_t m, int32_t *at, unsigned _
         *total += (unsigned __int128)fragment->hop_serialization[h] +
                   (unsigned __int128)p->delta->link_latency[link];
     }
-    if (have_work(fragment, m))
+    if (cleave_priced_ends_work(fragment, m))
         CLEAVE_TRY(place_ends(p, &fragment->ends[m], at, total));
     p->placed->hop_start[m + 1] = *at;
     return CLEAVE_OK;
@@ -370,7 +359,7 @@ static cleave_status place_subjects(placer *p) {
     unsigned __int128 total = 0;
     int32_t at = 0;
     for (int32_t i = 0; i < fragment->n_items; i++)
-        total += 2 * (unsigned __int128)fragment->items[i].duration;
+        total += 2 * (unsigned __int128)fragment->duration[i];
     for (int32_t m = 0; m < fragment->n_messages; m++)
         CLEAVE_TRY(place_message(p, m, &at, &total));
     for (int32_t c = 0; c < fragment->n_collectives; c++)

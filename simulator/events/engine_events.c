@@ -16,30 +16,21 @@ typedef struct run {
     int64_t step;
 } run;
 
-/* Have the ends of a message work with it? */
-static inline bool have_work(const cleave_engine_problem *problem, int32_t message) {
-    return problem->ends != NULL && problem->ends[message].work > 0;
-}
-
-/* How long after its posts a message sets out. */
-static inline int64_t agreement_of(const cleave_engine_problem *problem, int32_t message) {
-    return problem->ends != NULL ? problem->ends[message].agreement : 0;
-}
-
 static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w,
                   cleave_timeline *timeline) {
-    size_t n_messages = (size_t)problem->n_messages, n_queues = (size_t)problem->n_queues;
-    size_t n_collectives = (size_t)problem->n_collectives, n_devices = n_queues / 2;
+    size_t n_messages = (size_t)problem->step.n_messages, n_queues = (size_t)problem->n_queues;
+    size_t n_collectives = (size_t)problem->step.n_collectives, n_devices = n_queues / 2;
     memset(w->link_free, 0, (size_t)problem->n_links * sizeof *w->link_free);
     for (size_t m = 0; m < n_messages; m++)
-        w->messages[m] = (cleave_message_state){.release = -1,
-                                                .arrival = -1,
-                                                .hop = problem->hop_start[m],
-                                                .end = problem->hop_start[m + 1] +
-                                                       have_work(problem, (int32_t)m),
-                                                .arrival_waiter = -1,
-                                                .release_waiter = -1};
-    memset(timeline->end, -1, (size_t)problem->n_items * sizeof *timeline->end);
+        w->messages[m] =
+            (cleave_message_state){.release = -1,
+                                   .arrival = -1,
+                                   .hop = problem->step.hop_start[m],
+                                   .end = problem->step.hop_start[m + 1] +
+                                          cleave_priced_ends_work(&problem->step, (int32_t)m),
+                                   .arrival_waiter = -1,
+                                   .release_waiter = -1};
+    memset(timeline->end, -1, (size_t)problem->step.n_items * sizeof *timeline->end);
     memset(w->joined, 0, n_collectives * sizeof *w->joined);
     memset(w->collective_end, -1, n_collectives * sizeof *w->collective_end);
     memset(w->begun, 0, n_queues * sizeof *w->begun);
@@ -70,14 +61,14 @@ static void cross_link(run *r, int32_t message, int32_t hop, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
     cleave_engine_workspace *w = r->w;
     cleave_message_state *state = &w->messages[message];
-    int32_t link = problem->hop_link[hop];
-    if (hop == problem->hop_start[message] && problem->polls != NULL)
-        state->delay =
-            cleave_poll_delay(problem->polls, message, now - agreement_of(problem, message));
+    int32_t link = problem->step.hop_link[hop];
+    if (hop == problem->step.hop_start[message] && problem->polls != NULL)
+        state->delay = cleave_poll_delay(problem->polls, message,
+                                         now - cleave_priced_agreement(&problem->step, message));
     w->hop_begin[hop] =
-        cleave_link_serve(problem->hop_serialization[hop], problem->link_latency[link],
+        cleave_link_serve(problem->step.hop_serialization[hop], problem->link_latency[link],
                           &w->link_free[link], &state->head, &state->tail);
-    if (hop == problem->hop_start[message])
+    if (hop == problem->step.hop_start[message])
         state->left = w->link_free[link];
 }
 
@@ -86,7 +77,7 @@ static void cross_link(run *r, int32_t message, int32_t hop, int64_t now) {
 static void work_at_ends(run *r, int32_t message, int64_t now) {
     cleave_engine_workspace *w = r->w;
     cleave_message_state *state = &w->messages[message];
-    const cleave_message_ends *ends = &r->problem->ends[message];
+    const cleave_message_ends *ends = &r->problem->step.ends[message];
     const int32_t devices[2] = {ends->source, ends->destination};
     for (int e = 0; e < 2; e++) {
         int64_t head = now, *free_at = &w->processor_free[devices[e]];
@@ -103,14 +94,14 @@ static void message_event(run *r, int32_t message, int64_t now) {
     cleave_engine_workspace *w = r->w;
     cleave_message_state *state = &w->messages[message];
     int32_t hop = state->hop++;
-    bool is_at_ends = hop == problem->hop_start[message + 1];
+    bool is_at_ends = hop == problem->step.hop_start[message + 1];
     state->head = now;
     if (is_at_ends)
         work_at_ends(r, message, now);
     else
         cross_link(r, message, hop, now);
     /* By now all that it has to leave is known. */
-    if (state->release < 0 && (is_at_ends || !have_work(problem, message))) {
+    if (state->release < 0 && (is_at_ends || !cleave_priced_ends_work(&problem->step, message))) {
         state->release = state->left + state->delay;
         wake(r, &state->release_waiter, state->release);
     }
@@ -125,14 +116,14 @@ static void message_event(run *r, int32_t message, int64_t now) {
 static void collective_event(run *r, int32_t collective, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
     int64_t *link_free = r->w->link_free, begin = now;
-    int32_t first = problem->collective_link_start[collective];
-    int32_t last = problem->collective_link_start[collective + 1];
+    int32_t first = problem->step.collective_link_start[collective];
+    int32_t last = problem->step.collective_link_start[collective + 1];
     for (int32_t l = first; l < last; l++)
-        begin = cleave_later(begin, link_free[problem->collective_links[l]]);
-    int64_t end = begin + problem->collective_busy[collective];
+        begin = cleave_later(begin, link_free[problem->step.collective_links[l]]);
+    int64_t end = begin + problem->step.collective_busy[collective];
     for (int32_t l = first; l < last; l++)
-        link_free[problem->collective_links[l]] = end;
-    end += problem->collective_rest[collective];
+        link_free[problem->step.collective_links[l]] = end;
+    end += problem->step.collective_rest[collective];
     r->w->collective_end[collective] = end;
     wake(r, &r->w->first_waiter[collective], end);
 }
@@ -146,17 +137,18 @@ static inline void complete(run *r, int32_t queue, const cleave_queued_item *ite
     r->step = cleave_later(r->step, now);
     w->position[queue]++;
     w->begun[queue] = false;
-    if (item->kind == CLEAVE_ENGINE_POST && ++w->messages[subject].posted == 2) {
-        cleave_event_queue_push(&w->events, now + agreement_of(problem, subject),
+    if (item->kind == CLEAVE_PRICED_POST && ++w->messages[subject].posted == 2) {
+        cleave_event_queue_push(&w->events, now + cleave_priced_agreement(&problem->step, subject),
                                 problem->n_queues + subject);
-    } else if (item->kind == CLEAVE_ENGINE_JOIN &&
-               ++w->joined[subject] == problem->collective_joins[subject]) {
-        cleave_event_queue_push(&w->events, now, problem->n_queues + problem->n_messages + subject);
+    } else if (item->kind == CLEAVE_PRICED_JOIN &&
+               ++w->joined[subject] == problem->step.collective_joins[subject]) {
+        cleave_event_queue_push(&w->events, now,
+                                problem->n_queues + problem->step.n_messages + subject);
     }
     int32_t other = queue ^ 1;
     if (w->begun[other]) {
         const cleave_queued_item *head = &problem->queue_items[w->position[other]];
-        if (head->kind == CLEAVE_ENGINE_SYNC && head->subject == item->item)
+        if (head->kind == CLEAVE_PRICED_SYNC && head->subject == item->item)
             cleave_event_queue_push(&w->events, now, other);
     }
 }
@@ -166,7 +158,7 @@ static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item
                                  int64_t now) {
     cleave_engine_workspace *w = r->w;
     int32_t device = queue >> 1;
-    int64_t duration = r->problem->duration[item->item], end = now + duration;
+    int64_t duration = r->problem->step.duration[item->item], end = now + duration;
     if (duration == 0)
         return end;
     if (queue & 1) {
@@ -176,7 +168,7 @@ static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item
     }
     w->taken_seen[device] = w->taken[device];
     w->worked_seen[device] = w->worked[device];
-    if (item->kind != CLEAVE_ENGINE_POST)
+    if (item->kind != CLEAVE_PRICED_POST)
         end += cleave_later(0, w->processor_free[device] - now);
     return end + cleave_later(0, w->busy_until[device] - now);
 }
@@ -185,7 +177,7 @@ static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item
 static inline int64_t take_unseen(run *r, int32_t device, const cleave_queued_item *item) {
     cleave_engine_workspace *w = r->w;
     int64_t unseen = w->taken[device] - w->taken_seen[device];
-    if (item->kind != CLEAVE_ENGINE_POST)
+    if (item->kind != CLEAVE_PRICED_POST)
         unseen += w->worked[device] - w->worked_seen[device];
     w->taken_seen[device] = w->taken[device];
     w->worked_seen[device] = w->worked[device];
@@ -198,16 +190,16 @@ static inline int64_t end_of_wait(run *r, int32_t queue, const cleave_queued_ite
     cleave_engine_workspace *w = r->w;
     int32_t subject = item->subject, *first_waiter;
     int64_t known;
-    switch ((cleave_engine_kind)item->kind) {
-    case CLEAVE_ENGINE_WAIT_ARRIVAL:
+    switch ((cleave_priced_kind)item->kind) {
+    case CLEAVE_PRICED_WAIT_ARRIVAL:
         known = w->messages[subject].arrival;
         first_waiter = &w->messages[subject].arrival_waiter;
         break;
-    case CLEAVE_ENGINE_WAIT_RELEASE:
+    case CLEAVE_PRICED_WAIT_RELEASE:
         known = w->messages[subject].release;
         first_waiter = &w->messages[subject].release_waiter;
         break;
-    case CLEAVE_ENGINE_AWAIT:
+    case CLEAVE_PRICED_AWAIT:
         known = w->collective_end[subject];
         first_waiter = &w->first_waiter[subject];
         break;
@@ -230,7 +222,7 @@ static void advance(run *r, int32_t queue, int64_t now) {
         const cleave_queued_item *item = &problem->queue_items[w->position[queue]];
         uint8_t kind = item->kind;
         bool works =
-            kind == CLEAVE_ENGINE_WORK || kind == CLEAVE_ENGINE_POST || kind == CLEAVE_ENGINE_JOIN;
+            kind == CLEAVE_PRICED_WORK || kind == CLEAVE_PRICED_POST || kind == CLEAVE_PRICED_JOIN;
         r->timeline->start[item->item] = now;
         w->begun[queue] = true;
         int64_t end = works ? start_work(r, queue, item, now) : end_of_wait(r, queue, item);
@@ -255,7 +247,7 @@ static void lane_event(run *r, int32_t queue, int64_t now) {
     cleave_engine_workspace *w = r->w;
     if (w->begun[queue]) {
         const cleave_queued_item *item = &r->problem->queue_items[w->position[queue]];
-        bool is_slowed = r->problem->duration[item->item] > 0 && !(queue & 1);
+        bool is_slowed = r->problem->step.duration[item->item] > 0 && !(queue & 1);
         int64_t unseen = is_slowed ? take_unseen(r, queue >> 1, item) : 0;
         if (unseen > 0) {
             cleave_event_queue_push(&w->events, now + unseen, queue);
@@ -287,10 +279,11 @@ cleave_status cleave_engine_run_events(const cleave_engine_problem *problem,
         cleave_event event = cleave_event_queue_pop(&workspace->events);
         if (event.key < problem->n_queues)
             lane_event(&r, event.key, event.time);
-        else if (event.key < problem->n_queues + problem->n_messages)
+        else if (event.key < problem->n_queues + problem->step.n_messages)
             message_event(&r, event.key - problem->n_queues, event.time);
         else
-            collective_event(&r, event.key - problem->n_queues - problem->n_messages, event.time);
+            collective_event(&r, event.key - problem->n_queues - problem->step.n_messages,
+                             event.time);
     }
     CLEAVE_TRY(check_done(&r, error));
     timeline->step = r.step;

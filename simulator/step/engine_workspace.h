@@ -20,14 +20,15 @@ typedef struct cleave_message_state {
 
 struct cleave_engine_workspace {
     /* Links and messages. */
-    int64_t *link_free;             /* [n_links] events */
-    cleave_scan_link *links;        /* [n_links] scan */
-    int64_t *head;                  /* [n_messages] scan: when the first of the two posts ended */
-    int64_t *release;               /* [n_messages] scan: when it has left */
-    int64_t *hop_begin;             /* [n_hops] */
-    int64_t *end_begin;             /* [n_messages][2] where the ends have work */
-    cleave_message_state *messages; /* [n_messages] events */
-    int32_t *joined;                /* [n_collectives] */
+    int64_t *link_free;      /* [n_links] events */
+    cleave_scan_link *links; /* [n_links] scan */
+    int64_t *head;           /* [n_messages] scan: when the first of the two posts ended */
+    int64_t *release;        /* [n_messages] scan: when it has left */
+    int64_t *hop_begin;      /* [n_hops] */
+    int64_t *end_begin;      /* [n_messages][2] when its source and its destination began to work on
+                               each message that has work */
+    cleave_message_state *messages;             /* [n_messages] events */
+    int32_t *joined;                            /* [n_collectives] */
     int64_t *collective_ready, *collective_end; /* [n_collectives]; end -1: not yet known */
     /* Queues. */
     int64_t *clock;        /* [n_queues] */
