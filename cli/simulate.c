@@ -169,6 +169,7 @@ static cleave_status simulate_both(const cleave_machine *machine, priced_program
     const cleave_program *program = &priced->program;
     const cleave_engine_problem *problem = &result->problem;
     cleave_settling *mutual = NULL;
+    CLEAVE_TRY(cleave_program_check(program, error));
     CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &result->workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &result->timeline, error));

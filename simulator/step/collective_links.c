@@ -21,7 +21,7 @@ typedef struct group {
 } group;
 
 typedef struct finder {
-    const cleave_pricing *of;
+    const cleave_price_context *of;
     const int32_t *image;
     int32_t n_groups;
     group *groups;     /* [n_groups] */
@@ -209,7 +209,7 @@ static cleave_status list_links(const finder *f) {
     return CLEAVE_OK;
 }
 
-cleave_status cleave_find_collective_links(const cleave_pricing *pricing,
+cleave_status cleave_find_collective_links(const cleave_price_context *pricing,
                                            const cleave_collective_links *known) {
     const int32_t *image = pricing->image;
     int32_t n = pricing->priced->n_collectives, n_links = pricing->machine->n_links;

@@ -13,7 +13,7 @@ typedef struct cleave_collective_links {
 /* Fills collective_link_start and collective_links where messages have their hops.  `known` of each
    collective: all-to-alls take these, all others what lies on their way.  Of a window, see also
    `nearby` there. */
-cleave_status cleave_find_collective_links(const cleave_pricing *pricing,
+cleave_status cleave_find_collective_links(const cleave_price_context *pricing,
                                            const cleave_collective_links *known);
 
 #endif

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef cleave_pricing pricing;
+typedef cleave_price_context pricing;
 
 static cleave_status short_of_memory(const pricing *p) {
     return cleave_fail_memory(p->error, "pricing a step");

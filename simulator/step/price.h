@@ -7,7 +7,7 @@
 #include "graph/lower/fragment.h"
 #include "simulator/step/priced_fragment.h"
 
-typedef struct cleave_pricing {
+typedef struct cleave_price_context {
     const cleave_program *program;
     cleave_cost_cache *cache;
     const cleave_machine *machine; /* of the cache */
@@ -18,7 +18,7 @@ typedef struct cleave_pricing {
     cleave_priced_fragment *priced; /* gets its arrays there */
     int64_t *duration;              /* [program's n_items] */
     cleave_error *error;
-} cleave_pricing;
+} cleave_price_context;
 
 /* `fragment` without chunks is a whole program.  `image` as above.  What is priced lies in the
    arena and keeps nothing of the program.  Collectives have a price in the symbolic form only. */
