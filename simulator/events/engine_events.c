@@ -4,32 +4,97 @@
    link, a lane or a processor is what holds at that time.
 
    A lane goes on without the queue while its next item ends before any other event. */
-#include "simulator/step/engine_workspace.h"
+#include "simulator/events/engine_events.h"
+#include "simulator/events/event_queue.h"
 #include "simulator/step/link.h"
 
 #include <string.h>
 
+/* What is known of a message, side by side since an event touches most of it. */
+typedef struct message_state {
+    int64_t head, tail; /* see link.h */
+    int64_t delay;      /* by polls */
+    int64_t left;       /* when it has left without that, as far as is known */
+    int64_t release;    /* when it has left; -1: not yet known */
+    int64_t arrival;    /* -1: not yet known */
+    int32_t hop, end;   /* the next hop, and the end of them, of which the last is both ends' */
+    int32_t arrival_waiter, release_waiter; /* first lane of those that wait; -1: none */
+    int32_t posted;                         /* ends posted so far */
+} message_state;
+
+struct cleave_events_memory {
+    int64_t *hop_begin, *end_begin; /* of the workspace, and */
+    int64_t *collective_end;        /* [n_collectives] -1: not yet known */
+    int64_t *link_free;             /* [n_links] */
+    message_state *messages;        /* [n_messages] */
+    int32_t *joined;                /* [n_collectives] */
+    int32_t *position;              /* [n_queues] of the current item within queue_items */
+    bool *begun;                    /* [n_queues] the current item has started */
+    int32_t *next_waiter;  /* [n_queues] in the list of those that wait for the same thing */
+    int32_t *first_waiter; /* [n_collectives] first lane of those that wait; -1: none */
+    /* Devices: how the communication lane charges the main lane. */
+    int64_t *processor_free;       /* [n_devices] after its work on messages */
+    int64_t *worked, *worked_seen; /* [n_devices] as the next two, of work on messages */
+    int64_t *busy_until;           /* [n_devices] when the communication lane's last work ends */
+    int64_t *taken;                /* [n_devices] all its work so far */
+    int64_t *taken_seen;           /* [n_devices] of it, what the current main item has counted */
+    cleave_event_queue events;     /* one event per queue, message and collective at most */
+};
+
+cleave_events_memory *cleave_events_memory_create(const cleave_engine_problem *problem,
+                                                  const cleave_engine_workspace *workspace,
+                                                  cleave_arena *arena) {
+    cleave_events_memory *w = CLEAVE_ARENA_ARRAY(arena, cleave_events_memory, 1);
+    size_t n_messages = (size_t)problem->step.n_messages, n_queues = (size_t)problem->n_queues;
+    size_t n_collectives = (size_t)problem->step.n_collectives, n_devices = n_queues / 2;
+    size_t n_events = n_queues + n_messages + n_collectives;
+    bool any_failed = false;
+    if (w == NULL)
+        return NULL;
+    w->hop_begin = workspace->hop_begin;
+    w->end_begin = workspace->end_begin;
+    w->collective_end = workspace->collective_end;
+#define TAKE(member, type, count)                                                                  \
+    any_failed |= (w->member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
+    TAKE(link_free, int64_t, problem->n_links);
+    TAKE(messages, message_state, n_messages);
+    TAKE(joined, int32_t, n_collectives);
+    TAKE(position, int32_t, n_queues);
+    TAKE(begun, bool, n_queues);
+    TAKE(next_waiter, int32_t, n_queues);
+    TAKE(first_waiter, int32_t, n_collectives);
+    TAKE(processor_free, int64_t, n_devices);
+    TAKE(worked, int64_t, n_devices);
+    TAKE(worked_seen, int64_t, n_devices);
+    TAKE(busy_until, int64_t, n_devices);
+    TAKE(taken, int64_t, n_devices);
+    TAKE(taken_seen, int64_t, n_devices);
+    TAKE(events.near, cleave_event, n_events);
+    TAKE(events.pool, cleave_event, n_events);
+#undef TAKE
+    return any_failed ? NULL : w;
+}
+
 typedef struct run {
     const cleave_engine_problem *problem;
-    cleave_engine_workspace *w;
+    cleave_events_memory *w;
     cleave_timeline *timeline;
     int64_t step;
 } run;
 
-static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+static void reset(const cleave_engine_problem *problem, cleave_events_memory *w,
                   cleave_timeline *timeline) {
     size_t n_messages = (size_t)problem->step.n_messages, n_queues = (size_t)problem->n_queues;
     size_t n_collectives = (size_t)problem->step.n_collectives, n_devices = n_queues / 2;
     memset(w->link_free, 0, (size_t)problem->n_links * sizeof *w->link_free);
     for (size_t m = 0; m < n_messages; m++)
-        w->messages[m] =
-            (cleave_message_state){.release = -1,
-                                   .arrival = -1,
-                                   .hop = problem->step.hop_start[m],
-                                   .end = problem->step.hop_start[m + 1] +
-                                          cleave_priced_ends_work(&problem->step, (int32_t)m),
-                                   .arrival_waiter = -1,
-                                   .release_waiter = -1};
+        w->messages[m] = (message_state){.release = -1,
+                                         .arrival = -1,
+                                         .hop = problem->step.hop_start[m],
+                                         .end = problem->step.hop_start[m + 1] +
+                                                cleave_priced_ends_work(&problem->step, (int32_t)m),
+                                         .arrival_waiter = -1,
+                                         .release_waiter = -1};
     memset(timeline->end, -1, (size_t)problem->step.n_items * sizeof *timeline->end);
     memset(w->joined, 0, n_collectives * sizeof *w->joined);
     memset(w->collective_end, -1, n_collectives * sizeof *w->collective_end);
@@ -59,8 +124,8 @@ static void wake(run *r, int32_t *first_waiter, int64_t time) {
 /* A message reaches a link. */
 static void cross_link(run *r, int32_t message, int32_t hop, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
-    cleave_engine_workspace *w = r->w;
-    cleave_message_state *state = &w->messages[message];
+    cleave_events_memory *w = r->w;
+    message_state *state = &w->messages[message];
     int32_t link = problem->step.hop_link[hop];
     if (hop == problem->step.hop_start[message] && problem->polls != NULL)
         state->delay = cleave_poll_delay(problem->polls, message,
@@ -75,8 +140,8 @@ static void cross_link(run *r, int32_t message, int32_t hop, int64_t now) {
 /* Or the processors of its ends.  One has worked without a pause for as long as it is not free: so
    its main lane makes no progress until the work that comes now is done, whenever that begins. */
 static void work_at_ends(run *r, int32_t message, int64_t now) {
-    cleave_engine_workspace *w = r->w;
-    cleave_message_state *state = &w->messages[message];
+    cleave_events_memory *w = r->w;
+    message_state *state = &w->messages[message];
     const cleave_message_ends *ends = &r->problem->step.ends[message];
     const int32_t devices[2] = {ends->source, ends->destination};
     for (int e = 0; e < 2; e++) {
@@ -91,8 +156,8 @@ static void work_at_ends(run *r, int32_t message, int64_t now) {
 
 static void message_event(run *r, int32_t message, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
-    cleave_engine_workspace *w = r->w;
-    cleave_message_state *state = &w->messages[message];
+    cleave_events_memory *w = r->w;
+    message_state *state = &w->messages[message];
     int32_t hop = state->hop++;
     bool is_at_ends = hop == problem->step.hop_start[message + 1];
     state->head = now;
@@ -131,7 +196,7 @@ static void collective_event(run *r, int32_t collective, int64_t now) {
 /* The current item of a lane has ended now. */
 static inline void complete(run *r, int32_t queue, const cleave_queued_item *item, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
-    cleave_engine_workspace *w = r->w;
+    cleave_events_memory *w = r->w;
     int32_t subject = item->subject;
     r->timeline->end[item->item] = now;
     r->step = cleave_later(r->step, now);
@@ -156,7 +221,7 @@ static inline void complete(run *r, int32_t queue, const cleave_queued_item *ite
 /* Starts work on a lane; when it ends as things stand. */
 static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item *item,
                                  int64_t now) {
-    cleave_engine_workspace *w = r->w;
+    cleave_events_memory *w = r->w;
     int32_t device = queue >> 1;
     int64_t duration = r->problem->step.duration[item->item], end = now + duration;
     if (duration == 0)
@@ -175,7 +240,7 @@ static inline int64_t start_work(run *r, int32_t queue, const cleave_queued_item
 
 /* What the device has done in the meantime, beside an item of its main lane. */
 static inline int64_t take_unseen(run *r, int32_t device, const cleave_queued_item *item) {
-    cleave_engine_workspace *w = r->w;
+    cleave_events_memory *w = r->w;
     int64_t unseen = w->taken[device] - w->taken_seen[device];
     if (item->kind != CLEAVE_PRICED_POST)
         unseen += w->worked[device] - w->worked_seen[device];
@@ -187,7 +252,7 @@ static inline int64_t take_unseen(run *r, int32_t device, const cleave_queued_it
 /* When a waiting item may end, or -1 when that is not known yet; then the lane is on a list, or
    will be woken by its other lane. */
 static inline int64_t end_of_wait(run *r, int32_t queue, const cleave_queued_item *item) {
-    cleave_engine_workspace *w = r->w;
+    cleave_events_memory *w = r->w;
     int32_t subject = item->subject, *first_waiter;
     int64_t known;
     switch ((cleave_priced_kind)item->kind) {
@@ -216,7 +281,7 @@ static inline int64_t end_of_wait(run *r, int32_t queue, const cleave_queued_ite
 /* Runs a lane from `now` until it has to wait for an event. */
 static void advance(run *r, int32_t queue, int64_t now) {
     const cleave_engine_problem *problem = r->problem;
-    cleave_engine_workspace *w = r->w;
+    cleave_events_memory *w = r->w;
     int32_t last = problem->queue_start[queue + 1];
     while (w->position[queue] < last) {
         const cleave_queued_item *item = &problem->queue_items[w->position[queue]];
@@ -244,7 +309,7 @@ static void advance(run *r, int32_t queue, int64_t now) {
 }
 
 static void lane_event(run *r, int32_t queue, int64_t now) {
-    cleave_engine_workspace *w = r->w;
+    cleave_events_memory *w = r->w;
     if (w->begun[queue]) {
         const cleave_queued_item *item = &r->problem->queue_items[w->position[queue]];
         bool is_slowed = r->problem->step.duration[item->item] > 0 && !(queue & 1);
@@ -273,10 +338,10 @@ static cleave_status check_done(const run *r, cleave_error *error) {
 cleave_status cleave_engine_run_events(const cleave_engine_problem *problem,
                                        cleave_engine_workspace *workspace,
                                        cleave_timeline *timeline, cleave_error *error) {
-    run r = {.problem = problem, .w = workspace, .timeline = timeline};
-    reset(problem, workspace, timeline);
-    while (workspace->events.n > 0) {
-        cleave_event event = cleave_event_queue_pop(&workspace->events);
+    run r = {.problem = problem, .w = workspace->events, .timeline = timeline};
+    reset(problem, r.w, timeline);
+    while (r.w->events.n > 0) {
+        cleave_event event = cleave_event_queue_pop(&r.w->events);
         if (event.key < problem->n_queues)
             lane_event(&r, event.key, event.time);
         else if (event.key < problem->n_queues + problem->step.n_messages)

@@ -2,15 +2,47 @@
    item; whatever an item waits for stands before it, so its time is known when it is met.  Work of
    main lanes, which is most of a step, is put off until its device does something else, and so is
    added up in runs: item by item where the times of all are wanted, else a run at once. */
+#include "simulator/scan/engine_scan.h"
 #include "simulator/scan/scan_rule.h"
-#include "simulator/step/engine_workspace.h"
 
 #include <string.h>
 
 /* Steps of either lane have code of their own, and so have runs and items. */
 #define INLINE static inline __attribute__((always_inline))
 
-static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
+struct cleave_scan_memory {
+    int64_t *hop_begin, *end_begin, *collective_end; /* of the workspace */
+    cleave_scan_link *links;                         /* [n_links] */
+    int64_t *head;                /* [n_messages] when the first of the two posts ended */
+    int64_t *release;             /* [n_messages] when it has left */
+    int64_t *collective_ready;    /* [n_collectives] */
+    cleave_scan_link *processors; /* [n_devices] */
+    cleave_scan_device *devices;  /* [n_devices] */
+};
+
+cleave_scan_memory *cleave_scan_memory_create(const cleave_engine_problem *problem,
+                                              const cleave_engine_workspace *workspace,
+                                              cleave_arena *arena) {
+    cleave_scan_memory *w = CLEAVE_ARENA_ARRAY(arena, cleave_scan_memory, 1);
+    size_t n_messages = (size_t)problem->step.n_messages, n_devices = (size_t)problem->n_queues / 2;
+    if (w == NULL)
+        return NULL;
+    *w = (cleave_scan_memory){
+        .hop_begin = workspace->hop_begin,
+        .end_begin = workspace->end_begin,
+        .collective_end = workspace->collective_end,
+        .links = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, problem->n_links),
+        .head = CLEAVE_ARENA_ARRAY(arena, int64_t, n_messages),
+        .release = CLEAVE_ARENA_ARRAY(arena, int64_t, n_messages),
+        .collective_ready = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->step.n_collectives),
+        .processors = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, n_devices),
+        .devices = CLEAVE_ARENA_ARRAY(arena, cleave_scan_device, n_devices)};
+    bool taken = w->links != NULL && w->head != NULL && w->release != NULL &&
+                 w->collective_ready != NULL && w->processors != NULL && w->devices != NULL;
+    return taken ? w : NULL;
+}
+
+static void reset(const cleave_engine_problem *problem, cleave_scan_memory *w) {
     memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
     if (problem->step.ends != NULL)
         memset(w->processors, 0, (size_t)problem->n_queues / 2 * sizeof *w->processors);
@@ -19,7 +51,7 @@ static void reset(const cleave_engine_problem *problem, cleave_engine_workspace 
 
 typedef struct scan {
     const cleave_engine_problem *problem;
-    cleave_engine_workspace *w;
+    cleave_scan_memory *w;
     cleave_scan_device *devices;
     const int64_t *duration;
     int64_t *start, *end, *arrival;              /* of the timeline */
@@ -27,7 +59,7 @@ typedef struct scan {
 } scan;
 
 /* The work of a message's ends; returns when its source is done. */
-INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_scan_memory *w,
                             int32_t message, int32_t lane, int64_t head, int64_t *tail) {
     const cleave_message_ends *ends = &problem->step.ends[message];
     int64_t done[2];
@@ -43,7 +75,7 @@ INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_
 /* A message that both ends have posted at `head`. */
 INLINE void transfer(const scan *s, int32_t message, int32_t lane, int64_t head) {
     const cleave_engine_problem *problem = s->problem;
-    cleave_engine_workspace *w = s->w;
+    cleave_scan_memory *w = s->w;
     int64_t delay = problem->polls != NULL ? cleave_poll_delay(problem->polls, message, head) : 0;
     int32_t first = problem->step.hop_start[message], end = problem->step.hop_start[message + 1];
     int64_t tail = 0;
@@ -61,7 +93,7 @@ INLINE void transfer(const scan *s, int32_t message, int32_t lane, int64_t head)
     s->arrival[message] = tail + delay;
 }
 
-static void end_collective(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+static void end_collective(const cleave_engine_problem *problem, cleave_scan_memory *w,
                            int32_t collective, int32_t lane) {
     int32_t first = problem->step.collective_link_start[collective];
     int32_t n_links = problem->step.collective_link_start[collective + 1] - first;
@@ -167,7 +199,7 @@ INLINE void run_wait(const scan *s, const cleave_work_times *times, const cleave
 }
 
 INLINE void join(const scan *s, const cleave_scan_step *step, int32_t lane, int64_t now) {
-    cleave_engine_workspace *w = s->w;
+    cleave_scan_memory *w = s->w;
     int32_t subject = step->subject;
     cleave_scan_kind kind = (cleave_scan_kind)step->kind;
     w->collective_ready[subject] = cleave_scan_join(kind, w->collective_ready[subject], now);
@@ -234,7 +266,7 @@ static int64_t run_by_runs(const scan *s, const cleave_work_times *times) {
     return run_steps(s, times);
 }
 
-static cleave_status run_scan(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+static cleave_status run_scan(const cleave_engine_problem *problem, cleave_scan_memory *w,
                               const cleave_work_times *times, cleave_timeline *timeline,
                               cleave_error *error) {
     const scan s = {.problem = problem,
@@ -258,11 +290,11 @@ static cleave_status run_scan(const cleave_engine_problem *problem, cleave_engin
 cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
                                      cleave_engine_workspace *w, cleave_timeline *timeline,
                                      cleave_error *error) {
-    return run_scan(problem, w, NULL, timeline, error);
+    return run_scan(problem, w->scan, NULL, timeline, error);
 }
 
 cleave_status cleave_engine_scan_runs(const cleave_engine_problem *problem,
                                       cleave_engine_workspace *w, const cleave_work_times *times,
                                       cleave_timeline *timeline, cleave_error *error) {
-    return run_scan(problem, w, times, timeline, error);
+    return run_scan(problem, w->scan, times, timeline, error);
 }

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "simulator/report/critical_path.h"
+#include "simulator/scan/scan_rule.h"
 
 #include <string.h>
 
