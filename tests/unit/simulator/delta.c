@@ -412,7 +412,7 @@ Test(delta, broken_fragments_are_refused_and_change_nothing) {
     refuse(delta, &s, "other lane");
     sample_begin(&s, 0);
     item(&s, W, 4, 1);
-    refuse(delta, &s, "no queue");
+    refuse(delta, &s, "on queue 4 of 4");
     sample_begin(&s, 0);
     item(&s, W, 0, -1);
     refuse(delta, &s, "duration");
@@ -424,7 +424,7 @@ Test(delta, broken_fragments_are_refused_and_change_nothing) {
     refuse(delta, &s, "26 days");
     s.hop_link[0] = 1;
     s.duration[0] = 0;
-    refuse(delta, &s, "no link");
+    refuse(delta, &s, "on link 1 of 1");
     cr_expect_eq(run(delta), 1047);
     destroy(delta);
 }
