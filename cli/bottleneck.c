@@ -10,10 +10,10 @@ cleave_status bottleneck_find(const cleave_engine_problem *problem, const cleave
     double *of_link = CLEAVE_ARENA_ARRAY(arena, double, machine->n_links);
     if (of_device == NULL || of_link == NULL)
         return cleave_fail_memory(error, "looking for the bottleneck");
-    for (int32_t i = 0; i < problem->n_items; i++)
-        of_device[problem->queue[i] / 2] += 1e-12 * (double)problem->duration[i];
-    for (int32_t h = 0; h < problem->hop_start[problem->n_messages]; h++)
-        of_link[problem->hop_link[h]] += 1e-12 * (double)problem->hop_serialization[h];
+    for (int32_t i = 0; i < problem->step.n_items; i++)
+        of_device[problem->step.queue[i] / 2] += 1e-12 * (double)problem->step.duration[i];
+    for (int32_t h = 0; h < problem->step.hop_start[problem->step.n_messages]; h++)
+        of_link[problem->step.hop_link[h]] += 1e-12 * (double)problem->step.hop_serialization[h];
     bottleneck found = {.busy_seconds = -1};
     for (int32_t d = 0; d < n_devices; d++)
         if (of_device[d] > found.busy_seconds) {

@@ -18,7 +18,7 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
     cleave_cost_cache_destroy(cache);
     CLEAVE_TRY(status);
     const cleave_timeline_pair pair = {.program = result->program,
-                                       .price = made.step.problem.duration,
+                                       .price = made.step.problem.step.duration,
                                        .basis = made.step.prices.basis,
                                        .predicted = &made.step.timeline,
                                        .measured = &result->measured,

@@ -2,7 +2,6 @@
 #include "base/progress.h"
 #include "cli/bottleneck.h"
 #include "cli/command.h"
-#include "cli/delta_check.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/table.h"
@@ -19,7 +18,7 @@
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace;
     const char *engine;
-    int64_t batch, devices, seed, delta_check;
+    int64_t batch, devices, seed;
     double momentum;
     bool json, closed_form, folded;
 } simulate_values;
@@ -50,9 +49,6 @@ static const option_row rows[] = {
      .help = "with --closed-form: simulate some devices for all that do the same"},
     {"--trace", "T.json", OPTION_OUTPUT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
-    {"--delta-check", "K", OPTION_INTEGER, offsetof(simulate_values, delta_check), .least = 1,
-     .most = 1000000000,
-     .help = "change K operators one after the other, and compare delta with full simulation"},
     ROW_JSON(simulate_values),
 };
 
@@ -67,7 +63,6 @@ typedef struct outcome {
     double wall_seconds[N_RULES]; /* [rule] of a simulation, settling included */
     bottleneck busiest;
     cleave_price_report prices;
-    delta_check check; /* checks 0: not asked for */
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace; /* as the run by that rule left it */
 } outcome;
@@ -175,6 +170,7 @@ static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_
     const cleave_program *program = &priced->program;
     const cleave_engine_problem *problem = &result->problem;
     cleave_settling *mutual = NULL;
+    CLEAVE_TRY(cleave_program_check(program, error));
     CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &result->workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &result->timeline, error));
@@ -224,8 +220,6 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
     }
     cleave_json_key(&w, "bottleneck");
     cleave_json_put_string(&w, result->busiest.name);
-    if (result->check.checks > 0)
-        delta_check_put(&w, &result->check);
     cleave_json_end_object(&w);
     return inputs_print_json(&w, error);
 }
@@ -271,12 +265,6 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
     }
     table_text(&t, "simulated in");
     table_quantity(&t, result->wall_seconds[result->rule], CLEAVE_UNIT_SECONDS);
-    if (result->check.checks > 0) {
-        char check[160];
-        delta_check_format(&result->check, check, sizeof check);
-        table_text(&t, "delta simulation");
-        table_text(&t, check);
-    }
     table_print(&t, stdout);
     const char *note = inputs_provenance_note(machine);
     if (note[0] != '\0')
@@ -353,15 +341,6 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
     return simulate_both(machine, priced, arena, result, error);
 }
 
-static cleave_status check_delta(const simulate_values *values, const cleave_model *model,
-                                 const cleave_machine *machine, const cleave_layout *layout,
-                                 cleave_arena *arena, outcome *result, cleave_error *error) {
-    int states;
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    return delta_check_run(model, machine, layout, states, values->delta_check,
-                           (uint64_t)values->seed, arena, &result->check, error);
-}
-
 static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
                                      cleave_error *error) {
     cleave_model model;
@@ -381,18 +360,11 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);
     CLEAVE_TRY(status);
-    if (values->delta_check > 0)
-        CLEAVE_TRY(check_delta(values, &model, &machine, &layout, arena, &result, error));
     if (values->json)
         CLEAVE_TRY(print_json(&priced, &result, arena, error));
     else
         print_text(&machine, &priced, &result, arena);
-    return result.check.mismatches == 0
-               ? CLEAVE_OK
-               : cleave_fail(
-                     error, CLEAVE_FAILED,
-                     "delta simulation differs from full simulation after %lld of %lld changes",
-                     (long long)result.check.mismatches, (long long)result.check.checks);
+    return CLEAVE_OK;
 }
 
 static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {

@@ -171,6 +171,7 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     cleave_status status = cleave_lower(model, layout, &lower, arena, run.program, error);
     cleave_kernels_destroy(kernels);
     CLEAVE_TRY(status);
+    CLEAVE_TRY(cleave_program_check(run.program, error));
     give_memory_back();
     cleave_values *values = NULL;
     cleave_rank rank = {0};

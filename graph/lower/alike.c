@@ -209,7 +209,8 @@ static void put_event(walker *w, int32_t family, const lower_event *event) {
     put(w, event->kind);
     put(w, event->rank);
     put_slot(w, event->slot);
-    put(w, w->schedule->slots[event->slot].pass);
+    const cleave_slot *slot = &w->schedule->slots[event->slot];
+    put(w, slot->generation << 8 | slot->pass);
     put_tensor(w, event->tensor);
     if (event->nest >= 0)
         put_nest_of_event(w, family, event->nest);

@@ -105,8 +105,6 @@ void cleave_lowerer_destroy(cleave_lowerer *lowerer) {
     free(lowerer);
 }
 
-const cleave_model *cleave_lowerer_model(const cleave_lowerer *lowerer) { return lowerer->model; }
-
 int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer) {
     return lowerer->schedule.n_families;
 }
@@ -303,4 +301,46 @@ cleave_status cleave_lowerer_member(cleave_lowerer *lowerer, int32_t family, int
 cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,
                                     cleave_fragment *fragment, cleave_error *error) {
     return lower(lowerer, family, -1, fragment, error);
+}
+
+static void add_computes(const cleave_lowerer *lowerer, int32_t nest, cleave_pass pass,
+                         cleave_program *program) {
+    const cleave_parts *parts = &lowerer->parts[nest];
+    int32_t slot = lowerer->schedule.slot_of[nest][pass];
+    for (int32_t p = 0; p < parts->n && slot >= 0; p++) {
+        if (parts->items[p].empty)
+            continue;
+        program->computes[program->n_computes] =
+            (cleave_compute){.nest = nest, .pass = pass, .part = parts->items[p]};
+        program->items[program->n_items++] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE,
+                                                           .lane = CLEAVE_LANE_MAIN,
+                                                           .device = parts->items[p].device,
+                                                           .slot = slot,
+                                                           .subject = program->n_computes++};
+    }
+}
+
+cleave_status cleave_lowerer_computes(cleave_lowerer *lowerer, int32_t nest,
+                                      cleave_fragment *fragment, cleave_error *error) {
+    int64_t room = (int64_t)CLEAVE_PASS_UPDATE * lowerer->parts[nest].n;
+    cleave_arena_reset(&lowerer->scratch);
+    cleave_program made = {.model = lowerer->model, .n_devices = lowerer->state.base.n_devices};
+    made.items = CLEAVE_ARENA_ARRAY(&lowerer->scratch, cleave_item, room);
+    made.computes = CLEAVE_ARENA_ARRAY(&lowerer->scratch, cleave_compute, room);
+    cleave_fragment_chunk *chunks =
+        CLEAVE_ARENA_ARRAY(&lowerer->scratch, cleave_fragment_chunk, CLEAVE_PASS_UPDATE);
+    if (made.items == NULL || made.computes == NULL || chunks == NULL)
+        return cleave_fail_memory(error, "lowering");
+    int32_t n_chunks = 0;
+    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
+        int32_t slot = lowerer->schedule.slot_of[nest][pass], first = made.n_items;
+        add_computes(lowerer, nest, pass, &made);
+        if (slot >= 0)
+            chunks[n_chunks++] = (cleave_fragment_chunk){.slot = slot,
+                                                         .rank = CLEAVE_RANK_COMPUTE,
+                                                         .first_item = first,
+                                                         .n_items = made.n_items - first};
+    }
+    *fragment = (cleave_fragment){.program = made, .n_chunks = n_chunks, .chunks = chunks};
+    return CLEAVE_OK;
 }

@@ -57,9 +57,9 @@ static inline bool cleave_stretch_before(cleave_stretch_at a, cleave_stretch_at 
 }
 
 typedef struct cleave_fragment {
-    cleave_program program; /* of the family alone: no computes, ids of its own; the subject of a
-                               SYNC is a mark; the pieces of copies are counted and not there */
-    int32_t n_chunks, n_marks;
+    cleave_program program;    /* of a family alone: no computes, ids of its own; the subject of a
+                                  SYNC is a mark; the pieces of copies are counted and not there */
+    int32_t n_chunks, n_marks; /* 0: a whole program */
     const cleave_fragment_chunk *chunks;      /* [n_chunks] ascending by (slot, rank) */
     const cleave_lane_mark *marks;            /* [n_marks] */
     int32_t n_stretches;                      /* 0: of a whole family */
@@ -76,7 +76,6 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
                                     cleave_error *error);
 void cleave_lowerer_destroy(cleave_lowerer *lowerer); /* null: nothing */
 
-const cleave_model *cleave_lowerer_model(const cleave_lowerer *lowerer);
 int32_t cleave_lowerer_n_families(const cleave_lowerer *lowerer);
 int32_t cleave_lowerer_n_slots(const cleave_lowerer *lowerer);
 /* The families that a split of this operator concerns, ascending. */
@@ -127,6 +126,11 @@ void cleave_lowerer_member_boxes(cleave_lowerer *lowerer, int32_t family, int32_
                                  uint64_t hash[2]);
 cleave_status cleave_lowerer_member(cleave_lowerer *lowerer, int32_t family, int32_t i,
                                     cleave_fragment *fragment, cleave_error *error);
+
+/* The computes of a nest as the splits now are, a chunk for each of its passes, without operands or
+   workspaces.  The fragment holds until the next call. */
+cleave_status cleave_lowerer_computes(cleave_lowerer *lowerer, int32_t nest,
+                                      cleave_fragment *fragment, cleave_error *error);
 
 /* Lowers a family as the splits now are.  The fragment holds until the next call. */
 cleave_status cleave_lowerer_family(cleave_lowerer *lowerer, int32_t family,

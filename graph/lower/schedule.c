@@ -66,7 +66,8 @@ static bool find_families(const cleave_model *model, cleave_arena *arena, lower_
 /* ---- slots and events ------------------------------------------------------------------------ */
 
 static void begin_slot(planner *p, int32_t nest, int32_t tensor, cleave_pass pass) {
-    if (!CLEAVE_LIST_PUSH(&p->slots, (cleave_slot){.nest = nest, .tensor = tensor, .pass = pass}))
+    if (!CLEAVE_LIST_PUSH(&p->slots,
+                          (cleave_slot){.nest = nest, .tensor = tensor, .pass = (uint8_t)pass}))
         p->failed = true;
 }
 
@@ -187,7 +188,7 @@ static void find_slots_of_nests(lower_schedule *s, int32_t n_nests) {
         for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
             s->slot_of[n][pass] = -1;
     for (int32_t slot = 0; slot < s->n_slots; slot++)
-        if (s->slots[slot].nest >= 0)
+        if (s->slots[slot].nest >= 0 && s->slots[slot].generation == 0)
             s->slot_of[s->slots[slot].nest][s->slots[slot].pass] = slot;
 }
 

@@ -45,7 +45,7 @@ typedef struct lower_schedule {
     /* Where to find the events of a nest, -1: none.  [n_nests][CLEAVE_MAX_INPUTS] or [n_nests]. */
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
     int32_t *write, *read_gradient, *read_combined;
-    int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] slot, -1: none */
+    int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] of generation 0; -1: none */
     /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]. */
     int32_t *n_contributing;
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */

@@ -146,17 +146,14 @@ static cleave_status check_message_item(const cleave_program *program, int32_t i
     return CLEAVE_OK;
 }
 
-static cleave_status check_item(const cleave_program *program, int32_t item, cleave_error *error) {
+/* `n_subjects` by kinds of items; a SYNC's subject is an earlier one. */
+static cleave_status check_item(const cleave_program *program, const int32_t *n_subjects,
+                                int32_t item, cleave_error *error) {
     const cleave_item *at = &program->items[item];
-    const int32_t n_subjects[] = {
-        [CLEAVE_ITEM_COMPUTE] = program->n_computes, [CLEAVE_ITEM_UPDATE] = program->n_updates,
-        [CLEAVE_ITEM_LOAD] = program->n_loads,       [CLEAVE_ITEM_COPY] = program->n_copies,
-        [CLEAVE_ITEM_SEND] = program->n_messages,    [CLEAVE_ITEM_RECEIVE] = program->n_messages,
-        [CLEAVE_ITEM_WAIT] = program->n_messages,    [CLEAVE_ITEM_SYNC] = item,
-        [CLEAVE_ITEM_JOIN] = program->n_collectives, [CLEAVE_ITEM_AWAIT] = program->n_collectives};
     if (at->kind > CLEAVE_ITEM_AWAIT || at->lane >= CLEAVE_N_LANES || at->device < 0 ||
         at->device >= program->n_devices || at->slot < 0 || at->slot >= program->n_slots ||
-        at->subject < 0 || at->subject >= n_subjects[at->kind])
+        at->subject < 0 ||
+        at->subject >= (at->kind == CLEAVE_ITEM_SYNC ? item : n_subjects[at->kind]))
         return bad_item(program, item, "out of range", error);
     switch ((cleave_item_kind)at->kind) {
     case CLEAVE_ITEM_COMPUTE:
@@ -224,7 +221,13 @@ cleave_status cleave_program_check(const cleave_program *program, cleave_error *
             return cleave_fail(error, CLEAVE_FAILED, "program buffer %d of %d is out of place", b,
                                program->n_buffers);
     }
+    const int32_t n_subjects[CLEAVE_ITEM_AWAIT + 1] = {
+        [CLEAVE_ITEM_COMPUTE] = program->n_computes, [CLEAVE_ITEM_UPDATE] = program->n_updates,
+        [CLEAVE_ITEM_LOAD] = program->n_loads,       [CLEAVE_ITEM_COPY] = program->n_copies,
+        [CLEAVE_ITEM_SEND] = program->n_messages,    [CLEAVE_ITEM_RECEIVE] = program->n_messages,
+        [CLEAVE_ITEM_WAIT] = program->n_messages,    [CLEAVE_ITEM_JOIN] = program->n_collectives,
+        [CLEAVE_ITEM_AWAIT] = program->n_collectives};
     for (int32_t i = 0; i < program->n_items; i++)
-        CLEAVE_TRY(check_item(program, i, error));
+        CLEAVE_TRY(check_item(program, n_subjects, i, error));
     return check_message_order(program, error);
 }

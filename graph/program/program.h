@@ -44,11 +44,12 @@ typedef struct cleave_item {
     int32_t subject;
 } cleave_item;
 
-/* A slot: one (nest, pass); update slots have a parameter tensor instead of a nest. */
+/* A slot: one (nest, pass, generation); update slots have a parameter tensor instead of a nest. */
 typedef struct cleave_slot {
-    int32_t nest;   /* -1 for an update */
-    int32_t tensor; /* -1 except for an update */
-    cleave_pass pass;
+    int32_t nest;       /* -1 for an update */
+    int32_t tensor;     /* -1 except for an update */
+    uint8_t pass;       /* cleave_pass */
+    uint8_t generation; /* 0: the only one, as long as no pass of a nest comes twice in a step */
 } cleave_slot;
 
 typedef enum cleave_buffer_kind {
@@ -229,9 +230,10 @@ cleave_status cleave_program_bytes_between(const cleave_program *program, cleave
    arrays, and what a rank keeps for each item and message.  Grows with the number of devices. */
 int64_t cleave_program_own_bytes(const cleave_program *program);
 
-/* Every invariant written down above, in every build: subjects in range, messages posted in the
-   same order at both ends of a lane, waits after posts, copies inside their buffers.  FAILED,
-   naming the item. */
+/* The invariants written down above: subjects in range, messages posted in the same order at both
+   ends of a lane, waits after posts, copies inside their buffers.  FAILED, naming the item.  Takes
+   up to a tenth of lowering: what is simulated for people or run is checked in every build, what a
+   search prices is not. */
 cleave_status cleave_program_check(const cleave_program *program, cleave_error *error);
 
 #endif

@@ -78,14 +78,15 @@ static void charge(finder *f, int32_t op, explain_sort sort, int64_t picoseconds
    latency, and what the links carried before it. */
 static int64_t transfer_of(const finder *f, int32_t message, int64_t waited) {
     int64_t taken = 0;
-    for (int32_t h = f->problem->hop_start[message]; h < f->problem->hop_start[message + 1]; h++)
-        taken += f->problem->hop_serialization[h];
+    for (int32_t h = f->problem->step.hop_start[message];
+         h < f->problem->step.hop_start[message + 1]; h++)
+        taken += f->problem->step.hop_serialization[h];
     return taken < waited ? taken : waited;
 }
 
 static bool waits_for_message(const finder *f, int32_t item) {
-    uint8_t kind = f->problem->kind[item];
-    return kind == CLEAVE_ENGINE_WAIT_ARRIVAL || kind == CLEAVE_ENGINE_WAIT_RELEASE;
+    uint8_t kind = f->problem->step.kind[item];
+    return kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_WAIT_RELEASE;
 }
 
 static void charge_segment(finder *f, const cleave_critical_segment *segment) {
@@ -96,7 +97,8 @@ static void charge_segment(finder *f, const cleave_critical_segment *segment) {
         charge(f, op, sort, segment->picoseconds);
         return;
     }
-    int64_t transfer = transfer_of(f, f->problem->subject[segment->item], segment->picoseconds);
+    int64_t transfer =
+        transfer_of(f, f->problem->step.subject[segment->item], segment->picoseconds);
     charge(f, op, sort, transfer);
     if (op >= 0)
         f->path->operators[op].transfers += transfer;
@@ -127,11 +129,12 @@ static cleave_status find_links(finder *f, const cleave_critical_path *critical,
         int32_t op = operator_of_item(f, &f->program->items[item]);
         if (op < 0 || !waits_for_message(f, item))
             continue;
-        int32_t m = f->problem->subject[item];
-        for (int32_t h = f->problem->hop_start[m]; h < f->problem->hop_start[m + 1]; h++)
-            if (best < 0 || f->problem->hop_serialization[h] > f->problem->hop_serialization[best])
+        int32_t m = f->problem->step.subject[item];
+        for (int32_t h = f->problem->step.hop_start[m]; h < f->problem->step.hop_start[m + 1]; h++)
+            if (best < 0 ||
+                f->problem->step.hop_serialization[h] > f->problem->step.hop_serialization[best])
                 best = h;
-        uses[n++] = (use){op, f->problem->hop_link[best], critical->segments[i].picoseconds};
+        uses[n++] = (use){op, f->problem->step.hop_link[best], critical->segments[i].picoseconds};
     }
     if (n > 0)
         qsort(uses, (size_t)n, sizeof *uses, by_operator_and_link);
@@ -156,10 +159,10 @@ static cleave_status find_busiest(finder *f, cleave_arena *scratch, cleave_error
     int64_t *link = CLEAVE_ARENA_ARRAY(scratch, int64_t, problem->n_links);
     if (device == NULL || link == NULL)
         return cleave_fail_memory(error, "explaining a step");
-    for (int32_t i = 0; i < problem->n_items; i++)
-        device[problem->queue[i] / 2] += problem->duration[i];
-    for (int32_t h = 0; h < problem->hop_start[problem->n_messages]; h++)
-        link[problem->hop_link[h]] += problem->hop_serialization[h];
+    for (int32_t i = 0; i < problem->step.n_items; i++)
+        device[problem->step.queue[i] / 2] += problem->step.duration[i];
+    for (int32_t h = 0; h < problem->step.hop_start[problem->step.n_messages]; h++)
+        link[problem->step.hop_link[h]] += problem->step.hop_serialization[h];
     for (int32_t d = 0; d < f->program->n_devices; d++)
         if (device[d] > f->path->device_busy) {
             f->path->device_busy = device[d];

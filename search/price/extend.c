@@ -167,69 +167,66 @@ static cleave_status find_runs(extender *e, bool *alike) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static bool same_hops(const cleave_engine_problem *problem, int32_t a, int32_t b) {
-    int32_t n = problem->hop_start[a + 1] - problem->hop_start[a];
-    if (problem->hop_start[b + 1] - problem->hop_start[b] != n)
+static bool same_hops(const cleave_priced_fragment *step, int32_t a, int32_t b) {
+    int32_t n = step->hop_start[a + 1] - step->hop_start[a];
+    if (step->hop_start[b + 1] - step->hop_start[b] != n)
         return false;
-    if (problem->ends != NULL &&
-        memcmp(&problem->ends[a], &problem->ends[b], sizeof *problem->ends) != 0)
+    if (step->ends != NULL && memcmp(&step->ends[a], &step->ends[b], sizeof *step->ends) != 0)
         return false;
     for (int32_t h = 0; h < n; h++) {
-        int32_t x = problem->hop_start[a] + h, y = problem->hop_start[b] + h;
-        if (problem->hop_link[x] != problem->hop_link[y] ||
-            problem->hop_serialization[x] != problem->hop_serialization[y])
+        int32_t x = step->hop_start[a] + h, y = step->hop_start[b] + h;
+        if (step->hop_link[x] != step->hop_link[y] ||
+            step->hop_serialization[x] != step->hop_serialization[y])
             return false;
     }
     return true;
 }
 
 static bool same_collectives(const extender *e, int32_t a, int32_t b) {
-    const cleave_engine_problem *problem = e->by->problem;
-    const int32_t *start = problem->collective_link_start;
+    const cleave_priced_fragment *step = &e->by->problem->step;
+    const int32_t *start = step->collective_link_start;
     int32_t n = start[a + 1] - start[a];
     return e->by->program->collectives[a].bytes == e->by->program->collectives[b].bytes &&
-           problem->collective_joins[a] == problem->collective_joins[b] &&
-           problem->collective_busy[a] == problem->collective_busy[b] &&
-           problem->collective_rest[a] == problem->collective_rest[b] &&
-           start[b + 1] - start[b] == n &&
-           (n == 0 || memcmp(problem->collective_links + start[a],
-                             problem->collective_links + start[b], (size_t)n * sizeof *start) == 0);
+           step->collective_joins[a] == step->collective_joins[b] &&
+           step->collective_busy[a] == step->collective_busy[b] &&
+           step->collective_rest[a] == step->collective_rest[b] && start[b + 1] - start[b] == n &&
+           (n == 0 || memcmp(step->collective_links + start[a], step->collective_links + start[b],
+                             (size_t)n * sizeof *start) == 0);
 }
 
 /* Two items in the same place of two blocks. */
 static bool same_item(const extender *e, int32_t a, int32_t b) {
-    const cleave_engine_problem *problem = e->by->problem;
+    const cleave_priced_fragment *step = &e->by->problem->step;
     const cleave_program *program = e->by->program;
-    if (problem->kind[a] != problem->kind[b] || problem->queue[a] != problem->queue[b] ||
-        problem->duration[a] != problem->duration[b] ||
-        program->items[a].kind != program->items[b].kind)
+    if (step->kind[a] != step->kind[b] || step->queue[a] != step->queue[b] ||
+        step->duration[a] != step->duration[b] || program->items[a].kind != program->items[b].kind)
         return false;
     if (program->items[a].kind == CLEAVE_ITEM_COPY)
         return program->copies[program->items[a].subject].n_pieces ==
                program->copies[program->items[b].subject].n_pieces;
-    int32_t x = problem->subject[a], y = problem->subject[b];
+    int32_t x = step->subject[a], y = step->subject[b];
     if (program->items[a].kind == CLEAVE_ITEM_SEND)
-        return program->messages[x].bytes == program->messages[y].bytes && same_hops(problem, x, y);
-    return problem->kind[a] != CLEAVE_ENGINE_JOIN || same_collectives(e, x, y);
+        return program->messages[x].bytes == program->messages[y].bytes && same_hops(step, x, y);
+    return step->kind[a] != CLEAVE_PRICED_JOIN || same_collectives(e, x, y);
 }
 
 /* The subject of a copy of an item. */
 static int32_t subject_of(const extender *e, const extend_subjects *s, int32_t item,
                           const extend_reference *reference, int32_t copy) {
     int32_t of_copy, to = extend_resolve(e, reference, copy, &of_copy);
-    switch ((cleave_engine_kind)e->by->problem->kind[item]) {
-    case CLEAVE_ENGINE_SYNC:
+    switch ((cleave_priced_kind)e->by->problem->step.kind[item]) {
+    case CLEAVE_PRICED_SYNC:
         return extend_place(e, to, of_copy);
-    case CLEAVE_ENGINE_JOIN:
-    case CLEAVE_ENGINE_AWAIT:
-        return s->combined[e->by->problem->subject[to]] + of_copy;
+    case CLEAVE_PRICED_JOIN:
+    case CLEAVE_PRICED_AWAIT:
+        return s->combined[e->by->problem->step.subject[to]] + of_copy;
     default:
-        return s->message[e->by->problem->subject[to]] + of_copy;
+        return s->message[e->by->problem->step.subject[to]] + of_copy;
     }
 }
 
 static bool extend_item(extender *e, const extend_subjects *s, int32_t item) {
-    const cleave_engine_problem *old = e->by->problem;
+    const cleave_priced_fragment *old = &e->by->problem->step;
     bool repeats = e->block[item] == e->by->middle, refers = extend_item_refers_to(e, s, item) >= 0;
     int32_t next = e->twin[item], before = e->before[item];
     extend_reference reference = {.relation = EXTEND_FIXED};
@@ -245,16 +242,16 @@ static bool extend_item(extender *e, const extend_subjects *s, int32_t item) {
     for (int32_t copy = 0; copy < extend_copies(e, item); copy++) {
         int32_t at = extend_place(e, item, copy);
         e->origin[at] = item;
-        e->problem->kind[at] = old->kind[item];
-        e->problem->queue[at] = old->queue[item];
-        e->problem->duration[at] = old->duration[item];
-        e->problem->subject[at] = refers ? subject_of(e, s, item, &reference, copy) : -1;
+        e->problem->step.kind[at] = old->kind[item];
+        e->problem->step.queue[at] = old->queue[item];
+        e->problem->step.duration[at] = old->duration[item];
+        e->problem->step.subject[at] = refers ? subject_of(e, s, item, &reference, copy) : -1;
     }
     return true;
 }
 
 static cleave_status extend_items(extender *e, const extend_subjects *s, bool *alike) {
-    cleave_engine_problem *made = e->problem;
+    cleave_priced_fragment *made = &e->problem->step;
     made->n_items = e->n_items;
     e->origin = CLEAVE_ARENA_ARRAY(e->arena, int32_t, e->n_items);
     made->kind = CLEAVE_ARENA_ARRAY(e->arena, uint8_t, e->n_items);

@@ -19,7 +19,7 @@ static bool number(const extender *e, int32_t n, const int32_t *maker, int32_t *
 
 cleave_status extend_find_subjects(extender *e, extend_subjects *s) {
     const cleave_program *program = e->by->program;
-    const cleave_engine_problem *problem = e->by->problem;
+    const cleave_priced_fragment *step = &e->by->problem->step;
     s->sender = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_messages);
     s->message = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_messages);
     s->first_join = CLEAVE_ARENA_ARRAY(e->arena, int32_t, program->n_collectives);
@@ -31,8 +31,8 @@ cleave_status extend_find_subjects(extender *e, extend_subjects *s) {
     for (int32_t c = 0; c < program->n_collectives; c++)
         s->first_join[c] = -1;
     for (int32_t i = program->n_items - 1; i >= 0; i--)
-        if (problem->kind[i] == CLEAVE_ENGINE_JOIN)
-            s->first_join[problem->subject[i]] = i;
+        if (step->kind[i] == CLEAVE_PRICED_JOIN)
+            s->first_join[step->subject[i]] = i;
     if (!number(e, program->n_messages, s->sender, s->message, &e->program->n_messages) ||
         !number(e, program->n_collectives, s->first_join, s->combined, &e->program->n_collectives))
         return extend_too_large(e);
@@ -41,17 +41,17 @@ cleave_status extend_find_subjects(extender *e, extend_subjects *s) {
 
 /* What an item waits for or belongs to, as an item; -1: nothing. */
 int32_t extend_item_refers_to(const extender *e, const extend_subjects *s, int32_t item) {
-    const cleave_engine_problem *problem = e->by->problem;
-    int32_t subject = problem->subject[item];
-    switch ((cleave_engine_kind)problem->kind[item]) {
-    case CLEAVE_ENGINE_POST:
-    case CLEAVE_ENGINE_WAIT_ARRIVAL:
-    case CLEAVE_ENGINE_WAIT_RELEASE:
+    const cleave_priced_fragment *step = &e->by->problem->step;
+    int32_t subject = step->subject[item];
+    switch ((cleave_priced_kind)step->kind[item]) {
+    case CLEAVE_PRICED_POST:
+    case CLEAVE_PRICED_WAIT_ARRIVAL:
+    case CLEAVE_PRICED_WAIT_RELEASE:
         return s->sender[subject];
-    case CLEAVE_ENGINE_SYNC:
+    case CLEAVE_PRICED_SYNC:
         return subject;
-    case CLEAVE_ENGINE_JOIN:
-    case CLEAVE_ENGINE_AWAIT:
+    case CLEAVE_PRICED_JOIN:
+    case CLEAVE_PRICED_AWAIT:
         return s->first_join[subject];
     default:
         return -1;
@@ -60,8 +60,8 @@ int32_t extend_item_refers_to(const extender *e, const extend_subjects *s, int32
 
 cleave_status extend_messages(extender *e, const extend_subjects *s) {
     const cleave_program *from = e->by->program;
-    const cleave_engine_problem *old = e->by->problem;
-    cleave_engine_problem *made = e->problem;
+    const cleave_priced_fragment *old = &e->by->problem->step;
+    cleave_priced_fragment *made = &e->problem->step;
     int64_t n_hops = 0;
     int32_t next = 0, hop = 0;
     for (int32_t m = 0; m < from->n_messages; m++)
@@ -97,8 +97,8 @@ cleave_status extend_messages(extender *e, const extend_subjects *s) {
 
 cleave_status extend_collectives(extender *e, const extend_subjects *s) {
     const cleave_program *from = e->by->program;
-    const cleave_engine_problem *old = e->by->problem;
-    cleave_engine_problem *made = e->problem;
+    const cleave_priced_fragment *old = &e->by->problem->step;
+    cleave_priced_fragment *made = &e->problem->step;
     int64_t n_links = 0;
     int32_t n = e->program->n_collectives, next = 0, at = 0;
     bool symbolic = old->n_collectives > 0;

@@ -160,7 +160,7 @@ cleave_status blocks_end_path(maker *m, int64_t *end, int32_t *end_group) {
         least = latest < least ? latest : least;
         window_run(&m->window, origin, -1, false, last, NULL);
         for (int32_t j = i; j < window_n_items(&m->window, first.entry); j++) {
-            int32_t queue = window_item(&m->window, first.entry, j)->queue;
+            int32_t queue = window_item(&m->window, first.entry, j).queue;
             if (first.group_of[j] != i)
                 continue;
             end[1 + queue / 2] = m->window.clock[queue];

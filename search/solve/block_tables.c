@@ -25,8 +25,8 @@ cleave_status blocks_fragment_of(maker *m, int32_t p, const cleave_priced_fragme
             m->set[op] = m->value[op];
         }
         if (p >= m->n_families) {
-            CLEAVE_TRY(cleave_price_computes(m->lowerer, p - m->n_families, m->cache,
-                                             m->made->n_devices, &m->scratch, at, m->error));
+            CLEAVE_TRY(cleave_price_computes(m->lowerer, p - m->n_families, m->cache, &m->scratch,
+                                             at, m->error));
         } else {
             cleave_fragment lowered;
             CLEAVE_TRY(cleave_lowerer_family(m->lowerer, p, &lowered, m->error));
@@ -66,13 +66,14 @@ static void add_work(const maker *m, const cleave_priced_fragment *fragment, int
     int32_t n_devices = m->made->n_devices;
     for (int32_t c = 0; c < fragment->n_chunks; c++)
         for (int32_t i = 0; i < fragment->chunks[c].n_items; i++) {
-            const cleave_priced_item *item = &fragment->items[fragment->chunks[c].first_item + i];
-            if (item->queue % 2 != 0)
+            int32_t item = fragment->chunks[c].first_item + i, queue = fragment->queue[item];
+            int64_t duration = fragment->duration[item];
+            if (queue % 2 != 0)
                 continue;
-            sums[2 * n_devices + 1 + item->queue / 2] += item->duration;
-            sums[3 * n_devices + 1] += item->duration;
+            sums[2 * n_devices + 1 + queue / 2] += duration;
+            sums[3 * n_devices + 1] += duration;
             if (fragment->chunks[c].slot >= m->first_update && blocks_has_backward(m, 0))
-                sums[1 + item->queue / 2] += item->duration;
+                sums[1 + queue / 2] += duration;
         }
 }
 
@@ -81,7 +82,7 @@ static cleave_status add_synchronisation(maker *m, int32_t p,
                                          const cleave_priced_fragment *fragment, int64_t *sums) {
     bool any = false;
     for (int32_t i = 0; i < fragment->n_items; i++)
-        any = any || fragment->items[i].queue % 2 != 0;
+        any = any || fragment->queue[i] % 2 != 0;
     for (int32_t d = 0; d < m->made->n_devices && any; d++) {
         window_clear(&m->window);
         CLEAVE_TRY(window_add(&m->window, p, fragment, 0, m->n_slots, m->error));

@@ -91,9 +91,13 @@ int32_t window_n_items(const window *w, int32_t entry) {
     return e->fragment->chunks[e->chunk].n_items;
 }
 
-const cleave_priced_item *window_item(const window *w, int32_t entry, int32_t item) {
-    const window_entry *e = &w->entries.items[entry];
-    return &e->fragment->items[e->fragment->chunks[e->chunk].first_item + item];
+static cleave_priced_item item_of(const window_entry *entry, int32_t item) {
+    const cleave_priced_chunk *chunk = &entry->fragment->chunks[entry->chunk];
+    return cleave_priced_item_of(entry->fragment, chunk->first_item + item);
+}
+
+cleave_priced_item window_item(const window *w, int32_t entry, int32_t item) {
+    return item_of(&w->entries.items[entry], item);
 }
 
 /* A transfer of a lane takes a link until `end`.  One of the main lane puts communication back by
@@ -136,7 +140,7 @@ static void post(window *w, const window_entry *entry, int32_t message, int32_t 
         if (h == f->hop_start[message])
             time[1] = end;
     }
-    if (f->ends != NULL && f->ends[message].work > 0)
+    if (cleave_priced_ends_work(f, message))
         tail = work_at_ends(w, &f->ends[message], lane, head, tail, &time[1]);
     time[0] = tail;
 }
@@ -219,9 +223,10 @@ int64_t window_lane(window *w, int32_t queue) {
     w->clock[queue] = 0;
     for (int32_t e = 0; e < w->entries.n; e++) {
         const window_entry *entry = &w->entries.items[e];
-        const cleave_priced_chunk *chunk = &entry->fragment->chunks[entry->chunk];
-        for (int32_t i = 0; i < chunk->n_items; i++)
-            run_item(w, entry, &entry->fragment->items[chunk->first_item + i]);
+        for (int32_t i = 0; i < window_n_items(w, e); i++) {
+            cleave_priced_item item = item_of(entry, i);
+            run_item(w, entry, &item);
+        }
     }
     return w->clock[queue];
 }
@@ -231,16 +236,15 @@ void window_run(window *w, window_origin origin, int32_t observed, bool observe_
     reset(w, origin.whole ? 0 : WINDOW_LONG_AGO);
     for (int32_t e = 0; e < w->entries.n && (last < 0 || e <= last); e++) {
         const window_entry *entry = &w->entries.items[e];
-        const cleave_priced_chunk *chunk = &entry->fragment->chunks[entry->chunk];
-        const cleave_priced_item *items = &entry->fragment->items[chunk->first_item];
-        for (int32_t i = 0; i < chunk->n_items; i++) {
-            int64_t *clock = &w->clock[items[i].queue];
+        for (int32_t i = 0; i < window_n_items(w, e); i++) {
+            cleave_priced_item item = item_of(entry, i);
+            int64_t *clock = &w->clock[item.queue];
             bool here = e == origin.entry && origin.group_of[i] == origin.group;
             if (here && !origin.end)
                 *clock = cleave_later(*clock, origin.time);
             if (e == observed && !observe_end)
                 times[i] = *clock;
-            run_item(w, entry, &items[i]);
+            run_item(w, entry, &item);
             if (here && origin.end)
                 *clock = cleave_later(*clock, origin.time);
             if (e == observed && observe_end)
@@ -253,15 +257,14 @@ void window_after(window *w, const bool *is_origin, const bool *counts, int64_t 
     reset(w, WINDOW_LONG_AGO);
     for (int32_t e = 0; e < w->entries.n; e++) {
         const window_entry *entry = &w->entries.items[e];
-        const cleave_priced_chunk *chunk = &entry->fragment->chunks[entry->chunk];
-        for (int32_t i = 0; i < chunk->n_items; i++) {
-            const cleave_priced_item *item = &entry->fragment->items[chunk->first_item + i];
-            int64_t *clock = &w->clock[item->queue];
+        for (int32_t i = 0; i < window_n_items(w, e); i++) {
+            cleave_priced_item item = item_of(entry, i);
+            int64_t *clock = &w->clock[item.queue];
             if (is_origin[e])
                 *clock = cleave_later(*clock, 0);
-            if (counts[e] && *clock >= 0 && item->queue % 2 == 0)
-                sums[item->queue / 2] += item->duration;
-            run_item(w, entry, item);
+            if (counts[e] && *clock >= 0 && item.queue % 2 == 0)
+                sums[item.queue / 2] += item.duration;
+            run_item(w, entry, &item);
         }
     }
 }

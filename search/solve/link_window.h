@@ -55,7 +55,7 @@ void window_sort(window *w);
 /* The entry of a place in a slot at a rank, or -1. */
 int32_t window_find(const window *w, int32_t slot, int32_t rank, int32_t place);
 int32_t window_n_items(const window *w, int32_t entry);
-const cleave_priced_item *window_item(const window *w, int32_t entry, int32_t item);
+cleave_priced_item window_item(const window *w, int32_t entry, int32_t item);
 
 /* Runs up to and with entry `last` (all where it is -1), and gives the ends, or starts, of the
    items of entry `observed` (-1: none), [its items]. */

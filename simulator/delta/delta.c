@@ -75,6 +75,7 @@
 
    Accepting swaps the records of simulated slots and adds to the shifts of the others; rejecting
    only takes back what was put. */
+#include "simulator/delta/checks.h"
 #include "simulator/delta/internal.h"
 
 #include <stdlib.h>
@@ -159,18 +160,20 @@ static cleave_status check_place(const cleave_delta *delta, int32_t place, cleav
                : cleave_fail(error, CLEAVE_FAILED, "place %d of %d", place, delta->n_places);
 }
 
-/* What is not kept by somebody goes. */
-static void release(delta_placed *placed) {
-    if (placed != NULL && !placed->is_kept)
-        delta_placed_free(placed);
-}
-
 static void count_items(cleave_delta *delta, const delta_placed *placed, int64_t sign) {
     delta->n_items += placed == NULL ? 0 : sign * placed->n_items;
 }
 
-static cleave_status put(cleave_delta *delta, int32_t place, delta_placed *placed,
-                         cleave_error *error) {
+cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
+                                const cleave_priced_fragment *fragment, cleave_delta_made **made,
+                                cleave_error *error) {
+    CLEAVE_TRY(check_place(delta, place, error));
+    return delta_place(delta, place, fragment, made, error);
+}
+
+cleave_status cleave_delta_put(cleave_delta *delta, int32_t place, cleave_delta_made *placed,
+                               cleave_error *error) {
+    CLEAVE_TRY(check_place(delta, place, error));
     delta_placed *there = delta->placed[place];
     int64_t total = delta->total - (there == NULL ? 0 : there->total);
     if (placed != NULL && placed->total > INT64_MAX / 4 - total)
@@ -186,44 +189,13 @@ static cleave_status put(cleave_delta *delta, int32_t place, delta_placed *place
     put_in(delta, place, placed);
     count_items(delta, there, -1);
     count_items(delta, placed, 1);
-    if (delta->is_changed[place])
-        release(there);
-    else
+    if (!delta->is_changed[place])
         delta->changes[delta->n_changes++] = (delta_change){place, there};
     delta->is_changed[place] = true;
     delta->placed[place] = placed;
     delta->total = total + (placed == NULL ? 0 : placed->total);
     delta->is_run = delta->is_timed = false;
     return CLEAVE_OK;
-}
-
-cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
-                               const cleave_priced_fragment *fragment, cleave_error *error) {
-    delta_placed *placed = NULL;
-    CLEAVE_TRY(check_place(delta, place, error));
-    if (fragment != NULL)
-        CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
-    cleave_status status = put(delta, place, placed, error);
-    if (status != CLEAVE_OK)
-        delta_placed_free(placed);
-    return status;
-}
-
-cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
-                                const cleave_priced_fragment *fragment, cleave_delta_made **made,
-                                cleave_error *error) {
-    delta_placed *placed;
-    CLEAVE_TRY(check_place(delta, place, error));
-    CLEAVE_TRY(delta_place(delta, place, fragment, &placed, error));
-    placed->is_kept = true;
-    *made = placed;
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_delta_put_made(cleave_delta *delta, int32_t place, cleave_delta_made *made,
-                                    cleave_error *error) {
-    CLEAVE_TRY(check_place(delta, place, error));
-    return put(delta, place, made, error);
 }
 
 size_t cleave_delta_made_bytes(const cleave_delta_made *made) { return made->bytes; }
@@ -279,8 +251,6 @@ void cleave_delta_accept(cleave_delta *delta) {
     }
     for (int32_t e = 0; e < delta->n_exceptions; e++)
         keep_exception(delta, &delta->exceptions[e]);
-    for (int32_t c = 0; c < delta->n_changes; c++)
-        release(delta->changes[c].before);
     delta->base_step = delta->step;
     forget_changes(delta);
 }
@@ -295,7 +265,6 @@ void cleave_delta_reject(cleave_delta *delta) {
         delta->total += (before == NULL ? 0 : before->total) - (placed == NULL ? 0 : placed->total);
         count_items(delta, placed, -1);
         count_items(delta, before, 1);
-        release(placed);
         delta->placed[place] = NULL;
     }
     for (int32_t c = 0; c < delta->n_changes; c++) {
@@ -410,10 +379,6 @@ cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_q
 void cleave_delta_destroy(cleave_delta *delta) {
     if (delta == NULL)
         return;
-    for (int32_t p = 0; delta->placed != NULL && p < delta->n_places; p++)
-        release(delta->placed[p]);
-    for (int32_t c = 0; c < delta->n_changes; c++)
-        release(delta->changes[c].before);
     for (int32_t s = 0; delta->slots != NULL && s < delta->n_slots; s++)
         free(delta->slots[s].entries);
     free(delta->scratch);

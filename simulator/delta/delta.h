@@ -30,22 +30,18 @@ cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_q
                                   cleave_delta **delta, cleave_error *error);
 void cleave_delta_destroy(cleave_delta *delta); /* null: nothing */
 
-/* Puts a fragment at a place instead of what is there; null: nothing.  The fragment must outlive
-   its use: until what replaces it is accepted, or it is itself rejected.  FAILED, with what is
-   there left there, where the fragment breaks a rule of priced_fragment.h or when the times of the
-   step add up to more than fits (about 26 days).  Costs about as much as simulating the fragment.
- */
-cleave_status cleave_delta_put(cleave_delta *delta, int32_t place,
-                               const cleave_priced_fragment *fragment, cleave_error *error);
-
-/* The same in two steps, for who puts a fragment again and again: it is made ready once.  What is
-   made does not need the fragment any more, stands at its place or nowhere, and must outlive its
-   use.  FAILED as above, without what is said of the step. */
+/* A fragment is made ready for a place once and put there again and again.  What is made does not
+   need the fragment any more, stands at its place or nowhere, and belongs to the caller; it must
+   outlive its use: until what replaces it is accepted, or it is itself rejected, or the delta is
+   destroyed.  FAILED where the fragment breaks a rule of priced_fragment.h.  Costs about as much as
+   simulating it. */
 cleave_status cleave_delta_make(cleave_delta *delta, int32_t place,
                                 const cleave_priced_fragment *fragment, cleave_delta_made **made,
                                 cleave_error *error);
-cleave_status cleave_delta_put_made(cleave_delta *delta, int32_t place, cleave_delta_made *made,
-                                    cleave_error *error);
+/* Puts it at its place instead of what is there; null: nothing.  FAILED, with what is there left
+   there, where the times of the step add up to more than fits (about 26 days). */
+cleave_status cleave_delta_put(cleave_delta *delta, int32_t place, cleave_delta_made *made,
+                               cleave_error *error);
 size_t cleave_delta_made_bytes(const cleave_delta_made *made);
 void cleave_delta_unmake(cleave_delta_made *made); /* null: nothing */
 
@@ -57,13 +53,6 @@ cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error 
 void cleave_delta_accept(cleave_delta *delta);
 /* ... or goes, and everything is as it was. */
 void cleave_delta_reject(cleave_delta *delta);
-
-/* As cleave_delta_run, by one pass over all items that neither uses nor changes what earlier runs
-   have left: for checks and benches. */
-cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error);
-
-/* Has no run be a plain pass where that would be cheaper: for tests of all the others. */
-void cleave_delta_be_eager(cleave_delta *delta);
 
 cleave_delta_counts cleave_delta_count(const cleave_delta *delta);
 

@@ -10,26 +10,12 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Kinds of items once it is known which post and which join is the last. */
-typedef enum delta_kind {
-    DELTA_WORK,
-    DELTA_WAIT,
-    DELTA_POST_BOTH, /* and the next item is the second post of the message */
-    DELTA_POST_FIRST,
-    DELTA_POST_SECOND,
-    DELTA_MARK,
-    DELTA_JOIN_FIRST,
-    DELTA_JOIN_NEXT,
-    DELTA_JOIN_LAST,
-    DELTA_JOIN_ONLY
-} delta_kind;
-
 /* A fragment has one row of times: arrival and release of message m at 2 m and 2 m + 1, then the
    ends of collectives, then marks. */
 typedef struct delta_item {
     int64_t amount;  /* duration; of a wait: the slot whose time it waits for */
     int32_t subject; /* of a wait or a mark: a time; else a message or a collective */
-    uint32_t packed; /* device << 5 | lane << 4 | kind */
+    uint32_t packed; /* device << 5 | lane << 4 | cleave_scan_kind */
 } delta_item;
 
 enum { DELTA_NO_LINK = -1 };
@@ -87,7 +73,6 @@ typedef struct delta_placed {
     delta_chunk *chunks;
     int64_t total; /* a bound of what it adds to the step */
     int32_t n_items, n_times;
-    bool is_kept; /* by who had it made: not released here */
     size_t bytes; /* of both blocks */
     void *jump_block;
     uint64_t *uses; /* [n_chunks][2][n_words] resources, and the lanes of its `firsts` */
@@ -180,7 +165,7 @@ struct cleave_delta {
     int32_t share;   /* what runs lately cost against a plain pass, 1024 for as much: see pass.c */
     int64_t n_compared;           /* items of what the latest run found exchanged */
     int64_t n_asked;              /* slots that it looked at, whether they follow */
-    bool is_eager;                /* no plain passes: see delta.h */
+    bool is_eager;                /* no plain passes: see checks.h */
     int32_t pause, longest_pause; /* runs until one is no plain pass; after which to begin with */
     int32_t accepted;             /* of the latest runs, 1024 for all */
     int32_t first_run;            /* the slot where that run started */
@@ -218,8 +203,8 @@ static inline int32_t delta_device(const delta_item *item) { return (int32_t)(it
 static inline int32_t delta_lane(const delta_item *item) {
     return (int32_t)(item->packed >> 4 & 1);
 }
-static inline delta_kind delta_kind_of(const delta_item *item) {
-    return (delta_kind)(item->packed & 15);
+static inline cleave_scan_kind delta_kind_of(const delta_item *item) {
+    return (cleave_scan_kind)(item->packed & 15);
 }
 
 /* Resources of a device, and of a link.  What uses a communication lane of a device uses its main

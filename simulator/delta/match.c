@@ -72,27 +72,27 @@ static bool items_are_alike(const matching *m, const delta_item *now, const delt
                             int32_t slot) {
     if (now->amount != then->amount || now->packed != then->packed)
         return false;
-    delta_kind kind = delta_kind_of(now);
+    cleave_scan_kind kind = delta_kind_of(now);
     switch (kind) {
-    case DELTA_WORK:
+    case CLEAVE_SCAN_WORK:
         return true;
-    case DELTA_POST_BOTH: /* and the next item says the same once more */
-    case DELTA_POST_FIRST:
+    case CLEAVE_SCAN_POSTS: /* and the next item says the same once more */
+    case CLEAVE_SCAN_POST:
         return posts_are_alike(m, now->subject, then->subject, false, slot);
-    case DELTA_POST_SECOND:
+    case CLEAVE_SCAN_LAST_POST:
         return posts_are_alike(m, now->subject, then->subject, true, slot);
-    case DELTA_JOIN_FIRST:
-    case DELTA_JOIN_NEXT:
+    case CLEAVE_SCAN_FIRST_JOIN:
+    case CLEAVE_SCAN_JOIN:
         return stands_for(m, now->subject, then->subject);
-    case DELTA_JOIN_LAST:
-    case DELTA_JOIN_ONLY:
+    case CLEAVE_SCAN_LAST_JOIN:
+    case CLEAVE_SCAN_ONLY_JOIN:
         if (!collectives_are_alike(m, now->subject, then->subject))
             return false;
         break;
-    case DELTA_WAIT:
+    case CLEAVE_SCAN_WAIT:
         slot = (int32_t)now->amount;
         break;
-    case DELTA_MARK:
+    default: /* MARK */
         break;
     }
     if (!stands_for(m, now->subject, then->subject))

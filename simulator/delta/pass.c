@@ -1,4 +1,5 @@
 /* The passes: over the whole step, and over what a change may move.  delta.c has the idea. */
+#include "simulator/delta/checks.h"
 #include "simulator/delta/internal.h"
 
 #include <string.h>
@@ -60,12 +61,10 @@ static inline void complete(const pass *p, const delta_placed *placed, int32_t t
 
 static inline void join(const pass *p, const delta_placed *placed, const delta_item *item,
                         int64_t now, int64_t *times) {
-    delta_kind kind = delta_kind_of(item);
+    cleave_scan_kind kind = delta_kind_of(item);
     int32_t time = item->subject;
-    if (kind == DELTA_JOIN_NEXT || kind == DELTA_JOIN_LAST)
-        now = cleave_later(times[time], now);
-    times[time] = now;
-    if (kind == DELTA_JOIN_LAST || kind == DELTA_JOIN_ONLY)
+    times[time] = cleave_scan_join(kind, times[time], now);
+    if (cleave_scan_is_last_join(kind))
         complete(p, placed, time, delta_lane(item), times);
 }
 
@@ -86,7 +85,7 @@ static inline const delta_item *run_waits(const pass *p, const delta_placed *pla
     const int64_t *row = view == NULL ? times : placed->times[view->row];
     int64_t shift = view == NULL ? 0 : view->shift;
     run_wait(p, item, row[item->subject] + shift);
-    for (; item + 1 < end && delta_kind_of(item + 1) == DELTA_WAIT &&
+    for (; item + 1 < end && delta_kind_of(item + 1) == CLEAVE_SCAN_WAIT &&
            (view == NULL || item[1].amount == slot);
          item++)
         run_wait(p, item + 1, row[item[1].subject] + shift);
@@ -101,30 +100,30 @@ static inline __attribute__((always_inline)) void run_chunk(const pass *p, const
     for (const delta_item *item = entry->items; item < end; item++) {
         cleave_scan_device *device = &p->state.devices[delta_device(item)];
         int32_t lane = delta_lane(item), subject = item->subject;
-        delta_kind kind = delta_kind_of(item);
+        cleave_scan_kind kind = delta_kind_of(item);
         int64_t now;
         switch (kind) {
-        case DELTA_WORK:
+        case CLEAVE_SCAN_WORK:
             cleave_scan_work(device, lane, item->amount);
             break;
-        case DELTA_WAIT: /* they come in rows */
+        case CLEAVE_SCAN_WAIT: /* they come in rows */
             item = run_waits(p, placed, item, end, times);
             break;
-        case DELTA_POST_BOTH:
+        case CLEAVE_SCAN_POSTS:
             now = cleave_scan_post(device, lane, item->amount);
             item++;
             now = cleave_later(now, cleave_scan_post(&p->state.devices[delta_device(item)],
                                                      delta_lane(item), item->amount));
             cross_links(p, placed, subject, delta_lane(item), now, times);
             break;
-        case DELTA_POST_FIRST:
+        case CLEAVE_SCAN_POST:
             times[2 * subject] = cleave_scan_post(device, lane, item->amount);
             break;
-        case DELTA_POST_SECOND:
+        case CLEAVE_SCAN_LAST_POST:
             now = cleave_scan_post(device, lane, item->amount);
             cross_links(p, placed, subject, lane, cleave_later(times[2 * subject], now), times);
             break;
-        case DELTA_MARK:
+        case CLEAVE_SCAN_MARK:
             times[subject] = lane == 0 ? device->main_end : device->clock[1];
             break;
         default:
@@ -146,8 +145,7 @@ static void reset_state(const cleave_delta *delta, const delta_state *state) {
     memset(state->links, 0, (size_t)delta->n_links * sizeof *state->links);
 }
 
-cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error *error) {
-    (void)error; /* what could be wrong was refused when it was put */
+int64_t cleave_delta_full(cleave_delta *delta) {
     pass p = {.delta = delta, .state = delta->full_state};
     reset_state(delta, &p.state);
     for (int32_t s = 0; s < delta->n_slots; s++)
@@ -155,8 +153,7 @@ cleave_status cleave_delta_full(cleave_delta *delta, int64_t *step, cleave_error
             const delta_entry *entry = &delta->slots[s].entries[e];
             run_chunk(&p, entry, entry->placed->full_times);
         }
-    *step = latest_clock(delta, p.state.devices);
-    return CLEAVE_OK;
+    return latest_clock(delta, p.state.devices);
 }
 
 /* Records the state before a slot of what it uses. */
@@ -273,7 +270,7 @@ void delta_learn(cleave_delta *delta, bool accepted) {
 }
 
 static void pass_over_all(cleave_delta *delta) {
-    (void)cleave_delta_full(delta, &delta->step, NULL); /* can't fail */
+    delta->step = cleave_delta_full(delta);
     delta->is_run = false;
     delta->is_timed = true;
     delta->counts.runs++;

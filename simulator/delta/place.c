@@ -2,6 +2,7 @@
    post of a message is the second, in which slot a wait's time is given, which resources a chunk
    uses, what reaches back to earlier slots. */
 #include "simulator/delta/internal.h"
+#include "simulator/step/priced_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,28 +32,6 @@ static cleave_status refuse(const placer *p, const char *what) {
                        p->place, p->chunk, p->item, what);
 }
 
-static bool is_wait(uint8_t kind) {
-    return kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_WAIT_RELEASE ||
-           kind == CLEAVE_PRICED_SYNC || kind == CLEAVE_PRICED_AWAIT;
-}
-
-static int32_t subject_limit(const cleave_priced_fragment *fragment, uint8_t kind) {
-    switch ((cleave_priced_kind)kind) {
-    case CLEAVE_PRICED_POST:
-    case CLEAVE_PRICED_WAIT_ARRIVAL:
-    case CLEAVE_PRICED_WAIT_RELEASE:
-        return fragment->n_messages;
-    case CLEAVE_PRICED_MARK:
-    case CLEAVE_PRICED_SYNC:
-        return fragment->n_marks;
-    case CLEAVE_PRICED_JOIN:
-    case CLEAVE_PRICED_AWAIT:
-        return fragment->n_collectives;
-    default:
-        return INT32_MAX;
-    }
-}
-
 /* Where the time of a subject stands in the row of times. */
 static int32_t time_of(const cleave_priced_fragment *fragment, uint8_t kind, int32_t subject) {
     switch ((cleave_priced_kind)kind) {
@@ -67,20 +46,6 @@ static int32_t time_of(const cleave_priced_fragment *fragment, uint8_t kind, int
     default:
         return 2 * subject;
     }
-}
-
-static cleave_status check_item(const placer *p, const cleave_priced_item *item) {
-    if (item->kind >= CLEAVE_PRICED_N_KINDS)
-        return refuse(p, "of no known kind");
-    if (item->queue < 0 || item->queue >= 2 * p->delta->n_devices)
-        return refuse(p, "on no queue of the step");
-    if (item->kind != CLEAVE_PRICED_WORK &&
-        (item->subject < 0 || item->subject >= subject_limit(p->fragment, item->kind)))
-        return refuse(p, "its subject is not in the fragment");
-    if (item->duration < 0 ||
-        (item->duration > 0 && (is_wait(item->kind) || item->kind == CLEAVE_PRICED_MARK)))
-        return refuse(p, "its duration is not one of its kind");
-    return CLEAVE_OK;
 }
 
 static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int32_t n,
@@ -107,10 +72,6 @@ static void use_ends(const placer *p, uint64_t *uses, const cleave_message_ends 
     }
 }
 
-static bool have_work(const cleave_priced_fragment *fragment, int32_t message) {
-    return fragment->ends != NULL && fragment->ends[message].work > 0;
-}
-
 static void give(placer *p, const delta_chunk *chunk, int32_t time, int32_t queue) {
     p->time_slot[time] = chunk->slot;
     p->time_chunk[time] = p->chunk;
@@ -119,7 +80,7 @@ static void give(placer *p, const delta_chunk *chunk, int32_t time, int32_t queu
 
 /* A post or a join, the one that completes its subject gives its times in this slot. */
 static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
-                                   uint64_t *uses, delta_kind *kind) {
+                                   uint64_t *uses, cleave_scan_kind *kind) {
     const cleave_priced_fragment *fragment = p->fragment;
     if (chunk->coupling == DELTA_APART)
         chunk->coupling = DELTA_JOINT;
@@ -128,17 +89,14 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
         int32_t met = p->met[s]++;
         if (met > 1)
             return refuse(p, "its message is posted more than twice");
-        if (have_work(fragment, s) && fragment->ends[s].source != item->queue / 2 &&
-            fragment->ends[s].destination != item->queue / 2)
-            return refuse(p, "its message is posted by no end of it");
         p->n_begun += met == 0 ? 1 : -1;
-        *kind = met == 0 ? DELTA_POST_FIRST : DELTA_POST_SECOND;
+        *kind = cleave_scan_kind_of_post(met);
         if (met == 1) {
             give(p, chunk, time, item->queue);
             give(p, chunk, time + 1, item->queue);
             use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
                       fragment->hop_start[s + 1] - fragment->hop_start[s], item->queue & 1);
-            if (have_work(fragment, s))
+            if (cleave_priced_ends_work(fragment, s))
                 use_ends(p, uses, &fragment->ends[s], item->queue & 1);
         }
         return CLEAVE_OK;
@@ -147,9 +105,7 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
     if (met >= joins)
         return refuse(p, "its collective is joined by more than it says");
     p->n_begun += (met == 0) - (met == joins - 1);
-    *kind = met == 0           ? (joins == 1 ? DELTA_JOIN_ONLY : DELTA_JOIN_FIRST)
-            : met == joins - 1 ? DELTA_JOIN_LAST
-                               : DELTA_JOIN_NEXT;
+    *kind = cleave_scan_kind_of_join(met, joins);
     if (met == joins - 1) {
         give(p, chunk, time, item->queue);
         use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
@@ -198,12 +154,12 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
     uint64_t *uses = delta_uses(delta, p->uses, 2 * p->chunk);
     int32_t main_lane = delta_lane_resource(delta, queue >> 1, 0);
     int32_t lane = delta_lane_resource(delta, queue >> 1, queue & 1);
-    if ((queue & 1) != 0 || delta_kind_of(made) == DELTA_WAIT)
+    if ((queue & 1) != 0 || delta_kind_of(made) == CLEAVE_SCAN_WAIT)
         delta_add(uses, delta_idle_resource(delta, queue >> 1));
     if (delta->seen_queue[queue] == delta->n_seen)
         return;
     delta->seen_queue[queue] = delta->n_seen;
-    if (delta_kind_of(made) == DELTA_WAIT && !delta_has(uses, lane)) {
+    if (delta_kind_of(made) == CLEAVE_SCAN_WAIT && !delta_has(uses, lane)) {
         delta_add(delta_uses(delta, p->uses, 2 * p->chunk + 1), lane);
         p->firsts[p->n_firsts++] = (delta_first){queue, made->subject, (int32_t)made->amount};
         chunk->n_firsts++;
@@ -212,30 +168,29 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
     delta_add(uses, lane);
 }
 
-static cleave_status place_item(placer *p, delta_chunk *chunk, const cleave_priced_item *item,
-                                delta_item *made) {
+static cleave_status place_item(placer *p, delta_chunk *chunk, delta_item *made) {
     cleave_delta *delta = p->delta;
+    const cleave_priced_item priced = cleave_priced_item_of(p->fragment, p->item), *item = &priced;
     uint64_t *uses = delta_uses(delta, p->uses, 2 * p->chunk);
-    CLEAVE_TRY(check_item(p, item));
-    delta_kind kind = DELTA_WORK;
+    cleave_scan_kind kind = CLEAVE_SCAN_WORK;
     *made = (delta_item){.amount = item->duration, .subject = item->subject};
     if (item->kind == CLEAVE_PRICED_POST || item->kind == CLEAVE_PRICED_JOIN) {
         CLEAVE_TRY(place_meeting(p, chunk, item, uses, &kind));
         if (item->kind == CLEAVE_PRICED_JOIN)
             made->subject = time_of(p->fragment, item->kind, item->subject);
     } else if (item->kind == CLEAVE_PRICED_MARK) {
-        kind = DELTA_MARK;
+        kind = CLEAVE_SCAN_MARK;
         CLEAVE_TRY(place_mark(p, chunk, item));
         made->subject = time_of(p->fragment, item->kind, item->subject);
     } else if (item->kind != CLEAVE_PRICED_WORK) {
-        kind = DELTA_WAIT;
+        kind = CLEAVE_SCAN_WAIT;
         CLEAVE_TRY(place_wait(p, chunk, item, made));
     }
     made->packed =
         (uint32_t)item->queue >> 1 << 5 | ((uint32_t)item->queue & 1) << 4 | (uint32_t)kind;
-    if (kind == DELTA_POST_SECOND && p->item > chunk->first_item &&
-        delta_kind_of(made - 1) == DELTA_POST_FIRST && made[-1].subject == made->subject)
-        made[-1].packed ^= DELTA_POST_FIRST ^ DELTA_POST_BOTH;
+    if (kind == CLEAVE_SCAN_LAST_POST && p->item > chunk->first_item &&
+        delta_kind_of(made - 1) == CLEAVE_SCAN_POST && made[-1].subject == made->subject)
+        made[-1].packed ^= CLEAVE_SCAN_POST ^ CLEAVE_SCAN_POSTS;
     use_lane(p, chunk, item->queue, made);
     return CLEAVE_OK;
 }
@@ -293,7 +248,7 @@ static cleave_status place_chunks(placer *p) {
                                .first_first = p->n_firsts};
         p->delta->n_seen++;
         for (p->item = given->first_item; p->item < given->first_item + given->n_items; p->item++)
-            CLEAVE_TRY(place_item(p, chunk, &fragment->items[p->item], &p->placed->items[p->item]));
+            CLEAVE_TRY(place_item(p, chunk, &p->placed->items[p->item]));
         place_reaches(p, chunk);
         if (p->n_begun > 0)
             return refuse(p, "a message or a collective is not completed in the chunk");
@@ -301,83 +256,41 @@ static cleave_status place_chunks(placer *p) {
     return CLEAVE_OK;
 }
 
-static cleave_status place_ends(placer *p, const cleave_message_ends *ends, int32_t *at,
-                                unsigned __int128 *total) {
-    const cleave_delta *delta = p->delta;
-    const int32_t devices[2] = {ends->source, ends->destination};
-    for (int e = 0; e < 2; e++) {
-        if (devices[e] < 0 || devices[e] >= delta->n_links - delta->first_processor ||
-            ends->work < 0)
-            return refuse(p, "an end of a message is no device whose work is looked at");
-        p->placed->hops[(*at)++] = (delta_hop){ends->work, delta->first_processor + devices[e]};
-        *total += 2 * (unsigned __int128)ends->work;
-    }
-    return CLEAVE_OK;
-}
-
-static cleave_status place_agreement(placer *p, int64_t agreement, int32_t *at,
-                                     unsigned __int128 *total) {
-    if (agreement < 0)
-        return refuse(p, "the ends of a message agree in negative time");
-    p->placed->hops[(*at)++] = (delta_hop){agreement, DELTA_NO_LINK};
-    *total += (unsigned __int128)agreement;
-    return CLEAVE_OK;
-}
-
 /* Its hops go to `at` and on. */
-static cleave_status place_message(placer *p, int32_t m, int32_t *at, unsigned __int128 *total) {
+static void place_message(const placer *p, int32_t m, int32_t *at) {
     const cleave_priced_fragment *fragment = p->fragment;
-    int32_t first = fragment->hop_start[m], end = fragment->hop_start[m + 1];
+    const cleave_message_ends *ends = fragment->ends == NULL ? NULL : &fragment->ends[m];
+    delta_hop *hops = p->placed->hops;
+    int32_t processors = p->delta->first_processor;
     p->placed->hop_start[m] = *at;
-    if (first >= end)
-        return refuse(p, "a message crosses no link");
-    if (fragment->ends != NULL && fragment->ends[m].agreement != 0)
-        CLEAVE_TRY(place_agreement(p, fragment->ends[m].agreement, at, total));
-    for (int32_t h = first; h < end; h++) {
-        int32_t link = fragment->hop_link[h];
-        if (link < 0 || link >= p->delta->first_processor || fragment->hop_serialization[h] < 1)
-            return refuse(p, "a hop is on no link of the step, or takes no time");
-        p->placed->hops[(*at)++] = (delta_hop){fragment->hop_serialization[h], link};
-        *total += (unsigned __int128)fragment->hop_serialization[h] +
-                  (unsigned __int128)p->delta->link_latency[link];
+    if (ends != NULL && ends->agreement != 0)
+        hops[(*at)++] = (delta_hop){ends->agreement, DELTA_NO_LINK};
+    for (int32_t h = fragment->hop_start[m]; h < fragment->hop_start[m + 1]; h++)
+        hops[(*at)++] = (delta_hop){fragment->hop_serialization[h], fragment->hop_link[h]};
+    if (ends != NULL && ends->work > 0) {
+        hops[(*at)++] = (delta_hop){ends->work, processors + ends->source};
+        hops[(*at)++] = (delta_hop){ends->work, processors + ends->destination};
     }
-    if (have_work(fragment, m))
-        CLEAVE_TRY(place_ends(p, &fragment->ends[m], at, total));
     p->placed->hop_start[m + 1] = *at;
-    return CLEAVE_OK;
 }
 
-static cleave_status place_collective(placer *p, int32_t c, unsigned __int128 *total) {
-    const cleave_priced_fragment *fragment = p->fragment;
-    int32_t first = fragment->collective_link_start[c];
-    int32_t n_links = fragment->collective_link_start[c + 1] - first;
-    int64_t busy = fragment->collective_busy[c], rest = fragment->collective_rest[c];
-    if (busy < 0 || rest < 0)
-        return refuse(p, "a collective takes a negative time");
-    for (int32_t l = first; l < first + n_links; l++)
-        if (fragment->collective_links[l] < 0 ||
-            fragment->collective_links[l] >= p->delta->first_processor)
-            return refuse(p, "a collective is on no link of the step");
-    p->placed->collectives[c] = (delta_collective){busy, rest, first, n_links};
-    *total += (unsigned __int128)busy + (unsigned __int128)rest;
-    return CLEAVE_OK;
-}
-
-/* Messages and collectives; and that no time can exceed what fits: the sum of all durations, with
-   work counted twice for what it takes from the other lane. */
 static cleave_status place_subjects(placer *p) {
     const cleave_priced_fragment *fragment = p->fragment;
-    unsigned __int128 total = 0;
+    const cleave_delta *delta = p->delta;
     int32_t at = 0;
-    for (int32_t i = 0; i < fragment->n_items; i++)
-        total += 2 * (unsigned __int128)fragment->items[i].duration;
-    for (int32_t m = 0; m < fragment->n_messages; m++)
-        CLEAVE_TRY(place_message(p, m, &at, &total));
-    for (int32_t c = 0; c < fragment->n_collectives; c++)
-        CLEAVE_TRY(place_collective(p, c, &total));
-    if (total > INT64_MAX / 4)
-        return refuse(p, "the times of the fragment add up to more than 26 days");
-    p->placed->total = (int64_t)total;
+    CLEAVE_TRY(cleave_priced_check(fragment, 2 * delta->n_devices, delta->first_processor,
+                                   delta->link_latency, &p->placed->total, p->error));
+    for (int32_t m = 0; m < fragment->n_messages; m++) {
+        if (cleave_priced_ends_work(fragment, m) && delta->first_processor == delta->n_links)
+            return refuse(p, "an end of a message is no device whose work is looked at");
+        place_message(p, m, &at);
+    }
+    for (int32_t c = 0; c < fragment->n_collectives; c++) {
+        int32_t first = fragment->collective_link_start[c];
+        p->placed->collectives[c] =
+            (delta_collective){fragment->collective_busy[c], fragment->collective_rest[c], first,
+                               fragment->collective_link_start[c + 1] - first};
+    }
     return CLEAVE_OK;
 }
 

@@ -93,13 +93,13 @@ static void move_times(const delta_entry *entry, int32_t row, const int64_t *by)
     int64_t *times = placed->times[row];
     for (int32_t i = 0; i < entry->n_items; i++) {
         const delta_item *item = &entry->items[i];
-        delta_kind kind = delta_kind_of(item);
+        cleave_scan_kind kind = delta_kind_of(item);
         int32_t subject = item->subject;
-        if (kind == DELTA_POST_BOTH || kind == DELTA_POST_SECOND) {
+        if (kind == CLEAVE_SCAN_POSTS || kind == CLEAVE_SCAN_LAST_POST) {
             times[2 * subject] += by[placed->giver[2 * subject]];
             times[2 * subject + 1] += by[placed->giver[2 * subject]];
-            i += kind == DELTA_POST_BOTH;
-        } else if (kind == DELTA_MARK || kind == DELTA_JOIN_LAST || kind == DELTA_JOIN_ONLY) {
+            i += kind == CLEAVE_SCAN_POSTS;
+        } else if (kind == CLEAVE_SCAN_MARK || cleave_scan_is_last_join(kind)) {
             times[subject] += by[placed->giver[subject]];
         }
     }

@@ -32,11 +32,11 @@ static int32_t vertex_of(const dump *d, int32_t vertex) {
 
 static void find_late(dump *d, const int64_t *hop_begin) {
     const cleave_engine_problem *problem = d->problem;
-    for (int32_t m = 0; m < problem->n_messages; m++) {
+    for (int32_t m = 0; m < problem->step.n_messages; m++) {
         int64_t tail = 0;
-        for (int32_t h = problem->hop_start[m]; h < problem->hop_start[m + 1]; h++)
-            tail = cleave_later(tail, hop_begin[h] + problem->hop_serialization[h]) +
-                   problem->link_latency[problem->hop_link[h]];
+        for (int32_t h = problem->step.hop_start[m]; h < problem->step.hop_start[m + 1]; h++)
+            tail = cleave_later(tail, hop_begin[h] + problem->step.hop_serialization[h]) +
+                   problem->link_latency[problem->step.hop_link[h]];
         d->late[m] = d->timeline->arrival[m] - tail;
         d->rest[m] = d->late[m] > 0 ? d->n_late++ : -1;
     }
@@ -48,8 +48,8 @@ static cleave_status write_links(const dump *d, cleave_arena *scratch, cleave_er
     bool *used = CLEAVE_ARENA_ARRAY(scratch, bool, d->machine->n_links);
     if (used == NULL)
         return cleave_fail_memory(error, "writing a task graph");
-    for (int32_t h = 0; h < problem->hop_start[problem->n_messages]; h++)
-        used[problem->hop_link[h]] = true;
+    for (int32_t h = 0; h < problem->step.hop_start[problem->step.n_messages]; h++)
+        used[problem->step.hop_link[h]] = true;
     for (int32_t l = 0; l < d->machine->n_links; l++) {
         const cleave_link *link = &d->machine->links[l];
         if (used[l])
@@ -67,11 +67,11 @@ static void write_exec(const dump *d, int32_t task, int32_t device, int64_t pico
 
 static void write_comm(const dump *d, int32_t message) {
     const cleave_message *m = &d->program->messages[message];
-    const int32_t *hop_start = d->problem->hop_start;
+    const int32_t *hop_start = d->problem->step.hop_start;
     fprintf(d->out, "comm %d %d %d %" PRId64, d->program->n_items + message, m->source,
             m->destination, m->bytes);
     for (int32_t h = hop_start[message]; h + 1 < hop_start[message + 1]; h++)
-        fprintf(d->out, " %d", vertex_of(d, d->machine->links[d->problem->hop_link[h]].to));
+        fprintf(d->out, " %d", vertex_of(d, d->machine->links[d->problem->step.hop_link[h]].to));
     fprintf(d->out, "\n");
 }
 
@@ -83,16 +83,16 @@ static int32_t arrival_of(const dump *d, int32_t message) {
 
 /* What an item takes by itself: nothing where a dep says what it waits for. */
 static int64_t own_time(const dump *d, int32_t item) {
-    uint8_t kind = d->problem->kind[item];
-    bool by_dep = kind == CLEAVE_ENGINE_WAIT_ARRIVAL || kind == CLEAVE_ENGINE_SYNC;
+    uint8_t kind = d->problem->step.kind[item];
+    bool by_dep = kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_SYNC;
     return by_dep ? 0 : d->timeline->end[item] - d->timeline->start[item];
 }
 
 static void write_tasks(const dump *d) {
     const cleave_program *program = d->program;
     for (int32_t i = 0; i < program->n_items; i++) {
-        int32_t lane = d->problem->queue[i] & 1;
-        write_exec(d, i, d->problem->queue[i] / 2 + lane * program->n_devices, own_time(d, i));
+        int32_t lane = d->problem->step.queue[i] & 1;
+        write_exec(d, i, d->problem->step.queue[i] / 2 + lane * program->n_devices, own_time(d, i));
     }
     for (int32_t m = 0; m < program->n_messages; m++)
         write_comm(d, m);
@@ -110,14 +110,14 @@ static void write_deps(const dump *d) {
             fprintf(out, "dep %d %d\n", n_items + m, arrival_of(d, m));
     for (int32_t q = 0; q < problem->n_queues; q++)
         for (int32_t k = problem->queue_start[q]; k < problem->queue_start[q + 1]; k++) {
-            int32_t item = problem->queue_items[k].item, subject = problem->subject[item];
+            int32_t item = problem->queue_items[k].item, subject = problem->step.subject[item];
             if (k > problem->queue_start[q])
                 fprintf(out, "dep %d %d\n", problem->queue_items[k - 1].item, item);
-            if (problem->kind[item] == CLEAVE_ENGINE_POST)
+            if (problem->step.kind[item] == CLEAVE_PRICED_POST)
                 fprintf(out, "dep %d %d\n", item, n_items + subject);
-            else if (problem->kind[item] == CLEAVE_ENGINE_WAIT_ARRIVAL)
+            else if (problem->step.kind[item] == CLEAVE_PRICED_WAIT_ARRIVAL)
                 fprintf(out, "dep %d %d\n", arrival_of(d, subject), item);
-            else if (problem->kind[item] == CLEAVE_ENGINE_SYNC)
+            else if (problem->step.kind[item] == CLEAVE_PRICED_SYNC)
                 fprintf(out, "dep %d %d\n", subject, item);
         }
 }
@@ -144,7 +144,7 @@ cleave_status cleave_tasks_write(const char *path, const cleave_program *program
                                  const cleave_engine_problem *problem,
                                  const cleave_timeline *timeline, const int64_t *hop_begin,
                                  cleave_error *error) {
-    if (problem->n_collectives > 0)
+    if (problem->step.n_collectives > 0)
         return cleave_fail(error, CLEAVE_FAILED,
                            "a program with symbolic collectives can't be a task graph");
     if (program->n_items > INT32_MAX - 2 * (int64_t)program->n_messages - 2 * program->n_devices)

@@ -27,31 +27,27 @@ static void keep_later(const walk *w, int32_t *kept, int32_t item) {
 
 static cleave_status prepare(walk *w, cleave_arena *scratch, cleave_error *error) {
     const cleave_engine_problem *problem = w->problem;
-    w->previous = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->n_items);
-    w->last_post = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->n_messages);
-    w->last_join = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->n_collectives);
+    w->previous = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->step.n_items);
+    w->last_post = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->step.n_messages);
+    w->last_join = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->step.n_collectives);
     int32_t *last = CLEAVE_ARENA_ARRAY(scratch, int32_t, problem->n_queues);
     if (w->previous == NULL || w->last_post == NULL || w->last_join == NULL || last == NULL)
         return cleave_fail_memory(error, "walking the critical path");
-    memset(w->last_post, -1, (size_t)problem->n_messages * sizeof *w->last_post);
-    memset(w->last_join, -1, (size_t)problem->n_collectives * sizeof *w->last_join);
+    memset(w->last_post, -1, (size_t)problem->step.n_messages * sizeof *w->last_post);
+    memset(w->last_join, -1, (size_t)problem->step.n_collectives * sizeof *w->last_join);
     memset(last, -1, (size_t)problem->n_queues * sizeof *last);
-    for (int32_t i = 0; i < problem->n_items; i++) {
-        w->previous[i] = last[problem->queue[i]];
-        last[problem->queue[i]] = i;
-        if (problem->kind[i] == CLEAVE_ENGINE_POST)
-            keep_later(w, &w->last_post[problem->subject[i]], i);
-        else if (problem->kind[i] == CLEAVE_ENGINE_JOIN)
-            keep_later(w, &w->last_join[problem->subject[i]], i);
+    for (int32_t i = 0; i < problem->step.n_items; i++) {
+        w->previous[i] = last[problem->step.queue[i]];
+        last[problem->step.queue[i]] = i;
+        if (problem->step.kind[i] == CLEAVE_PRICED_POST)
+            keep_later(w, &w->last_post[problem->step.subject[i]], i);
+        else if (problem->step.kind[i] == CLEAVE_PRICED_JOIN)
+            keep_later(w, &w->last_join[problem->step.subject[i]], i);
     }
     return CLEAVE_OK;
 }
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static bool is_wait(uint8_t kind) {
-    return kind != CLEAVE_ENGINE_WORK && kind != CLEAVE_ENGINE_POST && kind != CLEAVE_ENGINE_JOIN;
-}
 
 static bool push(walk *w, int32_t item, int64_t picoseconds) {
     cleave_critical_segment segment = {item, picoseconds};
@@ -64,7 +60,7 @@ static bool push(walk *w, int32_t item, int64_t picoseconds) {
 static bool push_interruptions(walk *w, int32_t item, int64_t until, int64_t charged) {
     const cleave_engine_problem *problem = w->problem;
     const int64_t *start = w->timeline->start, *end = w->timeline->end;
-    int32_t lane = problem->queue[item] | 1;
+    int32_t lane = problem->step.queue[item] | 1;
     int32_t first = problem->queue_start[lane], low = first, high = problem->queue_start[lane + 1];
     while (low < high) { /* the first that starts no earlier */
         int32_t middle = low + (high - low) / 2;
@@ -76,7 +72,7 @@ static bool push_interruptions(walk *w, int32_t item, int64_t until, int64_t cha
     for (int32_t q = low - 1; q >= first && charged > 0; q--) {
         int32_t other = problem->queue_items[q].item;
         int64_t took = earlier(end[other], until) - start[other];
-        if (problem->duration[other] == 0)
+        if (problem->step.duration[other] == 0)
             continue;
         took = earlier(took, charged);
         charged -= took;
@@ -88,12 +84,12 @@ static bool push_interruptions(walk *w, int32_t item, int64_t until, int64_t cha
 
 /* What ended a wait that took time. */
 static int32_t waited_for(const walk *w, int32_t item) {
-    int32_t subject = w->problem->subject[item];
-    switch ((cleave_engine_kind)w->problem->kind[item]) {
-    case CLEAVE_ENGINE_WAIT_ARRIVAL:
-    case CLEAVE_ENGINE_WAIT_RELEASE:
+    int32_t subject = w->problem->step.subject[item];
+    switch ((cleave_priced_kind)w->problem->step.kind[item]) {
+    case CLEAVE_PRICED_WAIT_ARRIVAL:
+    case CLEAVE_PRICED_WAIT_RELEASE:
         return w->last_post[subject];
-    case CLEAVE_ENGINE_AWAIT:
+    case CLEAVE_PRICED_AWAIT:
         return w->last_join[subject];
     default:
         return subject; /* SYNC */
@@ -103,8 +99,8 @@ static int32_t waited_for(const walk *w, int32_t item) {
 static bool walk_back(walk *w, int32_t item) {
     const cleave_timeline *t = w->timeline;
     while (item >= 0) {
-        int64_t taken = t->end[item] - t->start[item], work = w->problem->duration[item];
-        if (is_wait(w->problem->kind[item]) && taken > 0) {
+        int64_t taken = t->end[item] - t->start[item], work = w->problem->step.duration[item];
+        if (cleave_priced_waits(w->problem->step.kind[item]) && taken > 0) {
             int32_t cause = waited_for(w, item);
             if (!push(w, item, t->end[item] - t->end[cause]))
                 return false;
@@ -129,13 +125,13 @@ static int64_t end_of_main(const walk *w, int32_t device, int32_t last) {
     int64_t busy_from = 0, clock = end[last];
     int32_t q = problem->queue_start[2 * device + 1], stop = problem->queue_start[2 * device + 2];
     for (int32_t i = last; i >= 0 && busy_from == 0; i = w->previous[i])
-        if (is_wait(problem->kind[i]) && end[i] > start[i])
+        if (cleave_priced_waits(problem->step.kind[i]) && end[i] > start[i])
             busy_from = end[i];
     for (; q < stop; q++) {
         int32_t other = problem->queue_items[q].item;
         int64_t from = start[other] > busy_from ? start[other] : busy_from;
         if (other > last && start[other] < clock && end[other] > from &&
-            problem->duration[other] > 0)
+            problem->step.duration[other] > 0)
             clock += end[other] - from;
     }
     return clock;
@@ -146,7 +142,7 @@ static bool begin(walk *w, int32_t *last) {
     const cleave_engine_problem *problem = w->problem;
     int64_t step = w->timeline->step;
     *last = -1;
-    for (int32_t i = 0; i < problem->n_items; i++)
+    for (int32_t i = 0; i < problem->step.n_items; i++)
         keep_later(w, last, i);
     if (*last < 0 || w->timeline->end[*last] == step)
         return true;

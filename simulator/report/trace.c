@@ -141,21 +141,21 @@ static void put_links(trace_writer *w, const cleave_program *program,
         w->json.failed = true;
         return;
     }
-    for (int32_t m = 0; m < problem->n_messages; m++) {
+    for (int32_t m = 0; m < problem->step.n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         snprintf(name, sizeof name, "%s %d -> %d",
                  cleave_item_label_tensor(program, message->tensor), message->source,
                  message->destination);
-        for (int32_t h = problem->hop_start[m]; h < problem->hop_start[m + 1]; h++) {
+        for (int32_t h = problem->step.hop_start[m]; h < problem->step.hop_start[m + 1]; h++) {
             span s = {.name = name,
                       .category = "transfer",
                       .process = process,
-                      .thread = problem->hop_link[h],
+                      .thread = problem->step.hop_link[h],
                       .start = links->hop_begin[h],
-                      .end = links->hop_begin[h] + problem->hop_serialization[h],
+                      .end = links->hop_begin[h] + problem->step.hop_serialization[h],
                       .bytes = message->bytes};
             put_span(w, &s);
-            used[problem->hop_link[h]] = true;
+            used[problem->step.hop_link[h]] = true;
         }
     }
     put_link_names(&w->json, links, used, process);

@@ -2,35 +2,66 @@
    item; whatever an item waits for stands before it, so its time is known when it is met.  Work of
    main lanes, which is most of a step, is put off until its device does something else, and so is
    added up in runs: item by item where the times of all are wanted, else a run at once. */
+#include "simulator/scan/engine_scan.h"
 #include "simulator/scan/scan_rule.h"
-#include "simulator/step/engine_workspace.h"
 
 #include <string.h>
 
 /* Steps of either lane have code of their own, and so have runs and items. */
 #define INLINE static inline __attribute__((always_inline))
 
-static void reset(const cleave_engine_problem *problem, cleave_engine_workspace *w) {
+struct cleave_scan_memory {
+    int64_t *hop_begin, *end_begin, *collective_end; /* of the workspace */
+    cleave_scan_link *links;                         /* [n_links] */
+    int64_t *head;                /* [n_messages] when the first of the two posts ended */
+    int64_t *release;             /* [n_messages] when it has left */
+    int64_t *collective_ready;    /* [n_collectives] */
+    cleave_scan_link *processors; /* [n_devices] */
+    cleave_scan_device *devices;  /* [n_devices] */
+};
+
+cleave_scan_memory *cleave_scan_memory_create(const cleave_engine_problem *problem,
+                                              const cleave_engine_workspace *workspace,
+                                              cleave_arena *arena) {
+    cleave_scan_memory *w = CLEAVE_ARENA_ARRAY(arena, cleave_scan_memory, 1);
+    size_t n_messages = (size_t)problem->step.n_messages, n_devices = (size_t)problem->n_queues / 2;
+    if (w == NULL)
+        return NULL;
+    *w = (cleave_scan_memory){
+        .hop_begin = workspace->hop_begin,
+        .end_begin = workspace->end_begin,
+        .collective_end = workspace->collective_end,
+        .links = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, problem->n_links),
+        .head = CLEAVE_ARENA_ARRAY(arena, int64_t, n_messages),
+        .release = CLEAVE_ARENA_ARRAY(arena, int64_t, n_messages),
+        .collective_ready = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->step.n_collectives),
+        .processors = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, n_devices),
+        .devices = CLEAVE_ARENA_ARRAY(arena, cleave_scan_device, n_devices)};
+    bool taken = w->links != NULL && w->head != NULL && w->release != NULL &&
+                 w->collective_ready != NULL && w->processors != NULL && w->devices != NULL;
+    return taken ? w : NULL;
+}
+
+static void reset(const cleave_engine_problem *problem, cleave_scan_memory *w) {
     memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
-    memset(w->collective_ready, 0, (size_t)problem->n_collectives * sizeof *w->collective_ready);
-    if (problem->ends != NULL)
+    if (problem->step.ends != NULL)
         memset(w->processors, 0, (size_t)problem->n_queues / 2 * sizeof *w->processors);
     memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
 }
 
 typedef struct scan {
     const cleave_engine_problem *problem;
-    cleave_engine_workspace *w;
+    cleave_scan_memory *w;
     cleave_scan_device *devices;
     const int64_t *duration;
     int64_t *start, *end, *arrival;              /* of the timeline */
-    const int64_t *until[CLEAVE_ENGINE_N_KINDS]; /* what is waited for, by kinds of items */
+    const int64_t *until[CLEAVE_PRICED_N_KINDS]; /* what is waited for, by kinds of items */
 } scan;
 
 /* The work of a message's ends; returns when its source is done. */
-INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_scan_memory *w,
                             int32_t message, int32_t lane, int64_t head, int64_t *tail) {
-    const cleave_message_ends *ends = &problem->ends[message];
+    const cleave_message_ends *ends = &problem->step.ends[message];
     int64_t done[2];
     for (int e = 0; e < 2; e++) {
         int32_t device = e == 0 ? ends->source : ends->destination;
@@ -44,39 +75,40 @@ INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_engine_
 /* A message that both ends have posted at `head`. */
 INLINE void transfer(const scan *s, int32_t message, int32_t lane, int64_t head) {
     const cleave_engine_problem *problem = s->problem;
-    cleave_engine_workspace *w = s->w;
+    cleave_scan_memory *w = s->w;
     int64_t delay = problem->polls != NULL ? cleave_poll_delay(problem->polls, message, head) : 0;
-    int32_t first = problem->hop_start[message], end = problem->hop_start[message + 1];
+    int32_t first = problem->step.hop_start[message], end = problem->step.hop_start[message + 1];
     int64_t tail = 0;
-    head += problem->ends != NULL ? problem->ends[message].agreement : 0;
+    head += cleave_priced_agreement(&problem->step, message);
     for (int32_t h = first; h < end; h++) {
-        int32_t link = problem->hop_link[h];
-        w->hop_begin[h] = cleave_scan_serve(&w->links[link], lane, problem->hop_serialization[h],
-                                            problem->link_latency[link], &head, &tail);
+        int32_t link = problem->step.hop_link[h];
+        w->hop_begin[h] =
+            cleave_scan_serve(&w->links[link], lane, problem->step.hop_serialization[h],
+                              problem->link_latency[link], &head, &tail);
     }
-    int64_t left = w->hop_begin[first] + problem->hop_serialization[first];
-    if (problem->ends != NULL && problem->ends[message].work > 0)
+    int64_t left = w->hop_begin[first] + problem->step.hop_serialization[first];
+    if (cleave_priced_ends_work(&problem->step, message))
         left = cleave_later(left, work_at_ends(problem, w, message, lane, head, &tail));
     w->release[message] = left + delay;
     s->arrival[message] = tail + delay;
 }
 
-static void end_collective(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+static void end_collective(const cleave_engine_problem *problem, cleave_scan_memory *w,
                            int32_t collective, int32_t lane) {
-    int32_t first = problem->collective_link_start[collective];
-    int32_t n_links = problem->collective_link_start[collective + 1] - first;
+    int32_t first = problem->step.collective_link_start[collective];
+    int32_t n_links = problem->step.collective_link_start[collective + 1] - first;
     w->collective_end[collective] =
         cleave_scan_collective(w->collective_ready[collective],
-                               problem->collective_busy[collective], lane,
-                               problem->collective_links + first, n_links, w->links) +
-        problem->collective_rest[collective];
+                               problem->step.collective_busy[collective], lane,
+                               problem->step.collective_links + first, n_links, w->links) +
+        problem->step.collective_rest[collective];
 }
 
 static cleave_status fail_stuck(const cleave_engine_problem *problem, cleave_error *error) {
     int32_t item = problem->stuck;
     return cleave_fail(error, CLEAVE_FAILED, "item %d stands before what it waits for, %s %d", item,
-                       problem->kind[item] == CLEAVE_ENGINE_AWAIT ? "collective" : "message",
-                       problem->subject[item]);
+                       problem->step.kind[item] == CLEAVE_PRICED_AWAIT ? "collective" : "message",
+                       problem->step.subject[item]);
 }
 
 /* A run of work of a device's main lane.  Once the communication lane has nothing ahead of it that
@@ -167,10 +199,11 @@ INLINE void run_wait(const scan *s, const cleave_work_times *times, const cleave
 }
 
 INLINE void join(const scan *s, const cleave_scan_step *step, int32_t lane, int64_t now) {
-    cleave_engine_workspace *w = s->w;
+    cleave_scan_memory *w = s->w;
     int32_t subject = step->subject;
-    w->collective_ready[subject] = cleave_later(w->collective_ready[subject], now);
-    if (step->kind == CLEAVE_SCAN_LAST_JOIN)
+    cleave_scan_kind kind = (cleave_scan_kind)step->kind;
+    w->collective_ready[subject] = cleave_scan_join(kind, w->collective_ready[subject], now);
+    if (cleave_scan_is_last_join(kind))
         end_collective(s->problem, w, subject, lane);
 }
 
@@ -195,8 +228,10 @@ INLINE const cleave_scan_step *run_step(const scan *s, const cleave_work_times *
         now = cleave_later(now, run_post(s, times, ++step, lane));
         transfer(s, subject, lane, now);
         break;
+    case CLEAVE_SCAN_FIRST_JOIN:
     case CLEAVE_SCAN_JOIN:
     case CLEAVE_SCAN_LAST_JOIN:
+    case CLEAVE_SCAN_ONLY_JOIN:
         join(s, step, lane, run_other(s, times, step, lane));
         break;
     case CLEAVE_SCAN_CATCH_UP:
@@ -205,6 +240,8 @@ INLINE const cleave_scan_step *run_step(const scan *s, const cleave_work_times *
     case CLEAVE_SCAN_WAIT:
     case CLEAVE_SCAN_WAIT_WORK:
         run_wait(s, times, step, lane);
+        break;
+    case CLEAVE_SCAN_MARK: /* of fragments only */
         break;
     }
     return step;
@@ -229,20 +266,20 @@ static int64_t run_by_runs(const scan *s, const cleave_work_times *times) {
     return run_steps(s, times);
 }
 
-static cleave_status run_scan(const cleave_engine_problem *problem, cleave_engine_workspace *w,
+static cleave_status run_scan(const cleave_engine_problem *problem, cleave_scan_memory *w,
                               const cleave_work_times *times, cleave_timeline *timeline,
                               cleave_error *error) {
     const scan s = {.problem = problem,
                     .w = w,
                     .devices = w->devices,
-                    .duration = problem->duration,
+                    .duration = problem->step.duration,
                     .start = timeline->start,
                     .end = timeline->end,
                     .arrival = timeline->arrival,
-                    .until = {[CLEAVE_ENGINE_WAIT_ARRIVAL] = timeline->arrival,
-                              [CLEAVE_ENGINE_WAIT_RELEASE] = w->release,
-                              [CLEAVE_ENGINE_SYNC] = timeline->end,
-                              [CLEAVE_ENGINE_AWAIT] = w->collective_end}};
+                    .until = {[CLEAVE_PRICED_WAIT_ARRIVAL] = timeline->arrival,
+                              [CLEAVE_PRICED_WAIT_RELEASE] = w->release,
+                              [CLEAVE_PRICED_SYNC] = timeline->end,
+                              [CLEAVE_PRICED_AWAIT] = w->collective_end}};
     if (problem->stuck >= 0)
         return fail_stuck(problem, error);
     reset(problem, w);
@@ -253,11 +290,11 @@ static cleave_status run_scan(const cleave_engine_problem *problem, cleave_engin
 cleave_status cleave_engine_run_scan(const cleave_engine_problem *problem,
                                      cleave_engine_workspace *w, cleave_timeline *timeline,
                                      cleave_error *error) {
-    return run_scan(problem, w, NULL, timeline, error);
+    return run_scan(problem, w->scan, NULL, timeline, error);
 }
 
 cleave_status cleave_engine_scan_runs(const cleave_engine_problem *problem,
                                       cleave_engine_workspace *w, const cleave_work_times *times,
                                       cleave_timeline *timeline, cleave_error *error) {
-    return run_scan(problem, w, times, timeline, error);
+    return run_scan(problem, w->scan, times, timeline, error);
 }

@@ -12,6 +12,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What is to be done at an item, where it is known which post of a message and which join of a
+   collective is the last: before any time is. */
+typedef enum cleave_scan_kind {
+    CLEAVE_SCAN_WORK,
+    CLEAVE_SCAN_WAIT,
+    CLEAVE_SCAN_POST,       /* the first of the two posts of a message */
+    CLEAVE_SCAN_LAST_POST,  /* the second */
+    CLEAVE_SCAN_POSTS,      /* the first, and what comes next is the second */
+    CLEAVE_SCAN_FIRST_JOIN, /* of a collective of several */
+    CLEAVE_SCAN_JOIN,       /* neither the first nor the last */
+    CLEAVE_SCAN_LAST_JOIN,
+    CLEAVE_SCAN_ONLY_JOIN,
+    CLEAVE_SCAN_MARK,      /* of fragments side by side: the end of a lane's last item is noted */
+    CLEAVE_SCAN_CATCH_UP,  /* of whole steps: a message charges a device that has work before it */
+    CLEAVE_SCAN_WAIT_WORK, /* of whole steps: SYNC with work of the main lane */
+} cleave_scan_kind;
+
+/* Of one that comes after so many others. */
+static inline cleave_scan_kind cleave_scan_kind_of_post(int32_t posted) {
+    return posted == 0 ? CLEAVE_SCAN_POST : CLEAVE_SCAN_LAST_POST;
+}
+static inline cleave_scan_kind cleave_scan_kind_of_join(int32_t joined, int32_t joins) {
+    if (joined == 0)
+        return joins == 1 ? CLEAVE_SCAN_ONLY_JOIN : CLEAVE_SCAN_FIRST_JOIN;
+    return joined == joins - 1 ? CLEAVE_SCAN_LAST_JOIN : CLEAVE_SCAN_JOIN;
+}
+static inline bool cleave_scan_is_last_join(cleave_scan_kind kind) {
+    return kind == CLEAVE_SCAN_LAST_JOIN || kind == CLEAVE_SCAN_ONLY_JOIN;
+}
+
+/* When all have joined of whom one does now, and the others so far at `ready`. */
+static inline int64_t cleave_scan_join(cleave_scan_kind kind, int64_t ready, int64_t now) {
+    bool is_first = kind == CLEAVE_SCAN_FIRST_JOIN || kind == CLEAVE_SCAN_ONLY_JOIN;
+    return is_first ? now : cleave_later(ready, now);
+}
+
 /* Earlier than any time, and than any sum of two. */
 #define CLEAVE_SCAN_NEVER (INT64_MIN / 4)
 

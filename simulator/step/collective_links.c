@@ -21,7 +21,7 @@ typedef struct group {
 } group;
 
 typedef struct finder {
-    const cleave_preparation *of;
+    const cleave_price_context *of;
     const int32_t *image;
     int32_t n_groups;
     group *groups;     /* [n_groups] */
@@ -38,7 +38,7 @@ typedef struct finder {
 } finder;
 
 static cleave_status short_of_memory(const finder *f) {
-    return cleave_fail_memory(f->of->error, "preparing to simulate");
+    return cleave_fail_memory(f->of->error, "pricing a step");
 }
 
 static int32_t find_group(finder *f, const cleave_collective *collective,
@@ -148,9 +148,9 @@ static cleave_status find_nearby_links(finder *f, int32_t g) {
 
 /* What is used within windows: by messages, and by groups in one window. */
 static void mark_shared(finder *f) {
-    const cleave_engine_problem *problem = f->of->problem;
-    for (int32_t h = 0; h < problem->hop_start[problem->n_messages]; h++)
-        f->shared[problem->hop_link[h]] = true;
+    const cleave_priced_fragment *priced = f->of->priced;
+    for (int32_t h = 0; h < priced->hop_start[priced->n_messages]; h++)
+        f->shared[priced->hop_link[h]] = true;
     for (int32_t g = 0; g < f->n_groups; g++)
         for (int32_t l = 0; l < f->groups[g].n && f->groups[g].inner; l++)
             f->shared[f->links[f->groups[g].first + l]] = true;
@@ -187,39 +187,39 @@ static void thin_out(finder *f) {
 }
 
 static cleave_status list_links(const finder *f) {
-    cleave_engine_problem *problem = f->of->problem;
+    cleave_priced_fragment *priced = f->of->priced;
     int64_t total = 0;
-    for (int32_t c = 0; c < problem->n_collectives; c++)
+    for (int32_t c = 0; c < priced->n_collectives; c++)
         total += f->groups[f->group_of[c]].n;
     if (total > INT32_MAX)
         return cleave_fail(f->of->error, CLEAVE_FAILED, "the collectives cross too many links");
-    problem->collective_links = CLEAVE_ARENA_ARRAY(f->of->arena, int32_t, total);
-    if (problem->collective_links == NULL)
+    priced->collective_links = CLEAVE_ARENA_ARRAY(f->of->arena, int32_t, total);
+    if (priced->collective_links == NULL)
         return short_of_memory(f);
     int32_t at = 0;
-    for (int32_t c = 0; c < problem->n_collectives; c++) {
+    for (int32_t c = 0; c < priced->n_collectives; c++) {
         const group *of = &f->groups[f->group_of[c]];
         if (of->n > 0)
-            memcpy(problem->collective_links + at, f->links + of->first,
+            memcpy(priced->collective_links + at, f->links + of->first,
                    (size_t)of->n * sizeof *f->links);
-        problem->collective_link_start[c] = at;
+        priced->collective_link_start[c] = at;
         at += of->n;
     }
-    problem->collective_link_start[problem->n_collectives] = at;
+    priced->collective_link_start[priced->n_collectives] = at;
     return CLEAVE_OK;
 }
 
-cleave_status cleave_prepare_collective_links(const cleave_preparation *preparation,
-                                              const cleave_collective_links *known) {
-    const int32_t *image = preparation->image;
-    int32_t n = preparation->problem->n_collectives, n_links = preparation->machine->n_links;
-    cleave_arena *arena = preparation->arena;
-    finder f = {.of = preparation,
+cleave_status cleave_find_collective_links(const cleave_price_context *pricing,
+                                           const cleave_collective_links *known) {
+    const int32_t *image = pricing->image;
+    int32_t n = pricing->priced->n_collectives, n_links = pricing->machine->n_links;
+    cleave_arena *arena = pricing->arena;
+    finder f = {.of = pricing,
                 .image = image,
                 .groups = cleave_arena_alloc(arena, (size_t)n, sizeof *f.groups),
                 .row = CLEAVE_ARENA_ARRAY(arena, int32_t, TABLE),
                 .group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n)};
-    bool nearby = preparation->nearby && image != NULL, folded = image != NULL && !nearby;
+    bool nearby = pricing->nearby && image != NULL, folded = image != NULL && !nearby;
     if (!nearby)
         f.seen = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
     if (folded) {
@@ -231,7 +231,7 @@ cleave_status cleave_prepare_collective_links(const cleave_preparation *preparat
         (folded && (f.images == NULL || f.shared == NULL || f.takers == NULL)))
         return short_of_memory(&f);
     for (int32_t c = 0; c < n; c++)
-        f.group_of[c] = find_group(&f, &preparation->program->collectives[c],
+        f.group_of[c] = find_group(&f, &pricing->program->collectives[c],
                                    known[c].links != NULL ? &known[c] : NULL);
     for (int32_t g = 0; g < f.n_groups; g++)
         if (f.groups[g].inner)

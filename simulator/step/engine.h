@@ -35,22 +35,11 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "graph/program/timeline.h"
-#include "simulator/step/link.h"
 #include "simulator/step/polls.h"
+#include "simulator/step/priced_fragment.h"
 #include "simulator/step/work_times.h"
 
 #include <stdint.h>
-
-typedef enum cleave_engine_kind {
-    CLEAVE_ENGINE_WORK, /* takes its duration */
-    CLEAVE_ENGINE_POST, /* takes its duration, then one end of message `subject` is posted */
-    CLEAVE_ENGINE_WAIT_ARRIVAL, /* until message `subject` has arrived */
-    CLEAVE_ENGINE_WAIT_RELEASE, /* until message `subject` has left its first link */
-    CLEAVE_ENGINE_SYNC,         /* until item `subject` of the device's other lane has ended */
-    CLEAVE_ENGINE_JOIN,         /* takes its duration, then joins collective `subject` */
-    CLEAVE_ENGINE_AWAIT,        /* until collective `subject` has ended */
-    CLEAVE_ENGINE_N_KINDS
-} cleave_engine_kind;
 
 /* An item in the order of its queue, with what the events engine asks of it but for the duration:
    durations may be changed. */
@@ -59,48 +48,21 @@ typedef struct cleave_queued_item {
     uint8_t kind;
 } cleave_queued_item;
 
-/* What the scan does at an item is known before any time is. */
-typedef enum cleave_scan_kind {
-    CLEAVE_SCAN_WORK,      /* of a communication lane, or of no duration */
-    CLEAVE_SCAN_POST,      /* the first of the two posts of message `subject` */
-    CLEAVE_SCAN_LAST_POST, /* the second */
-    CLEAVE_SCAN_POSTS,     /* the first, and the next step is the second, of the same lane */
-    CLEAVE_SCAN_JOIN,      /* of collective `subject`, not the last one */
-    CLEAVE_SCAN_LAST_JOIN,
-    CLEAVE_SCAN_CATCH_UP,  /* nothing but the work before it: a message charges the device next */
-    CLEAVE_SCAN_WAIT,      /* `source` says for which sort of time, `subject` for which of them */
-    CLEAVE_SCAN_WAIT_WORK, /* SYNC with work of the main lane: `subject` is its place */
-} cleave_scan_kind;
-
-/* An item with the work that its device's main lane does since the device's step before. */
+/* An item with the work that its device's main lane does since the device's step before; what the
+   scan does at it is known before any time is. */
 typedef struct cleave_scan_step {
     int32_t work; /* the run of it; -1: none */
     int32_t item, queue, subject;
-    uint8_t kind, source; /* the latter is the item's own kind */
+    uint8_t kind;   /* cleave_scan_kind */
+    uint8_t source; /* the item's own kind */
 } cleave_scan_step;
 
 typedef struct cleave_engine_problem {
-    int32_t n_items, n_queues, n_messages, n_links, n_collectives;
-    /* Items in the global order: every item after all that it waits for. */
-    uint8_t *kind;     /* [n_items] */
-    int32_t *queue;    /* [n_items] */
-    int32_t *subject;  /* [n_items] -1 for work */
-    int64_t *duration; /* [n_items] picoseconds, 0 or more; 0 for those that wait */
-    /* Message m crosses hops hop_start[m] .. hop_start[m + 1], one or more. */
-    int32_t *hop_start;               /* [n_messages + 1] */
-    int32_t *hop_link;                /* [n_hops] */
-    int64_t *hop_serialization;       /* [n_hops] picoseconds, 1 or more */
+    cleave_priced_fragment step; /* the whole: every item after all that it waits for */
+    int32_t n_queues, n_links;
     int64_t *link_latency;            /* [n_links] picoseconds */
-    cleave_message_ends *ends;        /* [n_messages] those that post it; null: none asks any */
     const cleave_poll_profile *polls; /* by which messages leave and arrive later than their links
                                          say; null: they don't */
-    /* A collective starts when all have joined and all its links are free, keeps them for `busy`
-       picoseconds and has ended `rest` picoseconds later. */
-    int32_t *collective_joins;      /* [n_collectives] */
-    int64_t *collective_busy;       /* [n_collectives] */
-    int64_t *collective_rest;       /* [n_collectives] */
-    int32_t *collective_link_start; /* [n_collectives + 1] */
-    int32_t *collective_links;      /* distinct within a collective */
     /* The items of each queue in order, for the events engine: by cleave_engine_finish. */
     int32_t *queue_start;            /* [n_queues + 1] */
     cleave_queued_item *queue_items; /* [n_items] */
@@ -132,9 +94,6 @@ cleave_status cleave_engine_workspace_create(const cleave_engine_problem *proble
                                              cleave_error *error);
 /* When each hop of the last run began on its link, [n_hops], picoseconds. */
 const int64_t *cleave_engine_hop_begin(const cleave_engine_workspace *workspace);
-/* When its source and its destination began to work on each message that has work, [n_messages][2].
- */
-const int64_t *cleave_engine_end_begin(const cleave_engine_workspace *workspace);
 
 /* The timeline's arrays, from the arena, for a problem. */
 cleave_status cleave_engine_timeline_create(const cleave_engine_problem *problem,

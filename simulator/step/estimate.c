@@ -1,12 +1,11 @@
-#include "simulator/step/estimate.h"
+#include "simulator/step/estimate_checks.h"
 
 #include "base/list.h"
 #include "base/random.h"
 #include "costmodel/machine_fold.h"
-#include "simulator/delta/delta.h"
+#include "simulator/delta/checks.h"
 #include "simulator/step/fragment_memory.h"
 #include "simulator/step/live_bytes.h"
-#include "simulator/step/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ struct cleave_estimate {
 /* Both stay in use until the change is accepted or rejected. */
 static cleave_status put(cleave_estimate *e, int32_t place, remembered_fragment *fragment,
                          cleave_error *error) {
-    CLEAVE_TRY(cleave_delta_put_made(e->delta, place, fragment->made, error));
+    CLEAVE_TRY(cleave_delta_put(e->delta, place, fragment->made, error));
     if (!CLEAVE_LIST_PUSH(&e->changes, (change){place, e->placed[place]}))
         return cleave_fail_memory(error, "estimating");
     CLEAVE_TRY(live_bytes_put(&e->live, place, fragment, error));
@@ -168,7 +167,8 @@ cleave_status cleave_estimate_run(cleave_estimate *e, int64_t *step, cleave_erro
 
 cleave_status cleave_estimate_full(cleave_estimate *e, int64_t *step, cleave_error *error) {
     CLEAVE_TRY(settle(e, error));
-    return cleave_delta_full(e->delta, step, error);
+    *step = cleave_delta_full(e->delta);
+    return CLEAVE_OK;
 }
 
 static void end_proposal(cleave_estimate *e) {
@@ -250,37 +250,37 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
 }
 
 /* Numbers the links of the machine that a window's items take, those that are their own images, one
-   after the other, and leaves of `links` only these: there are far fewer than of all windows. */
-static cleave_status number_links_of_window(cleave_estimate *e, cleave_engine_problem *links,
+   after the other, and leaves the latencies of these only: there are far fewer than of all windows.
+ */
+static cleave_status number_links_of_window(cleave_estimate *e, int64_t *latency, int32_t *n_links,
                                             cleave_error *error) {
     fragment_memory *memory = &e->memory;
-    int32_t n = 0;
+    int32_t n = 0, n_all = *n_links;
     CLEAVE_TRY(cleave_machine_fold_links(cleave_cost_cache_machine(e->cache), e->n_devices,
                                          &memory->lasting, &memory->image, error));
-    memory->link_number = CLEAVE_ARENA_ARRAY(&memory->lasting, int32_t, links->n_links);
+    memory->link_number = CLEAVE_ARENA_ARRAY(&memory->lasting, int32_t, n_all);
     if (memory->link_number == NULL)
         return cleave_fail_memory(error, "estimating");
-    for (int32_t l = 0; l < links->n_links; l++) {
+    for (int32_t l = 0; l < n_all; l++) {
         memory->link_number[l] = memory->image[l] == l ? n : -1;
         if (memory->image[l] == l)
-            links->link_latency[n++] = links->link_latency[l];
+            latency[n++] = latency[l];
     }
-    links->n_links = n;
+    *n_links = n;
     return CLEAVE_OK;
 }
 
 /* What remembers fragments, the delta that they are made ready for, and what weighs them. */
 static cleave_status begin_parts(cleave_estimate *e, cleave_error *error) {
     const cleave_machine *machine = cleave_cost_cache_machine(e->cache);
-    cleave_engine_problem links = {0};
     fragment_memory *memory = &e->memory;
-    int32_t n_slots = cleave_lowerer_n_slots(e->lowerer);
-    CLEAVE_TRY(cleave_prepare_links(machine, &memory->scratch, &links, error));
+    int32_t n_slots = cleave_lowerer_n_slots(e->lowerer), n_links = machine->n_links;
+    int64_t *latency;
+    CLEAVE_TRY(cleave_price_latencies(machine, &memory->scratch, &latency, error));
     if (e->fold != NULL)
-        CLEAVE_TRY(number_links_of_window(e, &links, error));
-    CLEAVE_TRY(cleave_delta_create(e->n_places, n_slots, e->n_devices * CLEAVE_N_LANES,
-                                   links.n_links, links.link_latency,
-                                   cleave_machine_ends_work(machine), &e->delta, error));
+        CLEAVE_TRY(number_links_of_window(e, latency, &n_links, error));
+    CLEAVE_TRY(cleave_delta_create(e->n_places, n_slots, e->n_devices * CLEAVE_N_LANES, n_links,
+                                   latency, cleave_machine_ends_work(machine), &e->delta, error));
     memory->model = e->model;
     memory->lowerer = e->lowerer;
     memory->cache = e->cache;

@@ -36,17 +36,11 @@ cleave_status cleave_estimate_change(cleave_estimate *estimate, int32_t op,
 /* Proposes that the update of a parameter is sharded, or is not. */
 cleave_status cleave_estimate_shard(cleave_estimate *estimate, int32_t tensor, bool sharded,
                                     cleave_error *error);
-/* Lowers and prices what the proposal concerns and is not remembered: the first part of a run, for
-   benches. */
-cleave_status cleave_estimate_prepare(cleave_estimate *estimate, cleave_error *error);
 /* Step of what is now proposed, picoseconds. */
 cleave_status cleave_estimate_run(cleave_estimate *estimate, int64_t *step, cleave_error *error);
 /* What was proposed since the last accept or reject stays; or goes.  After a run only. */
 cleave_status cleave_estimate_accept(cleave_estimate *estimate, cleave_error *error);
 cleave_status cleave_estimate_reject(cleave_estimate *estimate, cleave_error *error);
-
-/* The same step by one pass over everything: for checks and benches. */
-cleave_status cleave_estimate_full(cleave_estimate *estimate, int64_t *step, cleave_error *error);
 
 /* What happened since creation: fragments that a change asked for, and those of them that were not
    remembered; and the bytes of all those that it asked for, remembered or not, which tell how much

@@ -178,7 +178,7 @@ static cleave_status make_fragment(fragment_memory *memory, int32_t place,
                                    cleave_fragment_price **price, cleave_error *error) {
     if (place >= memory->n_families)
         return cleave_price_computes(memory->lowerer, place - memory->n_families, memory->cache,
-                                     memory->n_devices, &memory->scratch, price, error);
+                                     &memory->scratch, price, error);
     if (cleave_lowerer_members(memory->lowerer, place) > 0)
         CLEAVE_TRY(member_memory_price(&memory->members, place, &memory->scratch, price, error));
     else

@@ -1,10 +1,13 @@
 #include "simulator/step/price_fragment.h"
 
 #include "graph/program/memory_plan.h"
-#include "simulator/step/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Budgets of searches are counted in these bytes, so an item has the room of a record, though its
+   members lie in arrays of their own. */
+enum { BYTES_OF_ITEM = sizeof(cleave_priced_item) };
 
 /* One block for all arrays: they are laid out twice, first to learn the size. */
 typedef struct layout_of_block {
@@ -24,7 +27,12 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
     cleave_priced_fragment *p = &price->priced;
     lay(block, 1, sizeof *price);
     p->chunks = lay(block, (size_t)p->n_chunks, sizeof *p->chunks);
-    p->items = lay(block, (size_t)p->n_items, sizeof *p->items);
+    p->duration = lay(block, (size_t)p->n_items, BYTES_OF_ITEM);
+    if (block->base != NULL) {
+        p->queue = (int32_t *)(p->duration + p->n_items);
+        p->subject = p->queue + p->n_items;
+        p->kind = (uint8_t *)(p->subject + p->n_items);
+    }
     p->hop_start = lay(block, (size_t)p->n_messages + 1, sizeof *p->hop_start);
     p->hop_link = lay(block, (size_t)n_hops, sizeof *p->hop_link);
     p->hop_serialization = lay(block, (size_t)n_hops, sizeof *p->hop_serialization);
@@ -55,62 +63,25 @@ cleave_fragment_price *cleave_fragment_price_create(const cleave_priced_fragment
     return made;
 }
 
-/* ---- families -------------------------------------------------------------------------------- */
+/* ---- what is kept ---------------------------------------------------------------------------- */
 
-static cleave_priced_kind priced_kind(uint8_t kind) {
-    static const cleave_priced_kind kinds[CLEAVE_ENGINE_N_KINDS] = {
-        [CLEAVE_ENGINE_WORK] = CLEAVE_PRICED_WORK,
-        [CLEAVE_ENGINE_POST] = CLEAVE_PRICED_POST,
-        [CLEAVE_ENGINE_WAIT_ARRIVAL] = CLEAVE_PRICED_WAIT_ARRIVAL,
-        [CLEAVE_ENGINE_WAIT_RELEASE] = CLEAVE_PRICED_WAIT_RELEASE,
-        [CLEAVE_ENGINE_SYNC] = CLEAVE_PRICED_SYNC,
-        [CLEAVE_ENGINE_JOIN] = CLEAVE_PRICED_JOIN,
-        [CLEAVE_ENGINE_AWAIT] = CLEAVE_PRICED_AWAIT};
-    return kinds[kind];
-}
-
-/* Items of a chunk with the marks between them; returns the number of items so far. */
-static int32_t fill_chunk(const cleave_fragment *fragment, const cleave_engine_problem *problem,
-                          const cleave_fragment_chunk *chunk, cleave_priced_item *items,
-                          int32_t n) {
-    int32_t mark = chunk->first_mark, end = chunk->first_item + chunk->n_items;
-    for (int32_t i = chunk->first_item; i <= end; i++) {
-        for (; mark < chunk->first_mark + chunk->n_marks && fragment->marks[mark].before == i;
-             mark++) {
-            const cleave_lane_mark *at = &fragment->marks[mark];
-            items[n++] = (cleave_priced_item){.queue = at->device * CLEAVE_N_LANES + (int)at->lane,
-                                              .subject = mark,
-                                              .kind = CLEAVE_PRICED_MARK};
-        }
-        if (i < end)
-            items[n++] = (cleave_priced_item){.duration = problem->duration[i],
-                                              .queue = problem->queue[i],
-                                              .subject = problem->subject[i],
-                                              .kind = (uint8_t)priced_kind(problem->kind[i])};
-    }
-    return n;
-}
-
-static void fill(const cleave_fragment *fragment, const cleave_engine_problem *problem,
-                 cleave_fragment_price *price) {
+/* Fills in what was priced elsewhere. */
+static void keep(cleave_fragment_price *price, const cleave_priced_fragment *from) {
     cleave_priced_fragment *p = &price->priced;
-    int32_t n = 0;
-    for (int32_t c = 0; c < fragment->n_chunks; c++) {
-        int32_t end = fill_chunk(fragment, problem, &fragment->chunks[c], p->items, n);
-        p->chunks[c] = (cleave_priced_chunk){.slot = fragment->chunks[c].slot,
-                                             .rank = fragment->chunks[c].rank,
-                                             .first_item = n,
-                                             .n_items = end - n};
-        n = end;
-    }
-    size_t n_messages = (size_t)p->n_messages, n_collectives = (size_t)p->n_collectives;
-    size_t n_hops = (size_t)problem->hop_start[n_messages],
-           n_links = (size_t)problem->collective_link_start[n_collectives];
+    size_t n_items = (size_t)from->n_items, n_messages = (size_t)from->n_messages;
+    size_t n_collectives = (size_t)from->n_collectives;
+    size_t n_hops = (size_t)from->hop_start[n_messages];
+    size_t n_links = (size_t)from->collective_link_start[n_collectives];
 #define COPY(array, count)                                                                         \
     do {                                                                                           \
         if ((count) > 0) /* else there may be no array */                                          \
-            memcpy(p->array, problem->array, (count) * sizeof *p->array);                          \
+            memcpy(p->array, from->array, (count) * sizeof *p->array);                             \
     } while (0)
+    COPY(chunks, (size_t)from->n_chunks);
+    COPY(kind, n_items);
+    COPY(queue, n_items);
+    COPY(subject, n_items);
+    COPY(duration, n_items);
     COPY(hop_start, n_messages + 1);
     COPY(hop_link, n_hops);
     COPY(hop_serialization, n_hops);
@@ -121,128 +92,77 @@ static void fill(const cleave_fragment *fragment, const cleave_engine_problem *p
     COPY(collective_link_start, n_collectives + 1);
     COPY(collective_links, n_links);
 #undef COPY
-    for (int32_t b = 0; b < fragment->program.n_buffers; b++) {
-        const cleave_buffer *buffer = &fragment->program.buffers[b];
-        if (buffer->last >= 0)
-            price->live[price->n_live++] =
-                (cleave_live_range){.device = buffer->device,
-                                    .first = buffer->first,
-                                    .last = buffer->last,
-                                    .bytes = cleave_buffer_aligned(buffer->bytes)};
-    }
-    price->own_bytes = cleave_program_own_bytes(&fragment->program);
+    p->n_chunks = from->n_chunks;
+    p->n_items = from->n_items;
 }
 
-cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
-                                    int32_t *image, cleave_arena *scratch,
-                                    cleave_fragment_price **price, cleave_error *error) {
-    cleave_engine_problem problem = {0};
-    cleave_arena_reset(scratch);
-    const cleave_preparation preparation = {&fragment->program,
-                                            cleave_cost_cache_machine(cache),
-                                            scratch,
-                                            &problem,
-                                            error,
-                                            image,
-                                            true};
-    CLEAVE_TRY(cleave_prepare_items(&preparation, cache));
-    CLEAVE_TRY(cleave_prepare_messages(&preparation, cache));
-    CLEAVE_TRY(cleave_prepare_collectives(&preparation, cache));
-    const cleave_priced_fragment counts = {.n_chunks = fragment->n_chunks,
-                                           .n_items = fragment->program.n_items + fragment->n_marks,
-                                           .n_messages = fragment->program.n_messages,
-                                           .n_collectives = problem.n_collectives,
-                                           .n_marks = fragment->n_marks};
-    cleave_fragment_price *made = cleave_fragment_price_create(
-        &counts, problem.ends != NULL, problem.hop_start[counts.n_messages],
-        problem.collective_link_start[counts.n_collectives], fragment->program.n_buffers);
-    if (made == NULL)
-        return cleave_fail_memory(error, "pricing a fragment");
-    fill(fragment, &problem, made);
-    *price = made;
-    return CLEAVE_OK;
+static void add_live(cleave_fragment_price *price, int32_t device, int32_t first, int32_t last,
+                     int64_t bytes) {
+    price->live[price->n_live++] = (cleave_live_range){
+        .device = device, .first = first, .last = last, .bytes = cleave_buffer_aligned(bytes)};
 }
-
-/* ---- computes -------------------------------------------------------------------------------- */
 
 static void add_workspaces(const cleave_program *program, const cleave_machine *machine,
                            cleave_fragment_price *price) {
-    for (int32_t i = 0; i < program->n_items; i++) {
+    for (int32_t i = 0; i < program->n_items && program->n_computes > 0; i++) {
         const cleave_compute *compute = &program->computes[program->items[i].subject];
         int64_t bytes = cleave_cost_workspace((void *)(uintptr_t)machine, program->model,
                                               &program->model->nests[compute->nest], compute->pass,
                                               &compute->part);
         if (bytes > 0)
-            price->live[price->n_live++] =
-                (cleave_live_range){.device = compute->part.device,
-                                    .first = program->items[i].slot,
-                                    .last = program->items[i].slot,
-                                    .bytes = cleave_buffer_aligned(bytes)};
+            add_live(price, compute->part.device, program->items[i].slot, program->items[i].slot,
+                     bytes);
     }
 }
 
-/* The computes of one pass as a program of their own, so that they are priced like any other. */
-static cleave_program computes_of(const cleave_parts *parts, int32_t nest, cleave_pass pass,
-                                  int32_t slot, cleave_item *items, cleave_compute *computes) {
-    cleave_program program = {.items = items, .computes = computes};
-    for (int32_t p = 0; p < parts->n; p++) {
-        if (parts->items[p].empty)
-            continue;
-        computes[program.n_computes] =
-            (cleave_compute){.nest = nest, .pass = pass, .part = parts->items[p]};
-        items[program.n_items++] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE,
-                                                 .lane = CLEAVE_LANE_MAIN,
-                                                 .device = parts->items[p].device,
-                                                 .slot = slot,
-                                                 .subject = program.n_computes++};
+static void add_buffers(const cleave_program *program, cleave_fragment_price *price) {
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const cleave_buffer *buffer = &program->buffers[b];
+        if (buffer->last >= 0)
+            add_live(price, buffer->device, buffer->first, buffer->last, buffer->bytes);
     }
-    return program;
 }
 
-cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
-                                    cleave_cost_cache *cache, int32_t n_devices,
-                                    cleave_arena *scratch, cleave_fragment_price **price,
-                                    cleave_error *error) {
-    const cleave_parts *parts = cleave_lowerer_parts(lowerer, nest);
-    cleave_arena_reset(scratch);
-    cleave_item *items = CLEAVE_ARENA_ARRAY(scratch, cleave_item, parts->n);
-    cleave_compute *computes = CLEAVE_ARENA_ARRAY(scratch, cleave_compute, parts->n);
-    int64_t *durations = CLEAVE_ARENA_ARRAY(scratch, int64_t, parts->n);
-    const cleave_priced_fragment counts = {.n_chunks = CLEAVE_PASS_UPDATE,
-                                           .n_items = CLEAVE_PASS_UPDATE * parts->n};
-    cleave_fragment_price *made =
-        cleave_fragment_price_create(&counts, false, 0, 0, counts.n_items);
-    if (made == NULL || items == NULL || computes == NULL || durations == NULL) {
-        free(made);
+/* With room for so many items, buffers and chunks. */
+static cleave_status price_and_keep(const cleave_fragment *fragment, cleave_cost_cache *cache,
+                                    int32_t *image, int32_t n_items, int32_t n_live,
+                                    int32_t n_chunks, cleave_arena *scratch,
+                                    cleave_fragment_price **price, cleave_error *error) {
+    cleave_priced_fragment priced;
+    CLEAVE_TRY(cleave_price(fragment, cache, image, scratch, &priced, error));
+    cleave_priced_fragment room = priced;
+    room.n_items = n_items;
+    room.n_chunks = n_chunks;
+    cleave_fragment_price *made = cleave_fragment_price_create(
+        &room, priced.ends != NULL, priced.hop_start[priced.n_messages],
+        priced.collective_link_start[priced.n_collectives], n_live);
+    if (made == NULL)
         return cleave_fail_memory(error, "pricing a fragment");
-    }
-    cleave_priced_fragment *p = &made->priced;
-    p->n_chunks = p->n_items = 0;
-    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
-        int32_t slot = cleave_lowerer_slot(lowerer, nest, pass);
-        if (slot < 0)
-            continue;
-        cleave_program program = computes_of(parts, nest, pass, slot, items, computes);
-        program.model = cleave_lowerer_model(lowerer);
-        program.n_devices = n_devices;
-        cleave_status status = cleave_cost_items(&program, cache, durations, error);
-        if (status != CLEAVE_OK) {
-            free(made);
-            return status;
-        }
-        add_workspaces(&program, cleave_cost_cache_machine(cache), made);
-        p->chunks[p->n_chunks++] = (cleave_priced_chunk){.slot = slot,
-                                                         .rank = CLEAVE_RANK_COMPUTE,
-                                                         .first_item = p->n_items,
-                                                         .n_items = program.n_items};
-        for (int32_t i = 0; i < program.n_items; i++)
-            p->items[p->n_items++] =
-                (cleave_priced_item){.duration = durations[i],
-                                     .queue = items[i].device * CLEAVE_N_LANES + CLEAVE_LANE_MAIN,
-                                     .subject = -1,
-                                     .kind = CLEAVE_PRICED_WORK};
-        made->own_bytes += cleave_program_own_bytes(&program);
-    }
+    keep(made, &priced);
+    add_buffers(&fragment->program, made);
+    add_workspaces(&fragment->program, cleave_cost_cache_machine(cache), made);
+    made->own_bytes = cleave_program_own_bytes(&fragment->program);
     *price = made;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
+                                    int32_t *image, cleave_arena *scratch,
+                                    cleave_fragment_price **price, cleave_error *error) {
+    cleave_arena_reset(scratch);
+    return price_and_keep(fragment, cache, image, fragment->program.n_items + fragment->n_marks,
+                          fragment->program.n_buffers, fragment->n_chunks, scratch, price, error);
+}
+
+/* There is room for all passes of all parts, whichever there are: budgets of searches are counted
+   in these bytes. */
+cleave_status cleave_price_computes(cleave_lowerer *lowerer, int32_t nest, cleave_cost_cache *cache,
+                                    cleave_arena *scratch, cleave_fragment_price **price,
+                                    cleave_error *error) {
+    cleave_fragment fragment;
+    int32_t room = CLEAVE_PASS_UPDATE * cleave_lowerer_parts(lowerer, nest)->n;
+    CLEAVE_TRY(cleave_lowerer_computes(lowerer, nest, &fragment, error));
+    cleave_arena_reset(scratch);
+    return price_and_keep(&fragment, cache, NULL, room, room, CLEAVE_PASS_UPDATE, scratch, price,
+                          error);
 }

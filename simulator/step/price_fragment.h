@@ -1,10 +1,8 @@
-/* Fragments get their prices: from graph/lower/fragment.h to priced_fragment.h. */
+/* Priced fragments that are kept, each in a block of its own, with the memory that it takes. */
 #ifndef CLEAVE_SIMULATOR_STEP_PRICE_FRAGMENT_H
 #define CLEAVE_SIMULATOR_STEP_PRICE_FRAGMENT_H
 
-#include "costmodel/cost.h"
-#include "graph/lower/fragment.h"
-#include "simulator/step/priced_fragment.h"
+#include "simulator/step/price.h"
 
 /* Memory that is in use on a device from slot `first` to slot `last`. */
 typedef struct cleave_live_range {
@@ -27,15 +25,13 @@ cleave_fragment_price *cleave_fragment_price_create(const cleave_priced_fragment
                                                     bool has_ends, int32_t n_hops, int32_t n_links,
                                                     int32_t n_live);
 
-/* Of a family.  `image`: of a window, cleave_machine_fold_links; else null.  `scratch` is emptied.
-   Release with free(). */
+/* Of a family.  `image`: see price.h.  `scratch` is emptied.  Release with free(). */
 cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
                                     int32_t *image, cleave_arena *scratch,
                                     cleave_fragment_price **price, cleave_error *error);
 
 /* Of the computes of a nest under its present parts. */
-cleave_status cleave_price_computes(const cleave_lowerer *lowerer, int32_t nest,
-                                    cleave_cost_cache *cache, int32_t n_devices,
+cleave_status cleave_price_computes(cleave_lowerer *lowerer, int32_t nest, cleave_cost_cache *cache,
                                     cleave_arena *scratch, cleave_fragment_price **price,
                                     cleave_error *error);
 

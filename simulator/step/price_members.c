@@ -264,24 +264,27 @@ static void add_collectives(const merger *m, int32_t member, int32_t first, int3
 }
 
 static void add_items(const merger *m, int32_t member, int32_t first, int32_t end) {
-    const cleave_priced_item *items = m->members[member]->price->priced.items;
+    const cleave_priced_fragment *from = &m->members[member]->price->priced;
     cleave_priced_fragment *to = &m->price->priced;
     for (int32_t i = first; i < end; i++) {
-        cleave_priced_item *item = &to->items[to->n_items++];
-        *item = items[i];
-        switch ((cleave_priced_kind)item->kind) {
+        int32_t n = to->n_items++, subject = from->subject[i];
+        to->kind[n] = from->kind[i];
+        to->queue[n] = from->queue[i];
+        to->duration[n] = from->duration[i];
+        switch ((cleave_priced_kind)from->kind[i]) {
         case CLEAVE_PRICED_POST:
         case CLEAVE_PRICED_WAIT_ARRIVAL:
         case CLEAVE_PRICED_WAIT_RELEASE:
-            item->subject = m->message[member][item->subject];
+            subject = m->message[member][subject];
             break;
         case CLEAVE_PRICED_JOIN:
         case CLEAVE_PRICED_AWAIT:
-            item->subject = m->collective[member][item->subject];
+            subject = m->collective[member][subject];
             break;
         default:
             break;
         }
+        to->subject[n] = subject;
     }
 }
 

@@ -6,6 +6,7 @@
 #include "simulator/step/settle.h"
 
 #include "graph/program/work.h"
+#include "simulator/scan/scan_rule.h"
 
 #include <string.h>
 
@@ -92,7 +93,7 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     for (size_t i = 0; i <= n_places; i++)
         place[i] = (int32_t)i;
     for (size_t i = 0; i < n_places; i++)
-        sum[i + 1] = sum[i] + problem->duration[s->items[i]];
+        sum[i + 1] = sum[i] + problem->step.duration[s->items[i]];
     s->by_runs =
         (cleave_work_times){problem->run_start, problem->run_first, problem->run_of, sum, runs};
     s->by_items = (cleave_work_times){problem->work_start, place, place, sum, runs};
@@ -100,7 +101,7 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
 }
 
 static bool is_message_wait(uint8_t kind) {
-    return kind == CLEAVE_ENGINE_WAIT_ARRIVAL || kind == CLEAVE_ENGINE_WAIT_RELEASE;
+    return kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_WAIT_RELEASE;
 }
 
 /* The work of a device from place `n` of the profile on waits for a message. */
@@ -129,7 +130,7 @@ static void find_waits(cleave_settling *s, const cleave_engine_problem *problem)
             const cleave_queued_item *item = &problem->queue_items[q];
             if (is_message_wait(item->kind))
                 set_until(s, item->subject, d, n);
-            if (item->kind == CLEAVE_ENGINE_SYNC)
+            if (item->kind == CLEAVE_PRICED_SYNC)
                 other = set_until_sync(s, problem, d, other, item->subject, n);
             if (n < problem->work_start[d + 1])
                 n += problem->work_items[n] == item->item;
@@ -182,12 +183,12 @@ static int64_t duration_of(const cleave_settling *s, int32_t place, double share
 static cleave_status find_durations(cleave_settling *s, const cleave_engine_problem *problem,
                                     cleave_cost_cache *cache, cleave_arena *arena,
                                     cleave_error *error) {
-    float *alone = CLEAVE_ARENA_ARRAY(arena, float, problem->n_items);
+    float *alone = CLEAVE_ARENA_ARRAY(arena, float, problem->step.n_items);
     if (alone == NULL)
         return cleave_fail_memory(error, "preparing to simulate");
     CLEAVE_TRY(cleave_cost_alone(s->program, cache, alone, error));
     for (int32_t i = 0; i < problem->work_start[s->program->n_devices]; i++) {
-        s->priced[i] = problem->duration[s->items[i]];
+        s->priced[i] = problem->step.duration[s->items[i]];
         s->alone[i] = alone[s->items[i]];
         s->quiet[i] = duration_of(s, i, 0);
         s->profile.pieces[i] = count_pieces(s->program, s->items[i]);
@@ -201,7 +202,7 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
                                      cleave_settling **settling, cleave_error *error) {
     *settling = NULL;
     if (!cleave_cost_knows_neighbours(cache) || program->n_windows > 1 ||
-        problem->n_collectives > 0)
+        problem->step.n_collectives > 0)
         return CLEAVE_OK;
     cleave_settling *made = CLEAVE_ARENA_ARRAY(arena, cleave_settling, 1);
     if (made == NULL)
@@ -346,7 +347,7 @@ static void settle_kernels(cleave_settling *s, cleave_engine_problem *problem) {
             n_others++;
             compare(s, d, other);
         }
-        settle_work(s, n_others, n_changed, problem->duration);
+        settle_work(s, n_others, n_changed, problem->step.duration);
     }
 }
 
@@ -363,7 +364,7 @@ cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
         return CLEAVE_OK;
     problem->polls = NULL;
     for (int32_t i = 0; i < settling->n_changed; i++)
-        problem->duration[settling->items[settling->changed[i]]] =
+        problem->step.duration[settling->items[settling->changed[i]]] =
             settling->priced[settling->changed[i]];
     settling->n_changed = 0;
     CLEAVE_TRY(simulate_first(settling, rule, problem, workspace, timeline, error));

@@ -7,11 +7,11 @@
    long a whole pass takes as the delta simulation (in all, and percentiles 10, 50 and 90 of single
    proposals); what a whole pass takes, items a second, and the share of proposals that was
    accepted; proposals a second by delta, and the share of slots that it jumped over. */
-#include "simulator/delta/delta.h"
 #include "arguments.h"
 #include "base/arena.h"
 #include "base/random.h"
 #include "row.h"
+#include "simulator/delta/checks.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,6 +60,7 @@ typedef struct sketch {
 typedef struct built {
     cleave_arena arena;
     cleave_priced_fragment f;
+    cleave_delta_made *made; /* when it is first put */
 } built;
 
 static void *room_for(void *array, int32_t n, size_t size) {
@@ -83,9 +84,15 @@ static void add(sketch *s, int kind, int32_t queue, int32_t subject, int64_t dur
     cleave_priced_fragment *f = &s->f;
     if (f->n_items == s->room_items) {
         s->room_items = 2 * s->room_items + 256;
-        f->items = room_for(f->items, s->room_items, sizeof *f->items);
+        f->kind = room_for(f->kind, s->room_items, sizeof *f->kind);
+        f->queue = room_for(f->queue, s->room_items, sizeof *f->queue);
+        f->subject = room_for(f->subject, s->room_items, sizeof *f->subject);
+        f->duration = room_for(f->duration, s->room_items, sizeof *f->duration);
     }
-    f->items[f->n_items++] = (cleave_priced_item){duration, queue, subject, (uint8_t)kind};
+    f->kind[f->n_items] = (uint8_t)kind;
+    f->queue[f->n_items] = queue;
+    f->subject[f->n_items] = subject;
+    f->duration[f->n_items++] = duration;
     f->chunks[f->n_chunks - 1].n_items++;
 }
 
@@ -125,10 +132,15 @@ static built *finish(sketch *s, built **spare) {
     if (b == NULL && (b = calloc(1, sizeof *b)) == NULL)
         exit(1);
     cleave_arena_reset(&b->arena);
+    cleave_delta_unmake(b->made);
+    b->made = NULL;
     b->f = s->f;
     int32_t n_messages = s->f.n_messages, n_collectives = s->f.n_collectives;
     COPY(chunks, cleave_priced_chunk, s->f.n_chunks);
-    COPY(items, cleave_priced_item, s->f.n_items);
+    COPY(kind, uint8_t, s->f.n_items);
+    COPY(queue, int32_t, s->f.n_items);
+    COPY(subject, int32_t, s->f.n_items);
+    COPY(duration, int64_t, s->f.n_items);
     COPY(hop_start, int32_t, n_messages > 0 ? n_messages + 1 : 0);
     COPY(hop_link, int32_t, 2 * n_messages);
     COPY(hop_serialization, int64_t, 2 * n_messages);
@@ -396,9 +408,15 @@ typedef struct result {
     double jumped;           /* of slots after the first that is changed */
 } result;
 
+static cleave_status put(walk *w, int32_t place, cleave_error *error) {
+    built *b = w->at[place];
+    CLEAVE_TRY(cleave_delta_make(w->delta, place, &b->f, &b->made, error));
+    return cleave_delta_put(w->delta, place, b->made, error);
+}
+
 static cleave_status put_all(walk *w, cleave_error *error) {
     for (int32_t k = 0; k < w->n_put; k++)
-        CLEAVE_TRY(cleave_delta_put(w->delta, w->put[k].place, &w->at[w->put[k].place]->f, error));
+        CLEAVE_TRY(put(w, w->put[k].place, error));
     return CLEAVE_OK;
 }
 
@@ -413,7 +431,7 @@ static cleave_status take_steps(walk *w, int32_t n, int64_t base, double *ratios
         double t1 = processor_seconds();
         CLEAVE_TRY(cleave_delta_run(w->delta, &step, error));
         double t2 = processor_seconds();
-        CLEAVE_TRY(cleave_delta_full(w->delta, &full, error));
+        full = cleave_delta_full(w->delta);
         double t3 = processor_seconds();
         if (step != full)
             return cleave_fail(error, CLEAVE_FAILED, "proposal %d: %lld by delta, %lld in full", i,
@@ -447,7 +465,7 @@ static cleave_status walk_network(walk *w, int32_t n, result *r, cleave_error *e
     for (int32_t p = 0; p < n_places; p++) {
         w->at[p] = build(w, p);
         r->items += w->at[p]->f.n_items;
-        CLEAVE_TRY(cleave_delta_put(w->delta, p, &w->at[p]->f, error));
+        CLEAVE_TRY(put(w, p, error));
     }
     CLEAVE_TRY(cleave_delta_run(w->delta, &step, error));
     cleave_delta_accept(w->delta);
@@ -466,13 +484,18 @@ static void walk_free(walk *w) {
     cleave_delta_destroy(w->delta);
     for (int32_t p = 0; p < 3 * w->net.n_operators + w->n_spare; p++) {
         built *b = p < 3 * w->net.n_operators ? w->at[p] : w->spare[p - 3 * w->net.n_operators];
-        if (b != NULL)
+        if (b != NULL) {
+            cleave_delta_unmake(b->made);
             cleave_arena_free(&b->arena);
+        }
         free(b);
     }
     cleave_priced_fragment *f = &w->sketch.f;
     void *arrays[] = {f->chunks,
-                      f->items,
+                      f->kind,
+                      f->queue,
+                      f->subject,
+                      f->duration,
                       f->hop_start,
                       f->hop_link,
                       f->hop_serialization,

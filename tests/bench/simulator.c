@@ -62,12 +62,12 @@ static cleave_status measure(const bench_case *of, cleave_rule rule, const char 
         double start = processor_seconds();
         CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, &timeline, error));
         if (r >= 0)
-            rates[r] = 1e-6 * problem->n_items / (processor_seconds() - start);
+            rates[r] = 1e-6 * problem->step.n_items / (processor_seconds() - start);
     }
     double median = bench_median(rates, repetitions);
     snprintf(what, sizeof what, "simulating by %s, %d devices", name, of->n_devices);
     bench_row(what, wanted, "%.1f M items/s (%.1f..%.1f), %.2f M items", median, rates[0],
-              rates[repetitions - 1], 1e-6 * problem->n_items);
+              rates[repetitions - 1], 1e-6 * problem->step.n_items);
     return CLEAVE_OK;
 }
 

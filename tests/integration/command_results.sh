@@ -60,12 +60,6 @@ expect_error 2 '"fifo" is neither "scan" nor "events"' simulate "${lenet[@]}" --
 expect_error 2 "goes without --engine scan" simulate "${lenet[@]}" --machine "$machine" --method single --engine scan \
     --dump-tasks "$work/tasks.dag"
 
-# Delta simulation is full simulation.
-expect_ok simulate "${lenet[@]}" --machine "$machine" --method data-parallel --delta-check 300 --json
-has_keys delta_checks mismatches full_seconds delta_seconds
-[ "$(json_value "$work/object.json" delta_checks)" = 300 ] &&
-    [ "$(json_value "$work/object.json" mismatches)" = 0 ] || fail "delta simulation differs from full simulation"
-
 # One window of devices stands for all, where there are windows; else that is said.
 big=("${lenet[@]}" --machine "$tree/configs/machines/k80-16x4.json" --devices 16 --json)
 for folded in "" --folded; do

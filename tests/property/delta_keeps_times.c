@@ -3,7 +3,7 @@
    problem.  The fragments are random (tests/support/drawn_fragments.h).
      CLEAVE_DELTA_CHANGES: how many changes instead of 100,000. */
 #include "../support/drawn_fragments.h"
-#include "simulator/delta/delta.h"
+#include "../support/put_fragments.h"
 #include "simulator/step/engine.h"
 
 #include <criterion/criterion.h>
@@ -19,6 +19,7 @@ typedef struct world {
     int32_t n_places;
     int32_t at[MAX_PLACES], base[MAX_PLACES]; /* -1: nothing */
     cleave_delta *delta;
+    put_fragments made;
     cleave_arena arena;
 } world;
 
@@ -43,6 +44,7 @@ static world *world_create(uint64_t seed) {
 
 static void world_destroy(world *w) {
     cleave_delta_destroy(w->delta);
+    put_fragments_free(&w->made);
     cleave_arena_free(&w->arena);
     free(w);
 }
@@ -62,7 +64,7 @@ static const cleave_priced_fragment *fragment_at(const world *w, int32_t place) 
 }
 
 static void take_arrays(world *w, assembly *a) {
-    cleave_engine_problem *p = &a->problem;
+    cleave_priced_fragment *p = &a->problem.step;
     int64_t n_items = 0, n_messages = 0, n_collectives = 0;
     for (int32_t place = 0; place < w->n_places; place++) {
         const cleave_priced_fragment *f = fragment_at(w, place);
@@ -84,13 +86,13 @@ static void take_arrays(world *w, assembly *a) {
     p->collective_rest = CLEAVE_ARENA_ARRAY(&w->arena, int64_t, n_collectives);
     p->collective_link_start = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_collectives + 1);
     p->collective_links = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_collectives * MAX_LINKS);
-    p->link_latency = w->drawn.latency;
-    p->n_links = w->drawn.n_links;
-    p->n_queues = 2 * w->drawn.n_devices;
+    a->problem.link_latency = w->drawn.latency;
+    a->problem.n_links = w->drawn.n_links;
+    a->problem.n_queues = 2 * w->drawn.n_devices;
 }
 
 static void assemble_subjects(assembly *a, int32_t place, const cleave_priced_fragment *f) {
-    cleave_engine_problem *p = &a->problem;
+    cleave_priced_fragment *p = &a->problem.step;
     a->first_message[place] = p->n_messages;
     a->first_collective[place] = p->n_collectives;
     for (int32_t m = 0; m < f->n_messages; m++) {
@@ -114,36 +116,27 @@ static void assemble_subjects(assembly *a, int32_t place, const cleave_priced_fr
     }
 }
 
-static void assemble_item(assembly *a, int32_t place, const cleave_priced_item *item) {
-    static const uint8_t kinds[] = {
-        [CLEAVE_PRICED_WORK] = CLEAVE_ENGINE_WORK,
-        [CLEAVE_PRICED_POST] = CLEAVE_ENGINE_POST,
-        [CLEAVE_PRICED_WAIT_ARRIVAL] = CLEAVE_ENGINE_WAIT_ARRIVAL,
-        [CLEAVE_PRICED_WAIT_RELEASE] = CLEAVE_ENGINE_WAIT_RELEASE,
-        [CLEAVE_PRICED_SYNC] = CLEAVE_ENGINE_SYNC,
-        [CLEAVE_PRICED_JOIN] = CLEAVE_ENGINE_JOIN,
-        [CLEAVE_PRICED_AWAIT] = CLEAVE_ENGINE_AWAIT,
-    };
-    cleave_engine_problem *p = &a->problem;
-    if (item->kind == CLEAVE_PRICED_MARK) {
-        a->mark[place][item->subject] = a->last[item->queue];
+static void assemble_item(assembly *a, int32_t place, cleave_priced_item item) {
+    cleave_priced_fragment *p = &a->problem.step;
+    if (item.kind == CLEAVE_PRICED_MARK) {
+        a->mark[place][item.subject] = a->last[item.queue];
         return;
     }
-    int32_t i = p->n_items++, subject = item->subject;
-    p->kind[i] = kinds[item->kind];
-    if (item->kind == CLEAVE_PRICED_SYNC) {
+    int32_t i = p->n_items++, subject = item.subject;
+    p->kind[i] = item.kind;
+    if (item.kind == CLEAVE_PRICED_SYNC) {
         subject = a->mark[place][subject];
         if (subject < 0) /* a mark before the first item of its queue: nothing to wait for */
-            p->kind[i] = CLEAVE_ENGINE_WORK;
-    } else if (item->kind == CLEAVE_PRICED_JOIN || item->kind == CLEAVE_PRICED_AWAIT) {
+            p->kind[i] = CLEAVE_PRICED_WORK;
+    } else if (item.kind == CLEAVE_PRICED_JOIN || item.kind == CLEAVE_PRICED_AWAIT) {
         subject += a->first_collective[place];
-    } else if (item->kind != CLEAVE_PRICED_WORK) {
+    } else if (item.kind != CLEAVE_PRICED_WORK) {
         subject += a->first_message[place];
     }
-    p->queue[i] = item->queue;
+    p->queue[i] = item.queue;
     p->subject[i] = subject;
-    p->duration[i] = item->duration;
-    a->last[item->queue] = i;
+    p->duration[i] = item.duration;
+    a->last[item.queue] = i;
 }
 
 /* By slot, then by rank, then by place, then as the fragment has them. */
@@ -156,7 +149,8 @@ static void assemble_items(const world *w, assembly *a) {
                     if (f->chunks[c].slot != slot || f->chunks[c].rank != rank)
                         continue;
                     for (int32_t i = 0; i < f->chunks[c].n_items; i++)
-                        assemble_item(a, place, &f->items[f->chunks[c].first_item + i]);
+                        assemble_item(a, place,
+                                      cleave_priced_item_of(f, f->chunks[c].first_item + i));
                 }
             }
 }
@@ -188,8 +182,8 @@ static int64_t by_engine(world *w) {
 static void put(world *w, int32_t place, int32_t fragment) {
     cleave_error error = {""};
     w->at[place] = fragment;
-    cr_assert_eq(cleave_delta_put(w->delta, place, fragment_at(w, place), &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(put_fragment(&w->made, w->delta, place, fragment_at(w, place), &error), CLEAVE_OK,
+                 "%s", error.message);
 }
 
 static void put_some(world *w) {
@@ -203,10 +197,10 @@ static void expect_right(world *w, bool with_engine, uint64_t seed, int round) {
     int64_t step, full;
     bool full_first = draw_chance(&w->drawn, 50); /* it leaves a run and its base alone */
     if (full_first)
-        cr_assert_eq(cleave_delta_full(w->delta, &full, &error), CLEAVE_OK);
+        full = cleave_delta_full(w->delta);
     cr_assert_eq(cleave_delta_run(w->delta, &step, &error), CLEAVE_OK, "%s", error.message);
     if (!full_first)
-        cr_assert_eq(cleave_delta_full(w->delta, &full, &error), CLEAVE_OK);
+        full = cleave_delta_full(w->delta);
     cr_assert_eq(step, full, "world %llu, round %d: %lld by delta, %lld in full",
                  (unsigned long long)seed, round, (long long)step, (long long)full);
     if (with_engine) {

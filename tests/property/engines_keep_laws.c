@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "simulator/report/critical_path.h"
+#include "simulator/scan/scan_rule.h"
 
 #include <string.h>
 
@@ -51,29 +52,29 @@ static void expect_dependencies_hold(const engine_case *c) {
     const cleave_engine_problem *p = &c->problem;
     const cleave_timeline *t = &c->timeline;
     int64_t free[32] = {0}, ready[ROOM] = {0}, step = 0;
-    for (int32_t i = 0; i < p->n_items; i++) {
-        cr_expect_geq(t->start[i], free[p->queue[i]]);
-        cr_expect_geq(t->end[i], t->start[i] + p->duration[i]);
-        free[p->queue[i]] = t->end[i];
+    for (int32_t i = 0; i < p->step.n_items; i++) {
+        cr_expect_geq(t->start[i], free[p->step.queue[i]]);
+        cr_expect_geq(t->end[i], t->start[i] + p->step.duration[i]);
+        free[p->step.queue[i]] = t->end[i];
         step = t->end[i] > step ? t->end[i] : step;
-        int32_t s = p->subject[i];
-        if (p->kind[i] == P && t->end[i] > ready[s])
+        int32_t s = p->step.subject[i];
+        if (p->step.kind[i] == P && t->end[i] > ready[s])
             ready[s] = t->end[i];
-        if (p->kind[i] == A)
+        if (p->step.kind[i] == A)
             cr_expect_geq(t->end[i], t->arrival[s]);
-        if (p->kind[i] == S)
+        if (p->step.kind[i] == S)
             cr_expect_geq(t->end[i], t->end[s]);
     }
-    for (int32_t m = 0; m < p->n_messages; m++) {
-        int32_t first = p->hop_start[m];
-        int64_t begin = ready[m] + (p->ends != NULL ? p->ends[m].agreement : 0);
+    for (int32_t m = 0; m < p->step.n_messages; m++) {
+        int32_t first = p->step.hop_start[m];
+        int64_t begin = ready[m] + (p->step.ends != NULL ? p->step.ends[m].agreement : 0);
         cr_expect_geq(cleave_engine_hop_begin(c->workspace)[first], begin);
-        cr_expect_geq(t->arrival[m],
-                      begin + p->hop_serialization[first] + p->link_latency[p->hop_link[first]]);
-        for (int e = 0; p->ends != NULL && p->ends[m].work > 0 && e < 2; e++) {
-            int64_t worked = cleave_engine_end_begin(c->workspace)[2 * m + e];
+        cr_expect_geq(t->arrival[m], begin + p->step.hop_serialization[first] +
+                                         p->link_latency[p->step.hop_link[first]]);
+        for (int e = 0; p->step.ends != NULL && p->step.ends[m].work > 0 && e < 2; e++) {
+            int64_t worked = c->workspace->end_begin[2 * m + e];
             cr_expect_geq(worked, cleave_engine_hop_begin(c->workspace)[first]);
-            cr_expect_geq(t->arrival[m], worked + p->ends[m].work);
+            cr_expect_geq(t->arrival[m], worked + p->step.ends[m].work);
         }
     }
     cr_expect_geq(t->step, step);
@@ -94,12 +95,12 @@ Test(engine, engines_agree_where_no_link_is_shared) {
     for (uint64_t seed = 0; seed < 200; seed++) {
         engine_case *c = random_case(seed, true, false, false);
         int64_t by_events = events(c);
-        int64_t *start = malloc((size_t)c->problem.n_items * sizeof *start);
+        int64_t *start = malloc((size_t)c->problem.step.n_items * sizeof *start);
         cr_assert_not_null(start);
-        memcpy(start, c->timeline.start, (size_t)c->problem.n_items * sizeof *start);
+        memcpy(start, c->timeline.start, (size_t)c->problem.step.n_items * sizeof *start);
         cr_expect_eq(scan(c), by_events, "seed %llu", (unsigned long long)seed);
-        cr_expect_eq(memcmp(start, c->timeline.start, (size_t)c->problem.n_items * sizeof *start),
-                     0);
+        cr_expect_eq(
+            memcmp(start, c->timeline.start, (size_t)c->problem.step.n_items * sizeof *start), 0);
         free(start);
         engine_case_destroy(c);
     }
@@ -110,11 +111,12 @@ static int64_t worked_within(const engine_case *c, int32_t i) {
     const cleave_engine_problem *p = &c->problem;
     const cleave_timeline *t = &c->timeline;
     int64_t sum = 0;
-    for (int32_t m = 0; m < p->n_messages && p->kind[i] != P; m++)
+    for (int32_t m = 0; m < p->step.n_messages && p->step.kind[i] != P; m++)
         for (int e = 0; e < 2; e++) {
-            int64_t begin = cleave_engine_end_begin(c->workspace)[2 * m + e];
-            int64_t end = begin + p->ends[m].work;
-            if ((e == 0 ? p->ends[m].source : p->ends[m].destination) != p->queue[i] / 2)
+            int64_t begin = c->workspace->end_begin[2 * m + e];
+            int64_t end = begin + p->step.ends[m].work;
+            if ((e == 0 ? p->step.ends[m].source : p->step.ends[m].destination) !=
+                p->step.queue[i] / 2)
                 continue;
             begin = begin > t->start[i] ? begin : t->start[i];
             end = end < t->end[i] ? end : t->end[i];
@@ -131,17 +133,17 @@ Test(engine, time_taken_from_the_main_lane_is_exact_by_events) {
         events(c);
         const cleave_engine_problem *p = &c->problem;
         const cleave_timeline *t = &c->timeline;
-        for (int32_t i = 0; i < p->n_items; i++) {
-            if (p->queue[i] % 2 != 0 || p->duration[i] == 0)
+        for (int32_t i = 0; i < p->step.n_items; i++) {
+            if (p->step.queue[i] % 2 != 0 || p->step.duration[i] == 0)
                 continue;
             int64_t taken = worked_within(c, i);
-            for (int32_t k = 0; k < p->n_items; k++)
-                if (p->queue[k] == p->queue[i] + 1 && p->duration[k] > 0) {
+            for (int32_t k = 0; k < p->step.n_items; k++)
+                if (p->step.queue[k] == p->step.queue[i] + 1 && p->step.duration[k] > 0) {
                     int64_t lo = t->start[k] > t->start[i] ? t->start[k] : t->start[i];
                     int64_t hi = t->end[k] < t->end[i] ? t->end[k] : t->end[i];
                     taken += hi > lo ? hi - lo : 0;
                 }
-            cr_expect_eq(t->end[i] - t->start[i], p->duration[i] + taken, "seed %llu item %d",
+            cr_expect_eq(t->end[i] - t->start[i], p->step.duration[i] + taken, "seed %llu item %d",
                          (unsigned long long)seed, i);
         }
         engine_case_destroy(c);
@@ -162,12 +164,12 @@ Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
                 CLEAVE_OK, "%s", error.message);
             for (int32_t i = 0; i < path.n; i++) {
                 sum += path.segments[i].picoseconds;
-                own += c->problem.kind[path.segments[i].item] == W ? 1 : 0;
+                own += c->problem.step.kind[path.segments[i].item] == W ? 1 : 0;
             }
             cr_expect_eq(sum, step, "seed %llu, rule %d: %lld of %lld", (unsigned long long)seed,
                          rule, (long long)sum, (long long)step);
             cr_expect_gt(own, 0);
-            for (int32_t i = 0; i < c->problem.n_items; i++)
+            for (int32_t i = 0; i < c->problem.step.n_items; i++)
                 last = c->timeline.end[i] > last ? c->timeline.end[i] : last;
             n_after += last < step;
         }
@@ -193,7 +195,7 @@ static cleave_work_times make_times(engine_case *c) {
     cleave_work_run *runs = CLEAVE_ARENA_ARRAY(&c->arena, cleave_work_run, n_runs);
     cr_assert(sum != NULL && runs != NULL);
     for (int32_t i = 0; i < n_places; i++)
-        sum[i + 1] = sum[i] + p->duration[p->work_items[i]];
+        sum[i + 1] = sum[i] + p->step.duration[p->work_items[i]];
     return (cleave_work_times){p->run_start, p->run_first, p->run_of, sum, runs};
 }
 
@@ -238,7 +240,7 @@ Test(engine, runs_of_work_have_the_times_of_their_items) {
             cr_expect_eq(of_steps.end[i], c->timeline.end[i], "seed %d, item %d", (int)seed, i);
         }
         cr_expect_eq(memcmp(of_steps.arrival, c->timeline.arrival,
-                            (size_t)p->n_messages * sizeof *of_steps.arrival),
+                            (size_t)p->step.n_messages * sizeof *of_steps.arrival),
                      0);
         engine_case_destroy(c);
     }

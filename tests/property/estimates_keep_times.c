@@ -4,7 +4,7 @@
    less than what it needs, nor is a plan by slots. */
 #include "../support/models.h"
 #include "graph/import/import.h"
-#include "simulator/step/estimate.h"
+#include "simulator/step/estimate_checks.h"
 #include "simulator/step/simulate.h"
 
 #include "../support/test_machine.h"

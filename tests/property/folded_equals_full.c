@@ -135,9 +135,9 @@ static bool draw_layout(trial *t) {
 static void find_ends(trial *t, const cleave_engine_problem *problem,
                       const cleave_timeline *timeline, int64_t **ends) {
     *ends = CLEAVE_ARENA_ARRAY(&t->arena, int64_t, problem->n_queues);
-    for (int32_t i = 0; i < problem->n_items; i++)
-        if (timeline->end[i] > (*ends)[problem->queue[i]])
-            (*ends)[problem->queue[i]] = timeline->end[i];
+    for (int32_t i = 0; i < problem->step.n_items; i++)
+        if (timeline->end[i] > (*ends)[problem->step.queue[i]])
+            (*ends)[problem->step.queue[i]] = timeline->end[i];
 }
 
 static outcome simulate(trial *t, bool folded, bool expanded) {

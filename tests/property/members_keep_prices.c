@@ -68,10 +68,10 @@ static void expect_same_items(const walk *w, const cleave_priced_fragment *a,
         SAME(w, a, b, ->chunks[c].n_items);
     }
     for (int32_t i = 0; i < a->n_items; i++) {
-        SAME(w, a, b, ->items[i].duration);
-        SAME(w, a, b, ->items[i].queue);
-        SAME(w, a, b, ->items[i].subject);
-        SAME(w, a, b, ->items[i].kind);
+        SAME(w, a, b, ->duration[i]);
+        SAME(w, a, b, ->queue[i]);
+        SAME(w, a, b, ->subject[i]);
+        SAME(w, a, b, ->kind[i]);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "../support/models.h"
 #include "base/random.h"
 #include "graph/lower/lower.h"
+#include "simulator/step/engine_workspace.h"
 #include "simulator/step/link.h"
 #include "simulator/step/settle.h"
 
@@ -97,10 +98,10 @@ static void make(step *s, int which, int32_t n_devices, uint64_t seed, bool is_l
     ok(s, cleave_engine_workspace_create(&s->problem, &s->arena, &s->workspace, &error), &error);
     ok(s, cleave_engine_timeline_create(&s->problem, &s->arena, &s->first, &error), &error);
     ok(s, cleave_engine_timeline_create(&s->problem, &s->arena, &s->last, &error), &error);
-    size_t n = (size_t)s->problem.n_items;
+    size_t n = (size_t)s->problem.step.n_items;
     s->priced = CLEAVE_ARENA_ARRAY(&s->arena, int64_t, n);
     s->alone = CLEAVE_ARENA_ARRAY(&s->arena, float, n);
-    memcpy(s->priced, s->problem.duration, n * sizeof *s->priced);
+    memcpy(s->priced, s->problem.step.duration, n * sizeof *s->priced);
     ok(s, cleave_cost_alone(&s->program, s->cache, s->alone, &error), &error);
     ok(s,
        cleave_settling_create(&s->program, s->cache, &s->problem, &s->arena, &s->settling, &error),
@@ -125,19 +126,19 @@ static void settle(step *s, cleave_rule rule) {
 /* ---- the rules, read slowly ------------------------------------------------------------------ */
 
 static bool works(const step *s, int32_t item, int32_t device) {
-    return s->problem.kind[item] == CLEAVE_ENGINE_WORK && s->priced[item] > 0 &&
-           s->problem.queue[item] == 2 * device;
+    return s->problem.step.kind[item] == CLEAVE_PRICED_WORK && s->priced[item] > 0 &&
+           s->problem.step.queue[item] == 2 * device;
 }
 
 static int64_t slow_duration(const step *s, int32_t item) {
-    int32_t device = s->problem.queue[item] / 2, n_others = 0;
+    int32_t device = s->problem.step.queue[item] / 2, n_others = 0;
     int64_t begin = s->first.start[item], end = s->first.end[item], busy = 0;
     if (!works(s, item, device))
         return s->priced[item];
     for (int32_t d = 0; d < s->program.n_devices; d++) {
         bool is_near = d != device && cleave_machine_same_node(&s->machine, device, d);
         n_others += is_near;
-        for (int32_t i = 0; is_near && i < s->problem.n_items; i++) {
+        for (int32_t i = 0; is_near && i < s->problem.step.n_items; i++) {
             int64_t from = s->first.start[i] > begin ? s->first.start[i] : begin;
             int64_t until = s->first.end[i] < end ? s->first.end[i] : end;
             busy += works(s, i, d) && until > from ? until - from : 0;
@@ -155,19 +156,20 @@ static int64_t slow_duration(const step *s, int32_t item) {
 static int32_t slow_until(const step *s, int32_t message, int32_t device) {
     bool is_over = false; /* on the communication lane */
     int32_t wait = -1;
-    for (int32_t i = 0; i < s->problem.n_items; i++) {
-        uint8_t kind = s->problem.kind[i];
-        bool waits = (kind == CLEAVE_ENGINE_WAIT_ARRIVAL || kind == CLEAVE_ENGINE_WAIT_RELEASE) &&
-                     s->problem.subject[i] == message;
-        if (s->problem.queue[i] == 2 * device + 1 && waits) {
+    for (int32_t i = 0; i < s->problem.step.n_items; i++) {
+        uint8_t kind = s->problem.step.kind[i];
+        bool waits = (kind == CLEAVE_PRICED_WAIT_ARRIVAL || kind == CLEAVE_PRICED_WAIT_RELEASE) &&
+                     s->problem.step.subject[i] == message;
+        if (s->problem.step.queue[i] == 2 * device + 1 && waits) {
             is_over = true;
             wait = i;
         }
-        if (s->problem.queue[i] == 2 * device &&
-            (waits || (is_over && kind == CLEAVE_ENGINE_SYNC && s->problem.subject[i] >= wait)))
+        if (s->problem.step.queue[i] == 2 * device &&
+            (waits ||
+             (is_over && kind == CLEAVE_PRICED_SYNC && s->problem.step.subject[i] >= wait)))
             return i;
     }
-    return s->problem.n_items;
+    return s->problem.step.n_items;
 }
 
 static int32_t pieces_of(const step *s, int32_t item) {
@@ -197,10 +199,10 @@ static double slow_polls(const step *s, int32_t device, int32_t until, double ti
 
 static double slow_delay(const step *s, int32_t m) {
     const cleave_message *of = &s->program.messages[m];
-    const cleave_protocol *protocol = &s->machine.links[s->problem.hop_link[0]].protocol;
+    const cleave_protocol *protocol = &s->machine.links[s->problem.step.hop_link[0]].protocol;
     double posted = 0, bytes = (double)of->bytes;
-    for (int32_t i = 0; i < s->problem.n_items; i++)
-        if (s->problem.kind[i] == CLEAVE_ENGINE_POST && s->problem.subject[i] == m)
+    for (int32_t i = 0; i < s->problem.step.n_items; i++)
+        if (s->problem.step.kind[i] == CLEAVE_PRICED_POST && s->problem.step.subject[i] == m)
             posted = fmax(posted, (double)s->last.end[i]);
     bool large = of->bytes >= 256;
     double sending = large ? protocol->sending.large : protocol->sending.small;
@@ -214,13 +216,13 @@ static double slow_delay(const step *s, int32_t m) {
 /* When a message would have arrived by its links and its ends' processors alone. */
 static int64_t arrival_by_links(const step *s, int32_t m) {
     int64_t tail = 0;
-    for (int32_t h = s->problem.hop_start[m]; h < s->problem.hop_start[m + 1]; h++)
+    for (int32_t h = s->problem.step.hop_start[m]; h < s->problem.step.hop_start[m + 1]; h++)
         tail = cleave_later(tail, cleave_engine_hop_begin(s->workspace)[h] +
-                                      s->problem.hop_serialization[h]) +
-               s->problem.link_latency[s->problem.hop_link[h]];
-    for (int e = 0; e < 2 && s->problem.ends != NULL; e++)
-        tail = cleave_later(tail, cleave_engine_end_begin(s->workspace)[2 * m + e] +
-                                      s->problem.ends[m].work);
+                                      s->problem.step.hop_serialization[h]) +
+               s->problem.link_latency[s->problem.step.hop_link[h]];
+    for (int e = 0; e < 2 && s->problem.step.ends != NULL; e++)
+        tail =
+            cleave_later(tail, s->workspace->end_begin[2 * m + e] + s->problem.step.ends[m].work);
     return tail;
 }
 
@@ -232,14 +234,15 @@ typedef struct seen {
 
 static void expect_rules(step *s, cleave_rule rule, tally *seen) {
     settle(s, rule);
-    for (int32_t i = 0; i < s->problem.n_items; i++) {
+    for (int32_t i = 0; i < s->problem.step.n_items; i++) {
         int64_t expected = slow_duration(s, i);
-        cr_assert_eq(s->problem.duration[i], expected, "%s, rule %d, item %d: %lld ps, not %lld",
-                     s->what, rule, i, (long long)s->problem.duration[i], (long long)expected);
+        cr_assert_eq(s->problem.step.duration[i], expected,
+                     "%s, rule %d, item %d: %lld ps, not %lld", s->what, rule, i,
+                     (long long)s->problem.step.duration[i], (long long)expected);
         seen->shorter += expected < s->priced[i];
         seen->longest += expected == s->priced[i] && s->alone[i] < 1;
     }
-    for (int32_t m = 0; m < s->problem.n_messages; m++) {
+    for (int32_t m = 0; m < s->problem.step.n_messages; m++) {
         double delay = (double)(s->last.arrival[m] - arrival_by_links(s, m));
         double expected = slow_delay(s, m);
         cr_assert(fabs(delay - expected) < 4, "%s, rule %d, message %d: %g ps late, not %g",
@@ -264,7 +267,7 @@ Test(steps_settle, durations_and_delays_are_those_of_the_rules) {
 }
 
 static void expect_same(const step *s, const int64_t *a, const int64_t *b, const char *what) {
-    for (int32_t i = 0; i < s->problem.n_items; i++)
+    for (int32_t i = 0; i < s->problem.step.n_items; i++)
         cr_assert_eq(a[i], b[i], "%s, item %d: %s %lld, not %lld", s->what, i, what,
                      (long long)a[i], (long long)b[i]);
 }

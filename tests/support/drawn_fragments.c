@@ -13,8 +13,10 @@ static int32_t some_queue(drawn_fragments *of) {
 static void add(drawn_fragment *d, int kind, int32_t queue, int32_t subject, int64_t takes) {
     cleave_priced_fragment *f = &d->fragment;
     cr_assert_lt(f->n_items, MAX_ITEMS);
-    d->items[f->n_items++] = (cleave_priced_item){
-        .duration = takes, .queue = queue, .subject = subject, .kind = (uint8_t)kind};
+    d->kind[f->n_items] = (uint8_t)kind;
+    d->queue[f->n_items] = queue;
+    d->subject[f->n_items] = subject;
+    d->duration[f->n_items++] = takes;
     d->chunks[f->n_chunks - 1].n_items++;
 }
 
@@ -198,7 +200,10 @@ static void add_event(drawn_fragments *of, drawn_fragment *d) {
 static void point_at_arrays(drawn_fragment *d, bool works) {
     cleave_priced_fragment *f = &d->fragment;
     f->chunks = d->chunks;
-    f->items = d->items;
+    f->kind = d->kind;
+    f->queue = d->queue;
+    f->subject = d->subject;
+    f->duration = d->duration;
     f->hop_start = d->hop_start;
     f->hop_link = d->hop_link;
     f->hop_serialization = d->hop_serialization;
@@ -250,14 +255,13 @@ static void renumber(drawn_fragments *of, drawn_fragment *d) {
         }
     }
     for (int32_t i = 0; i < f->n_items; i++) {
-        bool of_mark =
-            d->items[i].kind == CLEAVE_PRICED_MARK || d->items[i].kind == CLEAVE_PRICED_SYNC;
-        bool of_message = d->items[i].kind == CLEAVE_PRICED_POST ||
-                          d->items[i].kind == CLEAVE_PRICED_WAIT_ARRIVAL ||
-                          d->items[i].kind == CLEAVE_PRICED_WAIT_RELEASE;
-        int32_t x = of_mark ? j : a, y = of_mark ? k : b, s = d->items[i].subject;
+        bool of_mark = d->kind[i] == CLEAVE_PRICED_MARK || d->kind[i] == CLEAVE_PRICED_SYNC;
+        bool of_message = d->kind[i] == CLEAVE_PRICED_POST ||
+                          d->kind[i] == CLEAVE_PRICED_WAIT_ARRIVAL ||
+                          d->kind[i] == CLEAVE_PRICED_WAIT_RELEASE;
+        int32_t x = of_mark ? j : a, y = of_mark ? k : b, s = d->subject[i];
         if ((of_mark || of_message) && x >= 0 && y >= 0)
-            d->items[i].subject = s == x ? y : s == y ? x : s;
+            d->subject[i] = s == x ? y : s == y ? x : s;
     }
     if (j >= 0 && k >= 0) {
         d->mark_queue[j] = was.mark_queue[k];
@@ -269,14 +273,14 @@ static void renumber(drawn_fragments *of, drawn_fragment *d) {
 static void redirect(drawn_fragments *of, drawn_fragment *d) {
     int posts[MAX_MESSAGES] = {0};
     for (int32_t i = 0; i < d->fragment.n_items; i++) {
-        cleave_priced_item *item = &d->items[i];
+        int32_t *subject = &d->subject[i];
         int32_t m = draw_below(of, d->fragment.n_messages + 1) - 1;
-        if (item->kind == CLEAVE_PRICED_POST)
-            posts[item->subject]++;
-        else if ((item->kind == CLEAVE_PRICED_WAIT_ARRIVAL ||
-                  item->kind == CLEAVE_PRICED_WAIT_RELEASE) &&
+        if (d->kind[i] == CLEAVE_PRICED_POST)
+            posts[*subject]++;
+        else if ((d->kind[i] == CLEAVE_PRICED_WAIT_ARRIVAL ||
+                  d->kind[i] == CLEAVE_PRICED_WAIT_RELEASE) &&
                  m >= 0 && posts[m] == 2 && draw_chance(of, 10))
-            item->subject = m;
+            *subject = m;
     }
 }
 
@@ -290,8 +294,8 @@ static void draw_like(drawn_fragments *of, drawn_fragment *d, const drawn_fragme
         redirect(of, d);
     int per_cent = draw_chance(of, 50) ? 20 : 3;
     for (int32_t i = 0; i < d->fragment.n_items; i++)
-        if (d->items[i].duration > 0 && draw_chance(of, per_cent))
-            d->items[i].duration = duration(of);
+        if (d->duration[i] > 0 && draw_chance(of, per_cent))
+            d->duration[i] = duration(of);
     int32_t n_hops = d->hop_start[d->fragment.n_messages];
     for (int32_t h = 0; h < n_hops; h++)
         if (draw_chance(of, 10))

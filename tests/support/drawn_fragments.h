@@ -16,7 +16,9 @@ enum { MAX_HOPS = 3, MAX_DEVICES = 6, MAX_LINKS = 7, MAX_SLOTS = 40, POOL = 48 }
 typedef struct drawn_fragment {
     cleave_priced_fragment fragment;
     cleave_priced_chunk chunks[MAX_CHUNKS];
-    cleave_priced_item items[MAX_ITEMS];
+    uint8_t kind[MAX_ITEMS];
+    int32_t queue[MAX_ITEMS], subject[MAX_ITEMS];
+    int64_t duration[MAX_ITEMS];
     int32_t hop_start[MAX_MESSAGES + 1], hop_link[MAX_MESSAGES * MAX_HOPS];
     int64_t hop_serialization[MAX_MESSAGES * MAX_HOPS];
     cleave_message_ends work[MAX_MESSAGES];

@@ -3,14 +3,14 @@
 #ifndef CLEAVE_TESTS_SUPPORT_ENGINE_CASE_H
 #define CLEAVE_TESTS_SUPPORT_ENGINE_CASE_H
 
-#include "simulator/step/engine.h"
+#include "simulator/step/engine_workspace.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-enum { W = CLEAVE_ENGINE_WORK, P = CLEAVE_ENGINE_POST, A = CLEAVE_ENGINE_WAIT_ARRIVAL };
-enum { R = CLEAVE_ENGINE_WAIT_RELEASE, S = CLEAVE_ENGINE_SYNC };
-enum { J = CLEAVE_ENGINE_JOIN, T = CLEAVE_ENGINE_AWAIT };
+enum { W = CLEAVE_PRICED_WORK, P = CLEAVE_PRICED_POST, A = CLEAVE_PRICED_WAIT_ARRIVAL };
+enum { R = CLEAVE_PRICED_WAIT_RELEASE, S = CLEAVE_PRICED_SYNC };
+enum { J = CLEAVE_PRICED_JOIN, T = CLEAVE_PRICED_AWAIT };
 
 enum { ROOM = 4096 };
 
@@ -33,21 +33,21 @@ typedef struct engine_case {
 static inline engine_case *engine_case_create(int32_t n_devices, int32_t n_links) {
     engine_case *c = calloc(1, sizeof *c);
     cr_assert_not_null(c);
-    c->problem = (cleave_engine_problem){.n_queues = 2 * n_devices,
+    c->problem = (cleave_engine_problem){.step = {.kind = c->kind,
+                                                  .queue = c->queue,
+                                                  .subject = c->subject,
+                                                  .duration = c->duration,
+                                                  .hop_start = c->hop_start,
+                                                  .hop_link = c->hop_link,
+                                                  .hop_serialization = c->hop_serialization,
+                                                  .collective_joins = c->joins,
+                                                  .collective_busy = c->busy,
+                                                  .collective_rest = c->rest,
+                                                  .collective_link_start = c->collective_link_start,
+                                                  .collective_links = c->collective_links},
+                                         .n_queues = 2 * n_devices,
                                          .n_links = n_links,
-                                         .kind = c->kind,
-                                         .queue = c->queue,
-                                         .subject = c->subject,
-                                         .duration = c->duration,
-                                         .hop_start = c->hop_start,
-                                         .hop_link = c->hop_link,
-                                         .hop_serialization = c->hop_serialization,
-                                         .link_latency = c->link_latency,
-                                         .collective_joins = c->joins,
-                                         .collective_busy = c->busy,
-                                         .collective_rest = c->rest,
-                                         .collective_link_start = c->collective_link_start,
-                                         .collective_links = c->collective_links};
+                                         .link_latency = c->link_latency};
     return c;
 }
 
@@ -58,7 +58,7 @@ static inline void engine_case_destroy(engine_case *c) {
 
 static inline int32_t item(engine_case *c, int32_t queue, int kind, int32_t subject,
                            int64_t duration) {
-    int32_t i = c->problem.n_items++;
+    int32_t i = c->problem.step.n_items++;
     cr_assert_lt(i, ROOM);
     c->kind[i] = (uint8_t)kind;
     c->queue[i] = queue;
@@ -70,7 +70,7 @@ static inline int32_t item(engine_case *c, int32_t queue, int kind, int32_t subj
 /* A message over one or two links; serialization is the same on both. */
 static inline int32_t message(engine_case *c, int32_t first, int32_t second,
                               int64_t serialization) {
-    int32_t m = c->problem.n_messages++, at = c->hop_start[m];
+    int32_t m = c->problem.step.n_messages++, at = c->hop_start[m];
     c->hop_link[at] = first;
     c->hop_serialization[at++] = serialization;
     if (second >= 0) {
@@ -84,7 +84,7 @@ static inline int32_t message(engine_case *c, int32_t first, int32_t second,
 /* What the ends of a message do while it is on its way. */
 static inline void ends(engine_case *c, int32_t m, int64_t work, int32_t source,
                         int32_t destination) {
-    c->problem.ends = c->ends;
+    c->problem.step.ends = c->ends;
     c->ends[m] = (cleave_message_ends){.work = work, .source = source, .destination = destination};
 }
 

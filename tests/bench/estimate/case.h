@@ -3,7 +3,7 @@
 #define CLEAVE_TESTS_BENCH_ESTIMATE_CASE_H
 
 #include "search/problem/candidates.h"
-#include "simulator/step/estimate.h"
+#include "simulator/step/estimate_checks.h"
 #include "simulator/step/simulate.h"
 #include "tests/bench/estimate/folds.h"
 

@@ -1,11 +1,11 @@
 /* A walk among the layouts that fold to windows of one node, priced by the estimate of a window
-   (simulator/step/estimate.h): what a search on many devices mostly asks. */
+   (simulator/step/estimate_checks.h): what a search on many devices mostly asks. */
 #ifndef CLEAVE_TESTS_BENCH_ESTIMATE_FOLDS_H
 #define CLEAVE_TESTS_BENCH_ESTIMATE_FOLDS_H
 
 #include "base/random.h"
 #include "search/problem/space.h"
-#include "simulator/step/estimate.h"
+#include "simulator/step/estimate_checks.h"
 
 typedef struct fold_walk {
     const cleave_model *model;

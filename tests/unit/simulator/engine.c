@@ -70,7 +70,7 @@ Test(engine, processors_work_on_a_message_beside_its_link) {
         cr_expect_eq(c->timeline.end[release], 72);
         cr_expect_eq(c->timeline.end[5], 65);
         for (int e = 0; e < 2; e++)
-            cr_expect_eq(cleave_engine_end_begin(c->workspace)[e], 10);
+            cr_expect_eq(c->workspace->end_begin[e], 10);
     }
     engine_case_destroy(c);
 }
@@ -348,7 +348,7 @@ Test(engine, communication_is_free_while_the_main_lane_waits) {
 /* Two devices join at 20 and 50; the link is free at 0: busy 50..90, ended 5 later, both go on. */
 Test(engine, collective_starts_with_its_last_join) {
     engine_case *c = engine_case_create(2, 1);
-    c->problem.n_collectives = 1;
+    c->problem.step.n_collectives = 1;
     c->joins[0] = 2;
     c->busy[0] = 40;
     c->rest[0] = 5;

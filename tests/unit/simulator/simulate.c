@@ -219,7 +219,7 @@ Test(simulate, a_trace_holds_every_copy_and_every_hop_once) {
         n_hops++;
     }
     cr_expect_eq(n_copies, m->program.n_copies);
-    cr_expect_eq(n_hops, problem.hop_start[problem.n_messages]);
+    cr_expect_eq(n_hops, problem.step.hop_start[problem.step.n_messages]);
     cleave_json_free(document);
     maker_destroy(m);
 }

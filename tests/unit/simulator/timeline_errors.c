@@ -100,28 +100,28 @@ static cleave_timeline timeline_of(const int64_t start_us[], const int64_t end_u
 /* The engine's own timeline; the walk-through above says what it is for a link of 50 us. */
 static cleave_timeline predict_over(int64_t link_us, cleave_engine_problem *problem,
                                     cleave_engine_workspace **workspace) {
-    static uint8_t kind[N_ITEMS] = {CLEAVE_ENGINE_WORK,         CLEAVE_ENGINE_WORK,
-                                    CLEAVE_ENGINE_POST,         CLEAVE_ENGINE_POST,
-                                    CLEAVE_ENGINE_WAIT_RELEASE, CLEAVE_ENGINE_WAIT_ARRIVAL,
-                                    CLEAVE_ENGINE_WORK,         CLEAVE_ENGINE_WORK};
+    static uint8_t kind[N_ITEMS] = {CLEAVE_PRICED_WORK,         CLEAVE_PRICED_WORK,
+                                    CLEAVE_PRICED_POST,         CLEAVE_PRICED_POST,
+                                    CLEAVE_PRICED_WAIT_RELEASE, CLEAVE_PRICED_WAIT_ARRIVAL,
+                                    CLEAVE_PRICED_WORK,         CLEAVE_PRICED_WORK};
     static int32_t queue[N_ITEMS] = {1, 0, 0, 2, 0, 2, 2, 2};
     static int32_t subject[N_ITEMS] = {-1, -1, 0, 0, 0, 0, -1, -1};
     static int32_t hop_start[] = {0, 1}, hop_link[] = {0};
     static int64_t serialization[1], latency[1];
     serialization[0] = link_us * us;
-    *problem = (cleave_engine_problem){.n_items = N_ITEMS,
+    *problem = (cleave_engine_problem){.step = {.n_items = N_ITEMS,
+                                                .n_messages = 1,
+                                                .kind = kind,
+                                                .queue = queue,
+                                                .subject = subject,
+                                                .duration = scaled(price_us, N_ITEMS),
+                                                .hop_start = hop_start,
+                                                .hop_link = hop_link,
+                                                .hop_serialization = serialization,
+                                                .collective_link_start = hop_start},
                                        .n_queues = 4,
-                                       .n_messages = 1,
                                        .n_links = 1,
-                                       .kind = kind,
-                                       .queue = queue,
-                                       .subject = subject,
-                                       .duration = scaled(price_us, N_ITEMS),
-                                       .hop_start = hop_start,
-                                       .hop_link = hop_link,
-                                       .hop_serialization = serialization,
-                                       .link_latency = latency,
-                                       .collective_link_start = hop_start};
+                                       .link_latency = latency};
     cleave_timeline timeline;
     cleave_error error = {""};
     cr_assert_eq(cleave_engine_finish(problem, &arena, &error), CLEAVE_OK, "%s", error.message);
@@ -164,8 +164,8 @@ Test(timeline_errors, largest_errors_come_first_and_a_slowed_item_counts_by_its_
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict(&problem, &workspace), measured = measured_timeline();
-    const cleave_timeline_pair pair = {&program,   problem.duration, basis,
-                                       &predicted, &measured,        NULL};
+    const cleave_timeline_pair pair = {
+        &program, problem.step.duration, basis, &predicted, &measured, NULL};
     cleave_timeline_errors errors;
     cleave_timeline_compare(&pair, &errors);
     cr_assert_eq(errors.n_largest, 5);
@@ -183,8 +183,8 @@ Test(timeline_errors, kinds_add_up_to_the_step_of_all_devices) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict(&problem, &workspace), measured = measured_timeline();
-    const cleave_timeline_pair pair = {&program,   problem.duration, basis,
-                                       &predicted, &measured,        NULL};
+    const cleave_timeline_pair pair = {
+        &program, problem.step.duration, basis, &predicted, &measured, NULL};
     cleave_timeline_errors errors;
     cleave_timeline_compare(&pair, &errors);
     static const cleave_time_total expected_us[CLEAVE_N_TIME_ROWS] = {
@@ -209,8 +209,8 @@ Test(timeline_errors, typical_durations_replace_those_of_the_step) {
     cleave_timeline predicted = predict(&problem, &workspace), measured = measured_timeline();
     static const int64_t typical_us[N_ITEMS] = {
         [COPY] = 3, [A] = 11, [SEND] = 1, [RECEIVE] = 1, [B] = 20, [UPDATE] = 4};
-    const cleave_timeline_pair pair = {&program,   problem.duration, basis,
-                                       &predicted, &measured,        scaled(typical_us, N_ITEMS)};
+    const cleave_timeline_pair pair = {&program,  problem.step.duration,      basis, &predicted,
+                                       &measured, scaled(typical_us, N_ITEMS)};
     cleave_timeline_errors errors;
     cleave_timeline_compare(&pair, &errors);
     expect_error(&errors.largest[0], ARRIVAL, true, 50, 110);
@@ -225,8 +225,8 @@ Test(timeline_errors, a_message_that_nobody_waited_for_and_unknown_times_are_lef
     cleave_timeline predicted = predict(&problem, &workspace), measured = measured_timeline();
     measured.start[ARRIVAL] = 154 * us;
     measured.start[A] = measured.end[A] = -1;
-    const cleave_timeline_pair pair = {&program,   problem.duration, basis,
-                                       &predicted, &measured,        NULL};
+    const cleave_timeline_pair pair = {
+        &program, problem.step.duration, basis, &predicted, &measured, NULL};
     cleave_timeline_errors errors;
     cleave_timeline_compare(&pair, &errors);
     cr_assert_eq(errors.n_largest, 3);
