@@ -6,9 +6,9 @@
 #include "exec/kernels/initial.h"
 #include "exec/kernels/kernel_table.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tgmath.h>
 
 enum { MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
 
@@ -116,7 +116,12 @@ static double dropout_factor(const walk *w, double ratio) {
                : 0;
 }
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+/* What the element's place gives to an instruction. */
+static double place_of(const walk *w, const cleave_instruction *at) {
+    if (at->opcode == CLEAVE_OP_INDEX)
+        return (double)w->axis[at->a];
+    return at->opcode == CLEAVE_OP_DROPOUT ? dropout_factor(w, at->p) : 0;
+}
 
 /* Instructions that lack an operand may name any register there. */
 static double value_of(const walk *w, int r) {
@@ -124,236 +129,44 @@ static double value_of(const walk *w, int r) {
 }
 
 static double evaluate(const walk *w, const cleave_instruction *at) {
-    double a = value_of(w, at->a), b = value_of(w, at->b);
+    double a = value_of(w, at->a), b = value_of(w, at->b), p = at->p, q = at->q;
+    double place = place_of(w, at);
     switch (at->opcode) {
-    case CLEAVE_OP_COPY:
-        return a;
-    case CLEAVE_OP_CONSTANT:
-        return at->p;
-    case CLEAVE_OP_INDEX:
-        return (double)w->axis[at->a];
-    case CLEAVE_OP_ADD:
-        return a + b;
-    case CLEAVE_OP_SUB:
-        return a - b;
-    case CLEAVE_OP_MUL:
-        return a * b;
-    case CLEAVE_OP_DIV:
-        return a / b;
-    case CLEAVE_OP_MIN:
-        return a < b ? a : b;
-    case CLEAVE_OP_MAX:
-        return a > b ? a : b;
-    case CLEAVE_OP_POW:
-        return pow(a, b);
-    case CLEAVE_OP_EQUAL:
-        return a >= b && a <= b ? 1 : 0;
-    case CLEAVE_OP_NEG:
-        return -a;
-    case CLEAVE_OP_ABS:
-        return fabs(a);
-    case CLEAVE_OP_EXP:
-        return exp(a);
-    case CLEAVE_OP_LOG:
-        return log(a);
-    case CLEAVE_OP_SQRT:
-        return sqrt(a);
-    case CLEAVE_OP_RSQRT:
-        return 1 / sqrt(a);
-    case CLEAVE_OP_RECIPROCAL:
-        return 1 / a;
-    case CLEAVE_OP_ERF:
-        return erf(a);
-    case CLEAVE_OP_RELU:
-        return a > 0 ? a : 0;
-    case CLEAVE_OP_LEAKY_RELU:
-        return a > 0 ? a : at->p * a;
-    case CLEAVE_OP_CLIP:
-        return a < at->p ? at->p : a > at->q ? at->q : a;
-    case CLEAVE_OP_SIGMOID:
-        return sigmoid(a);
-    case CLEAVE_OP_TANH:
-        return tanh(a);
-    case CLEAVE_OP_SCALE:
-        return at->p * a + at->q;
-    case CLEAVE_OP_DROPOUT:
-        return a * dropout_factor(w, at->p);
-    case CLEAVE_OP_LESS:
-        return a < b;
-    case CLEAVE_OP_LESS_EQUAL:
-        return a <= b;
-    case CLEAVE_OP_MASK:
-        return b != 0 ? a : 0;
-    case CLEAVE_OP_FLOOR:
-        return floor(a);
-    case CLEAVE_OP_CEIL:
-        return ceil(a);
-    case CLEAVE_OP_ROUND:
-        return rint(a);
-    case CLEAVE_OP_TRUNC:
-        return trunc(a);
-    case CLEAVE_OP_SIGN:
-        return (a > 0) - (a < 0);
-    case CLEAVE_OP_FMOD:
-        return fmod(a, b);
-    case CLEAVE_OP_LOG1P:
-        return log1p(a);
-    case CLEAVE_OP_SIN:
-        return sin(a);
-    case CLEAVE_OP_COS:
-        return cos(a);
-    case CLEAVE_OP_TAN:
-        return tan(a);
-    case CLEAVE_OP_ASIN:
-        return asin(a);
-    case CLEAVE_OP_ACOS:
-        return acos(a);
-    case CLEAVE_OP_ATAN:
-        return atan(a);
-    case CLEAVE_OP_SINH:
-        return sinh(a);
-    case CLEAVE_OP_COSH:
-        return cosh(a);
-    case CLEAVE_OP_ASINH:
-        return asinh(a);
-    case CLEAVE_OP_ACOSH:
-        return acosh(a);
-    case CLEAVE_OP_ATANH:
-        return atanh(a);
+#define ROW(name, operands, value, ...)                                                            \
+    case CLEAVE_OP_##name:                                                                         \
+        return value;
+        CLEAVE_OPCODES(ROW, double, a, b, v, p, q, place)
+#undef ROW
     case CLEAVE_N_OPCODES:
         break;
     }
     return 0;
 }
 
+#define NONE 0
+#define PLUS 1
+#define MINUS (-1)
+#define TIMES(d) (d)
+#define OVER(d) (1 / (d))
+#define RATIO(n, d) ((n) / (d))
+
 /* d(result)/d(a) and d(result)/d(b); `v` is the result. */
 static void derivatives(const walk *w, const cleave_instruction *at, double v, double *da,
                         double *db) {
-    double a = value_of(w, at->a), b = value_of(w, at->b);
-    *da = 0;
-    *db = 0;
+    double a = value_of(w, at->a), b = value_of(w, at->b), p = at->p;
+    double place = place_of(w, at);
     switch (at->opcode) {
-    case CLEAVE_OP_COPY:
-        *da = 1;
-        break;
-    case CLEAVE_OP_ADD:
-        *da = 1;
-        *db = 1;
-        break;
-    case CLEAVE_OP_SUB:
-        *da = 1;
-        *db = -1;
-        break;
-    case CLEAVE_OP_MUL:
-        *da = b;
-        *db = a;
-        break;
-    case CLEAVE_OP_DIV:
-        *da = 1 / b;
-        *db = -v / b;
-        break;
-    case CLEAVE_OP_MIN:
-        *da = a <= b;
-        *db = !(a <= b);
-        break;
-    case CLEAVE_OP_MAX:
-        *da = a >= b;
-        *db = !(a >= b);
-        break;
-    case CLEAVE_OP_POW:
-        *da = b * pow(a, b - 1);
-        *db = v * log(a);
-        break;
-    case CLEAVE_OP_NEG:
-        *da = -1;
-        break;
-    case CLEAVE_OP_ABS:
-        *da = (a > 0) - (a < 0);
-        break;
-    case CLEAVE_OP_EXP:
-        *da = v;
-        break;
-    case CLEAVE_OP_LOG:
-        *da = 1 / a;
-        break;
-    case CLEAVE_OP_SQRT:
-        *da = 0.5 / v;
-        break;
-    case CLEAVE_OP_RSQRT:
-        *da = -0.5 * v * v * v;
-        break;
-    case CLEAVE_OP_RECIPROCAL:
-        *da = -v * v;
-        break;
-    case CLEAVE_OP_ERF:
-        *da = 2 / sqrt(acos(-1)) * exp(-a * a);
-        break;
-    case CLEAVE_OP_RELU:
-        *da = v > 0;
-        break;
-    case CLEAVE_OP_LEAKY_RELU: /* from the result where the sign survives in it */
-        *da = (at->p > 0 ? v : a) > 0 ? 1 : at->p;
-        break;
-    case CLEAVE_OP_CLIP:
-        *da = a >= at->p && a <= at->q;
-        break;
-    case CLEAVE_OP_SIGMOID:
-        *da = v * (1 - v);
-        break;
-    case CLEAVE_OP_TANH:
-        *da = 1 - v * v;
-        break;
-    case CLEAVE_OP_SCALE:
-        *da = at->p;
-        break;
-    case CLEAVE_OP_DROPOUT:
-        *da = dropout_factor(w, at->p);
-        break;
-    case CLEAVE_OP_MASK:
-        *da = b != 0;
-        break;
-    case CLEAVE_OP_FMOD:
-        *da = 1;
-        break;
-    case CLEAVE_OP_LOG1P:
-        *da = 1 / (1 + a);
-        break;
-    case CLEAVE_OP_SIN:
-        *da = cos(a);
-        break;
-    case CLEAVE_OP_COS:
-        *da = -sin(a);
-        break;
-    case CLEAVE_OP_TAN:
-        *da = 1 + v * v;
-        break;
-    case CLEAVE_OP_ASIN:
-        *da = 1 / sqrt(1 - a * a);
-        break;
-    case CLEAVE_OP_ACOS:
-        *da = -1 / sqrt(1 - a * a);
-        break;
-    case CLEAVE_OP_ATAN:
-        *da = 1 / (1 + a * a);
-        break;
-    case CLEAVE_OP_SINH:
-        *da = cosh(a);
-        break;
-    case CLEAVE_OP_COSH:
-        *da = sinh(a);
-        break;
-    case CLEAVE_OP_ASINH:
-        *da = 1 / sqrt(a * a + 1);
-        break;
-    case CLEAVE_OP_ACOSH:
-        *da = 1 / sqrt(a * a - 1);
-        break;
-    case CLEAVE_OP_ATANH:
-        *da = 1 / (1 - a * a);
-        break;
-    default: /* comparisons, roundings, INDEX and CONSTANT have none */
+#define ROW(name, operands, value, by_a, needs_a, by_b, needs_b)                                   \
+    case CLEAVE_OP_##name:                                                                         \
+        *da = by_a;                                                                                \
+        *db = by_b;                                                                                \
+        return;
+        CLEAVE_OPCODES(ROW, double, a, b, v, p, at->q, place)
+#undef ROW
+    case CLEAVE_N_OPCODES:
         break;
     }
+    *da = *db = 0;
 }
 
 static double element(const cleave_kernel_call *call, int i, int64_t at) {

@@ -164,7 +164,7 @@ static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
             by_column |= cleave_register_bit(i);
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
-        int operands = cleave_tape_operands(at->opcode);
+        int operands = cleave_opcode_operands(at->opcode);
         bool same = plan->index[i] < 0 || is_by_column(plan, plan->index[i]);
         same = same && (operands < 1 || (by_column & cleave_register_bit(at->a)));
         same = same && (operands < 2 || (by_column & cleave_register_bit(at->b)));
@@ -176,7 +176,7 @@ static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
     plan->by_column = by_column;
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
-        int r = nest->n_inputs + i, operands = cleave_tape_operands(at->opcode);
+        int r = nest->n_inputs + i, operands = cleave_opcode_operands(at->opcode);
         if ((by_column & cleave_register_bit(r)) || !(plan->tape.adjoints & cleave_register_bit(r)))
             continue;
         uint64_t read = (operands > 0 ? cleave_register_bit(at->a) : 0) |

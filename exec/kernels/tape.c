@@ -8,73 +8,7 @@
 #include "exec/kernels/vector_math.h"
 
 #include <float.h>
-#include <math.h>
-
-enum { NEEDS_A = 1, NEEDS_B = 2, NEEDS_RESULT = 4 };
-
-typedef struct instruction_row {
-    int operands;
-    uint8_t needs[2]; /* values that the derivative by a, and the one by b, read */
-    bool from_output; /* the derivative can be had from the nest's own output */
-} instruction_row;
-
-static const instruction_row rows[CLEAVE_N_OPCODES] = {
-    [CLEAVE_OP_COPY] = {1, {0, 0}, false},
-    [CLEAVE_OP_CONSTANT] = {0, {0, 0}, false},
-    [CLEAVE_OP_INDEX] = {0, {0, 0}, false},
-    [CLEAVE_OP_ADD] = {2, {0, 0}, false},
-    [CLEAVE_OP_SUB] = {2, {0, 0}, false},
-    [CLEAVE_OP_MUL] = {2, {NEEDS_B, NEEDS_A}, false},
-    [CLEAVE_OP_DIV] = {2, {NEEDS_B, NEEDS_A | NEEDS_B}, false},
-    [CLEAVE_OP_MIN] = {2, {NEEDS_A | NEEDS_B, NEEDS_A | NEEDS_B}, false},
-    [CLEAVE_OP_MAX] = {2, {NEEDS_A | NEEDS_B, NEEDS_A | NEEDS_B}, false},
-    [CLEAVE_OP_POW] = {2, {NEEDS_A | NEEDS_B, NEEDS_A | NEEDS_RESULT}, false},
-    [CLEAVE_OP_EQUAL] = {2, {0, 0}, false},
-    [CLEAVE_OP_NEG] = {1, {0, 0}, false},
-    [CLEAVE_OP_ABS] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_EXP] = {1, {NEEDS_RESULT, 0}, false},
-    [CLEAVE_OP_LOG] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_SQRT] = {1, {NEEDS_RESULT, 0}, false},
-    [CLEAVE_OP_RSQRT] = {1, {NEEDS_RESULT, 0}, false},
-    [CLEAVE_OP_RECIPROCAL] = {1, {NEEDS_RESULT, 0}, false},
-    [CLEAVE_OP_ERF] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_RELU] = {1, {NEEDS_RESULT, 0}, true},
-    [CLEAVE_OP_LEAKY_RELU] = {1, {NEEDS_RESULT, 0}, true},
-    [CLEAVE_OP_CLIP] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_SIGMOID] = {1, {NEEDS_RESULT, 0}, true},
-    [CLEAVE_OP_TANH] = {1, {NEEDS_RESULT, 0}, true},
-    [CLEAVE_OP_SCALE] = {1, {0, 0}, false},
-    [CLEAVE_OP_DROPOUT] = {1, {0, 0}, false},
-    [CLEAVE_OP_LESS] = {2, {0, 0}, false},
-    [CLEAVE_OP_LESS_EQUAL] = {2, {0, 0}, false},
-    [CLEAVE_OP_MASK] = {2, {NEEDS_B, 0}, false},
-    [CLEAVE_OP_FLOOR] = {1, {0, 0}, false},
-    [CLEAVE_OP_CEIL] = {1, {0, 0}, false},
-    [CLEAVE_OP_ROUND] = {1, {0, 0}, false},
-    [CLEAVE_OP_TRUNC] = {1, {0, 0}, false},
-    [CLEAVE_OP_SIGN] = {1, {0, 0}, false},
-    [CLEAVE_OP_FMOD] = {2, {0, 0}, false},
-    [CLEAVE_OP_LOG1P] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_SIN] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_COS] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_TAN] = {1, {NEEDS_RESULT, 0}, false},
-    [CLEAVE_OP_ASIN] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_ACOS] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_ATAN] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_SINH] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_COSH] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_ASINH] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_ACOSH] = {1, {NEEDS_A, 0}, false},
-    [CLEAVE_OP_ATANH] = {1, {NEEDS_A, 0}, false},
-};
-
-int cleave_tape_operands(cleave_opcode opcode) { return rows[opcode].operands; }
-
-/* A slope below zero makes the sign of LEAKY_RELU's operand unreadable from its result. */
-static unsigned needs_of(const cleave_instruction *at, int side) {
-    return at->opcode == CLEAVE_OP_LEAKY_RELU && at->p <= 0 ? (unsigned)NEEDS_A
-                                                            : rows[at->opcode].needs[side];
-}
+#include <tgmath.h>
 
 /* A value takes the values of its operands. */
 static void close_values(cleave_tape_plan *plan) {
@@ -83,9 +17,9 @@ static void close_values(cleave_tape_plan *plan) {
         const cleave_instruction *at = &nest->tape[i];
         if (!(plan->values & cleave_register_bit(nest->n_inputs + i)))
             continue;
-        if (rows[at->opcode].operands > 0)
+        if (cleave_opcode_operands(at->opcode) > 0)
             plan->values |= cleave_register_bit(at->a);
-        if (rows[at->opcode].operands > 1)
+        if (cleave_opcode_operands(at->opcode) > 1)
             plan->values |= cleave_register_bit(at->b);
     }
 }
@@ -118,8 +52,7 @@ void cleave_tape_plan_backward(const cleave_nest *nest, uint32_t inputs, bool la
     plan_start(nest, plan);
     int last = plan->n_registers - 1;
     uint64_t reached = reached_from(nest, inputs);
-    plan->from_output =
-        nest->kept_output && rows[nest->tape[nest->n_instructions - 1].opcode].from_output;
+    plan->from_output = nest->kept_output;
     if (last_value)
         plan->values |= cleave_register_bit(last);
     plan->adjoints = reached & cleave_register_bit(last);
@@ -134,145 +67,71 @@ void cleave_tape_plan_backward(const cleave_nest *nest, uint32_t inputs, bool la
             if (!(reached & cleave_register_bit(to)))
                 continue;
             plan->adjoints |= cleave_register_bit(to);
-            unsigned needs = needs_of(at, side);
-            if (needs & NEEDS_A)
+            unsigned needs = cleave_instruction_needs(at, side == 1);
+            if (needs & CLEAVE_NEEDS_A)
                 plan->values |= cleave_register_bit(at->a);
-            if (needs & NEEDS_B)
+            if (needs & CLEAVE_NEEDS_B)
                 plan->values |= cleave_register_bit(at->b);
-            if ((needs & NEEDS_RESULT) && !(r == last && plan->from_output))
+            if ((needs & CLEAVE_NEEDS_RESULT) && !(r == last && plan->from_output))
                 plan->values |= cleave_register_bit(r);
         }
     }
     close_values(plan);
 }
 
-/* One call of exec/kernels/vector_math.h over the tile. */
-#define ALL(function)                                                                              \
-    do {                                                                                           \
-        function(n, a, y);                                                                         \
-        return;                                                                                    \
-    } while (0)
+/* Functions with code that the compiler vectorises, and a derivative that is no simple formula of
+   operands and result. */
+static const struct {
+    void (*value)(int n, const float *a, float *y), (*slope)(int n, const float *a, float *y);
+} vector_forms[CLEAVE_N_OPCODES] = {
+    [CLEAVE_OP_EXP] = {cleave_vector_exp, NULL},
+    [CLEAVE_OP_LOG] = {cleave_vector_log, NULL},
+    [CLEAVE_OP_LOG1P] = {cleave_vector_log1p, NULL},
+    [CLEAVE_OP_TANH] = {cleave_vector_tanh, NULL},
+    [CLEAVE_OP_SIGMOID] = {cleave_vector_sigmoid, NULL},
+    [CLEAVE_OP_ERF] = {cleave_vector_erf, cleave_vector_erf_slope},
+};
 
-#define EACH(expression)                                                                           \
-    do {                                                                                           \
-        _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] = (expression); }                  \
-        return;                                                                                    \
-    } while (0)
-
-static void dropout_mask(const cleave_instruction *at, uint64_t key, const int64_t *index, int n,
-                         float *mask) {
+/* What the places of the elements give to an instruction; left alone for most. */
+static void fill_places(const cleave_instruction *at, uint64_t key, const int64_t *index, int n,
+                        float *place) {
+    if (at->opcode == CLEAVE_OP_INDEX)
+        for (int i = 0; i < n; i++)
+            place[i] = (float)index[i];
+    if (at->opcode != CLEAVE_OP_DROPOUT)
+        return;
     float scale = at->p < 1 ? (float)(1 / (1 - at->p)) : 0.0f;
     uint64_t least = cleave_dropout_threshold(at->p);
     for (int i = 0; i < n; i++)
-        mask[i] = cleave_dropout_keeps(key, index[i], least) ? scale : 0.0f;
+        place[i] = cleave_dropout_keeps(key, index[i], least) ? scale : 0.0f;
 }
 
+/* Operands are loaded outright, those that an instruction lacks (and whose loads are left out),
+   too: a load under a condition is masked, and waits for what makes its mask. */
 static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
                      const int64_t *index, float *y) {
-    int n = tile->n, operands = rows[at->opcode].operands;
-    const float *a = operands > 0 ? tile->value[at->a] : NULL;
-    const float *b = operands > 1 ? tile->value[at->b] : NULL;
-    float p = (float)at->p, q = (float)at->q;
-    switch (at->opcode) {
-    case CLEAVE_OP_COPY:
-        EACH(a[i]);
-    case CLEAVE_OP_CONSTANT:
-        EACH(p);
-    case CLEAVE_OP_INDEX:
-        EACH((float)index[i]);
-    case CLEAVE_OP_ADD:
-        EACH(a[i] + b[i]);
-    case CLEAVE_OP_SUB:
-        EACH(a[i] - b[i]);
-    case CLEAVE_OP_MUL:
-        EACH(a[i] * b[i]);
-    case CLEAVE_OP_DIV:
-        EACH(a[i] / b[i]);
-    case CLEAVE_OP_MIN:
-        EACH(a[i] < b[i] ? a[i] : b[i]);
-    case CLEAVE_OP_MAX:
-        EACH(a[i] > b[i] ? a[i] : b[i]);
-    case CLEAVE_OP_POW:
-        EACH(powf(a[i], b[i]));
-    case CLEAVE_OP_EQUAL:
-        EACH(a[i] == b[i] ? 1.0f : 0.0f);
-    case CLEAVE_OP_NEG:
-        EACH(-a[i]);
-    case CLEAVE_OP_ABS:
-        EACH(fabsf(a[i]));
-    case CLEAVE_OP_EXP:
-        ALL(cleave_vector_exp);
-    case CLEAVE_OP_LOG:
-        ALL(cleave_vector_log);
-    case CLEAVE_OP_SQRT:
-        EACH(sqrtf(a[i]));
-    case CLEAVE_OP_RSQRT:
-        EACH(1.0f / sqrtf(a[i]));
-    case CLEAVE_OP_RECIPROCAL:
-        EACH(1.0f / a[i]);
-    case CLEAVE_OP_ERF:
-        ALL(cleave_vector_erf);
-    case CLEAVE_OP_RELU:
-        EACH(a[i] > 0.0f ? a[i] : 0.0f);
-    case CLEAVE_OP_LEAKY_RELU:
-        EACH(a[i] * (a[i] > 0.0f ? 1.0f : p));
-    case CLEAVE_OP_CLIP:
-        EACH(a[i] < p ? p : a[i] > q ? q : a[i]);
-    case CLEAVE_OP_SIGMOID:
-        ALL(cleave_vector_sigmoid);
-    case CLEAVE_OP_TANH:
-        ALL(cleave_vector_tanh);
-    case CLEAVE_OP_SCALE:
-        EACH(p * a[i] + q);
-    case CLEAVE_OP_DROPOUT: {
-        float mask[CLEAVE_MAX_TILE];
-        dropout_mask(at, tile->dropout_key, index, n, mask);
-        EACH(a[i] * mask[i]);
+    int n = tile->n, operands = cleave_opcode_operands(at->opcode);
+    const float *a = operands > 0 ? tile->value[at->a] : y;
+    const float *b = operands > 1 ? tile->value[at->b] : y;
+    float p = (float)at->p, q = (float)at->q, place[CLEAVE_MAX_TILE];
+    if (vector_forms[at->opcode].value != NULL) {
+        vector_forms[at->opcode].value(n, a, y);
+        return;
     }
-    case CLEAVE_OP_LESS:
-        EACH(a[i] < b[i] ? 1.0f : 0.0f);
-    case CLEAVE_OP_LESS_EQUAL:
-        EACH(a[i] <= b[i] ? 1.0f : 0.0f);
-    case CLEAVE_OP_MASK:
-        EACH(b[i] != 0.0f ? a[i] : 0.0f);
-    case CLEAVE_OP_FLOOR:
-        EACH(floorf(a[i]));
-    case CLEAVE_OP_CEIL:
-        EACH(ceilf(a[i]));
-    case CLEAVE_OP_ROUND:
-        EACH(rintf(a[i]));
-    case CLEAVE_OP_TRUNC:
-        EACH(truncf(a[i]));
-    case CLEAVE_OP_SIGN:
-        EACH((float)(a[i] > 0.0f) - (float)(a[i] < 0.0f));
-    case CLEAVE_OP_FMOD:
-        EACH(fmodf(a[i], b[i]));
-    case CLEAVE_OP_LOG1P:
-        ALL(cleave_vector_log1p);
-    case CLEAVE_OP_SIN:
-        EACH(sinf(a[i]));
-    case CLEAVE_OP_COS:
-        EACH(cosf(a[i]));
-    case CLEAVE_OP_TAN:
-        EACH(tanf(a[i]));
-    case CLEAVE_OP_ASIN:
-        EACH(asinf(a[i]));
-    case CLEAVE_OP_ACOS:
-        EACH(acosf(a[i]));
-    case CLEAVE_OP_ATAN:
-        EACH(atanf(a[i]));
-    case CLEAVE_OP_SINH:
-        EACH(sinhf(a[i]));
-    case CLEAVE_OP_COSH:
-        EACH(coshf(a[i]));
-    case CLEAVE_OP_ASINH:
-        EACH(asinhf(a[i]));
-    case CLEAVE_OP_ACOSH:
-        EACH(acoshf(a[i]));
-    case CLEAVE_OP_ATANH:
-        EACH(atanhf(a[i]));
+    fill_places(at, tile->dropout_key, index, n, place);
+    switch (at->opcode) {
+#define ROW(name, n_operands, value, ...)                                                          \
+    case CLEAVE_OP_##name:                                                                         \
+        _Pragma("GCC ivdep") for (int i = 0; i < n; i++) {                                         \
+            float of_a = a[i], of_b = b[i];                                                        \
+            (void)of_a, (void)of_b;                                                                \
+            y[i] = (value);                                                                        \
+        }                                                                                          \
+        return;
+        CLEAVE_OPCODES(ROW, float, of_a, of_b, y[i], p, q, place[i])
+#undef ROW
     case CLEAVE_N_OPCODES:
-        break;
+        return;
     }
 }
 
@@ -283,7 +142,7 @@ void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
         int r = nest->n_inputs + i;
         if (!(plan->values & cleave_register_bit(r)) || (tile->skipped & cleave_register_bit(r)))
             continue;
-        int operands = rows[at->opcode].operands;
+        int operands = cleave_opcode_operands(at->opcode);
         if ((operands > 0 && (tile->changed & cleave_register_bit(at->a))) ||
             (operands > 1 && (tile->changed & cleave_register_bit(at->b))))
             tile->changed |= cleave_register_bit(r);
@@ -291,15 +150,6 @@ void cleave_tape_forward(const cleave_tape_plan *plan, cleave_tape_tile *tile) {
             evaluate(at, tile, tile->index[i], tile->value[r]);
     }
 }
-
-#define GRADIENT(expression)                                                                       \
-    do {                                                                                           \
-        if (fresh)                                                                                 \
-            _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] = (expression); }              \
-        else                                                                                       \
-            _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] += (expression); }             \
-        return;                                                                                    \
-    } while (0)
 
 /* What the derivative of an instruction reads, each [n]. */
 typedef struct local_values {
@@ -311,10 +161,6 @@ typedef struct local_values {
     int n;
 } local_values;
 
-/* A factor, and no selection: that would be compiled into masked loads, each of which waits for
-   what makes its mask, and would halve the speed. */
-static inline float gate(bool open) { return open ? 1.0f : 0.0f; }
-
 /* Adjoint times derivative, where zero wins over whatever the other is: an element that nobody
    reads passes nothing on, and nothing passes where the result does not depend on the operand.  (As
    in the reference kernels; written so that both are always loaded.) */
@@ -322,128 +168,68 @@ static inline float pass(float g, float d) {
     return (int)(g == 0.0f) | (int)(d == 0.0f) ? 0.0f : g * d;
 }
 
-/* The same for a derivative of 1 / b, rounded once. */
-static inline float pass_quotient(float g, float b) {
-    return (int)(g == 0.0f) | (int)(fabsf(b) > FLT_MAX) ? 0.0f : g / b;
+/* The same for a derivative of 1 / d, rounded once. */
+static inline float pass_over(float g, float d) {
+    return (int)(g == 0.0f) | (int)(fabsf(d) > FLT_MAX) ? 0.0f : g / d;
 }
 
-/* And of -a / b^2. */
-static inline float pass_divisor(float g, float a, float b) {
-    return (int)(g == 0.0f) | (int)(a == 0.0f) ? 0.0f : -g * a / (b * b);
+/* And of n / d. */
+static inline float pass_ratio(float g, float n, float d) {
+    return (int)(g == 0.0f) | (int)(n == 0.0f) ? 0.0f : g * n / d;
 }
 
-/* y (+)= g x d(result)/d(a), of two operands. */
-static void differentiate_pair(const cleave_instruction *at, bool first, const local_values *local,
-                               bool fresh, float *y) {
+#define GRADIENT(expression)                                                                       \
+    do {                                                                                           \
+        if (fresh)                                                                                 \
+            _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] = (expression); }              \
+        else                                                                                       \
+            _Pragma("GCC ivdep") for (int i = 0; i < n; i++) { y[i] += (expression); }             \
+    } while (0)
+
+#define NONE
+#define PLUS GRADIENT(g[i])
+#define MINUS GRADIENT(-g[i])
+#define TIMES(d) GRADIENT(pass(g[i], d))
+#define OVER(d) GRADIENT(pass_over(g[i], d))
+#define RATIO(n, d) GRADIENT(pass_ratio(g[i], n, d))
+
+/* y (+)= g x d(result)/d(a) */
+static void differentiate_by_a(const cleave_instruction *at, const local_values *local, bool fresh,
+                               float *y) {
     const float *g = local->g, *v = local->v, *a = local->a, *b = local->b;
+    float p = (float)at->p, q = (float)at->q, place[CLEAVE_MAX_TILE];
     int n = local->n;
+    if (vector_forms[at->opcode].slope != NULL) {
+        vector_forms[at->opcode].slope(n, a, place);
+        TIMES(place[i]);
+        return;
+    }
+    fill_places(at, local->dropout_key, local->index, n, place);
     switch (at->opcode) {
-    case CLEAVE_OP_ADD:
-        GRADIENT(g[i]);
-    case CLEAVE_OP_SUB:
-        if (first)
-            GRADIENT(g[i]);
-        GRADIENT(-g[i]);
-    case CLEAVE_OP_MUL:
-        if (first)
-            GRADIENT(pass(g[i], b[i]));
-        GRADIENT(pass(g[i], a[i]));
-    case CLEAVE_OP_DIV:
-        if (first)
-            GRADIENT(pass_quotient(g[i], b[i]));
-        GRADIENT(pass_divisor(g[i], a[i], b[i]));
-    case CLEAVE_OP_MIN: /* of equals, the first gets it */
-        if (first)
-            GRADIENT(pass(g[i], gate(a[i] <= b[i])));
-        GRADIENT(pass(g[i], gate(!(a[i] <= b[i]))));
-    case CLEAVE_OP_MAX:
-        if (first)
-            GRADIENT(pass(g[i], gate(a[i] >= b[i])));
-        GRADIENT(pass(g[i], gate(!(a[i] >= b[i]))));
-    case CLEAVE_OP_POW:
-        if (first)
-            GRADIENT(pass(g[i], b[i] * powf(a[i], b[i] - 1.0f)));
-        GRADIENT(pass(g[i], v[i] * logf(a[i])));
-    case CLEAVE_OP_MASK:
-        GRADIENT(b[i] != 0.0f ? g[i] : 0.0f);
-    case CLEAVE_OP_FMOD:
-        GRADIENT(g[i]);
-    default:
+#define ROW(name, operands, value, by_a, ...)                                                      \
+    case CLEAVE_OP_##name:                                                                         \
+        by_a;                                                                                      \
+        return;
+        CLEAVE_OPCODES(ROW, float, a[i], b[i], v[i], p, q, place[i])
+#undef ROW
+    case CLEAVE_N_OPCODES:
         return;
     }
 }
 
-static void differentiate_single(const cleave_instruction *at, const local_values *local,
-                                 bool fresh, float *y) {
-    const float *g = local->g, *v = local->v, *a = local->a;
-    float p = (float)at->p, q = (float)at->q;
+/* y (+)= g x d(result)/d(b) */
+static void differentiate_by_b(const cleave_instruction *at, const local_values *local, bool fresh,
+                               float *y) {
+    const float *g = local->g, *v = local->v, *a = local->a, *b = local->b;
     int n = local->n;
     switch (at->opcode) {
-    case CLEAVE_OP_COPY:
-        GRADIENT(g[i]);
-    case CLEAVE_OP_NEG:
-        GRADIENT(-g[i]);
-    case CLEAVE_OP_ABS:
-        GRADIENT(pass(g[i], gate(a[i] > 0.0f) - gate(a[i] < 0.0f)));
-    case CLEAVE_OP_EXP:
-        GRADIENT(pass(g[i], v[i]));
-    case CLEAVE_OP_LOG:
-        GRADIENT(pass_quotient(g[i], a[i]));
-    case CLEAVE_OP_SQRT:
-        GRADIENT(0.5f * pass_quotient(g[i], v[i]));
-    case CLEAVE_OP_RSQRT:
-        GRADIENT(pass(g[i], -0.5f * v[i] * v[i] * v[i]));
-    case CLEAVE_OP_RECIPROCAL:
-        GRADIENT(pass(g[i], -v[i] * v[i]));
-    case CLEAVE_OP_ERF: { /* 2 / sqrt(pi) x exp(-a a) */
-        float density[CLEAVE_MAX_TILE];
-        cleave_vector_gauss(n, a, density);
-        GRADIENT(pass(g[i], 1.1283791671f * density[i]));
-    }
-    case CLEAVE_OP_RELU:
-        GRADIENT(pass(g[i], gate(v[i] > 0.0f)));
-    case CLEAVE_OP_LEAKY_RELU: {
-        const float *sign = at->p <= 0 ? a : v;
-        GRADIENT(pass(g[i], sign[i] > 0.0f ? 1.0f : p));
-    }
-    case CLEAVE_OP_CLIP:
-        GRADIENT(pass(g[i], gate((a[i] >= p) & (a[i] <= q))));
-    case CLEAVE_OP_SIGMOID:
-        GRADIENT(pass(g[i], v[i] * (1.0f - v[i])));
-    case CLEAVE_OP_TANH:
-        GRADIENT(pass(g[i], 1.0f - v[i] * v[i]));
-    case CLEAVE_OP_SCALE:
-        GRADIENT(pass(g[i], p));
-    case CLEAVE_OP_DROPOUT: {
-        float mask[CLEAVE_MAX_TILE];
-        dropout_mask(at, local->dropout_key, local->index, n, mask);
-        GRADIENT(pass(g[i], mask[i]));
-    }
-    case CLEAVE_OP_LOG1P:
-        GRADIENT(pass_quotient(g[i], 1.0f + a[i]));
-    case CLEAVE_OP_SIN:
-        GRADIENT(pass(g[i], cosf(a[i])));
-    case CLEAVE_OP_COS:
-        GRADIENT(pass(g[i], -sinf(a[i])));
-    case CLEAVE_OP_TAN:
-        GRADIENT(pass(g[i], 1.0f + v[i] * v[i]));
-    case CLEAVE_OP_ASIN:
-        GRADIENT(pass_quotient(g[i], sqrtf(1.0f - a[i] * a[i])));
-    case CLEAVE_OP_ACOS:
-        GRADIENT(-pass_quotient(g[i], sqrtf(1.0f - a[i] * a[i])));
-    case CLEAVE_OP_ATAN:
-        GRADIENT(pass_quotient(g[i], 1.0f + a[i] * a[i]));
-    case CLEAVE_OP_SINH:
-        GRADIENT(pass(g[i], coshf(a[i])));
-    case CLEAVE_OP_COSH:
-        GRADIENT(pass(g[i], sinhf(a[i])));
-    case CLEAVE_OP_ASINH:
-        GRADIENT(pass_quotient(g[i], sqrtf(a[i] * a[i] + 1.0f)));
-    case CLEAVE_OP_ACOSH:
-        GRADIENT(pass_quotient(g[i], sqrtf(a[i] * a[i] - 1.0f)));
-    case CLEAVE_OP_ATANH:
-        GRADIENT(pass_quotient(g[i], 1.0f - a[i] * a[i]));
-    default:
+#define ROW(name, operands, value, by_a, needs_a, by_b, needs_b)                                   \
+    case CLEAVE_OP_##name:                                                                         \
+        by_b;                                                                                      \
+        return;
+        CLEAVE_OPCODES(ROW, float, a[i], b[i], v[i], at->p, at->q, 0)
+#undef ROW
+    case CLEAVE_N_OPCODES:
         return;
     }
 }
@@ -454,7 +240,7 @@ void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) 
     uint64_t written = tile->given;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
         const cleave_instruction *at = &nest->tape[i];
-        int r = nest->n_inputs + i, operands = rows[at->opcode].operands;
+        int r = nest->n_inputs + i, operands = cleave_opcode_operands(at->opcode);
         if (!(plan->adjoints & written & cleave_register_bit(r)) ||
             (tile->skipped & cleave_register_bit(r)))
             continue;
@@ -465,19 +251,14 @@ void cleave_tape_backward(const cleave_tape_plan *plan, cleave_tape_tile *tile) 
                               .n = tile->n};
         local.a = operands > 0 ? tile->value[at->a] : NULL;
         local.b = operands > 1 ? tile->value[at->b] : NULL;
-        bool single = operands == 1 && cleave_opcode_gradient_operands(at->opcode) == 1;
-        if (single && (plan->adjoints & cleave_register_bit(at->a))) {
-            differentiate_single(at, &local, !(written & cleave_register_bit(at->a)),
-                                 tile->adjoint[at->a]);
-            written |= cleave_register_bit(at->a);
-        }
-        int sides = operands == 2 ? cleave_opcode_gradient_operands(at->opcode) : 0;
+        int sides = cleave_opcode_gradient_operands(at->opcode);
         for (int side = 0; side < sides; side++) {
             int to = side == 0 ? at->a : at->b;
             if (!(plan->adjoints & cleave_register_bit(to)))
                 continue;
-            differentiate_pair(at, side == 0, &local, !(written & cleave_register_bit(to)),
-                               tile->adjoint[to]);
+            bool fresh = !(written & cleave_register_bit(to));
+            (side == 0 ? differentiate_by_a : differentiate_by_b)(at, &local, fresh,
+                                                                  tile->adjoint[to]);
             written |= cleave_register_bit(to);
         }
     }

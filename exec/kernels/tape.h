@@ -21,9 +21,6 @@ typedef struct cleave_tape_plan {
     bool from_output;  /* the last instruction is differentiated from the output's value */
 } cleave_tape_plan;
 
-/* How many registers an instruction reads. */
-int cleave_tape_operands(cleave_opcode opcode);
-
 /* The value of the last register, and what it takes. */
 void cleave_tape_plan_forward(const cleave_nest *nest, cleave_tape_plan *plan);
 

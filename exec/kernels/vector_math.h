@@ -16,7 +16,7 @@ void cleave_vector_log1p(int n, const float *x, float *y);
 void cleave_vector_tanh(int n, const float *x, float *y);
 void cleave_vector_sigmoid(int n, const float *x, float *y);
 void cleave_vector_erf(int n, const float *x, float *y);
-/* exp(-x x): but for a factor, the derivative of erf. */
-void cleave_vector_gauss(int n, const float *x, float *y);
+/* The derivative of erf: 2 / sqrt(pi) exp(-x x). */
+void cleave_vector_erf_slope(int n, const float *x, float *y);
 
 #endif

@@ -1,4 +1,4 @@
-/* Functions of one value: a table of single instructions, and one fragment each for the rest. */
+/* Functions of one value: those of the table of opcodes, and one fragment each for the rest. */
 #include "graph/import/functions.h"
 
 #include <math.h>
@@ -11,26 +11,8 @@ static cleave_status apply_to_input(cleave_importer *im, const cleave_fragment *
 }
 
 cleave_status cleave_import_unary(cleave_importer *im) {
-    static const struct {
-        const char *type;
-        cleave_opcode opcode;
-    } table[] = {{"Abs", CLEAVE_OP_ABS},         {"Acos", CLEAVE_OP_ACOS},
-                 {"Acosh", CLEAVE_OP_ACOSH},     {"Asin", CLEAVE_OP_ASIN},
-                 {"Asinh", CLEAVE_OP_ASINH},     {"Atan", CLEAVE_OP_ATAN},
-                 {"Atanh", CLEAVE_OP_ATANH},     {"Ceil", CLEAVE_OP_CEIL},
-                 {"Cos", CLEAVE_OP_COS},         {"Cosh", CLEAVE_OP_COSH},
-                 {"Erf", CLEAVE_OP_ERF},         {"Exp", CLEAVE_OP_EXP},
-                 {"Floor", CLEAVE_OP_FLOOR},     {"Log", CLEAVE_OP_LOG},
-                 {"Neg", CLEAVE_OP_NEG},         {"Reciprocal", CLEAVE_OP_RECIPROCAL},
-                 {"Relu", CLEAVE_OP_RELU},       {"Round", CLEAVE_OP_ROUND},
-                 {"Sigmoid", CLEAVE_OP_SIGMOID}, {"Sign", CLEAVE_OP_SIGN},
-                 {"Sin", CLEAVE_OP_SIN},         {"Sinh", CLEAVE_OP_SINH},
-                 {"Sqrt", CLEAVE_OP_SQRT},       {"Tan", CLEAVE_OP_TAN},
-                 {"Tanh", CLEAVE_OP_TANH}};
     cleave_fragment code = {0};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(im->node->type, table[i].type) == 0)
-            cleave_fragment_unary(&code, table[i].opcode, X);
+    cleave_fragment_unary(&code, cleave_opcode_find(im->node->type), X);
     return apply_to_input(im, &code);
 }
 

@@ -2,7 +2,7 @@
 #include "graph/import/fold.h"
 #include "graph/import/fragment.h"
 
-#include <math.h>
+#include <tgmath.h>
 
 enum { TILE = 64, MOST_REGISTERS = CLEAVE_MOST_ARGUMENTS + CLEAVE_MOST_FRAGMENT };
 
@@ -39,119 +39,22 @@ static cleave_status broadcast(cleave_importer *im, int n, operand *operands, in
     return CLEAVE_OK;
 }
 
-#define EACH(expression)                                                                           \
-    do {                                                                                           \
-        for (int i = 0; i < n; i++)                                                                \
-            y[i] = (expression);                                                                   \
-        return;                                                                                    \
-    } while (0)
-
-static void evaluate_function(const cleave_instruction *it, int n, const long double *a,
-                              long double *y) {
-    switch (it->opcode) {
-    case CLEAVE_OP_EXP:
-        EACH(expl(a[i]));
-    case CLEAVE_OP_LOG:
-        EACH(logl(a[i]));
-    case CLEAVE_OP_SQRT:
-        EACH(sqrtl(a[i]));
-    case CLEAVE_OP_RSQRT:
-        EACH(1 / sqrtl(a[i]));
-    case CLEAVE_OP_ERF:
-        EACH(erfl(a[i]));
-    case CLEAVE_OP_SIGMOID:
-        EACH(1 / (1 + expl(-a[i])));
-    case CLEAVE_OP_TANH:
-        EACH(tanhl(a[i]));
-    case CLEAVE_OP_LOG1P:
-        EACH(log1pl(a[i]));
-    case CLEAVE_OP_SIN:
-        EACH(sinl(a[i]));
-    case CLEAVE_OP_COS:
-        EACH(cosl(a[i]));
-    case CLEAVE_OP_TAN:
-        EACH(tanl(a[i]));
-    case CLEAVE_OP_ASIN:
-        EACH(asinl(a[i]));
-    case CLEAVE_OP_ACOS:
-        EACH(acosl(a[i]));
-    case CLEAVE_OP_ATAN:
-        EACH(atanl(a[i]));
-    case CLEAVE_OP_SINH:
-        EACH(sinhl(a[i]));
-    case CLEAVE_OP_COSH:
-        EACH(coshl(a[i]));
-    case CLEAVE_OP_ASINH:
-        EACH(asinhl(a[i]));
-    case CLEAVE_OP_ACOSH:
-        EACH(acoshl(a[i]));
-    case CLEAVE_OP_ATANH:
-        EACH(atanhl(a[i]));
-    default: /* COPY; no fragment with another one is evaluated */
-        EACH(a[i]);
-    }
-}
-
+/* No fragment with an INDEX or a DROPOUT is evaluated, so elements have no places. */
 static void evaluate(const cleave_instruction *it, int n, const long double *a,
                      const long double *b, long double *y) {
     long double p = (long double)it->p, q = (long double)it->q;
     switch (it->opcode) {
-    case CLEAVE_OP_CONSTANT:
-        EACH(p);
-    case CLEAVE_OP_ADD:
-        EACH(a[i] + b[i]);
-    case CLEAVE_OP_SUB:
-        EACH(a[i] - b[i]);
-    case CLEAVE_OP_MUL:
-        EACH(a[i] * b[i]);
-    case CLEAVE_OP_DIV:
-        EACH(a[i] / b[i]);
-    case CLEAVE_OP_MIN:
-        EACH(a[i] < b[i] ? a[i] : b[i]);
-    case CLEAVE_OP_MAX:
-        EACH(a[i] > b[i] ? a[i] : b[i]);
-    case CLEAVE_OP_POW:
-        EACH(powl(a[i], b[i]));
-    case CLEAVE_OP_EQUAL:
-        EACH(a[i] == b[i] ? 1 : 0);
-    case CLEAVE_OP_LESS:
-        EACH(a[i] < b[i] ? 1 : 0);
-    case CLEAVE_OP_LESS_EQUAL:
-        EACH(a[i] <= b[i] ? 1 : 0);
-    case CLEAVE_OP_MASK:
-        EACH(b[i] != 0 ? a[i] : 0);
-    case CLEAVE_OP_FMOD:
-        EACH(fmodl(a[i], b[i]));
-    case CLEAVE_OP_NEG:
-        EACH(-a[i]);
-    case CLEAVE_OP_ABS:
-        EACH(fabsl(a[i]));
-    case CLEAVE_OP_RECIPROCAL:
-        EACH(1 / a[i]);
-    case CLEAVE_OP_RELU:
-        EACH(a[i] > 0 ? a[i] : 0);
-    case CLEAVE_OP_LEAKY_RELU:
-        EACH(a[i] > 0 ? a[i] : p * a[i]);
-    case CLEAVE_OP_CLIP:
-        EACH(a[i] < p ? p : a[i] > q ? q : a[i]);
-    case CLEAVE_OP_SCALE:
-        EACH(p * a[i] + q);
-    case CLEAVE_OP_FLOOR:
-        EACH(floorl(a[i]));
-    case CLEAVE_OP_CEIL:
-        EACH(ceill(a[i]));
-    case CLEAVE_OP_ROUND:
-        EACH(rintl(a[i]));
-    case CLEAVE_OP_TRUNC:
-        EACH(truncl(a[i]));
-    case CLEAVE_OP_SIGN:
-        EACH((long double)(a[i] > 0) - (long double)(a[i] < 0));
-    default:
-        evaluate_function(it, n, a, y);
+#define ROW(name, operands, value, ...)                                                            \
+    case CLEAVE_OP_##name:                                                                         \
+        for (int i = 0; i < n; i++)                                                                \
+            y[i] = (value);                                                                        \
+        break;
+        CLEAVE_OPCODES(ROW, long double, a[i], b[i], y[i], p, q, 0)
+#undef ROW
+    case CLEAVE_N_OPCODES:
+        break;
     }
 }
-
-#undef EACH
 
 /* Elements begin .. begin + n of the row of the result whose operands begin at base[]. */
 static cleave_status evaluate_tile(cleave_importer *im, int n_operands, const operand *operands,

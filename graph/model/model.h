@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "graph/model/box.h"
+#include "graph/model/opcode.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -124,67 +125,6 @@ typedef enum cleave_nest_kind {
     CLEAVE_NEST_GATHER       /* look-up by data: see graph/model/gather.h */
 } cleave_nest_kind;
 
-/* Scalar instructions of a tape.  Registers 0..n_inputs-1 are the inputs' elements; instruction i
-   writes register n_inputs + i; the last one is the value.  a and b are registers. */
-typedef enum cleave_opcode {
-    CLEAVE_OP_COPY,     /* a */
-    CLEAVE_OP_CONSTANT, /* p */
-    CLEAVE_OP_INDEX,    /* the logical index along axis a of the nest */
-    CLEAVE_OP_ADD,
-    CLEAVE_OP_SUB,
-    CLEAVE_OP_MUL,
-    CLEAVE_OP_DIV,
-    CLEAVE_OP_MIN,
-    CLEAVE_OP_MAX,
-    CLEAVE_OP_POW,
-    CLEAVE_OP_EQUAL, /* 1 where a == b, else 0; no gradient */
-    CLEAVE_OP_NEG,
-    CLEAVE_OP_ABS,
-    CLEAVE_OP_EXP,
-    CLEAVE_OP_LOG,
-    CLEAVE_OP_SQRT,
-    CLEAVE_OP_RSQRT,
-    CLEAVE_OP_RECIPROCAL,
-    CLEAVE_OP_ERF,
-    CLEAVE_OP_RELU,
-    CLEAVE_OP_LEAKY_RELU, /* p: slope below zero */
-    CLEAVE_OP_CLIP,       /* to [p, q]; gradient within, ends included */
-    CLEAVE_OP_SIGMOID,
-    CLEAVE_OP_TANH,
-    CLEAVE_OP_SCALE,      /* p x a + q */
-    CLEAVE_OP_DROPOUT,    /* p: ratio; a / (1 - p) or 0, by (seed, step, output's name, logical
-                             row-major index of the output element) */
-    CLEAVE_OP_LESS,       /* 1 where a < b, else 0; no gradient */
-    CLEAVE_OP_LESS_EQUAL, /* 1 where a <= b, else 0; no gradient */
-    CLEAVE_OP_MASK,  /* a where b is not 0, else 0 (whatever a is, infinities included); gradient of
-                        a alone.  A selection is the sum of two masks. */
-    CLEAVE_OP_FLOOR, /* these five have no gradient */
-    CLEAVE_OP_CEIL,
-    CLEAVE_OP_ROUND, /* halves to even */
-    CLEAVE_OP_TRUNC,
-    CLEAVE_OP_SIGN,
-    CLEAVE_OP_FMOD, /* a - b x trunc(a / b); gradient of a alone */
-    CLEAVE_OP_LOG1P,
-    CLEAVE_OP_SIN,
-    CLEAVE_OP_COS,
-    CLEAVE_OP_TAN,
-    CLEAVE_OP_ASIN,
-    CLEAVE_OP_ACOS,
-    CLEAVE_OP_ATAN,
-    CLEAVE_OP_SINH,
-    CLEAVE_OP_COSH,
-    CLEAVE_OP_ASINH,
-    CLEAVE_OP_ACOSH,
-    CLEAVE_OP_ATANH,
-    CLEAVE_N_OPCODES
-} cleave_opcode;
-
-typedef struct cleave_instruction {
-    cleave_opcode opcode;
-    int a, b;
-    double p, q;
-} cleave_instruction;
-
 typedef struct cleave_axis {
     const char *name; /* "n", "k", "h", ... unique within its operator or nest */
     int64_t extent;
@@ -276,19 +216,13 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
 /* Does backward of this (finished) nest work from its output alone?
 
    The rule, which kept_inputs and kept_output follow.  Backward is reverse differentiation of the
-   tape towards gradient_inputs.  An instruction on the way may need the values of registers:
-     COPY ADD SUB NEG SCALE DROPOUT   none (the dropout mask is drawn again)
-     MUL       for a's gradient b, for b's gradient a
-     DIV       for a's gradient b, for b's gradient a and b
-     MASK      b
-     FMOD      none
-     MIN MAX POW                      a and b
-     all others                       a
-   Registers are computed again from the inputs they depend on, and those inputs are kept.  But a
-   POINTWISE nest keeps only its output, and this returns true, when
-     - the last instruction is RELU, SIGMOID, TANH or LEAKY_RELU with p > 0, whose derivative is
-       y > 0 ? 1 : 0,  y (1 - y),  1 - y y,  y > 0 ? 1 : p  of the output y, and
-     - the instructions before it need no value that depends on an input.
+   tape towards gradient_inputs.  An instruction on the way may need the values of registers, as its
+   row in graph/model/opcode.h says; registers are computed again from the inputs they depend on,
+   and those inputs are kept.  But a POINTWISE nest keeps only its output, and this returns true,
+   when
+   - the last instruction's derivative is one of the output: RELU, SIGMOID, TANH, or LEAKY_RELU with
+     p > 0, and
+   - the instructions before it need no value that depends on an input.
    Where nothing needs a value, neither inputs nor output are kept and this returns false.  A
    maximum (POOL only) and MOMENTS keep in addition the inputs that the combined value depends on;
    MOMENTS keeps the combined output too. */
@@ -296,10 +230,6 @@ bool cleave_nest_backward_from_output(const cleave_nest *nest);
 
 /* Every invariant written down above; in every build.  FAILED, naming the nest or tensor. */
 cleave_status cleave_model_check(const cleave_model *model, cleave_error *error);
-
-/* Registers that an instruction reads, and how many of them (the first ones) have a gradient. */
-int cleave_opcode_operands(cleave_opcode opcode);
-int cleave_opcode_gradient_operands(cleave_opcode opcode);
 
 int32_t cleave_model_find_operator(const cleave_model *model, const char *name); /* -1: none */
 int32_t cleave_model_find_tensor(const cleave_model *model, const char *name);   /* -1: none */

@@ -49,36 +49,12 @@ static int value_register(const cleave_nest *nest) {
 /* Inputs whose values one instruction's local derivative needs; a_active, b_active: a wanted
    gradient flows to that operand. */
 static uint32_t derivative_needs(const cleave_instruction *it, const uint32_t *support,
-                                 bool a_active, bool b_active) {
-    switch (it->opcode) {
-    case CLEAVE_OP_COPY:
-    case CLEAVE_OP_CONSTANT:
-    case CLEAVE_OP_INDEX:
-    case CLEAVE_OP_ADD:
-    case CLEAVE_OP_SUB:
-    case CLEAVE_OP_NEG:
-    case CLEAVE_OP_SCALE:
-    case CLEAVE_OP_DROPOUT: /* its mask is drawn again */
-    case CLEAVE_OP_FMOD:
-        return 0;
-    case CLEAVE_OP_MASK:
-        return a_active ? support[it->b] : 0;
-    case CLEAVE_OP_MUL:
-        return (a_active ? support[it->b] : 0) | (b_active ? support[it->a] : 0);
-    case CLEAVE_OP_DIV:
-        return (a_active || b_active ? support[it->b] : 0) | (b_active ? support[it->a] : 0);
-    case CLEAVE_OP_MIN:
-    case CLEAVE_OP_MAX:
-    case CLEAVE_OP_POW:
-        return a_active || b_active ? support[it->a] | support[it->b] : 0;
-    default:
-        return a_active ? support[it->a] : 0;
-    }
-}
-
-static bool derivative_from_value(const cleave_instruction *it) {
-    return it->opcode == CLEAVE_OP_RELU || it->opcode == CLEAVE_OP_SIGMOID ||
-           it->opcode == CLEAVE_OP_TANH || (it->opcode == CLEAVE_OP_LEAKY_RELU && it->p > 0);
+                                 uint32_t of_value, bool a_active, bool b_active) {
+    unsigned reads = (a_active ? cleave_instruction_needs(it, false) : 0) |
+                     (b_active ? cleave_instruction_needs(it, true) : 0);
+    return (reads & CLEAVE_NEEDS_A ? support[it->a] : 0) |
+           (reads & CLEAVE_NEEDS_B ? support[it->b] : 0) |
+           (reads & CLEAVE_NEEDS_RESULT ? of_value : 0);
 }
 
 /* Inputs that reverse differentiation of the whole tape needs, for the wanted gradients; with
@@ -98,7 +74,7 @@ static uint32_t tape_needs(const cleave_nest *nest, uint32_t wanted, bool skip_l
         bool a_active = operands >= 1 && (through[it->a] & wanted) != 0;
         bool b_active = operands >= 2 && (through[it->b] & wanted) != 0;
         if (!(skip_last && i == nest->n_instructions - 1))
-            needs |= derivative_needs(it, support, a_active, b_active);
+            needs |= derivative_needs(it, support, support[nest->n_inputs + i], a_active, b_active);
         if (a_active)
             reached[it->a] = true;
         if (b_active)
@@ -111,7 +87,7 @@ bool cleave_nest_backward_from_output(const cleave_nest *nest) {
     if (nest->kind != CLEAVE_NEST_POINTWISE || nest->n_instructions == 0 ||
         nest->gradient_inputs == 0)
         return false;
-    return derivative_from_value(&nest->tape[nest->n_instructions - 1]) &&
+    return cleave_instruction_keeps_output(&nest->tape[nest->n_instructions - 1]) &&
            tape_needs(nest, nest->gradient_inputs, true) == 0;
 }
 
