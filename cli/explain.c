@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct explain_values {
-    const char *model, *machine, *layout, *operator_name, *optimizer;
+    const char *model, *machine, *layout, *operator_name, *optimizer, *inputs;
     int64_t batch, splits;
     double memory_limit, momentum;
     bool json, quiet;
@@ -17,6 +17,7 @@ typedef struct explain_values {
 static const option_row rows[] = {
     ROW_MODEL(explain_values),
     ROW_BATCH(explain_values),
+    ROW_INPUTS(explain_values),
     ROW_MACHINE(explain_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
      .required = true, .help = "the layout to explain"},
@@ -152,7 +153,8 @@ static cleave_status explain(const explain_values *values, cleave_arena *arena,
     cleave_machine machine;
     cleave_layout layout;
     explanation e = {.model = &model, .machine = &machine, .layout = &layout};
-    CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
+    CLEAVE_TRY(
+        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
     CLEAVE_TRY(explain_layout(values, &e, arena, error));

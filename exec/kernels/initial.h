@@ -15,8 +15,8 @@
 void cleave_initial_fill(const cleave_tensor *tensor, uint64_t seed, const cleave_box *box,
                          void *data);
 
-/* Fills a box of a datum: standard normal floats, ids uniform in 0..below-1 (0 where below is less
-   than 1); from its value where the model has one. */
+/* Fills a box of a datum: floats of its initial_value, or standard normal ones where that is 0; ids
+   uniform in 0..below-1 (0 where below is less than 1); from its value where the model has one. */
 void cleave_initial_fill_data(const cleave_tensor *tensor, uint64_t seed, int64_t step,
                               const cleave_box *box, void *data);
 
