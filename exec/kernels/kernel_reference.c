@@ -220,6 +220,8 @@ static double evaluate(const walk *w, const cleave_instruction *at) {
         return acosh(a);
     case CLEAVE_OP_ATANH:
         return atanh(a);
+    case CLEAVE_OP_UNIFORM:
+        return cleave_uniform_draw(w->dropout_key, at->p, logical_output_index(w));
     case CLEAVE_N_OPCODES:
         break;
     }

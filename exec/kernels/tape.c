@@ -66,6 +66,7 @@ static const instruction_row rows[CLEAVE_N_OPCODES] = {
     [CLEAVE_OP_ASINH] = {1, {NEEDS_A, 0}, false},
     [CLEAVE_OP_ACOSH] = {1, {NEEDS_A, 0}, false},
     [CLEAVE_OP_ATANH] = {1, {NEEDS_A, 0}, false},
+    [CLEAVE_OP_UNIFORM] = {0, {0, 0}, false},
 };
 
 int cleave_tape_operands(cleave_opcode opcode) { return rows[opcode].operands; }
@@ -271,6 +272,8 @@ static void evaluate(const cleave_instruction *at, const cleave_tape_tile *tile,
         EACH(acoshf(a[i]));
     case CLEAVE_OP_ATANH:
         EACH(atanhf(a[i]));
+    case CLEAVE_OP_UNIFORM:
+        EACH((float)cleave_uniform_draw(tile->dropout_key, at->p, index[i]));
     case CLEAVE_N_OPCODES:
         break;
     }

@@ -91,6 +91,7 @@ int cleave_opcode_operands(cleave_opcode opcode) {
     switch (opcode) {
     case CLEAVE_OP_CONSTANT:
     case CLEAVE_OP_INDEX:
+    case CLEAVE_OP_UNIFORM:
         return 0;
     case CLEAVE_OP_ADD:
     case CLEAVE_OP_SUB:

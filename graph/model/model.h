@@ -178,6 +178,8 @@ typedef enum cleave_opcode {
     CLEAVE_OP_ASINH,
     CLEAVE_OP_ACOSH,
     CLEAVE_OP_ATANH,
+    CLEAVE_OP_UNIFORM, /* a number drawn from [0, 1), by (seed, step, output's name, logical
+                          row-major index of the output element) and p, an integer: the stream */
     CLEAVE_N_OPCODES
 } cleave_opcode;
 

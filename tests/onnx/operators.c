@@ -27,8 +27,10 @@ static const onnx_suite suites[] = {{"node", 731, 599},
                                     {"pytorch-converted", 69, 69}};
 
 /* Tests of random numbers that come from numpy's generator. */
-static const char *const random_tests[] = {"test_training_dropout",
-                                           "test_training_dropout_default"};
+static const char *const random_tests[] = {
+    "test_bernoulli",          "test_bernoulli_seed",
+    "test_bernoulli_expanded", "test_bernoulli_seed_expanded",
+    "test_training_dropout",   "test_training_dropout_default"};
 
 typedef struct named_result {
     char name[128];  /* of the folder */
