@@ -23,6 +23,8 @@ static const option_row rows[] = {
      .help = "a model whose kernels are measured"},
     {"--batch", "N", OPTION_INTEGER_LIST, offsetof(calibrate_values, batches), .least = 1,
      .most = 1LL << 31, .help = "its global batch; one for each --model, in order"},
+    {"--inputs", "NAME,...", OPTION_TEXT_LIST, offsetof(calibrate_values, inputs),
+     .help = "its inputs that are data, as of `cleave search`; one for each --model, in order"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT_LIST, offsetof(calibrate_values, layouts),
      .help = "a layout whose kernels are measured before all others; with one --model only"},
     {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, devices), .least = 1,
@@ -45,6 +47,11 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
             error, CLEAVE_BAD_INPUT,
             "%d --model and %d --batch: every --model needs its --batch, or none has one",
             values->models.n, values->batches.n);
+    if (values->inputs.n != 0 && values->inputs.n != values->models.n)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%d --model and %d --inputs: every --model needs its --inputs, or none has one",
+            values->models.n, values->inputs.n);
     if (values->layouts.n > 0 && values->models.n != 1)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout %s: goes with one --model, not with %d",
@@ -56,9 +63,9 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
 
 cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,
                                cleave_model *model, cleave_error *error) {
-    return cleave_model_import(values->models.items[i],
-                               values->batches.n > 0 ? values->batches.items[i] : 0, true, arena,
-                               model, error);
+    return inputs_trained_model(
+        values->models.items[i], values->batches.n > 0 ? values->batches.items[i] : 0,
+        values->inputs.n > 0 ? values->inputs.items[i] : NULL, arena, model, error);
 }
 
 static int32_t count_devices(const calibrate_values *values) {
@@ -103,12 +110,18 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     char batch[32];
     snprintf(batch, sizeof batch, "%lld",
              values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
-    const char *arguments[] = {"run",      "--model",   values->models.items[i],
-                               "--layout", layout_path, "--steps",
-                               "2",        "--json",    "--batch",
-                               batch,      NULL};
-    if (values->batches.n == 0)
-        arguments[8] = NULL;
+    const char *arguments[16] = {"run",      "--model",   values->models.items[i],
+                                 "--layout", layout_path, "--steps",
+                                 "2",        "--json"};
+    int n = 8;
+    if (values->batches.n > 0) {
+        arguments[n++] = "--batch";
+        arguments[n++] = batch;
+    }
+    if (values->inputs.n > 0) {
+        arguments[n++] = "--inputs";
+        arguments[n++] = values->inputs.items[i];
+    }
     cleave_status status = calibrate_import(values, i, &arena, &model, error);
     if (status == CLEAVE_OK)
         status = cleave_baseline_layout(&model, machine, "data-parallel", 0, &arena, &layout,

@@ -9,7 +9,7 @@
 
 typedef struct calibrate_values {
     const char *output, *name;
-    option_texts models, layouts;
+    option_texts models, inputs, layouts;
     option_integers batches;
     int64_t devices;
     double time;

@@ -33,6 +33,12 @@ extern const command command_calibrate, command_search, command_simulate, comman
             .least = 1, .most = 1LL << 31,                                                         \
             .help = "global batch; needed where the model leaves it open"                          \
     }
+#define ROW_INPUTS(type)                                                                           \
+    {                                                                                              \
+        "--inputs", "NAME,...", OPTION_TEXT, offsetof(type, inputs),                               \
+            .help = "inputs of the model that are data, the others of floats being parameters "    \
+                    "(default as `cleave show` says)"                                              \
+    }
 #define ROW_MACHINE(type)                                                                          \
     {                                                                                              \
         "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 typedef struct compare_values {
-    const char *model, *machine, *output, *optimizer;
+    const char *model, *machine, *output, *optimizer, *inputs;
     int64_t batch, devices, proposals, seed, steps;
     double time, momentum;
     bool json, quiet;
@@ -22,6 +22,7 @@ typedef struct compare_values {
 static const option_row rows[] = {
     ROW_MODEL(compare_values),
     ROW_BATCH(compare_values),
+    ROW_INPUTS(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
@@ -92,6 +93,10 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
     if (values->batch > 0) {
         arguments[n++] = "--batch";
         arguments[n++] = batch;
+    }
+    if (values->inputs != NULL) {
+        arguments[n++] = "--inputs";
+        arguments[n++] = values->inputs;
     }
     CLEAVE_TRY(cleave_layout_write(path, model, &c->plan->layout, error));
     if (!values->quiet)
@@ -205,7 +210,8 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     cleave_search_result result;
     comparison *all = NULL;
     int n = 0;
-    CLEAVE_TRY(cleave_model_import(values->model, values->batch, true, arena, &model, error));
+    CLEAVE_TRY(
+        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));

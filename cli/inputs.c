@@ -2,8 +2,16 @@
 #include "cli/inputs.h"
 
 #include "exec/kernels/optimizer.h"
+#include "graph/import/import.h"
 
 #include <stdio.h>
+
+cleave_status inputs_trained_model(const char *file, int64_t batch, const char *inputs,
+                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
+    const cleave_import_request request = {
+        .file = file, .batch = batch, .with_loss = true, .inputs = inputs};
+    return cleave_model_import_as(&request, arena, model, error);
+}
 
 cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,
                                       cleave_error *error) {

@@ -8,6 +8,10 @@
 #include "graph/model/layout.h"
 #include "graph/model/model.h"
 
+/* A model with its loss; batch and inputs as they are options, 0 and null where not given. */
+cleave_status inputs_trained_model(const char *file, int64_t batch, const char *inputs,
+                                   cleave_arena *arena, cleave_model *model, cleave_error *error);
+
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
                                       cleave_error *error);

@@ -10,7 +10,8 @@
 #include "graph/import/import.h"
 
 typedef struct run_values {
-    const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace;
+    const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
+        *inputs;
     int64_t batch, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, no_overlap;
@@ -19,6 +20,7 @@ typedef struct run_values {
 static const option_row rows[] = {
     ROW_MODEL(run_values),
     ROW_BATCH(run_values),
+    ROW_INPUTS(run_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
@@ -94,15 +96,18 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
 static cleave_status load_model(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                                 cleave_error *error) {
     cleave_error ignored;
-    CLEAVE_TRY(cleave_model_import(values->model, values->batch, !values->forward, arena,
-                                   &inputs->model, error));
+    cleave_import_request request = {.file = values->model,
+                                     .batch = values->batch,
+                                     .with_loss = !values->forward,
+                                     .inputs = values->inputs};
+    CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
     if (values->layout == NULL)
         return cleave_layout_create(&inputs->model, 1, arena, &inputs->layout, error);
     cleave_status status =
         cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     if (values->forward && status == CLEAVE_BAD_INPUT &&
-        cleave_model_import(values->model, values->batch, true, arena, &inputs->model, &ignored) ==
-            CLEAVE_OK)
+        inputs_trained_model(values->model, values->batch, values->inputs, arena, &inputs->model,
+                             &ignored) == CLEAVE_OK)
         status = cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     return status;
 }

@@ -10,6 +10,7 @@ static const option_row rows[] = {
     {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
      .help = "a model, machine, layout or trace; or the word operators"},
     ROW_BATCH(show_values),
+    ROW_INPUTS(show_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, machine),
      .help = "of a model: say how many splits and layouts it has on this machine"},
     ROW_DEVICES(show_values),

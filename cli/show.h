@@ -10,7 +10,7 @@
 
 /* The options of `cleave show`. */
 typedef struct show_values {
-    const char *file, *machine;
+    const char *file, *machine, *inputs;
     int64_t batch, devices;
     bool json;
 } show_values;

@@ -12,14 +12,19 @@
 
 /* A symbolic batch is set to `batch`, or to 1 where none was given; a model that can't be trained
    is shown without a loss, and `untrained` says why. */
-static cleave_status import(const char *path, int64_t batch, cleave_arena *arena,
-                            cleave_model *model, cleave_error *untrained, cleave_error *error) {
+static cleave_status import(const show_values *values, cleave_arena *arena, cleave_model *model,
+                            cleave_error *untrained, cleave_error *error) {
+    int64_t batch = values->batch;
     static const bool with_loss[] = {true, false};
     cleave_status status = CLEAVE_OK;
     cleave_error reasons[2] = {{""}, {""}}; /* of the batches that are tried */
     for (int l = 0; l < 2; l++)
         for (int64_t b = batch; b <= (batch > 0 ? batch : 1); b++) {
-            status = cleave_model_import(path, b, with_loss[l], arena, model, error);
+            const cleave_import_request request = {.file = values->file,
+                                                   .batch = b,
+                                                   .with_loss = with_loss[l],
+                                                   .inputs = values->inputs};
+            status = cleave_model_import_as(&request, arena, model, error);
             *untrained = reasons[b - batch];
             if (status == CLEAVE_OK)
                 return CLEAVE_OK;
@@ -135,6 +140,49 @@ static void print_space(const show_space *space) {
         printf("all of them are searched: nothing is cut off\n");
 }
 
+static const char *input_kind(const cleave_model *model, const cleave_model_input *input) {
+    if (input->tensor < 0)
+        return "not read";
+    cleave_tensor_kind kind = model->tensors[input->tensor].kind;
+    return kind == CLEAVE_TENSOR_DATA        ? "data"
+           : kind == CLEAVE_TENSOR_PARAMETER ? "parameter"
+                                             : "buffer";
+}
+
+/* May the two be told of in one row?  Of data, each has to be named by whoever gives them. */
+static bool is_same_row(const cleave_model *model, const cleave_model_input *a,
+                        const cleave_model_input *b) {
+    return a == b || (a->why == b->why && a->tensor >= 0 && b->tensor >= 0 &&
+                      model->tensors[a->tensor].kind != CLEAVE_TENSOR_DATA);
+}
+
+static void print_inputs(const cleave_model *model, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = 3, .align = "lll"};
+    if (model->n_inputs == 0)
+        return;
+    table_text(&t, "input");
+    table_text(&t, "taken for");
+    table_text(&t, "since");
+    for (int32_t i = 0; i < model->n_inputs; i++) {
+        const cleave_model_input *input = &model->inputs[i];
+        int32_t before = 0, n = 0;
+        for (int32_t k = 0; k < model->n_inputs; k++) {
+            before += k < i && is_same_row(model, &model->inputs[k], input);
+            n += is_same_row(model, &model->inputs[k], input);
+        }
+        if (before > 0)
+            continue;
+        if (n > 1)
+            table_format(&t, "%s and %d more", input->name, (int)n - 1);
+        else
+            table_text(&t, input->name);
+        table_text(&t, input_kind(model, input));
+        table_text(&t, input->why != NULL ? input->why : "nothing needs it");
+    }
+    table_print(&t, stdout);
+    printf("\n");
+}
+
 static void print_text(const show_values *values, const cleave_model *model,
                        const cleave_error *untrained, const show_space *space, cleave_arena *arena,
                        bool *counted) {
@@ -148,6 +196,7 @@ static void print_text(const show_values *values, const cleave_model *model,
     if (model->loss < 0)
         printf("it can't be trained: %s\n", untrained->message);
     printf("\n");
+    print_inputs(model, arena);
     print_operators(model, space, arena, counted);
     int64_t parameters = cleave_model_parameter_count(model);
     char size[64];
@@ -209,6 +258,21 @@ static cleave_status print_json(const show_values *values, const cleave_model *m
         cleave_json_key(&w, "log10_searched");
         cleave_json_put_number(&w, space->log10_searched);
     }
+    cleave_json_key(&w, "inputs");
+    cleave_json_begin_object(&w, false);
+    for (int32_t i = 0; i < model->n_inputs; i++) {
+        const cleave_model_input *input = &model->inputs[i];
+        cleave_json_key(&w, input->name);
+        cleave_json_begin_object(&w, true);
+        cleave_json_key(&w, "taken_for");
+        cleave_json_put_string(&w, input_kind(model, input));
+        if (input->why != NULL) {
+            cleave_json_key(&w, "since");
+            cleave_json_put_string(&w, input->why);
+        }
+        cleave_json_end_object(&w);
+    }
+    cleave_json_end_object(&w);
     cleave_json_key(&w, "operators");
     cleave_json_begin_object(&w, false);
     for (int32_t o = 0; o < model->n_operators; o++)
@@ -222,7 +286,7 @@ cleave_status show_model(const show_values *values, cleave_arena *arena, cleave_
     cleave_model model;
     cleave_error untrained = {""};
     show_space counts, *space = NULL;
-    CLEAVE_TRY(import(values->file, values->batch, arena, &model, &untrained, error));
+    CLEAVE_TRY(import(values, arena, &model, &untrained, error));
     if (values->machine != NULL) {
         CLEAVE_TRY(show_space_count(&model, values->machine, (int32_t)values->devices, arena,
                                     &counts, error));

@@ -11,18 +11,37 @@
 
 enum { MOST_HEADER_BYTES = 100 * 1000 * 1000 };
 
-static const char *const type_names[] = {[CLEAVE_F32] = "F32", [CLEAVE_I64] = "I64"};
+/* Types in files. */
+static const struct {
+    const char *name;
+    cleave_type type;
+    bool truth;
+} types[] = {{"F32", CLEAVE_F32, false}, {"I64", CLEAVE_I64, false}, {"BOOL", CLEAVE_I64, true}};
 
-static cleave_status read_type(const cleave_json_cursor *at, cleave_type *type,
+const char *cleave_safetensors_type_name(const cleave_safetensors_entry *entry) {
+    return types[entry->truth ? 2 : entry->type == CLEAVE_I64 ? 1 : 0].name;
+}
+
+static int64_t element_bytes(const cleave_safetensors_entry *entry) {
+    return entry->truth ? 1 : cleave_type_bytes(entry->type);
+}
+
+int64_t cleave_safetensors_bytes(const cleave_safetensors_entry *entry) {
+    return entry->n_elements * element_bytes(entry);
+}
+
+static cleave_status read_type(const cleave_json_cursor *at, cleave_safetensors_entry *entry,
                                cleave_error *error) {
     const char *name;
     CLEAVE_TRY(cleave_json_string(at, &name, error));
-    for (int t = 0; t < 2; t++)
-        if (strcmp(name, type_names[t]) == 0) {
-            *type = (cleave_type)t;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        if (strcmp(name, types[t].name) == 0) {
+            entry->type = types[t].type;
+            entry->truth = types[t].truth;
             return CLEAVE_OK;
         }
-    return cleave_json_fail(at, error, "type \"%s\" is not supported (only F32 and I64 are)", name);
+    return cleave_json_fail(at, error, "type \"%s\" is not supported (only F32, I64 and BOOL are)",
+                            name);
 }
 
 static cleave_status read_shape(const cleave_json_cursor *at, cleave_safetensors_entry *entry,
@@ -51,7 +70,7 @@ static cleave_status read_entry(const cleave_json_cursor *at, int64_t data_bytes
     CLEAVE_TRY(cleave_json_expect_object(at, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(cleave_json_get(at, "dtype", &member, error));
-    CLEAVE_TRY(read_type(&member, &entry->type, error));
+    CLEAVE_TRY(read_type(&member, entry, error));
     CLEAVE_TRY(cleave_json_get(at, "shape", &member, error));
     CLEAVE_TRY(read_shape(&member, entry, error));
     CLEAVE_TRY(cleave_json_get(at, "data_offsets", &member, error));
@@ -61,11 +80,11 @@ static cleave_status read_entry(const cleave_json_cursor *at, int64_t data_bytes
     cleave_json_cursor from = cleave_json_element(&member, 0), to = cleave_json_element(&member, 1);
     CLEAVE_TRY(cleave_json_integer(&from, 0, data_bytes, &begin, error));
     CLEAVE_TRY(cleave_json_integer(&to, begin, data_bytes, &end, error));
-    if (!cleave_int64_multiply(entry->n_elements, cleave_type_bytes(entry->type), &bytes) ||
+    if (!cleave_int64_multiply(entry->n_elements, element_bytes(entry), &bytes) ||
         bytes != end - begin)
         return cleave_json_fail(&member, error, "%lld bytes for %lld elements of type %s",
                                 (long long)(end - begin), (long long)entry->n_elements,
-                                type_names[entry->type]);
+                                cleave_safetensors_type_name(entry));
     entry->offset = begin;
     return CLEAVE_OK;
 }
@@ -90,7 +109,7 @@ static cleave_status check_places(const cleave_safetensors *file, int64_t data_b
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "%s: data of %s starts at %lld, but what is before it ends at %lld",
                                file->path, entry->name, (long long)entry->offset, (long long)end);
-        end += entry->n_elements * cleave_type_bytes(entry->type);
+        end += cleave_safetensors_bytes(entry);
     }
     if (end != data_bytes)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
@@ -202,21 +221,32 @@ static bool in_range(const cleave_safetensors_entry *entry, int64_t first, int64
            count <= entry->n_elements - first;
 }
 
+static cleave_status fail_range(const cleave_safetensors_entry *entry, int64_t first, int64_t count,
+                                cleave_error *error) {
+    return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
+                       (long long)first, (long long)(first + count), entry->name,
+                       (long long)entry->n_elements);
+}
+
 cleave_status cleave_safetensors_read(const cleave_safetensors *file,
                                       const cleave_safetensors_entry *entry, int64_t first,
                                       int64_t count, void *data, cleave_error *error) {
-    int64_t size = cleave_type_bytes(entry->type);
+    int64_t size = element_bytes(entry);
     if (!in_range(entry, first, count))
-        return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
-                           (long long)first, (long long)(first + count), entry->name,
-                           (long long)entry->n_elements);
+        return fail_range(entry, first, count, error);
     if (count == 0)
         return CLEAVE_OK;
+    /* Bytes of truth go where the last integers will lie, and become integers from the first on. */
+    uint8_t *into = (uint8_t *)data + count * (cleave_type_bytes(entry->type) - size);
     if (fseeko(file->stream, (off_t)(file->data_start + entry->offset + first * size), SEEK_SET) !=
             0 ||
-        fread(data, (size_t)size, (size_t)count, file->stream) != (size_t)count)
+        fread(into, (size_t)size, (size_t)count, file->stream) != (size_t)count)
         return cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be read", file->path,
                            entry->name);
+    for (int64_t i = 0; entry->truth && i < count; i++) {
+        int64_t truth = into[i] != 0;
+        memcpy((uint8_t *)data + i * (int64_t)sizeof truth, &truth, sizeof truth);
+    }
     return CLEAVE_OK;
 }
 
@@ -224,7 +254,7 @@ static void write_entry(cleave_json_writer *json, const cleave_safetensors_entry
     cleave_json_key(json, entry->name);
     cleave_json_begin_object(json, true);
     cleave_json_key(json, "dtype");
-    cleave_json_put_string(json, type_names[entry->type]);
+    cleave_json_put_string(json, cleave_safetensors_type_name(entry));
     cleave_json_key(json, "shape");
     cleave_json_begin_array(json, true);
     for (int d = 0; d < entry->rank; d++)
@@ -233,8 +263,7 @@ static void write_entry(cleave_json_writer *json, const cleave_safetensors_entry
     cleave_json_key(json, "data_offsets");
     cleave_json_begin_array(json, true);
     cleave_json_put_integer(json, entry->offset);
-    cleave_json_put_integer(json,
-                            entry->offset + entry->n_elements * cleave_type_bytes(entry->type));
+    cleave_json_put_integer(json, entry->offset + cleave_safetensors_bytes(entry));
     cleave_json_end_array(json);
     cleave_json_end_object(json);
 }
@@ -250,8 +279,7 @@ static cleave_status place_entries(int32_t n, cleave_safetensors_entry *entries,
         entry->offset = *bytes;
         for (int d = 0; d < entry->rank && fits; d++)
             fits = cleave_int64_multiply(entry->n_elements, entry->shape[d], &entry->n_elements);
-        if (!fits ||
-            !cleave_int64_multiply(entry->n_elements, cleave_type_bytes(entry->type), &size) ||
+        if (!fits || !cleave_int64_multiply(entry->n_elements, element_bytes(entry), &size) ||
             !cleave_int64_add(*bytes, size, bytes))
             return cleave_fail(error, CLEAVE_FAILED, "tensor %s is too large for a file",
                                entry->name);
@@ -296,22 +324,34 @@ cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, 
     return status;
 }
 
+static bool write_truths(FILE *stream, cleave_type type, int64_t count, const void *data) {
+    bool done = true;
+    for (int64_t i = 0; i < count && done; i++) {
+        bool truth =
+            type == CLEAVE_I64 ? ((const int64_t *)data)[i] != 0 : ((const float *)data)[i] != 0.0f;
+        done = fputc(truth, stream) == truth;
+    }
+    return done;
+}
+
 cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
                                        const cleave_safetensors_entry *entry, int64_t first,
                                        int64_t count, const void *data, cleave_error *error) {
-    int64_t size = cleave_type_bytes(entry->type);
+    int64_t size = element_bytes(entry);
+    FILE *stream = writer->file.stream;
     if (!in_range(entry, first, count))
-        return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
-                           (long long)first, (long long)(first + count), entry->name,
-                           (long long)entry->n_elements);
+        return fail_range(entry, first, count, error);
     if (count == 0)
         return CLEAVE_OK;
-    if (fseeko(writer->file.stream, (off_t)(writer->data_start + entry->offset + first * size),
-               SEEK_SET) != 0 ||
-        fwrite(data, (size_t)size, (size_t)count, writer->file.stream) != (size_t)count)
-        return cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be written",
-                           writer->file.path, entry->name);
-    return CLEAVE_OK;
+    bool done =
+        fseeko(stream, (off_t)(writer->data_start + entry->offset + first * size), SEEK_SET) == 0;
+    if (done && entry->truth)
+        done = write_truths(stream, entry->type, count, data);
+    else if (done)
+        done = fwrite(data, (size_t)size, (size_t)count, stream) == (size_t)count;
+    return done ? CLEAVE_OK
+                : cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be written",
+                              writer->file.path, entry->name);
 }
 
 cleave_status cleave_safetensors_writer_commit(cleave_safetensors_writer *writer,

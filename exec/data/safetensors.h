@@ -1,8 +1,9 @@
 /* Tensors in files, in the safetensors format: eight bytes that hold the header's length
    (little-endian), a JSON header that gives every tensor's type, shape and place, then the data.
 
-   Files are read and written by pieces, so that a model never lies in memory twice.  Types are F32
-   and I64.  Nothing in a file is trusted: sizes, places and overlaps are checked before use. */
+   Files are read and written by pieces, so that a model never lies in memory twice.  Types are F32,
+   I64 and BOOL.  Nothing in a file is trusted: sizes, places and overlaps are checked before use.
+ */
 #ifndef CLEAVE_EXEC_DATA_SAFETENSORS_H
 #define CLEAVE_EXEC_DATA_SAFETENSORS_H
 
@@ -15,7 +16,8 @@
 
 typedef struct cleave_safetensors_entry {
     const char *name;
-    cleave_type type;
+    cleave_type type; /* of the elements in memory */
+    bool truth;       /* BOOL: a byte each in the file, 0 or 1 in memory; read, these are I64 */
     int rank;
     int64_t shape[CLEAVE_MAX_RANK];
     int64_t n_elements;
@@ -41,6 +43,11 @@ cleave_status cleave_safetensors_open(const char *path, cleave_arena *arena,
                                       cleave_safetensors *file, cleave_error *error);
 void cleave_safetensors_close(cleave_safetensors *file);
 
+/* "F32", "I64" or "BOOL". */
+const char *cleave_safetensors_type_name(const cleave_safetensors_entry *entry);
+/* Of its data in the file; no overflow, once the entry was read or is being written. */
+int64_t cleave_safetensors_bytes(const cleave_safetensors_entry *entry);
+
 /* Null where there is none of that name. */
 const cleave_safetensors_entry *cleave_safetensors_find(const cleave_safetensors *file,
                                                         const char *name);
@@ -56,7 +63,7 @@ typedef struct cleave_safetensors_writer {
     int64_t data_start, data_bytes;
 } cleave_safetensors_writer;
 
-/* Writes the header; sets n_elements and offset of every entry from type and shape, and the data
+/* Writes the header; sets n_elements and offset of every entry from types and shape, and the data
    to zero.  Names are distinct. */
 cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
                                              int32_t n_entries, cleave_safetensors_entry *entries,

@@ -24,6 +24,7 @@ static cleave_status list_initializers(const cleave_onnx_graph *graph, cleave_ar
         cleave_safetensors_entry *entry = &file->file.entries[i];
         *entry = (cleave_safetensors_entry){.name = tensor->name,
                                             .type = is_float ? CLEAVE_F32 : CLEAVE_I64,
+                                            .truth = tensor->type == CLEAVE_ONNX_BOOL,
                                             .rank = tensor->rank,
                                             .n_elements = tensor->n};
         memcpy(entry->shape, tensor->shape, sizeof tensor->shape);

@@ -34,21 +34,27 @@ static void describe_shape(int rank, const int64_t *shape, char *text, size_t by
                                  (long long)shape[d]);
 }
 
-static cleave_status wrong_shape(const char *path, const cleave_safetensors_entry *entry, int rank,
-                                 const int64_t *shape, const char *also, cleave_error *error) {
-    char found[160], wanted[160];
-    describe_shape(entry->rank, entry->shape, found, sizeof found);
-    describe_shape(rank, shape, wanted, sizeof wanted);
-    return cleave_fail(error, CLEAVE_BAD_INPUT,
-                       "%s: tensor %s is %s of %s, but the model needs %s%s", path, entry->name,
-                       entry->type == CLEAVE_I64 ? "I64" : "F32", found, wanted, also);
-}
-
 /* The shape that a tensor has in files. */
 static int file_shape(const cleave_tensor *tensor, const int64_t **shape) {
     bool differs = tensor->file_rank > 0;
     *shape = differs ? tensor->file_shape : tensor->shape;
     return differs ? tensor->file_rank : tensor->rank;
+}
+
+/* It has another type or shape than the tensor. */
+static cleave_status fail_to_fit(const char *path, const cleave_safetensors_entry *entry,
+                                 const cleave_tensor *tensor, const char *also,
+                                 cleave_error *error) {
+    char found[160], wanted[160];
+    const int64_t *shape;
+    int rank = file_shape(tensor, &shape);
+    const cleave_safetensors_entry as_wanted = {.type = tensor->type, .truth = tensor->truth};
+    describe_shape(entry->rank, entry->shape, found, sizeof found);
+    describe_shape(rank, shape, wanted, sizeof wanted);
+    return cleave_fail(error, CLEAVE_BAD_INPUT,
+                       "%s: tensor %s is %s of %s, but the model needs %s of %s%s", path,
+                       entry->name, cleave_safetensors_type_name(entry), found,
+                       cleave_safetensors_type_name(&as_wanted), wanted, also);
 }
 
 /* One line that names all weights that the file lacks, or the first ones of many. */
@@ -89,7 +95,7 @@ static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error 
     for (int d = 0; d < rank && fits; d++)
         fits = entry->shape[d] == shape[d];
     if (!fits)
-        return wrong_shape(values->weights.file.path, entry, rank, shape, "", error);
+        return fail_to_fit(values->weights.file.path, entry, tensor, "", error);
     values->entries[t] = entry;
     return CLEAVE_OK;
 }
@@ -123,16 +129,62 @@ static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *
     if (entry == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model reads",
                            values->data.file.path, tensor->name);
-    bool fits = entry->type == tensor->type && entry->rank == tensor->rank;
+    bool fits = entry->type == tensor->type && (tensor->truth || !entry->truth) &&
+                entry->rank == tensor->rank;
     for (int d = 0; d < tensor->rank && fits; d++)
         fits = d == 0 && tensor->shape[0] > 0 && entry->shape[0] > 0
                    ? entry->shape[0] % tensor->shape[0] == 0
                    : entry->shape[d] == tensor->shape[d];
     if (!fits)
-        return wrong_shape(values->data.file.path, entry, tensor->rank, tensor->shape,
+        return fail_to_fit(values->data.file.path, entry, tensor,
                            " (or a multiple in the first dimension)", error);
     values->entries[t] = entry;
     return tensor->type == CLEAVE_I64 ? check_integers(values, t, entry, error) : CLEAVE_OK;
+}
+
+static const cleave_model_input *find_input(const cleave_model *model, int32_t t) {
+    for (int32_t i = 0; i < model->n_inputs; i++)
+        if (model->inputs[i].tensor == t)
+            return &model->inputs[i];
+    return NULL;
+}
+
+/* The inputs that are data, or that the data give: "x,mask".  Cut where there are too many. */
+static void list_data(const cleave_values *values, bool given, char *text, size_t bytes) {
+    const cleave_model *model = values->model;
+    size_t used = 0;
+    snprintf(text, bytes, "none");
+    for (int32_t i = 0; i < model->n_inputs && used < bytes; i++) {
+        const cleave_model_input *input = &model->inputs[i];
+        if (input->tensor >= 0 &&
+            (model->tensors[input->tensor].kind == CLEAVE_TENSOR_DATA ||
+             (given && cleave_safetensors_find(&values->data.file, input->name) != NULL)))
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? "," : "",
+                                     input->name);
+    }
+}
+
+/* What is given as data and is none would be left out without a word. */
+static cleave_status check_is_data(const cleave_values *values, int32_t t, cleave_error *error) {
+    const cleave_tensor *tensor = &values->model->tensors[t];
+    const cleave_model_input *input = find_input(values->model, t);
+    const char *path = values->data.file.path, *kind = "parameter";
+    char data[300], wanted[300];
+    if (cleave_safetensors_find(&values->data.file, tensor->name) == NULL)
+        return CLEAVE_OK;
+    if (tensor->kind == CLEAVE_TENSOR_BUFFER)
+        kind = "buffer";
+    if (input == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: tensor %s is no data but a %s of the model: --weights gives it a "
+                           "value",
+                           path, tensor->name, kind);
+    list_data(values, false, data, sizeof data);
+    list_data(values, true, wanted, sizeof wanted);
+    return cleave_fail(error, CLEAVE_BAD_INPUT,
+                       "%s: tensor %s is no data but a %s of the model, since %s; data: %s "
+                       "(--inputs %s makes it data, --weights gives it a value)",
+                       path, tensor->name, kind, input->why, data, wanted);
 }
 
 static cleave_status open_files(cleave_values *values, cleave_error *error) {
@@ -151,6 +203,9 @@ static cleave_status open_files(cleave_values *values, cleave_error *error) {
     }
     if (options->data != NULL)
         CLEAVE_TRY(cleave_tensor_file_open(options->data, &values->arena, &values->data, error));
+    for (int32_t t = 0; t < model->n_tensors && values->data.file.path != NULL; t++)
+        if (has_weights(&model->tensors[t]))
+            CLEAVE_TRY(check_is_data(values, t, error));
     values->entries =
         CLEAVE_ARENA_ARRAY(&values->arena, const cleave_safetensors_entry *, model->n_tensors);
     if (values->entries == NULL)
@@ -302,39 +357,41 @@ cleave_status cleave_values_load(void *context, const cleave_buffer *buffer, int
 }
 
 /* Scatters or gathers between a dense piece over `box` and a row-major whole tensor. */
-static void place_box(const cleave_tensor *tensor, const cleave_box *box, const float *dense,
-                      float *whole) {
+static void place_box(const cleave_tensor *tensor, const cleave_box *box, const char *dense,
+                      char *whole) {
+    size_t element = (size_t)cleave_type_bytes(tensor->type);
     box_walk walk = walk_box(tensor, box, box);
     int64_t size = cleave_box_size(tensor->rank, box);
     for (int64_t i = 0; i < size; i++, walk_on(&walk)) {
         int64_t to = 0;
         for (int d = 0; d < tensor->rank; d++)
             to = to * tensor->shape[d] + walk.index[d];
-        whole[to] = dense[walk.at];
+        memcpy(whole + (size_t)to * element, dense + (size_t)walk.at * element, element);
     }
 }
 
 /* Takes a box of a buffer that may be larger to rank 0 and puts it into the whole tensor there. */
 static cleave_status send_box(const cleave_rank *rank, int32_t t, int32_t device, int32_t b,
-                              const cleave_box *box, float *whole, cleave_error *error) {
+                              const cleave_box *box, char *whole, cleave_error *error) {
     if (rank->device != device && rank->device != 0)
         return CLEAVE_OK;
     const cleave_tensor *tensor = &rank->program->model->tensors[t];
+    size_t element = (size_t)cleave_type_bytes(tensor->type);
     int64_t size = cleave_box_size(tensor->rank, box);
-    float *dense = malloc((size_t)size * sizeof *dense + 1);
+    char *dense = malloc((size_t)size * element + 1);
     if (dense == NULL)
         return cleave_fail_memory(error, "saving a tensor");
     if (rank->device == device) {
         const cleave_box *held = &rank->program->buffers[b].box;
         box_walk from = walk_box(tensor, held, box), to = walk_box(tensor, box, box);
-        const float *data = cleave_rank_buffer(rank, b);
+        const char *data = cleave_rank_buffer(rank, b);
         for (int64_t i = 0; i < size; i++, walk_on(&from), walk_on(&to))
-            dense[to.at] = data[from.at];
+            memcpy(dense + (size_t)to.at * element, data + (size_t)from.at * element, element);
     }
     if (device != 0 && rank->device == device)
-        cleave_world_send_now(rank->world, dense, size * (int64_t)sizeof *dense, 0);
+        cleave_world_send_now(rank->world, dense, size * (int64_t)element, 0);
     if (device != 0 && rank->device == 0)
-        cleave_world_receive_now(rank->world, dense, size * (int64_t)sizeof *dense, device);
+        cleave_world_receive_now(rank->world, dense, size * (int64_t)element, device);
     if (rank->device == 0)
         place_box(tensor, box, dense, whole);
     free(dense);
@@ -343,7 +400,7 @@ static cleave_status send_box(const cleave_rank *rank, int32_t t, int32_t device
 
 /* Where the pieces of one saved tensor lie. */
 static cleave_status collect(const cleave_values *values, const cleave_rank *rank, int32_t t,
-                             int32_t output, float *whole, cleave_error *error) {
+                             int32_t output, char *whole, cleave_error *error) {
     const cleave_program *program = rank->program;
     const cleave_tensor *tensor = &program->model->tensors[t];
     cleave_box all = cleave_box_of_shape(tensor->rank, tensor->shape);
@@ -382,8 +439,11 @@ static cleave_status save_all(const cleave_values *values, const cleave_rank *ra
                               const saved *list, int32_t n, cleave_safetensors_entry *entries,
                               cleave_safetensors_writer *writer, cleave_error *error) {
     for (int32_t i = 0; i < n; i++) {
-        int64_t size = cleave_tensor_size(&values->model->tensors[list[i].tensor]);
-        float *whole = rank->device == 0 ? calloc((size_t)size + 1, sizeof *whole) : NULL;
+        const cleave_tensor *tensor = &values->model->tensors[list[i].tensor];
+        int64_t size = cleave_tensor_size(tensor);
+        char *whole = rank->device == 0
+                          ? calloc((size_t)size + 1, (size_t)cleave_type_bytes(tensor->type))
+                          : NULL;
         if (rank->device == 0 && whole == NULL)
             return cleave_fail_memory(error, "saving a tensor");
         cleave_status status = collect(values, rank, list[i].tensor, list[i].output, whole, error);
@@ -421,7 +481,7 @@ cleave_status cleave_values_save(cleave_values *values, const cleave_rank *rank,
         const int64_t *shape = tensor->shape;
         int rank_there = list[i].output < 0 ? file_shape(tensor, &shape) : tensor->rank;
         entries[i] = (cleave_safetensors_entry){
-            .name = tensor->name, .type = CLEAVE_F32, .rank = rank_there};
+            .name = tensor->name, .type = tensor->type, .truth = tensor->truth, .rank = rank_there};
         memcpy(entries[i].shape, shape, (size_t)rank_there * sizeof *shape);
     }
     cleave_safetensors_writer writer;

@@ -113,6 +113,7 @@ void cleave_initial_fill_data(const cleave_tensor *tensor, uint64_t seed, int64_
     filler fill = {.tensor = tensor,
                    .from = tensor->value != NULL        ? FROM_VALUE
                            : tensor->type == CLEAVE_I64 ? FROM_IDS
+                           : tensor->initial_value != 0 ? FROM_CONSTANT
                                                         : FROM_NORMAL,
                    .key = cleave_initial_data_key(seed, step, tensor->name)};
     fill_box(&fill, box, data);

@@ -15,8 +15,8 @@
 void cleave_initial_fill(const cleave_tensor *tensor, uint64_t seed, const cleave_box *box,
                          void *data);
 
-/* Fills a box of a datum: standard normal floats, ids uniform in 0..below-1 (0 where below is less
-   than 1); from its value where the model has one. */
+/* Fills a box of a datum: floats of its initial_value, or standard normal ones where that is 0; ids
+   uniform in 0..below-1 (0 where below is less than 1); from its value where the model has one. */
 void cleave_initial_fill_data(const cleave_tensor *tensor, uint64_t seed, int64_t step,
                               const cleave_box *box, void *data);
 
@@ -32,6 +32,12 @@ static inline uint64_t cleave_dropout_threshold(double ratio) {
 }
 static inline bool cleave_dropout_keeps(uint64_t key, int64_t index, uint64_t least) {
     return cleave_hash_join(key, (uint64_t)index) >> 11 >= least;
+}
+/* UNIFORM: in [0, 1), by the key of a dropout, with as many digits as a float holds. */
+static inline double cleave_uniform_draw(uint64_t key, double stream, int64_t index) {
+    return (double)(cleave_hash_join(cleave_hash_join(key, (uint64_t)stream), (uint64_t)index) >>
+                    40) *
+           0x1p-24;
 }
 
 #endif

@@ -120,6 +120,8 @@ static double dropout_factor(const walk *w, double ratio) {
 static double place_of(const walk *w, const cleave_instruction *at) {
     if (at->opcode == CLEAVE_OP_INDEX)
         return (double)w->axis[at->a];
+    if (at->opcode == CLEAVE_OP_UNIFORM)
+        return cleave_uniform_draw(w->dropout_key, at->p, logical_output_index(w));
     return at->opcode == CLEAVE_OP_DROPOUT ? dropout_factor(w, at->p) : 0;
 }
 

@@ -77,7 +77,7 @@ static bool add_operands(const cleave_kernel_call *call, cleave_tile_plan *plan)
         plan->index[i] = -1;
         if (opcode == CLEAVE_OP_INDEX)
             plan->index[i] = add_stream(plan, reach_of_axis(call, nest->tape[i].a));
-        else if (opcode == CLEAVE_OP_DROPOUT)
+        else if (opcode == CLEAVE_OP_DROPOUT || opcode == CLEAVE_OP_UNIFORM)
             plan->index[i] = add_stream(plan, reach_of_index(call));
     }
     plan->output = plan->seed = -1;

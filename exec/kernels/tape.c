@@ -98,6 +98,9 @@ static void fill_places(const cleave_instruction *at, uint64_t key, const int64_
     if (at->opcode == CLEAVE_OP_INDEX)
         for (int i = 0; i < n; i++)
             place[i] = (float)index[i];
+    if (at->opcode == CLEAVE_OP_UNIFORM)
+        for (int i = 0; i < n; i++)
+            place[i] = (float)cleave_uniform_draw(key, at->p, index[i]);
     if (at->opcode != CLEAVE_OP_DROPOUT)
         return;
     float scale = at->p < 1 ? (float)(1 / (1 - at->p)) : 0.0f;

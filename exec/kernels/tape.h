@@ -33,7 +33,7 @@ typedef struct cleave_tape_tile {
     int n;
     float *value[CLEAVE_MAX_REGISTERS];
     float *adjoint[CLEAVE_MAX_REGISTERS]; /* written, but for the last one, which is given */
-    /* INDEX and DROPOUT instructions: the logical index of every element, else null. */
+    /* INDEX, DROPOUT and UNIFORM instructions: the logical index of every element, else null. */
     const int64_t *index[CLEAVE_MAX_TAPE];
     uint64_t dropout_key;
     const float *output; /* for from_output */

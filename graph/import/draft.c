@@ -130,7 +130,7 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
     if (value->initializer != NULL) {
         *draft = draft_of(value->name, value->initializer->rank, value->initializer->shape);
         take_value(draft, value->initializer);
-        draft->tensor.kind = CLEAVE_TENSOR_PARAMETER;
+        draft->tensor.kind = value->running ? CLEAVE_TENSOR_BUFFER : CLEAVE_TENSOR_PARAMETER;
     } else {
         const cleave_onnx_value *input = value->input;
         if (input->type != CLEAVE_ONNX_FLOAT && input->type != CLEAVE_ONNX_INT64 &&
@@ -141,25 +141,18 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
         if (!input->has_shape)
             return cleave_import_fail(im, "graph input %s has no shape", value->name);
         int64_t shape[CLEAVE_MAX_RANK] = {0};
-        bool symbolic = false;
-        for (int d = 0; d < input->rank; d++) {
-            bool is_symbol = input->symbols[d] != NULL;
-            symbolic = symbolic || is_symbol;
-            shape[d] = is_symbol ? im->batch : input->shape[d];
-        }
+        const char *why;
+        for (int d = 0; d < input->rank; d++)
+            shape[d] = input->symbols[d] != NULL ? im->batch : input->shape[d];
         *draft = draft_of(value->name, input->rank, shape);
-        bool is_float = input->type == CLEAVE_ONNX_FLOAT;
-        draft->tensor.type = is_float ? CLEAVE_F32 : CLEAVE_I64;
-        draft->tensor.kind = is_float && !symbolic && !im->has_float_initializers
-                                 ? CLEAVE_TENSOR_PARAMETER
-                                 : CLEAVE_TENSOR_DATA;
+        draft->tensor.type = input->type == CLEAVE_ONNX_FLOAT ? CLEAVE_F32 : CLEAVE_I64;
+        draft->tensor.truth = input->type == CLEAVE_ONNX_BOOL;
+        draft->tensor.kind = cleave_import_input_kind(im, value, &why);
         draft->channels_last = draft->tensor.kind == CLEAVE_TENSOR_DATA && im->is_convolutional;
         set_order(&draft->tensor, draft->channels_last);
     }
-    if (value->running) {
-        draft->tensor.kind = CLEAVE_TENSOR_BUFFER;
+    if (value->running)
         draft->tensor.initial_value = value->starts_at_one ? 1.0f : 0.0f;
-    }
     return CLEAVE_OK;
 }
 

@@ -8,10 +8,9 @@
 
 /* The tensor of a graph output, under its name: the one that computes it where that is free to be
    called so, else a view of it.  taken: [n tensors], already an output. */
-static cleave_status name_output(cleave_importer *im, int32_t index, bool *taken, int32_t n_taken,
-                                 int32_t *output) {
-    const char *name = im->graph.outputs[index].name;
-    cleave_value *value = &im->values.items[cleave_name_map_find(&im->names, name)];
+static cleave_status name_output(cleave_importer *im, cleave_value *value, bool *taken,
+                                 int32_t n_taken, int32_t *output) {
+    const char *name = value->name;
     int32_t tensor;
     CLEAVE_TRY(cleave_import_value_tensor(im, value, &tensor));
     cleave_draft_tensor *draft = &im->tensors.items[tensor];
@@ -32,6 +31,17 @@ static cleave_status name_output(cleave_importer *im, int32_t index, bool *taken
     return CLEAVE_OK;
 }
 
+/* The copy of a view or constant has its name.  (Inputs keep theirs: it is that of their data.) */
+static cleave_status give_name_away(cleave_importer *im, int32_t tensor, const char *name) {
+    cleave_tensor *copied = &im->tensors.items[tensor].tensor;
+    bool is_made =
+        copied->kind == CLEAVE_TENSOR_ACTIVATION || copied->kind == CLEAVE_TENSOR_CONSTANT;
+    if (!is_made || copied->name == NULL || strcmp(copied->name, name) != 0)
+        return CLEAVE_OK;
+    copied->name = cleave_arena_printf(im->arena, "%s.before_copy", name);
+    return copied->name != NULL ? CLEAVE_OK : cleave_import_no_memory(im);
+}
+
 /* A model of views alone has nothing that a device could do: its outputs are copied. */
 static cleave_status compute_outputs(cleave_importer *im) {
     for (int32_t i = 0; i < im->graph.n_outputs; i++) {
@@ -40,6 +50,8 @@ static cleave_status compute_outputs(cleave_importer *im) {
         im->node = &im->graph.nodes[value->producer >= 0 ? value->producer : 0];
         int32_t tensor;
         CLEAVE_TRY(cleave_import_value_tensor(im, value, &tensor));
+        value->type = cleave_import_type(value);
+        CLEAVE_TRY(give_name_away(im, tensor, name));
         CLEAVE_TRY(cleave_import_copy(im, name, tensor, &value->tensor));
         value->state = CLEAVE_VALUE_TENSOR;
     }
@@ -56,8 +68,13 @@ static cleave_status name_outputs(cleave_importer *im, cleave_model *model) {
     bool *taken = CLEAVE_ARENA_ARRAY(&im->scratch, bool, n_taken);
     if (model->outputs == NULL || taken == NULL)
         return cleave_import_no_memory(im);
-    for (int32_t i = 0; i < model->n_outputs; i++)
-        CLEAVE_TRY(name_output(im, i, taken, n_taken, &model->outputs[i]));
+    for (int32_t i = 0; i < model->n_outputs; i++) {
+        int32_t id = cleave_name_map_find(&im->names, im->graph.outputs[i].name);
+        cleave_value *value = &im->values.items[id];
+        CLEAVE_TRY(name_output(im, value, taken, n_taken, &model->outputs[i]));
+        im->tensors.items[model->outputs[i]].tensor.truth =
+            cleave_import_type(value) == CLEAVE_ONNX_BOOL;
+    }
     return CLEAVE_OK;
 }
 
@@ -268,6 +285,7 @@ cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     model->arena = im->arena;
     model->n_onnx_nodes = im->graph.n_nodes;
     CLEAVE_TRY(number_tensors(im, model, &tensor_id, &model->n_tensors));
+    CLEAVE_TRY(cleave_import_list_inputs(im, tensor_id, model));
     CLEAVE_TRY(name_operators(im, model));
     CLEAVE_TRY(name_tensors(im, model, tensor_id));
     CLEAVE_TRY(place_tensors(im, model, tensor_id));

@@ -129,22 +129,23 @@ static cleave_status fold_constant(cleave_importer *im) {
 }
 
 /* The shape of input 0, whatever that is. */
-static cleave_status shape_of_input(cleave_importer *im, int *rank, int64_t *shape) {
-    int32_t tensor = -1;
+cleave_status cleave_import_shape(cleave_importer *im, int32_t *tensor, int *rank, int64_t *shape) {
     cleave_value *value = cleave_import_input(im, 0);
+    *tensor = -1;
     if (value->state != CLEAVE_VALUE_CONSTANT)
-        CLEAVE_TRY(cleave_import_value_tensor(im, value, &tensor));
+        CLEAVE_TRY(cleave_import_value_tensor(im, value, tensor));
     const int64_t *from =
-        tensor < 0 ? value->constant.shape : im->tensors.items[tensor].tensor.shape;
-    *rank = tensor < 0 ? value->constant.rank : im->tensors.items[tensor].tensor.rank;
+        *tensor < 0 ? value->constant.shape : im->tensors.items[*tensor].tensor.shape;
+    *rank = *tensor < 0 ? value->constant.rank : im->tensors.items[*tensor].tensor.rank;
     memcpy(shape, from, (size_t)*rank * sizeof *shape);
     return CLEAVE_OK;
 }
 
 static cleave_status fold_shape(cleave_importer *im) {
     int64_t start, end, length, shape[CLEAVE_MAX_RANK];
+    int32_t tensor;
     int rank;
-    CLEAVE_TRY(shape_of_input(im, &rank, shape));
+    CLEAVE_TRY(cleave_import_shape(im, &tensor, &rank, shape));
     CLEAVE_TRY(cleave_import_integer(im, "start", 0, &start));
     CLEAVE_TRY(cleave_import_integer(im, "end", rank, &end));
     start = start < 0 ? start + rank : start;
@@ -161,9 +162,10 @@ static cleave_status fold_shape(cleave_importer *im) {
 
 static cleave_status fold_size(cleave_importer *im) {
     int64_t shape[CLEAVE_MAX_RANK];
+    int32_t tensor;
     int rank;
     cleave_folded out;
-    CLEAVE_TRY(shape_of_input(im, &rank, shape));
+    CLEAVE_TRY(cleave_import_shape(im, &tensor, &rank, shape));
     CLEAVE_TRY(cleave_fold_new(im, CLEAVE_ONNX_INT64, 0, NULL, &out));
     out.integers[0] = cleave_shape_size(rank, shape);
     return cleave_fold_deliver(im, 0, &out.tensor);
@@ -171,9 +173,10 @@ static cleave_status fold_size(cleave_importer *im) {
 
 static cleave_status fold_eye_like(cleave_importer *im) {
     int64_t shape[CLEAVE_MAX_RANK], type, k;
+    int32_t tensor;
     int rank;
     cleave_folded out;
-    CLEAVE_TRY(shape_of_input(im, &rank, shape));
+    CLEAVE_TRY(cleave_import_shape(im, &tensor, &rank, shape));
     CLEAVE_TRY(
         cleave_import_integer(im, "dtype", cleave_import_type(cleave_import_input(im, 0)), &type));
     CLEAVE_TRY(cleave_import_integer(im, "k", 0, &k));

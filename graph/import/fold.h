@@ -62,4 +62,7 @@ cleave_status cleave_fold_tile(cleave_importer *im);
 cleave_status cleave_fold_split(cleave_importer *im);
 cleave_status cleave_fold_one_hot(cleave_importer *im);
 
+/* The shape of input 0, and its tensor; -1 of a constant. */
+cleave_status cleave_import_shape(cleave_importer *im, int32_t *tensor, int *rank, int64_t *shape);
+
 #endif

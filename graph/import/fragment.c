@@ -42,6 +42,13 @@ int cleave_fragment_constant(cleave_fragment *code, double p) {
                                            .p = p});
 }
 
+int cleave_fragment_uniform(cleave_fragment *code, double stream) {
+    return emit(code, (cleave_instruction){.opcode = CLEAVE_OP_UNIFORM,
+                                           .a = CLEAVE_ARGUMENT_0,
+                                           .b = CLEAVE_ARGUMENT_0,
+                                           .p = stream});
+}
+
 int cleave_fragment_append(const cleave_fragment *code, const int *registers, cleave_nest *nest) {
     int first = nest->n_inputs + nest->n_instructions, value = -1;
     for (int i = 0; i < code->n; i++) {
@@ -339,7 +346,7 @@ static cleave_status check_integers(cleave_importer *im, int n, const int *input
 
 static bool is_random(const cleave_fragment *code) {
     for (int i = 0; i < code->n; i++)
-        if (code->code[i].opcode == CLEAVE_OP_DROPOUT)
+        if (code->code[i].opcode == CLEAVE_OP_DROPOUT || code->code[i].opcode == CLEAVE_OP_UNIFORM)
             return true;
     return false;
 }

@@ -26,6 +26,7 @@ int cleave_fragment_binary(cleave_fragment *code, cleave_opcode opcode, int a, i
 int cleave_fragment_scale(cleave_fragment *code, int a, double p, double q); /* p x a + q */
 int cleave_fragment_clip(cleave_fragment *code, int a, double p, double q);
 int cleave_fragment_constant(cleave_fragment *code, double p);
+int cleave_fragment_uniform(cleave_fragment *code, double stream);
 
 /* Appends the fragment to a nest's tape and returns the register of its value; registers: those of
    the nest that its arguments are. */

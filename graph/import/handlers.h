@@ -9,6 +9,7 @@ typedef struct cleave_importer cleave_importer; /* graph/import/internal.h */
 
 cleave_status cleave_import_average_pool(cleave_importer *im);
 cleave_status cleave_import_batch_normalization(cleave_importer *im);
+cleave_status cleave_import_bernoulli(cleave_importer *im);
 cleave_status cleave_import_binary(cleave_importer *im);
 cleave_status cleave_import_cast(cleave_importer *im);
 cleave_status cleave_import_cast_like(cleave_importer *im);
@@ -55,6 +56,7 @@ cleave_status cleave_import_one_hot(cleave_importer *im);
 cleave_status cleave_import_only_constant(cleave_importer *im);
 cleave_status cleave_import_pad(cleave_importer *im);
 cleave_status cleave_import_prelu(cleave_importer *im);
+cleave_status cleave_import_random(cleave_importer *im);
 cleave_status cleave_import_recurrent(cleave_importer *im);
 cleave_status cleave_import_reduce(cleave_importer *im);
 cleave_status cleave_import_reshape_node(cleave_importer *im);

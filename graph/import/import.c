@@ -133,11 +133,11 @@ static void survey(cleave_importer *im, const bool *live) {
     static const struct {
         const char *type;
         int input;
-        bool starts_at_one;
-    } kept[] = {{"BatchNormalization", 3, false},
-                {"BatchNormalization", 4, true},
-                {"NegativeLogLikelihoodLoss", 2, true},
-                {"SoftmaxCrossEntropyLoss", 2, true}};
+        bool starts_at_one, weighs_classes;
+    } kept[] = {{"BatchNormalization", 3, false, false},
+                {"BatchNormalization", 4, true, false},
+                {"NegativeLogLikelihoodLoss", 2, true, true},
+                {"SoftmaxCrossEntropyLoss", 2, true, true}};
     for (int32_t n = 0; n < im->graph.n_nodes; n++) {
         const cleave_onnx_node *node = &im->graph.nodes[n];
         if (!live[n])
@@ -151,6 +151,7 @@ static void survey(cleave_importer *im, const bool *live) {
                 continue;
             im->values.items[id].running = true;
             im->values.items[id].starts_at_one = kept[i].starts_at_one;
+            im->values.items[id].weighs_classes = kept[i].weighs_classes;
         }
     }
 }
@@ -185,16 +186,23 @@ static cleave_status check_batch(cleave_importer *im) {
     return CLEAVE_OK;
 }
 
-/* A batch that is asked for of a model with a fixed one has to be that one. */
+/* A batch that is asked for of a model with a fixed one has to be that of some data.  (Weights of
+   classes, say, are data without one.) */
 static cleave_status check_fixed_batch(cleave_importer *im) {
+    const cleave_tensor *other = NULL;
     im->node = NULL;
     for (int32_t i = 0; !im->has_batch && im->batch > 0 && i < im->tensors.n; i++) {
         const cleave_tensor *tensor = &im->tensors.items[i].tensor;
-        if (tensor->kind == CLEAVE_TENSOR_DATA && tensor->rank > 0 && tensor->shape[0] != im->batch)
-            return cleave_import_fail(im, "%s has a fixed batch of %lld, not %lld", tensor->name,
-                                      (long long)tensor->shape[0], (long long)im->batch);
+        if (tensor->kind != CLEAVE_TENSOR_DATA || tensor->rank == 0)
+            continue;
+        if (tensor->shape[0] == im->batch)
+            return CLEAVE_OK;
+        other = other != NULL ? other : tensor;
     }
-    return CLEAVE_OK;
+    return other == NULL
+               ? CLEAVE_OK
+               : cleave_import_fail(im, "%s has a fixed batch of %lld, not %lld", other->name,
+                                    (long long)other->shape[0], (long long)im->batch);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -205,6 +213,7 @@ static cleave_status import_nodes(cleave_importer *im) {
     if (order == NULL || live == NULL)
         return cleave_import_no_memory(im);
     CLEAVE_TRY(define_values(im));
+    CLEAVE_TRY(cleave_import_name_inputs(im));
     CLEAVE_TRY(find_order(im, order));
     CLEAVE_TRY(find_live(im, order, live));
     CLEAVE_TRY(cleave_import_rewrite(im, order, live));
@@ -249,27 +258,21 @@ static void flatten_message(cleave_error *error) {
             *c = '?';
 }
 
-/* What is to be imported: bytes, what they are called, and the file that they are of, or null. */
-typedef struct onnx_source {
-    const void *data;
-    size_t bytes;
-    const char *name, *path;
-} onnx_source;
-
-static cleave_status import_source(const onnx_source *from, int64_t batch, bool with_loss,
-                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
-    cleave_importer im = {.batch = batch,
-                          .with_loss = with_loss,
+static cleave_status import_data(const cleave_import_request *from, const char *path,
+                                 cleave_arena *arena, cleave_model *model, cleave_error *error) {
+    cleave_importer im = {.batch = from->batch,
+                          .with_loss = from->with_loss,
+                          .inputs = from->inputs,
                           .arena = arena,
                           .error = error,
                           .loss = -1,
                           .targets = -1};
     cleave_model result = {0};
     im.names.arena = &im.scratch;
-    im.file = cleave_arena_string(arena, from->name);
+    im.file = cleave_arena_string(arena, from->file);
     cleave_status status = im.file == NULL
                                ? cleave_import_no_memory(&im)
-                               : import_graph(&im, from->data, from->bytes, from->path, &result);
+                               : import_graph(&im, from->data, from->bytes, path, &result);
     CLEAVE_LIST_FREE(&im.values);
     CLEAVE_LIST_FREE(&im.tensors);
     CLEAVE_LIST_FREE(&im.nests);
@@ -283,23 +286,34 @@ static cleave_status import_source(const onnx_source *from, int64_t batch, bool 
     return status;
 }
 
+cleave_status cleave_model_import_as(const cleave_import_request *request, cleave_arena *arena,
+                                     cleave_model *model, cleave_error *error) {
+    if (request->data != NULL)
+        return import_data(request, NULL, arena, model, error);
+    cleave_arena scratch = {0};
+    cleave_import_request read = *request;
+    char *data;
+    cleave_status status = cleave_file_read(request->file, &scratch, &data, &read.bytes, error);
+    if (status == CLEAVE_OK) {
+        read.data = data;
+        status = import_data(&read, request->file, arena, model, error);
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}
+
 cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
                                          int64_t batch, bool with_loss, cleave_arena *arena,
                                          cleave_model *model, cleave_error *error) {
-    onnx_source from = {.data = data, .bytes = bytes, .name = name};
-    return import_source(&from, batch, with_loss, arena, model, error);
+    return cleave_model_import_as(
+        &(cleave_import_request){
+            .file = name, .data = data, .bytes = bytes, .batch = batch, .with_loss = with_loss},
+        arena, model, error);
 }
 
 cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
-    cleave_arena scratch = {0};
-    char *data;
-    size_t bytes;
-    cleave_status status = cleave_file_read(path, &scratch, &data, &bytes, error);
-    if (status == CLEAVE_OK) {
-        onnx_source from = {.data = data, .bytes = bytes, .name = path, .path = path};
-        status = import_source(&from, batch, with_loss, arena, model, error);
-    }
-    cleave_arena_free(&scratch);
-    return status;
+    return cleave_model_import_as(
+        &(cleave_import_request){.file = path, .batch = batch, .with_loss = with_loss}, arena,
+        model, error);
 }

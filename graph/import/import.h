@@ -4,13 +4,25 @@
 
 #include "graph/model/model.h"
 
-/* Imports `path` for a global batch (0: leave the symbolic dimension out, an error where there is
-   one). Initializers with external data are read from files beside it. With `with_loss` the model
-   gets its loss and needs targets; without, it ends in its outputs. BAD_INPUT with file, node, type
-   and attribute for whatever can't be used.  The model lives in `arena`. */
+typedef struct cleave_import_request {
+    const char *file; /* also what messages call it */
+    const void *data; /* what is in the file; null: it is read.  Given, no file is opened at all,
+                         and external data are refused */
+    size_t bytes;
+    int64_t batch; /* global; 0: leave the symbolic dimension out, an error where there is one */
+    bool with_loss;
+    const char *inputs; /* "x,mask": of the float inputs of fixed shape these are data, and the
+                           others are parameters; null: graph/import/inputs.c decides */
+} cleave_import_request;
+
+/* Imports a model.  Initializers with external data are read from files beside it.  With a loss the
+   model may need targets; without, it ends in its outputs.  BAD_INPUT with file, node, type and
+   attribute for whatever can't be used.  The model lives in `arena`. */
+cleave_status cleave_model_import_as(const cleave_import_request *request, cleave_arena *arena,
+                                     cleave_model *model, cleave_error *error);
+/* The same of a file, and from memory, where the inputs are as they seem. */
 cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
                                   cleave_arena *arena, cleave_model *model, cleave_error *error);
-/* The same from memory; `name` stands for the file.  No file is read: external data are refused. */
 cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
                                          int64_t batch, bool with_loss, cleave_arena *arena,
                                          cleave_model *model, cleave_error *error);

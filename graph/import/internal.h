@@ -47,7 +47,9 @@ typedef struct cleave_value {
     const cleave_onnx_tensor *initializer; /* of a source, else null */
     const cleave_onnx_value *input;        /* of a source, else null */
     bool running; /* a source that is kept, not trained: running statistics, weights of classes */
-    bool starts_at_one; /* such a source; else at 0 */
+    bool starts_at_one;  /* such a source; else at 0 */
+    bool weighs_classes; /* such a source */
+    bool named;          /* among the inputs that are data by request */
 } cleave_value;
 
 typedef struct cleave_draft_tensor {
@@ -78,7 +80,7 @@ typedef struct cleave_draft_operator {
 } cleave_draft_operator;
 
 struct cleave_importer {
-    const char *file;
+    const char *file, *inputs; /* inputs: as requested, or null */
     int64_t batch;
     bool with_loss;
     cleave_arena *arena;  /* of the model */
@@ -250,6 +252,11 @@ cleave_status cleave_import_split_sizes(cleave_importer *im, int rank, const int
 
 /* ---- steps of the import, in their order ---- */
 
+/* Marks the inputs that are data by request; inputs.c. */
+cleave_status cleave_import_name_inputs(cleave_importer *im);
+/* What a graph input is taken for: data, a parameter or a buffer. */
+cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cleave_value *value,
+                                            const char **why);
 /* Replaces nodes that spell out an operator by one of that operator; order, live: [n_nodes];
    rewrite.c. */
 cleave_status cleave_import_rewrite(cleave_importer *im, const int32_t *order, bool *live);
@@ -262,6 +269,9 @@ cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
 cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
 /* Makes one operator of each attention among the drafts; fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
+/* The model's list of inputs; new_id: [n drafts] tensors of the model, or -1; inputs.c. */
+cleave_status cleave_import_list_inputs(cleave_importer *im, const int32_t *new_id,
+                                        cleave_model *model);
 /* Drafts become the model: names, order, compaction; finish.c. */
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model);
 

@@ -63,6 +63,7 @@ typedef struct cleave_tensor {
     const char *name; /* unique; that of ONNX where there is one */
     cleave_tensor_kind kind;
     cleave_type type;
+    bool truth; /* data or an output of ONNX type BOOL: 0 or 1, and BOOL in files */
     int rank;
     int64_t shape[CLEAVE_MAX_RANK]; /* logical, refined: a dense layer's weight after a flatten is
                                        [k, c, h, w] */
@@ -77,7 +78,8 @@ typedef struct cleave_tensor {
      */
     int file_rank;
     int64_t file_shape[CLEAVE_MAX_RANK];
-    float initial_value; /* what fills a buffer, or a parameter with fan_in 0, without a value */
+    float initial_value; /* what fills a buffer, or a parameter with fan_in 0, without a value; and
+                            made-up float data, where it is not 0 */
     int64_t fan_in;      /* Kaiming uniform: U(-1/sqrt(fan_in), 1/sqrt(fan_in)); 0: filled with
                             initial_value */
     int64_t below; /* I64 data are ids of tables of this extent; made-up ones lie in 0..below-1.
@@ -183,6 +185,13 @@ typedef struct cleave_assignment {
     int32_t target, source;
 } cleave_assignment;
 
+/* An input of the ONNX graph. */
+typedef struct cleave_model_input {
+    const char *name;
+    int32_t tensor;  /* -1: nothing reads it */
+    const char *why; /* the tensor is of its kind, as a sentence */
+} cleave_model_input;
+
 typedef struct cleave_model {
     const char *file;  /* as given */
     char hash[33];     /* of the graph with its shapes, not the weights */
@@ -193,6 +202,8 @@ typedef struct cleave_model {
     cleave_nest *nests; /* in topological order: forward runs them so, backward in reverse */
     cleave_operator *operators;
     cleave_assignment *assignments;
+    int32_t n_inputs;
+    cleave_model_input *inputs; /* of the file, in its order; for `show` and messages */
     int32_t *outputs; /* tensor ids of the model's outputs (may be views), under their ONNX names */
     int32_t loss; /* scalar (rank 0) tensor written by the last nest of @loss; -1: no loss, forward
                      only */

@@ -12,7 +12,7 @@
      p, q    the instruction's numbers
      place   what the place of the element gives: for INDEX its index along axis a; for DROPOUT
              1 / (1 - p) or 0, by (seed, step, output's name, logical row-major index of the output
-             element) */
+             element); for UNIFORM a number of [0, 1), by the same and p, the stream, an integer */
 #ifndef CLEAVE_GRAPH_MODEL_OPCODE_H
 #define CLEAVE_GRAPH_MODEL_OPCODE_H
 
@@ -76,7 +76,8 @@
     ROW(COSH,       1, cosh(a),             TIMES(sinh(a)), A,                           NONE, 0)  \
     ROW(ASINH,      1, asinh(a),            OVER(sqrt(a * a + 1)), A,                    NONE, 0)  \
     ROW(ACOSH,      1, acosh(a),            OVER(sqrt(a * a - 1)), A,                    NONE, 0)  \
-    ROW(ATANH,      1, atanh(a),            OVER(1 - a * a), A,                          NONE, 0)
+    ROW(ATANH,      1, atanh(a),            OVER(1 - a * a), A,                          NONE, 0) \
+    ROW(UNIFORM,    0, place,               NONE, 0,                                     NONE, 0)
 
 typedef enum cleave_opcode {
 #define CLEAVE_ROW(name, ...) CLEAVE_OP_##name,

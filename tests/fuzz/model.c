@@ -39,18 +39,27 @@ static void lower(const cleave_model *model, uint64_t seed, cleave_arena *arena)
         abort();
 }
 
-static void import(const uint8_t *data, size_t size, int64_t batch, bool with_loss) {
+/* And once more with only the first input as data. */
+static void import(const uint8_t *data, size_t size, int64_t batch, bool with_loss,
+                   const char *inputs) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_error error = {""};
-    cleave_status status = cleave_model_import_memory(data, size, "fuzz.onnx", batch, with_loss,
-                                                      &arena, &model, &error);
+    const cleave_import_request request = {.file = "fuzz.onnx",
+                                           .data = data,
+                                           .bytes = size,
+                                           .batch = batch,
+                                           .with_loss = with_loss,
+                                           .inputs = inputs};
+    cleave_status status = cleave_model_import_as(&request, &arena, &model, &error);
     if (status == CLEAVE_OK)
         must(cleave_model_check(&model, &error), &error);
     else if (error.message[0] == '\0')
         abort();
     if (status == CLEAVE_OK && is_small(&model))
         lower(&model, cleave_hash_join(size, (uint64_t)batch), &arena);
+    if (status == CLEAVE_OK && inputs == NULL && model.n_inputs > 0)
+        import(data, size, batch, with_loss, model.inputs[0].name);
     cleave_arena_free(&arena);
 }
 
@@ -58,6 +67,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const int64_t batches[] = {0, 1, 3};
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
         for (int with_loss = 0; with_loss < 2; with_loss++)
-            import(data, size, batches[i], with_loss != 0);
+            import(data, size, batches[i], with_loss != 0, NULL);
     return 0;
 }

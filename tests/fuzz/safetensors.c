@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     for (int32_t i = 0; status == CLEAVE_OK && i < file.n_entries; i++) {
         const cleave_safetensors_entry *entry = &file.entries[i];
-        int64_t bytes = entry->n_elements * cleave_type_bytes(entry->type);
+        int64_t bytes = cleave_safetensors_bytes(entry);
         if (entry->offset < 0 || bytes < 0 || entry->offset > data_bytes - bytes)
             abort();
     }

@@ -95,6 +95,39 @@ grep -q '"y"' "$work/y.safetensors" || fail "y was not saved"
 expect_error 2 "rank 1" run --model "$work/relu.onnx"
 expect_error 2 plan.layout.json run --model "$work/relu.onnx" --forward --layout "$layout"
 
+# A float of fixed shape in a file without initializers is taken for a parameter; what is given as its data is not
+# left out without a word, and --inputs makes it data.
+safetensors() { # NAME DTYPE SHAPE BYTES ESCAPED_DATA: a file of one tensor
+    local header='{"'$1'":{"dtype":"'$2'","shape":['$3'],"data_offsets":[0,'$4']}}'
+    printf '%b\0\0\0\0\0\0\0%s%b' "\\x$(printf %x ${#header})" "$header" "$5"
+}
+safetensors x F32 3 12 '\0\0\x80\xbf\0\0\0\x40\0\0\x40\x40' >"$work/x.safetensors" # -1 2 3
+expect_error 2 "no data but a parameter of the model, since it is of floats and of fixed shape, in a file without \
+initializers; data: none (--inputs x makes it data" run --model "$work/relu.onnx" --forward --data "$work/x.safetensors"
+expect_ok run --model "$work/relu.onnx" --forward --inputs x --data "$work/x.safetensors" --save "$work/y.safetensors"
+[ "$(tail -c 12 "$work/y.safetensors" | od -An -tx1 | tr -d ' ')" = 000000000000004000004040 ] || fail "not 0 2 3"
+expect_ok show "$work/relu.onnx"
+grep -q '^x  *parameter  *it is of floats' "$work/out" || fail "x is no parameter: $(cat "$work/out")"
+expect_ok show "$work/relu.onnx" --inputs x --json
+grep -q '"x": {"taken_for": "data", "since": "--inputs names it"}' "$work/out" || fail "x is no data: $(cat "$work/out")"
+expect_error 2 '"z" is no input of the graph' run --model "$work/relu.onnx" --forward --inputs x,z
+safetensors c1.weight F32 6,1,5,5 600 '' >"$work/weight.safetensors"
+head -c 600 /dev/zero >>"$work/weight.safetensors"
+expect_error 2 "c1.weight is no data but a parameter" run "${lenet[@]}" --data "$work/weight.safetensors"
+expect_error 2 "was made for another model" simulate "${lenet[@]}" --inputs input,c1.weight \
+    --machine "$machine" --layout "$layout"
+
+# Truth values come and go as BOOL.  (y = not x, three elements each.)
+value='\x12\x0a\x0a\x08\x08\x09\x12\x04\x0a\x02\x08\x03'
+printf '%b' "\\x08\\x07\\x3a\\x32\\x0a\\x0b\\x0a\\x01x\\x12\\x01y\\x22\\x03Not\\x12\\x01g" \
+    "\\x5a\\x0f\\x0a\\x01x$value\\x62\\x0f\\x0a\\x01y$value\\x42\\x04\\x0a\\x00\\x10\\x0d" >"$work/not.onnx"
+safetensors x BOOL 3 3 '\0\x01\0' >"$work/x.safetensors"
+expect_ok run --model "$work/not.onnx" --forward --data "$work/x.safetensors" --save "$work/y.safetensors"
+[ "$(tail -c 3 "$work/y.safetensors" | od -An -tx1)" = ' 01 00 01' ] || fail "not 1 0 1"
+grep -q '"y": {"dtype": "BOOL"' "$work/y.safetensors" || fail "y is not saved as BOOL: $(head -c 100 "$work/y.safetensors")"
+expect_error 2 "tensor x is BOOL of 3, but the model needs F32 of 3" \
+    run --model "$work/relu.onnx" --forward --inputs x --data "$work/x.safetensors"
+
 # Bad input.
 head -c 100 "$work/weights1.safetensors" >"$work/cut.safetensors"
 expect_error 2 cut.safetensors run "${lenet[@]}" --layout "$layout" --weights "$work/cut.safetensors"

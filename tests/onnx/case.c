@@ -6,32 +6,15 @@
 #include "exec/kernels/initial.h"
 #include "exec/rank.h"
 #include "graph/import/import.h"
-#include "graph/import/onnx_file.h"
 #include "graph/lower/lower.h"
+#include "tests/onnx/internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_TENSORS = 64, MOST_DATA_SETS = 16, N_DEVICES = 4, N_LAYOUTS = 3 };
-
-typedef struct blob {
-    char *data;
-    size_t bytes;
-    cleave_onnx_tensor tensor;
-} blob;
-
-typedef struct onnx_case {
-    cleave_world *world;
-    cleave_arena *arena;
-    cleave_error *error;
-    blob model;
-    const cleave_onnx_graph *graph;
-    int n_inputs; /* graph inputs that no initializer gives */
-    const cleave_onnx_value *values[MOST_TENSORS];
-    blob inputs[MOST_TENSORS], outputs[MOST_TENSORS];
-} onnx_case;
+enum { MOST_DATA_SETS = 16, N_DEVICES = 4, N_LAYOUTS = 3 };
 
 /* Which inputs are given as constants: ever more, until the model is taken. */
 typedef enum fixing {
@@ -141,13 +124,6 @@ static cleave_status load(void *context, const cleave_buffer *buffer, int64_t st
     return CLEAVE_OK;
 }
 
-static bool same_shape(const cleave_tensor *tensor, const cleave_onnx_tensor *want) {
-    bool same = tensor->rank == want->rank;
-    for (int d = 0; d < want->rank && same; d++)
-        same = tensor->shape[d] == want->shape[d];
-    return same;
-}
-
 /* ONNX's own tolerance for floats; integers and truth values are exact. */
 static bool close_enough(double got, double want, bool exact) {
     if (isnan(want) || isinf(want) || exact)
@@ -155,10 +131,13 @@ static bool close_enough(double got, double want, bool exact) {
     return fabs(got - want) <= 1e-7 + 1e-3 * fabs(want);
 }
 
-/* One output, row-major. */
-static cleave_status compare(const onnx_case *test, const cleave_tensor *tensor, int32_t o,
-                             const double *got, const cleave_onnx_tensor *want) {
-    if (!same_shape(tensor, want))
+cleave_status onnx_case_compare(const onnx_case *test, int32_t o, int rank, const int64_t *shape,
+                                const double *got) {
+    const cleave_onnx_tensor *want = &test->outputs[o].tensor;
+    bool same_shape = rank == want->rank;
+    for (int d = 0; d < rank && same_shape; d++)
+        same_shape = shape[d] == want->shape[d];
+    if (!same_shape)
         return cleave_fail(test->error, CLEAVE_FAILED, "output %d has another shape", (int)o);
     for (int64_t i = 0; i < want->n; i++) {
         double wanted = want->floats != NULL ? (double)want->floats[i] : (double)want->integers[i];
@@ -170,9 +149,8 @@ static cleave_status compare(const onnx_case *test, const cleave_tensor *tensor,
     return CLEAVE_OK;
 }
 
-static cleave_status read_outputs(onnx_case *test, const cleave_model *model,
-                                  const char *data_set) {
-    for (int32_t o = 0; o < model->n_outputs; o++) {
+cleave_status onnx_case_read_outputs(onnx_case *test, int32_t n, const char *data_set) {
+    for (int32_t o = 0; o < n; o++) {
         char path[1024];
         if (o == MOST_TENSORS)
             return cleave_fail(test->error, CLEAVE_BAD_INPUT, "more than %d outputs", MOST_TENSORS);
@@ -203,7 +181,7 @@ static cleave_status compare_output(const onnx_case *test, const cleave_rank *ra
         for (int d = tensor->rank - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
             index[d] = 0;
     }
-    return compare(test, tensor, o, got, &test->outputs[o].tensor);
+    return onnx_case_compare(test, o, tensor->rank, tensor->shape, got);
 }
 
 static cleave_status step_rank(const onnx_case *test, cleave_rank *rank) {
@@ -268,7 +246,7 @@ static cleave_status run_layout(const onnx_case *test, const cleave_model *model
         for (int64_t i = 0; i < n; i++)
             got[i] = (double)result.outputs[o][i];
         if (tensor->type == CLEAVE_F32) /* the interpreter gives no others */
-            CLEAVE_TRY(compare(test, tensor, o, got, &test->outputs[o].tensor));
+            CLEAVE_TRY(onnx_case_compare(test, o, tensor->rank, tensor->shape, got));
     }
     return CLEAVE_OK;
 }
@@ -287,7 +265,7 @@ static cleave_status run_layouts(const onnx_case *test, const cleave_model *mode
 static cleave_status run_model(onnx_case *test, const cleave_model *model, const char *data_set) {
     cleave_kernels *kernels;
     CLEAVE_TRY(give_values(test, model));
-    CLEAVE_TRY(read_outputs(test, model, data_set));
+    CLEAVE_TRY(onnx_case_read_outputs(test, model->n_outputs, data_set));
     CLEAVE_TRY(cleave_kernels_create(&kernels, test->error));
     cleave_status status = run_rank(test, model, kernels);
     if (status == CLEAVE_OK)
@@ -311,12 +289,18 @@ static cleave_status try_fixing(onnx_case *test, fixing how, const char *data_se
     return run_model(test, &model, data_set);
 }
 
-static cleave_status run_data_set(onnx_case *test, const char *data_set, int *n_fixed) {
+static cleave_status run_data_set(onnx_case *test, const char *data_set, onnx_result *result) {
     cleave_error first = {""};
-    cleave_status status = CLEAVE_BAD_INPUT;
     CLEAVE_TRY(read_inputs(test, data_set));
+    cleave_status status = onnx_case_run_as_data(test, data_set);
+    result->as_data = result->as_data && status == CLEAVE_OK;
+    if (status != CLEAVE_OK && status != CLEAVE_BAD_INPUT) {
+        cleave_error_prefix(test->error, "as data");
+        return CLEAVE_FAILED;
+    }
+    status = CLEAVE_BAD_INPUT;
     for (fixing how = FIX_NONE; how < N_FIXINGS && status == CLEAVE_BAD_INPUT; how++) {
-        status = try_fixing(test, how, data_set, n_fixed);
+        status = try_fixing(test, how, data_set, &result->n_fixed);
         /* What is refused even with its settings known is refused for that. */
         if (status == CLEAVE_BAD_INPUT && how <= FIX_LATER_INTEGERS)
             first = *test->error;
@@ -364,13 +348,13 @@ static cleave_status run_case(onnx_case *test, const char *folder, onnx_result *
         snprintf(data_set, sizeof data_set, "%s/test_data_set_%d", folder, n);
         if (access(data_set, F_OK) != 0)
             break;
-        CLEAVE_TRY(run_data_set(test, data_set, &result->n_fixed));
+        CLEAVE_TRY(run_data_set(test, data_set, result));
     }
     return n > 0 ? CLEAVE_OK : cleave_fail(test->error, CLEAVE_FAILED, "has no data");
 }
 
 onnx_result onnx_case_run(cleave_world *world, const char *folder) {
-    onnx_result result = {.outcome = ONNX_PASSED};
+    onnx_result result = {.outcome = ONNX_PASSED, .as_data = true};
     cleave_arena arena = {0};
     cleave_error error = {""};
     onnx_case test = {.world = world, .arena = &arena, .error = &error};

@@ -80,17 +80,19 @@ static const void *datum(void *context, const char *name) {
     return NULL;
 }
 
-static double dropout_factor(void *context, const cleave_tensor *output, int64_t index,
-                             double ratio) {
+static double drawn(void *context, const cleave_instruction *it, const cleave_tensor *output,
+                    int64_t index) {
     (void)context;
     uint64_t key = cleave_dropout_key(SEED, 0, output->name);
-    bool kept = cleave_dropout_keeps(key, index, cleave_dropout_threshold(ratio));
-    return kept ? 1 / (1 - ratio) : 0;
+    if (it->opcode == CLEAVE_OP_UNIFORM)
+        return cleave_uniform_draw(key, it->p, index);
+    bool kept = cleave_dropout_keeps(key, index, cleave_dropout_threshold(it->p));
+    return kept ? 1 / (1 - it->p) : 0;
 }
 
 static void evaluate(drawn_case *c, const cleave_model *model, double_evaluator *e) {
     cr_assert(double_evaluator_create(model, &c->arena, e));
-    e->dropout = dropout_factor;
+    e->draw = drawn;
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const void *values = datum(c->drawn, model->tensors[t].name);
         if (values != NULL && model->tensors[t].type == CLEAVE_I64)

@@ -283,12 +283,12 @@ static double axis_index(const cleave_nest *nest, int64_t point, int axis) {
     return (double)(point % nest->axes[axis].extent);
 }
 
-static double dropout_factor(const double_evaluator *e, const cleave_nest *nest, int32_t output,
-                             double ratio) {
-    if (e->dropout == NULL)
+static double drawn(const double_evaluator *e, const cleave_nest *nest, int32_t output,
+                    const cleave_instruction *it) {
+    if (e->draw == NULL)
         return 1;
-    return e->dropout(e->context, &e->model->tensors[nest->output.tensor],
-                      output - e->element[nest->output.tensor][0], ratio);
+    return e->draw(e->context, it, &e->model->tensors[nest->output.tensor],
+                   output - e->element[nest->output.tensor][0]);
 }
 
 static double tape_value(const double_evaluator *e, const cleave_nest *nest, int64_t n,
@@ -304,7 +304,9 @@ static double tape_value(const double_evaluator *e, const cleave_nest *nest, int
         if (it->opcode == CLEAVE_OP_INDEX)
             r[used] = axis_index(nest, placed->point[n], it->a);
         else if (it->opcode == CLEAVE_OP_DROPOUT)
-            r[used] = a * dropout_factor(e, nest, placed->output[n], it->p);
+            r[used] = a * drawn(e, nest, placed->output[n], it);
+        else if (it->opcode == CLEAVE_OP_UNIFORM)
+            r[used] = drawn(e, nest, placed->output[n], it);
         else
             r[used] = instruction_value(it, a, b);
     }

@@ -22,8 +22,10 @@ typedef struct double_evaluator {
     double *memory;    /* the elements of all base tensors, row-major, and the fills of pads */
     int32_t **element; /* [n_tensors][elements, row-major] where in memory */
     double_evaluator_nest *nests; /* [n_nests] */
-    /* What a dropout multiplies an element of its output with; null: 1. */
-    double (*dropout)(void *context, const cleave_tensor *output, int64_t index, double ratio);
+    /* What an instruction draws for an element of the output: the factor of a DROPOUT, the number
+       of a UNIFORM; null: 1. */
+    double (*draw)(void *context, const cleave_instruction *it, const cleave_tensor *output,
+                   int64_t index);
     void *context;
 } double_evaluator;
 

@@ -82,6 +82,38 @@ static void dropout(drawn_model *m, const char *type) {
     put_output(m, y);
 }
 
+/* Numbers that are drawn, and another operand so that something can be trained. */
+static void draw_range_and_seed(drawn_model *m, const char *first, const char *second,
+                                double least) {
+    if (draw_chance(m, 0.5)) {
+        set_number(m, first, draw_number(m, -2, least));
+        set_number(m, second, draw_number(m, least, 2));
+    }
+    if (draw_chance(m, 0.5))
+        set_number(m, "seed", draw_number(m, 0, 9));
+}
+
+static void random_numbers(drawn_model *m, const char *type) {
+    bool normal = strstr(type, "Normal") != NULL, like = strstr(type, "Like") != NULL;
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    draw_range_and_seed(m, normal ? "mean" : "low", normal ? "scale" : "high", 0.5);
+    if (!like)
+        set_integers(m, "shape", shape.rank, shape.extent);
+    const char *numbers = like ? put_node(m, type, "%s", x) : put_node(m, type, "%s", "");
+    put_output(m, put_node(m, "Mul", "%s %s", numbers, x));
+}
+
+static void bernoulli(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY), *probability;
+    probability =
+        draw_chance(m, 0.5) ? draw_constant(m, shape, DRAWN_UNIT) : put_node(m, "Sigmoid", "%s", x);
+    if (draw_chance(m, 0.5))
+        set_number(m, "seed", draw_number(m, 0, 9));
+    put_output(m, put_node(m, "Mul", "%s %s", put_node(m, type, "%s", probability), x));
+}
+
 /* ---- two operands and more ------------------------------------------------------------------ */
 
 typedef struct pair {
@@ -199,6 +231,7 @@ const generator elementwise_generators[] = {{"Abs", 7, any_unary, true},
                                             {"Asinh", 9, any_unary, true},
                                             {"Atan", 7, any_unary, true},
                                             {"Atanh", 9, unit_unary, false},
+                                            {"Bernoulli", 15, bernoulli, true},
                                             {"Cast", 9, cast, false},
                                             {"CastLike", 15, cast_like, true},
                                             {"Ceil", 7, off_grid_unary, false},
@@ -235,6 +268,10 @@ const generator elementwise_generators[] = {{"Abs", 7, any_unary, true},
                                             {"Or", 7, logical, false},
                                             {"PRelu", 9, prelu, true},
                                             {"Pow", 7, power, false},
+                                            {"RandomNormal", 7, random_numbers, true},
+                                            {"RandomNormalLike", 7, random_numbers, true},
+                                            {"RandomUniform", 7, random_numbers, true},
+                                            {"RandomUniformLike", 7, random_numbers, true},
                                             {"Reciprocal", 7, positive_unary, false},
                                             {"Relu", 7, any_unary, true},
                                             {"Round", 11, off_grid_unary, false},

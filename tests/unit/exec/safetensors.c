@@ -59,6 +59,50 @@ Test(safetensors, what_is_written_in_pieces_is_read_in_pieces) {
     unlink(path);
 }
 
+/* Written from floats or integers, read as integers, a byte each: 7 after the header of one, whose
+   data another program may have left at any other value but 0. */
+Test(safetensors, truth_values_are_bytes_of_0_and_1) {
+    char path[] = "/tmp/cleave_safetensors_XXXXXX";
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    close(descriptor);
+    cleave_error error = {{0}};
+    cleave_safetensors_entry entries[] = {
+        {.name = "floats", .type = CLEAVE_F32, .truth = true, .rank = 1, .shape = {5}},
+        {.name = "integers", .type = CLEAVE_I64, .truth = true, .rank = 2, .shape = {1, 2}}};
+    const float floats[5] = {0, 1, 1, 0, 1};
+    const int64_t integers[2] = {1, 0};
+    cleave_safetensors_writer writer;
+    cr_assert(cleave_safetensors_writer_open(&writer, path, 2, entries, &error) == CLEAVE_OK);
+    cr_assert(cleave_safetensors_write(&writer, &entries[1], 0, 2, integers, &error) == CLEAVE_OK);
+    cr_assert(cleave_safetensors_write(&writer, &entries[0], 2, 3, floats + 2, &error) ==
+              CLEAVE_OK);
+    cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 2, floats, &error) == CLEAVE_OK);
+    cr_assert(cleave_safetensors_writer_commit(&writer, &error) == CLEAVE_OK);
+    FILE *stream = fopen(path, "r+b");
+    char bytes[7];
+    cr_assert(stream != NULL && fseek(stream, -7, SEEK_END) == 0);
+    cr_assert(fread(bytes, 1, 7, stream) == 7);
+    cr_expect(memcmp(bytes, "\0\1\1\0\1\1\0", 7) == 0);
+    cr_assert(fseek(stream, -5, SEEK_END) == 0 && fputc(0xff, stream) == 0xff);
+    fclose(stream);
+
+    cleave_arena arena = {0};
+    cleave_safetensors file = {0};
+    int64_t got[4];
+    cr_assert(cleave_safetensors_open(path, &arena, &file, &error) == CLEAVE_OK, "%s",
+              error.message);
+    const cleave_safetensors_entry *entry = cleave_safetensors_find(&file, "floats");
+    cr_assert(entry != NULL && entry->truth && entry->type == CLEAVE_I64);
+    cr_expect(entry->n_elements == 5 && cleave_safetensors_bytes(entry) == 5);
+    cr_assert(cleave_safetensors_read(&file, entry, 1, 4, got, &error) == CLEAVE_OK);
+    cr_expect(memcmp(got, (int64_t[]){1, 1, 0, 1}, sizeof got) == 0);
+    cr_expect(cleave_safetensors_read(&file, entry, 2, 4, got, &error) == CLEAVE_FAILED);
+    cleave_safetensors_close(&file);
+    cleave_arena_free(&arena);
+    unlink(path);
+}
+
 Test(safetensors, files_of_other_programs_are_read) {
     cleave_arena arena = {0};
     cleave_error error = {{0}};
@@ -95,6 +139,8 @@ Test(safetensors, bad_headers_are_refused_with_their_reason) {
         {"[]", 0, ""},
         {"{\"a\": 3}", 0, "a"},
         {"{\"a\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "F16"},
+        {"{\"a\": {\"dtype\": \"BOOL\", \"shape\": [2], \"data_offsets\": [0, 16]}}", 16,
+         "16 bytes for 2 elements of type BOOL"},
         {"{\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}}", 4, "dtype"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1], \"data_offsets\": [0, 4]}}", 4, "-1"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1.5], \"data_offsets\": [0, 4]}}", 4, "1.5"},
