@@ -12,7 +12,11 @@
    keeps its place.  By induction over time both know the same tasks, and each server takes them in
    the same order.  Where some service takes no time (`instant`), that still holds if no server is
    asked twice at one time (`tie`); with both, the order depends on what the queue takes out when,
-   and the guess is dropped as well. */
+   and the guess is dropped as well.
+
+   With the engines of steps it shares how a transfer crosses a link (link.h) and the queue of
+   events; that devices serve by readiness, and nothing takes time from anything else, is its own.
+ */
 #include "simulator/events/event_queue.h"
 #include "simulator/events/tasks.h"
 #include "simulator/step/link.h"

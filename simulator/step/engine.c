@@ -1,4 +1,4 @@
-/* What the two engines share: the check of a problem, and the memory they run in. */
+/* What the two engines share: problems made ready for them, and the memory they run in. */
 #include "simulator/step/engine.h"
 
 #include "simulator/events/engine_events.h"

@@ -1,9 +1,8 @@
 /* The engines: what happens when, in integers.
 
-   A problem is what is left of a program once it has prices: items in one global order, each on a
-   queue; messages with the links they cross; collectives in closed form.  Queue 2 x device is the
-   device's main lane, 2 x device + 1 its communication lane.  A queue runs its items in order and
-   blocks on the head.
+   A problem is a whole step with its prices (priced_fragment.h), the links of the machine, and what
+   follows from both before any time is known.  Queue 2 x device is the device's main lane,
+   2 x device + 1 its communication lane.  A queue runs its items in order and blocks on the head.
 
    A message is ready when both of its POST items have ended; links serve it by the rule of link.h,
    and so do the processors of its ends, where they have work with it.  Both ends notice that it has
