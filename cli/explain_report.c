@@ -28,7 +28,10 @@ static void link_name(const cleave_machine *machine, int32_t link, char *text, s
                  machine->vertex_name[machine->links[link].to]);
 }
 
-void explain_binds(const explanation *e, int32_t op, char *text, size_t bytes) {
+/* What binds an operator: "memory" where a quicker split does not fit; else what takes most of its
+   share of the critical path, "compute", "link A -> B" or "waiting"; "nothing" where it has none.
+ */
+static void name_bound(const explanation *e, int32_t op, char *text, size_t bytes) {
     const explain_operator *of = &e->path.operators[op];
     int64_t compute = computing(of->picoseconds), waiting = of->picoseconds[EXPLAIN_WAITING];
     int64_t moving = of->picoseconds[EXPLAIN_EXCHANGE] + of->picoseconds[EXPLAIN_SYNC];
@@ -48,7 +51,8 @@ void explain_binds(const explanation *e, int32_t op, char *text, size_t bytes) {
         snprintf(text, bytes, "copies"); /* packing, sums and posts rather than links */
 }
 
-double explain_step_with(const explanation *e, const explain_alternative *alternative) {
+/* The step with another split, seconds: the estimate's ratio applied to the layout's step. */
+static double step_with(const explanation *e, const explain_alternative *alternative) {
     double ratio =
         e->estimated_step > 0 ? (double)alternative->step / (double)e->estimated_step : 1;
     return 1e-12 * (double)e->path.step * ratio;
@@ -147,7 +151,7 @@ static void add_operator(const explanation *e, int32_t op, table *t) {
     put_time(t, path->picoseconds[EXPLAIN_SYNC]);
     put_time(t, path->picoseconds[EXPLAIN_WAITING]);
     table_quantity(t, (double)path->memory_bytes, CLEAVE_UNIT_BYTES);
-    explain_binds(e, op, text, sizeof text);
+    name_bound(e, op, text, sizeof text);
     table_text(t, text);
     if (choice->n > 0) {
         describe(of, &choice->best[0].split, text, sizeof text);
@@ -204,7 +208,7 @@ static void print_choice(const explanation *e, int32_t op, cleave_arena *arena) 
         table_format(&t, "%s%s", degrees, i < 0 ? " (does not fit in memory)" : "");
         split_text_devices(&a->split, text, 48);
         table_text(&t, text);
-        table_quantity(&t, explain_step_with(e, a), CLEAVE_UNIT_SECONDS);
+        table_quantity(&t, step_with(e, a), CLEAVE_UNIT_SECONDS);
         put_change(&t, e, a);
     }
     printf("\n");
@@ -271,7 +275,7 @@ static void put_alternative(cleave_json_writer *w, const explanation *e, int32_t
     cleave_json_begin_object(w, true);
     split_text_put(w, &e->model->operators[op], &alternative->split);
     cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, explain_step_with(e, alternative));
+    cleave_json_put_number(w, step_with(e, alternative));
     cleave_json_end_object(w);
 }
 
@@ -290,7 +294,7 @@ static void put_operator(cleave_json_writer *w, const explanation *e, int32_t op
     cleave_json_key(w, "memory_bytes");
     cleave_json_put_integer(w, path->memory_bytes);
     cleave_json_key(w, "bound_by");
-    explain_binds(e, op, text, sizeof text);
+    name_bound(e, op, text, sizeof text);
     cleave_json_put_string(w, text);
     cleave_json_key(w, "tried");
     cleave_json_put_integer(w, choice->tried);

@@ -19,14 +19,6 @@ typedef struct explanation {
     bool is_whole;                 /* all operators, else one that was asked for by name */
 } explanation;
 
-/* What binds an operator: "memory" where a quicker split does not fit; else what takes most of its
-   share of the critical path, "compute", "link A -> B" or "waiting"; "nothing" where it has none.
- */
-void explain_binds(const explanation *e, int32_t op, char *text, size_t bytes);
-
-/* The step with another split, seconds: the estimate's ratio applied to the layout's step. */
-double explain_step_with(const explanation *e, const explain_alternative *alternative);
-
 void explain_print(const explanation *e, cleave_arena *arena);
 cleave_status explain_print_json(const explanation *e, cleave_error *error);
 

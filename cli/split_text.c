@@ -61,13 +61,8 @@ void split_text_put(cleave_json_writer *writer, const cleave_operator *op,
     cleave_json_end_array(writer);
 }
 
-bool split_text_same_degrees(const cleave_operator *op, const cleave_split *a,
-                             const cleave_split *b) {
-    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
-           memcmp(a->degree, b->degree, (size_t)op->n_axes * sizeof *a->degree) == 0;
-}
-
 bool split_text_same(const cleave_operator *op, const cleave_split *a, const cleave_split *b) {
-    return split_text_same_degrees(op, a, b) &&
+    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
+           memcmp(a->degree, b->degree, (size_t)op->n_axes * sizeof *a->degree) == 0 &&
            memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0;
 }

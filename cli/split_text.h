@@ -15,9 +15,7 @@ void split_text_devices(const cleave_split *split, char *text, size_t bytes);
 void split_text_put(cleave_json_writer *writer, const cleave_operator *op,
                     const cleave_split *split);
 
-/* The same number of replicas and degrees; and, for `same_split`, the same devices, too. */
-bool split_text_same_degrees(const cleave_operator *op, const cleave_split *a,
-                             const cleave_split *b);
+/* The same number of replicas, degrees and devices. */
 bool split_text_same(const cleave_operator *op, const cleave_split *a, const cleave_split *b);
 
 #endif
