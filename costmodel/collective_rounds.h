@@ -34,7 +34,7 @@ typedef struct cleave_collective_rounds {
     cleave_round_cost items[CLEAVE_MAX_ROUNDS];
 } cleave_collective_rounds;
 
-/* Two devices or more; `load` as for cleave_cost_collective_parts. */
+/* Two devices or more; `load` is scratch, [machine's n_links], all 0 before and after. */
 void cleave_collective_rounds_find(const cleave_machine *machine,
                                    const cleave_collective *collective, double *load,
                                    cleave_collective_rounds *rounds);

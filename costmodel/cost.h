@@ -120,27 +120,16 @@ cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache
                                 cleave_price_basis *basis, cleave_error *error);
 int32_t cleave_cost_n_sources(const cleave_cost_cache *cache);
 
-/* Links count as measured where the devices at both ends were calibrated, else as data sheet. */
-cleave_provenance cleave_cost_link_provenance(const cleave_machine *machine, int32_t source,
-                                              int32_t destination);
-
 /* A collective in closed form: its links are taken for `busy` picoseconds from the last join (or
    from when they are free), and it has ended `rest` picoseconds later. */
 typedef struct cleave_collective_cost {
     int64_t busy, rest;
     int64_t processor; /* picoseconds of each device: posts and sums; what its JOIN takes */
 } cleave_collective_cost;
-/* `load` is scratch, [machine's n_links], all 0 before and after. */
-cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
-                                                    const cleave_collective *collective,
-                                                    double *load);
-/* The same, remembering by (kind, algorithm, devices) what does not depend on bytes. */
+/* Remembers by (kind, algorithm, devices) what does not depend on bytes. */
 cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
                                            const cleave_collective *collective,
                                            cleave_collective_cost *cost, cleave_error *error);
-/* Picoseconds from its last join to its end: busy + rest; 2^61 when memory is short. */
-int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective);
-
 /* All that a collective of two devices or more takes, its processor's share too, for n sizes of its
    vector; the bytes that it has do not count. */
 void cleave_cost_collective_sizes(const cleave_machine *machine,

@@ -52,8 +52,9 @@ static cleave_byte_price price_of_copy(const cleave_copy_price *price, const cle
 
 /* A machine file does not say where the figures of a link come from; calibration measures links
    together with the kernels of the devices that they join. */
-cleave_provenance cleave_cost_link_provenance(const cleave_machine *machine, int32_t source,
-                                              int32_t destination) {
+/* Links count as measured where the devices at both ends were calibrated, else as data sheet. */
+static cleave_provenance link_provenance(const cleave_machine *machine, int32_t source,
+                                         int32_t destination) {
     const int32_t *kind = machine->device_kind;
     bool calibrated =
         machine->kinds[kind[source]].n_fits > 0 && machine->kinds[kind[destination]].n_fits > 0;
@@ -62,8 +63,7 @@ cleave_provenance cleave_cost_link_provenance(const cleave_machine *machine, int
 
 static cleave_price_basis basis_of_links(const cleave_cost_cache *cache, int32_t source,
                                          int32_t destination) {
-    return (cleave_price_basis){cleave_cost_link_provenance(cache->machine, source, destination),
-                                -1, 0};
+    return (cleave_price_basis){link_provenance(cache->machine, source, destination), -1, 0};
 }
 
 cleave_status cleave_cost_basis(const cleave_program *program, cleave_cost_cache *cache,

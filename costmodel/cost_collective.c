@@ -265,16 +265,6 @@ cleave_collective_cost cleave_collective_rounds_price(const cleave_collective_ro
                                     .processor = cleave_picoseconds(processor)};
 }
 
-cleave_collective_cost cleave_cost_collective_parts(const cleave_machine *machine,
-                                                    const cleave_collective *collective,
-                                                    double *load) {
-    cleave_collective_rounds rounds;
-    if (collective->n_devices < 2)
-        return (cleave_collective_cost){0};
-    cleave_collective_rounds_find(machine, collective, load, &rounds);
-    return cleave_collective_rounds_price(&rounds, collective->bytes);
-}
-
 void cleave_cost_collective_sizes(const cleave_machine *machine,
                                   const cleave_collective *collective, double *load, int n,
                                   const int64_t *bytes, double *seconds) {
@@ -282,13 +272,4 @@ void cleave_cost_collective_sizes(const cleave_machine *machine,
     cleave_collective_rounds_find(machine, collective, load, &rounds);
     for (int i = 0; i < n; i++)
         seconds[i] = total_seconds(&rounds, (double)bytes[i]);
-}
-
-int64_t cleave_cost_collective(const cleave_machine *machine, const cleave_collective *collective) {
-    double *load = calloc((size_t)machine->n_links + 1, sizeof *load);
-    if (load == NULL)
-        return INT64_C(1) << 61;
-    cleave_collective_cost cost = cleave_cost_collective_parts(machine, collective, load);
-    free(load);
-    return cost.busy + cost.rest;
 }

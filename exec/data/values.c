@@ -2,10 +2,10 @@
    there; memory holds boxes of them in the tensor's memory order. */
 #include "exec/data/values.h"
 
+#include "exec/data/id_range.h"
+#include "exec/data/initial.h"
 #include "exec/data/tensor_file.h"
 #include "exec/data/text.h"
-#include "exec/kernels/id_range.h"
-#include "exec/kernels/initial.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
    Backward walks the same points: the adjoint of the output's element times the derivative of the
    tape is added to the gradient of every input at the element that the point reads. */
-#include "exec/kernels/initial.h"
+#include "exec/kernels/dropout.h"
 #include "exec/kernels/kernel_table.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
    What follows from operands alone that stay the same from tile to tile is not computed again.
    Results go to sinks: stored, or summed over the points that share an element (an output with a
    combiner, the gradient of a broadcast operand). */
-#include "exec/kernels/initial.h"
+#include "exec/kernels/dropout.h"
 #include "exec/kernels/kernel_tile_run.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
    which the pragma tells the compiler. */
 #include "exec/kernels/tape.h"
 
-#include "exec/kernels/initial.h"
+#include "exec/kernels/dropout.h"
 #include "exec/kernels/vector_math.h"
 
 #include <float.h>

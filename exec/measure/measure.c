@@ -3,8 +3,8 @@
 #include "exec/measure/measure.h"
 
 #include "base/progress.h"
+#include "exec/data/initial.h"
 #include "exec/kernels/copy.h"
-#include "exec/kernels/initial.h"
 #include "exec/measure/surroundings.h"
 #include "exec/memory.h"
 #include "graph/model/gather.h"

@@ -53,7 +53,8 @@ static bool are_sorted(const movement *move) {
     return true;
 }
 
-const lower_region *move_region_of(const movement *move, int32_t place) {
+/* The place that a flow starts from, or where its owner adds up. */
+static const lower_region *region_of(const movement *move, int32_t place) {
     return move_place_of(move, move->places.items[place]);
 }
 
@@ -87,7 +88,7 @@ bool move_sent_in_place(const lower_builder *builder, const movement *move,
         return false;
     const move_flow *flow = move_flow_of(move, transfer, 0);
     return flow->n_sources == 1 &&
-           is_in_place(builder, move, flow, move_region_of(move, flow->first_source), end);
+           is_in_place(builder, move, flow, region_of(move, flow->first_source), end);
 }
 
 bool move_received_in_place(const lower_builder *builder, const movement *move,
@@ -109,7 +110,7 @@ static void pack(lower_builder *builder, movement *move, move_transfer *transfer
         packed_region(builder, move, flow, transfer->send_buffer, &to);
         for (int32_t s = 0; s < flow->n_sources; s++)
             lower_copy_add(builder, move->tensor, s == 0 ? CLEAVE_COPY_ASSIGN : move_mode(move),
-                           &to.box, &to, move_region_of(move, flow->first_source + s), 0);
+                           &to.box, &to, region_of(move, flow->first_source + s), 0);
     }
     lower_copy_end(builder, transfer->source, move->lane);
 }
@@ -233,8 +234,7 @@ static void combine_transfer(lower_builder *builder, movement *move,
         const move_flow *flow = move_flow_of(move, transfer, f);
         packed_region(builder, move, flow, transfer->receive_buffer, &from);
         lower_copy_add(builder, move->tensor, flow->starts ? CLEAVE_COPY_ASSIGN : move_mode(move),
-                       &from.box, move_region_of(move, flow->first_source + flow->n_sources), &from,
-                       0);
+                       &from.box, region_of(move, flow->first_source + flow->n_sources), &from, 0);
     }
     lower_copy_end(builder, transfer->destination, move->lane);
 }
@@ -264,7 +264,8 @@ static int32_t *sort_partial(lower_builder *builder, const movement *move, int32
     return sorted;
 }
 
-void move_combine(lower_builder *builder, movement *move) {
+/* Combines at the owners and posts the results; nothing the second time. */
+static void combine(lower_builder *builder, movement *move) {
     if (move->combined)
         return;
     move->combined = true;
@@ -326,7 +327,7 @@ static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t t
 }
 
 void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
-    move_combine(builder, move);
+    combine(builder, move);
     cleave_packing unpacking = {0};
     for (int32_t target = move->first_target[demand]; target >= 0;)
         target = arrive_transfer(builder, move, target, &unpacking);
@@ -339,7 +340,7 @@ void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
 
 void move_all(lower_builder *builder, movement *move) {
     move_begin(builder, move);
-    move_combine(builder, move);
+    combine(builder, move);
     for (int32_t i = 0; i < move->demands.n; i++)
         move_arrive(builder, move, i);
 }

@@ -194,9 +194,6 @@ static inline lower_region *move_demand_of(lower_builder *builder, movement *mov
    come to lie in that contribution's buffer: read their regions afterwards. */
 void move_begin(lower_builder *builder, movement *move);
 
-/* Combines at the owners and posts the results.  Called by move_arrive; nothing the second time. */
-void move_combine(lower_builder *builder, movement *move);
-
 /* Waits for and unpacks all that goes to one demand, in the slot of its first reader. */
 void move_arrive(lower_builder *builder, movement *move, int32_t demand);
 
@@ -212,8 +209,6 @@ bool move_sent_in_place(const lower_builder *builder, const movement *move,
                         const move_transfer *transfer, move_end *end);
 bool move_received_in_place(const lower_builder *builder, const movement *move,
                             const move_transfer *transfer, move_end *end);
-/* The place that a flow starts from, or where its owner adds up. */
-const lower_region *move_region_of(const movement *move, int32_t place);
 static inline const lower_region *move_place_of(const movement *move, move_place at) {
     return at >= 0 ? &move->contributions.items[at].at : &move->sums.items[~at].at;
 }

@@ -68,10 +68,17 @@ static cleave_buffer_kind buffer_kind(const cleave_tensor *tensor) {
     return CLEAVE_BUFFER_ACTIVATION;
 }
 
+static lower_holder *find_holder(lower_tensor *tensor, int32_t device) {
+    for (int32_t i = 0; i < tensor->holders.n; i++)
+        if (tensor->holders.items[i].device == device)
+            return &tensor->holders.items[i];
+    return NULL;
+}
+
 static void hold(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
     lower_tensor *of = &state->tensors[tensor];
     int rank = state->base.model->tensors[tensor].rank;
-    lower_holder *holder = lower_holder_find(of, device);
+    lower_holder *holder = find_holder(of, device);
     if (holder == NULL) {
         LOWER_PUSH(&state->base, &of->holders,
                    (lower_holder){.device = device, .buffer = -1, .box = *box, .first_use = -1});
@@ -86,13 +93,6 @@ static void hold(lowering *state, int32_t tensor, int32_t device, const cleave_b
             return;
     LOWER_PUSH(&state->base, &state->uses, (lower_use){.box = *box, .next = holder->first_use});
     holder->first_use = state->uses.n - 1;
-}
-
-lower_holder *lower_holder_find(lower_tensor *tensor, int32_t device) {
-    for (int32_t i = 0; i < tensor->holders.n; i++)
-        if (tensor->holders.items[i].device == device)
-            return &tensor->holders.items[i];
-    return NULL;
 }
 
 /* Statistics combine as whole records, so whoever reads one of the three numbers gets the record
@@ -214,7 +214,7 @@ void lower_operand_place_holders(lowering *state) {
 static void arrive_held(lowering *state, lower_operand *operand, const lower_operand_piece *piece) {
     lower_builder *builder = &state->base;
     int32_t tensor = piece->piece.tensor;
-    lower_holder *holder = lower_holder_find(&state->tensors[tensor], operand->device);
+    lower_holder *holder = find_holder(&state->tensors[tensor], operand->device);
     if (operand->whole &&
         cleave_box_equal(builder->model->tensors[tensor].rank, &holder->box, &piece->piece.box)) {
         operand->buffer = holder->buffer;

@@ -11,8 +11,10 @@ static const char *const kind_names[N_KINDS] = {"all-reduce", "reduce-scatter", 
 static const char *const algorithm_names[CLEAVE_N_ALGORITHMS] = {
     "default", "ring", "halving-doubling", "tree", "two-level", "direct"};
 
-int32_t cleave_collective_node_members(int32_t node_devices, int32_t n, const int32_t *devices,
-                                       int32_t *n_nodes) {
+/* The members of a group that each node has, if all those that it lies in have as many, else 0; and
+   the number of these nodes. */
+static int32_t node_members_of(int32_t node_devices, int32_t n, const int32_t *devices,
+                               int32_t *n_nodes) {
     int32_t members = 0, in_node = 0;
     *n_nodes = 0;
     if (node_devices < 1)
@@ -35,7 +37,7 @@ int32_t cleave_collective_rules_find(const cleave_collective_rules *rules,
                                      cleave_collective_kind kind, int32_t n, const int32_t *devices,
                                      int64_t bytes) {
     int32_t n_nodes;
-    cleave_collective_node_members(rules->node_devices, n, devices, &n_nodes);
+    node_members_of(rules->node_devices, n, devices, &n_nodes);
     for (int32_t r = 0; r < rules->n; r++) {
         const cleave_collective_rule *rule = &rules->items[r];
         if (rule->kind == kind && (rule->n_devices == 0 || rule->n_devices == n) &&
@@ -51,7 +53,7 @@ cleave_collective_algorithm cleave_collective_rules_choose(const cleave_collecti
                                                            const int32_t *devices, int64_t bytes,
                                                            int32_t *node_members) {
     int32_t n_nodes;
-    int32_t members = cleave_collective_node_members(rules->node_devices, n, devices, &n_nodes);
+    int32_t members = node_members_of(rules->node_devices, n, devices, &n_nodes);
     int32_t rule = cleave_collective_rules_find(rules, kind, n, devices, bytes);
     cleave_collective_algorithm found =
         rule >= 0 ? rules->items[rule].algorithm : CLEAVE_ALGORITHM_DEFAULT;

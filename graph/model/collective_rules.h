@@ -39,11 +39,6 @@ int32_t cleave_collective_rules_find(const cleave_collective_rules *rules,
                                      cleave_collective_kind kind, int32_t n, const int32_t *devices,
                                      int64_t bytes);
 
-/* The members of a group that each node has, if all those that it lies in have as many, else 0; and
-   the number of these nodes. */
-int32_t cleave_collective_node_members(int32_t node_devices, int32_t n, const int32_t *devices,
-                                       int32_t *n_nodes);
-
 /* Reads and writes the value of "collectives" in a layout: see docs/formats.md.  BAD_INPUT names
    the place. */
 cleave_status cleave_collective_rules_read(const cleave_json_cursor *at, cleave_arena *arena,

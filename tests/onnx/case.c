@@ -3,7 +3,7 @@
 
 #include "../support/interpreter.h"
 #include "base/file.h"
-#include "exec/kernels/initial.h"
+#include "exec/data/initial.h"
 #include "exec/rank.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"

@@ -8,7 +8,7 @@
 #include "../support/generators.h"
 #include "../support/interpreter.h"
 #include "base/random.h"
-#include "exec/kernels/initial.h"
+#include "exec/kernels/dropout.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 
+#include "../support/collective_cost.h"
 #include "../support/test_machine.h"
 
 #include <math.h>
@@ -240,7 +241,7 @@ Test(resharding, knows_collectives) {
                                         .bytes = 32 * 48 * 16 * 4};
         collective.algorithm = cleave_collective_rules_choose(
             &rules, collective.kind, DEVICES, devices, collective.bytes, &collective.node_members);
-        double closed = (double)cleave_cost_collective(&machine, &collective);
+        double closed = (double)collective_cost(&machine, &collective);
         double found = (double)cost(cases[i].from, cases[i].to);
         /* Besides there are posts and sums, and packing. */
         cr_expect(found >= closed && found < 1.3 * closed + 30e6, "%d: %g and %g", (int)i, found,

@@ -2,8 +2,8 @@
 #include "interpreter.h"
 
 #include "base/random.h"
+#include "exec/data/initial.h"
 #include "exec/kernels/copy.h"
-#include "exec/kernels/initial.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "graph/lower/lower.h"
 #include "simulator/step/simulate.h"
 
+#include "../../support/collective_cost.h"
 #include "../../support/perceptron.h"
 
 #include <math.h>
@@ -73,8 +74,7 @@ static double expanded_seconds(const cleave_program *program, const cleave_colle
 }
 
 static double closed_seconds(const cleave_machine *machine, const cleave_collective *collective) {
-    double *load = CLEAVE_ARENA_ARRAY(&arena, double, machine->n_links);
-    cleave_collective_cost cost = cleave_cost_collective_parts(machine, collective, load);
+    cleave_collective_cost cost = collective_cost_parts(machine, collective);
     return (double)(cost.processor + cost.busy + cost.rest) * 1e-12;
 }
 

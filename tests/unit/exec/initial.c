@@ -1,5 +1,6 @@
 /* Values from the seed: the same whatever box is asked for, and of the right distribution. */
-#include "exec/kernels/initial.h"
+#include "exec/data/initial.h"
+#include "exec/kernels/dropout.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

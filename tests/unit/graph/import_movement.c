@@ -1,6 +1,6 @@
 /* Operators that move elements, in numbers worked out by hand: inputs are 1, 2, 3 ... in row-major
    order.  ONNX's own tests (tests/onnx) say the rest. */
-#include "exec/kernels/id_range.h"
+#include "exec/data/id_range.h"
 #include "imported.h"
 
 TestSuite(import_movement, .fini = tear_down);

@@ -1,8 +1,8 @@
 /* Integers beyond +-2^24, which f32 rounds: they are refused where they come in, as data and as
    constants of integer arithmetic. */
+#include "exec/data/id_range.h"
 #include "exec/data/safetensors.h"
 #include "exec/data/values.h"
-#include "exec/kernels/id_range.h"
 #include "exec/run.h"
 #include "imported.h"
 

@@ -125,6 +125,8 @@ static void check(cleave_opcode opcode, double p, double q) {
         result r = of_table(s.it, a, b, values[i], place);
         cr_expect(near(r.value, values[i], 1e-15), "opcode %d of %g and %g is %g, not %g", opcode,
                   a, b, r.value, values[i]);
+        for (int side = 0; side < cleave_opcode_gradient_operands(opcode); side++)
+            check_needs(&s, side, a, b, values[i], place);
         /* Kinks and jumps lie where operands are 0 or equal. */
         bool smooth = fabs(a) > STEP && fabs(b) > STEP && fabs(a - b) > STEP;
         for (int side = 0; smooth && side < 2; side++) {
@@ -132,8 +134,6 @@ static void check(cleave_opcode opcode, double p, double q) {
             if (!isfinite(difference))
                 continue;
             check_derivative(&s, side, r.by[side], difference);
-            if (side < cleave_opcode_gradient_operands(opcode))
-                check_needs(&s, side, a, b, values[i], place);
             n_compared++;
         }
     }

@@ -7,6 +7,8 @@
 #include "simulator/events/tasks.h"
 #include "simulator/report/trace.h"
 
+#include "../../support/collective_cost.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,7 +248,7 @@ Test(simulate, a_symbolic_collective_takes_its_closed_form) {
     /* 12 posts (send and receive in each of 6 rounds) of 3 us; three sums, each a launch of 8 us
        and three times a quarter of 80 MB at 549 GB/s. */
     int64_t join = cleave_picoseconds(36e-6 + 3 * (8e-6 + 60e6 / (732e9 * 0.75)));
-    cr_expect_eq(timeline.step, join + cleave_cost_collective(&m->machine, &collective));
+    cr_expect_eq(timeline.step, join + collective_cost(&m->machine, &collective));
     maker_destroy(m);
 }
 

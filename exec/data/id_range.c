@@ -1,5 +1,5 @@
 /* Pulls the ids of every look-up back to the data that they are views of. */
-#include "exec/kernels/id_range.h"
+#include "exec/data/id_range.h"
 
 #include "graph/model/gather.h"
 #include "graph/model/view.h"

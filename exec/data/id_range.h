@@ -4,8 +4,8 @@
    Ids lie below the extent of the table that they are looked up in, or count from its end; through
    views, different elements of one tensor may be ids of different tables.  Targets of a loss do not
    count from the end. */
-#ifndef CLEAVE_EXEC_KERNELS_ID_RANGE_H
-#define CLEAVE_EXEC_KERNELS_ID_RANGE_H
+#ifndef CLEAVE_EXEC_DATA_ID_RANGE_H
+#define CLEAVE_EXEC_DATA_ID_RANGE_H
 
 #include "graph/model/model.h"
 

@@ -1,9 +1,9 @@
-/* Values that come from the seed: initial parameters, made-up data and dropout masks.
+/* Values that come from the seed: initial parameters and made-up data.
 
    Every value is a function of (seed, name, logical row-major index), so that a device can make
    any box of a tensor by itself, and what a model starts from does not depend on the layout. */
-#ifndef CLEAVE_EXEC_KERNELS_INITIAL_H
-#define CLEAVE_EXEC_KERNELS_INITIAL_H
+#ifndef CLEAVE_EXEC_DATA_INITIAL_H
+#define CLEAVE_EXEC_DATA_INITIAL_H
 
 #include "base/random.h"
 #include "graph/model/box.h"
@@ -20,24 +20,8 @@ void cleave_initial_fill(const cleave_tensor *tensor, uint64_t seed, const cleav
 void cleave_initial_fill_data(const cleave_tensor *tensor, uint64_t seed, int64_t step,
                               const cleave_box *box, void *data);
 
-/* One element of made-up data. */
-uint64_t cleave_initial_data_key(uint64_t seed, int64_t step, const char *name);
+/* One element of made-up data, by a key of the datum. */
 float cleave_initial_normal(uint64_t key, int64_t index);
 int64_t cleave_initial_id(uint64_t key, int64_t index, int64_t below);
-
-/* Dropout: an element is kept with probability 1 - ratio.  `least` is the ratio's threshold. */
-uint64_t cleave_dropout_key(uint64_t seed, int64_t step, const char *output_name);
-static inline uint64_t cleave_dropout_threshold(double ratio) {
-    return ratio <= 0 ? 0 : ratio >= 1 ? UINT64_C(1) << 53 : (uint64_t)(ratio * 0x1p53);
-}
-static inline bool cleave_dropout_keeps(uint64_t key, int64_t index, uint64_t least) {
-    return cleave_hash_join(key, (uint64_t)index) >> 11 >= least;
-}
-/* UNIFORM: in [0, 1), by the key of a dropout, with as many digits as a float holds. */
-static inline double cleave_uniform_draw(uint64_t key, double stream, int64_t index) {
-    return (double)(cleave_hash_join(cleave_hash_join(key, (uint64_t)stream), (uint64_t)index) >>
-                    40) *
-           0x1p-24;
-}
 
 #endif

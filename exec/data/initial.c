@@ -1,15 +1,9 @@
 /* Counter-based values for any box of a tensor. */
-#include "exec/kernels/initial.h"
+#include "exec/data/initial.h"
 
 #include <math.h>
 
-uint64_t cleave_dropout_key(uint64_t seed, int64_t step, const char *output_name) {
-    return cleave_hash_join(
-        cleave_hash_join(seed, (uint64_t)step),
-        cleave_hash_join(cleave_hash_string("dropout"), cleave_hash_string(output_name)));
-}
-
-uint64_t cleave_initial_data_key(uint64_t seed, int64_t step, const char *name) {
+static uint64_t data_key(uint64_t seed, int64_t step, const char *name) {
     return cleave_hash_join(cleave_hash_join(seed, (uint64_t)step),
                             cleave_hash_join(cleave_hash_string("data"), cleave_hash_string(name)));
 }
@@ -115,6 +109,6 @@ void cleave_initial_fill_data(const cleave_tensor *tensor, uint64_t seed, int64_
                            : tensor->type == CLEAVE_I64 ? FROM_IDS
                            : tensor->initial_value != 0 ? FROM_CONSTANT
                                                         : FROM_NORMAL,
-                   .key = cleave_initial_data_key(seed, step, tensor->name)};
+                   .key = data_key(seed, step, tensor->name)};
     fill_box(&fill, box, data);
 }
