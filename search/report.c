@@ -2,7 +2,6 @@
    in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
    nothing else is. */
 #include "search/improve/parallel.h"
-#include "search/price/used_rules.h"
 #include "search/session.h"
 
 #include <stdio.h>
@@ -270,6 +269,15 @@ static cleave_status polish(report *r, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* The order of rules stays. */
+static void keep_used_rules(const bool *used, cleave_collective_rules *rules) {
+    int32_t n = 0;
+    for (int32_t r = 0; r < rules->n; r++)
+        if (used[r])
+            rules->items[n++] = rules->items[r];
+    rules->n = n;
+}
+
 /* Leaves in the result what rules its own collectives run by, and what its step rests on. */
 static cleave_status take_grounds(session *s, reported *best, cleave_error *error) {
     cleave_collective_rules *rules = &s->result.best.layout.collectives;
@@ -277,7 +285,7 @@ static cleave_status take_grounds(session *s, reported *best, cleave_error *erro
         CLEAVE_TRY(ask_for_grounds(s, best, error));
         CLEAVE_TRY(price_in_full(s, s->pricer, best, error));
     }
-    cleave_keep_rules(best->grounds.used_rules, rules);
+    keep_used_rules(best->grounds.used_rules, rules);
     s->result.shares = best->grounds.shares;
     return CLEAVE_OK;
 }

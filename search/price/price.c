@@ -5,7 +5,6 @@
    left to plan; and whoever asks for a price alone can be told by an estimate, too. */
 #include "search/price/price.h"
 
-#include "search/price/used_rules.h"
 #include "search/price/view.h"
 
 #include <stdlib.h>
@@ -148,6 +147,18 @@ static cleave_status price_estimate(cleave_pricer *pricer, cleave_estimate *esti
 
 /* ---- by programs ----------------------------------------------------------------------------- */
 
+/* Marks the rules that a collective of the program runs by: the first that fits it. */
+static void mark_used_rules(const cleave_program *program, const cleave_collective_rules *rules,
+                            bool *used) {
+    for (int32_t c = 0; c < program->n_collectives; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        int32_t rule =
+            cleave_collective_rules_find(rules, of->kind, of->n_devices, of->devices, of->bytes);
+        if (rule >= 0)
+            used[rule] = true;
+    }
+}
+
 /* Of what was lowered: memory and, unless an estimate has told it, the step. */
 static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_subject *what,
                                    const cleave_lowered *lowered, cleave_price *price,
@@ -163,8 +174,7 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     if (what->grounds == NULL)
         return CLEAVE_OK;
     what->grounds->known = true;
-    cleave_find_used_rules(&lowered->program, &what->layout->collectives,
-                           what->grounds->used_rules);
+    mark_used_rules(&lowered->program, &what->layout->collectives, what->grounds->used_rules);
     return CLEAVE_OK;
 }
 
