@@ -4,7 +4,7 @@
 
 #include "base/progress.h"
 #include "base/units.h"
-#include "search/bound/bound_folded.h"
+#include "search/bound/bound.h"
 #include "search/improve/window.h"
 #include "search/price/repeat.h"
 #include "search/price/used_rules.h"
@@ -26,8 +26,9 @@ typedef struct many_search {
     cleave_arena work;
     cleave_pricer pricer;
     cleave_collective_rules rules;
-    cleave_window_bound *bound;
-    int32_t *class_of;
+    cleave_problem problem;
+    cleave_node_costs *costs;
+    cleave_candidates candidates; /* of the bound: the largest windows, and baselines */
     cleave_progress progress;
     double started_seconds;
     cleave_search_result result;
@@ -132,7 +133,7 @@ static cleave_status try_baseline(many_search *s, const char *name, cleave_plan 
         return CLEAVE_OK;
     s->n_applied++;
     layout.collectives = s->rules;
-    CLEAVE_TRY(cleave_window_bound_add(s->bound, &layout, error));
+    CLEAVE_TRY(cleave_candidates_add_ways(s->costs, &layout, &s->work, &s->candidates, error));
     CLEAVE_TRY(price_baseline(s, name, &layout, plan, error));
     if (!searches(s->options) && strcmp(s->options->method, name) != 0)
         return CLEAVE_OK;
@@ -154,29 +155,18 @@ static cleave_status try_baselines(many_search *s, cleave_error *error) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* The space of the windows that are searched: those of the largest that the machine lets fold have
-   all others. */
-static cleave_window_frame frame_of(const cleave_model *model, const cleave_machine *machine,
-                                    const cleave_search_options *options, const int32_t *class_of) {
-    return (cleave_window_frame){.model = model,
-                                 .class_of = class_of,
-                                 .n_devices = machine->n_devices,
-                                 .window_devices = cleave_window_largest(machine, 0),
-                                 .constraints = options->constraints};
-}
-
 /* Do constraints leave layouts that fold? */
 static cleave_status find_folds(const cleave_model *model, const cleave_machine *machine,
                                 const cleave_search_options *options, bool *folds,
                                 cleave_error *error) {
     cleave_arena scratch = {0};
-    int32_t *class_of;
-    cleave_window_space space;
-    cleave_status status = cleave_operator_classes(model, &scratch, &class_of, error);
-    if (status == CLEAVE_OK) {
-        const cleave_window_frame frame = frame_of(model, machine, options, class_of);
-        status = cleave_window_space_create(&frame, &scratch, &space, error);
-    }
+    cleave_problem problem;
+    cleave_candidates candidates;
+    cleave_status status =
+        cleave_problem_create(model, machine, options->constraints, &scratch, &problem, error);
+    if (status == CLEAVE_OK)
+        status = cleave_candidates_list_windows(&problem, cleave_window_largest(machine, 0),
+                                                &scratch, &candidates, error);
     cleave_arena_free(&scratch);
     *folds = status == CLEAVE_OK;
     return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
@@ -195,14 +185,17 @@ cleave_status cleave_search_is_many(const cleave_model *model, const cleave_mach
     return CLEAVE_OK;
 }
 
+/* Windows of the largest size that the machine lets fold have all others. */
 static cleave_status begin_bound(many_search *s, cleave_error *error) {
-    const cleave_window_frame frame = frame_of(s->model, s->machine, s->options, s->class_of);
-    cleave_window_space space;
-    cleave_status status = cleave_window_space_create(&frame, &s->work, &space, error);
-    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
-        return status;
-    return cleave_window_bound_create(s->model, s->machine, s->class_of,
-                                      status == CLEAVE_OK ? &space : NULL, &s->bound, error);
+    int32_t window_devices = cleave_window_largest(s->machine, 0);
+    CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    cleave_status status = cleave_candidates_list_windows(&s->problem, window_devices, &s->work,
+                                                          &s->candidates, error);
+    if (status == CLEAVE_NO_LAYOUT)
+        return cleave_candidates_begin(&s->problem, &s->work, &s->candidates, error);
+    CLEAVE_TRY(status);
+    return cleave_candidates_price_windows(s->costs, window_devices, &s->work, &s->candidates,
+                                           error);
 }
 
 /* The error says why no window was found. */
@@ -225,11 +218,10 @@ static cleave_status search_windows(many_search *s, cleave_error *error) {
         .most_proposals = s->options->proposals,
         .until_seconds =
             s->options->time_seconds > 0 ? s->started_seconds + s->options->time_seconds : 0,
-        .constraints = s->options->constraints,
         .interrupted = s->options->interrupted};
     cleave_progress_update(&s->progress, -1, "windows");
     cleave_status status =
-        cleave_window_search(&s->pricer, &s->rules, &options, &s->work, &found, error);
+        cleave_window_search(&s->problem, &s->pricer, &s->rules, &options, &s->work, &found, error);
     if (status == CLEAVE_NO_LAYOUT)
         return s->result.best.applies ? CLEAVE_OK : fail_without_window(s, error);
     CLEAVE_TRY(status);
@@ -275,17 +267,20 @@ static cleave_status run(many_search *s, cleave_error *error) {
                                                s->options->memory_limit_bytes, error));
     CLEAVE_TRY(cleave_pricer_create(s->model, s->machine, s->options, &s->pricer, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->rules, error));
-    CLEAVE_TRY(cleave_operator_classes(s->model, &s->work, &s->class_of, error));
-    const cleave_blocks blocks = cleave_blocks_find(s->model, s->class_of);
-    CLEAVE_TRY(cleave_repeats_create(&s->pricer, &blocks, &s->pricer.repeats, error));
+    CLEAVE_TRY(cleave_problem_create(s->model, s->machine, s->options->constraints, &s->work,
+                                     &s->problem, error));
+    CLEAVE_TRY(cleave_repeats_create(&s->pricer, &s->problem.blocks, &s->pricer.repeats, error));
     CLEAVE_TRY(begin_bound(s, error));
     CLEAVE_TRY(try_baselines(s, error));
     if (searches(s->options))
         CLEAVE_TRY(search_windows(s, error));
     if (!s->result.best.applies)
         return fail_without_plan(s, error);
-    CLEAVE_TRY(cleave_window_bound_find(s->bound, s->options->optimizer_states,
-                                        &s->result.lower_bound_seconds, error));
+    cleave_bound bound;
+    CLEAVE_TRY(cleave_lower_bound_of(s->model, s->machine, &s->candidates,
+                                     s->options->optimizer_states, CLEAVE_BOUND_FOLDED, &bound,
+                                     error));
+    s->result.lower_bound_seconds = bound.seconds;
     return keep_used_rules(s, error);
 }
 
@@ -302,7 +297,7 @@ cleave_status cleave_search_many(const cleave_model *model, const cleave_machine
     cleave_progress_begin(&s.progress, "searching", options->quiet);
     cleave_status status = run(&s, error);
     cleave_progress_end(&s.progress, NULL);
-    cleave_window_bound_destroy(s.bound);
+    cleave_node_costs_destroy(s.costs);
     cleave_repeats_destroy(s.pricer.repeats);
     cleave_pricer_destroy(&s.pricer);
     cleave_arena_free(&s.work);

@@ -122,8 +122,8 @@ static cleave_status prepare(session *s, cleave_error *error) {
     const cleave_layout *given[SESSION_MAX_GIVEN];
     for (int32_t g = 0; g < s->n_given; g++)
         given[g] = s->given[g].layout;
-    const cleave_candidate_space space = {given, s->n_given, s->options->constraints};
-    CLEAVE_TRY(cleave_candidates_add(s->model, s->costs, &space, &s->space, &s->candidates, error));
+    CLEAVE_TRY(cleave_candidates_add(&s->problem, s->costs, given, s->n_given, &s->space,
+                                     &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
     s->most_bytes = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
     CLEAVE_TRY(cleave_least_memory(s->model, s->options->optimizer_states, &s->least_bytes, error));
@@ -203,6 +203,8 @@ static cleave_status run(session *s, cleave_error *error) {
     int method = find_method(s->options->method);
     CLEAVE_TRY(cleave_constraints_check_memory(s->options->constraints, s->model, s->machine,
                                                s->options->memory_limit_bytes, error));
+    CLEAVE_TRY(cleave_problem_create(s->model, s->machine, s->options->constraints, &s->work,
+                                     &s->problem, error));
     CLEAVE_TRY(create_pricers(s, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(session_add_givens(s, error));

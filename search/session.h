@@ -36,6 +36,7 @@ typedef struct session {
     const cleave_search_options *options;
     cleave_arena *arena; /* of the result */
     cleave_arena work;
+    cleave_problem problem;
     cleave_pricer pricer;   /* of the calling thread, for what no others share in */
     cleave_pricer *pricers; /* [n_threads] one for each worker */
     cleave_node_costs *costs;

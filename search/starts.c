@@ -81,8 +81,7 @@ static const double wholes_of_folded = 1;
 /* The best of the layouts that fold, which take little time to search.  They are few, but on many
    devices good ones are among them. */
 static cleave_status add_folded(session *s, cleave_error *error) {
-    cleave_window_options how = {.constraints = s->options->constraints,
-                                 .most_wholes = s->options->time_seconds > 0
+    cleave_window_options how = {.most_wholes = s->options->time_seconds > 0
                                                     ? 0
                                                     : wholes_of_folded * 64 / s->machine->n_devices,
                                  .interrupted = s->options->interrupted};
@@ -95,8 +94,8 @@ static cleave_status add_folded(session *s, cleave_error *error) {
     if (s->options->time_seconds > 0 && s->options->resume_file == NULL)
         how.until_seconds = s->started_seconds + 0.3 * s->options->time_seconds;
     cleave_progress_update(&s->progress, -1, "searching layouts that fold");
-    cleave_status status =
-        cleave_window_search(&s->pricer, &s->collectives, &how, &s->work, found, &why_not);
+    cleave_status status = cleave_window_search(&s->problem, &s->pricer, &s->collectives, &how,
+                                                &s->work, found, &why_not);
     if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
         *error = why_not;
     if (status != CLEAVE_OK)
@@ -131,10 +130,9 @@ static cleave_status search_folded(session *s, cleave_error *error) {
 }
 
 static cleave_status list_candidates(session *s, cleave_error *error) {
-    const cleave_candidate_space space = {NULL, SESSION_MAX_GIVEN, s->options->constraints};
     CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
-    return cleave_candidates_list(s->model, s->machine, s->costs, &space, &s->space, &s->candidates,
-                                  error);
+    return cleave_candidates_list(&s->problem, s->costs, SESSION_MAX_GIVEN, &s->space,
+                                  &s->candidates, error);
 }
 
 /* What takes longest first: tasks that have nothing to do with each other, before the prices of

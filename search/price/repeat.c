@@ -230,12 +230,12 @@ static cleave_status find_shares(const cleave_repeated *repeated, cleave_price_s
 static cleave_status shares_of(const cleave_pricer *pricer, const cleave_layout *layout,
                                cleave_arena *scratch, bool *known, cleave_price_shares *shares,
                                cleave_error *error) {
-    int32_t *class_of;
+    cleave_problem problem;
     cleave_repeats *repeats;
     cleave_repeated repeated;
-    CLEAVE_TRY(cleave_operator_classes(pricer->model, scratch, &class_of, error));
-    const cleave_blocks blocks = cleave_blocks_find(pricer->model, class_of);
-    CLEAVE_TRY(cleave_repeats_create(pricer, &blocks, &repeats, error));
+    CLEAVE_TRY(
+        cleave_problem_create(pricer->model, pricer->machine, NULL, scratch, &problem, error));
+    CLEAVE_TRY(cleave_repeats_create(pricer, &problem.blocks, &repeats, error));
     if (repeats == NULL)
         return CLEAVE_OK;
     cleave_status status = cleave_repeats_extend(repeats, layout, true, known, &repeated, error);
