@@ -56,7 +56,7 @@ typedef struct lower_schedule {
 cleave_status lower_schedule_create(const cleave_model *model, bool training, cleave_arena *arena,
                                     lower_schedule *schedule, cleave_error *error);
 
-/* lower_alike.c: see cleave_lowerer_alike. */
+/* alike.c: see cleave_lowerer_alike. */
 cleave_status lower_find_alike(const cleave_model *model, const lower_schedule *schedule,
                                cleave_arena *arena, cleave_alike *alike, cleave_error *error);
 

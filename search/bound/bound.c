@@ -1,5 +1,5 @@
-/* Three bounds, of which the largest is taken.  The head of bound_path.c says what a path is, that
-   of bound_work.c what devices do beside the computes of nests.
+/* Three bounds, of which the largest is taken.  The head of path.c says what a path is, that
+   of work.c what devices do beside the computes of nests.
 
    Work.  A device runs the items of its main lane one after the other, so the step is at least what
    the busiest device does there, which is at least the sum over all devices divided by their

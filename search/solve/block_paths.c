@@ -1,5 +1,5 @@
-/* Paths through the blocks: F, B, turn and what comes before and behind them, as bound_blocks.c has
-   them, each from a window. */
+/* Paths through the blocks: F, B, turn and what comes before and behind them, as block_windows.c
+   has them, each from a window. */
 #include "search/solve/block_windows_internal.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
    first, which is then the last.  Its parts form groups: those that share a key compute the same,
    and of a group one is enough.  Let R(k) be the time when the last group of m(k) has its first
    part at the end of its forward pass, and Y(k) the time when the last group has its first part at
-   the start of its backward pass.  A window (bound_window.h) of blocks k and k + 1 in which the
+   the start of its backward pass.  A window (link_window.h) of blocks k and k + 1 in which the
    parts of one group of m(k) end at 0 gives a time for each group of m(k + 1), that of its first
    part; let F be the least over the groups of m(k) of the latest of these.  Whichever group of m(k)
    is the last one, R(k + 1) >= R(k) + F.  In the same way Y(k) >= Y(k + 1) + B, where the parts of
@@ -21,11 +21,11 @@
    In the communication lane of a device everything that a family does follows on what the family
    before did, whatever happens elsewhere, and takes at least what a window of the family gives in
    which this lane alone is known to be there at 0.  The main lane of a device takes at least the
-   sum of the durations of its items, those that follow the loss (bound_loss.c) after the first part
-   of the loss has ended; the path to that goes from the first part of a block's first operator to
-   that of the next.  And where blocks are in the order of nests, so is their synchronisation: a
-   path may part from the others at any block, and go on in a communication lane with what blocks
-   before it synchronise.
+   sum of the durations of its items, those that follow the loss (search/bound/loss.c) after the
+   first part of the loss has ended; the path to that goes from the first part of a block's first
+   operator to that of the next.  And where blocks are in the order of nests, so is their
+   synchronisation: a path may part from the others at any block, and go on in a communication lane
+   with what blocks before it synchronise.
 
    These sums are of one block or of two neighbours each, so the least that is still to come after
    block k, given its value, is found block by block from the end. */

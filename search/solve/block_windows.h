@@ -1,5 +1,5 @@
 /* A model as a chain of blocks of operators, and what the choices in a block, and in two
-   neighbouring ones, add to sums that the step is no shorter than.  bound_blocks.c has the proof.
+   neighbouring ones, add to sums that the step is no shorter than.  block_windows.c has the proof.
 
    A value of an operator is one of its candidates at one of its starts; a value of a block is one
    of each of its operators, numbered with the last operator innermost. */
@@ -45,7 +45,7 @@ typedef struct cleave_bound_blocks {
     int64_t *end;          /* [values of block 0][1 + n_devices] added to the sums of paths: what
                               follows the start of its backward pass, and what does so on a device
                               before its updates */
-    int32_t *end_group;    /* [values of block 0][n_devices] groups of parts (bound_blocks.c) that
+    int32_t *end_group;    /* [values of block 0][n_devices] groups of parts (block_windows.c) that
                               begin it on each device; -1: none */
 } cleave_bound_blocks;
 

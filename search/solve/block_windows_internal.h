@@ -1,4 +1,4 @@
-/* What the files of bound_blocks.h share: the maker of the tables, which stays, to simulate
+/* What the files of block_windows.h share: the maker of the tables, which stays, to simulate
    prefixes. */
 #ifndef CLEAVE_SEARCH_SOLVE_BLOCK_WINDOWS_INTERNAL_H
 #define CLEAVE_SEARCH_SOLVE_BLOCK_WINDOWS_INTERNAL_H
@@ -61,13 +61,11 @@ static inline cleave_status blocks_short_of_memory(const maker *m) {
     return cleave_fail_memory(m->error, "bounding the step");
 }
 
-/* bound_blocks.c */
+/* block_windows.c */
 /* The operator that a path goes through. */
 int32_t blocks_main_of(const maker *m, int32_t k, path_side side);
 
-/* bound_block_tables.c */
-/* The fragment of a place under the values that are looked at, made once. */
-cleave_status blocks_fragment_of(maker *m, int32_t p, const cleave_priced_fragment **fragment);
+/* block_tables.c */
 /* Looks at a value of block k. */
 void blocks_set_block(maker *m, int32_t k, int32_t value);
 /* Fills the window with the slots [first_slot, end_slot) of all that lies within blocks k and l. */
@@ -76,7 +74,7 @@ cleave_status blocks_fill_window(maker *m, int32_t k, int32_t l, int32_t first_s
 /* All sums of blocks and of neighbours, and the least of what is behind. */
 cleave_status blocks_fill_tables(maker *m);
 
-/* bound_block_paths.c */
+/* block_paths.c */
 
 /* An entry of computes, and the groups of its items. */
 typedef struct computes {

@@ -1,4 +1,4 @@
-/* Branch and bound over the blocks of bound_blocks.h: values are given to one block after the
+/* Branch and bound over the blocks of block_windows.h: values are given to one block after the
    other, and a partial layout whose bound is no less than the best step known is left out with all
    that it begins; what the sums don't exclude is simulated as far as it goes, and may be excluded
    by that.  Among the values of a block those with the least bounds come first, so when the time is
@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Picoseconds; beyond it a sum that says nothing (bound_blocks.c) could be mistaken for a bound. */
+/* Picoseconds; beyond it a sum that says nothing (block_windows.c) could be mistaken for a bound.
+ */
 static const int64_t LONGEST_STEP = INT64_C(1) << 48;
 
 typedef struct choice {

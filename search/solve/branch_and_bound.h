@@ -24,7 +24,7 @@ typedef struct cleave_certified {
    many values to begin with, is not `complete`, and its bound is what has been shown by then.
    NO_LAYOUT where `start` does not fit; FAILED when memory is short.
 
-   Cost: windows of every two neighbouring blocks of operators (bound_blocks.h) for all pairs of
+   Cost: windows of every two neighbouring blocks of operators (block_windows.h) for all pairs of
    their values, then a tree that mostly is small: LeNet-5 on 4 devices takes less than a second. */
 cleave_status cleave_branch_and_bound(cleave_pricer *pricer, const cleave_candidates *candidates,
                                       const cleave_layout *start, double until_seconds,
