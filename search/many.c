@@ -8,6 +8,7 @@
 #include "search/improve/window.h"
 #include "search/price/repeat.h"
 #include "search/price/used_rules.h"
+#include "search/problem/space.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -165,8 +166,8 @@ static cleave_status find_folds(const cleave_model *model, const cleave_machine 
     cleave_status status =
         cleave_problem_create(model, machine, options->constraints, &scratch, &problem, error);
     if (status == CLEAVE_OK)
-        status = cleave_candidates_list_windows(&problem, cleave_window_largest(machine, 0),
-                                                &scratch, &candidates, error);
+        status = cleave_candidates_list_windows(&problem, cleave_window_largest(machine), &scratch,
+                                                &candidates, error);
     cleave_arena_free(&scratch);
     *folds = status == CLEAVE_OK;
     return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
@@ -185,9 +186,8 @@ cleave_status cleave_search_is_many(const cleave_model *model, const cleave_mach
     return CLEAVE_OK;
 }
 
-/* Windows of the largest size that the machine lets fold have all others. */
 static cleave_status begin_bound(many_search *s, cleave_error *error) {
-    int32_t window_devices = cleave_window_largest(s->machine, 0);
+    int32_t window_devices = cleave_window_largest(s->machine);
     CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     cleave_status status = cleave_candidates_list_windows(&s->problem, window_devices, &s->work,
                                                           &s->candidates, error);

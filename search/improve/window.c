@@ -5,13 +5,12 @@
 #include "search/improve/window.h"
 
 #include "base/progress.h"
-#include "costmodel/machine_fold.h"
 #include "search/improve/window_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WINDOW = 64, N_STARTS = 3 };
+enum { N_STARTS = 3 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
 
 /* ---- starts ---------------------------------------------------------------------------------- */
@@ -202,29 +201,10 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     return *improved ? price_whole(s, s->choice, arena, error) : CLEAVE_OK;
 }
 
-/* The size after this one; 0: there is none. */
-static int32_t next_size(const cleave_machine *machine, int32_t most_devices, int32_t size) {
-    int32_t next = size == 0 ? machine->devices_per_node : 2 * size;
-    int32_t most = most_devices > 0 ? most_devices : MOST_WINDOW;
-    if ((next > most && size > 0) || next > machine->n_devices / 2 ||
-        machine->n_devices % next != 0 ||
-        cleave_machine_fold_check(machine, next, NULL) != CLEAVE_OK)
-        return 0;
-    return next;
-}
-
-int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices) {
-    int32_t size = next_size(machine, most_devices, 0), next;
-    while (size > 0 && (next = next_size(machine, most_devices, size)) > 0)
-        size = next;
-    return size;
-}
-
 static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_error *error) {
     const cleave_machine *machine = s->pricer->machine;
     bool improved = true;
-    for (int32_t m = 0;
-         (m = next_size(machine, s->options->most_devices, m)) > 0 && !window_search_is_over(s);) {
+    for (int32_t m = 0; (m = cleave_window_next(machine, m)) > 0 && !window_search_is_over(s);) {
         cleave_status status = search_size(s, m, &improved, arena, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;
@@ -239,7 +219,8 @@ static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_
 static cleave_status run(window_search *s, cleave_arena *arena, cleave_error *error) {
     if (!cleave_machine_may_fold(s->pricer->machine, error))
         return CLEAVE_NO_LAYOUT;
-    if (s->problem->constraints == NULL || s->problem->constraints->fixed == NULL)
+    const cleave_constraints *constraints = s->problem->constraints;
+    if (constraints == NULL || constraints->fixed == NULL) /* its neighbours differ from others */
         s->blocks = s->problem->blocks;
     if (s->pricer->repeats == NULL && s->blocks.n > 0) {
         CLEAVE_TRY(cleave_repeats_create(s->pricer, &s->blocks, &s->repeats, error));

@@ -18,7 +18,6 @@
 #include <signal.h>
 
 typedef struct cleave_window_options {
-    int32_t most_devices;   /* of a window; 0: 64 */
     int64_t most_proposals; /* 0: no limit */
     double most_wholes;     /* work, in times of lowering all devices of the models that are priced
                                (shortened ones, where blocks repeat); 0: no limit */
@@ -34,9 +33,6 @@ typedef struct cleave_window_found {
     int64_t proposals;
     double pricing_seconds; /* of that in which whole models were priced */
 } cleave_window_found;
-
-/* Devices of the largest windows that are searched on a machine that may fold. */
-int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices);
 
 /* Searches the layouts that fold, under rules for collectives that the caller chose, and never
    gives one that is over the memory limit.  NO_LAYOUT, saying why, where the machine or the model

@@ -1,5 +1,25 @@
 #include "search/problem/space.h"
 
+#include "costmodel/machine_fold.h"
+
+enum { MOST_WINDOW = 64 };
+
+int32_t cleave_window_next(const cleave_machine *machine, int32_t window_devices) {
+    int32_t next = window_devices == 0 ? machine->devices_per_node : 2 * window_devices;
+    bool too_large = next > MOST_WINDOW && window_devices > 0;
+    if (too_large || next > machine->n_devices / 2 || machine->n_devices % next != 0 ||
+        cleave_machine_fold_check(machine, next, NULL) != CLEAVE_OK)
+        return 0;
+    return next;
+}
+
+int32_t cleave_window_largest(const cleave_machine *machine) {
+    int32_t largest = 0, next;
+    while ((next = cleave_window_next(machine, largest)) > 0)
+        largest = next;
+    return largest;
+}
+
 /* The operators before the blocks are groups of their own, then come the places in a block. */
 static int32_t group_operators(const cleave_blocks *blocks, int32_t n_operators,
                                cleave_window_space *space) {

@@ -13,6 +13,12 @@ typedef struct cleave_window_space {
     int32_t *first_op; /* [n_groups] */
 } cleave_window_space;
 
+/* Devices of the windows that are the next larger ones which a machine lets fold, the smallest
+   after 0; 0: there are none. */
+int32_t cleave_window_next(const cleave_machine *machine, int32_t window_devices);
+/* Of the largest, whose splits have those of all others among them; 0: none fold. */
+int32_t cleave_window_largest(const cleave_machine *machine);
+
 /* `blocks` change together; n 0: none.  NO_LAYOUT as cleave_candidates_list_windows. */
 cleave_status cleave_window_space_create(const cleave_problem *problem, const cleave_blocks *blocks,
                                          int32_t window_devices, cleave_arena *arena,
