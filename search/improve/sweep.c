@@ -5,20 +5,19 @@
 /* Of more moves than this, and of a candidate with more blocks, only some are tried. */
 enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
 
-int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
-                           const cleave_choices *choices, int32_t op, int32_t *members) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < model->n_operators; i++)
-        if (candidates->list_of[i] == candidates->list_of[op] &&
-            cleave_same_choice(choices->of[i], choices->of[op]))
-            members[n++] = i;
-    return n;
-}
-
 static bool is_with(const cleave_candidates *candidates, const cleave_choices *choices, int32_t a,
                     int32_t b) {
     return candidates->list_of[a] == candidates->list_of[b] &&
            cleave_same_choice(choices->of[a], choices->of[b]);
+}
+
+int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
+                           const cleave_choices *choices, int32_t op, int32_t *members) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < model->n_operators; i++)
+        if (is_with(candidates, choices, i, op))
+            members[n++] = i;
+    return n;
 }
 
 int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,

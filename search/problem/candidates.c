@@ -110,18 +110,9 @@ static bool keep_best(const drafts *all, bool blocks, cleave_arena *arena,
 }
 
 static bool holds(const cleave_candidate_list *list, const cleave_split *split) {
-    for (int32_t i = 0; i < list->n; i++) {
-        const cleave_candidate *c = &list->items[i];
-        if (c->n_parts != split->n_parts || c->replicas != split->replicas ||
-            memcmp(c->degree, split->degree, sizeof c->degree) != 0)
-            continue;
-        int32_t start = split->devices[0] - c->offsets[0], p = 0;
-        while (p < c->n_parts && split->devices[p] - c->offsets[p] == start)
-            p++;
-        if (p == c->n_parts && start % c->n_parts == 0 && start / c->n_parts >= 0 &&
-            start / c->n_parts < c->n_starts)
+    for (int32_t i = 0; i < list->n; i++)
+        if (cleave_candidate_find_start(&list->items[i], split) >= 0)
             return true;
-    }
     return false;
 }
 
@@ -358,4 +349,16 @@ void cleave_candidate_place(const cleave_candidate *candidate, int32_t start, cl
     memcpy(split->degree, candidate->degree, sizeof split->degree);
     for (int32_t p = 0; p < candidate->n_parts; p++)
         split->devices[p] = start * candidate->n_parts + candidate->offsets[p];
+}
+
+int32_t cleave_candidate_find_start(const cleave_candidate *c, const cleave_split *split) {
+    if (c->n_parts != split->n_parts || c->replicas != split->replicas ||
+        memcmp(c->degree, split->degree, sizeof c->degree) != 0)
+        return -1;
+    int32_t first = split->devices[0] - c->offsets[0];
+    for (int32_t p = 1; p < c->n_parts; p++)
+        if (split->devices[p] - c->offsets[p] != first)
+            return -1;
+    bool is_block = first >= 0 && first % c->n_parts == 0 && first / c->n_parts < c->n_starts;
+    return is_block ? first / c->n_parts : -1;
 }

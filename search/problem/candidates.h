@@ -105,6 +105,9 @@ int64_t cleave_candidates_count(const cleave_candidate_list *list);
 /* Fills a split, whose `devices` has room for the parts, with a candidate at its start-th block. */
 void cleave_candidate_place(const cleave_candidate *candidate, int32_t start, cleave_split *split);
 
+/* The block at which a candidate is this split; -1: at none. */
+int32_t cleave_candidate_find_start(const cleave_candidate *candidate, const cleave_split *split);
+
 /* The split at the first block; it refers to the candidate's devices, which nobody changes. */
 static inline cleave_split cleave_candidate_split(const cleave_candidate *candidate) {
     cleave_split split = {.replicas = candidate->replicas,

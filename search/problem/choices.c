@@ -24,26 +24,13 @@ bool cleave_choices_equal(const cleave_model *model, const cleave_choices *a,
     return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0;
 }
 
-/* The block at which a candidate is this split; -1: at none. */
-static int32_t start_of(const cleave_candidate *c, const cleave_split *split) {
-    if (c->n_parts != split->n_parts || c->replicas != split->replicas ||
-        memcmp(c->degree, split->degree, sizeof c->degree) != 0)
-        return -1;
-    int32_t first = split->devices[0] - c->offsets[0];
-    for (int32_t p = 1; p < c->n_parts; p++)
-        if (split->devices[p] - c->offsets[p] != first)
-            return -1;
-    bool is_block = first >= 0 && first % c->n_parts == 0 && first / c->n_parts < c->n_starts;
-    return is_block ? first / c->n_parts : -1;
-}
-
 static cleave_choice nearest(const cleave_candidate_list *list, const cleave_split *split,
                              bool *exact) {
     cleave_choice found = {0, 0};
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < list->n; i++) {
         const cleave_candidate *c = &list->items[i];
-        int32_t start = start_of(c, split);
+        int32_t start = cleave_candidate_find_start(c, split);
         if (start >= 0)
             return (cleave_choice){i, start};
         int64_t apart =
