@@ -1,7 +1,8 @@
 /* How far a search goes.  Here alone stands from how many devices on layouts that fold are
    searched, and from how many on there are only these: nobody lowers thousands of devices one by
    one. */
-#include "search/improve/window.h"
+#include "search/price/view.h"
+#include "search/problem/space.h"
 #include "search/session.h"
 
 #include <stdio.h>
@@ -13,20 +14,13 @@ enum { MOST_LOWERED = 64 };
    more than this: half a minute and 3 GiB. */
 enum { MOST_LOWERED_PARTS = 1 << 15 };
 
-/* The space of the largest windows that the machine lets fold has all others; null where the
-   constraints leave none. */
-static cleave_status find_space(session *s, cleave_error *error) {
-    const cleave_window_frame frame = {.model = s->model,
-                                       .class_of = s->class_of,
-                                       .n_devices = s->machine->n_devices,
-                                       .window_devices = cleave_window_largest(s->machine, 0),
-                                       .constraints = s->constraints};
-    cleave_window_space *space = CLEAVE_ARENA_ARRAY(&s->work, cleave_window_space, 1);
+/* The space of the largest windows that the machine lets fold has all others; the constraints may
+   leave none. */
+static cleave_status list_windows(session *s, cleave_error *error) {
     cleave_error why_not = {""};
-    if (space == NULL)
-        return cleave_fail_memory(error, "searching");
-    cleave_status status = cleave_window_space_create(&frame, &s->work, space, &why_not);
-    s->reach.space = status == CLEAVE_OK ? space : NULL;
+    cleave_status status = cleave_candidates_list_windows(
+        &s->problem, cleave_window_largest(s->machine), &s->space, &s->candidates, &why_not);
+    s->reach.has_windows = status == CLEAVE_OK;
     if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
         *error = why_not;
     return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
@@ -40,10 +34,9 @@ cleave_status session_find_reach(session *s, cleave_error *error) {
         return CLEAVE_OK;
     if (n_devices > MOST_LOWERED) {
         bool can_lower = s->model->n_operators * n_devices <= MOST_LOWERED_PARTS;
-        CLEAVE_TRY(cleave_operator_classes(s->model, &s->work, &s->class_of, error));
-        CLEAVE_TRY(find_space(s, error));
+        CLEAVE_TRY(list_windows(s, error));
         s->reach.only_folds =
-            s->reach.space != NULL || !searches || s->constraints == NULL || !can_lower;
+            s->reach.has_windows || !searches || s->constraints == NULL || !can_lower;
     }
     if (s->reach.only_folds)
         s->n_threads = 1; /* one layout of so many devices after the other */

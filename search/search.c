@@ -2,6 +2,7 @@
    simulation with collectives in their steps (search/report.c). */
 #include "search/bound/least_memory.h"
 #include "search/price/repeat.h"
+#include "search/problem/space.h"
 #include "search/session.h"
 
 #include <string.h>
@@ -54,27 +55,27 @@ static cleave_status bound_all(session *s, cleave_bound *bound, cleave_error *er
     const cleave_layout *given[SESSION_MAX_GIVEN];
     for (int32_t g = 0; g < s->n_given; g++)
         given[g] = s->given[g].layout;
-    const cleave_candidate_space space = {given, s->n_given, s->constraints};
-    CLEAVE_TRY(cleave_candidates_add(s->model, s->costs, &space, &s->space, &s->candidates, error));
+    CLEAVE_TRY(cleave_candidates_add(&s->problem, s->costs, given, s->n_given, &s->space,
+                                     &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
     return cleave_lower_bound_of(s->model, s->machine, &s->candidates, s->options->optimizer_states,
                                  CLEAVE_BOUND_STEPS, bound, error);
 }
 
 /* Where nothing else than layouts that fold is searched. */
-static cleave_status bound_folds(const session *s, cleave_bound *bound, cleave_error *error) {
-    cleave_window_bound *windows;
-    CLEAVE_TRY(cleave_window_bound_create(s->model, s->machine, s->class_of, s->reach.space,
-                                          &windows, error));
-    cleave_status status = CLEAVE_OK;
-    for (int32_t g = 0; g < s->n_given && status == CLEAVE_OK; g++)
+static cleave_status bound_folds(session *s, cleave_bound *bound, cleave_error *error) {
+    CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    if (s->reach.has_windows)
+        CLEAVE_TRY(cleave_candidates_price_windows(s->costs, cleave_window_largest(s->machine),
+                                                   &s->space, &s->candidates, error));
+    else
+        CLEAVE_TRY(cleave_candidates_begin(&s->problem, &s->space, &s->candidates, error));
+    for (int32_t g = 0; g < s->n_given; g++)
         if (s->given[g].method != NULL) /* the others are of the space */
-            status = cleave_window_bound_add(windows, s->given[g].layout, error);
-    if (status == CLEAVE_OK)
-        status =
-            cleave_window_bound_find(windows, s->options->optimizer_states, &bound->seconds, error);
-    cleave_window_bound_destroy(windows);
-    return status;
+            CLEAVE_TRY(cleave_candidates_add_ways(s->costs, s->given[g].layout, &s->space,
+                                                  &s->candidates, error));
+    return cleave_lower_bound_of(s->model, s->machine, &s->candidates, s->options->optimizer_states,
+                                 CLEAVE_BOUND_FOLDED, bound, error);
 }
 
 static cleave_status prepare(session *s, cleave_error *error) {
@@ -128,8 +129,7 @@ static cleave_status create_pricers(session *s, cleave_error *error) {
     s->pricer = &s->pricers[n - 1];
     if (!s->reach.only_folds)
         return CLEAVE_OK;
-    const cleave_blocks blocks = cleave_blocks_find(s->model, s->class_of);
-    return cleave_repeats_create(s->pricer, &blocks, &s->pricer->repeats, error);
+    return cleave_repeats_create(s->pricer, &s->problem.blocks, &s->pricer->repeats, error);
 }
 
 int64_t session_n_priced(const session *s) {
@@ -155,6 +155,8 @@ static cleave_status run(session *s, cleave_error *error) {
     int method = find_method(s->options->method);
     CLEAVE_TRY(cleave_constraints_check_memory(s->constraints, s->model, s->machine,
                                                s->options->memory_limit_bytes, error));
+    CLEAVE_TRY(
+        cleave_problem_create(s->model, s->machine, s->constraints, &s->work, &s->problem, error));
     CLEAVE_TRY(session_find_reach(s, error));
     CLEAVE_TRY(create_pricers(s, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));

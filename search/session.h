@@ -2,7 +2,7 @@
 #ifndef CLEAVE_SEARCH_SESSION_H
 #define CLEAVE_SEARCH_SESSION_H
 
-#include "search/bound/bound_folded.h"
+#include "search/bound/bound.h"
 #include "search/improve/improve.h"
 #include "search/search.h"
 
@@ -31,11 +31,10 @@ typedef struct session_found {
 /* How far a search goes: decided once (search/reach.c), from the model, the machine and what is
    asked for. */
 typedef struct session_reach {
-    bool folds;      /* layouts that fold are searched first ... */
-    bool only_folds; /* ... and there is nothing else: only they, and small layouts, are lowered,
-                        and all prices have collectives in closed form */
-    const cleave_window_space *space; /* where they alone are: of the largest windows; null: no
-                                         layout folds */
+    bool folds;       /* layouts that fold are searched first ... */
+    bool only_folds;  /* ... and there is nothing else: only they, and small layouts, are lowered,
+                         and all prices have collectives in closed form */
+    bool has_windows; /* and the candidates are those of the largest windows; else there are none */
 } session_reach;
 
 typedef struct session {
@@ -46,7 +45,7 @@ typedef struct session {
     cleave_arena *arena;                   /* of the result */
     cleave_arena work;
     session_reach reach;
-    int32_t *class_of;      /* [n_operators] where layouts fold: see cleave_operator_classes */
+    cleave_problem problem;
     cleave_pricer *pricers; /* [n_threads] one for each worker */
     cleave_pricer *pricer;  /* of the calling thread, also while others work */
     cleave_node_costs *costs;

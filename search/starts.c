@@ -89,8 +89,7 @@ static const double wholes_of_folded = 1, share_of_folded = 0.3;
 
 static cleave_window_options window_options(const session *s) {
     double time = s->options->time_seconds;
-    cleave_window_options how = {.constraints = s->constraints,
-                                 .interrupted = s->options->interrupted};
+    cleave_window_options how = {.interrupted = s->options->interrupted};
     if (s->reach.only_folds)
         how.most_proposals = s->options->proposals;
     else if (time <= 0)
@@ -109,8 +108,8 @@ static cleave_status add_folded(session *s, cleave_error *error) {
     if (found == NULL)
         return cleave_fail_memory(error, "searching");
     cleave_progress_update(&s->progress, -1, "searching layouts that fold");
-    cleave_status status =
-        cleave_window_search(s->pricer, &s->collectives, &how, &s->work, found, &why_not);
+    cleave_status status = cleave_window_search(&s->problem, s->pricer, &s->collectives, &how,
+                                                &s->work, found, &why_not);
     if (status == CLEAVE_NO_LAYOUT) {
         snprintf(s->why_no_fold, sizeof s->why_no_fold, "%s", why_not.message);
         return CLEAVE_OK;
@@ -170,10 +169,9 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
 }
 
 static cleave_status list_candidates(session *s, cleave_error *error) {
-    const cleave_candidate_space space = {NULL, SESSION_MAX_GIVEN, s->constraints};
     CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
-    return cleave_candidates_list(s->model, s->machine, s->costs, &space, &s->space, &s->candidates,
-                                  error);
+    return cleave_candidates_list(&s->problem, s->costs, SESSION_MAX_GIVEN, &s->space,
+                                  &s->candidates, error);
 }
 
 /* What takes longest first: tasks that have nothing to do with each other, before the prices of

@@ -2,23 +2,18 @@
    blocks.  A place is a family or, behind all families, a nest; whatever lowering looks at there
    goes into a digest, with tensors, operators, nests and slots by their places among those that it
    has to do with rather than by their ids.  Equal digests: alike under the same splits. */
-#include "base/random.h"
+#include "graph/model/alike.h"
 #include "graph/lower/fragment.h"
 #include "graph/lower/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct digest {
-    uint64_t a, b;
-    int32_t place;
-} digest;
-
 typedef struct walker {
     const cleave_model *model;
     const lower_schedule *schedule;
-    digest d;
-    digest *operators;       /* [n_operators] of all that an operator computes */
+    cleave_digest d;
+    int32_t *class_of;       /* [n_operators] alike, boxes as well */
     int32_t *first_op, *ops; /* [n_families + 1] ascending in each */
     int32_t *number;         /* [n_tensors] in the present family, from 1 on; 0: not met */
     int32_t n_met, *met;     /* [n_tensors] */
@@ -27,102 +22,7 @@ typedef struct walker {
     bool by_boxes; /* operators count by what their parts read and write, which is not put */
 } walker;
 
-static void put(walker *w, int64_t value) {
-    w->d.a = cleave_hash_join(w->d.a, (uint64_t)value);
-    w->d.b = (w->d.b ^ (uint64_t)value) * UINT64_C(0x9ddfea08eb382d69);
-    w->d.b ^= w->d.b >> 29;
-}
-
-static void begin_digest(walker *w) { w->d = (digest){1, 1, 0}; }
-
-static void put_digest(walker *w, const digest *d) {
-    put(w, (int64_t)d->a);
-    put(w, (int64_t)d->b);
-}
-
-/* ---- what operators compute ------------------------------------------------------------------ */
-
-static void put_shape(walker *w, const cleave_tensor *tensor) {
-    put(w, tensor->kind);
-    put(w, tensor->type);
-    put(w, tensor->rank);
-    put(w, tensor->needs_gradient);
-    put(w, tensor->view.kind);
-    for (int d = 0; d < tensor->rank; d++) {
-        put(w, tensor->shape[d]);
-        put(w, tensor->order[d]);
-    }
-}
-
-static void put_operand(walker *w, const cleave_operand *operand) {
-    const cleave_tensor *tensor = &w->model->tensors[operand->tensor];
-    put_shape(w, tensor);
-    for (int d = 0; d < tensor->rank; d++) {
-        const cleave_dimension_map *map = &operand->map[d];
-        put(w, map->offset);
-        put(w, map->n_terms);
-        for (int t = 0; t < map->n_terms; t++) {
-            put(w, map->terms[t].axis);
-            put(w, map->terms[t].stride);
-        }
-    }
-}
-
-static void put_facts(walker *w, const cleave_nest *nest) {
-    const int64_t facts[] = {nest->kind,          nest->combiner,        nest->differentiable,
-                             nest->kept_inputs,   nest->gradient_inputs, nest->kept_output,
-                             nest->kept_combined, nest->in_place,        nest->n_inputs};
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        put(w, facts[i]);
-    for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
-        put(w, cleave_nest_pass_inputs(w->model, nest, (cleave_pass)pass));
-}
-
-static void put_axes(walker *w, int n, const cleave_axis *axes) {
-    put(w, n);
-    for (int a = 0; a < n; a++) {
-        put(w, axes[a].extent);
-        put(w, axes[a].whole);
-    }
-}
-
-static int32_t place_in_operator(const cleave_operator *op, int32_t nest) {
-    for (int32_t k = 0; k < op->n_nests; k++)
-        if (op->nests[k] == nest)
-            return k;
-    return -1;
-}
-
-static void put_nest(walker *w, const cleave_nest *nest) {
-    put_facts(w, nest);
-    put(w, nest->derivation);
-    put(w, nest->n_instructions);
-    put_axes(w, nest->n_axes, nest->axes);
-    for (int a = 0; a < nest->n_axes && nest->derivation == CLEAVE_DERIVE_OPERATOR; a++)
-        put(w, nest->operator_axis[a]);
-    if (nest->derivation == CLEAVE_DERIVE_OWNERS)
-        put(w, place_in_operator(&w->model->operators[nest->op], nest->owners_of));
-    for (int i = 0; i < nest->n_inputs; i++)
-        put_operand(w, &nest->inputs[i]);
-    put_operand(w, &nest->output);
-    for (int i = 0; i < nest->n_instructions; i++) {
-        put(w, nest->tape[i].opcode);
-        put(w, nest->tape[i].a);
-        put(w, nest->tape[i].b);
-    }
-}
-
-static void digest_operators(walker *w) {
-    for (int32_t op = 0; op < w->model->n_operators; op++) {
-        const cleave_operator *of = &w->model->operators[op];
-        begin_digest(w);
-        put_axes(w, of->n_axes, of->axes);
-        put(w, of->n_nests);
-        for (int32_t k = 0; k < of->n_nests; k++)
-            put_nest(w, &w->model->nests[of->nests[k]]);
-        w->operators[op] = w->d;
-    }
-}
+static void put(walker *w, int64_t value) { cleave_digest_put(&w->d, value); }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
@@ -163,7 +63,7 @@ static void put_tensor(walker *w, int32_t tensor) {
         return;
     w->met[w->n_met++] = tensor;
     w->number[tensor] = w->n_met;
-    put_shape(w, of);
+    cleave_digest_put_tensor(&w->d, of);
     put(w, w->schedule->n_contributing[tensor]);
     put(w, tensor == w->model->loss);
     put(w, w->model->writer[tensor] < 0 ? -1
@@ -194,7 +94,7 @@ static void put_nest_of_event(walker *w, int32_t family, int32_t nest) {
         const int32_t *number =
             bsearch(&nest, w->nests, (size_t)w->n_nests, sizeof nest, compare_slots);
         put(w, number - w->nests);
-        put_facts(w, &w->model->nests[nest]);
+        cleave_digest_put_facts(&w->d, w->model, &w->model->nests[nest]);
         return;
     }
     int32_t op = w->model->nests[nest].op, first = w->first_op[family];
@@ -202,7 +102,7 @@ static void put_nest_of_event(walker *w, int32_t family, int32_t nest) {
                                 sizeof op, compare_slots);
     put(w,
         at == NULL ? -1 - op : at - (w->ops + first)); /* one that is not there is like no other */
-    put(w, place_in_operator(&w->model->operators[op], nest));
+    put(w, cleave_operator_find_nest(&w->model->operators[op], nest));
 }
 
 static void put_event(walker *w, int32_t family, const lower_event *event) {
@@ -245,11 +145,11 @@ static void list_slots_of_family(walker *w, int32_t family) {
    passes ascend with them. */
 static void digest_family(walker *w, int32_t family) {
     const lower_schedule *schedule = w->schedule;
-    begin_digest(w);
+    w->d = cleave_digest_begin(family);
     list_slots_of_family(w, family);
     put(w, w->n_slots);
     for (int32_t i = w->first_op[family]; i < w->first_op[family + 1] && !w->by_boxes; i++)
-        put_digest(w, &w->operators[w->ops[i]]);
+        put(w, w->class_of[w->ops[i]]);
     for (int32_t m = schedule->first_member[family]; m < schedule->first_member[family + 1]; m++)
         put_tensor(w, schedule->members[m]);
     for (int32_t e = schedule->first_event[family]; e < schedule->first_event[family + 1]; e++)
@@ -260,13 +160,13 @@ static void digest_family(walker *w, int32_t family) {
 
 static void digest_nest(walker *w, int32_t nest) {
     int32_t op = w->model->nests[nest].op;
-    begin_digest(w);
+    w->d = cleave_digest_begin(w->schedule->n_families + nest);
     w->n_slots = 0;
     add_slots_of_nest(w, nest);
     w->n_slots = sort_distinct(w->slots, w->n_slots);
     put(w, -1);
-    put_digest(w, &w->operators[op]);
-    put(w, place_in_operator(&w->model->operators[op], nest));
+    put(w, w->class_of[op]);
+    put(w, cleave_operator_find_nest(&w->model->operators[op], nest));
     for (int pass = 0; pass < CLEAVE_PASS_UPDATE; pass++)
         put_slot(w, w->schedule->slot_of[nest][pass]);
 }
@@ -290,38 +190,27 @@ static bool list_operators(walker *w, cleave_arena *arena) {
     return true;
 }
 
-static int compare_digests(const void *a, const void *b) {
-    const digest *x = a, *y = b;
-    if (x->a != y->a)
-        return x->a < y->a ? -1 : 1;
-    if (x->b != y->b)
-        return x->b < y->b ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
-}
-
 static bool begin(walker *w, cleave_arena *arena) {
     const cleave_model *model = w->model;
     size_t most_slots = 2 + (1 + CLEAVE_PASS_UPDATE) * (size_t)w->schedule->n_events;
-    w->operators = CLEAVE_ARENA_ARRAY(arena, digest, model->n_operators);
     w->number = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     w->met = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     w->slots = CLEAVE_ARENA_ARRAY(arena, int32_t, most_slots + CLEAVE_PASS_UPDATE);
     w->nests = CLEAVE_ARENA_ARRAY(arena, int32_t, w->schedule->n_events);
-    return w->operators != NULL && w->number != NULL && w->met != NULL && w->slots != NULL &&
+    return w->number != NULL && w->met != NULL && w->slots != NULL &&
            (w->nests != NULL || w->schedule->n_events == 0) && list_operators(w, arena);
 }
 
 /* Digests all places and keeps their slots; false when memory is short. */
-static bool digest_places(walker *w, cleave_arena *arena, digest *digests, cleave_alike *alike) {
+static bool digest_places(walker *w, cleave_arena *arena, cleave_digest *digests,
+                          cleave_alike *alike) {
     int32_t n_families = w->schedule->n_families, n = n_families + w->model->n_nests;
-    digest_operators(w);
     for (int32_t place = 0; place < n; place++) {
         if (place < n_families)
             digest_family(w, place);
         else
             digest_nest(w, place - n_families);
         digests[place] = w->d;
-        digests[place].place = place;
         alike->n_slots[place] = w->n_slots;
         alike->slots[place] = CLEAVE_ARENA_ARRAY(arena, int32_t, w->n_slots);
         if (w->n_slots > 0 && alike->slots[place] == NULL)
@@ -332,40 +221,37 @@ static bool digest_places(walker *w, cleave_arena *arena, digest *digests, cleav
     return true;
 }
 
-/* Each place gets the first one with the same digest. */
-static void find_equal(digest *digests, int32_t n, int32_t *like) {
-    qsort(digests, (size_t)n, sizeof *digests, compare_digests);
-    for (int32_t i = 0, first = 0; i < n; i++) {
-        if (digests[i].a != digests[first].a || digests[i].b != digests[first].b)
-            first = i;
-        like[digests[i].place] = digests[first].place;
+static bool find_alike(walker *w, cleave_arena *scratch, cleave_arena *arena, cleave_alike *alike) {
+    int32_t n_families = w->schedule->n_families, n = n_families + w->model->n_nests;
+    cleave_digest *digests = CLEAVE_ARENA_ARRAY(scratch, cleave_digest, n);
+    *alike = (cleave_alike){.like = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
+                            .like_by_boxes = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families),
+                            .n_slots = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
+                            .slots = CLEAVE_ARENA_ARRAY(arena, int32_t *, n)};
+    if (digests == NULL || alike->like == NULL || alike->like_by_boxes == NULL ||
+        alike->n_slots == NULL || alike->slots == NULL || !begin(w, scratch) ||
+        !digest_places(w, arena, digests, alike))
+        return false;
+    cleave_digests_find_alike(digests, n, alike->like);
+    w->by_boxes = true;
+    for (int32_t family = 0; family < n_families; family++) {
+        digest_family(w, family);
+        digests[family] = w->d;
     }
+    cleave_digests_find_alike(digests, n_families, alike->like_by_boxes);
+    return true;
 }
 
 cleave_status lower_find_alike(const cleave_model *model, const lower_schedule *schedule,
                                cleave_arena *arena, cleave_alike *alike, cleave_error *error) {
-    int32_t n_families = schedule->n_families, n = n_families + model->n_nests;
     cleave_arena scratch = {0};
+    cleave_alike made;
     walker w = {.model = model, .schedule = schedule};
-    digest *digests = CLEAVE_ARENA_ARRAY(&scratch, digest, n);
-    cleave_alike made = {.like = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
-                         .like_by_boxes = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families),
-                         .n_slots = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
-                         .slots = CLEAVE_ARENA_ARRAY(arena, int32_t *, n)};
-    bool done = digests != NULL && made.like != NULL && made.like_by_boxes != NULL &&
-                made.n_slots != NULL && made.slots != NULL && begin(&w, &scratch) &&
-                digest_places(&w, arena, digests, &made);
-    if (done) {
-        find_equal(digests, n, made.like);
-        w.by_boxes = true;
-        for (int32_t family = 0; family < n_families; family++) {
-            digest_family(&w, family);
-            digests[family] = w.d;
-            digests[family].place = family;
-        }
-        find_equal(digests, n_families, made.like_by_boxes);
-        *alike = made;
-    }
+    cleave_status status = cleave_operator_classes(model, true, &scratch, &w.class_of, error);
+    if (status == CLEAVE_OK && !find_alike(&w, &scratch, arena, &made))
+        status = cleave_fail_memory(error, "comparing the families of a model");
     cleave_arena_free(&scratch);
-    return done ? CLEAVE_OK : cleave_fail_memory(error, "comparing the families of a model");
+    if (status == CLEAVE_OK)
+        *alike = made;
+    return status;
 }

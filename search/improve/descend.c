@@ -30,16 +30,16 @@ bool window_price_is_better(const cleave_window_price *a, const cleave_window_pr
 }
 
 /* Was a split tried with smaller windows? */
-static bool is_old(const window_search *s, int32_t group, const cleave_split *split) {
-    int outer = cleave_window_outer_axis(&s->pricer->model->operators[s->space.first_op[group]]);
-    int32_t degree = outer < 0 ? split->replicas : split->degree[outer];
+static bool is_old(const window_search *s, int32_t group, const cleave_candidate *candidate) {
+    int outer = cleave_outer_axis(&s->pricer->model->operators[s->space.first_op[group]]);
+    int32_t degree = outer < 0 ? candidate->replicas : candidate->degree[outer];
     return s->windows_before > 0 && degree % s->windows_before == 0;
 }
 
 /* Tries all splits for the groups of a move, and keeps the best. */
 static cleave_status try_splits(window_search *s, bool *improved, cleave_error *error) {
     int32_t group = s->changed[0], before = s->choice[group], best = before;
-    const cleave_window_list *list = window_list_of(s, group);
+    const cleave_candidate_list *list = cleave_window_list(&s->space, group);
     cleave_window_price least = s->price;
     for (int32_t i = 0; i < list->n && !window_search_is_over(s); i++) {
         cleave_window_price price;
@@ -113,7 +113,8 @@ static cleave_status sweep(window_search *s, bool *improved, cleave_error *error
         s->n_changed = 0;
         bool first = true;
         for (int32_t h = 0; h < s->space.n_groups; h++)
-            if (s->space.class_of[h] == s->space.class_of[g] && s->choice[h] == s->choice[g]) {
+            if (cleave_window_list(&s->space, h) == cleave_window_list(&s->space, g) &&
+                s->choice[h] == s->choice[g]) {
                 first = first && h >= g;
                 s->changed[s->n_changed++] = h;
             }

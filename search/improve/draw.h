@@ -4,6 +4,7 @@
 #define CLEAVE_SEARCH_IMPROVE_DRAW_H
 
 #include "base/random.h"
+#include "search/improve/chain.h"
 #include "search/improve/sweep.h"
 
 /* Room for a drawn move. */

@@ -6,7 +6,7 @@
 
 /* One end of a pair. */
 typedef struct end {
-    int32_t op, variable, n, present; /* values; the one it has in the base */
+    int32_t op, n, present; /* values; the one it has in the base */
     int64_t *rest; /* [n] what each costs by itself and with other neighbours than the one of the
                       pair, as they are in the base */
 } end;
@@ -17,24 +17,23 @@ static int64_t cost_of(const cleave_additive *additive, const cleave_additive_pa
     return pair->cost[(int64_t)row * additive->n_values[pair->b] + column];
 }
 
-static int32_t present_of(const sweep_builder *b, int32_t variable) {
-    return b->value_of[variable][b->base->of[b->op_of[variable]].candidate];
+static int32_t present_of(const sweep_builder *b, int32_t op) {
+    return b->value_of[op][b->base->of[op].candidate];
 }
 
 /* False: memory is short. */
 static bool make_end(const sweep_builder *b, int32_t op, int32_t other, cleave_arena *arena,
                      end *e) {
     const cleave_additive *additive = &b->source->additive->additive;
-    int32_t v = b->source->additive->variable_of[op];
-    *e = (end){.op = op, .variable = v, .n = additive->n_values[v], .present = present_of(b, v)};
+    *e = (end){.op = op, .n = additive->n_values[op], .present = present_of(b, op)};
     e->rest = CLEAVE_ARENA_ARRAY(arena, int64_t, e->n);
     for (int32_t i = 0; i < e->n && e->rest != NULL; i++)
-        e->rest[i] = additive->cost[v][i];
-    for (int32_t p = b->first_pair[v]; p < b->first_pair[v + 1] && e->rest != NULL; p++) {
+        e->rest[i] = additive->cost[op][i];
+    for (int32_t p = b->first_pair[op]; p < b->first_pair[op + 1] && e->rest != NULL; p++) {
         const cleave_additive_pair *pair = &additive->pairs[b->pairs[p]];
-        int32_t beside = pair->a == v ? pair->b : pair->a, at = present_of(b, beside);
+        int32_t beside = pair->a == op ? pair->b : pair->a, at = present_of(b, beside);
         for (int32_t i = 0; i < e->n && at >= 0 && beside != other; i++)
-            e->rest[i] += cost_of(additive, pair, v, i, at);
+            e->rest[i] += cost_of(additive, pair, op, i, at);
     }
     return e->rest != NULL;
 }
@@ -42,10 +41,10 @@ static bool make_end(const sweep_builder *b, int32_t op, int32_t other, cleave_a
 static int64_t between(const sweep_builder *b, const end *x, const end *y, int32_t i, int32_t j) {
     const cleave_additive *additive = &b->source->additive->additive;
     int64_t cost = 0;
-    for (int32_t p = b->first_pair[x->variable]; p < b->first_pair[x->variable + 1]; p++) {
+    for (int32_t p = b->first_pair[x->op]; p < b->first_pair[x->op + 1]; p++) {
         const cleave_additive_pair *pair = &additive->pairs[b->pairs[p]];
-        if ((pair->a == x->variable ? pair->b : pair->a) == y->variable)
-            cost += cost_of(additive, pair, x->variable, i, j);
+        if ((pair->a == x->op ? pair->b : pair->a) == y->op)
+            cost += cost_of(additive, pair, x->op, i, j);
     }
     return cost;
 }
@@ -66,7 +65,7 @@ static int32_t best_with(const sweep_builder *b, const end *x, const end *y, int
 
 /* At the block that has the device where the operator begins now, where there is one. */
 static cleave_choice choice_of(const sweep_builder *b, const end *e, int32_t value) {
-    int32_t candidate = b->source->additive->candidates[e->variable][value];
+    int32_t candidate = b->source->additive->candidates[e->op][value];
     const cleave_candidate *c = &cleave_list_of(b->source->candidates, e->op)->items[candidate];
     int32_t start = sweep_first_device(b, e->op) / c->n_parts;
     return (cleave_choice){candidate, start < c->n_starts ? start : 0};
@@ -92,15 +91,13 @@ static void add_best(sweep_builder *b, const end *x, const end *y) {
 
 bool sweep_add_pairs(sweep_builder *b, cleave_arena *arena) {
     const cleave_structure *s = b->source->structure;
-    const int32_t *variable_of = b->source->additive->variable_of;
     for (int32_t op = 0; op < b->source->model->n_operators; op++)
         for (int32_t i = s->first_neighbor[op]; i < s->first_neighbor[op + 1]; i++) {
             int32_t other = s->neighbors[i];
             end x, y;
-            if (other <= op || variable_of[op] == variable_of[other])
+            if (other <= op)
                 continue;
-            if (!make_end(b, op, variable_of[other], arena, &x) ||
-                !make_end(b, other, variable_of[op], arena, &y))
+            if (!make_end(b, op, other, arena, &x) || !make_end(b, other, op, arena, &y))
                 return false;
             if (x.present < 0 || y.present < 0)
                 continue;

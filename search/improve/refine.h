@@ -16,6 +16,7 @@
 #define CLEAVE_SEARCH_IMPROVE_REFINE_H
 
 #include "base/random.h"
+#include "search/improve/chain.h"
 #include "search/improve/sweep.h"
 
 #include <stdatomic.h>

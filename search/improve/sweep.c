@@ -5,20 +5,19 @@
 /* Of more moves than this, and of a candidate with more blocks, only some are tried. */
 enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
 
-int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
-                           const cleave_choices *choices, int32_t op, int32_t *members) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < model->n_operators; i++)
-        if (candidates->list_of[i] == candidates->list_of[op] &&
-            cleave_same_choice(choices->of[i], choices->of[op]))
-            members[n++] = i;
-    return n;
-}
-
 static bool is_with(const cleave_candidates *candidates, const cleave_choices *choices, int32_t a,
                     int32_t b) {
     return candidates->list_of[a] == candidates->list_of[b] &&
            cleave_same_choice(choices->of[a], choices->of[b]);
+}
+
+int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
+                           const cleave_choices *choices, int32_t op, int32_t *members) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < model->n_operators; i++)
+        if (is_with(candidates, choices, i, op))
+            members[n++] = i;
+    return n;
 }
 
 int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,
@@ -35,17 +34,16 @@ int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *can
 
 static bool index_values(sweep_builder *b, cleave_arena *arena) {
     const cleave_additive_model *made = b->source->additive;
-    for (int32_t op = 0; op < made->n_operators; op++) {
-        int32_t v = made->variable_of[op], n = cleave_list_of(b->source->candidates, op)->n;
+    for (int32_t op = 0; op < made->additive.n_variables; op++) {
+        int32_t n = cleave_list_of(b->source->candidates, op)->n;
         int32_t *values = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
         if (values == NULL)
             return false;
         for (int32_t i = 0; i < n; i++)
             values[i] = -1;
-        for (int32_t i = 0; i < made->additive.n_values[v]; i++)
-            values[made->candidates[v][i]] = i;
-        b->op_of[v] = op;
-        b->value_of[v] = values;
+        for (int32_t i = 0; i < made->additive.n_values[op]; i++)
+            values[made->candidates[op][i]] = i;
+        b->value_of[op] = values;
     }
     return true;
 }
@@ -68,22 +66,19 @@ static cleave_status index_additive(sweep_builder *b, cleave_arena *arena, cleav
     if (b->source->additive == NULL)
         return CLEAVE_OK;
     const cleave_additive *additive = &b->source->additive->additive;
-    b->op_of = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
     b->value_of = CLEAVE_ARENA_ARRAY(arena, int32_t *, additive->n_variables);
     b->first_pair = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables + 3);
     b->pairs = CLEAVE_ARENA_ARRAY(arena, int32_t, 2 * (size_t)additive->n_pairs);
-    if (b->op_of == NULL || b->value_of == NULL || b->first_pair == NULL || b->pairs == NULL ||
-        !index_values(b, arena))
+    if (b->value_of == NULL || b->first_pair == NULL || b->pairs == NULL || !index_values(b, arena))
         return cleave_fail_memory(error, "searching");
     index_pairs(b);
     return CLEAVE_OK;
 }
 
-/* Value of a variable where the operators of the group have `candidate`, the others what they have
+/* Value of an operator where the operators of the group have `candidate`, the others what they have
    in the base. */
-static int32_t value_at(const sweep_builder *b, int32_t variable, int32_t candidate) {
-    int32_t op = b->op_of[variable];
-    return b->value_of[variable][b->is_member[op] ? candidate : b->base->of[op].candidate];
+static int32_t value_at(const sweep_builder *b, int32_t op, int32_t candidate) {
+    return b->value_of[op][b->is_member[op] ? candidate : b->base->of[op].candidate];
 }
 
 /* What of the additive total the operators of the group have a share in; false where the model
@@ -93,15 +88,14 @@ static bool total_at(const sweep_builder *b, int32_t candidate, int64_t *total) 
     const cleave_additive *additive = &b->source->additive->additive;
     *total = 0;
     for (int32_t m = 0; m < b->n_members; m++) {
-        int32_t v = b->source->additive->variable_of[b->members[m]];
-        int32_t value = value_at(b, v, candidate);
+        int32_t v = b->members[m], value = value_at(b, v, candidate);
         if (value < 0)
             return false;
         *total += additive->cost[v][value];
         for (int32_t i = b->first_pair[v]; i < b->first_pair[v + 1]; i++) {
             const cleave_additive_pair *pair = &additive->pairs[b->pairs[i]];
             int32_t other = pair->a == v ? pair->b : pair->a, at = value_at(b, other, candidate);
-            if (at < 0 || (b->is_member[b->op_of[other]] && other < v))
+            if (at < 0 || (b->is_member[other] && other < v))
                 continue; /* or counted with the other */
             int32_t row = pair->a == v ? value : at, column = pair->a == v ? at : value;
             *total += pair->cost[(int64_t)row * additive->n_values[pair->b] + column];

@@ -11,9 +11,8 @@ typedef struct sweep_builder {
     int32_t *members; /* [n_operators] of the group at hand */
     int32_t n_members;
     bool *is_member;             /* [n_operators] */
-    int32_t *op_of;              /* [n_variables] */
-    int32_t **value_of;          /* [n_variables][n of the list] of a candidate; -1: it has none */
-    int32_t *first_pair, *pairs; /* [n_variables + 1] pairs of each variable */
+    int32_t **value_of;          /* [n_operators][n of the list] of a candidate; -1: it has none */
+    int32_t *first_pair, *pairs; /* [n_operators + 1] pairs of each operator */
     CLEAVE_LIST(cleave_move) moves;
     cleave_sweep_kind kind;
     bool run; /* the group at hand is a run */

@@ -5,30 +5,29 @@
 #include "search/improve/window.h"
 
 #include "base/progress.h"
-#include "costmodel/machine_fold.h"
 #include "search/improve/window_internal.h"
 #include "search/problem/baselines.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WINDOW = 64, N_STARTS = 3 };
+enum { N_STARTS = 3 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
 
 /* ---- starts ---------------------------------------------------------------------------------- */
 
-/* What of the window a split gives to an axis. */
-static int32_t share_of(const cleave_window_space *space, int outer, const cleave_split *split,
-                        int axis) {
+/* What of the window a candidate gives to an axis. */
+static int32_t share_of(const cleave_window_space *space, int outer,
+                        const cleave_candidate *candidate, int axis) {
     int32_t windows = space->n_devices / space->window_devices;
-    return axis == outer ? split->degree[axis] / windows : split->degree[axis];
+    return axis == outer ? candidate->degree[axis] / windows : candidate->degree[axis];
 }
 
 /* The split nearest to one of a single window: the axis that it cuts most is cut as much. */
 static int32_t nearest(const window_search *s, int32_t group, const cleave_split *wanted) {
-    const cleave_window_list *list = window_list_of(s, group);
+    const cleave_candidate_list *list = cleave_window_list(&s->space, group);
     const cleave_operator *op = &s->pricer->model->operators[s->space.first_op[group]];
-    int outer = cleave_window_outer_axis(op), most = -1;
+    int outer = cleave_outer_axis(op), most = -1;
     int32_t best = 0;
     for (int a = 0; a < op->n_axes; a++)
         if (wanted->degree[a] > (most < 0 ? 1 : wanted->degree[most]))
@@ -57,11 +56,11 @@ static cleave_status start_from(window_search *s, const char *name, int32_t n_de
     return status;
 }
 
-/* The split of the same degrees in another list. */
-static int32_t find_split(const cleave_window_list *list, const cleave_split *split) {
+/* The candidate of the same degrees in another list. */
+static int32_t find_alike(const cleave_candidate_list *list, const cleave_candidate *candidate) {
     for (int32_t i = 0; i < list->n; i++)
-        if (list->items[i].replicas == split->replicas &&
-            memcmp(list->items[i].degree, split->degree, sizeof split->degree) == 0)
+        if (list->items[i].replicas == candidate->replicas &&
+            memcmp(list->items[i].degree, candidate->degree, sizeof candidate->degree) == 0)
             return i;
     return 0;
 }
@@ -80,8 +79,7 @@ static cleave_status make_layout(window_search *s, const int32_t *choice, cleave
     for (int32_t d = 0; d < machine->n_devices; d++)
         devices[d] = d;
     for (int32_t op = 0; op < model->n_operators; op++) {
-        int32_t group = s->space.group_of[op];
-        made.splits[op] = window_list_of(s, group)->items[choice[group]];
+        made.splits[op] = cleave_window_split(&s->space, op, choice);
         made.splits[op].devices = devices;
     }
     made.collectives = *s->rules;
@@ -172,8 +170,8 @@ static cleave_status choose_start(window_search *s, const cleave_window_space *b
     if (choice == NULL || best == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t g = 0; g < s->space.n_groups && before != NULL; g++) {
-        const cleave_split *split = &before->lists[before->class_of[g]].items[s->choice[g]];
-        choice[g] = find_split(window_list_of(s, g), split);
+        const cleave_candidate *candidate = &cleave_window_list(before, g)->items[s->choice[g]];
+        choice[g] = find_alike(cleave_window_list(&s->space, g), candidate);
     }
     s->price = (cleave_window_price){0};
     s->n_starts = 0;
@@ -189,13 +187,8 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     cleave_window_space before = s->space;
     cleave_window_price price_before = s->price;
     int32_t n_devices = s->pricer->machine->n_devices;
-    const cleave_window_frame frame = {.model = s->pricer->model,
-                                       .class_of = s->class_of,
-                                       .blocks = s->blocks,
-                                       .n_devices = n_devices,
-                                       .window_devices = window_devices,
-                                       .constraints = s->options->constraints};
-    CLEAVE_TRY(cleave_window_space_create(&frame, &s->work, &s->space, error));
+    CLEAVE_TRY(cleave_window_space_create(s->problem, &s->blocks, window_devices, &s->work,
+                                          &s->space, error));
     s->windows_before = before.n_groups > 0 ? n_devices / before.window_devices : 0;
     if (s->choice == NULL) {
         s->choice = CLEAVE_ARENA_ARRAY(&s->work, int32_t, s->space.n_groups);
@@ -210,29 +203,10 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     return *improved ? price_whole(s, s->choice, arena, error) : CLEAVE_OK;
 }
 
-/* The size after this one; 0: there is none. */
-static int32_t next_size(const cleave_machine *machine, int32_t most_devices, int32_t size) {
-    int32_t next = size == 0 ? machine->devices_per_node : 2 * size;
-    int32_t most = most_devices > 0 ? most_devices : MOST_WINDOW;
-    if ((next > most && size > 0) || next > machine->n_devices / 2 ||
-        machine->n_devices % next != 0 ||
-        cleave_machine_fold_check(machine, next, NULL) != CLEAVE_OK)
-        return 0;
-    return next;
-}
-
-int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices) {
-    int32_t size = next_size(machine, most_devices, 0), next;
-    while (size > 0 && (next = next_size(machine, most_devices, size)) > 0)
-        size = next;
-    return size;
-}
-
 static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_error *error) {
     const cleave_machine *machine = s->pricer->machine;
     bool improved = true;
-    for (int32_t m = 0;
-         (m = next_size(machine, s->options->most_devices, m)) > 0 && !window_search_is_over(s);) {
+    for (int32_t m = 0; (m = cleave_window_next(machine, m)) > 0 && !window_search_is_over(s);) {
         cleave_status status = search_size(s, m, &improved, arena, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;
@@ -245,12 +219,11 @@ static cleave_status search_sizes(window_search *s, cleave_arena *arena, cleave_
 }
 
 static cleave_status run(window_search *s, cleave_arena *arena, cleave_error *error) {
-    const cleave_model *model = s->pricer->model;
     if (!cleave_machine_may_fold(s->pricer->machine, error))
         return CLEAVE_NO_LAYOUT;
-    CLEAVE_TRY(cleave_operator_classes(model, &s->work, &s->class_of, error));
-    if (s->options->constraints == NULL || s->options->constraints->fixed == NULL)
-        s->blocks = cleave_blocks_find(model, s->class_of);
+    const cleave_constraints *constraints = s->problem->constraints;
+    if (constraints == NULL || constraints->fixed == NULL) /* its neighbours differ from others */
+        s->blocks = s->problem->blocks;
     if (s->pricer->repeats == NULL && s->blocks.n > 0) {
         CLEAVE_TRY(cleave_repeats_create(s->pricer, &s->blocks, &s->repeats, error));
         s->pricer->repeats = s->repeats;
@@ -267,10 +240,11 @@ static cleave_status run(window_search *s, cleave_arena *arena, cleave_error *er
     return CLEAVE_OK;
 }
 
-cleave_status cleave_window_search(cleave_pricer *pricer, const cleave_collective_rules *rules,
+cleave_status cleave_window_search(const cleave_problem *problem, cleave_pricer *pricer,
+                                   const cleave_collective_rules *rules,
                                    const cleave_window_options *options, cleave_arena *arena,
                                    cleave_window_found *found, cleave_error *error) {
-    window_search s = {.pricer = pricer, .rules = rules, .options = options};
+    window_search s = {.problem = problem, .pricer = pricer, .rules = rules, .options = options};
     cleave_status status = run(&s, arena, error);
     cleave_window_pricer_destroy(s.window_pricer);
     if (s.repeats != NULL)

@@ -13,17 +13,15 @@
 #define CLEAVE_SEARCH_IMPROVE_WINDOW_H
 
 #include "search/price/view.h"
-#include "search/problem/constraints.h"
+#include "search/problem/problem.h"
 
 #include <signal.h>
 
 typedef struct cleave_window_options {
-    int32_t most_devices;   /* of a window; 0: 64 */
     int64_t most_proposals; /* 0: no limit */
     double most_wholes;     /* work, in times of lowering all devices of the models that are priced
                                (shortened ones, where blocks repeat); 0: no limit */
     double until_seconds;   /* clock; 0: no limit, and the clock decides nothing */
-    const cleave_constraints *constraints;    /* null: none */
     const volatile sig_atomic_t *interrupted; /* may be null */
 } cleave_window_options;
 
@@ -36,13 +34,11 @@ typedef struct cleave_window_found {
     double pricing_seconds; /* of that in which whole models were priced */
 } cleave_window_found;
 
-/* Devices of the largest windows that are searched on a machine that may fold. */
-int32_t cleave_window_largest(const cleave_machine *machine, int32_t most_devices);
-
 /* Searches the layouts that fold, under rules for collectives that the caller chose, and never
    gives one that is over the memory limit.  NO_LAYOUT, saying why, where the machine or the model
    has none that fold, or where none that was seen fits. */
-cleave_status cleave_window_search(cleave_pricer *pricer, const cleave_collective_rules *rules,
+cleave_status cleave_window_search(const cleave_problem *problem, cleave_pricer *pricer,
+                                   const cleave_collective_rules *rules,
                                    const cleave_window_options *options, cleave_arena *arena,
                                    cleave_window_found *found, cleave_error *error);
 

@@ -9,13 +9,13 @@
 enum { WINDOW_MOST_STARTS = 32 };
 
 typedef struct window_search {
+    const cleave_problem *problem;
     cleave_pricer *pricer;
     const cleave_collective_rules *rules;
     const cleave_window_options *options;
     cleave_arena work;
-    cleave_blocks blocks;
+    cleave_blocks blocks;    /* that change together */
     cleave_repeats *repeats; /* where the pricer has none */
-    int32_t *class_of;
     cleave_window_pricer *window_pricer;
     cleave_window_space space;
     int32_t windows_before; /* of the size of windows before; 0: this is the first */
@@ -34,10 +34,6 @@ typedef struct window_search {
 
 bool window_search_is_over(const window_search *s);
 bool window_price_is_better(const cleave_window_price *a, const cleave_window_price *b);
-
-static inline const cleave_window_list *window_list_of(const window_search *s, int32_t group) {
-    return &s->space.lists[s->space.class_of[group]];
-}
 
 /* Groups in the order in which they are changed. */
 cleave_status window_make_order(window_search *s, cleave_error *error);

@@ -115,10 +115,9 @@ void cleave_window_pricer_destroy(cleave_window_pricer *p) {
 
 /* ---- one model ------------------------------------------------------------------------------- */
 
-static const cleave_split *split_of(const cleave_window_pricer *p, const subject *s, int32_t op,
-                                    const int32_t *choice) {
-    int32_t group = p->space->group_of[s->of_whole[op]];
-    return &p->space->lists[p->space->class_of[group]].items[choice[group]];
+static cleave_split split_of(const cleave_window_pricer *p, const subject *s, int32_t op,
+                             const int32_t *choice) {
+    return cleave_window_split(p->space, s->of_whole[op], choice);
 }
 
 /* The fold of the layout as it stands, with windows of the space's size. */
@@ -156,7 +155,7 @@ static cleave_status begin_estimate(cleave_window_pricer *p, subject *s, const i
     s->estimate = NULL;
     *price = (subject_price){0};
     for (int32_t op = 0; op < s->model.n_operators; op++)
-        s->layout.splits[op] = *split_of(p, s, op, choice);
+        s->layout.splits[op] = split_of(p, s, op, choice);
     cleave_status status = find_fold(p, s, &s->arenas[0], &s->here, error);
     s->fold = s->here;
     if (status == CLEAVE_OK)
@@ -173,11 +172,10 @@ static cleave_status begin_estimate(cleave_window_pricer *p, subject *s, const i
 }
 
 static cleave_status change(const cleave_window_pricer *p, subject *s, int32_t op,
-                            const cleave_split *split, cleave_error *error) {
-    cleave_split of_window = *split;
-    of_window.n_parts = p->space->window_devices;
-    s->layout.splits[op] = *split;
-    return cleave_estimate_change(s->estimate, op, &of_window, error);
+                            cleave_split split, cleave_error *error) {
+    s->layout.splits[op] = split;
+    split.n_parts = p->space->window_devices;
+    return cleave_estimate_change(s->estimate, op, &split, error);
 }
 
 static cleave_status propose(const cleave_window_pricer *p, subject *s, const int32_t *choice,
@@ -197,10 +195,10 @@ static cleave_status go_back(const cleave_window_pricer *p, subject *s, const in
     s->fold = s->here;
     for (int32_t op = 0; op < s->model.n_operators; op++) {
         int32_t group = p->space->group_of[s->of_whole[op]];
-        const cleave_split *split = split_of(p, s, op, p->choice);
+        const cleave_split split = split_of(p, s, op, p->choice);
         if (choice[group] != p->choice[group] && !folds)
             CLEAVE_TRY(change(p, s, op, split, error));
-        s->layout.splits[op] = *split;
+        s->layout.splits[op] = split;
     }
     if (folds)
         return cleave_estimate_reject(s->estimate, error);

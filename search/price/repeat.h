@@ -5,7 +5,7 @@
 
 #include "search/price/extend.h"
 #include "search/price/price.h"
-#include "search/problem/blocks.h"
+#include "search/problem/problem.h"
 #include "simulator/report/price_shares.h"
 
 typedef struct cleave_repeats cleave_repeats;

@@ -3,30 +3,9 @@
    kept. */
 #include "search/problem/blocks.h"
 
-#include "search/problem/candidates.h"
-
 #include <string.h>
 
 enum { MOST_PERIOD = 512, LEAST_BLOCKS = 5 };
-
-cleave_status cleave_operator_classes(const cleave_model *model, cleave_arena *arena,
-                                      int32_t **class_of, cleave_error *error) {
-    int32_t n = model->n_operators, n_classes = 0;
-    int32_t *classes = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
-    int32_t *first = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
-    if (classes == NULL || first == NULL)
-        return cleave_fail_memory(error, "comparing operators");
-    for (int32_t op = 0; op < n; op++) {
-        int32_t c = 0;
-        while (c < n_classes && !cleave_operators_alike(model, op, first[c]))
-            c++;
-        if (c == n_classes)
-            first[n_classes++] = op;
-        classes[op] = c;
-    }
-    *class_of = classes;
-    return CLEAVE_OK;
-}
 
 cleave_blocks cleave_blocks_find(const cleave_model *model, const int32_t *class_of) {
     cleave_blocks best = {0};
@@ -73,10 +52,8 @@ static int32_t earlier(const shortener *s, int32_t op, int32_t n_blocks) {
 
 /* The output of the nest at the same place of an operator of an earlier block. */
 static int32_t earlier_output(const shortener *s, int32_t nest, int32_t n_blocks) {
-    int32_t op = s->model->nests[nest].op, k = 0;
-    const cleave_operator *of = &s->model->operators[op];
-    while (of->nests[k] != nest)
-        k++;
+    int32_t op = s->model->nests[nest].op;
+    int32_t k = cleave_operator_find_nest(&s->model->operators[op], nest);
     const cleave_operator *before = &s->model->operators[earlier(s, op, n_blocks)];
     return s->model->nests[before->nests[k]].output.tensor;
 }

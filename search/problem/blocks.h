@@ -1,7 +1,7 @@
 /* Repeated blocks: a network of a thousand equal layers is searched as one of a few.
 
    Operators in the order of the model are told apart by what they compute on what shapes
-   (cleave_operators_alike).  Where the same sequence of p operators comes again and again, and each
+   (graph/model/alike.h).  Where the same sequence of p operators comes again and again, and each
    reads of the one before what that one reads of the one before it, the model can be made shorter
    by leaving out blocks in the middle: what follows the last block then reads the last one kept.
    Costs of a step are, but for its ends, the same for each block, so costs of two such models of
@@ -9,7 +9,7 @@
 #ifndef CLEAVE_SEARCH_PROBLEM_BLOCKS_H
 #define CLEAVE_SEARCH_PROBLEM_BLOCKS_H
 
-#include "graph/model/model.h"
+#include "graph/model/alike.h"
 
 /* Block b has the operators first + b x period ... first + (b + 1) x period - 1. */
 typedef struct cleave_blocks {
@@ -17,13 +17,9 @@ typedef struct cleave_blocks {
     int32_t n; /* 0: nothing repeats */
 } cleave_blocks;
 
-/* Classes of operators that are alike, [n_operators] in the arena, by first occurrence.  Time grows
-   as operators x classes. */
-cleave_status cleave_operator_classes(const cleave_model *model, cleave_arena *arena,
-                                      int32_t **class_of, cleave_error *error);
-
 /* The repetition that covers most operators, of those the one with the shortest period; blocks of
-   more than some hundred operators, or fewer than five of them, are not looked for. */
+   more than some hundred operators, or fewer than five of them, are not looked for.  `class_of` is
+   [n_operators], by first occurrence. */
 cleave_blocks cleave_blocks_find(const cleave_model *model, const int32_t *class_of);
 
 /* The model with the first `keep` blocks (2 or more, fewer than there are).  It lives in the arena

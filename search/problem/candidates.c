@@ -1,9 +1,10 @@
 /* Node cost depends on the degrees alone, so it is worked out once for all the drafts that give the
-   same degrees. */
+   same degrees.  Of windows only the first is priced: the others are like it, so that all have as
+   many times its work, and none is quicker. */
 #include "search/problem/candidates.h"
 
-#include "search/bound/candidate_ways.h"
-#include "search/drafts.h"
+#include "search/problem/candidate_ways.h"
+#include "search/problem/drafts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,23 +66,32 @@ static void place_parts(const draft *d, int n_axes, int32_t *offsets) {
     }
 }
 
-static bool keep(const drafts *all, const draft *d, cleave_arena *arena,
+static cleave_candidate candidate_of(const draft *d) {
+    cleave_candidate candidate = {.replicas = d->total[0],
+                                  .n_parts = d->n_parts,
+                                  .n_starts = 1,
+                                  .picoseconds = d->picoseconds};
+    memcpy(candidate.degree, d->total + 1, sizeof candidate.degree);
+    return candidate;
+}
+
+static bool keep(const drafts *all, const draft *d, bool blocks, cleave_arena *arena,
                  cleave_candidate *candidate) {
-    *candidate = (cleave_candidate){.replicas = d->total[0],
-                                    .n_parts = d->n_parts,
-                                    .n_starts = all->blocks ? all->n_devices / d->n_parts : 1,
-                                    .picoseconds = d->picoseconds};
-    memcpy(candidate->degree, d->total + 1, sizeof candidate->degree);
-    candidate->offsets = CLEAVE_ARENA_ARRAY(arena, int32_t, d->n_parts);
-    if (candidate->offsets == NULL)
+    int32_t *offsets = CLEAVE_ARENA_ARRAY(arena, int32_t, d->n_parts);
+    if (offsets == NULL)
         return false;
-    place_parts(d, all->op->n_axes, candidate->offsets);
+    place_parts(d, all->op->n_axes, offsets);
+    *candidate = candidate_of(d);
+    candidate->offsets = offsets;
+    if (blocks)
+        candidate->n_starts = all->n_devices / d->n_parts;
     return true;
 }
 
 /* Keeps the best of each size of block; sizes that need less than their share leave it to the
    larger ones. */
-static bool keep_best(const drafts *all, cleave_arena *arena, cleave_candidate_list *list) {
+static bool keep_best(const drafts *all, bool blocks, cleave_arena *arena,
+                      cleave_candidate_list *list) {
     int32_t room = CLEAVE_MAX_CANDIDATES, sizes = all->n_primes + 1;
     for (int32_t i = 0; i < all->list.n; sizes--) {
         int32_t end = i;
@@ -91,7 +101,7 @@ static bool keep_best(const drafts *all, cleave_arena *arena, cleave_candidate_l
         int32_t n = end - i < share ? end - i : share;
         list->truncated = list->truncated || n < end - i;
         for (int32_t k = 0; k < n; k++)
-            if (!keep(all, &all->list.items[i + k], arena, &list->items[list->n++]))
+            if (!keep(all, &all->list.items[i + k], blocks, arena, &list->items[list->n++]))
                 return false;
         room -= n;
         i = end;
@@ -100,18 +110,9 @@ static bool keep_best(const drafts *all, cleave_arena *arena, cleave_candidate_l
 }
 
 static bool holds(const cleave_candidate_list *list, const cleave_split *split) {
-    for (int32_t i = 0; i < list->n; i++) {
-        const cleave_candidate *c = &list->items[i];
-        if (c->n_parts != split->n_parts || c->replicas != split->replicas ||
-            memcmp(c->degree, split->degree, sizeof c->degree) != 0)
-            continue;
-        int32_t start = split->devices[0] - c->offsets[0], p = 0;
-        while (p < c->n_parts && split->devices[p] - c->offsets[p] == start)
-            p++;
-        if (p == c->n_parts && start % c->n_parts == 0 && start / c->n_parts >= 0 &&
-            start / c->n_parts < c->n_starts)
+    for (int32_t i = 0; i < list->n; i++)
+        if (cleave_candidate_find_start(&list->items[i], split) >= 0)
             return true;
-    }
     return false;
 }
 
@@ -130,144 +131,210 @@ static cleave_status add_given(cleave_node_costs *costs, const cleave_split *spl
                             .n_starts = 1,
                             .picoseconds = cost.largest};
     memcpy(c->degree, split->degree, sizeof c->degree);
-    c->offsets = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
-    if (c->offsets == NULL)
+    int32_t *offsets = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
+    if (offsets == NULL)
         return cleave_fail_memory(error, "listing candidates");
-    memcpy(c->offsets, split->devices, (size_t)split->n_parts * sizeof *split->devices);
+    memcpy(offsets, split->devices, (size_t)split->n_parts * sizeof *split->devices);
+    c->offsets = offsets;
     list->n++;
     return CLEAVE_OK;
 }
 
-typedef struct maker {
-    const cleave_model *model;
-    const cleave_machine *machine;
-    cleave_node_costs *costs;
-    const cleave_constraints *constraints;
-    cleave_arena *arena;
-} maker;
+/* ---- lists ----------------------------------------------------------------------------------- */
 
-static drafts begin_drafts(const maker *m, int32_t op) {
-    drafts d = {.op = &m->model->operators[op],
-                .blocks = cleave_constraints_allow_blocks(m->constraints)};
+static drafts begin_drafts(const cleave_problem *p, int32_t op) {
+    drafts d = {.op = &p->model->operators[op]};
     for (int a = 0; a < d.op->n_axes; a++)
-        d.splits[a] = !d.op->axes[a].whole && cleave_constraints_allow_axis(m->constraints, op, a);
-    drafts_take_devices(&d, m->machine->n_devices, m->machine->devices_per_node);
+        d.splits[a] = !d.op->axes[a].whole && cleave_constraints_allow_axis(p->constraints, op, a);
     return d;
 }
 
-static cleave_status list_drafts(const maker *m, cleave_candidate_list *list, cleave_error *error) {
-    drafts all = begin_drafts(m, list->op);
-    bool failed = !drafts_make(&all) || !drafts_count(&all, &list->n_splits);
+cleave_status cleave_candidates_begin(const cleave_problem *p, cleave_arena *arena,
+                                      cleave_candidates *candidates, cleave_error *error) {
+    cleave_candidates made = {.n_lists = p->n_classes, .list_of = p->class_of};
+    made.lists = CLEAVE_ARENA_ARRAY(arena, cleave_candidate_list, p->n_classes);
+    if (made.lists == NULL)
+        return cleave_fail_memory(error, "listing candidates");
+    for (int32_t op = p->model->n_operators - 1; op >= 0; op--)
+        made.lists[p->class_of[op]].op = op;
+    for (int32_t l = 0; l < made.n_lists; l++) {
+        cleave_candidate_list *list = &made.lists[l];
+        list->n_least = p->model->operators[list->op].n_nests * CLEAVE_N_COMPUTE_PASSES;
+        list->least = CLEAVE_ARENA_ARRAY(arena, int64_t, list->n_least);
+        if (list->least == NULL)
+            return cleave_fail_memory(error, "listing candidates");
+        for (int32_t i = 0; i < list->n_least; i++)
+            list->least[i] = INT64_MAX;
+        list->least_total = INT64_MAX;
+    }
+    *candidates = made;
+    return CLEAVE_OK;
+}
+
+static cleave_status list_blocks(const cleave_problem *p, cleave_node_costs *costs,
+                                 cleave_arena *arena, cleave_candidate_list *list,
+                                 cleave_error *error) {
+    bool blocks = cleave_constraints_allow_blocks(p->constraints);
+    drafts all = begin_drafts(p, list->op);
+    drafts_take_blocks(&all, p->machine->n_devices, p->machine->devices_per_node);
+    bool failed = !drafts_make(&all) || !drafts_count(&all, blocks, &list->n_splits);
     list->truncated = all.truncated;
     cleave_status status = failed ? cleave_fail_memory(error, "listing candidates") : CLEAVE_OK;
-    if (status == CLEAVE_OK && m->costs != NULL) /* else they stand by size already */
-        status = price_drafts(&all, m->costs, m->arena, list, error);
-    if (status == CLEAVE_OK && !keep_best(&all, m->arena, list))
+    if (status == CLEAVE_OK && costs != NULL) /* else they stand by size already */
+        status = price_drafts(&all, costs, arena, list, error);
+    if (status == CLEAVE_OK && !keep_best(&all, blocks, arena, list))
         status = cleave_fail_memory(error, "listing candidates");
     CLEAVE_LIST_FREE(&all.list);
     return status;
 }
 
-static const cleave_split *fixed_split(const maker *m, int32_t op) {
-    const cleave_constraints *c = m->constraints;
-    return c != NULL && c->n_fixed > 0 && c->is_fixed[op] ? &c->fixed->splits[op] : NULL;
-}
-
 /* Room is for all candidates that are kept and `n_given` more. */
-static cleave_status make_list(const maker *m, int32_t n_given, cleave_candidate_list *list,
+static cleave_status make_list(const cleave_problem *p, cleave_node_costs *costs, int32_t n_given,
+                               cleave_arena *arena, cleave_candidate_list *list,
                                cleave_error *error) {
-    const cleave_split *fixed = fixed_split(m, list->op);
-    int32_t n_least = m->model->operators[list->op].n_nests * CLEAVE_N_COMPUTE_PASSES;
-    *list = (cleave_candidate_list){.op = list->op, .least_total = INT64_MAX, .n_least = n_least};
-    list->items = CLEAVE_ARENA_ARRAY(m->arena, cleave_candidate,
+    const cleave_split *fixed = cleave_constraints_fixed_split(p->constraints, list->op);
+    list->items = CLEAVE_ARENA_ARRAY(arena, cleave_candidate,
                                      fixed != NULL ? 1 : CLEAVE_MAX_CANDIDATES + n_given);
-    list->least = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n_least);
-    if (list->items == NULL || list->least == NULL)
+    if (list->items == NULL)
         return cleave_fail_memory(error, "listing candidates");
-    for (int32_t i = 0; i < n_least; i++)
-        list->least[i] = INT64_MAX;
     list->n_splits = 1;
-    return fixed != NULL ? add_given(m->costs, fixed, m->arena, list, error)
-                         : list_drafts(m, list, error);
+    return fixed != NULL ? add_given(costs, fixed, arena, list, error)
+                         : list_blocks(p, costs, arena, list, error);
 }
 
-/* May two operators share a list? */
-static bool share(const maker *m, int32_t a, int32_t b) {
-    const cleave_split *x = fixed_split(m, a), *y = fixed_split(m, b);
-    if ((x == NULL) != (y == NULL) || !cleave_operators_alike(m->model, a, b))
-        return false;
-    for (int axis = 0; axis < m->model->operators[a].n_axes; axis++)
-        if (cleave_constraints_allow_axis(m->constraints, a, axis) !=
-            cleave_constraints_allow_axis(m->constraints, b, axis))
-            return false;
-    return x == NULL ||
-           (x->replicas == y->replicas && x->n_parts == y->n_parts &&
-            memcmp(x->degree, y->degree, sizeof x->degree) == 0 &&
-            memcmp(x->devices, y->devices, (size_t)x->n_parts * sizeof *x->devices) == 0);
-}
-
-cleave_status cleave_candidates_list(const cleave_model *model, const cleave_machine *machine,
-                                     cleave_node_costs *costs, const cleave_candidate_space *space,
-                                     cleave_arena *arena, cleave_candidates *candidates,
-                                     cleave_error *error) {
-    maker m = {.model = model,
-               .machine = machine,
-               .costs = costs,
-               .constraints = space->constraints,
-               .arena = arena};
-    cleave_candidates result = {0};
-    result.lists = CLEAVE_ARENA_ARRAY(arena, cleave_candidate_list, model->n_operators);
-    result.list_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
-    int32_t *likes = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
-    if (result.lists == NULL || result.list_of == NULL || likes == NULL)
+cleave_status cleave_candidates_list(const cleave_problem *p, cleave_node_costs *costs,
+                                     int32_t n_given, cleave_arena *arena,
+                                     cleave_candidates *candidates, cleave_error *error) {
+    cleave_candidates made;
+    int32_t *likes = CLEAVE_ARENA_ARRAY(arena, int32_t, p->n_classes);
+    if (likes == NULL)
         return cleave_fail_memory(error, "listing candidates");
-    for (int32_t op = 0; op < model->n_operators; op++) {
-        int32_t l = 0;
-        while (l < result.n_lists && !share(&m, op, result.lists[l].op))
-            l++;
-        if (l == result.n_lists)
-            result.lists[result.n_lists++].op = op;
-        result.list_of[op] = l;
-        likes[l]++;
+    CLEAVE_TRY(cleave_candidates_begin(p, arena, &made, error));
+    for (int32_t op = 0; op < p->model->n_operators; op++)
+        likes[p->class_of[op]]++;
+    for (int32_t l = 0; l < made.n_lists; l++) {
+        CLEAVE_TRY(make_list(p, costs, likes[l] * n_given, arena, &made.lists[l], error));
+        made.truncated = made.truncated || made.lists[l].truncated;
     }
-    for (int32_t l = 0; l < result.n_lists; l++) {
-        CLEAVE_TRY(make_list(&m, likes[l] * space->n_given, &result.lists[l], error));
-        result.truncated = result.truncated || result.lists[l].truncated;
-    }
-    *candidates = result;
+    *candidates = made;
     return CLEAVE_OK;
 }
 
-cleave_status cleave_candidates_add(const cleave_model *model, cleave_node_costs *costs,
-                                    const cleave_candidate_space *space, cleave_arena *arena,
-                                    cleave_candidates *candidates, cleave_error *error) {
-    const maker m = {.model = model, .constraints = space->constraints};
-    for (int32_t g = 0; g < space->n_given; g++)
-        for (int32_t op = 0; op < model->n_operators; op++)
-            if (fixed_split(&m, op) == NULL &&
-                cleave_constraints_allow(space->constraints, op, &space->given[g]->splits[op]))
-                CLEAVE_TRY(add_given(costs, &space->given[g]->splits[op], arena,
-                                     &candidates->lists[candidates->list_of[op]], error));
+cleave_status cleave_candidates_add(const cleave_problem *p, cleave_node_costs *costs,
+                                    const cleave_layout *const *given, int32_t n_given,
+                                    cleave_arena *arena, cleave_candidates *candidates,
+                                    cleave_error *error) {
+    for (int32_t g = 0; g < n_given; g++)
+        for (int32_t op = 0; op < p->model->n_operators; op++)
+            if (cleave_constraints_fixed_split(p->constraints, op) == NULL &&
+                cleave_constraints_allow(p->constraints, op, &given[g]->splits[op]))
+                CLEAVE_TRY(add_given(costs, &given[g]->splits[op], arena,
+                                     &candidates->lists[p->class_of[op]], error));
     return CLEAVE_OK;
-}
-
-cleave_status cleave_candidates_create_within(const cleave_model *model,
-                                              const cleave_machine *machine,
-                                              cleave_node_costs *costs,
-                                              const cleave_candidate_space *space,
-                                              cleave_arena *arena, cleave_candidates *candidates,
-                                              cleave_error *error) {
-    CLEAVE_TRY(cleave_candidates_list(model, machine, costs, space, arena, candidates, error));
-    return cleave_candidates_add(model, costs, space, arena, candidates, error);
 }
 
 cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs *costs, const cleave_layout *const *given,
                                        int32_t n_given, cleave_arena *arena,
                                        cleave_candidates *candidates, cleave_error *error) {
-    const cleave_candidate_space space = {.given = given, .n_given = n_given};
-    return cleave_candidates_create_within(model, machine, costs, &space, arena, candidates, error);
+    cleave_problem p;
+    CLEAVE_TRY(cleave_problem_create(model, machine, NULL, arena, &p, error));
+    CLEAVE_TRY(cleave_candidates_list(&p, costs, n_given, arena, candidates, error));
+    return cleave_candidates_add(&p, costs, given, n_given, arena, candidates, error);
 }
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+int cleave_outer_axis(const cleave_operator *op) {
+    for (int a = 0; a < op->n_axes; a++)
+        if (op->roles[a] != NULL && strcmp(op->roles[a], "sample") == 0 && !op->axes[a].whole)
+            return a;
+    return -1;
+}
+
+static cleave_status list_windows(const cleave_problem *p, int32_t window_devices,
+                                  const int32_t *devices, cleave_arena *arena,
+                                  cleave_candidate_list *list, cleave_error *error) {
+    const cleave_operator *op = &p->model->operators[list->op];
+    int32_t n_devices = p->machine->n_devices;
+    drafts all = begin_drafts(p, list->op);
+    bool failed = drafts_take_windows(&all, n_devices, window_devices, cleave_outer_axis(op)) &&
+                  !drafts_make(&all);
+    list->items = CLEAVE_ARENA_ARRAY(arena, cleave_candidate, all.list.n);
+    failed = failed || list->items == NULL;
+    for (int32_t i = 0; i < all.list.n && !failed; i++) {
+        cleave_candidate candidate = candidate_of(&all.list.items[i]);
+        candidate.offsets = devices;
+        const cleave_split split = cleave_candidate_split(&candidate);
+        if (cleave_constraints_allow(p->constraints, list->op, &split))
+            list->items[list->n++] = candidate;
+    }
+    CLEAVE_LIST_FREE(&all.list);
+    if (failed)
+        return cleave_fail_memory(error, "listing candidates");
+    if (list->n == 0)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT,
+                           "%s can't be cut into %d equal windows of %d devices", op->name,
+                           n_devices / window_devices, window_devices);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_candidates_list_windows(const cleave_problem *p, int32_t window_devices,
+                                             cleave_arena *arena, cleave_candidates *candidates,
+                                             cleave_error *error) {
+    cleave_candidates made;
+    int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, p->machine->n_devices);
+    if (devices == NULL)
+        return cleave_fail_memory(error, "listing candidates");
+    for (int32_t d = 0; d < p->machine->n_devices; d++)
+        devices[d] = d;
+    CLEAVE_TRY(cleave_candidates_begin(p, arena, &made, error));
+    for (int32_t l = 0; l < made.n_lists; l++)
+        CLEAVE_TRY(list_windows(p, window_devices, devices, arena, &made.lists[l], error));
+    *candidates = made;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_candidates_price_windows(cleave_node_costs *costs, int32_t window_devices,
+                                              cleave_arena *arena, cleave_candidates *candidates,
+                                              cleave_error *error) {
+    for (int32_t l = 0; l < candidates->n_lists; l++) {
+        cleave_candidate_list *list = &candidates->lists[l];
+        for (int32_t i = 0; i < list->n; i++) {
+            const cleave_way_pricing pricing = {costs, arena,
+                                                list->items[i].n_parts / window_devices};
+            cleave_split split = cleave_candidate_split(&list->items[i]);
+            cleave_node_cost cost;
+            split.n_parts = window_devices;
+            CLEAVE_TRY(cleave_candidate_list_add_way(&pricing, &split, list, &cost, error));
+        }
+    }
+    return CLEAVE_OK;
+}
+
+static bool knows_way(const cleave_candidate_list *list, const cleave_split *split) {
+    for (int32_t w = 0; w < list->n_ways; w++)
+        if (list->ways[w].replicas == split->replicas && list->ways[w].n_parts == split->n_parts &&
+            memcmp(list->ways[w].degree, split->degree, sizeof split->degree) == 0)
+            return true;
+    return false;
+}
+
+cleave_status cleave_candidates_add_ways(cleave_node_costs *costs, const cleave_layout *layout,
+                                         cleave_arena *arena, cleave_candidates *candidates,
+                                         cleave_error *error) {
+    const cleave_way_pricing pricing = {costs, arena, 1};
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        cleave_candidate_list *list = &candidates->lists[candidates->list_of[op]];
+        cleave_node_cost cost;
+        if (!knows_way(list, &layout->splits[op]))
+            CLEAVE_TRY(
+                cleave_candidate_list_add_way(&pricing, &layout->splits[op], list, &cost, error));
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 int64_t cleave_candidates_count(const cleave_candidate_list *list) {
     int64_t count = 0;
@@ -282,4 +349,16 @@ void cleave_candidate_place(const cleave_candidate *candidate, int32_t start, cl
     memcpy(split->degree, candidate->degree, sizeof split->degree);
     for (int32_t p = 0; p < candidate->n_parts; p++)
         split->devices[p] = start * candidate->n_parts + candidate->offsets[p];
+}
+
+int32_t cleave_candidate_find_start(const cleave_candidate *c, const cleave_split *split) {
+    if (c->n_parts != split->n_parts || c->replicas != split->replicas ||
+        memcmp(c->degree, split->degree, sizeof c->degree) != 0)
+        return -1;
+    int32_t first = split->devices[0] - c->offsets[0];
+    for (int32_t p = 1; p < c->n_parts; p++)
+        if (split->devices[p] - c->offsets[p] != first)
+            return -1;
+    bool is_block = first >= 0 && first % c->n_parts == 0 && first / c->n_parts < c->n_starts;
+    return is_block ? first / c->n_parts : -1;
 }

@@ -87,8 +87,10 @@ void cleave_constraints_describe(const cleave_constraints *constraints, char *te
 
 /* ---- what is allowed ---- */
 
-static bool is_fixed(const cleave_constraints *constraints, int32_t op) {
-    return constraints->n_fixed > 0 && constraints->is_fixed[op];
+const cleave_split *cleave_constraints_fixed_split(const cleave_constraints *constraints,
+                                                   int32_t op) {
+    bool is_fixed = constraints != NULL && constraints->n_fixed > 0 && constraints->is_fixed[op];
+    return is_fixed ? &constraints->fixed->splits[op] : NULL;
 }
 
 bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_t op, int axis) {
@@ -107,6 +109,17 @@ static bool same_split(const cleave_split *a, const cleave_split *b) {
            memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0;
 }
 
+bool cleave_constraints_alike(const cleave_constraints *constraints, const cleave_model *model,
+                              int32_t a, int32_t b) {
+    const cleave_split *x = cleave_constraints_fixed_split(constraints, a);
+    const cleave_split *y = cleave_constraints_fixed_split(constraints, b);
+    for (int axis = 0; axis < model->operators[a].n_axes; axis++)
+        if (cleave_constraints_allow_axis(constraints, a, axis) !=
+            cleave_constraints_allow_axis(constraints, b, axis))
+            return false;
+    return x == NULL || y == NULL ? x == y : same_split(x, y);
+}
+
 /* Parts have distinct devices, so none beyond the first n_parts means all of these. */
 static bool has_first_devices(const cleave_split *split) {
     for (int32_t p = 0; p < split->n_parts; p++)
@@ -119,8 +132,9 @@ bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,
                               const cleave_split *split) {
     if (constraints == NULL)
         return true;
-    if (is_fixed(constraints, op))
-        return same_split(split, &constraints->fixed->splits[op]);
+    const cleave_split *fixed = cleave_constraints_fixed_split(constraints, op);
+    if (fixed != NULL)
+        return same_split(split, fixed);
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         if (split->degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a))
             return false;
@@ -155,20 +169,19 @@ static int32_t count_below(const cleave_split *split, int32_t device) {
 
 static cleave_status impose_on(const cleave_constraints *constraints, int32_t op,
                                cleave_layout *layout, cleave_arena *arena, cleave_error *error) {
-    const cleave_split *old = &layout->splits[op];
-    if (is_fixed(constraints, op))
-        old = &constraints->fixed->splits[op];
+    const cleave_split *fixed = cleave_constraints_fixed_split(constraints, op);
+    const cleave_split *old = fixed != NULL ? fixed : &layout->splits[op];
     cleave_split made = *old;
     made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, made.n_parts);
     if (made.devices == NULL)
         return cleave_fail_memory(error, "keeping to constraints");
     memcpy(made.devices, old->devices, (size_t)made.n_parts * sizeof *made.devices);
-    for (int a = 0; a < CLEAVE_MAX_AXES && !is_fixed(constraints, op); a++)
+    for (int a = 0; a < CLEAVE_MAX_AXES && fixed == NULL; a++)
         if (made.degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a)) {
             made.replicas *= made.degree[a]; /* no more than n_parts in all */
             made.degree[a] = 1;
         }
-    if (!is_fixed(constraints, op) && !cleave_constraints_allow_blocks(constraints))
+    if (fixed == NULL && !cleave_constraints_allow_blocks(constraints))
         for (int32_t p = 0; p < made.n_parts; p++)
             made.devices[p] = count_below(old, old->devices[p]);
     layout->splits[op] = made;

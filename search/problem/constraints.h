@@ -40,6 +40,14 @@ bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_
    all devices of the other and none is left to anyone. */
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
 
+/* The split that a fixed operator keeps; null where it is not fixed. */
+const cleave_split *cleave_constraints_fixed_split(const cleave_constraints *constraints,
+                                                   int32_t op);
+
+/* Do they say the same of two operators with the same axes? */
+bool cleave_constraints_alike(const cleave_constraints *constraints, const cleave_model *model,
+                              int32_t a, int32_t b);
+
 /* Does a split keep to them?  Operators that are fixed keep theirs, whatever its axes.  Replicas
    are always allowed. */
 bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,

@@ -1,45 +1,40 @@
-/* The space of layouts that fold to a window (search/improve/window.h): for each group of operators
-   that change together, the splits over all devices in order that are equal in all windows. */
+/* The space of layouts that fold to a window (search/improve/window.h): operators that change
+   together, and for each the splits over all devices in order that are equal in all windows. */
 #ifndef CLEAVE_SEARCH_PROBLEM_SPACE_H
 #define CLEAVE_SEARCH_PROBLEM_SPACE_H
 
-#include "graph/model/layout.h"
-#include "search/problem/blocks.h"
-#include "search/problem/constraints.h"
-
-/* Which space. */
-typedef struct cleave_window_frame {
-    const cleave_model *model;
-    const int32_t *class_of; /* [n_operators] see cleave_operator_classes */
-    cleave_blocks blocks;    /* that change together; n 0: none, as where some operator is fixed */
-    int32_t n_devices, window_devices;
-    const cleave_constraints *constraints; /* null: none */
-} cleave_window_frame;
-
-typedef struct cleave_window_list {
-    int32_t n;
-    cleave_split *items; /* [n] */
-} cleave_window_list;
+#include "search/problem/candidates.h"
 
 typedef struct cleave_window_space {
     int32_t n_devices, window_devices;
-    const int32_t *devices; /* [n_devices] 0, 1, ...: those of every split */
-    int32_t n_groups, n_classes;
+    cleave_candidates candidates;
+    int32_t n_groups;
     int32_t *group_of; /* [n_operators]: those in one place of the repeated blocks, or one */
     int32_t *first_op; /* [n_groups] */
-    int32_t *class_of; /* [n_groups] groups that are alike; under constraints each by itself */
-    cleave_window_list *lists; /* [n_classes] */
 } cleave_window_space;
 
-/* A split gives the operator's first sample axis, or replicas where it has none, a multiple of
-   W = n_devices / window_devices, outermost, in equal ranges; the rest of the devices to that and
-   to axes that come after it, such that each factor makes the largest block smaller.  Ascending by
-   what is given to axes that come later, so the first has most samples.  NO_LAYOUT where an
-   operator has none that the constraints allow. */
-cleave_status cleave_window_space_create(const cleave_window_frame *frame, cleave_arena *arena,
+/* Devices of the windows that are the next larger ones which a machine lets fold, the smallest
+   after 0; 0: there are none. */
+int32_t cleave_window_next(const cleave_machine *machine, int32_t window_devices);
+/* Of the largest, whose splits have those of all others among them; 0: none fold. */
+int32_t cleave_window_largest(const cleave_machine *machine);
+
+/* `blocks` change together; n 0: none.  NO_LAYOUT as cleave_candidates_list_windows. */
+cleave_status cleave_window_space_create(const cleave_problem *problem, const cleave_blocks *blocks,
+                                         int32_t window_devices, cleave_arena *arena,
                                          cleave_window_space *space, cleave_error *error);
 
-/* The sample axis that is outermost in an operator's splits; -1: replicas are. */
-int cleave_window_outer_axis(const cleave_operator *op);
+/* Groups with the same list are alike. */
+static inline const cleave_candidate_list *cleave_window_list(const cleave_window_space *space,
+                                                              int32_t group) {
+    return &space->candidates.lists[space->candidates.list_of[space->first_op[group]]];
+}
+
+/* The split of an operator in a choice, [n_groups]. */
+static inline cleave_split cleave_window_split(const cleave_window_space *space, int32_t op,
+                                               const int32_t *choice) {
+    int32_t group = space->group_of[op];
+    return cleave_candidate_split(&cleave_window_list(space, group)->items[choice[group]]);
+}
 
 #endif

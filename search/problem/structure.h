@@ -3,7 +3,7 @@
 #ifndef CLEAVE_SEARCH_PROBLEM_STRUCTURE_H
 #define CLEAVE_SEARCH_PROBLEM_STRUCTURE_H
 
-#include "search/improve/chain.h"
+#include "search/problem/choices.h"
 
 typedef struct cleave_structure {
     int32_t *first_neighbor, *neighbors; /* [n_operators + 1]; both ways, ascending */

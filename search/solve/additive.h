@@ -1,11 +1,10 @@
 /* The additive model: a cost for every value of every variable, and for every pair of values of two
    variables that meet.  Its least total is found exactly, by elimination
-   (search/solve/eliminate.c) or, where limits couple all variables, by an integer program
-   (search/solve/integer_program.c); with multipliers (search/solve/relax.c) a choice within
-   limits and a bound come quickly.
+   (search/solve/eliminate.c); where limits couple all variables, a choice within them and a bound
+   come quickly with multipliers (search/solve/relax.c).
 
    What the variables are is somebody else's business: search/solve/model.h makes them of the
-   operators of a model, search/bound/bound.c of shares of bounds. */
+   operators of a model, search/solve/block_windows.c of paths through blocks. */
 #ifndef CLEAVE_SEARCH_SOLVE_ADDITIVE_H
 #define CLEAVE_SEARCH_SOLVE_ADDITIVE_H
 
@@ -80,22 +79,9 @@ cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error);
 
-/* The same minimum under limits, as an integer program (the local polytope): one 0-1 column for
-   every value that is not dropped as needless (search/solve/prune.h), and one for every pair of
-   values whose marginals are those of its variables, but none for pairs that are sums of costs of
-   their two variables.  `seconds` is a budget for the solver, 0: none; when it is used up: FEASIBLE
-   or UNKNOWN.  The solver computes in doubles: OPTIMAL and INFEASIBLE hold to its tolerance (of the
-   cost above the sum of all least costs a part in 10^7), but what is returned is within the limits
-   exactly.  Cost: seconds from some 20,000 columns on.  FAILED when memory is short or the solver
-   breaks down. Not for several threads at once. */
-cleave_status cleave_additive_integer(const cleave_additive *additive, int32_t n_limits,
-                                      const cleave_additive_limit *limits, double seconds,
-                                      cleave_arena *arena, cleave_additive_solution *solution,
-                                      cleave_error *error);
-
-/* The same by elimination on costs + multiplier x weight (Lagrange), with the best of a few rounds
-   of multipliers: FEASIBLE with a bound, or OPTIMAL where they meet; for graphs that are too large
-   for the integer program.  INFEASIBLE where even the least weights are over a limit. */
+/* The same minimum under limits, by elimination on costs + multiplier x weight (Lagrange), with the
+   best of a few rounds of multipliers: FEASIBLE with a bound, or OPTIMAL where they meet.
+   INFEASIBLE where even the least weights are over a limit. */
 cleave_status cleave_additive_relax(const cleave_additive *additive, int32_t n_limits,
                                     const cleave_additive_limit *limits, int64_t most_entries,
                                     cleave_arena *arena, cleave_additive_solution *solution,

@@ -9,7 +9,8 @@
 
 /* ---- fragments ------------------------------------------------------------------------------- */
 
-cleave_status blocks_fragment_of(maker *m, int32_t p, const cleave_priced_fragment **fragment) {
+/* The fragment of a place under the values that are looked at, made once. */
+static cleave_status fragment_of(maker *m, int32_t p, const cleave_priced_fragment **fragment) {
     const place *of = &m->places[p];
     int32_t index = 0;
     for (int32_t i = 0; i < of->n_operators; i++)
@@ -53,7 +54,7 @@ cleave_status blocks_fill_window(maker *m, int32_t k, int32_t l, int32_t first_s
         const cleave_priced_fragment *fragment;
         if (m->places[p].first < k || m->places[p].last > l)
             continue;
-        CLEAVE_TRY(blocks_fragment_of(m, p, &fragment));
+        CLEAVE_TRY(fragment_of(m, p, &fragment));
         CLEAVE_TRY(window_add(&m->window, p, fragment, first_slot, end_slot, m->error));
     }
     window_sort(&m->window);
@@ -98,7 +99,7 @@ static cleave_status add_fragments(maker *m, int32_t k, int32_t l, int64_t *sums
         const cleave_priced_fragment *fragment;
         if (m->places[p].first != k || m->places[p].last != l)
             continue;
-        CLEAVE_TRY(blocks_fragment_of(m, p, &fragment));
+        CLEAVE_TRY(fragment_of(m, p, &fragment));
         add_work(m, fragment, sums);
         if (p < m->n_families)
             CLEAVE_TRY(add_synchronisation(m, p, fragment, sums));

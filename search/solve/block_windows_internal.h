@@ -66,8 +66,6 @@ static inline cleave_status blocks_short_of_memory(const maker *m) {
 int32_t blocks_main_of(const maker *m, int32_t k, path_side side);
 
 /* block_tables.c */
-/* The fragment of a place under the values that are looked at, made once. */
-cleave_status blocks_fragment_of(maker *m, int32_t p, const cleave_priced_fragment **fragment);
 /* Looks at a value of block k. */
 void blocks_set_block(maker *m, int32_t k, int32_t value);
 /* Fills the window with the slots [first_slot, end_slot) of all that lies within blocks k and l. */

@@ -100,12 +100,21 @@ cleave_priced_item window_item(const window *w, int32_t entry, int32_t item) {
     return item_of(&w->entries.items[entry], item);
 }
 
-/* A transfer of a lane takes a link until `end`.  One of the main lane puts communication back by
-   its own length or by less, but not to before its end. */
-static void take_link(window *w, int32_t link, int32_t lane, int64_t end) {
+/* A transfer of the main lane puts communication back by its own length or by less, but not to
+   before its end. */
+static void put_back(window *w, int32_t link, int32_t lane) {
     int64_t *free_at = w->link_free[link];
-    free_at[lane] = end;
-    free_at[1] = cleave_later(free_at[1], end);
+    free_at[1] = cleave_later(free_at[1], free_at[lane]);
+}
+
+/* One hop by the rule of links (simulator/step/link.h), in the order of a lane; returns when the
+   link is free again. */
+static int64_t serve(window *w, int32_t link, int32_t lane, int64_t serialization, int64_t latency,
+                     int64_t *head, int64_t *tail) {
+    int64_t begin =
+        cleave_link_serve(serialization, latency, &w->link_free[link][lane], head, tail);
+    put_back(w, link, lane);
+    return begin + serialization;
 }
 
 /* Returns when the last of it is done; the source's may come after what has `left`. */
@@ -113,10 +122,8 @@ static int64_t work_at_ends(window *w, const cleave_message_ends *ends, int32_t 
                             int64_t tail, int64_t *left) {
     const int32_t devices[2] = {ends->source, ends->destination};
     for (int e = 0; e < 2; e++) {
-        int32_t link = w->n_links + devices[e];
-        int64_t end = cleave_later(head, w->link_free[link][lane]) + ends->work;
-        take_link(w, link, lane, end);
-        tail = cleave_later(tail, end);
+        int64_t of_end = head; /* both are reached at once */
+        int64_t end = serve(w, w->n_links + devices[e], lane, ends->work, 0, &of_end, &tail);
         *left = e == 0 ? cleave_later(*left, end) : *left;
     }
     return tail;
@@ -132,11 +139,8 @@ static void post(window *w, const window_entry *entry, int32_t message, int32_t 
     int64_t head = cleave_later(time[0], now);
     for (int32_t h = f->hop_start[message]; h < f->hop_start[message + 1]; h++) {
         int32_t link = f->hop_link[h];
-        int64_t begin = cleave_later(head, w->link_free[link][lane]);
-        int64_t end = begin + f->hop_serialization[h];
-        take_link(w, link, lane, end);
-        head = begin + w->link_latency[link];
-        tail = cleave_later(tail, end) + w->link_latency[link];
+        int64_t end =
+            serve(w, link, lane, f->hop_serialization[h], w->link_latency[link], &head, &tail);
         if (h == f->hop_start[message])
             time[1] = end;
     }
@@ -158,8 +162,10 @@ static void join(window *w, const window_entry *entry, int32_t collective, int32
     for (int32_t l = first; l < end; l++)
         *time = cleave_later(*time, w->link_free[f->collective_links[l]][lane]);
     *time += f->collective_busy[collective];
-    for (int32_t l = first; l < end; l++)
-        take_link(w, f->collective_links[l], lane, *time);
+    for (int32_t l = first; l < end; l++) {
+        w->link_free[f->collective_links[l]][lane] = *time;
+        put_back(w, f->collective_links[l], lane);
+    }
     *time += f->collective_rest[collective];
 }
 

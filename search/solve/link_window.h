@@ -2,8 +2,10 @@
 
    What is left of the rule (simulator/scan/scan_rule.h) without the communication lane's charge on
    the main lane, and without what a transfer of the main lane waits for one of the communication
-   lane, is made of sums and largest values only.  So it is monotone: with items left out, or with
-   times set to long ago, everything else happens no later than in the whole step.  A window is run
+   lane, is a clock for each lane and links that serve (simulator/step/link.h) each lane in its
+   order: sums and largest values only.  So it is monotone, which the whole rule is not: with items
+   left out, or with times set to long ago, everything else happens no later than in the whole
+   step.  A window is run
    with nothing known but the time of one item; all that comes out later than "long ago" is then no
    earlier, counted from that item, in any step that has these fragments. */
 #ifndef CLEAVE_SEARCH_SOLVE_LINK_WINDOW_H

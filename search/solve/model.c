@@ -1,7 +1,6 @@
 /* Variables, their own costs and their pairs. */
 #include "search/solve/model.h"
 
-#include "search/problem/tie.h"
 #include "search/solve/pairs.h"
 
 #include <string.h>
@@ -109,51 +108,24 @@ cleave_status additive_know_values(additive_making *m, cleave_error *error) {
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-/* Ties what may be tied, or makes a variable of every operator. */
-static cleave_status make_variables(additive_making *m, cleave_additive_model *made,
+/* One for every operator, with its own costs. */
+static cleave_status make_variables(const additive_making *m, cleave_additive_model *made,
                                     cleave_error *error) {
     int32_t n = m->model->n_operators;
-    made->n_operators = n;
-    made->variable_of = CLEAVE_ARENA_ARRAY(m->arena, int32_t, n);
-    made->additive.n_variables = n;
-    if (made->variable_of == NULL)
-        return cleave_fail_memory(error, "making the additive model");
-    for (int32_t op = 0; op < n; op++)
-        made->variable_of[op] = op;
-    if (m->options->tie)
-        CLEAVE_TRY(cleave_tie_operators(m->model, m->candidates, made->variable_of,
-                                        &made->additive.n_variables, error));
-    return CLEAVE_OK;
-}
-
-static cleave_status allocate(additive_making *m, cleave_additive_model *made, int64_t ***cost,
-                              cleave_error *error) {
-    int32_t n = made->additive.n_variables;
     int32_t *n_values = CLEAVE_ARENA_ARRAY(m->arena, int32_t, n);
-    *cost = CLEAVE_ARENA_ARRAY(m->arena, int64_t *, n);
-    int64_t **bytes = CLEAVE_ARENA_ARRAY(m->arena, int64_t *, n);
+    const int64_t **cost = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    const int64_t **bytes = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     made->candidates = CLEAVE_ARENA_ARRAY(m->arena, const int32_t *, n);
-    bool allocated = n_values != NULL && *cost != NULL && bytes != NULL && made->candidates != NULL;
-    for (int32_t op = 0; op < m->model->n_operators && allocated; op++) {
-        int32_t variable = made->variable_of[op];
-        if (n_values[variable] > 0)
-            continue;
-        n_values[variable] = additive_values_of(m, op)->n;
-        made->candidates[variable] = additive_values_of(m, op)->candidate;
-        (*cost)[variable] = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n_values[variable]);
-        bytes[variable] = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n_values[variable]);
-        allocated = (*cost)[variable] != NULL && bytes[variable] != NULL;
-    }
-    if (!allocated)
+    if (n_values == NULL || cost == NULL || bytes == NULL || made->candidates == NULL)
         return cleave_fail_memory(error, "making the additive model");
-    for (int32_t op = 0; op < m->model->n_operators; op++)
-        for (int32_t v = 0, variable = made->variable_of[op]; v < n_values[variable]; v++) {
-            (*cost)[variable][v] += m->own[op].cost[v];
-            bytes[variable][v] += m->own[op].bytes[v];
-        }
-    made->additive.n_values = n_values;
-    made->additive.cost = (const int64_t *const *)*cost;
-    made->memory.weight = (const int64_t *const *)bytes;
+    for (int32_t op = 0; op < n; op++) {
+        n_values[op] = additive_values_of(m, op)->n;
+        made->candidates[op] = additive_values_of(m, op)->candidate;
+        cost[op] = m->own[op].cost;
+        bytes[op] = m->own[op].bytes;
+    }
+    made->additive = (cleave_additive){.n_variables = n, .n_values = n_values, .cost = cost};
+    made->memory.weight = bytes;
     return CLEAVE_OK;
 }
 
@@ -194,28 +166,21 @@ cleave_status additive_for_each_encounter(additive_making *m, additive_meeting_f
     return CLEAVE_OK;
 }
 
-typedef struct meeting_all {
-    additive_pairs *pairs;
-    const int32_t *variable_of;
-} meeting_all;
-
 static cleave_status meet_one(void *context, const additive_encounter *met, cleave_error *error) {
-    meeting_all *all = context;
+    additive_pairs *pairs = context;
     const additive_table *table;
-    CLEAVE_TRY(additive_price_encounter(all->pairs, met, &table, error));
-    return additive_meet(all->pairs, all->variable_of[met->first], all->variable_of[met->second],
-                         table, error);
+    CLEAVE_TRY(additive_price_encounter(pairs, met, &table, error));
+    return additive_meet(pairs, met->first, met->second, table, error);
 }
 
 static cleave_status meet_all(additive_pairs *p, const cleave_additive_model *made,
                               cleave_error *error) {
     additive_making *m = p->making;
-    meeting_all all = {p, made->variable_of};
     p->first = CLEAVE_ARENA_ARRAY(&m->scratch, int32_t, made->additive.n_variables);
     if (p->first == NULL)
         return cleave_fail_memory(error, "making the additive model");
     memset(p->first, -1, (size_t)made->additive.n_variables * sizeof *p->first);
-    return additive_for_each_encounter(m, meet_one, &all, error);
+    return additive_for_each_encounter(m, meet_one, p, error);
 }
 
 static cleave_status copy_pairs(const additive_pairs *p, cleave_additive_model *made,
@@ -231,12 +196,12 @@ static cleave_status copy_pairs(const additive_pairs *p, cleave_additive_model *
     return CLEAVE_OK;
 }
 
-static cleave_status make_pairs(additive_making *m, int64_t **cost, cleave_additive_model *made,
+static cleave_status make_pairs(additive_making *m, cleave_additive_model *made,
                                 cleave_error *error) {
     additive_pairs *p = CLEAVE_ARENA_ARRAY(&m->scratch, additive_pairs, 1);
     if (p == NULL)
         return cleave_fail_memory(error, "making the additive model");
-    *p = (additive_pairs){.making = m, .n_values = made->additive.n_values, .cost = cost};
+    *p = (additive_pairs){.making = m, .n_values = made->additive.n_values};
     cleave_status status = meet_all(p, made, error);
     if (status == CLEAVE_OK)
         status = copy_pairs(p, made, error);
@@ -257,7 +222,6 @@ static void set_limit(const additive_making *m, cleave_additive_model *made) {
 }
 
 static cleave_status make(additive_making *m, cleave_additive_model *made, cleave_error *error) {
-    int64_t **cost;
     CLEAVE_TRY(cleave_choose_collectives(m->machine, false, &m->scratch, &m->rules, error));
     CLEAVE_TRY(cleave_resharder_create(m->machine, &m->rules, &m->resharder, error));
     CLEAVE_TRY(cleave_port_maker_create(m->model, m->machine->n_devices, &m->maker, error));
@@ -267,8 +231,7 @@ static cleave_status make(additive_making *m, cleave_additive_model *made, cleav
                                           : additive_choose_values(m, error));
     CLEAVE_TRY(additive_know_values(m, error));
     CLEAVE_TRY(make_variables(m, made, error));
-    CLEAVE_TRY(allocate(m, made, &cost, error));
-    CLEAVE_TRY(make_pairs(m, cost, made, error));
+    CLEAVE_TRY(make_pairs(m, made, error));
     set_limit(m, made);
     return CLEAVE_OK;
 }
@@ -301,9 +264,8 @@ cleave_status cleave_additive_model_layout(const cleave_additive_model *made,
     cleave_layout result;
     CLEAVE_TRY(cleave_layout_create(model, machine->n_devices, arena, &result, error));
     for (int32_t op = 0; op < model->n_operators; op++) {
-        int32_t variable = made->variable_of[op];
         const cleave_candidate_list *list = &candidates->lists[candidates->list_of[op]];
-        const cleave_candidate *c = &list->items[made->candidates[variable][value[variable]]];
+        const cleave_candidate *c = &list->items[made->candidates[op][value[op]]];
         int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, c->n_parts);
         if (devices == NULL)
             return cleave_fail_memory(error, "making a layout");

@@ -14,14 +14,11 @@
 #include "search/problem/candidates.h"
 #include "search/solve/additive.h"
 
-/* Operators that are tied stand for each other, as those of repeated blocks: they get the same
- * value. */
+/* The variables are the operators. */
 typedef struct cleave_additive_model {
     cleave_additive additive;
-    int32_t n_operators;
-    int32_t *variable_of; /* [n_operators] */
     const int32_t *
-        *candidates; /* [n_variables][n_values] of the operators' list, at their first block */
+        *candidates; /* [n_operators][n_values] of the operators' list, at their first block */
     cleave_additive_limit memory; /* bytes of a device: persistent tensors and what forward keeps;
                                      most is 0 where there is no limit */
     int64_t fixed;                /* picoseconds that no choice changes */
@@ -34,7 +31,6 @@ typedef struct cleave_additive_options {
                             those of the given layouts */
     double exposed_sync; /* share of the synchronisation of parameters that is not hidden behind
                             the backward pass, 0..1 */
-    bool tie;            /* repeated blocks are tied */
     const cleave_layout *const *given; /* [n_given] as they were given to the candidates */
     int32_t n_given;
     const cleave_layout *around; /* null: as said above; else values are the candidates that change

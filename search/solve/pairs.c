@@ -207,11 +207,6 @@ cleave_status additive_meet(additive_pairs *p, int32_t a, int32_t b, const addit
     const int64_t *cost = table->cost;
     if (table->is_zero)
         return CLEAVE_OK;
-    if (a == b) {
-        for (int32_t v = 0; v < n_a; v++)
-            p->cost[a][v] += cost[(int64_t)v * n_a + v];
-        return CLEAVE_OK;
-    }
     if (a > b) {
         cost = transposed(p, table, n_a, n_b);
         int32_t swap = a;

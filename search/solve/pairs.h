@@ -24,7 +24,6 @@ enum { ADDITIVE_TABLE_ROWS = 1024 };
 typedef struct additive_pairs {
     additive_making *making;
     const int32_t *n_values; /* [n_variables] */
-    int64_t **cost;          /* [n_variables][n_values] of a variable by itself */
     int32_t *first;          /* [n_variables] meeting with it as the smaller one; -1: none */
     CLEAVE_LIST(additive_meeting) meetings;
     additive_table *rows[ADDITIVE_TABLE_ROWS];
@@ -37,8 +36,7 @@ typedef struct additive_pairs {
 cleave_status additive_price_encounter(additive_pairs *p, const additive_encounter *met,
                                        const additive_table **table, cleave_error *error);
 
-/* Adds a table, [n_values[a]][n_values[b]], to what two variables cost together; to the costs of
-   the variable where they are one. */
+/* Adds a table, [n_values[a]][n_values[b]], to what two variables cost together. */
 cleave_status additive_meet(additive_pairs *p, int32_t a, int32_t b, const additive_table *table,
                             cleave_error *error);
 

@@ -3,7 +3,7 @@
      usage: bench_additive [LAYOUTS [MODEL|all [DEVICES [MACHINE [EXPOSED_SYNC]]]]]
    LAYOUTS of each sort (40); 4, 16 or 64 DEVICES, 0 for all; EXPOSED_SYNC is the share of
    synchronisation that the model counts (1).
-   Of each case: operators, variables (tied), processor time to make the model; then of three sorts
+   Of each case: operators, pairs, processor time to make the model; then of three sorts
    of layouts - values drawn for every operator; for all that are alike; data parallel with some
    operators drawn - Kendall's tau between additive and simulated times, and additive / simulated:
    the median, and the 10th and 90th percentiles.  With PARTS in the environment, what each part
@@ -36,7 +36,7 @@ typedef struct bench_case {
     cleave_candidates candidates;
     cleave_node_costs *costs;
     cleave_layout data_parallel;
-    cleave_additive_model additive, tied;
+    cleave_additive_model additive;
     cleave_pricer pricer;
     double exposed_sync;
 } bench_case;
@@ -64,21 +64,17 @@ static cleave_status prepare(bench_case *c, cleave_error *error) {
     return cleave_pricer_create(&c->model, &c->machine, 1, INT64_C(1) << 50, &c->pricer, error);
 }
 
-static cleave_status make_models(bench_case *c, double seconds[2], cleave_error *error) {
+static cleave_status make_model(bench_case *c, double *seconds, cleave_error *error) {
     const cleave_layout *given = &c->data_parallel;
-    cleave_additive_options options = {.optimizer_states = 1,
-                                       .most_values = MOST_VALUES,
-                                       .exposed_sync = c->exposed_sync,
-                                       .given = &given,
-                                       .n_given = 1};
-    for (int tie = 0; tie < 2; tie++) {
-        double before = processor_seconds();
-        options.tie = tie == 1;
-        CLEAVE_TRY(cleave_additive_model_create(&c->model, &c->machine, &c->candidates, &options,
-                                                &c->arena, tie == 1 ? &c->tied : &c->additive,
-                                                error));
-        seconds[tie] = processor_seconds() - before;
-    }
+    const cleave_additive_options options = {.optimizer_states = 1,
+                                             .most_values = MOST_VALUES,
+                                             .exposed_sync = c->exposed_sync,
+                                             .given = &given,
+                                             .n_given = 1};
+    double before = processor_seconds();
+    CLEAVE_TRY(cleave_additive_model_create(&c->model, &c->machine, &c->candidates, &options,
+                                            &c->arena, &c->additive, error));
+    *seconds = processor_seconds() - before;
     return CLEAVE_OK;
 }
 
@@ -186,13 +182,11 @@ static void print_parts(const bench_case *c) {
 }
 
 static cleave_status run(bench_case *c, int n, cleave_error *error) {
-    double seconds[2];
+    double seconds;
     CLEAVE_TRY(prepare(c, error));
-    CLEAVE_TRY(make_models(c, seconds, error));
-    printf("%-13s %2d: %4d operators %4d variables %5d pairs %7.1f ms, tied %4d %5d %7.1f ms ",
-           c->name, c->n_devices, c->model.n_operators, c->additive.additive.n_variables,
-           c->additive.additive.n_pairs, seconds[0] * 1e3, c->tied.additive.n_variables,
-           c->tied.additive.n_pairs, seconds[1] * 1e3);
+    CLEAVE_TRY(make_model(c, &seconds, error));
+    printf("%-13s %2d: %4d operators %5d pairs %7.1f ms ", c->name, c->n_devices,
+           c->model.n_operators, c->additive.additive.n_pairs, seconds * 1e3);
     for (int sort = 0; sort < N_SORTS && n > 0; sort++)
         CLEAVE_TRY(compare(c, sort, n, error));
     printf("\n");

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "search/solve/additive.h"
 #include "search/solve/eliminate_plan.h"
+#include "tests/support/integer_program.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -223,7 +224,7 @@ static void compare(int32_t n_variables, int32_t n_values, bool limited) {
                 : cleave_additive_eliminate(&g.additive, INT64_MAX, &arena, &a, &error);
     double between = cleave_clock_seconds();
     if (status != CLEAVE_OK || weight == NULL ||
-        cleave_additive_integer(&g.additive, limited, &limit, 60, &arena, &b, &error) != CLEAVE_OK)
+        solve_integer_program(&g.additive, limited, &limit, 60, &arena, &b, &error) != CLEAVE_OK)
         fail(&error);
     printf("%d variables of %d values%s: %s %.2f ms, total %lld, bound %lld; GLPK %.2f ms, total "
            "%lld, bound %lld\n",

@@ -58,6 +58,7 @@ static cleave_status time_windows(const cleave_model *model, const cleave_machin
     cleave_arena arena = {0};
     cleave_pricer pricer = {0};
     cleave_collective_rules rules;
+    cleave_problem problem;
     const cleave_window_options how = {0};
     cleave_status status = cleave_pricer_create(model, machine, options->optimizer_states,
                                                 options->memory_limit_bytes, &pricer, error);
@@ -65,7 +66,9 @@ static cleave_status time_windows(const cleave_model *model, const cleave_machin
         status = cleave_choose_collectives(machine, false, &arena, &rules, error);
     double start = processor_seconds();
     if (status == CLEAVE_OK)
-        status = cleave_window_search(&pricer, &rules, &how, &arena, found, error);
+        status = cleave_problem_create(model, machine, NULL, &arena, &problem, error);
+    if (status == CLEAVE_OK)
+        status = cleave_window_search(&problem, &pricer, &rules, &how, &arena, found, error);
     *seconds = processor_seconds() - start;
     cleave_pricer_destroy(&pricer);
     cleave_arena_free(&arena);

@@ -40,9 +40,9 @@ static cleave_additive_model make_with(cleave_additive_options options) {
     return made;
 }
 
-static cleave_additive_model make(bool tie, int32_t most_values) {
+static cleave_additive_model make(int32_t most_values) {
     return make_with((cleave_additive_options){
-        .optimizer_states = 1, .most_values = most_values, .exposed_sync = 1, .tie = tie});
+        .optimizer_states = 1, .most_values = most_values, .exposed_sync = 1});
 }
 
 static void import(const char *name, int64_t batch) {
@@ -51,33 +51,6 @@ static void import(const char *name, int64_t batch) {
     snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
     cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
-}
-
-/* Where operators that are tied have equal values, tying changes nothing. */
-Test(additive_model, tied_total_is_that_of_equal_values) {
-    static const char *const names[] = {"byte_gpt", "byte_lstm", "resnet50", "mlp"};
-    for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
-        import(names[m], 32);
-        machine = make_machine(&arena, 2, 2, "1 TiB");
-        list_candidates();
-        cleave_additive_model tied = make(true, 12), apart = make(false, 12);
-        cr_expect_eq(apart.additive.n_variables, model.n_operators);
-        if (m < 3)
-            cr_expect_lt(tied.additive.n_variables, model.n_operators);
-        cleave_random random = {.key = m};
-        int32_t *value = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators);
-        int32_t *values = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators);
-        for (int i = 0; i < 50; i++) {
-            for (int32_t v = 0; v < tied.additive.n_variables; v++)
-                value[v] = (int32_t)cleave_random_below(&random, tied.additive.n_values[v]);
-            for (int32_t op = 0; op < model.n_operators; op++)
-                values[op] = value[tied.variable_of[op]];
-            cr_assert_eq(cleave_additive_total(&tied.additive, value),
-                         cleave_additive_total(&apart.additive, values), "%s", names[m]);
-        }
-        tear_down();
-        arena = (cleave_arena){0};
-    }
 }
 
 static int by_size(const void *a, const void *b) {
@@ -92,7 +65,7 @@ Test(additive_model, values_around_a_layout_change_its_total_least) {
     import("alexnet", 32);
     machine = make_machine(&arena, 2, 2, "1 TiB");
     list_candidates();
-    cleave_additive_model all = make(false, 0), made;
+    cleave_additive_model all = make(0), made;
     cleave_random random = {.key = 5};
     int32_t *value = CLEAVE_ARENA_ARRAY(&arena, int32_t, model.n_operators);
     for (int32_t v = 0; v < model.n_operators; v++)
@@ -138,7 +111,7 @@ Test(additive_model, alike_pairs_share_their_table) {
     import("bert_base", 8);
     machine = make_machine(&arena, 1, 2, "1 TiB");
     list_candidates();
-    cleave_additive_model made = make(false, 8);
+    cleave_additive_model made = make(8);
     int32_t n_distinct = 0;
     for (int32_t p = 0; p < made.additive.n_pairs; p++) {
         bool is_new = true;
@@ -178,7 +151,7 @@ Test(additive_model, total_of_a_chain_is_near_its_simulated_step) {
     model = make_perceptron(&arena, 1, 512, 256);
     machine = make_machine(&arena, 2, 2, "1 TiB");
     list_candidates();
-    cleave_additive_model made = make(false, 0);
+    cleave_additive_model made = make(0);
     const cleave_additive *a = &made.additive;
     int32_t value[3], n = 0, n_far = 0;
     for (value[0] = 0; value[0] < a->n_values[0]; value[0]++)
@@ -242,7 +215,7 @@ Test(additive_model, memory_counts_parameters_gradients_and_states) {
     model = make_perceptron(&arena, 1, 8, 64);
     machine = make_machine(&arena, 1, 2, "1 GiB");
     list_candidates();
-    cleave_additive_model made = make(false, 0);
+    cleave_additive_model made = make(0);
     const cleave_candidate_list *list = &candidates.lists[candidates.list_of[0]];
     for (int32_t v = 0; v < made.additive.n_values[0]; v++) {
         const cleave_candidate *c = &list->items[made.candidates[0][v]];

@@ -108,10 +108,13 @@ static void expect_above_its_own(trial *t, const cleave_layout *layout) {
         all[op] = true;
     const cleave_constraints constraints = {
         .fixed = layout, .is_fixed = all, .n_fixed = t->model.n_operators};
-    const cleave_candidate_space space = {
-        .given = &layout, .n_given = 1, .constraints = &constraints};
-    trial_ok(t, cleave_candidates_create_within(&t->model, &t->machine, t->costs, &space, &t->arena,
-                                                &t->candidates, &t->error));
+    cleave_problem problem;
+    trial_ok(t, cleave_problem_create(&t->model, &t->machine, &constraints, &t->arena, &problem,
+                                      &t->error));
+    trial_ok(t,
+             cleave_candidates_list(&problem, t->costs, 1, &t->arena, &t->candidates, &t->error));
+    trial_ok(t, cleave_candidates_add(&problem, t->costs, &layout, 1, &t->arena, &t->candidates,
+                                      &t->error));
     find_bounds(t);
     t->bound = fmax(t->bound, whole.bound);
     t->bound_in_steps = fmax(t->bound_in_steps, whole.bound_in_steps);

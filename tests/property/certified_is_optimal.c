@@ -43,10 +43,10 @@ static void cut_down(trial *t) {
         }
         whole *= values;
     }
-    t->candidates.lists = lists;
-    t->candidates.n_lists = n_ops;
+    int32_t *list_of = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, n_ops);
     for (int32_t op = 0; op < n_ops; op++)
-        t->candidates.list_of[op] = op;
+        list_of[op] = op;
+    t->candidates = (cleave_candidates){.n_lists = n_ops, .lists = lists, .list_of = list_of};
 }
 
 static void begin(trial *t) {

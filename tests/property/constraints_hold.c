@@ -131,13 +131,16 @@ static void check_candidates(drawn *d) {
     cleave_candidates candidates;
     cleave_layout given;
     const cleave_layout *all[] = {&given};
-    cleave_candidate_space space = {all, 0, &d->constraints};
+    cleave_problem problem;
     int32_t devices[16];
     ok(cleave_layout_random(&d->model, d->n_devices, 3, &d->arena, &given, &error), &error);
     ok(cleave_node_costs_create(&d->model, &d->machine, &costs, &error), &error);
-    for (; space.n_given < 2; space.n_given++) {
-        ok(cleave_candidates_create_within(&d->model, &d->machine, costs, &space, &d->arena,
-                                           &candidates, &error),
+    ok(cleave_problem_create(&d->model, &d->machine, &d->constraints, &d->arena, &problem, &error),
+       &error);
+    for (int32_t n_given = 0; n_given < 2; n_given++) {
+        ok(cleave_candidates_list(&problem, costs, n_given, &d->arena, &candidates, &error),
+           &error);
+        ok(cleave_candidates_add(&problem, costs, all, n_given, &d->arena, &candidates, &error),
            &error);
         for (int32_t op = 0; op < d->model.n_operators; op++) {
             const cleave_candidate_list *list = &candidates.lists[candidates.list_of[op]];
@@ -154,7 +157,7 @@ static void check_candidates(drawn *d) {
                               d->model.operators[op].name);
                 }
             /* Counted by one rule, made by another. */
-            if (!list->truncated && space.n_given == 0)
+            if (!list->truncated && n_given == 0)
                 cr_assert_float_eq(list->n_splits, (double)cleave_candidates_count(list), 0.5);
             if (list->truncated)
                 cr_assert_gt(list->n_splits, (double)list->n);

@@ -1,6 +1,7 @@
 /* The integer program against trying everything, with and without limits, and against elimination
    where nothing is limited. */
 #include "../support/drawn_additive.h"
+#include "../support/integer_program.h"
 
 #include <criterion/criterion.h>
 
@@ -10,7 +11,7 @@ static cleave_additive_solution solve(const cleave_additive *additive, int32_t n
                                       const cleave_additive_limit *limits, cleave_arena *arena) {
     cleave_additive_solution solution;
     cleave_error error = {""};
-    cr_assert_eq(cleave_additive_integer(additive, n_limits, limits, 0, arena, &solution, &error),
+    cr_assert_eq(solve_integer_program(additive, n_limits, limits, 0, arena, &solution, &error),
                  CLEAVE_OK, "%s", error.message);
     return solution;
 }
@@ -82,7 +83,7 @@ Test(integer_program, holds_what_it_says_when_time_is_up) {
     cr_assert_eq(cleave_additive_eliminate(&additive, 1 << 20, &arena, &best, NULL), CLEAVE_OK);
     for (int i = 0; i < 4; i++) {
         double seconds = 0.002 * (double)(1 << (2 * i));
-        cr_assert_eq(cleave_additive_integer(&additive, 0, NULL, seconds, &arena, &solution, NULL),
+        cr_assert_eq(solve_integer_program(&additive, 0, NULL, seconds, &arena, &solution, NULL),
                      CLEAVE_OK);
         cr_expect_leq(solution.bound, best.total);
         cr_expect(solution.outcome == CLEAVE_ADDITIVE_UNKNOWN ||

@@ -1,6 +1,7 @@
 /* Lagrange's relaxation against trying everything: its bound is one, what it finds is within the
    limits, and what it says is impossible is. */
 #include "../support/drawn_additive.h"
+#include "../support/integer_program.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -113,7 +114,7 @@ Test(relaxation, brackets_the_integer_program) {
         cleave_additive additive = drawn_additive(&shape, &random, &arena);
         cleave_additive_limit limit = drawn_limit(&additive, 1000, &random, &arena);
         cleave_additive_solution solution = relax(&additive, 1, &limit, INT64_MAX, &arena), exact;
-        cr_assert_eq(cleave_additive_integer(&additive, 1, &limit, 0, &arena, &exact, NULL),
+        cr_assert_eq(solve_integer_program(&additive, 1, &limit, 0, &arena, &exact, NULL),
                      CLEAVE_OK);
         cr_assert_eq(solution.outcome == CLEAVE_ADDITIVE_INFEASIBLE,
                      exact.outcome == CLEAVE_ADDITIVE_INFEASIBLE);

@@ -20,8 +20,7 @@ typedef struct trial {
     cleave_machine machine;
     cleave_collective_rules rules;
     cleave_pricer pricer;
-    cleave_blocks blocks;
-    int32_t *class_of;
+    cleave_problem problem;
     cleave_repeats *repeats;
     char name[100];
     int n_known, n_priced;
@@ -61,9 +60,8 @@ static void begin(trial *t, const repeat_case *of) {
     ok(t, cleave_machine_read(path, of->devices, &t->arena, &t->machine, &t->error));
     ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
     ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
-    ok(t, cleave_operator_classes(&t->model, &t->arena, &t->class_of, &t->error));
-    t->blocks = cleave_blocks_find(&t->model, t->class_of);
-    ok(t, cleave_repeats_create(&t->pricer, &t->blocks, &t->repeats, &t->error));
+    ok(t, cleave_problem_create(&t->model, &t->machine, NULL, &t->arena, &t->problem, &t->error));
+    ok(t, cleave_repeats_create(&t->pricer, &t->problem.blocks, &t->repeats, &t->error));
     cr_assert_neq(t->repeats, NULL, "%s", t->name);
 }
 
@@ -134,10 +132,8 @@ static void expect_same_shares(trial *t, const cleave_layout *layout) {
 static void make_layout(trial *t, const cleave_window_space *space, const int32_t *choice,
                         cleave_layout *layout) {
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, layout, &t->error));
-    for (int32_t op = 0; op < t->model.n_operators; op++) {
-        int32_t g = space->group_of[op];
-        layout->splits[op] = space->lists[space->class_of[g]].items[choice[g]];
-    }
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        layout->splits[op] = cleave_window_split(space, op, choice);
     layout->collectives = t->rules;
 }
 
@@ -145,12 +141,8 @@ static void walk(trial *t, const repeat_case *of, uint64_t seed) {
     cleave_random random = {.key = seed};
     cleave_window_space space;
     cleave_layout layout;
-    const cleave_window_frame frame = {.model = &t->model,
-                                       .class_of = t->class_of,
-                                       .blocks = t->blocks,
-                                       .n_devices = t->machine.n_devices,
-                                       .window_devices = t->machine.devices_per_node};
-    ok(t, cleave_window_space_create(&frame, &t->arena, &space, &t->error));
+    ok(t, cleave_window_space_create(&t->problem, &t->problem.blocks, t->machine.devices_per_node,
+                                     &t->arena, &space, &t->error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     for (int round = 0; round < of->rounds; round++) {
         make_layout(t, &space, choice, &layout);
@@ -159,7 +151,7 @@ static void walk(trial *t, const repeat_case *of, uint64_t seed) {
             expect_same_shares(t, &layout);
         for (int64_t n = 1 + cleave_random_below(&random, 4); n > 0; n--) {
             int32_t g = (int32_t)cleave_random_below(&random, space.n_groups);
-            const cleave_window_list *list = &space.lists[space.class_of[g]];
+            const cleave_candidate_list *list = cleave_window_list(&space, g);
             choice[g] = (int32_t)cleave_random_below(&random, list->n);
         }
     }
@@ -219,7 +211,7 @@ Test(repeats, unlike_blocks_are_not_repeated) {
     layout.collectives = t.rules;
     ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
     cr_expect(known);
-    int32_t op = t.blocks.first + 7 * t.blocks.period;
+    int32_t op = t.problem.blocks.first + 7 * t.problem.blocks.period;
     const cleave_split before = layout.splits[op];
     layout.splits[op] = (cleave_split){.replicas = 16, .n_parts = 16, .devices = before.devices};
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)

@@ -19,6 +19,7 @@ typedef struct trial {
     cleave_error error;
     cleave_model model;
     cleave_machine machine;
+    cleave_problem problem;
     cleave_collective_rules rules;
     cleave_pricer pricer;
     char name[100];
@@ -43,6 +44,7 @@ static void begin(trial *t, const char *model, int layers, const char *machine, 
     }
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
     ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));
+    ok(t, cleave_problem_create(&t->model, &t->machine, NULL, &t->arena, &t->problem, &t->error));
     ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
     ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
@@ -106,7 +108,8 @@ Test(windows, found_layouts_have_the_price_of_all_devices) {
         const cleave_window_options options = {.most_proposals = 400};
         begin(&t, cases[c].model, cases[c].layers, cases[c].machine, cases[c].devices,
               cases[c].batch);
-        ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &found, &t.error));
+        ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &found,
+                                    &t.error));
         expect_whole_price(&t, &found.layout, &found.price);
         if (cases[c].batch % cases[c].devices == 0) /* else it is no start */
             cr_expect_leq(found.price.step, baseline_step(&t), "%s", t.name);
@@ -181,10 +184,13 @@ Test(windows, limited_work_ends_the_search_earlier) {
     cleave_window_found all, limited, again;
     begin(&t, "alexnet", 0, "k80-16x4", 32, 256);
     cleave_window_options options = {0};
-    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &all, &t.error));
+    ok(&t,
+       cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &all, &t.error));
     options.most_wholes = 1;
-    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &limited, &t.error));
-    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &again, &t.error));
+    ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &limited,
+                                &t.error));
+    ok(&t,
+       cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &again, &t.error));
     cr_expect_lt(limited.proposals, all.proposals / 2);
     cr_expect_geq(limited.price.step, all.price.step);
     cr_expect_leq(limited.price.step, baseline_step(&t));
@@ -198,7 +204,7 @@ Test(windows, limited_work_ends_the_search_earlier) {
 static void draw(cleave_random *random, const cleave_window_space *space, int32_t *choice) {
     for (int64_t n = 1 + cleave_random_below(random, 3); n > 0; n--) {
         int32_t g = (int32_t)cleave_random_below(random, space->n_groups);
-        const cleave_window_list *list = &space->lists[space->class_of[g]];
+        const cleave_candidate_list *list = cleave_window_list(space, g);
         choice[g] = (int32_t)cleave_random_below(random, list->n);
     }
 }
@@ -221,10 +227,8 @@ static void expect_near(trial *t, const cleave_window_space *space, const int32_
     cleave_layout layout;
     cleave_price folded;
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &layout, &t->error));
-    for (int32_t op = 0; op < t->model.n_operators; op++) {
-        int32_t g = space->group_of[op];
-        layout.splits[op] = space->lists[space->class_of[g]].items[choice[g]];
-    }
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        layout.splits[op] = cleave_window_split(space, op, choice);
     layout.collectives = t->rules;
     const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_WINDOW};
     cleave_status status = cleave_pricer_price(&t->pricer, &what, NULL, &folded, &t->error);
@@ -235,17 +239,14 @@ static void expect_near(trial *t, const cleave_window_space *space, const int32_
 }
 
 static void walk(trial *t, uint64_t seed) {
-    int32_t *class_of, window = t->machine.devices_per_node;
     cleave_window_space space;
     cleave_window_pricer *pricer;
     cleave_window_price price;
     cleave_random random = {.key = seed};
     const cleave_blocks none = {0};
     int folded = 0;
-    ok(t, cleave_operator_classes(&t->model, &t->arena, &class_of, &t->error));
-    const cleave_window_frame frame = {&t->model, class_of, none, t->machine.n_devices,
-                                       window,    NULL};
-    ok(t, cleave_window_space_create(&frame, &t->arena, &space, &t->error));
+    ok(t, cleave_window_space_create(&t->problem, &none, t->machine.devices_per_node, &t->arena,
+                                     &space, &t->error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     int32_t *tried = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     ok(t, cleave_window_pricer_create(&t->pricer, &none, &t->rules, &pricer, &t->error));
@@ -289,16 +290,13 @@ Test(windows, estimates_are_what_a_fresh_one_gives) {
 /* Of a deep model the price by a few blocks is that of all of them. */
 Test(windows, few_blocks_tell_the_price_of_many) {
     trial t;
-    int32_t *class_of;
     cleave_window_space space;
     cleave_random random = {.key = 5};
     const cleave_blocks none = {0};
     begin(&t, "deep", 16, "a100-128x8", 64, 256);
-    ok(&t, cleave_operator_classes(&t.model, &t.arena, &class_of, &t.error));
-    cleave_blocks blocks = cleave_blocks_find(&t.model, class_of);
+    const cleave_blocks blocks = t.problem.blocks;
     cr_assert_eq(blocks.n, 15);
-    const cleave_window_frame frame = {&t.model, class_of, blocks, 64, 8, NULL};
-    ok(&t, cleave_window_space_create(&frame, &t.arena, &space, &t.error));
+    ok(&t, cleave_window_space_create(&t.problem, &blocks, 8, &t.arena, &space, &t.error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, space.n_groups);
     for (int round = 0; round < 12; round++) {
         cleave_window_price few = fresh_price(&t, &blocks, &space, choice);
@@ -318,11 +316,12 @@ Test(windows, results_keep_the_memory_limit) {
     cleave_window_found found, limited;
     const cleave_window_options options = {.most_proposals = 300};
     begin(&t, "deep", 6, "a100-128x8", 64, 128);
-    ok(&t, cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &found, &t.error));
+    ok(&t,
+       cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &found, &t.error));
     for (int percent = 90; percent > 0; percent -= 30) {
         t.pricer.memory_limit_bytes = found.price.peak_bytes * percent / 100;
-        cleave_status status =
-            cleave_window_search(&t.pricer, &t.rules, &options, &t.arena, &limited, &t.error);
+        cleave_status status = cleave_window_search(&t.problem, &t.pricer, &t.rules, &options,
+                                                    &t.arena, &limited, &t.error);
         if (status == CLEAVE_OK) {
             cr_expect_leq(limited.price.peak_bytes, t.pricer.memory_limit_bytes);
             cr_expect_geq(limited.price.step, found.price.step);

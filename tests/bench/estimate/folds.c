@@ -1,8 +1,7 @@
 #include "tests/bench/estimate/folds.h"
 
-static const cleave_split *split_of(const fold_walk *w, int32_t op) {
-    int32_t group = w->space.group_of[op];
-    return &w->space.lists[w->space.class_of[group]].items[w->choice[op]];
+static cleave_split split_of(const fold_walk *w, int32_t op) {
+    return cleave_window_split(&w->space, op, w->choice); /* every operator is a group */
 }
 
 static cleave_status find_fold(fold_walk *w, cleave_arena *arena, cleave_fold *fold,
@@ -15,13 +14,11 @@ static cleave_status find_fold(fold_walk *w, cleave_arena *arena, cleave_fold *f
 }
 
 static cleave_status find_space(fold_walk *w, const cleave_machine *machine, cleave_error *error) {
-    int32_t *class_of;
-    CLEAVE_TRY(cleave_operator_classes(w->model, &w->arena, &class_of, error));
-    const cleave_window_frame frame = {.model = w->model,
-                                       .class_of = class_of,
-                                       .n_devices = machine->n_devices,
-                                       .window_devices = machine->devices_per_node};
-    return cleave_window_space_create(&frame, &w->arena, &w->space, error);
+    const cleave_blocks none = {0};
+    cleave_problem problem;
+    CLEAVE_TRY(cleave_problem_create(w->model, machine, NULL, &w->arena, &problem, error));
+    return cleave_window_space_create(&problem, &none, machine->devices_per_node, &w->arena,
+                                      &w->space, error);
 }
 
 cleave_status fold_walk_begin(fold_walk *w, const cleave_machine *machine, cleave_error *error) {
@@ -31,7 +28,7 @@ cleave_status fold_walk_begin(fold_walk *w, const cleave_machine *machine, cleav
     if (w->choice == NULL)
         return cleave_fail_memory(error, "preparing a bench");
     for (int32_t op = 0; op < w->model->n_operators; op++)
-        w->layout.splits[op] = *split_of(w, op);
+        w->layout.splits[op] = split_of(w, op);
     CLEAVE_TRY(find_fold(w, &w->arenas[0], &w->here, error));
     w->fold = w->here;
     return cleave_estimate_create_window(w->model, &w->fold, w->options, w->cache, &w->estimate,
@@ -47,7 +44,7 @@ void fold_walk_end(fold_walk *w) {
 
 static cleave_status choose(fold_walk *w, int32_t choice, cleave_error *error) {
     w->choice[w->op] = choice;
-    w->layout.splits[w->op] = *split_of(w, w->op);
+    w->layout.splits[w->op] = split_of(w, w->op);
     cleave_split of_window = w->layout.splits[w->op];
     of_window.n_parts = w->space.window_devices;
     return cleave_estimate_change(w->estimate, w->op, &of_window, error);
@@ -65,7 +62,7 @@ static cleave_status go_back(fold_walk *w, cleave_error *error) {
 cleave_status fold_walk_change(fold_walk *w, cleave_random *random, bool *folds,
                                cleave_error *error) {
     w->op = (int32_t)cleave_random_below(random, w->model->n_operators);
-    int32_t n = w->space.lists[w->space.class_of[w->space.group_of[w->op]]].n;
+    int32_t n = cleave_window_list(&w->space, w->op)->n;
     w->tried = w->choice[w->op];
     CLEAVE_TRY(choose(w, (int32_t)cleave_random_below(random, n), error));
     cleave_status status = find_fold(w, &w->arenas[1], &w->fold, error);
@@ -88,7 +85,7 @@ cleave_status fold_walk_decide(fold_walk *w, bool accepts, cleave_error *error) 
         return cleave_estimate_accept(w->estimate, error);
     }
     w->choice[w->op] = w->tried;
-    w->layout.splits[w->op] = *split_of(w, w->op);
+    w->layout.splits[w->op] = split_of(w, w->op);
     w->fold = w->here;
     return cleave_estimate_reject(w->estimate, error);
 }

@@ -34,7 +34,7 @@ static cleave_model make_deep(int layers) {
 
 static cleave_blocks find(const cleave_model *model) {
     int32_t *class_of;
-    cr_assert_eq(cleave_operator_classes(model, &arena, &class_of, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_operator_classes(model, false, &arena, &class_of, &error), CLEAVE_OK);
     return cleave_blocks_find(model, class_of);
 }
 

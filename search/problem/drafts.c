@@ -1,4 +1,4 @@
-#include "search/drafts.h"
+#include "search/problem/drafts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,7 @@ static bool allowed(const drafts *d, int target, int32_t before, int32_t after) 
         return true;
     const cleave_axis *axis = &d->op->axes[target - 1];
     return d->splits[target - 1] && after <= axis->extent &&
+           (target != d->even_target || axis->extent % after == 0) &&
            largest_block(axis->extent, after) < largest_block(axis->extent, before);
 }
 
@@ -42,7 +43,7 @@ static void hand_out(drafts *d, int i, int n) {
         return;
     }
     int32_t prime = d->prime[i];
-    int level = d->level[i], first = 0;
+    int level = d->level[i], first = d->first_target;
     if (i > 0 && d->prime[i - 1] == prime && d->level[i - 1] == level)
         first = d->target_of[i - 1];
     for (int t = first; t <= d->op->n_axes && !d->truncated && !d->failed; t++) {
@@ -57,23 +58,41 @@ static void hand_out(drafts *d, int i, int n) {
     }
 }
 
-void drafts_take_devices(drafts *d, int32_t n_devices, int32_t devices_per_node) {
+static void begin(drafts *d, int32_t n_devices) {
+    for (int t = 0; t < DRAFT_TARGETS; t++)
+        d->current.total[t] = d->current.degree[0][t] = d->current.degree[1][t] = 1;
+    d->current.n_parts = 1;
+    d->n_devices = n_devices;
+}
+
+void drafts_take_blocks(drafts *d, int32_t n_devices, int32_t devices_per_node) {
     int32_t within = devices_per_node;
     if (within < 1 || n_devices % within != 0)
         within = n_devices;
-    d->n_devices = n_devices;
+    begin(d, n_devices);
     factorize(d, within, 0);
     factorize(d, n_devices / within, 1);
 }
 
+bool drafts_take_windows(drafts *d, int32_t n_devices, int32_t window_devices, int outer) {
+    int32_t windows = n_devices / window_devices;
+    begin(d, n_devices);
+    d->first_target = d->even_target = outer + 1;
+    d->all_devices = true;
+    if (!allowed(d, outer + 1, 1, windows))
+        return false;
+    d->current.total[outer + 1] = d->current.degree[1][outer + 1] = windows;
+    d->current.n_parts = windows;
+    factorize(d, window_devices, 0);
+    return true;
+}
+
 bool drafts_make(drafts *d) {
-    for (int t = 0; t < DRAFT_TARGETS; t++)
-        d->current.total[t] = d->current.degree[0][t] = d->current.degree[1][t] = 1;
-    d->current.n_parts = 1;
     for (int n = 0; n <= d->n_primes; n++) {
         if (n > 0)
             d->current.n_parts *= d->prime[n - 1];
-        hand_out(d, 0, n);
+        if (!d->all_devices || n == d->n_primes)
+            hand_out(d, 0, n);
     }
     return !d->failed;
 }
@@ -140,7 +159,7 @@ static void count_ways(const drafts *d, const groups *g, double *ways, double *n
     }
 }
 
-bool drafts_count(const drafts *d, double *n_splits) {
+bool drafts_count(const drafts *d, bool places, double *n_splits) {
     groups g = group_factors(d);
     double *ways = malloc((size_t)g.n_states * 2 * sizeof *ways), total = 0;
     if (ways == NULL)
@@ -149,7 +168,7 @@ bool drafts_count(const drafts *d, double *n_splits) {
     int32_t n_parts = 1, state = 0, place = 1;
     for (int k = 0; k < g.n; place *= g.most[k] + 1, k++)
         for (int i = 0; i < g.most[k]; i++) {
-            total += ways[state] * (d->blocks ? d->n_devices / n_parts : 1);
+            total += ways[state] * (places ? d->n_devices / n_parts : 1);
             state += place;
             n_parts *= g.prime[k];
         }

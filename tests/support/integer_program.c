@@ -10,11 +10,11 @@
    Where x is integral y has only one choice, so y needs not be declared integer.  Costs are taken
    above the least one of their variable or pair, which shifts every total alike, and divided by a
    scale, so that the solver's tolerances mean the same for all models. */
-#include "search/solve/additive.h"
-#include "search/solve/prune.h"
+#include "integer_program.h"
 
 #include "base/checked.h"
 #include "base/linear_program.h"
+#include "search/solve/prune.h"
 
 #include <math.h>
 
@@ -319,7 +319,7 @@ static cleave_status formulate(const cleave_additive *additive, int32_t n_limits
     return find(&f, &pruned, additive, limits, seconds, scratch, value, solution, error);
 }
 
-cleave_status cleave_additive_integer(const cleave_additive *additive, int32_t n_limits,
+cleave_status solve_integer_program(const cleave_additive *additive, int32_t n_limits,
                                       const cleave_additive_limit *limits, double seconds,
                                       cleave_arena *arena, cleave_additive_solution *solution,
                                       cleave_error *error) {

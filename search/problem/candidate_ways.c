@@ -1,5 +1,5 @@
 /* A list's ways grow one by one, in the order in which splits come. */
-#include "search/bound/candidate_ways.h"
+#include "search/problem/candidate_ways.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Prices of the degrees that candidates have, wherever their parts stand: what bounds look at. */
-#ifndef CLEAVE_SEARCH_BOUND_CANDIDATE_WAYS_H
-#define CLEAVE_SEARCH_BOUND_CANDIDATE_WAYS_H
+#ifndef CLEAVE_SEARCH_PROBLEM_CANDIDATE_WAYS_H
+#define CLEAVE_SEARCH_PROBLEM_CANDIDATE_WAYS_H
 
 #include "search/problem/candidates.h"
 

@@ -1,0 +1,70 @@
+/* What is found once at the beginning of a search: what is alike, and what repeats. */
+#include "search/problem/problem.h"
+
+#include "graph/import/import.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+static cleave_arena arena;
+static cleave_error error;
+
+static void tear_down(void) { cleave_arena_free(&arena); }
+
+TestSuite(problem, .fini = tear_down);
+
+static cleave_model import(const char *name) {
+    cleave_model model;
+    char path[300];
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", name);
+    cr_assert_eq(cleave_model_import(path, 8, true, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    return model;
+}
+
+static int32_t count(const cleave_model *model, bool boxes) {
+    int32_t *class_of, n = 0;
+    cr_assert_eq(cleave_operator_classes(model, boxes, &arena, &class_of, &error), CLEAVE_OK);
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cr_assert_leq(class_of[op], n, "numbers rise by first occurrence");
+        n += class_of[op] == n;
+    }
+    return n;
+}
+
+/* Steps of a recurrence compute the same, each from a slice of its own.  Networks without them have
+   as many classes either way. */
+Test(problem, steps_are_alike_but_for_their_boxes) {
+    const cleave_model lstm = import("byte_lstm"), bert = import("bert_base");
+    cr_expect_lt(count(&lstm, false), 10);
+    cr_expect_gt(count(&lstm, true), count(&lstm, false));
+    cr_expect_eq(count(&bert, true), count(&bert, false));
+}
+
+static cleave_problem create(const cleave_model *model, const cleave_constraints *constraints) {
+    cleave_problem problem;
+    cr_assert_eq(cleave_problem_create(model, NULL, constraints, &arena, &problem, &error),
+                 CLEAVE_OK);
+    return problem;
+}
+
+/* 12 layers of 11 operators: the one that is fixed, in the fourth, is like none, and the eight
+   layers behind it repeat. */
+Test(problem, fixed_operators_are_like_no_others) {
+    const cleave_model model = import("bert_base");
+    const cleave_problem all = create(&model, NULL);
+    int32_t op = all.blocks.first + 3 * all.blocks.period + 4, devices[] = {0};
+    cleave_layout fixed;
+    bool *is_fixed = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_operators);
+    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &fixed, &error), CLEAVE_OK);
+    fixed.splits[op] = (cleave_split){.replicas = 1, .n_parts = 1, .devices = devices};
+    is_fixed[op] = true;
+    const cleave_constraints one = {.fixed = &fixed, .is_fixed = is_fixed, .n_fixed = 1};
+    const cleave_problem problem = create(&model, &one);
+    cr_expect_eq(problem.n_classes, all.n_classes + 1);
+    for (int32_t other = 0; other < model.n_operators; other++)
+        cr_expect_eq(problem.class_of[other] == problem.class_of[op], other == op, "%d", other);
+    cr_expect_eq(all.blocks.n, 12);
+    cr_expect_eq(problem.blocks.n, 8);
+    cr_expect_gt(problem.blocks.first, op);
+}
