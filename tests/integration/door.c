@@ -167,6 +167,7 @@ static void a_simulation_has_its_timeline(void) {
         double *end = &lane_end[item->device][item->lane];
         CHECK(item->start_seconds >= *end && item->end_seconds >= item->start_seconds);
         CHECK(item->label[0] != '\0');
+        CHECK(i == 0 || item->device >= item[-1].device);
         *end = item->end_seconds;
         last = fmax(last, item->end_seconds);
     }
