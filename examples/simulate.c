@@ -14,13 +14,13 @@ static void print_step(const cleave_simulation *step) {
            (long long)step->bytes_sent, 100 * step->data_sheet);
     for (int32_t d = 0; d < step->n_devices; d++)
         printf("device %d: %lld bytes\n", (int)d, (long long)step->peak_bytes[d]);
-    const cleave_timed_item *longest = &step->items[0];
+    const cleave_timed_item *last = &step->items[0];
     for (int32_t i = 1; i < step->n_items; i++)
-        if (step->items[i].end_seconds - step->items[i].start_seconds >
-            longest->end_seconds - longest->start_seconds)
-            longest = &step->items[i];
-    printf("of %d items %s of device %d takes longest, from %.6f to %.6f s\n", (int)step->n_items,
-           longest->label, (int)longest->device, longest->start_seconds, longest->end_seconds);
+        if (step->items[i].end_seconds > last->end_seconds)
+            last = &step->items[i];
+    printf("the last of %d things to end is %s on device %d, from %.6f to %.6f s\n",
+           (int)step->n_items, last->label, (int)last->device, last->start_seconds,
+           last->end_seconds);
 }
 
 static void print_reasons(const cleave_model *model, const cleave_explanation *why) {

@@ -16,31 +16,34 @@ typedef struct door_simulation {
 
 static double seconds(int64_t picoseconds) { return 1e-12 * (double)picoseconds; }
 
-/* Items stand in the global order of the program, so a device's are in the order that it does them,
-   once they are sorted by device without changing what else is before what. */
+/* Items stand in the global order of the program; here each device's stand together, in that order.
+ */
 static cleave_status take_timeline(const cleave_program *program, const cleave_timeline *timeline,
-                                   door_simulation *made, cleave_error *error) {
+                                   door_simulation *made, cleave_arena *scratch,
+                                   cleave_error *error) {
     cleave_timed_item *items =
         CLEAVE_ARENA_ARRAY(&made->arena, cleave_timed_item, program->n_items);
-    if (items == NULL)
+    int32_t *next = CLEAVE_ARENA_ARRAY(scratch, int32_t, program->n_devices + 1);
+    if (items == NULL || next == NULL)
         return cleave_fail_memory(error, "keeping a timeline");
-    int32_t n = 0;
+    for (int32_t i = 0; i < program->n_items; i++)
+        next[program->items[i].device + 1]++;
     for (int32_t d = 0; d < program->n_devices; d++)
-        for (int32_t i = 0; i < program->n_items; i++) {
-            const cleave_item *item = &program->items[i];
-            char label[256];
-            if (item->device != d)
-                continue;
-            cleave_item_label_format(program, item, label, sizeof label);
-            items[n] = (cleave_timed_item){.device = d,
-                                           .lane = item->lane,
-                                           .start_seconds = seconds(timeline->start[i]),
-                                           .end_seconds = seconds(timeline->end[i]),
-                                           .label = cleave_arena_string(&made->arena, label)};
-            if (items[n++].label == NULL)
-                return cleave_fail_memory(error, "keeping a timeline");
-        }
-    made->simulation.n_items = n;
+        next[d + 1] += next[d];
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        char label[256];
+        cleave_item_label_format(program, item, label, sizeof label);
+        cleave_timed_item *to = &items[next[item->device]++];
+        *to = (cleave_timed_item){.device = item->device,
+                                  .lane = item->lane,
+                                  .start_seconds = seconds(timeline->start[i]),
+                                  .end_seconds = seconds(timeline->end[i]),
+                                  .label = cleave_arena_string(&made->arena, label)};
+        if (to->label == NULL)
+            return cleave_fail_memory(error, "keeping a timeline");
+    }
+    made->simulation.n_items = program->n_items;
     made->simulation.items = items;
     return CLEAVE_OK;
 }
@@ -65,20 +68,38 @@ static cleave_status take(const cleave_priced_program *priced, const cleave_simu
     return CLEAVE_OK;
 }
 
+/* In closed form one window stands for all where the layout folds, and all devices where each is
+   wanted. */
+static cleave_status lower(const cleave_model *model, const cleave_machine *machine,
+                           const cleave_layout *layout, const cleave_simulation_settings *settings,
+                           cleave_arena *scratch, cleave_priced_program *priced,
+                           cleave_error *error) {
+    cleave_pricing how = {
+        .training = model->loss >= 0,
+        .closed_form = settings->closed_form,
+        .folded = settings->closed_form && !settings->timeline && settings->trace == NULL,
+    };
+    CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum, &how.optimizer_states,
+                                     error));
+    cleave_status status =
+        cleave_priced_program_make(model, machine, layout, &how, scratch, priced, error);
+    if (status != CLEAVE_NO_LAYOUT || !how.folded)
+        return status;
+    how.folded = false;
+    return cleave_priced_program_make(model, machine, layout, &how, scratch, priced, error);
+}
+
 static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,
                               const cleave_layout *layout,
                               const cleave_simulation_settings *settings, cleave_arena *scratch,
                               cleave_priced_program *priced, door_simulation *made,
                               cleave_error *error) {
     cleave_simulated_step step;
-    cleave_pricing how = {.training = model->loss >= 0, .closed_form = settings->closed_form};
-    CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum, &how.optimizer_states,
-                                     error));
-    CLEAVE_TRY(cleave_priced_program_make(model, machine, layout, &how, scratch, priced, error));
+    CLEAVE_TRY(lower(model, machine, layout, settings, scratch, priced, error));
     CLEAVE_TRY(cleave_simulated_step_make(&priced->program, priced->cache, scratch, &step, error));
     CLEAVE_TRY(take(priced, &step, made, error));
     if (settings->timeline)
-        CLEAVE_TRY(take_timeline(&priced->program, &step.timeline, made, error));
+        CLEAVE_TRY(take_timeline(&priced->program, &step.timeline, made, scratch, error));
     const cleave_trace_links links = {machine, &step.problem,
                                       cleave_engine_hop_begin(step.workspace)};
     const cleave_trace trace = {

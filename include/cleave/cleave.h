@@ -271,8 +271,8 @@ typedef struct cleave_simulation {
 } cleave_simulation;
 
 /* Simulates one training step (of a model without a loss: forward) of a layout, on a machine that
-   was loaded with as many devices as the layout is for.  Cost: that of the program, which has
-   thousands of items for each device; in closed form far less. */
+   was loaded with as many devices as the layout is for.  Cost: that of thousands of items for each
+   device; in closed form, without a timeline, some devices stand for all that do the same. */
 CLEAVE_API cleave_status cleave_layout_simulate(const cleave_model *model,
                                                 const cleave_machine *machine,
                                                 const cleave_layout *layout,

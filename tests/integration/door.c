@@ -167,6 +167,7 @@ static void a_simulation_has_its_timeline(void) {
         double *end = &lane_end[item->device][item->lane];
         CHECK(item->start_seconds >= *end && item->end_seconds >= item->start_seconds);
         CHECK(item->label[0] != '\0');
+        CHECK(i == 0 || item->device >= item[-1].device);
         *end = item->end_seconds;
         last = fmax(last, item->end_seconds);
     }
@@ -193,6 +194,35 @@ static void a_simulation_has_its_timeline(void) {
     CHECK(simulation->n_items > 10 && simulation->bytes_sent == 0);
     cleave_simulation_free(simulation);
     cleave_layout_free(layout);
+}
+
+/* 16 devices in 4 nodes, which all do the same. */
+static void some_devices_stand_for_all(char *tree) {
+    char k80[4200];
+    cleave_simulation_settings settings = CLEAVE_SIMULATION_SETTINGS_INIT;
+    cleave_simulation *folded, *whole;
+    cleave_machine *many;
+    cleave_layout *layout;
+    snprintf(k80, sizeof k80, "%s/configs/machines/k80-16x4.json", tree);
+    need(cleave_machine_load(k80, 16, &many, &error));
+    need(cleave_layout_baseline(model, many, "data-parallel", 0, &layout, &error));
+    settings.closed_form = true;
+    need(cleave_layout_simulate(model, many, layout, &settings, &folded, &error));
+    settings.timeline = true;
+    need(cleave_layout_simulate(model, many, layout, &settings, &whole, &error));
+    CHECK(folded->step_seconds == whole->step_seconds && folded->n_devices == 16);
+    CHECK(memcmp(folded->peak_bytes, whole->peak_bytes, 16 * sizeof(int64_t)) == 0);
+    CHECK(whole->n_items > 0 && whole->items[whole->n_items - 1].device == 15);
+    cleave_simulation_free(folded);
+    cleave_simulation_free(whole);
+    cleave_layout_free(layout);
+    need(cleave_layout_baseline(model, many, "layer-per-device", 0, &layout, &error));
+    settings.timeline = false; /* that one does not fold */
+    need(cleave_layout_simulate(model, many, layout, &settings, &whole, &error));
+    CHECK(whole->step_seconds > 0);
+    cleave_simulation_free(whole);
+    cleave_layout_free(layout);
+    cleave_machine_free(many);
 }
 
 static double sum_of(const cleave_critical_time *time) {
@@ -359,6 +389,7 @@ int main(int argc, char **argv) {
     a_layout_is_read_as_it_was_written();
     a_layout_can_be_changed();
     a_simulation_has_its_timeline();
+    some_devices_stand_for_all(argv[1]);
     an_explanation_adds_up();
     a_search_finds_what_it_says();
     results_stand_alone();
