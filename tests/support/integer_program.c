@@ -320,9 +320,9 @@ static cleave_status formulate(const cleave_additive *additive, int32_t n_limits
 }
 
 cleave_status solve_integer_program(const cleave_additive *additive, int32_t n_limits,
-                                      const cleave_additive_limit *limits, double seconds,
-                                      cleave_arena *arena, cleave_additive_solution *solution,
-                                      cleave_error *error) {
+                                    const cleave_additive_limit *limits, double seconds,
+                                    cleave_arena *arena, cleave_additive_solution *solution,
+                                    cleave_error *error) {
     CLEAVE_TRY(cleave_additive_check(additive, n_limits, limits, error));
     int32_t *value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
     if (value == NULL)

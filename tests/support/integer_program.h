@@ -14,8 +14,8 @@
    exactly.  Cost: seconds from some 20,000 columns on.  FAILED when memory is short or the solver
    breaks down. Not for several threads at once. */
 cleave_status solve_integer_program(const cleave_additive *additive, int32_t n_limits,
-                                      const cleave_additive_limit *limits, double seconds,
-                                      cleave_arena *arena, cleave_additive_solution *solution,
-                                      cleave_error *error);
+                                    const cleave_additive_limit *limits, double seconds,
+                                    cleave_arena *arena, cleave_additive_solution *solution,
+                                    cleave_error *error);
 
 #endif
