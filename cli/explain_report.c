@@ -109,7 +109,7 @@ static void add_operator(const explanation *e, int32_t op, table *t) {
     put_time(t, path->picoseconds[EXPLAIN_SYNC]);
     put_time(t, path->picoseconds[EXPLAIN_WAITING]);
     table_quantity(t, (double)path->memory_bytes, CLEAVE_UNIT_BYTES);
-    name_bound(e, op, text, sizeof text);
+    explain_binds(e, op, text, sizeof text);
     table_text(t, text);
     if (choice->n > 0) {
         describe(of, &choice->best[0].split, text, sizeof text);
@@ -166,7 +166,7 @@ static void print_choice(const explanation *e, int32_t op, cleave_arena *arena) 
         table_format(&t, "%s%s", degrees, i < 0 ? " (does not fit in memory)" : "");
         split_text_devices(&a->split, text, 48);
         table_text(&t, text);
-        table_quantity(&t, step_with(e, a), CLEAVE_UNIT_SECONDS);
+        table_quantity(&t, explain_step_with(e, a), CLEAVE_UNIT_SECONDS);
         put_change(&t, e, a);
     }
     printf("\n");
@@ -233,7 +233,7 @@ static void put_alternative(cleave_json_writer *w, const explanation *e, int32_t
     cleave_json_begin_object(w, true);
     split_text_put(w, &e->model->operators[op], &alternative->split);
     cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, step_with(e, alternative));
+    cleave_json_put_number(w, explain_step_with(e, alternative));
     cleave_json_end_object(w);
 }
 
@@ -252,7 +252,7 @@ static void put_operator(cleave_json_writer *w, const explanation *e, int32_t op
     cleave_json_key(w, "memory_bytes");
     cleave_json_put_integer(w, path->memory_bytes);
     cleave_json_key(w, "bound_by");
-    name_bound(e, op, text, sizeof text);
+    explain_binds(e, op, text, sizeof text);
     cleave_json_put_string(w, text);
     cleave_json_key(w, "tried");
     cleave_json_put_integer(w, choice->tried);

@@ -11,7 +11,7 @@ static const double POINTS_A[] = {-1.73, -0.62, 0, 0.27, 0.81, 1.37, 2.61};
 static const double POINTS_B[] = {-1.91, -0.62, 0, 0.33, 0.58, 1.37, 2.9};
 enum { N_A = sizeof POINTS_A / sizeof *POINTS_A, N_B = sizeof POINTS_B / sizeof *POINTS_B };
 enum { N_POINTS = N_A * N_B };
-static const double STEP = 1e-5, DROPPED = 1.75;
+static const double STEP = 1e-5, DRAWN = 1.75;
 
 #define NONE 0
 #define PLUS 1
@@ -38,9 +38,10 @@ static result of_table(const cleave_instruction *it, double a, double b, double 
     }
 }
 
-static double dropout(void *context, const cleave_tensor *output, int64_t index, double ratio) {
-    (void)context, (void)output, (void)index, (void)ratio;
-    return DROPPED;
+static double draw(void *context, const cleave_instruction *it, const cleave_tensor *output,
+                   int64_t index) {
+    (void)context, (void)it, (void)output, (void)index;
+    return DRAWN;
 }
 
 /* A model of the one instruction, on two parameters of a point each. */
@@ -70,7 +71,7 @@ static void make(subject *s, cleave_opcode opcode, double p, double q) {
     cr_assert_not_null(nest, "%s", error.message);
     s->it = &nest->tape[0];
     cr_assert(double_evaluator_create(&one->model, &one->arena, &s->evaluator));
-    s->evaluator.dropout = dropout;
+    s->evaluator.draw = draw;
 }
 
 /* The evaluator's values at all points, the operands moved by da and db. */
@@ -121,7 +122,7 @@ static void check(cleave_opcode opcode, double p, double q) {
     int n_compared = 0;
     for (int i = 0; i < N_POINTS; i++) {
         double a = POINTS_A[i / N_B], b = POINTS_B[i % N_B];
-        double place = opcode == CLEAVE_OP_INDEX ? i : DROPPED;
+        double place = opcode == CLEAVE_OP_INDEX ? i : DRAWN;
         result r = of_table(s.it, a, b, values[i], place);
         cr_expect(near(r.value, values[i], 1e-15), "opcode %d of %g and %g is %g, not %g", opcode,
                   a, b, r.value, values[i]);
