@@ -236,7 +236,7 @@ static cleave_status report_comparisons(bench_case *c, cleave_error *error) {
 static cleave_status measure(bench_case *c, double seconds, bool compares, cleave_error *error) {
     compares = compares && c->walk != FOLDS;
     double begun = processor_seconds();
-    while (seconds < 0 ? c->n_proposals < -seconds
+    while (seconds < 0 ? (double)c->n_proposals < -seconds
                        : processor_seconds() - begun < seconds || c->n_timed == 0) {
         bool samples = compares && c->n_proposals % EVERY == 0 && c->n_samples < MAX_SAMPLES;
         CLEAVE_TRY(propose_any(c, samples ? SAMPLE : TIME, error));
