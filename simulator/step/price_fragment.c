@@ -6,8 +6,10 @@
 #include <string.h>
 
 /* Budgets of searches are counted in these bytes, so an item has the room of a record, though its
-   members lie in arrays of their own. */
-enum { BYTES_OF_ITEM = sizeof(cleave_priced_item) };
+   members lie in four arrays of their own, and these count as one. */
+enum { BYTES_OF_ITEM = sizeof(cleave_priced_item), UNCOUNTED = 3 * sizeof(void *) };
+
+static size_t aligned(size_t size) { return (size + 15) / 16 * 16; }
 
 /* One block for all arrays: they are laid out twice, first to learn the size. */
 typedef struct layout_of_block {
@@ -16,7 +18,7 @@ typedef struct layout_of_block {
 } layout_of_block;
 
 static void *lay(layout_of_block *block, size_t count, size_t size) {
-    block->size = (block->size + 15) / 16 * 16;
+    block->size = aligned(block->size);
     void *at = block->base == NULL ? NULL : block->base + block->size;
     block->size += count * size;
     return at;
@@ -44,7 +46,7 @@ static void lay_out(layout_of_block *block, cleave_fragment_price *price, int32_
         lay(block, (size_t)p->n_collectives + 1, sizeof *p->collective_link_start);
     p->collective_links = lay(block, (size_t)n_links, sizeof *p->collective_links);
     price->live = lay(block, (size_t)n_live, sizeof *price->live);
-    price->size = block->size;
+    price->size = block->size - (aligned(sizeof *price) - aligned(sizeof *price - UNCOUNTED));
 }
 
 cleave_fragment_price *cleave_fragment_price_create(const cleave_priced_fragment *counts,
