@@ -6,7 +6,7 @@
 
 static int complain(cleave_status status, const cleave_error *error) {
     fprintf(stderr, "plan: %s\n", error->message);
-    return status;
+    return (int)status;
 }
 
 int main(int argc, char **argv) {

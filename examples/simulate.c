@@ -6,7 +6,7 @@
 
 static int complain(cleave_status status, const cleave_error *error) {
     fprintf(stderr, "simulate: %s\n", error->message);
-    return status;
+    return (int)status;
 }
 
 static void print_step(const cleave_simulation *step) {

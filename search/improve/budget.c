@@ -8,7 +8,7 @@ static const double share_of_round[] = {0.3, 0.6, 1}, share_in_steps[] = {0.65, 
    in bytes of fragments where that is more: on SOME_DEVICES or fewer, and on more as much
    less as the square of their number is larger, since there the rest of a search takes longer.  On
    few devices whole sweeps of single changes follow, until none improves anything: here, or in
-   steps (search/improve/polish.h). On more there are too many changes for that, and it gives a
+   steps (search/improve/polish.c). On more there are too many changes for that, and it gives a
    sweep up when so many of its most promising moves, on 64 devices, have failed one after the
    other; in steps, where of changes of neighbours at once few improve anything, after more of them.
  */
