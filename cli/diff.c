@@ -83,7 +83,7 @@ static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave
     if (c->operators == NULL || c->updates == NULL)
         return cleave_fail_memory(error, "comparing layouts");
     for (int32_t op = 0; op < c->model.n_operators; op++)
-        if (!cleave_split_same(&c->model.operators[op], &a->splits[op], &b->splits[op]))
+        if (!cleave_split_same(&a->splits[op], &b->splits[op]))
             c->operators[c->n_operators++] = (difference){.id = op};
     for (int32_t t = 0; t < c->model.n_tensors; t++)
         if (a->sharded[t] != b->sharded[t])

@@ -18,8 +18,11 @@ cleave_status cleave_model_load(const char *path, const cleave_model_settings *g
     door_model *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "reading a model");
-    cleave_status status = cleave_model_import(path, settings.batch, !settings.forward,
-                                               &made->arena, &made->model, error);
+    const cleave_import_request request = {.file = path,
+                                           .batch = settings.batch,
+                                           .with_loss = !settings.forward,
+                                           .inputs = settings.inputs};
+    cleave_status status = cleave_model_import_as(&request, &made->arena, &made->model, error);
     if (status == CLEAVE_OK)
         *model = &made->model;
     else

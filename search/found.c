@@ -35,13 +35,9 @@ cleave_status session_copy_layout(const session *s, const cleave_layout *layout,
 }
 
 static bool same_layout(const cleave_model *model, const cleave_layout *a, const cleave_layout *b) {
-    for (int32_t op = 0; op < model->n_operators; op++) {
-        const cleave_split *x = &a->splits[op], *y = &b->splits[op];
-        if (x->n_parts != y->n_parts || x->replicas != y->replicas ||
-            memcmp(x->degree, y->degree, sizeof x->degree) != 0 ||
-            memcmp(x->devices, y->devices, (size_t)x->n_parts * sizeof *x->devices) != 0)
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (!cleave_split_same(&a->splits[op], &b->splits[op]))
             return false;
-    }
     return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0;
 }
 

@@ -45,10 +45,11 @@ bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int
     return fits;
 }
 
-bool cleave_split_same(const cleave_operator *op, const cleave_split *a, const cleave_split *b) {
+bool cleave_split_same(const cleave_split *a, const cleave_split *b) {
     return a->replicas == b->replicas && a->n_parts == b->n_parts &&
-           memcmp(a->degree, b->degree, (size_t)op->n_axes * sizeof *a->degree) == 0 &&
-           memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0;
+           memcmp(a->degree, b->degree, sizeof a->degree) == 0 &&
+           (a->devices == b->devices ||
+            memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0);
 }
 
 cleave_status cleave_layout_set(cleave_layout *layout, int32_t op, int32_t replicas,

@@ -51,7 +51,7 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
 /* replicas x product of the degrees; false when it does not fit or one of them is below 1. */
 bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int32_t *n_parts);
 /* The same replicas, degrees and devices? */
-bool cleave_split_same(const cleave_operator *op, const cleave_split *a, const cleave_split *b);
+bool cleave_split_same(const cleave_split *a, const cleave_split *b);
 
 /* Any legal layout drawn from a seed: splits of any splittable axes, replicas, any distinct
  * devices. */

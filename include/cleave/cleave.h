@@ -85,11 +85,14 @@ typedef struct cleave_layout cleave_layout;   /* how each operator is split, and
 
 typedef struct cleave_model_settings {
     size_t size;
-    int64_t batch; /* global batch; 0: the model says it itself */
-    bool forward;  /* the model ends in its outputs, without a loss: it can't be trained */
+    int64_t batch;      /* global batch; 0: the model says it itself */
+    bool forward;       /* the model ends in its outputs, without a loss: it can't be trained */
+    const char *inputs; /* names, with commas between, of all float inputs of fixed shape that are
+                           data; the others are parameters.  null: those beside which the file has
+                           no initializers are parameters */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false }
+    { sizeof(cleave_model_settings), 0, false, NULL }
 
 /* Reads an ONNX file, with external data beside it.  A model whose first output is a scalar is
    trained on that, any other gets a mean cross-entropy on its first output.  BAD_INPUT with file,

@@ -99,10 +99,9 @@ typedef struct finder {
 } finder;
 
 static cleave_status try_one(finder *f, const cleave_split *split, cleave_error *error) {
-    const cleave_operator *op = &f->changes->pricer.model->operators[f->op];
     int64_t below = f->fitting.n == f->keep ? f->fitting.best[f->keep - 1].step : INT64_MAX;
     cleave_price price;
-    if (cleave_split_same(op, split, &f->changes->layout.splits[f->op]))
+    if (cleave_split_same(split, &f->changes->layout.splits[f->op]))
         return CLEAVE_OK;
     CLEAVE_TRY(try_below(f->changes, f->op, split, below, &price, error));
     f->fitting.tried++;
@@ -182,8 +181,7 @@ cleave_status explain_changes_follow(explain_changes *changes, int32_t op,
 
 bool explain_changes_alike(const explain_changes *changes, int32_t a, int32_t b) {
     return changes->candidates.list_of[a] == changes->candidates.list_of[b] &&
-           cleave_split_same(&changes->pricer.model->operators[a], &changes->layout.splits[a],
-                             &changes->layout.splits[b]);
+           cleave_split_same(&changes->layout.splits[a], &changes->layout.splits[b]);
 }
 
 int64_t explain_changes_count(const explain_changes *changes, int32_t op, explain_extent extent) {

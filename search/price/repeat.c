@@ -6,7 +6,6 @@
 #include "simulator/step/simulate.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { KEPT_BLOCKS = 6, MIDDLE_BLOCK = 2, NO_BLOCK = -1, UNREAD = -2 };
 
@@ -106,18 +105,11 @@ void cleave_repeats_destroy(cleave_repeats *r) {
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static bool same_split(const cleave_split *a, const cleave_split *b) {
-    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
-           memcmp(a->degree, b->degree, sizeof a->degree) == 0 &&
-           (a->devices == b->devices ||
-            memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0);
-}
-
 /* Are all blocks split alike, and no updates sharded? */
 static bool repeats(const cleave_repeats *r, const cleave_layout *layout) {
     int32_t end = r->blocks.first + r->blocks.n * r->blocks.period;
     for (int32_t op = r->blocks.first + r->blocks.period; op < end; op++)
-        if (!same_split(&layout->splits[op], &layout->splits[op - r->blocks.period]))
+        if (!cleave_split_same(&layout->splits[op], &layout->splits[op - r->blocks.period]))
             return false;
     for (int32_t t = 0; t < r->whole->n_tensors; t++)
         if (layout->sharded[t])

@@ -103,12 +103,6 @@ bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {
            (constraints->sorts >> CLEAVE_SORT_OPERATOR & 1) != 0;
 }
 
-static bool same_split(const cleave_split *a, const cleave_split *b) {
-    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
-           memcmp(a->degree, b->degree, sizeof a->degree) == 0 &&
-           memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0;
-}
-
 bool cleave_constraints_alike(const cleave_constraints *constraints, const cleave_model *model,
                               int32_t a, int32_t b) {
     const cleave_split *x = cleave_constraints_fixed_split(constraints, a);
@@ -117,7 +111,7 @@ bool cleave_constraints_alike(const cleave_constraints *constraints, const cleav
         if (cleave_constraints_allow_axis(constraints, a, axis) !=
             cleave_constraints_allow_axis(constraints, b, axis))
             return false;
-    return x == NULL || y == NULL ? x == y : same_split(x, y);
+    return x == NULL || y == NULL ? x == y : cleave_split_same(x, y);
 }
 
 /* Parts have distinct devices, so none beyond the first n_parts means all of these. */
@@ -134,7 +128,7 @@ bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,
         return true;
     const cleave_split *fixed = cleave_constraints_fixed_split(constraints, op);
     if (fixed != NULL)
-        return same_split(split, fixed);
+        return cleave_split_same(split, fixed);
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         if (split->degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a))
             return false;

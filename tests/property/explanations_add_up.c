@@ -86,7 +86,7 @@ static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_price price;
             cleave_candidate_place(&list->items[i], start, &split);
-            if (cleave_split_same(&d->model.operators[op], &split, &own))
+            if (cleave_split_same(&split, &own))
                 continue;
             d->layout.splits[op] = split;
             ok(price_whole(pricer, &d->layout, false, &price, &error), &error);
