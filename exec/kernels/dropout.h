@@ -19,6 +19,10 @@ static inline uint64_t cleave_dropout_threshold(double ratio) {
 static inline bool cleave_dropout_keeps(uint64_t key, int64_t index, uint64_t least) {
     return cleave_hash_join(key, (uint64_t)index) >> 11 >= least;
 }
+/* Those of one tape draw apart, by their numbers in it. */
+static inline uint64_t cleave_dropout_stream(uint64_t key, double number) {
+    return number > 0 ? cleave_hash_join(key, (uint64_t)number) : key;
+}
 /* UNIFORM: in [0, 1), by the key of a dropout, with as many digits as a float holds. */
 static inline double cleave_uniform_draw(uint64_t key, double stream, int64_t index) {
     return (double)(cleave_hash_join(cleave_hash_join(key, (uint64_t)stream), (uint64_t)index) >>

@@ -109,10 +109,10 @@ static int64_t logical_output_index(const walk *w) {
     return index;
 }
 
-static double dropout_factor(const walk *w, double ratio) {
-    return cleave_dropout_keeps(w->dropout_key, logical_output_index(w),
-                                cleave_dropout_threshold(ratio))
-               ? 1 / (1 - ratio)
+static double dropout_factor(const walk *w, const cleave_instruction *at) {
+    uint64_t stream = cleave_dropout_stream(w->dropout_key, at->q);
+    return cleave_dropout_keeps(stream, logical_output_index(w), cleave_dropout_threshold(at->p))
+               ? 1 / (1 - at->p)
                : 0;
 }
 
@@ -122,7 +122,7 @@ static double place_of(const walk *w, const cleave_instruction *at) {
         return (double)w->axis[at->a];
     if (at->opcode == CLEAVE_OP_UNIFORM)
         return cleave_uniform_draw(w->dropout_key, at->p, logical_output_index(w));
-    return at->opcode == CLEAVE_OP_DROPOUT ? dropout_factor(w, at->p) : 0;
+    return at->opcode == CLEAVE_OP_DROPOUT ? dropout_factor(w, at) : 0;
 }
 
 /* Instructions that lack an operand may name any register there. */

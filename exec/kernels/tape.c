@@ -104,9 +104,9 @@ static void fill_places(const cleave_instruction *at, uint64_t key, const int64_
     if (at->opcode != CLEAVE_OP_DROPOUT)
         return;
     float scale = at->p < 1 ? (float)(1 / (1 - at->p)) : 0.0f;
-    uint64_t least = cleave_dropout_threshold(at->p);
+    uint64_t least = cleave_dropout_threshold(at->p), stream = cleave_dropout_stream(key, at->q);
     for (int i = 0; i < n; i++)
-        place[i] = cleave_dropout_keeps(key, index[i], least) ? scale : 0.0f;
+        place[i] = cleave_dropout_keeps(stream, index[i], least) ? scale : 0.0f;
 }
 
 /* Operands are loaded outright, those that an instruction lacks (and whose loads are left out),

@@ -49,13 +49,21 @@ int cleave_fragment_uniform(cleave_fragment *code, double stream) {
                                            .p = stream});
 }
 
+static int count_dropouts(const cleave_nest *nest) {
+    int n = 0;
+    for (int i = 0; i < nest->n_instructions; i++)
+        n += nest->tape[i].opcode == CLEAVE_OP_DROPOUT;
+    return n;
+}
+
 int cleave_fragment_append(const cleave_fragment *code, const int *registers, cleave_nest *nest) {
     int first = nest->n_inputs + nest->n_instructions, value = -1;
     for (int i = 0; i < code->n; i++) {
         const cleave_instruction *it = &code->code[i];
+        double q = it->opcode == CLEAVE_OP_DROPOUT ? count_dropouts(nest) : it->q;
         value =
             cleave_nest_emit(nest, it->opcode, it->a < 0 ? registers[-1 - it->a] : first + it->a,
-                             it->b < 0 ? registers[-1 - it->b] : first + it->b, it->p, it->q);
+                             it->b < 0 ? registers[-1 - it->b] : first + it->b, it->p, q);
     }
     return value;
 }

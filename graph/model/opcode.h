@@ -11,8 +11,9 @@
      v       the result; in derivatives only
      p, q    the instruction's numbers
      place   what the place of the element gives: for INDEX its index along axis a; for DROPOUT
-             1 / (1 - p) or 0, by (seed, step, output's name, logical row-major index of the output
-             element); for UNIFORM a number of [0, 1), by the same and p, the stream, an integer */
+             1 / (1 - p) or 0, by (seed, step, output's name, q, its number among those of the tape,
+             logical row-major index of the output element); for UNIFORM a number of [0, 1), by the
+   same and p, the stream, an integer */
 #ifndef CLEAVE_GRAPH_MODEL_OPCODE_H
 #define CLEAVE_GRAPH_MODEL_OPCODE_H
 

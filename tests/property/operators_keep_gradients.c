@@ -86,7 +86,8 @@ static double drawn(void *context, const cleave_instruction *it, const cleave_te
     uint64_t key = cleave_dropout_key(SEED, 0, output->name);
     if (it->opcode == CLEAVE_OP_UNIFORM)
         return cleave_uniform_draw(key, it->p, index);
-    bool kept = cleave_dropout_keeps(key, index, cleave_dropout_threshold(it->p));
+    bool kept = cleave_dropout_keeps(cleave_dropout_stream(key, it->q), index,
+                                     cleave_dropout_threshold(it->p));
     return kept ? 1 / (1 - it->p) : 0;
 }
 

@@ -10,10 +10,11 @@ enum { SAMPLES = 12, FEATURES = 4, MANY = 20000, N_DEVICES = 5, N_LAYOUTS = 40 }
 
 static float features[SAMPLES * FEATURES];
 
+static float ones[MANY];
+
 static const void *datum(void *context, const char *name) {
     (void)context;
-    (void)name;
-    return features;
+    return strcmp(name, "ones") == 0 ? ones : features;
 }
 
 /* Trains for some steps; 0: runs forward. */
@@ -107,6 +108,27 @@ Test(import_random, two_nodes_draw_apart) {
     node(&graph, "Bernoulli", "second", "u", "y", NULL);
     import(&graph, 15, 0, false);
     expect_mean(draw(1), 0.5, 0.5);
+}
+
+/* Each keeps half of the elements, and both a quarter. */
+Test(import_random, dropouts_of_one_operator_draw_apart) {
+    bytes graph = {.n = 0};
+    const float *y;
+    int n_kept = 0;
+    for (int i = 0; i < MANY; i++)
+        ones[i] = 1;
+    graph_input(&graph, "ones", "batch 20");
+    graph_output(&graph, "y");
+    initializer(&graph, "ratio", 0, NULL, 1, (float[]){0.5f}, 4);
+    initializer(&graph, "training", 0, NULL, 9, (unsigned char[]){1}, 1);
+    node(&graph, "Dropout", "first", "ones ratio training", "x", NULL);
+    node(&graph, "Dropout", "second", "x ratio training", "y", NULL);
+    import(&graph, 15, MANY / 20, false);
+    cr_expect_eq(model.n_operators, 1);
+    y = draw(1);
+    for (int i = 0; i < MANY; i++)
+        n_kept += y[i] == 4;
+    cr_expect_float_eq((double)n_kept / MANY, 0.25, 5 * sqrt(0.25 * 0.75 / MANY));
 }
 
 Test(import_random, types_that_are_not_kept_are_refused) {
