@@ -70,10 +70,16 @@ static cleave_status bound_folds(session *s, cleave_bound *bound, cleave_error *
                                                    &s->space, &s->candidates, error));
     else
         CLEAVE_TRY(cleave_candidates_begin(&s->problem, &s->space, &s->candidates, error));
-    for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].method != NULL) /* the others are of the space */
-            CLEAVE_TRY(cleave_candidates_add_ways(s->costs, s->given[g].layout, &s->space,
-                                                  &s->candidates, error));
+    bool has_layouts = s->reach.has_windows;
+    for (int32_t g = 0; g < s->n_given; g++) {
+        if (s->given[g].method == NULL) /* it is of the space */
+            continue;
+        has_layouts = true;
+        CLEAVE_TRY(cleave_candidates_add_ways(s->costs, s->given[g].layout, &s->space,
+                                              &s->candidates, error));
+    }
+    if (!has_layouts)
+        return CLEAVE_OK;
     return cleave_lower_bound_of(s->model, s->machine, &s->candidates, s->options->optimizer_states,
                                  CLEAVE_BOUND_FOLDED, bound, error);
 }
