@@ -56,7 +56,7 @@ static cleave_status add_operator(const collector *c, const cleave_layout *layou
                                   cleave_error *error) {
     cleave_arena arena = {0};
     cleave_parts *parts;
-    cleave_status status = cleave_parts_derive(c->model, layout, &arena, &parts, error);
+    cleave_status status = cleave_parts_derive(c->model, layout, NULL, &arena, &parts, error);
     for (int32_t n = 0; n < c->model->n_nests && status == CLEAVE_OK; n++) {
         const cleave_nest *nest = &c->model->nests[n];
         for (int32_t p = 0; p < parts[n].n && status == CLEAVE_OK; p++)

@@ -1,6 +1,7 @@
 #include "graph/lower/lifetimes.h"
 
 #include "graph/lower/events.h"
+#include "graph/lower/instances.h"
 #include "graph/program/work.h"
 
 #include <stdlib.h>
@@ -15,13 +16,19 @@ static int32_t bound(const lower_assembly *assembly, int32_t event, int32_t p) {
     return event < 0 ? -1 : assembly->bindings.items[assembly->first_row[event] + p];
 }
 
-static bool adds(const lower_assembly *assembly, int32_t event, int32_t p) {
-    return assembly->rows.items[assembly->first_row[event] + p] == LOWER_ADDS;
+/* The same, in a micro-batch. */
+static int32_t bound_in(const lower_assembly *assembly, int32_t event, int32_t p, int32_t window) {
+    return lower_instance_of(assembly, bound(assembly, event, p), window);
+}
+
+static bool adds(const lower_assembly *assembly, int32_t event, int32_t p, int32_t window) {
+    int32_t row = assembly->rows.items[assembly->first_row[event] + p];
+    return row == LOWER_ADDS || (row == LOWER_CARRIES && window > 0);
 }
 
 /* A compute without operands, with its workspace. */
-static cleave_compute new_compute(lower_assembly *assembly, int32_t n, int32_t p,
-                                  cleave_pass pass) {
+static cleave_compute new_compute(lower_assembly *assembly, int32_t n, int32_t p, cleave_pass pass,
+                                  int32_t window) {
     const lower_builder *builder = assembly->builder;
     cleave_compute compute = {.nest = n,
                               .pass = pass,
@@ -30,6 +37,7 @@ static cleave_compute new_compute(lower_assembly *assembly, int32_t n, int32_t p
                               .combined = -1,
                               .output_gradient = -1,
                               .workspace = -1};
+    lower_instance_part(assembly, n, window, &compute.part);
     compute.pieces =
         cleave_work_pieces(builder->model, &builder->model->nests[n], pass, &compute.part);
     for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
@@ -73,39 +81,49 @@ static int32_t *count_readers(lower_builder *builder) {
     return readers;
 }
 
+/* Does forward write over its first input?  Not over what other micro-batches read, too. */
+static bool is_in_place(const lower_assembly *assembly, int32_t n, int32_t p,
+                        const int32_t *readers) {
+    const cleave_nest *nest = &assembly->builder->model->nests[n];
+    int32_t input = nest->in_place ? bound(assembly, assembly->schedule->read[n][0], p) : -1;
+    return input >= 0 && readers[nest->inputs[0].tensor] == 1 && !assembly->sent.items[input] &&
+           (!lower_goes_on(assembly->builder, n) || !assembly->is_shared[input]);
+}
+
 static cleave_compute forward_compute(lower_assembly *assembly, int32_t n, int32_t p,
-                                      const int32_t *readers) {
+                                      int32_t window, const int32_t *readers) {
     const cleave_nest *nest = &assembly->builder->model->nests[n];
     const lower_schedule *schedule = assembly->schedule;
-    cleave_compute compute = new_compute(assembly, n, p, CLEAVE_PASS_FORWARD);
+    cleave_compute compute = new_compute(assembly, n, p, CLEAVE_PASS_FORWARD, window);
     for (int i = 0; i < nest->n_inputs; i++)
-        compute.inputs[i] = bound(assembly, schedule->read[n][i], p);
-    compute.output = bound(assembly, schedule->write[n], p);
-    if (nest->in_place && readers[nest->inputs[0].tensor] == 1 &&
-        !assembly->sent.items[compute.inputs[0]])
+        compute.inputs[i] = bound_in(assembly, schedule->read[n][i], p, window);
+    compute.output = bound_in(assembly, schedule->write[n], p, window);
+    if (is_in_place(assembly, n, p, readers))
         assembly->buffers.items[compute.output].storage =
             assembly->buffers.items[compute.inputs[0]].storage;
     return compute;
 }
 
 static cleave_compute backward_compute(lower_assembly *assembly, int32_t n, int32_t p,
-                                       cleave_pass pass) {
+                                       int32_t window, cleave_pass pass) {
     const cleave_model *model = assembly->builder->model;
     const cleave_nest *nest = &model->nests[n];
     const lower_schedule *schedule = assembly->schedule;
     uint32_t gradients = cleave_nest_pass_inputs(model, nest, pass);
     uint32_t read = lower_inputs_read(nest, gradients);
-    cleave_compute compute = new_compute(assembly, n, p, pass);
-    compute.output = nest->kept_output ? bound(assembly, schedule->write[n], p) : -1;
-    compute.output_gradient = bound(assembly, schedule->read_gradient[n], p);
-    compute.combined = nest->kept_combined ? bound(assembly, schedule->read_combined[n], p) : -1;
+    cleave_compute compute = new_compute(assembly, n, p, pass, window);
+    if (nest->kept_output)
+        compute.output = bound_in(assembly, schedule->write[n], p, window);
+    compute.output_gradient = bound_in(assembly, schedule->read_gradient[n], p, window);
+    if (nest->kept_combined)
+        compute.combined = bound_in(assembly, schedule->read_combined[n], p, window);
     for (int i = 0; i < nest->n_inputs; i++) {
         if (read & (1u << i))
-            compute.inputs[i] = bound(assembly, schedule->read[n][i], p);
+            compute.inputs[i] = bound_in(assembly, schedule->read[n][i], p, window);
         if (!(gradients & (1u << i)))
             continue;
-        compute.input_gradients[i] = bound(assembly, schedule->write_gradient[n][i], p);
-        if (adds(assembly, schedule->write_gradient[n][i], p))
+        compute.input_gradients[i] = bound_in(assembly, schedule->write_gradient[n][i], p, window);
+        if (adds(assembly, schedule->write_gradient[n][i], p, window))
             compute.accumulated |= 1u << i;
     }
     return compute;
@@ -129,25 +147,36 @@ typedef struct order {
     lower_assembly *assembly;
     int32_t *lane_tail;  /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
     int32_t *marked;     /* [marks] item that the mark stands for, or -1 */
-    int32_t *item_of;    /* [unplaced] */
-    int32_t *message_of; /* [unposted] */
+    const int32_t *readers; /* [n_tensors] */
+    int32_t *item_of;    /* [n_windows][unplaced] -1: not in this micro-batch */
+    int32_t *message_of; /* [n_windows][unposted] what is done once is in the first */
 } order;
 
-static int32_t place_item(const order *o, cleave_item item) {
+static void post(const order *o, int32_t template, int32_t window) {
+    lower_assembly *assembly = o->assembly;
+    cleave_message message = assembly->unposted.items[template];
+    message.source_buffer = lower_instance_of(assembly, message.source_buffer, window);
+    message.destination_buffer = lower_instance_of(assembly, message.destination_buffer, window);
+    o->message_of[(int64_t)window * assembly->unposted.n + template] = assembly->messages.n;
+    PUSH(assembly, messages, message);
+}
+
+static int32_t place_item(const order *o, cleave_item item, int32_t in_window) {
     lower_assembly *assembly = o->assembly;
     int32_t id = assembly->items.n;
+    int32_t window = item.when == CLEAVE_WHEN_EVERY ? in_window : 0;
     if (item.kind == CLEAVE_ITEM_SYNC) {
         item.subject = o->marked[item.subject];
         if (item.subject < 0)
             return -1; /* the other lane has not done anything yet */
     }
-    if (item.kind == CLEAVE_ITEM_SEND) { /* always before the other end */
-        o->message_of[item.subject] = assembly->messages.n;
-        PUSH(assembly, messages, assembly->unposted.items[item.subject]);
-    }
+    if (item.kind == CLEAVE_ITEM_SEND) /* always before the other end */
+        post(o, item.subject, window);
     if (item.kind == CLEAVE_ITEM_SEND || item.kind == CLEAVE_ITEM_RECEIVE ||
         item.kind == CLEAVE_ITEM_WAIT)
-        item.subject = o->message_of[item.subject];
+        item.subject = o->message_of[(int64_t)window * assembly->unposted.n + item.subject];
+    else if (item.kind != CLEAVE_ITEM_SYNC)
+        item.subject = lower_instance_subject(assembly, &item, window);
     if (item.kind == CLEAVE_ITEM_SEND)
         assembly->messages.items[item.subject].send_item = id;
     if (item.kind == CLEAVE_ITEM_RECEIVE)
@@ -157,7 +186,7 @@ static int32_t place_item(const order *o, cleave_item item) {
     return id;
 }
 
-static void place_chunk(const order *o, const cleave_fragment_chunk *chunk) {
+static void place_chunk(const order *o, const cleave_fragment_chunk *chunk, int32_t window) {
     const lower_assembly *assembly = o->assembly;
     int32_t mark = chunk->first_mark;
     for (int32_t i = chunk->first_item; i <= chunk->first_item + chunk->n_items; i++) {
@@ -166,68 +195,128 @@ static void place_chunk(const order *o, const cleave_fragment_chunk *chunk) {
             const cleave_lane_mark *at = &assembly->marks.items[mark];
             o->marked[mark] = o->lane_tail[at->device * CLEAVE_N_LANES + (int32_t)at->lane];
         }
-        if (i < chunk->first_item + chunk->n_items)
-            o->item_of[i] = place_item(o, assembly->unplaced.items[i]);
+        if (i < chunk->first_item + chunk->n_items &&
+            lower_runs_in(assembly->unplaced.items[i].when, window, assembly->n_windows))
+            o->item_of[(int64_t)window * assembly->unplaced.n + i] =
+                place_item(o, assembly->unplaced.items[i], window);
     }
 }
 
-static void place_computes(const order *o, int32_t slot, const int32_t *readers) {
+/* When a pass of a nest runs. */
+static cleave_when when_of(const lower_builder *builder, int32_t n, uint8_t pass) {
+    if (builder->micro == NULL || lower_goes_on(builder, n))
+        return CLEAVE_WHEN_EVERY;
+    cleave_when value = lower_value_when(builder, builder->model->nests[n].output.tensor);
+    return pass == CLEAVE_PASS_FORWARD ? value : cleave_when_gradient(value);
+}
+
+static void place_computes(const order *o, int32_t slot, int32_t window) {
     lower_assembly *assembly = o->assembly;
+    const lower_builder *builder = assembly->builder;
     const cleave_slot *of = &assembly->schedule->slots[slot];
-    for (int32_t p = 0; of->nest >= 0 && p < assembly->builder->parts[of->nest].n; p++) {
-        if (assembly->builder->parts[of->nest].items[p].empty)
+    if (of->nest < 0)
+        return;
+    cleave_when when = when_of(builder, of->nest, of->pass);
+    if (!lower_runs_in((uint8_t)when, window, assembly->n_windows))
+        return;
+    for (int32_t p = 0; p < builder->parts[of->nest].n; p++) {
+        if (builder->parts[of->nest].items[p].empty)
             continue;
-        cleave_compute compute = of->pass == CLEAVE_PASS_FORWARD
-                                     ? forward_compute(assembly, of->nest, p, readers)
-                                     : backward_compute(assembly, of->nest, p, of->pass);
+        cleave_compute compute =
+            of->pass == CLEAVE_PASS_FORWARD
+                ? forward_compute(assembly, of->nest, p, window, o->readers)
+                : backward_compute(assembly, of->nest, p, window, of->pass);
         PUSH(assembly, computes, compute);
-        place_item(o, (cleave_item){.kind = CLEAVE_ITEM_COMPUTE,
-                                    .lane = CLEAVE_LANE_MAIN,
-                                    .device = compute.part.device,
-                                    .slot = slot,
-                                    .subject = assembly->computes.n - 1});
+        place_item(o,
+                   (cleave_item){.kind = CLEAVE_ITEM_COMPUTE,
+                                 .lane = CLEAVE_LANE_MAIN,
+                                 .when = (uint8_t)when,
+                                 .device = compute.part.device,
+                                 .slot = slot,
+                                 .subject = assembly->computes.n - 1},
+                   window);
     }
 }
 
 static int32_t count_computes(const lower_assembly *assembly) {
-    int32_t n = 0;
+    int64_t n = 0;
     for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++)
         if (assembly->schedule->slots[slot].nest >= 0)
-            n += assembly->builder->parts[assembly->schedule->slots[slot].nest].n;
-    return n;
+            n += (int64_t)assembly->builder->parts[assembly->schedule->slots[slot].nest].n *
+                 assembly->n_windows;
+    return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }
 
-static void place_everything(lower_assembly *assembly) {
+/* The slots from `first` to before `end` in one micro-batch; `chunk` is the first one of them. */
+static int32_t place_slots(const order *o, int32_t first, int32_t end, int32_t window,
+                           int32_t chunk) {
+    const lower_assembly *assembly = o->assembly;
+    const lower_placed_chunk *chunks = assembly->chunks.items;
+    for (int32_t slot = first; slot < end; slot++) {
+        for (; chunk < assembly->chunks.n && chunks[chunk].chunk.slot == slot &&
+               chunks[chunk].chunk.rank < CLEAVE_RANK_COMPUTE;
+             chunk++)
+            place_chunk(o, &chunks[chunk].chunk, window);
+        place_computes(o, slot, window);
+        for (; chunk < assembly->chunks.n && chunks[chunk].chunk.slot == slot; chunk++)
+            place_chunk(o, &chunks[chunk].chunk, window);
+    }
+    return chunk;
+}
+
+/* What is placed once has the ids of before; items of all micro-batches need more. */
+static order begin_order(lower_assembly *assembly) {
     lower_builder *builder = assembly->builder;
-    int32_t n_computes = count_computes(assembly);
-    if (!CLEAVE_LIST_RESERVE(&assembly->computes, n_computes) ||
+    int64_t windows = assembly->n_windows, n_computes = count_computes(assembly);
+    int64_t n_items = assembly->unplaced.n * windows + n_computes;
+    if (n_items > INT32_MAX)
+        lower_fail(builder, CLEAVE_FAILED, "the program has more than 2^31 items");
+    if (!CLEAVE_LIST_RESERVE(&assembly->computes, (int32_t)n_computes) ||
         !CLEAVE_LIST_RESERVE(&assembly->messages, assembly->unposted.n) ||
-        !CLEAVE_LIST_RESERVE(&assembly->items, assembly->unplaced.n + n_computes))
+        !CLEAVE_LIST_RESERVE(&assembly->items, (int32_t)n_items))
         lower_fail_memory(builder);
     size_t lanes = (size_t)builder->n_devices * CLEAVE_N_LANES;
     order o = {.assembly = assembly,
                .lane_tail = LOWER_ARRAY(builder, int32_t, lanes),
                .marked = LOWER_ARRAY(builder, int32_t, assembly->marks.n),
-               .item_of = LOWER_ARRAY(builder, int32_t, assembly->unplaced.n),
-               .message_of = LOWER_ARRAY(builder, int32_t, assembly->unposted.n)};
+               .readers = count_readers(builder),
+               .item_of = LOWER_ARRAY(builder, int32_t, assembly->unplaced.n * windows),
+               .message_of = LOWER_ARRAY(builder, int32_t, assembly->unposted.n * windows)};
     memset(o.lane_tail, -1, lanes * sizeof *o.lane_tail);
-    const int32_t *readers = count_readers(builder);
+    memset(o.item_of, -1, (size_t)(assembly->unplaced.n * windows) * sizeof *o.item_of);
+    assembly->n_collectives = assembly->collectives.n;
+    assembly->collective_of = LOWER_ARRAY(builder, int32_t, assembly->collectives.n * windows);
+    return o;
+}
+
+/* Uses that no item shows, in every micro-batch. */
+static void place_touches(const order *o) {
+    lower_assembly *assembly = o->assembly;
+    int32_t n = assembly->touches.n;
+    for (int32_t w = assembly->n_windows - 1; w >= 0; w--)
+        for (int32_t i = 0; i < n; i++) {
+            lower_touch_mark mark = assembly->touches.items[i];
+            int32_t item = o->item_of[(int64_t)w * assembly->unplaced.n + mark.item];
+            mark.buffer = lower_instance_of(assembly, mark.buffer, w);
+            mark.item = item;
+            if (item >= 0)
+                PUSH(assembly, placed_touches, mark);
+        }
+}
+
+static void place_everything(lower_assembly *assembly) {
+    const lower_schedule *schedule = assembly->schedule;
+    lower_instances_make(assembly);
+    order o = begin_order(assembly);
     if (assembly->chunks.n > 0)
         qsort(assembly->chunks.items, (size_t)assembly->chunks.n, sizeof *assembly->chunks.items,
               compare_chunks);
-    int32_t c = 0;
-    for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++) {
-        const lower_placed_chunk *chunks = assembly->chunks.items;
-        for (; c < assembly->chunks.n && chunks[c].chunk.slot == slot &&
-               chunks[c].chunk.rank < CLEAVE_RANK_COMPUTE;
-             c++)
-            place_chunk(&o, &chunks[c].chunk);
-        place_computes(&o, slot, readers);
-        for (; c < assembly->chunks.n && chunks[c].chunk.slot == slot; c++)
-            place_chunk(&o, &chunks[c].chunk);
-    }
-    for (int32_t i = 0; i < assembly->touches.n; i++)
-        assembly->touches.items[i].item = o.item_of[assembly->touches.items[i].item];
+    int32_t chunk = 0;
+    for (int32_t w = 0; w < assembly->n_windows; w++)
+        chunk = place_slots(&o, 0, schedule->n_prologue_slots, w, 0);
+    for (int32_t w = 0; w < assembly->n_windows; w++)
+        place_slots(&o, schedule->n_prologue_slots, schedule->n_slots, w, chunk);
+    place_touches(&o);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -325,6 +414,7 @@ void lower_assembly_free(lower_assembly *assembly) {
     CLEAVE_LIST_FREE(&assembly->collectives);
     CLEAVE_LIST_FREE(&assembly->held);
     CLEAVE_LIST_FREE(&assembly->touches);
+    CLEAVE_LIST_FREE(&assembly->placed_touches);
     CLEAVE_LIST_FREE(&assembly->rows);
     CLEAVE_LIST_FREE(&assembly->bindings);
 }

@@ -30,9 +30,16 @@ typedef struct lower_assembly {
     CLEAVE_LIST(cleave_collective) collectives;
     CLEAVE_LIST(cleave_held) held;
     CLEAVE_LIST(lower_touch_mark) touches;
+    CLEAVE_LIST(lower_touch_mark) placed_touches; /* by items of the global order */
     CLEAVE_LIST(int32_t) rows;
     CLEAVE_LIST(int32_t) bindings;
     int32_t *first_row; /* [n_events] of rows and bindings */
+    /* Of micro-batches (instances.h): */
+    int32_t n_windows;
+    bool *is_shared;         /* [buffers of the first] it is that of all */
+    int32_t *first_instance; /* [buffers of the first] that of the second; others follow */
+    int32_t n_collectives;   /* of the first */
+    int32_t *collective_of;  /* [n_windows][n_collectives] 0: none yet */
     /* Some lists of devices of collectives, in the builder's lasting arena: most have the same. */
     struct {
         int32_t n;

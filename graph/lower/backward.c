@@ -4,9 +4,19 @@
 
 #include <string.h>
 
+/* Does what a pass gives for an input add up over the micro-batches by itself, and not by copies?
+   Only products can add at no cost. */
+static bool carries(const lower_builder *builder, int32_t n, int i, cleave_pass pass) {
+    const cleave_nest *nest = &builder->model->nests[n];
+    return lower_goes_on(builder, n) && pass == CLEAVE_PASS_WEIGHT_GRADIENT &&
+           nest->kind == CLEAVE_NEST_PRODUCT &&
+           lower_value_when(builder, nest->inputs[i].tensor) != CLEAVE_WHEN_EVERY;
+}
+
 /* Adds what one part gives to the gradient of an input, through views, to the base tensors'
  * movements. */
-static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, int32_t buffer) {
+static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, int32_t buffer,
+                                bool is_carried) {
     lower_builder *builder = &state->base;
     const lower_operand *operand =
         &state->operands.items[lower_row(state, state->schedule->read[n][i])[p]];
@@ -23,6 +33,13 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
                               &added->at);
         added->may_take = operand->whole;
         added->every_window = lower_in_every_window(builder, n);
+        if (!is_carried && lower_goes_on(builder, n) &&
+            lower_value_when(builder, piece->tensor) != CLEAVE_WHEN_EVERY)
+            move_carry(builder, &state->tensors[piece->tensor].backward,
+                       builder->model->tensors[piece->tensor].kind == CLEAVE_TENSOR_PARAMETER
+                           ? CLEAVE_BUFFER_GRADIENT
+                           : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
+                       added);
     }
 }
 
@@ -90,6 +107,7 @@ static void demand_activation_gradient(lowering *state, int32_t tensor) {
 static void begin_gradient(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
+    lower_do(builder, cleave_when_gradient(lower_value_when(builder, tensor)));
     if (builder->model->tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER) {
         demand_activation_gradient(state, tensor);
         move_begin(builder, &of->backward);
@@ -120,6 +138,7 @@ void lower_read_gradient(lowering *state, const lower_event *event) {
     movement *move = &state->tensors[event->tensor].backward;
     const cleave_parts *parts = &builder->parts[event->nest];
     int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
+    lower_do(builder, cleave_when_gradient(lower_value_when(builder, event->tensor)));
     if (event->tensor == builder->model->loss) { /* the seed of backward */
         demand_activation_gradient(state, event->tensor);
         for (int32_t i = 0; i < move->demands.n; i++) {
@@ -157,7 +176,7 @@ uint32_t lower_inputs_read(const cleave_nest *nest, uint32_t gradients) {
    gradient may be summed where it arises, replicas included. */
 static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulator like) {
     const cleave_parts *a = &state->base.parts[n], *b = &state->base.parts[like.nest];
-    if (a->n != b->n)
+    if (a->n != b->n || lower_goes_on(&state->base, n) != lower_goes_on(&state->base, like.nest))
         return false;
     for (int32_t p = 0; p < a->n; p++) {
         const cleave_part *x = &a->items[p], *y = &b->items[p];
@@ -174,7 +193,8 @@ static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulato
 static lower_accumulator find_accumulator(lowering *state, int32_t n, int i, cleave_pass pass) {
     const cleave_nest *nest = &state->base.model->nests[n];
     lower_tensor *of = &state->tensors[nest->inputs[i].tensor];
-    if (pass != CLEAVE_PASS_WEIGHT_GRADIENT || nest->kind != CLEAVE_NEST_PRODUCT)
+    if (pass != CLEAVE_PASS_WEIGHT_GRADIENT || nest->kind != CLEAVE_NEST_PRODUCT ||
+        (lower_goes_on(&state->base, n) && !carries(&state->base, n, i, pass)))
         return (lower_accumulator){-1, -1};
     for (int32_t a = 0; a < of->accumulators.n; a++)
         if (read_alike(state, n, i, of->accumulators.items[a]))
@@ -189,6 +209,7 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
     int32_t n = event->nest, i = event->input;
     cleave_pass pass = state->schedule->slots[event->slot].pass;
     lower_accumulator first = find_accumulator(state, n, i, pass);
+    bool is_carried = carries(builder, n, i, pass);
     for (int32_t p = 0; p < builder->parts[n].n; p++) {
         int32_t id = lower_row(state, state->schedule->read[n][i])[p];
         if (id < 0)
@@ -208,7 +229,9 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
                          pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
                                                              : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
                          operand->device, operand->tensor, &operand->box);
-        contribute_gradient(state, n, p, i, *binding);
+        if (is_carried)
+            lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_CARRIES;
+        contribute_gradient(state, n, p, i, *binding, is_carried);
     }
     state->part = builder->parts[n].n;
     each_base(state, event->tensor, one_pass_less);

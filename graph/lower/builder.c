@@ -153,6 +153,7 @@ int32_t lower_item(lower_builder *builder, int32_t device, cleave_lane lane, cle
     LOWER_PUSH(builder, &builder->items,
                (cleave_item){.kind = (uint8_t)kind,
                              .lane = (uint8_t)lane,
+                             .when = (uint8_t)builder->when,
                              .device = device,
                              .slot = chunk->slot,
                              .subject = subject});
@@ -379,6 +380,17 @@ int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane)
     }
     copy->n_rows += count_rows(last_piece(builder));
     return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
+}
+
+void lower_carry(lower_builder *builder, int32_t tensor, const lower_region *total,
+                 const lower_region *given, int32_t device) {
+    cleave_when when = builder->when;
+    lower_do(builder, CLEAVE_WHEN_EVERY);
+    lower_copy_begin(builder);
+    lower_copy_add(builder, tensor, CLEAVE_COPY_ASSIGN, &total->box, total, given, 0);
+    builder->copies.items[builder->copies.n - 1].carries = true;
+    lower_copy_end(builder, device, CLEAVE_LANE_MAIN);
+    lower_do(builder, when);
 }
 
 lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lane, int32_t source,

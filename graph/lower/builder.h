@@ -41,6 +41,8 @@ typedef struct lower_builder {
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;         /* of the window, where there is a fold */
     const cleave_fold *fold;   /* null: all devices are lowered */
+    const cleave_micro_batches *micro; /* null: the whole batch at once */
+    cleave_when when; /* of the items that follow; EVERY, where there are no micro-batches */
     /* Of a fold: some lists of devices of all windows, since most tensors have the same. */
     struct {
         int32_t n;
@@ -163,6 +165,10 @@ void lower_touch(lower_builder *builder, int32_t buffer, int32_t item);
 void lower_builder_clear(lower_builder *builder);
 void lower_builder_free(lower_builder *builder);
 
+/* Adds what every micro-batch gives, in the region, to what those before it gave. */
+void lower_carry(lower_builder *builder, int32_t tensor, const lower_region *total,
+                 const lower_region *given, int32_t device);
+
 /* Copies are collected piece by piece and become one item. */
 void lower_copy_begin(lower_builder *builder);
 /* destination[box] = / += ... source[box]; nothing when both are one place and the mode is assign.
@@ -188,9 +194,22 @@ void lower_receive(lower_builder *builder, lower_run run);
 void lower_wait_at_receiver(lower_builder *builder, lower_run run);
 void lower_wait_at_sender(lower_builder *builder, lower_run run);
 
+/* Items that follow are done then. */
+static inline void lower_do(lower_builder *builder, cleave_when when) {
+    builder->when = builder->micro != NULL ? when : CLEAVE_WHEN_EVERY;
+}
+/* Since when the value of a tensor is there. */
+static inline cleave_when lower_value_when(const lower_builder *builder, int32_t tensor) {
+    return builder->micro != NULL ? (cleave_when)builder->micro->value[tensor] : CLEAVE_WHEN_EVERY;
+}
+/* Does a nest run in every micro-batch, of which there are several? */
+static inline bool lower_goes_on(const lower_builder *builder, int32_t nest) {
+    return builder->micro != NULL && builder->micro->sharing.nest_axis[nest] >= 0;
+}
+
 /* Do the parts of a nest have other keys in each window of a fold? */
 static inline bool lower_in_every_window(const lower_builder *builder, int32_t nest) {
-    return builder->fold != NULL && builder->fold->nest_axis[nest] >= 0;
+    return builder->fold != NULL && builder->fold->sharing.nest_axis[nest] >= 0;
 }
 
 static inline int64_t lower_type_bytes(const lower_builder *builder, int32_t tensor) {

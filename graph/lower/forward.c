@@ -125,6 +125,8 @@ void lower_write(lowering *state, const lower_event *event) {
     const cleave_parts *parts = &builder->parts[event->nest];
     int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
     movement *move = &state->tensors[output->tensor].forward;
+    cleave_when when = lower_value_when(builder, output->tensor);
+    bool adds_up = lower_goes_on(builder, event->nest) && when != CLEAVE_WHEN_EVERY;
     for (int32_t p = 0; p < parts->n; p++) {
         const cleave_part *part = &parts->items[p];
         if (part->empty)
@@ -137,8 +139,11 @@ void lower_write(lowering *state, const lower_event *event) {
         lower_set_region(builder, binding[p], &added->at);
         added->may_take = true;
         added->every_window = lower_in_every_window(builder, event->nest);
+        if (adds_up)
+            move_carry(builder, move, CLEAVE_BUFFER_ACTIVATION, added);
     }
     lower_operand_prepare(state, output->tensor);
+    lower_do(builder, adds_up ? CLEAVE_WHEN_LAST : when);
     move_begin(builder, move);
 }
 

@@ -42,7 +42,7 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
     const cleave_model *model = lowerer->model;
     cleave_arena *arena = &lowerer->arena;
     CLEAVE_TRY(
-        lower_schedule_create(model, lowerer->options.training, arena, &lowerer->schedule, error));
+        lower_schedule_create(model, lowerer->options.training, NULL, arena, &lowerer->schedule, error));
     CLEAVE_TRY(lower_find_members(model, &lowerer->schedule, arena, &lowerer->members, error));
     lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
     lowerer->boxes = CLEAVE_ARENA_ARRAY(arena, box_hash, lowerer->schedule.n_events);
@@ -132,7 +132,7 @@ cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
     for (int32_t k = 0; k < of->n_nests; k++)
         forget_boxes(lowerer, of->nests[k]);
     cleave_arena_reset(&lowerer->arenas[op]);
-    return cleave_parts_derive_operator(lowerer->model, op, split, &lowerer->arenas[op],
+    return cleave_parts_derive_operator(lowerer->model, op, split, NULL, &lowerer->arenas[op],
                                         lowerer->parts, error);
 }
 
@@ -188,7 +188,7 @@ static const box_hash *find_boxes(cleave_lowerer *lowerer, int32_t e) {
 
 static void put_tensor(const cleave_lowerer *lowerer, int32_t tensor, box_hash *hash) {
     const cleave_fold *fold = lowerer->state.base.fold;
-    bool repeats = fold != NULL && fold->tensor_dimension[tensor] < 0;
+    bool repeats = fold != NULL && fold->sharing.tensor_dimension[tensor] < 0;
     put(hash, (uint64_t)lowerer->layout.sharded[tensor] << 1 | repeats);
 }
 

@@ -170,8 +170,8 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
         state.spans[b] = (span){INT32_MAX, -1};
     find_spans(&state);
     touch_items(&state);
-    for (int32_t i = 0; i < assembly->touches.n; i++)
-        touch(&(use){&state, assembly->touches.items[i].item}, assembly->touches.items[i].buffer);
+    for (int32_t i = 0; i < assembly->placed_touches.n; i++)
+        touch(&(use){&state, assembly->placed_touches.items[i].item}, assembly->placed_touches.items[i].buffer);
     if (assembly->items.n > 0) {
         use at_end = {&state, assembly->items.n - 1};
         touch(&at_end, program->loss_buffer);

@@ -34,8 +34,13 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                              .training = options->training};
     cleave_parts *parts;
     lower_schedule schedule;
-    CLEAVE_TRY(cleave_parts_derive(model, layout, arena, &parts, error));
-    CLEAVE_TRY(lower_schedule_create(model, options->training, arena, &schedule, error));
+    /* Outputs of a model are those of its whole batch. */
+    cleave_micro_batches micro = {.n = options->training ? layout->micro_batches : 1};
+    const cleave_micro_batches *cut = micro.n > 1 ? &micro : NULL;
+    if (cut != NULL)
+        CLEAVE_TRY(cleave_micro_batches_find(model, micro.n, arena, &micro, error));
+    CLEAVE_TRY(cleave_parts_derive(model, layout, cut, arena, &parts, error));
+    CLEAVE_TRY(lower_schedule_create(model, options->training, cut, arena, &schedule, error));
     result.parts = parts;
     lowering *state = cleave_arena_alloc(arena, 1, sizeof *state);
     lower_assembly *assembly = cleave_arena_alloc(arena, 1, sizeof *assembly);
@@ -49,7 +54,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                                   .error = error,
                                   .parts = parts,
                                   .n_devices = layout->n_devices,
-                                  .fold = fold};
+                                  .fold = fold,
+                                  .micro = cut};
     *assembly = (lower_assembly){.builder = &state->base, .schedule = &schedule};
     cleave_arena scratch = {0};
     cleave_status status = lower_guarded(state, assembly, &scratch, &schedule, &result);

@@ -170,6 +170,16 @@ static bool has_collectives(const movement *move) {
     return false;
 }
 
+void move_carry(lower_builder *builder, const movement *move, cleave_buffer_kind kind,
+                move_contribution *contribution) {
+    lower_region given = contribution->at;
+    int32_t total =
+        lower_buffer(builder, kind, contribution->device, move->tensor, &given.box);
+    lower_set_region(builder, total, &contribution->at);
+    contribution->may_take = true;
+    lower_carry(builder, move->tensor, &contribution->at, &given, contribution->device);
+}
+
 void move_begin(lower_builder *builder, movement *move) {
     int rank = rank_of(builder, move);
     move->begun = true;

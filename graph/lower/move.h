@@ -189,6 +189,11 @@ static inline lower_region *move_demand_of(lower_builder *builder, movement *mov
     return &added->at;
 }
 
+/* What a contribution is comes anew in every micro-batch: it becomes what all of them give together,
+   in a buffer of its own of this kind. */
+void move_carry(lower_builder *builder, const movement *move, cleave_buffer_kind kind,
+                move_contribution *contribution);
+
 /* Cuts the tensor and posts what can be posted: values, and partial results to their owners.  Call
    once, in the slot of the last contributor.  Demands whose box is that of a local contribution may
    come to lie in that contribution's buffer: read their regions afterwards. */

@@ -185,6 +185,11 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     return id;
 }
 
+/* Of data and constants: does each micro-batch have its own? */
+static bool is_loaded_anew(const lower_builder *builder, int32_t tensor) {
+    return builder->micro != NULL && lower_value_when(builder, tensor) == CLEAVE_WHEN_EVERY;
+}
+
 void lower_operand_place_holders(lowering *state) {
     lower_builder *builder = &state->base;
     const lower_schedule *schedule = state->schedule;
@@ -203,7 +208,7 @@ void lower_operand_place_holders(lowering *state) {
         const lower_operand *operand = &state->operands.items[i];
         const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
         /* Data too: what is read first is mostly kept for backward, to the end of the step. */
-        if (tensor->view.kind == CLEAVE_VIEW_NONE &&
+        if (tensor->view.kind == CLEAVE_VIEW_NONE && !is_loaded_anew(builder, operand->tensor) &&
             (tensor->kind == CLEAVE_TENSOR_CONSTANT || tensor->kind == CLEAVE_TENSOR_DATA))
             builder->buffers.items[operand->buffer].persistent = true;
     }
@@ -263,9 +268,13 @@ static void fill_uncovered(lowering *state, lower_operand *operand) {
 
 void lower_operand_prepare(lowering *state, int32_t tensor) {
     const movement *move = &state->tensors[tensor].forward;
-    for (int32_t i = 0; i < move->demands.n; i++)
-        if (move->demands.items[i].operand >= 0)
-            fill_uncovered(state, &state->operands.items[move->demands.items[i].operand]);
+    for (int32_t i = 0; i < move->demands.n; i++) {
+        if (move->demands.items[i].operand < 0)
+            continue;
+        lower_operand *operand = &state->operands.items[move->demands.items[i].operand];
+        lower_do(&state->base, lower_value_when(&state->base, operand->tensor));
+        fill_uncovered(state, operand);
+    }
 }
 
 void lower_operand_arrive(lowering *state, int32_t id) {
@@ -275,7 +284,10 @@ void lower_operand_arrive(lowering *state, int32_t id) {
         return;
     operand->arrived = true;
     const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
-    if (tensor->kind == CLEAVE_TENSOR_DATA && tensor->view.kind == CLEAVE_VIEW_NONE) {
+    lower_do(builder, lower_value_when(builder, operand->tensor));
+    if (tensor->view.kind == CLEAVE_VIEW_NONE &&
+        (tensor->kind == CLEAVE_TENSOR_DATA ||
+         (tensor->kind == CLEAVE_TENSOR_CONSTANT && is_loaded_anew(builder, operand->tensor)))) {
         LOWER_PUSH(builder, &builder->loads, (cleave_load){.buffer = operand->buffer});
         lower_item(builder, operand->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_LOAD,
                    builder->loads.n - 1);
@@ -285,11 +297,13 @@ void lower_operand_arrive(lowering *state, int32_t id) {
     for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
         const lower_operand_piece *piece = &state->pieces.items[p];
         lower_begin_stretch(state, false, 1 + piece->piece.index);
+        lower_do(builder, lower_value_when(builder, piece->piece.tensor));
         if (piece->demand >= 0)
             move_arrive(builder, &state->tensors[piece->piece.tensor].forward, piece->demand);
         else if (piece->from_operand >= 0)
             lower_operand_arrive(state, piece->from_operand);
     }
+    lower_do(builder, lower_value_when(builder, operand->tensor));
     lower_copy_begin(builder);
     for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
         const lower_operand_piece *piece = &state->pieces.items[p];

@@ -80,13 +80,13 @@ typedef struct lowering {
     int32_t table_size;
     int32_t *first_row; /* [events of the family] of rows */
     /* Per event and part (of an assignment: per holder of its target): the operand that is read, -1
-       where there is none, LOWER_ADDS where a gradient is added to; and the buffer that is read or
-       written. */
+       where there is none, LOWER_ADDS where a gradient is added to, LOWER_CARRIES where only
+       micro-batches after the first add to it; and the buffer that is read or written. */
     CLEAVE_LIST(int32_t) rows;
     CLEAVE_LIST(int32_t) bindings;
 } lowering;
 
-enum { LOWER_ADDS = -2 };
+enum { LOWER_ADDS = -2, LOWER_CARRIES = -3 };
 
 /* The i-th event that is lowered, of schedule->events. */
 static inline int32_t lower_nth_event(const lowering *state, int32_t i) {

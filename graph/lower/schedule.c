@@ -8,6 +8,7 @@
 typedef struct planner {
     const cleave_model *model;
     bool training;
+    const cleave_micro_batches *micro; /* or null */
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
     CLEAVE_LIST(lower_event) events;
@@ -82,15 +83,24 @@ static void add_event(planner *p, lower_event_kind kind, int32_t rank, int32_t n
         p->failed = true;
 }
 
-static void forward(planner *p) {
+static void forward_of_nests(planner *p, bool in_prologue) {
     const cleave_model *model = p->model;
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];
+        if ((p->micro != NULL && p->micro->in_prologue[n]) != in_prologue)
+            continue;
         begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
         for (int i = 0; i < nest->n_inputs; i++)
             add_event(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
         add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
     }
+}
+
+static void forward(planner *p) {
+    const cleave_model *model = p->model;
+    forward_of_nests(p, true);
+    p->schedule->n_prologue_slots = p->slots.n;
+    forward_of_nests(p, false);
     for (int32_t o = 0; o < model->n_outputs && !p->training; o++)
         add_event(p, LOWER_READ_OUTPUT, CLEAVE_RANK_COMPUTE + 2, -1, o, model->outputs[o]);
 }
@@ -284,10 +294,11 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     return true;
 }
 
-cleave_status lower_schedule_create(const cleave_model *model, bool training, cleave_arena *arena,
+cleave_status lower_schedule_create(const cleave_model *model, bool training,
+                                    const cleave_micro_batches *micro, cleave_arena *arena,
                                     lower_schedule *schedule, cleave_error *error) {
     lower_schedule result = {0};
-    planner p = {.model = model, .training = training, .schedule = &result};
+    planner p = {.model = model, .training = training, .micro = micro, .schedule = &result};
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.failed =

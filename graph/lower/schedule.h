@@ -37,6 +37,8 @@ typedef struct lower_event {
 
 typedef struct lower_schedule {
     int32_t n_slots, n_families, n_events;
+    int32_t n_prologue_slots;        /* the first ones, which all micro-batches go through before the
+                                        others (graph/model/micro_batch.h) */
     cleave_slot *slots;              /* [n_slots] forward, backward, updates */
     int32_t *family_of;              /* [n_tensors] */
     int32_t *first_member, *members; /* [n_families + 1]; base tensors of each family, ascending */
@@ -52,8 +54,9 @@ typedef struct lower_schedule {
     int32_t *first_touched, *touched;
 } lower_schedule;
 
-/* Of a finished model.  FAILED when memory is short. */
-cleave_status lower_schedule_create(const cleave_model *model, bool training, cleave_arena *arena,
+/* Of a finished model; `micro` null: the whole batch at once.  FAILED when memory is short. */
+cleave_status lower_schedule_create(const cleave_model *model, bool training,
+                                    const cleave_micro_batches *micro, cleave_arena *arena,
                                     lower_schedule *schedule, cleave_error *error);
 
 /* alike.c: see cleave_lowerer_alike. */

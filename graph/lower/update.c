@@ -65,6 +65,7 @@ void lower_update(lowering *state, const lower_event *event) {
     int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
     int rank = builder->model->tensors[tensor].rank;
+    lower_do(builder, CLEAVE_WHEN_LAST);
     for (int32_t h = 0; h < of->holders.n; h++) {
         const lower_holder *holder = &of->holders.items[h];
         const cleave_box box = of->shards != NULL ? of->shards[h].box : holder->box;
@@ -99,6 +100,7 @@ void lower_assign(lowering *state, const lower_event *event) {
         const lower_holder *holder = &of->holders.items[h];
         int32_t id = lower_row(state, (int32_t)(event - state->schedule->events))[h];
         lower_operand_arrive(state, id);
+        lower_do(builder, CLEAVE_WHEN_LAST);
         const lower_operand *operand = &state->operands.items[id];
         lower_region to = lower_region_of(builder, holder->buffer), from = to;
         from.buffer = operand->buffer;

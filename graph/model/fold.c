@@ -57,6 +57,9 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
     int32_t n_devices = layout->n_devices;
     int32_t windows = n_devices % node_devices == 0 ? n_devices / node_devices : 1;
     const int32_t *in_order = NULL;
+    if (layout->micro_batches > 1)
+        return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "the batch is cut into %d micro-batches",
+                           layout->micro_batches);
     if (windows < 2)
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
                            n_devices);
@@ -102,109 +105,6 @@ static cleave_status cut_window(finder *f, cleave_arena *arena) {
     return CLEAVE_OK;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
-static cleave_status not_even(const finder *f, int32_t tensor) {
-    return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                       "tensor %s is not cut into %d equal ranges, one for each window",
-                       f->model->tensors[tensor].name, f->fold->n_windows);
-}
-
-/* The dimension of the source whose ranges are those of dimension d of a reshape: outermost in
-   runs of dimensions that begin at the same place of the row-major order.  -1: none is. */
-static int reshaped_dimension(const cleave_tensor *view, const cleave_tensor *source, int d) {
-    int64_t before = 1, product = 1;
-    for (int e = 0; e < d; e++)
-        before *= view->shape[e];
-    for (int e = 0; e < source->rank && product <= before; e++) {
-        if (product == before && source->shape[e] > 1)
-            return e;
-        product *= source->shape[e];
-    }
-    return -1;
-}
-
-/* The dimension of source s of a view whose ranges are those of dimension d of the view. */
-static int source_dimension(const cleave_model *model, int32_t tensor, int32_t s, int d) {
-    const cleave_tensor *view = &model->tensors[tensor];
-    const cleave_tensor *source = &model->tensors[view->view.sources[s]];
-    switch (view->view.kind) {
-    case CLEAVE_VIEW_NONE:
-        break;
-    case CLEAVE_VIEW_RESHAPE:
-        return reshaped_dimension(view, source, d);
-    case CLEAVE_VIEW_TRANSPOSE:
-        return view->view.permutation[d];
-    case CLEAVE_VIEW_CONCAT:
-        return d == view->view.axis ? -1 : d;
-    case CLEAVE_VIEW_SLICE:
-        return view->view.begin[d] == 0 && view->view.step[d] == 1 &&
-                       view->shape[d] == source->shape[d]
-                   ? d
-                   : -1;
-    case CLEAVE_VIEW_PAD:
-        return view->view.begin[d] == 0 && view->shape[d] == source->shape[d] ? d : -1;
-    }
-    return -1;
-}
-
-/* The base tensors under a tensor are shared out by this dimension of it, or repeated: all that is
-   done to one must say the same. */
-static cleave_status mark_tensor(const finder *f, int32_t tensor, int dimension) {
-    const cleave_tensor *of = &f->model->tensors[tensor];
-    int *mark = &f->fold->tensor_dimension[tensor];
-    if (dimension >= 0 && of->shape[dimension] % f->fold->n_windows != 0)
-        return not_even(f, tensor);
-    if (of->view.kind == CLEAVE_VIEW_NONE) {
-        if (of->kind == CLEAVE_TENSOR_DATA || of->kind == CLEAVE_TENSOR_CONSTANT)
-            return CLEAVE_OK; /* every device loads what it reads */
-        if (*mark != CLEAVE_FOLD_UNUSED && *mark != dimension)
-            return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                               "tensor %s is shared out among the windows in one place, and not in "
-                               "another",
-                               of->name);
-        *mark = dimension;
-        return CLEAVE_OK;
-    }
-    for (int32_t s = 0; s < of->view.n_sources; s++) {
-        int under =
-            dimension < 0 ? CLEAVE_FOLD_REPEATED : source_dimension(f->model, tensor, s, dimension);
-        if (dimension >= 0 && under < 0)
-            return not_even(f, tensor);
-        CLEAVE_TRY(mark_tensor(f, of->view.sources[s], under));
-    }
-    return CLEAVE_OK;
-}
-
-/* The dimension of an operand that an axis of its nest cuts into equal ranges.  Box j of a range is
-   [j r, (j + 1) r), r = stride x (extent / W): there is no offset, the rest of the map adds less
-   than one stride, and all ranges together are the dimension, so that nothing is ever clipped. */
-static cleave_status operand_dimension(const finder *f, const cleave_nest *nest,
-                                       const cleave_operand *operand, int axis, int *dimension) {
-    const cleave_tensor *tensor = &f->model->tensors[operand->tensor];
-    *dimension = CLEAVE_FOLD_REPEATED;
-    for (int d = 0; d < tensor->rank && axis >= 0; d++) {
-        const cleave_dimension_map *map = &operand->map[d];
-        int64_t stride = 0, rest = 0;
-        bool twice = false;
-        for (int t = 0; t < map->n_terms; t++) {
-            if (map->terms[t].axis == axis) {
-                twice = twice || stride != 0;
-                stride = map->terms[t].stride;
-            } else {
-                rest += map->terms[t].stride * (nest->axes[map->terms[t].axis].extent - 1);
-            }
-        }
-        if (stride == 0)
-            continue;
-        if (twice || *dimension >= 0 || map->offset != 0 || rest >= stride ||
-            stride * nest->axes[axis].extent != tensor->shape[d])
-            return not_even(f, operand->tensor);
-        *dimension = d;
-    }
-    return CLEAVE_OK;
-}
-
 /* ---- nests ----------------------------------------------------------------------------------- */
 
 /* The axis of a nest that its operator's outermost axis is. */
@@ -212,8 +112,7 @@ static cleave_status axis_of_operator(const finder *f, int32_t n) {
     const cleave_nest *nest = &f->model->nests[n];
     const cleave_split *split = &f->layout->splits[nest->op];
     int outer = outermost(split, f->model->operators[nest->op].n_axes);
-    int *axis = &f->fold->nest_axis[n];
-    *axis = CLEAVE_FOLD_REPEATED;
+    int *axis = &f->fold->sharing.nest_axis[n];
     for (int a = 0; a < nest->n_axes && outer >= 0; a++) {
         if (nest->operator_axis[a] != outer)
             continue;
@@ -227,63 +126,21 @@ static cleave_status axis_of_operator(const finder *f, int32_t n) {
     return CLEAVE_OK;
 }
 
-/* Owners cut what they wrote together.  Those of one box are of one window where the box is, or
-   where the windows are replicas to the nest that wrote it. */
-static cleave_status axis_of_owners(const finder *f, int32_t n) {
-    const cleave_nest *nest = &f->model->nests[n];
-    const cleave_nest *source = &f->model->nests[nest->owners_of];
-    int dimension, axis = f->fold->nest_axis[nest->owners_of];
-    CLEAVE_TRY(operand_dimension(f, source, &source->output, axis, &dimension));
-    if (axis >= 0 && dimension < 0)
-        return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%s is cut among the devices of all windows",
-                           nest->name);
-    f->fold->nest_axis[n] = dimension;
-    return CLEAVE_OK;
-}
-
-static cleave_status mark_operand(const finder *f, const cleave_nest *nest, int axis,
-                                  const cleave_operand *operand) {
-    int dimension;
-    CLEAVE_TRY(operand_dimension(f, nest, operand, axis, &dimension));
-    return mark_tensor(f, operand->tensor, dimension);
-}
-
-static cleave_status mark_nest(const finder *f, int32_t n) {
-    const cleave_nest *nest = &f->model->nests[n];
-    CLEAVE_TRY(nest->derivation == CLEAVE_DERIVE_OPERATOR ? axis_of_operator(f, n)
-                                                          : axis_of_owners(f, n));
-    for (int i = 0; i < nest->n_inputs; i++)
-        CLEAVE_TRY(mark_operand(f, nest, f->fold->nest_axis[n], &nest->inputs[i]));
-    return mark_operand(f, nest, f->fold->nest_axis[n], &nest->output);
-}
-
-/* Both ends of an assignment are read by the devices that hold its target. */
-static cleave_status mark_assignment(const finder *f, const cleave_assignment *assignment) {
-    int *target = &f->fold->tensor_dimension[assignment->target];
-    if (*target >= 0)
-        return not_even(f, assignment->target);
-    *target = CLEAVE_FOLD_REPEATED;
-    return mark_tensor(f, assignment->source, CLEAVE_FOLD_REPEATED);
-}
-
 static cleave_status mark_everything(finder *f, cleave_arena *arena) {
     const cleave_model *model = f->model;
-    cleave_fold *fold = f->fold;
-    fold->nest_axis = CLEAVE_ARENA_ARRAY(arena, int, model->n_nests);
-    fold->tensor_dimension = CLEAVE_ARENA_ARRAY(arena, int, model->n_tensors);
-    if (fold->nest_axis == NULL || fold->tensor_dimension == NULL)
-        return cleave_fail_memory(f->error, "folding a layout");
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        fold->tensor_dimension[t] = CLEAVE_FOLD_UNUSED;
+    cleave_sharing *sharing = &f->fold->sharing;
+    *sharing = (cleave_sharing){.n_windows = f->fold->n_windows, .window = "window"};
+    CLEAVE_TRY(cleave_sharing_create(model, arena, sharing, f->error));
+    for (int32_t t = 0; t < model->n_tensors; t++)
         if (f->layout->sharded[t])
             return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "the update of %s is sharded",
                                model->tensors[t].name);
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        if (model->nests[n].derivation == CLEAVE_DERIVE_OPERATOR)
+            CLEAVE_TRY(axis_of_operator(f, n));
+        CLEAVE_TRY(cleave_share_out_nest(model, n, sharing, f->error));
     }
-    for (int32_t n = 0; n < model->n_nests; n++)
-        CLEAVE_TRY(mark_nest(f, n));
-    for (int32_t a = 0; a < model->n_assignments; a++)
-        CLEAVE_TRY(mark_assignment(f, &model->assignments[a]));
-    return CLEAVE_OK;
+    return cleave_share_out_assignments(model, sharing, f->error);
 }
 
 cleave_status cleave_fold_find(const cleave_model *model, const cleave_layout *layout,

@@ -17,17 +17,14 @@
 #define CLEAVE_GRAPH_MODEL_FOLD_H
 
 #include "graph/model/layout.h"
-
-enum { CLEAVE_FOLD_REPEATED = -1, CLEAVE_FOLD_UNUSED = -2 };
+#include "graph/model/share_out.h"
 
 typedef struct cleave_fold {
     int32_t n_devices;     /* M, of a window */
     int32_t n_windows;     /* W, 2 or more */
     cleave_layout window;  /* the layout with the parts of window 0 alone, on M devices; degrees are
                               those of all */
-    int *nest_axis;        /* [n_nests] axis of the nest that is shared out; or REPEATED */
-    int *tensor_dimension; /* [n_tensors] dimension of a base tensor that is shared out; or
-                              REPEATED; UNUSED: does not move (data, constants, views) */
+    cleave_sharing sharing; /* of the devices' windows: data and constants are not marked */
 } cleave_fold;
 
 /* Finds the smallest window that is a multiple of `node_devices`.  The fold lives in the arena and

@@ -25,6 +25,7 @@ typedef struct cleave_layout {
     int32_t n_devices;             /* of the machine: device ids are 0..n_devices-1 */
     int32_t n_operators;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
+    int32_t micro_batches; /* m, 1 or more: the batch is done in so many parts, one after the other */
     bool *sharded;        /* [model's n_tensors] update of this parameter is sharded */
     cleave_collective_rules collectives;
 } cleave_layout;

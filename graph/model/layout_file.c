@@ -196,6 +196,20 @@ static cleave_status read_parameters(const cleave_json_cursor *root, const reade
     return CLEAVE_OK;
 }
 
+static cleave_status read_schedule(const cleave_json_cursor *root, cleave_layout *layout,
+                                   cleave_error *error) {
+    static const char *const keys[] = {"micro_batches", NULL};
+    cleave_json_cursor at, micro_batches;
+    int64_t value;
+    if (!cleave_json_find(root, "schedule", &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
+    CLEAVE_TRY(cleave_json_get(&at, "micro_batches", &micro_batches, error));
+    CLEAVE_TRY(cleave_json_integer(&micro_batches, 1, INT32_MAX, &value, error));
+    layout->micro_batches = (int32_t)value;
+    return CLEAVE_OK;
+}
+
 /* An optional string that must fit its place in the layout. */
 static cleave_status read_label(const cleave_json_cursor *root, const char *key, char *label,
                                 size_t bytes, cleave_error *error) {
@@ -215,7 +229,7 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
                                int64_t *n_devices, cleave_error *error) {
     static const char *const keys[] = {
         "cleave_layout",          "model",     "machine",    "devices",     "method",
-        "predicted_step_seconds", "operators", "parameters", "collectives", NULL};
+        "predicted_step_seconds", "operators", "parameters", "collectives", "schedule", NULL};
     cleave_json_cursor version, devices, operators;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
@@ -257,6 +271,7 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
     CLEAVE_TRY(read_parameters(&root, &in, error));
     if (cleave_json_find(&root, "collectives", &collectives))
         CLEAVE_TRY(cleave_collective_rules_read(&collectives, arena, &result.collectives, error));
+    CLEAVE_TRY(read_schedule(&root, &result, error));
     CLEAVE_TRY(cleave_layout_check(model, &result, error));
     *layout = result;
     if (listed != NULL)
@@ -384,6 +399,13 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
     if (layout->predicted_step_seconds > 0 && isfinite(layout->predicted_step_seconds)) {
         cleave_json_key(out, "predicted_step_seconds");
         cleave_json_put_number(out, layout->predicted_step_seconds);
+    }
+    if (layout->micro_batches > 1) {
+        cleave_json_key(out, "schedule");
+        cleave_json_begin_object(out, true);
+        cleave_json_key(out, "micro_batches");
+        cleave_json_put_integer(out, layout->micro_batches);
+        cleave_json_end_object(out);
     }
     cleave_json_key(out, "operators");
     cleave_json_begin_object(out, false);

@@ -78,9 +78,12 @@ bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, cons
 
 /* Parts by the operator's split.  A nest may lack some of the operator's axes: parts that differ
    only in those compute the same, so they share a key like replicas do. */
-static cleave_status derive_from_operator(const cleave_model *model, const cleave_nest *nest,
-                                          const cleave_split *split, cleave_arena *arena,
+static cleave_status derive_from_operator(const cleave_model *model, int32_t n,
+                                          const cleave_split *split,
+                                          const cleave_micro_batches *micro, cleave_arena *arena,
                                           cleave_parts *parts, cleave_error *error) {
+    const cleave_nest *nest = &model->nests[n];
+    int samples = micro != NULL ? micro->sharing.nest_axis[n] : -1;
     const cleave_operator *op = &model->operators[nest->op];
     parts->n = split->n_parts;
     parts->items = CLEAVE_ARENA_ARRAY(arena, cleave_part, split->n_parts);
@@ -98,8 +101,11 @@ static cleave_status derive_from_operator(const cleave_model *model, const cleav
         for (int i = 0; i < nest->n_axes; i++) {
             int a = nest->operator_axis[i];
             int32_t degree = a < 0 ? 1 : split->degree[a], block = a < 0 ? 0 : index[a];
-            part->lo[i] = cleave_block_start(nest->axes[i].extent, degree, block);
-            part->hi[i] = cleave_block_start(nest->axes[i].extent, degree, block + 1);
+            int64_t extent = nest->axes[i].extent;
+            if (i == samples)
+                extent = cleave_micro_batches_step(micro, extent);
+            part->lo[i] = cleave_block_start(extent, degree, block);
+            part->hi[i] = cleave_block_start(extent, degree, block + 1);
             part->key = part->key * degree + block;
             part->empty = part->empty || part->lo[i] >= part->hi[i];
             if (a >= 0)
@@ -175,13 +181,14 @@ static cleave_status derive_from_owners(const cleave_model *model, const cleave_
 }
 
 cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
-                                           const cleave_split *split, cleave_arena *arena,
+                                           const cleave_split *split,
+                                           const cleave_micro_batches *micro, cleave_arena *arena,
                                            cleave_parts *all, cleave_error *error) {
     for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
         int32_t n = model->operators[op].nests[k];
         const cleave_nest *nest = &model->nests[n];
         if (nest->derivation == CLEAVE_DERIVE_OPERATOR)
-            CLEAVE_TRY(derive_from_operator(model, nest, split, arena, &all[n], error));
+            CLEAVE_TRY(derive_from_operator(model, n, split, micro, arena, &all[n], error));
         else
             CLEAVE_TRY(
                 derive_from_owners(model, nest, &all[nest->owners_of], arena, &all[n], error));
@@ -190,12 +197,14 @@ cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op
 }
 
 cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
-                                  cleave_arena *arena, cleave_parts **parts, cleave_error *error) {
+                                  const cleave_micro_batches *micro, cleave_arena *arena,
+                                  cleave_parts **parts, cleave_error *error) {
     cleave_parts *all = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
     if (all == NULL)
         return cleave_fail_memory(error, "cutting operators into parts");
     for (int32_t op = 0; op < model->n_operators; op++)
-        CLEAVE_TRY(cleave_parts_derive_operator(model, op, &layout->splits[op], arena, all, error));
+        CLEAVE_TRY(cleave_parts_derive_operator(model, op, &layout->splits[op], micro, arena, all,
+                                                error));
     *parts = all;
     return CLEAVE_OK;
 }

@@ -3,7 +3,7 @@
 #define CLEAVE_GRAPH_MODEL_PART_H
 
 #include "graph/model/layout.h"
-#include "graph/model/model.h"
+#include "graph/model/micro_batch.h"
 
 typedef struct cleave_part {
     int32_t device;
@@ -18,13 +18,16 @@ typedef struct cleave_parts {
     cleave_part *items; /* at most one per device */
 } cleave_parts;
 
-/* The parts of every nest of the model under a layout; `parts` is [n_nests]. */
+/* The parts of every nest of the model under a layout, in the first of its micro-batches; `parts` is
+   [n_nests].  `micro` null: of the whole batch. */
 cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
-                                  cleave_arena *arena, cleave_parts **parts, cleave_error *error);
+                                  const cleave_micro_batches *micro, cleave_arena *arena,
+                                  cleave_parts **parts, cleave_error *error);
 
 /* Those of the nests of one operator under a split: into all[nest]. */
 cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
-                                           const cleave_split *split, cleave_arena *arena,
+                                           const cleave_split *split,
+                                           const cleave_micro_batches *micro, cleave_arena *arena,
                                            cleave_parts *all, cleave_error *error);
 
 /* Box of an operand under a part's ranges; raw: as the map gives it, may stick out of the tensor;

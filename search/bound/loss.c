@@ -70,7 +70,7 @@ static cleave_status follow(const cleave_model *model, const int32_t *n_values,
     for (int32_t v = 0; v < n_values[nest->op] && *follows && status == CLEAVE_OK &&
                         nest->output.tensor != model->loss;
          v++) {
-        status = cleave_parts_derive_operator(model, nest->op, &values[nest->op][v], &scratch,
+        status = cleave_parts_derive_operator(model, nest->op, &values[nest->op][v], NULL, &scratch,
                                               parts, error);
         *follows = status == CLEAVE_OK &&
                    all_parts_touch(model, nest, &parts[n], &boxes[nest->output.tensor]);

@@ -5,7 +5,7 @@
 
 #include "costmodel/machine.h"
 #include "graph/model/layout.h"
-#include "search/problem/axis_sort.h"
+#include "graph/model/axis_sort.h"
 
 /* Zeroed, it allows everything; the functions below add to it. */
 typedef struct cleave_constraints {

@@ -145,7 +145,7 @@ static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cl
     /* On devices 0, 1, ..., so that times can be added up per part. */
     for (int32_t p = 0; p < split->n_parts; p++)
         there.devices[p] = p;
-    return cleave_parts_derive_operator(costs->model, op, &there, &costs->scratch, costs->parts,
+    return cleave_parts_derive_operator(costs->model, op, &there, NULL, &costs->scratch, costs->parts,
                                         error);
 }
 

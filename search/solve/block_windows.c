@@ -257,7 +257,7 @@ static cleave_status list_keys(maker *m) {
             if (m->keys[side][k] == NULL)
                 return blocks_short_of_memory(m);
             for (int32_t v = 0; v < n && m->path_slot[side][k] >= 0; v++) {
-                CLEAVE_TRY(cleave_parts_derive_operator(m->model, op, &m->made->values[op][v],
+                CLEAVE_TRY(cleave_parts_derive_operator(m->model, op, &m->made->values[op][v], NULL,
                                                         &m->work, parts, m->error));
                 if (!find_groups(&parts[nest], &m->work, &m->keys[side][k][v]))
                     return blocks_short_of_memory(m);

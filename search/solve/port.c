@@ -351,7 +351,7 @@ static cleave_status make_ports(cleave_port_maker *m, int32_t op, const bool *is
     for (int32_t v = 0; v < n_values; v++) {
         cleave_arena_reset(&m->scratch);
         CLEAVE_TRY(
-            cleave_parts_derive_operator(m->model, op, &splits[v], &m->scratch, m->parts, error));
+            cleave_parts_derive_operator(m->model, op, &splits[v], NULL, &m->scratch, m->parts, error));
         for (int32_t i = 0; i < m->specs.n; i++)
             if (is_new[i])
                 CLEAVE_TRY(add_value(m, &m->specs.items[i], v, error));

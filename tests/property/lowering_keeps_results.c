@@ -72,7 +72,18 @@ static void repeat_some_splits(const cleave_model *model, uint64_t seed, cleave_
             }
 }
 
-static void check_model(const cleave_model *model, cleave_arena *arena) {
+/* Half of the layouts cut the batch into micro-batches, where that is possible.  Returns how many. */
+static int32_t cut_batch(const cleave_model *model, uint64_t seed, cleave_layout *layout) {
+    const int32_t drawn = (int32_t[]){2, 4, 8, 3}[seed / 2 % 4];
+    layout->micro_batches = seed % 2 == 0 ? 1 : drawn;
+    while (cleave_layout_check(model, layout, NULL) != CLEAVE_OK && layout->micro_batches > 1)
+        layout->micro_batches--;
+    return layout->micro_batches;
+}
+
+/* Returns how many layouts had micro-batches. */
+static int check_model(const cleave_model *model, cleave_arena *arena) {
+    int n_cut = 0;
     cleave_error error = {""};
     cleave_layout single;
     cr_assert_eq(cleave_layout_create(model, 1, arena, &single, &error), CLEAVE_OK);
@@ -86,11 +97,13 @@ static void check_model(const cleave_model *model, cleave_arena *arena) {
         cr_assert_eq(cleave_layout_random(model, N_DEVICES, seed, &scratch, &layout, &error),
                      CLEAVE_OK, "%s", error.message);
         repeat_some_splits(model, seed, &layout);
+        n_cut += cut_batch(model, seed, &layout) > 1;
         interpreter_result result;
         run(model, &layout, seed + 100, &scratch, &result, what);
         compare(model, &result, &expected, what);
         cleave_arena_free(&scratch);
     }
+    return n_cut;
 }
 
 static void check_hand_model(int which) {
@@ -98,7 +111,12 @@ static void check_hand_model(int which) {
     cleave_arena arena = {0};
     cleave_model model;
     cr_assert(hand_model(which, &arena, &model, &error), "%s", error.message);
-    check_model(&model, &arena);
+    int n_cut = check_model(&model, &arena);
+    /* One takes statistics over the batch, and one has two targets for each sample. */
+    if (which == MODEL_CNN || which == MODEL_TIED)
+        cr_assert_eq(n_cut, 0, "%s was cut into micro-batches", hand_model_names[which]);
+    else
+        cr_assert_gt(n_cut, 0, "%s was not cut into micro-batches", hand_model_names[which]);
     cleave_arena_free(&arena);
 }
 

@@ -54,9 +54,9 @@ Test(fold, shares_out_samples_and_repeats_parameters) {
         cr_assert_eq(s.fold.window.splits[op].n_parts, NODE);
     for (int32_t t = 0; t < s.model.n_tensors; t++) {
         const cleave_tensor *tensor = &s.model.tensors[t];
-        int dimension = s.fold.tensor_dimension[t];
+        int dimension = s.fold.sharing.tensor_dimension[t];
         if (tensor->kind == CLEAVE_TENSOR_PARAMETER || t == s.model.loss)
-            cr_assert_eq(dimension, CLEAVE_FOLD_REPEATED, "%s", tensor->name);
+            cr_assert_eq(dimension, CLEAVE_REPEATED, "%s", tensor->name);
         else if (tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->view.kind == CLEAVE_VIEW_NONE)
             cr_assert_eq(dimension, 0, "%s", tensor->name);
     }

@@ -1,5 +1,5 @@
 /* Sorts of axes, from nests and operands: what a person who knows the operators would say. */
-#include "search/problem/axis_sort.h"
+#include "graph/model/axis_sort.h"
 
 #include "../graph/imported.h"
 

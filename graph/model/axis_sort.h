@@ -1,7 +1,7 @@
 /* What a degree of a split divides, in the field's words: SOAP (Jia, Zaharia, Aiken, MLSys 2019),
    and reductions. */
-#ifndef CLEAVE_SEARCH_PROBLEM_AXIS_SORT_H
-#define CLEAVE_SEARCH_PROBLEM_AXIS_SORT_H
+#ifndef CLEAVE_GRAPH_MODEL_AXIS_SORT_H
+#define CLEAVE_GRAPH_MODEL_AXIS_SORT_H
 
 #include "graph/model/model.h"
 
@@ -22,6 +22,7 @@ extern const char *const cleave_axis_sort_names[CLEAVE_N_SORTS]; /* "sample", "o
 typedef struct cleave_axis_sorts {
     uint8_t (*of)[CLEAVE_MAX_AXES]; /* [n_operators], of cleave_axis_sort; beyond an operator's axes
                                        nothing is said */
+    int64_t batch; /* samples; 0: no data has any */
 } cleave_axis_sorts;
 
 /* In the arena.  Linear in the model.  FAILED when memory is short. */

@@ -2,7 +2,7 @@
    other things that a reshape has joined to it: the sample of index i is i / inner mod extent.  An
    axis that walks over that dimension walks over the samples; where they are the outermost of what
    it walks over, to split it is to split the batch. */
-#include "search/problem/axis_sort.h"
+#include "graph/model/axis_sort.h"
 
 const char *const cleave_axis_sort_names[CLEAVE_N_SORTS] = {"sample", "operator", "attribute",
                                                             "parameter", "reduction"};
@@ -187,7 +187,7 @@ static void sort_axes(const cleave_model *model, const cleave_operator *op, uint
 /* ---- all of it ---- */
 
 /* Dimension 0 of data is the batch where it is as large as that. */
-static void begin(walk *w) {
+static int64_t begin(walk *w) {
     const cleave_model *model = w->model;
     int64_t batch = model->batch;
     if (batch == 0 && model->targets >= 0 && model->tensors[model->targets].rank > 0)
@@ -202,6 +202,7 @@ static void begin(walk *w) {
         if (tensor->shape[0] == batch)
             w->of[t] = (place){0, 1, batch};
     }
+    return batch;
 }
 
 cleave_status cleave_axis_sorts_find(const cleave_model *model, cleave_arena *arena,
@@ -219,7 +220,7 @@ cleave_status cleave_axis_sorts_find(const cleave_model *model, cleave_arena *ar
     for (int32_t op = 0; op < model->n_operators; op++)
         for (int a = 0; a < CLEAVE_MAX_AXES; a++)
             result.of[op][a] = CLEAVE_N_SORTS; /* not known */
-    begin(&w);
+    result.batch = begin(&w);
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];
         place axes[CLEAVE_MAX_AXES];
