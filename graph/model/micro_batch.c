@@ -40,10 +40,12 @@ static cleave_status axis_of_samples(const finder *f, const cleave_axis_sorts *s
 static cleave_status share_out(const finder *f, const cleave_axis_sorts *sorts) {
     cleave_sharing *sharing = &f->of->sharing;
     cleave_error why = {""};
+    for (int32_t n = 0; n < f->model->n_nests; n++)
+        if (f->model->nests[n].derivation == CLEAVE_DERIVE_OPERATOR)
+            CLEAVE_TRY(axis_of_samples(f, sorts, n));
+    cleave_share_out_sources(f->model, sharing);
     for (int32_t n = 0; n < f->model->n_nests; n++) {
         const cleave_nest *nest = &f->model->nests[n];
-        if (nest->derivation == CLEAVE_DERIVE_OPERATOR)
-            CLEAVE_TRY(axis_of_samples(f, sorts, n));
         if (cleave_share_out_nest(f->model, n, sharing, &why) != CLEAVE_OK)
             return cleave_fail(f->error, CLEAVE_BAD_INPUT,
                                "the batch can't be cut into micro-batches at operator \"%s\" (%s): "

@@ -168,6 +168,42 @@ static cleave_status mark_assignment(const marker *f, const cleave_assignment *a
     return mark_tensor(f, assignment->source, CLEAVE_REPEATED);
 }
 
+/* ---- what writes it -------------------------------------------------------------------------- */
+
+static void share_out_writer(const marker *f, int32_t tensor, int dimension) {
+    const cleave_tensor *of = &f->model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++) {
+        int under = source_dimension(f->model, tensor, s, dimension);
+        if (under >= 0)
+            share_out_writer(f, of->view.sources[s], under);
+    }
+    int32_t writer = of->view.kind == CLEAVE_VIEW_NONE ? f->model->writer[tensor] : -1;
+    if (writer < 0 || f->of->nest_axis[writer] >= 0)
+        return;
+    const cleave_nest *nest = &f->model->nests[writer];
+    const cleave_dimension_map *map = &nest->output.map[dimension];
+    int axis = map->n_terms == 1 ? map->terms[0].axis : -1;
+    if (axis < 0 || nest->derivation != CLEAVE_DERIVE_OPERATOR || nest->operator_axis[axis] < 0 ||
+        f->model->operators[nest->op].axes[nest->operator_axis[axis]].whole)
+        return;
+    f->of->nest_axis[writer] = axis;
+}
+
+void cleave_share_out_sources(const cleave_model *model, cleave_sharing *sharing) {
+    cleave_error why = {""};
+    const marker marks = {model, sharing, &why}, *f = &marks;
+    for (int32_t n = model->n_nests - 1; n >= 0; n--) {
+        const cleave_nest *nest = &model->nests[n];
+        for (int i = 0; i < nest->n_inputs && sharing->nest_axis[n] >= 0; i++) {
+            int dimension;
+            if (operand_dimension(f, nest, &nest->inputs[i], sharing->nest_axis[n], &dimension) ==
+                    CLEAVE_OK &&
+                dimension >= 0)
+                share_out_writer(f, nest->inputs[i].tensor, dimension);
+        }
+    }
+}
+
 cleave_status cleave_share_out_assignments(const cleave_model *model, cleave_sharing *sharing,
                                            cleave_error *error) {
     const marker marks = {model, sharing, error};

@@ -38,6 +38,11 @@ cleave_status cleave_sharing_create(const cleave_model *model, cleave_arena *are
 cleave_status cleave_share_out_nest(const cleave_model *model, int32_t nest,
                                     cleave_sharing *sharing, cleave_error *error);
 
+/* Before that, once the axes of all nests that have to be shared out are set: what these read along a
+   shared dimension, the nests that write it share out, too, where nothing has said so of them.  (What
+   is the same for all samples may be made for each: a class token, a mask that is drawn.) */
+void cleave_share_out_sources(const cleave_model *model, cleave_sharing *sharing);
+
 /* Both ends of all assignments, which are repeated. */
 cleave_status cleave_share_out_assignments(const cleave_model *model, cleave_sharing *sharing,
                                            cleave_error *error);
