@@ -148,6 +148,7 @@ typedef struct order {
     int32_t *lane_tail;  /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
     int32_t *marked;     /* [marks] item that the mark stands for, or -1 */
     const int32_t *readers; /* [n_tensors] */
+    int32_t *first_chunk;   /* [n_slots + 1] */
     int32_t *item_of;    /* [n_windows][unplaced] -1: not in this micro-batch */
     int32_t *message_of; /* [n_windows][unposted] what is done once is in the first */
 } order;
@@ -247,21 +248,15 @@ static int32_t count_computes(const lower_assembly *assembly) {
     return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }
 
-/* The slots from `first` to before `end` in one micro-batch; `chunk` is the first one of them. */
-static int32_t place_slots(const order *o, int32_t first, int32_t end, int32_t window,
-                           int32_t chunk) {
-    const lower_assembly *assembly = o->assembly;
-    const lower_placed_chunk *chunks = assembly->chunks.items;
-    for (int32_t slot = first; slot < end; slot++) {
-        for (; chunk < assembly->chunks.n && chunks[chunk].chunk.slot == slot &&
-               chunks[chunk].chunk.rank < CLEAVE_RANK_COMPUTE;
-             chunk++)
-            place_chunk(o, &chunks[chunk].chunk, window);
-        place_computes(o, slot, window);
-        for (; chunk < assembly->chunks.n && chunks[chunk].chunk.slot == slot; chunk++)
-            place_chunk(o, &chunks[chunk].chunk, window);
-    }
-    return chunk;
+/* A slot in one micro-batch. */
+static void place_slot(const order *o, int32_t slot, int32_t window) {
+    const lower_placed_chunk *chunks = o->assembly->chunks.items;
+    int32_t c = o->first_chunk[slot], end = o->first_chunk[slot + 1];
+    for (; c < end && chunks[c].chunk.rank < CLEAVE_RANK_COMPUTE; c++)
+        place_chunk(o, &chunks[c].chunk, window);
+    place_computes(o, slot, window);
+    for (; c < end; c++)
+        place_chunk(o, &chunks[c].chunk, window);
 }
 
 /* What is placed once has the ids of before; items of all micro-batches need more. */
@@ -280,6 +275,7 @@ static order begin_order(lower_assembly *assembly) {
                .lane_tail = LOWER_ARRAY(builder, int32_t, lanes),
                .marked = LOWER_ARRAY(builder, int32_t, assembly->marks.n),
                .readers = count_readers(builder),
+               .first_chunk = LOWER_ARRAY(builder, int32_t, assembly->schedule->n_slots + 1),
                .item_of = LOWER_ARRAY(builder, int32_t, assembly->unplaced.n * windows),
                .message_of = LOWER_ARRAY(builder, int32_t, assembly->unposted.n * windows)};
     memset(o.lane_tail, -1, lanes * sizeof *o.lane_tail);
@@ -304,18 +300,97 @@ static void place_touches(const order *o) {
         }
 }
 
-static void place_everything(lower_assembly *assembly) {
-    const lower_schedule *schedule = assembly->schedule;
-    lower_instances_make(assembly);
-    order o = begin_order(assembly);
+static void sort_chunks(const order *o) {
+    lower_assembly *assembly = o->assembly;
+    int32_t c = 0;
     if (assembly->chunks.n > 0)
         qsort(assembly->chunks.items, (size_t)assembly->chunks.n, sizeof *assembly->chunks.items,
               compare_chunks);
-    int32_t chunk = 0;
+    for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++) {
+        while (c < assembly->chunks.n && assembly->chunks.items[c].chunk.slot < slot)
+            c++;
+        o->first_chunk[slot] = c;
+    }
+    o->first_chunk[assembly->schedule->n_slots] = assembly->chunks.n;
+}
+
+/* Does a slot belong to the block, whatever its micro-batch?  Updates belong to none. */
+static bool is_in_block(const order *o, int32_t slot, const cleave_stage_block *block) {
+    const lower_builder *builder = o->assembly->builder;
+    const cleave_slot *of = &o->assembly->schedule->slots[slot];
+    const cleave_schedule *schedule = &builder->layout->schedule;
+    if (of->nest < 0 || cleave_schedule_stage_of(schedule, builder->model->nests[of->nest].op) !=
+                            block->stage)
+        return false;
+    if (of->pass == CLEAVE_PASS_FORWARD)
+        return block->kind == CLEAVE_BLOCK_FORWARD;
+    bool parted = of->pass == CLEAVE_PASS_WEIGHT_GRADIENT && cleave_schedule_parts_weights(schedule);
+    return block->kind == (parted ? CLEAVE_BLOCK_WEIGHT : CLEAVE_BLOCK_BACKWARD);
+}
+
+/* The slots of every kind of block and stage, [kinds x n_stages] lists one behind the other. */
+typedef struct block_slots {
+    int32_t *first, *slots;
+} block_slots;
+
+static block_slots list_block_slots(const order *o) {
+    lower_builder *builder = o->assembly->builder;
+    const lower_schedule *schedule = o->assembly->schedule;
+    int32_t n_stages = builder->layout->schedule.n_stages, n = 0;
+    block_slots lists = {
+        .first = LOWER_ARRAY(builder, int32_t, CLEAVE_N_BLOCK_KINDS * n_stages + 1),
+        .slots = LOWER_ARRAY(builder, int32_t, schedule->n_slots)};
+    for (int kind = 0; kind < CLEAVE_N_BLOCK_KINDS; kind++)
+        for (int32_t s = 0; s < n_stages; s++) {
+            const cleave_stage_block block = {.kind = (uint8_t)kind, .stage = s};
+            for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
+                if (is_in_block(o, slot, &block))
+                    lists.slots[n++] = slot;
+            lists.first[kind * n_stages + s + 1] = n;
+        }
+    return lists;
+}
+
+/* Block by block, and the updates. */
+static void place_blocks(const order *o) {
+    lower_builder *builder = o->assembly->builder;
+    const lower_schedule *schedule = o->assembly->schedule;
+    const cleave_schedule *of = &builder->layout->schedule;
+    int32_t *group, n_blocks = 0;
+    cleave_stage_block *sequence = NULL;
+    cleave_status status = cleave_layout_groups(builder->layout, builder->arena, &group,
+                                                builder->error);
+    if (status == CLEAVE_OK)
+        status = cleave_schedule_sequence(of, group, builder->arena, &sequence, &n_blocks,
+                                          builder->error);
+    if (status != CLEAVE_OK)
+        lower_unwind(builder, status);
+    block_slots lists = list_block_slots(o);
+    for (int32_t b = 0; b < n_blocks; b++) {
+        int32_t list = sequence[b].kind * of->n_stages + sequence[b].stage;
+        for (int32_t i = lists.first[list]; i < lists.first[list + 1]; i++)
+            place_slot(o, lists.slots[i], sequence[b].micro_batch);
+    }
+    for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
+        if (schedule->slots[slot].nest < 0)
+            place_slot(o, slot, o->assembly->n_windows - 1);
+}
+
+static void place_everything(lower_assembly *assembly) {
+    const lower_schedule *schedule = assembly->schedule;
+    const cleave_layout *layout = assembly->builder->layout;
+    lower_instances_make(assembly);
+    order o = begin_order(assembly);
+    sort_chunks(&o);
     for (int32_t w = 0; w < assembly->n_windows; w++)
-        chunk = place_slots(&o, 0, schedule->n_prologue_slots, w, 0);
-    for (int32_t w = 0; w < assembly->n_windows; w++)
-        place_slots(&o, schedule->n_prologue_slots, schedule->n_slots, w, chunk);
+        for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
+            place_slot(&o, slot, w);
+    if (assembly->builder->options->training &&
+        (assembly->n_windows > 1 || layout->schedule.n_stages > 1))
+        place_blocks(&o);
+    else
+        for (int32_t slot = 0; slot < schedule->n_slots; slot++)
+            place_slot(&o, slot, 0);
     place_touches(&o);
 }
 

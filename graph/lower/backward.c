@@ -104,7 +104,7 @@ static void demand_activation_gradient(lowering *state, int32_t tensor) {
     }
 }
 
-static void begin_gradient(lowering *state, int32_t tensor) {
+void lower_begin_gradient(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
     lower_do(builder, cleave_when_gradient(lower_value_when(builder, tensor)));
@@ -129,8 +129,8 @@ static void one_pass_less(lowering *state, int32_t tensor) {
     if (state->member != NULL && *state->member != tensor)
         return;
     lower_begin_stretch(state, false, 0);
-    if (--state->tensors[tensor].pending == 0)
-        begin_gradient(state, tensor);
+    if (--state->tensors[tensor].pending == 0 && !state->schedule->joins_late[tensor])
+        lower_begin_gradient(state, tensor);
 }
 
 void lower_read_gradient(lowering *state, const lower_event *event) {
@@ -149,7 +149,7 @@ void lower_read_gradient(lowering *state, const lower_event *event) {
         }
     } else {
         if (!move->begun)
-            begin_gradient(state, event->tensor); /* nobody reads it: zero */
+            lower_begin_gradient(state, event->tensor); /* nobody reads it: zero */
         for (int32_t i = 0; i < move->demands.n; i++)
             move_arrive(builder, move, i);
     }

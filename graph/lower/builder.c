@@ -10,6 +10,11 @@
 
 /* One message never holds more: sizes stay well inside MPI's int counts. */
 
+void lower_unwind(lower_builder *builder, cleave_status status) {
+    builder->status = status;
+    longjmp(builder->unwind, 1);
+}
+
 void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...) {
     if (builder->error != NULL) {
         va_list arguments;
@@ -17,8 +22,7 @@ void lower_fail(lower_builder *builder, cleave_status status, const char *format
         vsnprintf(builder->error->message, sizeof builder->error->message, format, arguments);
         va_end(arguments);
     }
-    builder->status = status;
-    longjmp(builder->unwind, 1);
+    lower_unwind(builder, status);
 }
 
 void lower_fail_memory(lower_builder *builder) {

@@ -75,6 +75,8 @@ typedef struct lower_builder {
 _Noreturn void lower_fail(lower_builder *builder, cleave_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 _Noreturn void lower_fail_memory(lower_builder *builder);
+/* Something failed that has filled the builder's error. */
+_Noreturn void lower_unwind(lower_builder *builder, cleave_status status);
 /* What happens to this tensor is not the same in all windows. */
 _Noreturn void lower_fail_fold(lower_builder *builder, int32_t tensor, const char *why);
 

@@ -15,6 +15,9 @@ void lower_read_final(lowering *state, const lower_event *event); /* loss, outpu
 void lower_read_gradient(lowering *state, const lower_event *event);
 void lower_write_gradient(lowering *state, const lower_event *event);
 
+/* Every pass has given its share of a gradient: it moves to those that ask for it. */
+void lower_begin_gradient(lowering *state, int32_t tensor);
+
 /* Who updates the family's parameters: before any backward event. */
 void lower_plan_shards(lowering *state);
 void lower_update(lowering *state, const lower_event *event);

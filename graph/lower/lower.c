@@ -35,12 +35,13 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     cleave_parts *parts;
     lower_schedule schedule;
     /* Outputs of a model are those of its whole batch. */
-    cleave_micro_batches micro = {.n = options->training ? layout->micro_batches : 1};
+    cleave_micro_batches micro = {.n = options->training ? layout->schedule.micro_batches : 1};
     const cleave_micro_batches *cut = micro.n > 1 ? &micro : NULL;
     if (cut != NULL)
         CLEAVE_TRY(cleave_micro_batches_find(model, micro.n, arena, &micro, error));
     CLEAVE_TRY(cleave_parts_derive(model, layout, cut, arena, &parts, error));
-    CLEAVE_TRY(lower_schedule_create(model, options->training, cut, arena, &schedule, error));
+    CLEAVE_TRY(lower_schedule_create(model, options->training, cut,
+                                     &layout->schedule, arena, &schedule, error));
     result.parts = parts;
     lowering *state = cleave_arena_alloc(arena, 1, sizeof *state);
     lower_assembly *assembly = cleave_arena_alloc(arena, 1, sizeof *assembly);

@@ -160,10 +160,8 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     state->pulled.n = 0;
     cleave_status status =
         cleave_view_pull(builder->model, tensor, box, &state->pulled, builder->error);
-    if (status != CLEAVE_OK) {
-        builder->status = status;
-        longjmp(builder->unwind, 1);
-    }
+    if (status != CLEAVE_OK)
+        lower_unwind(builder, status);
     int32_t id = state->operands.n, first = state->pieces.n, n = state->pulled.n;
     if (n == 0 && state->pulled.n_met > 0)
         return -1; /* nothing of the member */

@@ -9,6 +9,8 @@ typedef struct planner {
     const cleave_model *model;
     bool training;
     const cleave_micro_batches *micro; /* or null */
+    const cleave_schedule *of; /* whose blocks part gradients of weights; null: none does */
+    int32_t *block; /* [n_tensors] 1 + that of the passes that contribute; 0: none yet */
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
     CLEAVE_LIST(lower_event) events;
@@ -106,67 +108,85 @@ static void forward(planner *p) {
 }
 
 /* Calls `visit` for every base tensor under a tensor that needs a gradient. */
-static void each_base(planner *p, int32_t tensor, void (*visit)(planner *, int32_t)) {
+static void each_base(planner *p, int32_t tensor, int32_t block,
+                      void (*visit)(planner *, int32_t, int32_t)) {
     const cleave_tensor *of = &p->model->tensors[tensor];
     if (!of->needs_gradient)
         return;
     if (of->view.kind == CLEAVE_VIEW_NONE)
-        visit(p, tensor);
+        visit(p, tensor, block);
     for (int32_t s = 0; s < of->view.n_sources; s++)
-        each_base(p, of->view.sources[s], visit);
+        each_base(p, of->view.sources[s], block, visit);
 }
 
-static void one_more(planner *p, int32_t tensor) { p->schedule->n_contributing[tensor]++; }
+static void one_more(planner *p, int32_t tensor, int32_t block) {
+    p->schedule->n_contributing[tensor]++;
+    if (p->block[tensor] > 0 && p->block[tensor] != block &&
+        p->model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER)
+        p->schedule->joins_late[tensor] = true;
+    p->block[tensor] = block;
+}
 
-static void one_less(planner *p, int32_t tensor) {
+static void one_less(planner *p, int32_t tensor, int32_t block) {
+    (void)block;
     if (--p->pending[tensor] == 0 && p->model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER)
         p->failed = !CLEAVE_LIST_PUSH(&p->updated, tensor) || p->failed;
 }
 
-static void each_gradient(planner *p, int32_t n, void (*visit)(planner *, int32_t)) {
+static void each_gradient(planner *p, int32_t n, cleave_pass pass,
+                          void (*visit)(planner *, int32_t, int32_t)) {
     const cleave_nest *nest = &p->model->nests[n];
-    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
-         pass++) {
-        uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
-        for (int i = 0; i < nest->n_inputs; i++)
-            if (gradients & (1u << i))
-                each_base(p, nest->inputs[i].tensor, visit);
-    }
+    uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+    int32_t block = 1;
+    if (p->of != NULL)
+        block += cleave_schedule_stage_of(p->of, nest->op) * CLEAVE_PASS_UPDATE + (int32_t)pass;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (gradients & (1u << i))
+            each_base(p, nest->inputs[i].tensor, block, visit);
 }
 
-static void backward_of_nest(planner *p, int32_t n) {
+/* `first`: of the passes of the nest. */
+static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first) {
     const cleave_nest *nest = &p->model->nests[n];
-    bool first = true;
-    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
-         pass++) {
-        uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
-        if (gradients == 0)
-            continue;
-        begin_slot(p, n, -1, pass);
-        if (first) {
-            add_event(p, LOWER_READ_GRADIENT, 0, n, -1, nest->output.tensor);
-            if (nest->kept_combined)
-                add_event(p, LOWER_READ_COMBINED, 1, n, -1, nest->output.tensor);
-        }
-        first = false;
-        for (int i = 0; i < nest->n_inputs; i++)
-            if (gradients & (1u << i))
-                add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i, n, i,
-                          nest->inputs[i].tensor);
+    uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+    begin_slot(p, n, -1, pass);
+    if (first) {
+        add_event(p, LOWER_READ_GRADIENT, 0, n, -1, nest->output.tensor);
+        if (nest->kept_combined)
+            add_event(p, LOWER_READ_COMBINED, 1, n, -1, nest->output.tensor);
+    }
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (gradients & (1u << i))
+            add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i, n, i,
+                      nest->inputs[i].tensor);
+    each_gradient(p, n, pass, one_less);
+}
+
+/* These passes of all nests, in reverse order. */
+static void backward_of_nests(planner *p, cleave_pass from, cleave_pass to) {
+    for (int32_t n = p->model->n_nests - 1; n >= 0; n--) {
+        const cleave_nest *nest = &p->model->nests[n];
+        for (cleave_pass pass = from; pass <= to && nest->differentiable; pass++)
+            if (cleave_nest_pass_inputs(p->model, nest, pass) != 0)
+                backward_of_nest(p, n, pass,
+                                 pass == CLEAVE_PASS_INPUT_GRADIENT ||
+                                     cleave_nest_pass_inputs(p->model, nest,
+                                                             CLEAVE_PASS_INPUT_GRADIENT) == 0);
     }
 }
 
 static void backward(planner *p) {
     const cleave_model *model = p->model;
     for (int32_t n = 0; n < model->n_nests; n++)
-        if (model->nests[n].differentiable)
-            each_gradient(p, n, one_more);
+        for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
+             pass++)
+            if (model->nests[n].differentiable)
+                each_gradient(p, n, pass, one_more);
     memcpy(p->pending, p->schedule->n_contributing, (size_t)model->n_tensors * sizeof *p->pending);
-    for (int32_t n = model->n_nests - 1; n >= 0; n--)
-        if (model->nests[n].differentiable) {
-            backward_of_nest(p, n);
-            each_gradient(p, n, one_less);
-        }
+    backward_of_nests(p, CLEAVE_PASS_INPUT_GRADIENT,
+                      p->of != NULL ? CLEAVE_PASS_INPUT_GRADIENT : CLEAVE_PASS_WEIGHT_GRADIENT);
+    if (p->of != NULL)
+        backward_of_nests(p, CLEAVE_PASS_WEIGHT_GRADIENT, CLEAVE_PASS_WEIGHT_GRADIENT);
     for (int32_t i = 0; i < p->updated.n; i++) {
         begin_slot(p, -1, p->updated.items[i], CLEAVE_PASS_UPDATE);
         add_event(p, LOWER_UPDATE, 0, -1, -1, p->updated.items[i]);
@@ -295,14 +315,19 @@ static bool index_everything(planner *p, cleave_arena *arena) {
 }
 
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
-                                    const cleave_micro_batches *micro, cleave_arena *arena,
-                                    lower_schedule *schedule, cleave_error *error) {
+                                    const cleave_micro_batches *micro, const cleave_schedule *of,
+                                    cleave_arena *arena, lower_schedule *schedule,
+                                    cleave_error *error) {
     lower_schedule result = {0};
     planner p = {.model = model, .training = training, .micro = micro, .schedule = &result};
+    if (of != NULL && cleave_schedule_parts_weights(of))
+        p.of = of;
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.failed =
-        p.pending == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
+        p.pending == NULL || p.block == NULL || result.joins_late == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
     if (!p.failed)
         forward(&p);
     if (!p.failed && training)

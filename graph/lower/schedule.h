@@ -48,16 +48,22 @@ typedef struct lower_schedule {
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
     int32_t *write, *read_gradient, *read_combined;
     int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] of generation 0; -1: none */
-    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]. */
+    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]; and whether
+       the last of them in the order of slots need not be the last in time, since others are in other
+       blocks: then it is put together with the update. */
     int32_t *n_contributing;
+    bool *joins_late;
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */
     int32_t *first_touched, *touched;
 } lower_schedule;
 
-/* Of a finished model; `micro` null: the whole batch at once.  FAILED when memory is short. */
+/* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all others,
+   where the blocks of the schedule `of` (null: there are none) part them.  FAILED when memory is
+   short. */
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
-                                    const cleave_micro_batches *micro, cleave_arena *arena,
-                                    lower_schedule *schedule, cleave_error *error);
+                                    const cleave_micro_batches *micro, const cleave_schedule *of,
+                                    cleave_arena *arena, lower_schedule *schedule,
+                                    cleave_error *error);
 
 /* alike.c: see cleave_lowerer_alike. */
 cleave_status lower_find_alike(const cleave_model *model, const lower_schedule *schedule,

@@ -65,6 +65,8 @@ void lower_update(lowering *state, const lower_event *event) {
     int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
     int rank = builder->model->tensors[tensor].rank;
+    if (state->schedule->joins_late[tensor])
+        lower_begin_gradient(state, tensor);
     lower_do(builder, CLEAVE_WHEN_LAST);
     for (int32_t h = 0; h < of->holders.n; h++) {
         const lower_holder *holder = &of->holders.items[h];

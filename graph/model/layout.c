@@ -6,7 +6,6 @@
 #include "graph/model/layout.h"
 
 #include "base/checked.h"
-#include "graph/model/micro_batch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     if (n_devices < 1 || n_devices > CLEAVE_MAX_DEVICES)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%d devices are not in the range 1 to %d",
                            n_devices, CLEAVE_MAX_DEVICES);
-    cleave_layout result = {.n_devices = n_devices, .n_operators = model->n_operators, .micro_batches = 1};
+    cleave_layout result = {.n_devices = n_devices, .n_operators = model->n_operators, .schedule = {.micro_batches = 1, .n_stages = 1}};
     memcpy(result.model_hash, model->hash, sizeof result.model_hash);
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);
     result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
@@ -80,6 +79,7 @@ cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model
         return cleave_fail_memory(error, "copying a layout");
     CLEAVE_TRY(
         cleave_collective_rules_copy(&layout->collectives, arena, &result.collectives, error));
+    CLEAVE_TRY(cleave_schedule_copy(&layout->schedule, arena, &result.schedule, error));
     memcpy(result.sharded, layout->sharded, (size_t)model->n_tensors * sizeof *layout->sharded);
     for (int32_t op = 0; op < layout->n_operators; op++)
         CLEAVE_TRY(cleave_layout_set(&result, op, layout->splits[op].replicas,
@@ -161,38 +161,6 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
     return check_devices(op, split, n_devices, error);
 }
 
-/* No operator cuts the samples of a micro-batch into more parts than there are. */
-static cleave_status check_samples(const cleave_model *model, const cleave_layout *layout,
-                                   const cleave_micro_batches *micro, cleave_error *error) {
-    for (int32_t n = 0; n < model->n_nests; n++) {
-        const cleave_nest *nest = &model->nests[n];
-        int axis = micro->sharing.nest_axis[n];
-        if (axis < 0 || nest->derivation != CLEAVE_DERIVE_OPERATOR)
-            continue;
-        int32_t degree = layout->splits[nest->op].degree[nest->operator_axis[axis]];
-        int64_t extent = cleave_micro_batches_step(micro, nest->axes[axis].extent);
-        if (degree > extent)
-            return cleave_fail(error, CLEAVE_BAD_INPUT,
-                               "operator \"%s\": degree %d of axis %s is above its extent in a "
-                               "micro-batch, %lld",
-                               model->operators[nest->op].name, degree, nest->axes[axis].name,
-                               (long long)extent);
-    }
-    return CLEAVE_OK;
-}
-
-static cleave_status check_micro_batches(const cleave_model *model, const cleave_layout *layout,
-                                         cleave_error *error) {
-    cleave_arena scratch = {0};
-    cleave_micro_batches micro;
-    cleave_status status =
-        cleave_micro_batches_find(model, layout->micro_batches, &scratch, &micro, error);
-    if (status == CLEAVE_OK)
-        status = check_samples(model, layout, &micro, error);
-    cleave_arena_free(&scratch);
-    return status;
-}
-
 cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,
                                   cleave_error *error) {
     if (strcmp(layout->model_hash, model->hash) != 0)
@@ -216,7 +184,7 @@ cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "the update of \"%s\" can't be sharded: it is no parameter",
                                model->tensors[t].name);
-    return layout->micro_batches == 1 ? CLEAVE_OK : check_micro_batches(model, layout, error);
+    return cleave_layout_check_schedule(model, layout, error);
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "graph/model/collective_rules.h"
 #include "graph/model/model.h"
+#include "graph/model/schedule.h"
 
 typedef struct cleave_split {
     int32_t replicas; /* 1 or more */
@@ -25,7 +26,7 @@ typedef struct cleave_layout {
     int32_t n_devices;             /* of the machine: device ids are 0..n_devices-1 */
     int32_t n_operators;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
-    int32_t micro_batches; /* m, 1 or more: the batch is done in so many parts, one after the other */
+    cleave_schedule schedule;
     bool *sharded;        /* [model's n_tensors] update of this parameter is sharded */
     cleave_collective_rules collectives;
 } cleave_layout;
@@ -45,6 +46,15 @@ cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model
 /* Is it legal for this model?  BAD_INPUT naming operator, axis and values. */
 cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,
                                   cleave_error *error);
+
+/* That of its schedule, which goes with the splits. */
+cleave_status cleave_layout_check_schedule(const cleave_model *model, const cleave_layout *layout,
+                                           cleave_error *error);
+
+/* The group of devices of each stage, [n_stages] in the arena, numbered from 0 as they are met.
+   BAD_INPUT where two stages have some devices in common and not all. */
+cleave_status cleave_layout_groups(const cleave_layout *layout, cleave_arena *arena,
+                                   int32_t **group, cleave_error *error);
 
 /* The same for one split of one operator: the message names the operator. */
 cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *split,

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "graph/model/schedule_file.h"
 
 #include <math.h>
 #include <string.h>
@@ -196,20 +197,6 @@ static cleave_status read_parameters(const cleave_json_cursor *root, const reade
     return CLEAVE_OK;
 }
 
-static cleave_status read_schedule(const cleave_json_cursor *root, cleave_layout *layout,
-                                   cleave_error *error) {
-    static const char *const keys[] = {"micro_batches", NULL};
-    cleave_json_cursor at, micro_batches;
-    int64_t value;
-    if (!cleave_json_find(root, "schedule", &at))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
-    CLEAVE_TRY(cleave_json_get(&at, "micro_batches", &micro_batches, error));
-    CLEAVE_TRY(cleave_json_integer(&micro_batches, 1, INT32_MAX, &value, error));
-    layout->micro_batches = (int32_t)value;
-    return CLEAVE_OK;
-}
-
 /* An optional string that must fit its place in the layout. */
 static cleave_status read_label(const cleave_json_cursor *root, const char *key, char *label,
                                 size_t bytes, cleave_error *error) {
@@ -249,7 +236,7 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
 static cleave_status read_layout(const cleave_json *document, const cleave_model *model,
                                  cleave_arena *arena, cleave_layout *layout,
                                  cleave_layout_listed *listed, cleave_error *error) {
-    cleave_json_cursor root = cleave_json_root(document), predicted, collectives;
+    cleave_json_cursor root = cleave_json_root(document), predicted, collectives, schedule;
     int64_t n_devices;
     CLEAVE_TRY(read_head(&root, model, &n_devices, error));
     cleave_layout result;
@@ -271,7 +258,8 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
     CLEAVE_TRY(read_parameters(&root, &in, error));
     if (cleave_json_find(&root, "collectives", &collectives))
         CLEAVE_TRY(cleave_collective_rules_read(&collectives, arena, &result.collectives, error));
-    CLEAVE_TRY(read_schedule(&root, &result, error));
+    if (cleave_json_find(&root, "schedule", &schedule))
+        CLEAVE_TRY(cleave_schedule_read(&schedule, model, arena, &result.schedule, error));
     CLEAVE_TRY(cleave_layout_check(model, &result, error));
     *layout = result;
     if (listed != NULL)
@@ -400,13 +388,7 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
         cleave_json_key(out, "predicted_step_seconds");
         cleave_json_put_number(out, layout->predicted_step_seconds);
     }
-    if (layout->micro_batches > 1) {
-        cleave_json_key(out, "schedule");
-        cleave_json_begin_object(out, true);
-        cleave_json_key(out, "micro_batches");
-        cleave_json_put_integer(out, layout->micro_batches);
-        cleave_json_end_object(out);
-    }
+    cleave_schedule_write(out, model, &layout->schedule);
     cleave_json_key(out, "operators");
     cleave_json_begin_object(out, false);
     for (int32_t op = 0; op < model->n_operators; op++)

@@ -1,6 +1,7 @@
 /* Laws 1 and 2 for real: `cleave run` on 1 to 6 MPI ranks under random layouts gives PyTorch's loss
    at every step and its parameters after three, and sends between every pair of devices just the
    bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODEL] */
+#include "../support/drawn_schedule.h"
 #include "base/json.h"
 #include "exec/data/safetensors.h"
 #include "graph/import/import.h"
@@ -22,7 +23,7 @@ typedef struct oracle {
     cleave_safetensors expected;
     char folder[64];
     int batch;
-    int n_cut;    /* layouts that cut the batch into micro-batches */
+    int n_cut, n_staged; /* layouts with micro-batches, with stages */
     double worst; /* of |got - want| / (1e-5 + 1e-4 |want|) */
 } oracle;
 
@@ -145,21 +146,11 @@ static int compare_bytes(oracle *test, const cleave_layout *layout, const cleave
     return bad;
 }
 
-/* Two layouts of three cut the batch, where that is possible: as often as their splits let them, or
-   in two. */
-static void cut_batch(oracle *test, uint64_t seed, cleave_layout *layout) {
-    const int32_t most = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : test->batch;
-    for (layout->micro_batches = most; layout->micro_batches > 1; layout->micro_batches--)
-        if (cleave_layout_check(&test->imported, layout, NULL) == CLEAVE_OK)
-            break;
-    test->n_cut += layout->micro_batches > 1;
-}
-
 static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     cleave_error error = {""};
     cleave_arena scratch = {0};
     cleave_layout layout;
-    char what[64], layout_path[160], saved[160], json[160], command[4096];
+    char what[128], layout_path[160], saved[160], json[160], command[4096];
     snprintf(what, sizeof what, "layout %d on %d ranks", (int)seed, n_devices);
     snprintf(layout_path, sizeof layout_path, "%s/layout.json", test->folder);
     snprintf(saved, sizeof saved, "%s/saved.safetensors", test->folder);
@@ -167,7 +158,13 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     if (cleave_layout_random(&test->imported, n_devices, seed, &scratch, &layout, &error) !=
         CLEAVE_OK)
         return fail(test, what, error.message);
-    cut_batch(test, seed, &layout);
+    if (draw_schedule(&test->imported, seed, test->batch, &scratch, &layout)) {
+        test->n_cut += layout.schedule.micro_batches > 1;
+        test->n_staged += layout.schedule.n_stages > 1;
+        snprintf(what + strlen(what), sizeof what - strlen(what), ", %s of %d stages, %d micro-batches",
+                 cleave_schedule_names[layout.schedule.kind], layout.schedule.n_stages,
+                 layout.schedule.micro_batches);
+    }
     if (cleave_layout_write(layout_path, &test->imported, &layout, &error) != CLEAVE_OK)
         return fail(test, what, error.message);
     snprintf(command, sizeof command,
@@ -206,9 +203,9 @@ static int run_oracle(const char *command, const char *source, const char *name,
     int failed = 0;
     for (int i = 0; i < n_layouts; i++)
         failed += run_layout(&test, (uint64_t)i, 1 + i % 6);
-    printf("%s: %d of %d layouts, %d in micro-batches, equal PyTorch; largest deviation %.3f of the "
-           "tolerance\n",
-           name, n_layouts - failed, n_layouts, test.n_cut, test.worst);
+    printf("%s: %d of %d layouts, %d in micro-batches and %d in stages, equal PyTorch; largest "
+           "deviation %.3f of the tolerance\n",
+           name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.worst);
     cleave_safetensors_close(&test.expected);
     cleave_arena_free(&test.arena);
     char remove[128];

@@ -1,5 +1,6 @@
 /* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal
    those of one device, to summation order, whatever the timing; every program passes its check. */
+#include "../support/drawn_schedule.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/onnx_writer.h"
@@ -72,18 +73,9 @@ static void repeat_some_splits(const cleave_model *model, uint64_t seed, cleave_
             }
 }
 
-/* Half of the layouts cut the batch into micro-batches, where that is possible.  Returns how many. */
-static int32_t cut_batch(const cleave_model *model, uint64_t seed, cleave_layout *layout) {
-    const int32_t drawn = (int32_t[]){2, 4, 8, 3}[seed / 2 % 4];
-    layout->micro_batches = seed % 2 == 0 ? 1 : drawn;
-    while (cleave_layout_check(model, layout, NULL) != CLEAVE_OK && layout->micro_batches > 1)
-        layout->micro_batches--;
-    return layout->micro_batches;
-}
-
-/* Returns how many layouts had micro-batches. */
+/* Returns how many layouts had micro-batches; there are some with stages. */
 static int check_model(const cleave_model *model, cleave_arena *arena) {
-    int n_cut = 0;
+    int n_cut = 0, n_staged = 0;
     cleave_error error = {""};
     cleave_layout single;
     cr_assert_eq(cleave_layout_create(model, 1, arena, &single, &error), CLEAVE_OK);
@@ -97,12 +89,16 @@ static int check_model(const cleave_model *model, cleave_arena *arena) {
         cr_assert_eq(cleave_layout_random(model, N_DEVICES, seed, &scratch, &layout, &error),
                      CLEAVE_OK, "%s", error.message);
         repeat_some_splits(model, seed, &layout);
-        n_cut += cut_batch(model, seed, &layout) > 1;
+        if (draw_schedule(model, seed, 8, &scratch, &layout)) {
+            n_cut += layout.schedule.micro_batches > 1;
+            n_staged += layout.schedule.n_stages > 1;
+        }
         interpreter_result result;
         run(model, &layout, seed + 100, &scratch, &result, what);
         compare(model, &result, &expected, what);
         cleave_arena_free(&scratch);
     }
+    cr_assert(n_staged > 0 || model->n_operators == 1, "%s: no layout had stages", model->file);
     return n_cut;
 }
 
