@@ -385,8 +385,7 @@ static void place_everything(lower_assembly *assembly) {
     for (int32_t w = 0; w < assembly->n_windows; w++)
         for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
             place_slot(&o, slot, w);
-    if (assembly->builder->options->training &&
-        (assembly->n_windows > 1 || layout->schedule.n_stages > 1))
+    if (assembly->builder->options->training && !cleave_schedule_is_plain(&layout->schedule))
         place_blocks(&o);
     else
         for (int32_t slot = 0; slot < schedule->n_slots; slot++)

@@ -77,6 +77,11 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
     if (options->training && model->loss < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
+    if (!cleave_schedule_is_plain(&layout->schedule))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "the layout has %d stages and %d micro-batches: changes of it can't be "
+                           "estimated yet",
+                           layout->schedule.n_stages, layout->schedule.micro_batches);
     cleave_lowerer *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "lowering");

@@ -57,7 +57,7 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
     int32_t n_devices = layout->n_devices;
     int32_t windows = n_devices % node_devices == 0 ? n_devices / node_devices : 1;
     const int32_t *in_order = NULL;
-    if (layout->schedule.micro_batches > 1 || layout->schedule.n_stages > 1)
+    if (!cleave_schedule_is_plain(&layout->schedule))
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%d stages and %d micro-batches",
                            layout->schedule.n_stages, layout->schedule.micro_batches);
     if (windows < 2)

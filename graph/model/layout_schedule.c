@@ -173,8 +173,7 @@ static cleave_status check_all(const cleave_model *model, const cleave_layout *l
 cleave_status cleave_layout_check_schedule(const cleave_model *model, const cleave_layout *layout,
                                            cleave_error *error) {
     const cleave_schedule *schedule = &layout->schedule;
-    if (schedule->micro_batches == 1 && schedule->n_stages == 1 &&
-        schedule->kind == CLEAVE_SCHEDULE_1F1B)
+    if (cleave_schedule_is_plain(schedule) && schedule->kind == CLEAVE_SCHEDULE_1F1B)
         return CLEAVE_OK;
     cleave_arena scratch = {0};
     cleave_status status = check_all(model, layout, &scratch, error);

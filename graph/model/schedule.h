@@ -58,6 +58,11 @@ typedef struct cleave_schedule {
     cleave_stage_block **orders; /* [n_orders][n_blocks] */
 } cleave_schedule;
 
+/* Is there nothing to say: the whole batch, in one stage? */
+static inline bool cleave_schedule_is_plain(const cleave_schedule *schedule) {
+    return schedule->micro_batches == 1 && schedule->n_stages == 1;
+}
+
 /* Are gradients of weights blocks by themselves? */
 bool cleave_schedule_parts_weights(const cleave_schedule *schedule);
 

@@ -179,7 +179,7 @@ static void put_orders(cleave_json_writer *out, const cleave_schedule *schedule)
 
 void cleave_schedule_write(cleave_json_writer *out, const cleave_model *model,
                            const cleave_schedule *schedule) {
-    if (schedule->micro_batches == 1 && schedule->n_stages == 1)
+    if (cleave_schedule_is_plain(schedule))
         return;
     cleave_json_key(out, "schedule");
     cleave_json_begin_object(out, schedule->kind != CLEAVE_SCHEDULE_ORDERS);
