@@ -12,7 +12,8 @@
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
-    int64_t batch, devices, proposals, seed, threads;
+    const char *schedule;
+    int64_t batch, devices, proposals, seed, threads, micro_batches, stages, virtual_stages, tensor;
     double time, memory_limit, momentum;
     bool json, quiet;
 } search_values;
@@ -43,6 +44,16 @@ static const option_row rows[] = {
     {"--only", "SORT,...", OPTION_TEXT, offsetof(search_values, only),
      .help = "split no other sorts of axes: sample, operator (blocks of devices), attribute, "
              "parameter, reduction"},
+    {"--micro-batches", "M", OPTION_INTEGER, offsetof(search_values, micro_batches), .least = 1,
+     .most = 1 << 20, .help = "parts of the batch, one after the other (default as it turns out best)"},
+    {"--stages", "P", OPTION_INTEGER, offsetof(search_values, stages), .least = 1, .most = 4096,
+     .help = "of a pipeline (default as it turns out best)"},
+    {"--schedule", "KIND", OPTION_TEXT, offsetof(search_values, schedule),
+     .help = "of a pipeline: 1f1b, gpipe, interleaved or zb-h1"},
+    {"--virtual", "V", OPTION_INTEGER, offsetof(search_values, virtual_stages), .least = 1,
+     .most = 4096, .help = "stages of a group of devices, of an interleaved pipeline"},
+    {"--tensor", "T", OPTION_INTEGER, offsetof(search_values, tensor), .least = 1, .most = 65536,
+     .help = "devices that share each product, of megatron in stages or micro-batches"},
     ROW_OPTIMIZER(search_values),
     ROW_MOMENTUM(search_values),
     {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
@@ -77,6 +88,12 @@ static void print_json(const search_values *values, const cleave_search_result *
     price_report_put(w, &result->shares);
     cleave_json_key(w, "method");
     cleave_json_put_string(w, result->best.method);
+    cleave_json_key(w, "micro_batches");
+    cleave_json_put_integer(w, result->best.layout.schedule.micro_batches);
+    cleave_json_key(w, "stages");
+    cleave_json_put_integer(w, result->best.layout.schedule.n_stages);
+    cleave_json_key(w, "schedule");
+    cleave_json_put_string(w, cleave_schedule_names[result->best.layout.schedule.kind]);
     cleave_json_key(w, "search_seconds");
     cleave_json_put_number(w, result->search_seconds);
     cleave_json_key(w, "proposals");
@@ -133,6 +150,27 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
         table_quantity(t, (double)plan->bytes_sent, CLEAVE_UNIT_BYTES);
 }
 
+/* The bound is one of layouts that take the whole batch at once. */
+static void print_bound(const cleave_search_result *result) {
+    const cleave_schedule *schedule = &result->best.layout.schedule;
+    char bound[64];
+    cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
+    if (!cleave_schedule_is_plain(schedule)) {
+        printf("\nIt has %d micro-batch%s in %d stage%s (%s).  No layout that takes the whole batch at "
+               "once can take less than %s; of others no bound is known.\n",
+               schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
+               schedule->n_stages, schedule->n_stages == 1 ? "" : "s",
+               cleave_schedule_names[schedule->kind], bound);
+        return;
+    }
+    printf("\nNo layout can take less than %s", bound);
+    if (result->bound_binds != NULL)
+        printf(" (%s)", result->bound_binds);
+    printf(": the found one is within %.2f x of that.\n",
+           result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
+                                           : 0);
+}
+
 static void print_text(const search_values *values, const cleave_search_result *result,
                        const cleave_machine *machine, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
@@ -152,13 +190,7 @@ static void print_text(const search_values *values, const cleave_search_result *
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
     char bound[64];
-    cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
-    printf("\nNo layout can take less than %s", bound);
-    if (result->bound_binds != NULL)
-        printf(" (%s)", result->bound_binds);
-    printf(": the found one is within %.2f x of that.\n",
-           result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
-                                           : 0);
+    print_bound(result);
     if (result->additive_seconds > 0) {
         cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
         printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
@@ -191,6 +223,23 @@ static cleave_status read_constraints(const search_values *values, const cleave_
     return CLEAVE_OK;
 }
 
+static cleave_status read_wish(const search_values *values, cleave_schedule_wish *wish,
+                               cleave_error *error) {
+    *wish = (cleave_schedule_wish){.micro_batches = (int32_t)values->micro_batches,
+                                   .stages = (int32_t)values->stages,
+                                   .virtual_stages = (int32_t)values->virtual_stages,
+                                   .tensor = (int32_t)values->tensor,
+                                   .kind = -1};
+    for (int kind = 0; kind < CLEAVE_SCHEDULE_ORDERS && values->schedule != NULL; kind++)
+        if (strcmp(values->schedule, cleave_schedule_names[kind]) == 0)
+            wish->kind = kind;
+    if (values->schedule != NULL && wish->kind < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--schedule %s is none of: 1f1b, gpipe, interleaved, zb-h1",
+                           values->schedule);
+    return CLEAVE_OK;
+}
+
 static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
     cleave_search_options options = {.method = values->method,
                                      .time_seconds = values->time,
@@ -215,6 +264,9 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;
+    cleave_schedule_wish wish;
+    CLEAVE_TRY(read_wish(values, &wish, error));
+    options.schedule = &wish;
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));

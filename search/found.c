@@ -30,6 +30,7 @@ cleave_status session_copy_layout(const session *s, const cleave_layout *layout,
     }
     memcpy(made.sharded, layout->sharded, (size_t)s->model->n_tensors * sizeof *made.sharded);
     CLEAVE_TRY(cleave_collective_rules_copy(&layout->collectives, arena, &made.collectives, error));
+    CLEAVE_TRY(cleave_schedule_copy(&layout->schedule, arena, &made.schedule, error));
     *copy = made;
     return CLEAVE_OK;
 }
@@ -38,7 +39,8 @@ static bool same_layout(const cleave_model *model, const cleave_layout *a, const
     for (int32_t op = 0; op < model->n_operators; op++)
         if (!cleave_split_same(&a->splits[op], &b->splits[op]))
             return false;
-    return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0;
+    return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0 &&
+           cleave_schedule_same(&a->schedule, &b->schedule);
 }
 
 bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price) {

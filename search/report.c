@@ -164,6 +164,7 @@ static reported *find_best(report *r) {
     reported *best = NULL;
     for (int32_t i = 0; i < r->n; i++)
         if (is_wanted(r->session, r->items[i].method) &&
+            session_allows(r->session, r->items[i].layout) &&
             (best == NULL || cleave_price_better(&r->items[i].price, &best->price)))
             best = &r->items[i];
     return best;
@@ -256,6 +257,8 @@ static cleave_status polish(report *r, cleave_error *error) {
         return CLEAVE_OK;
     if (best->price.excess_bytes > 0 || !best->is_full) /* nothing nearer fits */
         return CLEAVE_OK;
+    if (!cleave_schedule_is_plain(&best->layout->schedule))
+        return CLEAVE_OK; /* changes of it can't be estimated */
     CLEAVE_TRY(session_polish(s, best->layout, &best->price, p, error));
     if (!p->done)
         return CLEAVE_OK;

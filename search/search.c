@@ -168,8 +168,10 @@ static cleave_status run(session *s, cleave_error *error) {
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(session_add_givens(s, error));
     CLEAVE_TRY(method >= 0 ? session_report_ahead(s, begin, error) : begin(s, error));
-    if (method >= 0 && !s->reach.only_folds && !session_is_hopeless(s))
+    bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
+    if (method >= 0 && !s->reach.only_folds && !session_is_hopeless(s) && allows_plain)
         CLEAVE_TRY(methods[method].run(s, error));
+    CLEAVE_TRY(session_stage(s, error));
     CLEAVE_TRY(session_report(s, error));
     return s->result.best.applies ? CLEAVE_OK : session_fail_nothing_fits(s, error);
 }

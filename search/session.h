@@ -122,6 +122,12 @@ cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */
 cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-bound" */
 
+/* What is asked for of stages and micro-batches; and may the layout be the result by that? */
+const cleave_schedule_wish *session_wish(const session *s);
+bool session_allows(const session *s, const cleave_layout *layout);
+/* Adds layouts in stages and micro-batches to what was found, where some may be the result. */
+cleave_status session_stage(session *s, cleave_error *error);
+
 /* Is the result of a search polished: does it descend once more, in steps? */
 bool session_polishes(const session *s);
 /* Descends so from a layout with that price; what it comes to lives in the session's arena. */

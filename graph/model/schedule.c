@@ -16,6 +16,26 @@ bool cleave_schedule_parts_weights(const cleave_schedule *schedule) {
     return false;
 }
 
+static bool same_numbers(const int32_t *a, const int32_t *b, int32_t n) {
+    return a == b || (a != NULL && b != NULL && memcmp(a, b, (size_t)n * sizeof *a) == 0);
+}
+
+bool cleave_schedule_same(const cleave_schedule *a, const cleave_schedule *b) {
+    if (a->micro_batches != b->micro_batches || a->n_stages != b->n_stages || a->kind != b->kind ||
+        a->n_orders != b->n_orders ||
+        !same_numbers(a->first_operator, b->first_operator, a->n_stages) ||
+        !same_numbers(a->in_flight, b->in_flight, a->n_stages) ||
+        !same_numbers(a->n_blocks, b->n_blocks, a->n_orders))
+        return false;
+    for (int32_t g = 0; g < a->n_orders; g++)
+        for (int32_t i = 0; i < a->n_blocks[g]; i++)
+            if (a->orders[g][i].kind != b->orders[g][i].kind ||
+                a->orders[g][i].stage != b->orders[g][i].stage ||
+                a->orders[g][i].micro_batch != b->orders[g][i].micro_batch)
+                return false;
+    return true;
+}
+
 static void *copied(const void *from, int32_t n, size_t size, cleave_arena *arena, bool *failed) {
     void *to = from == NULL ? NULL : cleave_arena_alloc(arena, (size_t)n, size);
     *failed = *failed || (from != NULL && to == NULL);

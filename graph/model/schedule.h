@@ -73,6 +73,7 @@ static inline int32_t cleave_schedule_stage_of(const cleave_schedule *schedule, 
     return stage;
 }
 
+bool cleave_schedule_same(const cleave_schedule *a, const cleave_schedule *b);
 cleave_status cleave_schedule_copy(const cleave_schedule *schedule, cleave_arena *arena,
                                    cleave_schedule *copy, cleave_error *error);
 

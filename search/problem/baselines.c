@@ -16,8 +16,10 @@ typedef struct builder {
     const cleave_machine *machine;
     cleave_arena *arena;
     cleave_layout *layout;
-    int32_t n_devices;
-    const int32_t *all; /* [n_devices] those to use, ascending */
+    int32_t n_devices;   /* of a group: each stage has one */
+    int32_t n_groups;    /* 1 without stages */
+    int32_t n_tensor;    /* devices of a group that share a product; a divisor of n_devices */
+    const int32_t *all;  /* [n_groups][n_devices] those to use, ascending */
     int *axis_of;       /* [n_operators] axis that is split; -1: none */
 } builder;
 
@@ -91,18 +93,54 @@ static bool is_attention_product(const cleave_model *model, int32_t op) {
 
 /* ---- setting splits ---- */
 
+static const int32_t *devices_of(const builder *b, int32_t op) {
+    int32_t stage = cleave_schedule_stage_of(&b->layout->schedule, op);
+    return b->all + (int64_t)(stage % b->n_groups) * b->n_devices;
+}
+
+static int32_t degree_of(const builder *b, int32_t op, int axis, int32_t most) {
+    int64_t extent = b->model->operators[op].axes[axis].extent;
+    return extent < most ? (int32_t)extent : most;
+}
+
 /* Splits one axis over all devices, or as many as its extent allows; without an axis every device
    computes the whole, as every rank of a data parallel program would. */
 static cleave_status split_axis(const builder *b, int32_t op, int axis, cleave_error *error) {
-    int32_t degree[CLEAVE_MAX_AXES] = {0}, n_devices = b->n_devices, replicas = 1;
-    if (axis < 0) {
-        replicas = n_devices;
-    } else {
-        int64_t extent = b->model->operators[op].axes[axis].extent;
-        degree[axis] = extent < n_devices ? (int32_t)extent : n_devices;
+    int32_t degree[CLEAVE_MAX_AXES] = {0}, replicas = 1;
+    if (axis < 0)
+        replicas = b->n_devices;
+    else
+        degree[axis] = degree_of(b, op, axis, b->n_devices);
+    b->axis_of[op] = axis;
+    return cleave_layout_set(b->layout, op, replicas, degree, devices_of(b, op), b->arena, error);
+}
+
+/* The same over the devices that share products; the samples over as many such groups as there are,
+   neighbours sharing a product. */
+static cleave_status split_product(const builder *b, int32_t op, int axis, cleave_error *error) {
+    const cleave_operator *of = &b->model->operators[op];
+    int32_t degree[CLEAVE_MAX_AXES] = {0}, n_shares = b->n_devices / b->n_tensor;
+    int samples = axis_with_role(of, "sample");
+    if (n_shares == 1 || axis == samples)
+        return split_axis(b, op, axis, error);
+    int32_t tensor = axis < 0 ? b->n_tensor : degree_of(b, op, axis, b->n_tensor);
+    int32_t share = samples < 0 ? n_shares : degree_of(b, op, samples, n_shares);
+    if (axis >= 0)
+        degree[axis] = tensor;
+    if (samples >= 0)
+        degree[samples] = share;
+    int32_t replicas = (axis < 0 ? tensor : 1) * (samples < 0 ? share : 1);
+    /* Parts are row-major, replicas outermost: does the product's place come before the sample's? */
+    bool before = axis < 0 || (samples >= 0 && axis < samples);
+    int32_t *devices = CLEAVE_ARENA_ARRAY(b->arena, int32_t, tensor * share);
+    if (devices == NULL)
+        return cleave_fail_memory(error, "making a layout");
+    for (int32_t p = 0; p < tensor * share; p++) {
+        int32_t t = before ? p / share : p % tensor, n = before ? p % share : p / tensor;
+        devices[p] = devices_of(b, op)[n * b->n_tensor + t];
     }
     b->axis_of[op] = axis;
-    return cleave_layout_set(b->layout, op, replicas, degree, b->all, b->arena, error);
+    return cleave_layout_set(b->layout, op, replicas, degree, devices, b->arena, error);
 }
 
 static cleave_status split_samples(const builder *b, int32_t op, cleave_error *error) {
@@ -204,49 +242,103 @@ static cleave_status megatron(const builder *b, bool *applies, cleave_error *err
         } else if (in_columns) {
             axis = axis_named(of, model->operators[before].axes[b->axis_of[before]].name);
         }
-        CLEAVE_TRY(split_axis(b, op, axis, error));
+        CLEAVE_TRY(split_product(b, op, axis, error));
     }
     return CLEAVE_OK;
 }
 
+/* ---- all of them ---- */
+
 typedef cleave_status baseline_function(const builder *b, bool *applies, cleave_error *error);
+static const struct {
+    const char *name;
+    baseline_function *rule;
+    bool has_stages; /* it may be run in stages */
+} baselines[CLEAVE_N_BASELINES] = {{"data-parallel", data_parallel, true},
+                                   {"single", single, false},
+                                   {"layer-per-device", layer_per_device, false},
+                                   {"one-weird-trick", one_weird_trick, true},
+                                   {"megatron", megatron, true}};
+
+/* All devices in order, cut into as many groups as the shape wants. */
+static cleave_status begin(builder *b, const cleave_baseline_shape *shape, cleave_error *error) {
+    const cleave_schedule *schedule = shape != NULL ? shape->schedule : NULL;
+    int32_t n = b->machine->n_devices, *all = CLEAVE_ARENA_ARRAY(b->arena, int32_t, n);
+    b->axis_of = CLEAVE_ARENA_ARRAY(b->arena, int, b->model->n_operators);
+    CLEAVE_TRY(cleave_layout_create(b->model, n, b->arena, b->layout, error));
+    if (all == NULL || b->axis_of == NULL)
+        return cleave_fail_memory(error, "making a layout");
+    for (int32_t d = 0; d < n; d++)
+        all[d] = d;
+    b->all = all;
+    b->n_groups = 1;
+    if (schedule != NULL) {
+        CLEAVE_TRY(cleave_schedule_copy(schedule, b->arena, &b->layout->schedule, error));
+        b->n_groups = schedule->n_stages;
+        if (schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED)
+            b->n_groups = shape->n_groups;
+    }
+    if (n % b->n_groups != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%d devices can't be cut into %d equal groups, one for each stage", n,
+                           b->n_groups);
+    b->n_devices = n / b->n_groups;
+    b->n_tensor = shape != NULL && shape->tensor > 0 ? shape->tensor : b->n_devices;
+    if (b->n_devices % b->n_tensor != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%d devices of a stage can't be cut into groups of %d", b->n_devices,
+                           b->n_tensor);
+    return CLEAVE_OK;
+}
+
+static cleave_status named(const cleave_model *model, const cleave_machine *machine,
+                           const char *name, const cleave_baseline_shape *shape,
+                           cleave_arena *arena, cleave_layout *layout, bool *applies,
+                           cleave_error *error) {
+    builder b = {.model = model, .machine = machine, .arena = arena, .layout = layout};
+    int which = 0;
+    while (which < CLEAVE_N_BASELINES && strcmp(baselines[which].name, name) != 0)
+        which++;
+    if (which == CLEAVE_N_BASELINES)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method \"%s\" is no baseline: they are data-parallel, single, "
+                           "layer-per-device, one-weird-trick, megatron and random",
+                           name);
+    if (shape != NULL && !baselines[which].has_stages)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method \"%s\" has no stages and no micro-batches", name);
+    CLEAVE_TRY(begin(&b, shape, error));
+    return baselines[which].rule(&b, applies, error);
+}
+
+static void label(const cleave_machine *machine, const char *name, cleave_layout *layout) {
+    strncpy(layout->machine, machine->name, sizeof layout->machine - 1);
+    strncpy(layout->method, name, sizeof layout->method - 1);
+}
 
 cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_machine *machine,
                                      const char *name, uint64_t seed, cleave_arena *arena,
                                      cleave_layout *layout, bool *applies, cleave_error *error) {
-    static baseline_function *const rules[] = {data_parallel, single, layer_per_device,
-                                               one_weird_trick, megatron};
     cleave_layout result;
     bool does_apply = true;
-    if (strcmp(name, "random") == 0) {
+    if (strcmp(name, "random") == 0)
         CLEAVE_TRY(cleave_layout_random(model, machine->n_devices, seed, arena, &result, error));
-    } else {
-        int which = 0;
-        while (cleave_baseline_names[which] != NULL &&
-               strcmp(cleave_baseline_names[which], name) != 0)
-            which++;
-        if (cleave_baseline_names[which] == NULL)
-            return cleave_fail(error, CLEAVE_BAD_INPUT,
-                               "method \"%s\" is no baseline: they are data-parallel, single, "
-                               "layer-per-device, one-weird-trick, megatron and random",
-                               name);
-        CLEAVE_TRY(cleave_layout_create(model, machine->n_devices, arena, &result, error));
-        int32_t *all = CLEAVE_ARENA_ARRAY(arena, int32_t, machine->n_devices);
-        builder b = {.model = model,
-                     .machine = machine,
-                     .arena = arena,
-                     .layout = &result,
-                     .n_devices = machine->n_devices,
-                     .all = all,
-                     .axis_of = CLEAVE_ARENA_ARRAY(arena, int, model->n_operators)};
-        if (all == NULL || b.axis_of == NULL)
-            return cleave_fail_memory(error, "making a layout");
-        for (int32_t d = 0; d < machine->n_devices; d++)
-            all[d] = d;
-        CLEAVE_TRY(rules[which](&b, &does_apply, error));
-    }
-    strncpy(result.machine, machine->name, sizeof result.machine - 1);
-    strncpy(result.method, name, sizeof result.method - 1);
+    else
+        CLEAVE_TRY(named(model, machine, name, NULL, arena, &result, &does_apply, error));
+    label(machine, name, &result);
+    *layout = result;
+    *applies = does_apply;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_baseline_in_stages(const cleave_model *model, const cleave_machine *machine,
+                                        const char *name, const cleave_baseline_shape *shape,
+                                        cleave_arena *arena, cleave_layout *layout, bool *applies,
+                                        cleave_error *error) {
+    cleave_layout result;
+    bool does_apply;
+    CLEAVE_TRY(named(model, machine, name, shape, arena, &result, &does_apply, error));
+    label(machine, name, &result);
     *layout = result;
     *applies = does_apply;
     return CLEAVE_OK;
@@ -264,6 +356,8 @@ cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleav
                  .arena = arena,
                  .layout = &result,
                  .n_devices = n_devices,
+                 .n_groups = 1,
+                 .n_tensor = n_devices,
                  .all = devices,
                  .axis_of = CLEAVE_ARENA_ARRAY(arena, int, model->n_operators)};
     if (b.axis_of == NULL)

@@ -1,0 +1,61 @@
+/* Layouts in stages and micro-batches.
+
+   What people run is enumerated: the machine in equal groups, a stage each (or several, by turns);
+   within a group data parallel, or megatron's products shared by some neighbours and the samples by
+   the rest; micro-batches, and the kinds of schedule.  Each comes with a time that it is not expected
+   to beat, from the work of its stages alone; by that order they are lowered, planned and simulated
+   as any other layout, as long as one may still be the best. */
+#ifndef CLEAVE_SEARCH_PIPELINE_PIPELINE_H
+#define CLEAVE_SEARCH_PIPELINE_PIPELINE_H
+
+#include "search/price/price.h"
+#include "search/problem/node_cost.h"
+
+#include <signal.h>
+
+/* What is asked for: 0, and -1 of the kind, leave it open. */
+typedef struct cleave_schedule_wish {
+    int32_t micro_batches, stages; /* stages of a group count as several */
+    int32_t virtual_stages;        /* of a group, of interleaved ones */
+    int32_t tensor;                /* devices that share a product */
+    int kind;                      /* cleave_schedule_kind */
+} cleave_schedule_wish;
+
+static inline bool cleave_schedule_wish_is_open(const cleave_schedule_wish *wish) {
+    return wish->micro_batches == 0 && wish->stages == 0 && wish->virtual_stages == 0 &&
+           wish->tensor == 0 && wish->kind < 0;
+}
+/* May a layout of one stage and the whole batch be the answer? */
+static inline bool cleave_schedule_wish_allows_plain(const cleave_schedule_wish *wish) {
+    return wish->micro_batches <= 1 && wish->stages <= 1 && wish->virtual_stages <= 1 &&
+           wish->tensor == 0 && wish->kind < 0;
+}
+
+enum { CLEAVE_MOST_PIPELINES = 4 };
+
+typedef struct cleave_pipelines {
+    int32_t n; /* best first */
+    struct {
+        cleave_layout layout;
+        cleave_price price; /* collectives in closed form */
+    } items[CLEAVE_MOST_PIPELINES];
+    int32_t n_tried;
+    char why_none[sizeof(cleave_error)]; /* where none was tried: why the model can't be cut */
+} cleave_pipelines;
+
+typedef struct cleave_pipeline_options {
+    cleave_schedule_wish wish;
+    const char *baseline; /* that it is to be; null: any */
+    const cleave_price *best; /* of what is known so far; null: nothing is */
+    const cleave_collective_rules *collectives;
+    double until_seconds; /* clock; 0: no limit, and the clock decides nothing */
+    const volatile sig_atomic_t *interrupted; /* may be null */
+} cleave_pipeline_options;
+
+/* The layouts live in the arena.  Where the wish leaves something open that no layout has, `n` is 0;
+   BAD_INPUT where it can't be met at all, saying why. */
+cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *costs,
+                                     const cleave_pipeline_options *options, cleave_arena *arena,
+                                     cleave_pipelines *found, cleave_error *error);
+
+#endif

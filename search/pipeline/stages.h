@@ -1,0 +1,21 @@
+/* Where a model is cut into stages.
+
+   The operators, in the order of the model, are cut into runs so that the slowest stage is as quick
+   as it can be; what a stage takes is the work of its operators and what it sends on. */
+#ifndef CLEAVE_SEARCH_PIPELINE_STAGES_H
+#define CLEAVE_SEARCH_PIPELINE_STAGES_H
+
+#include "base/arena.h"
+#include "graph/model/model.h"
+
+/* Bytes of activations that are written up to an operator and read behind it: [n_operators] in the
+   arena; the last sends nothing on. */
+cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena, int64_t **bytes,
+                                 cleave_error *error);
+
+/* The first operators of `n_stages` stages, [n_stages] given; `work` and `sends` are [n_operators],
+   in any one unit.  The slowest stage is the quickest possible.  FAILED when memory is short. */
+cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const int64_t *sends,
+                                int32_t n_stages, int32_t *first_operator, cleave_error *error);
+
+#endif

@@ -1,0 +1,64 @@
+/* Layouts in stages and micro-batches, beside those of the whole batch in one stage. */
+#include "search/pipeline/pipeline.h"
+#include "search/session.h"
+
+#include <string.h>
+
+static const cleave_schedule_wish open_wish = {.kind = -1};
+
+const cleave_schedule_wish *session_wish(const session *s) {
+    return s->options->schedule != NULL ? s->options->schedule : &open_wish;
+}
+
+bool session_allows(const session *s, const cleave_layout *layout) {
+    return !cleave_schedule_is_plain(&layout->schedule) ||
+           cleave_schedule_wish_allows_plain(session_wish(s));
+}
+
+/* The best of what is known; null: nothing is. */
+static const cleave_price *best_price(const session *s) {
+    const cleave_price *best = NULL;
+    for (int32_t i = 0; i < s->n_found; i++)
+        if (best == NULL || cleave_price_better(&s->found[i].price, best))
+            best = &s->found[i].price;
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (s->given[g].unpriced == NULL &&
+            (best == NULL || cleave_price_better(&s->given[g].price, best)))
+            best = &s->given[g].price;
+    return best;
+}
+
+/* Without a wish they are looked for where all devices are lowered anyway. */
+static bool looks_for_them(const session *s) {
+    const cleave_schedule_wish *wish = session_wish(s);
+    bool is_open = cleave_schedule_wish_is_open(wish);
+    bool only_plain = wish->micro_batches == 1 && wish->stages == 1;
+    if (only_plain || s->model->loss < 0)
+        return false;
+    return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;
+}
+
+cleave_status session_stage(session *s, cleave_error *error) {
+    if (!looks_for_them(s))
+        return CLEAVE_OK;
+    bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
+    const cleave_pipeline_options options = {
+        .wish = *session_wish(s),
+        .baseline = session_searches(s) ? NULL : s->options->method,
+        .best = allows_plain ? best_price(s) : NULL,
+        .collectives = &s->collectives,
+        .until_seconds = s->options->time_seconds > 0
+                             ? cleave_clock_seconds() + session_seconds_left(s)
+                             : 0,
+        .interrupted = s->options->interrupted};
+    cleave_pipelines found;
+    cleave_progress_update(&s->progress, -1, "stages and micro-batches");
+    if (s->costs == NULL)
+        CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
+    for (int32_t i = 0; i < found.n; i++)
+        if (cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
+            CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,
+                                         &found.items[i].price, error));
+    return CLEAVE_OK;
+}
