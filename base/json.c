@@ -194,6 +194,13 @@ cleave_status cleave_json_string(const cleave_json_cursor *at, const char **valu
     return CLEAVE_OK;
 }
 
+cleave_status cleave_json_truth(const cleave_json_cursor *at, bool *value, cleave_error *error) {
+    if (!json_is_boolean(value_of(at)))
+        return fail_type(at, "true or false", error);
+    *value = json_is_true(value_of(at));
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_json_integer(const cleave_json_cursor *at, int64_t least, int64_t most,
                                   int64_t *value, cleave_error *error) {
     if (!json_is_integer(value_of(at)))

@@ -52,6 +52,7 @@ cleave_json_cursor cleave_json_member(const cleave_json_cursor *at, int32_t inde
  */
 cleave_status cleave_json_string(const cleave_json_cursor *at, const char **value,
                                  cleave_error *error);
+cleave_status cleave_json_truth(const cleave_json_cursor *at, bool *value, cleave_error *error);
 cleave_status cleave_json_integer(const cleave_json_cursor *at, int64_t least, int64_t most,
                                   int64_t *value, cleave_error *error);
 cleave_status cleave_json_number(const cleave_json_cursor *at, double *value, cleave_error *error);
@@ -87,6 +88,7 @@ void cleave_json_put_string(cleave_json_writer *writer, const char *value);
 void cleave_json_put_integer(cleave_json_writer *writer, int64_t value);
 void cleave_json_put_number(cleave_json_writer *writer, double value); /* null when not finite */
 void cleave_json_put_null(cleave_json_writer *writer);
+void cleave_json_put_truth(cleave_json_writer *writer, bool value);
 void cleave_json_put_quantity(cleave_json_writer *writer, double value,
                               cleave_unit unit); /* exact */
 void cleave_json_writer_free(cleave_json_writer *writer);

@@ -10,8 +10,11 @@ cleave_status session_copy_layout(const session *s, const cleave_layout *layout,
     int32_t n_before = 0;
     made.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, layout->n_operators);
     made.sharded = CLEAVE_ARENA_ARRAY(arena, bool, s->model->n_tensors);
-    if (made.splits == NULL || made.sharded == NULL)
+    made.recompute = CLEAVE_ARENA_ARRAY(arena, bool, layout->n_operators);
+    if (made.splits == NULL || made.sharded == NULL || made.recompute == NULL)
         return cleave_fail_memory(error, "searching");
+    memcpy(made.recompute, layout->recompute,
+           (size_t)layout->n_operators * sizeof *made.recompute);
     for (int32_t op = 0; op < layout->n_operators; op++) {
         const cleave_split *split = &layout->splits[op];
         size_t bytes = (size_t)split->n_parts * sizeof *split->devices;
@@ -40,6 +43,7 @@ static bool same_layout(const cleave_model *model, const cleave_layout *a, const
         if (!cleave_split_same(&a->splits[op], &b->splits[op]))
             return false;
     return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0 &&
+           memcmp(a->recompute, b->recompute, (size_t)a->n_operators * sizeof *a->recompute) == 0 &&
            cleave_schedule_same(&a->schedule, &b->schedule);
 }
 

@@ -257,7 +257,7 @@ static cleave_status polish(report *r, cleave_error *error) {
         return CLEAVE_OK;
     if (best->price.excess_bytes > 0 || !best->is_full) /* nothing nearer fits */
         return CLEAVE_OK;
-    if (!cleave_schedule_is_plain(&best->layout->schedule))
+    if (!cleave_layout_is_plain(best->layout))
         return CLEAVE_OK; /* changes of it can't be estimated */
     CLEAVE_TRY(session_polish(s, best->layout, &best->price, p, error));
     if (!p->done)

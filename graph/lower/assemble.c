@@ -81,24 +81,36 @@ static int32_t *count_readers(lower_builder *builder) {
     return readers;
 }
 
-/* Does forward write over its first input?  Not over what other micro-batches read, too. */
-static bool is_in_place(const lower_assembly *assembly, int32_t n, int32_t p,
+/* The event by which a pass reads an input: of backward, and where forward comes again, as it then is
+   there. */
+static int32_t reading(const lower_schedule *schedule, int32_t n, int i, bool again) {
+    return again && schedule->read_again[n][i] >= 0 ? schedule->read_again[n][i]
+                                                    : schedule->read[n][i];
+}
+
+/* Does forward write over its first input?  Not over what other micro-batches read, too, nor what it
+   reads again. */
+static bool is_in_place(const lower_assembly *assembly, int32_t n, int32_t p, bool again,
                         const int32_t *readers) {
+    const lower_schedule *schedule = assembly->schedule;
     const cleave_nest *nest = &assembly->builder->model->nests[n];
-    int32_t input = nest->in_place ? bound(assembly, assembly->schedule->read[n][0], p) : -1;
+    int32_t input = nest->in_place ? bound(assembly, reading(schedule, n, 0, again), p) : -1;
+    if (!again && input >= 0 && input == bound(assembly, schedule->read_again[n][0], p))
+        return false;
     return input >= 0 && readers[nest->inputs[0].tensor] == 1 && !assembly->sent.items[input] &&
            (!lower_goes_on(assembly->builder, n) || !assembly->is_shared[input]);
 }
 
 static cleave_compute forward_compute(lower_assembly *assembly, int32_t n, int32_t p,
-                                      int32_t window, const int32_t *readers) {
+                                      int32_t window, bool again, const int32_t *readers) {
     const cleave_nest *nest = &assembly->builder->model->nests[n];
     const lower_schedule *schedule = assembly->schedule;
     cleave_compute compute = new_compute(assembly, n, p, CLEAVE_PASS_FORWARD, window);
     for (int i = 0; i < nest->n_inputs; i++)
-        compute.inputs[i] = bound_in(assembly, schedule->read[n][i], p, window);
-    compute.output = bound_in(assembly, schedule->write[n], p, window);
-    if (is_in_place(assembly, n, p, readers))
+        compute.inputs[i] = bound_in(assembly, reading(schedule, n, i, again), p, window);
+    compute.output =
+        bound_in(assembly, again ? schedule->write_again[n] : schedule->write[n], p, window);
+    if (is_in_place(assembly, n, p, again, readers))
         assembly->buffers.items[compute.output].storage =
             assembly->buffers.items[compute.inputs[0]].storage;
     return compute;
@@ -113,13 +125,15 @@ static cleave_compute backward_compute(lower_assembly *assembly, int32_t n, int3
     uint32_t read = lower_inputs_read(nest, gradients);
     cleave_compute compute = new_compute(assembly, n, p, pass, window);
     if (nest->kept_output)
-        compute.output = bound_in(assembly, schedule->write[n], p, window);
+        compute.output = bound_in(
+            assembly, schedule->write_again[n] >= 0 ? schedule->write_again[n] : schedule->write[n],
+            p, window);
     compute.output_gradient = bound_in(assembly, schedule->read_gradient[n], p, window);
     if (nest->kept_combined)
         compute.combined = bound_in(assembly, schedule->read_combined[n], p, window);
     for (int i = 0; i < nest->n_inputs; i++) {
         if (read & (1u << i))
-            compute.inputs[i] = bound_in(assembly, schedule->read[n][i], p, window);
+            compute.inputs[i] = bound_in(assembly, reading(schedule, n, i, true), p, window);
         if (!(gradients & (1u << i)))
             continue;
         compute.input_gradients[i] = bound_in(assembly, schedule->write_gradient[n][i], p, window);
@@ -225,7 +239,7 @@ static void place_computes(const order *o, int32_t slot, int32_t window) {
             continue;
         cleave_compute compute =
             of->pass == CLEAVE_PASS_FORWARD
-                ? forward_compute(assembly, of->nest, p, window, o->readers)
+                ? forward_compute(assembly, of->nest, p, window, of->generation > 0, o->readers)
                 : backward_compute(assembly, of->nest, p, window, of->pass);
         PUSH(assembly, computes, compute);
         place_item(o,
@@ -316,16 +330,9 @@ static void sort_chunks(const order *o) {
 
 /* Does a slot belong to the block, whatever its micro-batch?  Updates belong to none. */
 static bool is_in_block(const order *o, int32_t slot, const cleave_stage_block *block) {
-    const lower_builder *builder = o->assembly->builder;
-    const cleave_slot *of = &o->assembly->schedule->slots[slot];
-    const cleave_schedule *schedule = &builder->layout->schedule;
-    if (of->nest < 0 || cleave_schedule_stage_of(schedule, builder->model->nests[of->nest].op) !=
-                            block->stage)
-        return false;
-    if (of->pass == CLEAVE_PASS_FORWARD)
-        return block->kind == CLEAVE_BLOCK_FORWARD;
-    bool parted = of->pass == CLEAVE_PASS_WEIGHT_GRADIENT && cleave_schedule_parts_weights(schedule);
-    return block->kind == (parted ? CLEAVE_BLOCK_WEIGHT : CLEAVE_BLOCK_BACKWARD);
+    const lower_schedule *schedule = o->assembly->schedule;
+    const cleave_slot *of = &schedule->slots[slot];
+    return of->nest >= 0 && schedule->stage_of[of->nest] == block->stage && of->block == block->kind;
 }
 
 /* The slots of every kind of block and stage, [kinds x n_stages] lists one behind the other. */

@@ -40,9 +40,10 @@ static void clear_tensor(lowering *state, int32_t t) {
     int32_t writer = model->writer[t];
     movement_clear(&of->forward);
     movement_clear(&of->backward);
-    of->forward.tensor = of->backward.tensor = t;
-    of->forward.lane = of->backward.lane = CLEAVE_LANE_MAIN;
-    of->forward.combiner = writer >= 0 ? model->nests[writer].combiner : CLEAVE_COMBINE_NONE;
+    movement_clear(&of->again);
+    of->forward.tensor = of->backward.tensor = of->again.tensor = t;
+    of->forward.lane = of->backward.lane = of->again.lane = CLEAVE_LANE_MAIN;
+    of->forward.combiner = of->again.combiner = writer >= 0 ? model->nests[writer].combiner : CLEAVE_COMBINE_NONE;
     of->backward.combiner = CLEAVE_COMBINE_SUM;
     of->backward.zero_where_unwritten = true;
     of->holders.n = 0;
@@ -151,6 +152,7 @@ void lower_begin_stretch(lowering *state, bool planned, int32_t piece) {
 static void free_tensor(lower_tensor *tensor) {
     movement_free(&tensor->forward);
     movement_free(&tensor->backward);
+    movement_free(&tensor->again);
     CLEAVE_LIST_FREE(&tensor->holders);
     CLEAVE_LIST_FREE(&tensor->accumulators);
 }

@@ -12,8 +12,9 @@ static int32_t *first_row_of(const lowering *state, const lower_event *event) {
 }
 
 /* The boxes that the parts of a nest read (or, of the combined output, wrote). */
-static void plan_operand(lowering *state, const cleave_operand *of, int32_t n) {
+static void plan_operand(lowering *state, const cleave_operand *of, int32_t n, bool again) {
     const lower_builder *builder = &state->base;
+    int32_t again_in = again ? state->schedule->stage_of[n] : -1;
     for (int32_t p = 0; p < builder->parts[n].n; p++) {
         const cleave_part *part = &builder->parts[n].items[p];
         int32_t operand = -1;
@@ -22,7 +23,7 @@ static void plan_operand(lowering *state, const cleave_operand *of, int32_t n) {
             cleave_part_box(builder->model, part, of, &box);
             state->part = p;
             lower_begin_stretch(state, true, 0);
-            operand = lower_operand_need(state, of->tensor, part->device, &box);
+            operand = lower_operand_need(state, of->tensor, part->device, &box, again_in);
         }
         add_row(state, operand);
     }
@@ -35,7 +36,7 @@ static void plan_loss(lowering *state) {
     for (int32_t p = 0; p < parts->n; p++)
         add_row(state, parts->items[p].empty ? -1
                                              : lower_operand_need(state, builder->model->loss,
-                                                                  parts->items[p].device, &scalar));
+                                                                  parts->items[p].device, &scalar, -1));
 }
 
 /* An output is gathered where the first part is that writes some of it. */
@@ -51,7 +52,7 @@ static void plan_output(lowering *state, int32_t output) {
             device = parts->items[p].empty ? device : parts->items[p].device;
     }
     cleave_box all = cleave_box_of_shape(model->tensors[tensor].rank, model->tensors[tensor].shape);
-    add_row(state, lower_operand_need(state, tensor, device, &all));
+    add_row(state, lower_operand_need(state, tensor, device, &all, -1));
 }
 
 /* Those that hold the target need the source; all holders are known by then. */
@@ -61,7 +62,7 @@ static void plan_assignment(lowering *state, int32_t a) {
     for (int32_t h = 0; h < target->holders.n; h++) {
         cleave_box box = target->holders.items[h].box;
         add_row(state, lower_operand_need(state, assignment->source,
-                                          target->holders.items[h].device, &box));
+                                          target->holders.items[h].device, &box, -1));
     }
 }
 
@@ -70,10 +71,11 @@ static void plan_event(lowering *state, const lower_event *event) {
     *first_row_of(state, event) = state->rows.n;
     switch (event->kind) {
     case LOWER_READ:
-        plan_operand(state, &model->nests[event->nest].inputs[event->input], event->nest);
+        plan_operand(state, &model->nests[event->nest].inputs[event->input], event->nest,
+                     event->again);
         break;
     case LOWER_READ_COMBINED:
-        plan_operand(state, &model->nests[event->nest].output, event->nest);
+        plan_operand(state, &model->nests[event->nest].output, event->nest, event->again);
         break;
     case LOWER_READ_LOSS:
         plan_loss(state);
@@ -124,7 +126,8 @@ void lower_write(lowering *state, const lower_event *event) {
     const cleave_operand *output = &builder->model->nests[event->nest].output;
     const cleave_parts *parts = &builder->parts[event->nest];
     int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
-    movement *move = &state->tensors[output->tensor].forward;
+    movement *move = event->again ? &state->tensors[output->tensor].again
+                                  : &state->tensors[output->tensor].forward;
     cleave_when when = lower_value_when(builder, output->tensor);
     bool adds_up = lower_goes_on(builder, event->nest) && when != CLEAVE_WHEN_EVERY;
     for (int32_t p = 0; p < parts->n; p++) {
@@ -142,7 +145,7 @@ void lower_write(lowering *state, const lower_event *event) {
         if (adds_up)
             move_carry(builder, move, CLEAVE_BUFFER_ACTIVATION, added);
     }
-    lower_operand_prepare(state, output->tensor);
+    lower_operand_prepare(state, move);
     lower_do(builder, adds_up ? CLEAVE_WHEN_LAST : when);
     move_begin(builder, move);
 }

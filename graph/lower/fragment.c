@@ -77,11 +77,10 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
     if (options->training && model->loss < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
-    if (!cleave_schedule_is_plain(&layout->schedule))
+    if (!cleave_layout_is_plain(layout))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "the layout has %d stages and %d micro-batches: changes of it can't be "
-                           "estimated yet",
-                           layout->schedule.n_stages, layout->schedule.micro_batches);
+                           "the layout has stages, micro-batches or recomputation: changes of it can't "
+                           "be estimated yet");
     cleave_lowerer *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "lowering");

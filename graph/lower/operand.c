@@ -13,16 +13,17 @@ static uint64_t hash_need(int32_t tensor, int32_t device, int rank, const cleave
     return cleave_hash64(hash);
 }
 
-static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
+static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
+                          int32_t again_in) {
     int rank = state->base.model->tensors[tensor].rank;
-    uint64_t at = hash_need(tensor, device, rank, box);
+    uint64_t at = hash_need(tensor, device, rank, box) + (uint64_t)(again_in + 1);
     for (;; at++) {
         int32_t *slot = &state->table[at & (uint64_t)(state->table_size - 1)];
         if (*slot == 0)
             return slot;
         const lower_operand *operand = &state->operands.items[*slot - 1];
         if (operand->tensor == tensor && operand->device == device &&
-            cleave_box_equal(rank, &operand->box, box))
+            operand->again_in == again_in && cleave_box_equal(rank, &operand->box, box))
             return slot;
     }
 }
@@ -48,7 +49,8 @@ static void grow_table(lowering *state) {
     state->table = LOWER_ARRAY(&state->base, int32_t, state->table_size);
     for (int32_t i = 0; i < state->operands.n; i++) {
         const lower_operand *operand = &state->operands.items[i];
-        *find_slot(state, operand->tensor, operand->device, &operand->box) = i + 1;
+        *find_slot(state, operand->tensor, operand->device, &operand->box, operand->again_in) =
+            i + 1;
     }
 }
 
@@ -103,6 +105,11 @@ static bool needs_whole_record(const lowering *state, int32_t tensor, const clea
            (box->lo[0] != 0 || box->hi[0] != state->base.model->tensors[tensor].shape[0]);
 }
 
+static movement *forward_of(lowering *state, int32_t tensor, bool again) {
+    lower_tensor *of = &state->tensors[tensor];
+    return again ? &of->again : &of->forward;
+}
+
 /* Finds out where one piece of an operand comes from. */
 static void source_piece(lowering *state, int32_t operand, int32_t p) {
     const cleave_model *model = state->base.model;
@@ -118,12 +125,12 @@ static void source_piece(lowering *state, int32_t operand, int32_t p) {
         record.lo[0] = 0;
         record.hi[0] = base->shape[0];
         state->operands.items[operand].whole = false;
-        from_operand = lower_operand_need(state, tensor, device, &record);
+        from_operand = lower_operand_need(state, tensor, device, &record, of->again_in);
     } else if (base->kind != CLEAVE_TENSOR_ACTIVATION && tensor != of->tensor) {
         const cleave_box box = piece->piece.box;
-        from_operand = lower_operand_need(state, tensor, device, &box);
+        from_operand = lower_operand_need(state, tensor, device, &box, -1);
     } else if (base->kind == CLEAVE_TENSOR_ACTIVATION) {
-        movement *move = &state->tensors[tensor].forward;
+        movement *move = forward_of(state, tensor, piece->again);
         lower_region_of_piece(base->rank, &piece->piece, of->buffer,
                               move_demand_of(&state->base, move, device, operand, of->whole));
         demand = move->demands.n - 1;
@@ -143,17 +150,30 @@ static bool is_whole(const lower_builder *builder, int32_t tensor, const cleave_
                cleave_box_size(builder->model->tensors[tensor].rank, box);
 }
 
-static void add_piece(lowering *state, const cleave_piece *piece) {
+/* Does anything under a tensor come again in the stage? */
+static bool sees_again(const lowering *state, int32_t tensor, int32_t stage) {
+    const cleave_tensor *of = &state->base.model->tensors[tensor];
+    bool sees = of->view.kind == CLEAVE_VIEW_NONE && state->schedule->again_in[tensor] == stage;
+    for (int32_t s = 0; s < of->view.n_sources && !sees; s++)
+        sees = sees_again(state, of->view.sources[s], stage);
+    return sees;
+}
+
+static void add_piece(lowering *state, const cleave_piece *piece, int32_t again_in) {
     lower_operand_piece *added = LOWER_ROOM(&state->base, &state->pieces);
     state->pieces.n++;
     added->piece = *piece;
+    added->again = again_in >= 0 && state->schedule->again_in[piece->tensor] == again_in;
     added->demand = added->from_operand = -1;
 }
 
-int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box) {
+int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
+                           int32_t again_in) {
     lower_builder *builder = &state->base;
     grow_table(state);
-    int32_t *slot = find_slot(state, tensor, device, box);
+    if (again_in >= 0 && !sees_again(state, tensor, again_in))
+        again_in = -1;
+    int32_t *slot = find_slot(state, tensor, device, box, again_in);
     if (*slot != 0)
         return *slot - 1;
     const cleave_tensor *of = &builder->model->tensors[tensor];
@@ -169,6 +189,7 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     state->operands.n++;
     operand->tensor = tensor;
     operand->device = device;
+    operand->again_in = again_in;
     lower_copy_box(of->rank, box, &operand->box);
     operand->buffer = lower_buffer(builder, buffer_kind(of), device, tensor, box);
     operand->first_piece = first;
@@ -176,7 +197,7 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     operand->whole = n == 1 && is_whole(builder, tensor, box, &state->pulled.items[0]);
     operand->filled = operand->arrived = false;
     for (int32_t i = 0; i < n; i++)
-        add_piece(state, &state->pulled.items[i]);
+        add_piece(state, &state->pulled.items[i], again_in);
     *slot = id + 1;
     for (int32_t i = 0; i < n; i++)
         source_piece(state, id, first + i);
@@ -264,8 +285,7 @@ static void fill_uncovered(lowering *state, lower_operand *operand) {
     lower_copy_end(builder, operand->device, CLEAVE_LANE_MAIN);
 }
 
-void lower_operand_prepare(lowering *state, int32_t tensor) {
-    const movement *move = &state->tensors[tensor].forward;
+void lower_operand_prepare(lowering *state, const movement *move) {
     for (int32_t i = 0; i < move->demands.n; i++) {
         if (move->demands.items[i].operand < 0)
             continue;
@@ -297,7 +317,8 @@ void lower_operand_arrive(lowering *state, int32_t id) {
         lower_begin_stretch(state, false, 1 + piece->piece.index);
         lower_do(builder, lower_value_when(builder, piece->piece.tensor));
         if (piece->demand >= 0)
-            move_arrive(builder, &state->tensors[piece->piece.tensor].forward, piece->demand);
+            move_arrive(builder, forward_of(state, piece->piece.tensor, piece->again),
+                        piece->demand);
         else if (piece->from_operand >= 0)
             lower_operand_arrive(state, piece->from_operand);
     }
@@ -307,8 +328,9 @@ void lower_operand_arrive(lowering *state, int32_t id) {
         const lower_operand_piece *piece = &state->pieces.items[p];
         cleave_tensor_kind kind = builder->model->tensors[piece->piece.tensor].kind;
         if (piece->demand >= 0 && operand->whole)
-            operand->buffer =
-                state->tensors[piece->piece.tensor].forward.demands.items[piece->demand].at.buffer;
+            operand->buffer = forward_of(state, piece->piece.tensor, piece->again)
+                                  ->demands.items[piece->demand]
+                                  .at.buffer;
         else if (piece->from_operand >= 0)
             arrive_from_operand(state, operand, piece);
         else if (kind == CLEAVE_TENSOR_PARAMETER || kind == CLEAVE_TENSOR_BUFFER)

@@ -11,6 +11,7 @@
 typedef struct lower_operand {
     int32_t tensor, device;
     cleave_box box;
+    int32_t again_in; /* the stage whose backward reads it, where something of it comes again; else -1 */
     int32_t buffer;
     int32_t first_piece, n_pieces;
     bool whole;  /* one piece that covers it and lies as in its base tensor: may be other memory */
@@ -20,6 +21,7 @@ typedef struct lower_operand {
 
 typedef struct lower_operand_piece {
     cleave_piece piece;   /* of the base tensor */
+    bool again;           /* it comes from the second forward */
     int32_t demand;       /* in the forward movement of an activation, else -1 */
     int32_t from_operand; /* an operand over the base tensor to copy from, else -1 */
 } lower_operand_piece;
@@ -43,6 +45,7 @@ typedef struct lower_accumulator {
 /* Everything that is known per tensor; movements and holders of base tensors only. */
 typedef struct lower_tensor {
     movement forward, backward;
+    movement again; /* forward, where it comes the second time */
     int32_t pending;                   /* backward passes that have not contributed yet */
     CLEAVE_LIST(lower_holder) holders; /* by device of first use */
     lower_region *shards;  /* [holders] of a sharded update, else null; empty box: no shard */
@@ -107,15 +110,17 @@ static inline int32_t *lower_binding(const lowering *state, int32_t event) {
     return state->bindings.items + state->first_row[event - first];
 }
 
-/* Finds or makes the operand. */
-int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box);
+/* Finds or makes the operand; `again_in`: the stage whose backward reads it, for which some of it may
+   come again; -1: forward does. */
+int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
+                           int32_t again_in);
 
 /* Once all needs are known: what the devices hold of parameters, buffers and constants. */
 void lower_operand_place_holders(lowering *state);
 
-/* Gives what a pad adds its value, in all operands that the forward movement of a tensor goes to;
+/* Gives what a pad adds its value, in all operands that a forward movement goes to;
    before anything of the movement can arrive. */
-void lower_operand_prepare(lowering *state, int32_t tensor);
+void lower_operand_prepare(lowering *state, const movement *move);
 
 /* Makes sure the operand is there, in the current slot. */
 void lower_operand_arrive(lowering *state, int32_t operand);

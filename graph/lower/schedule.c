@@ -10,6 +10,11 @@ typedef struct planner {
     bool training;
     const cleave_micro_batches *micro; /* or null */
     const cleave_schedule *of; /* whose blocks part gradients of weights; null: none does */
+    const cleave_layout *layout; /* or null */
+    bool *needed;                /* [n_tensors] backward needs it, or what comes again does */
+    bool *again;                 /* [n_nests] its forward comes again ... */
+    bool *is_there;              /* [n_nests] ... and has its slot */
+    cleave_block_kind in;        /* that the slots that follow belong to */
     int32_t *block; /* [n_tensors] 1 + that of the passes that contribute; 0: none yet */
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
@@ -70,7 +75,10 @@ static bool find_families(const cleave_model *model, cleave_arena *arena, lower_
 
 static void begin_slot(planner *p, int32_t nest, int32_t tensor, cleave_pass pass) {
     if (!CLEAVE_LIST_PUSH(&p->slots,
-                          (cleave_slot){.nest = nest, .tensor = tensor, .pass = (uint8_t)pass}))
+                          (cleave_slot){.nest = nest,
+                                        .tensor = tensor,
+                                        .pass = (uint8_t)pass,
+                                        .block = (uint8_t)p->in}))
         p->failed = true;
 }
 
@@ -100,6 +108,7 @@ static void forward_of_nests(planner *p, bool in_prologue) {
 
 static void forward(planner *p) {
     const cleave_model *model = p->model;
+    p->in = CLEAVE_BLOCK_FORWARD;
     forward_of_nests(p, true);
     p->schedule->n_prologue_slots = p->slots.n;
     forward_of_nests(p, false);
@@ -145,15 +154,116 @@ static void each_gradient(planner *p, int32_t n, cleave_pass pass,
             each_base(p, nest->inputs[i].tensor, block, visit);
 }
 
+/* ---- recomputation ---- */
+
+/* Calls `visit` for every base tensor under a tensor that a nest of the same stage writes. */
+static void each_of_stage(planner *p, int32_t tensor, int32_t stage,
+                          void (*visit)(planner *, int32_t)) {
+    const cleave_tensor *of = &p->model->tensors[tensor];
+    int32_t writer = of->view.kind == CLEAVE_VIEW_NONE ? p->model->writer[tensor] : -1;
+    if (writer >= 0 && p->schedule->stage_of[writer] == stage)
+        visit(p, tensor);
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        each_of_stage(p, of->view.sources[s], stage, visit);
+}
+
+static void need(planner *p, int32_t tensor) { p->needed[tensor] = true; }
+
+/* May its forward come again?  What adds up over the micro-batches, or is there for all of them, is
+   kept. */
+static bool may_come_again(const planner *p, int32_t n) {
+    const cleave_nest *nest = &p->model->nests[n];
+    return p->layout != NULL && p->layout->recompute[nest->op] &&
+           (p->micro == NULL || (!p->micro->in_prologue[n] &&
+                                 p->micro->value[nest->output.tensor] == CLEAVE_WHEN_EVERY));
+}
+
+/* Those whose output backward needs, or one of them. */
+static void find_again(planner *p) {
+    for (int32_t n = p->model->n_nests - 1; n >= 0; n--) {
+        const cleave_nest *nest = &p->model->nests[n];
+        int32_t stage = p->schedule->stage_of[n];
+        for (int i = 0; i < nest->n_inputs && nest->differentiable; i++)
+            if ((nest->kept_inputs >> i & 1) != 0)
+                each_of_stage(p, nest->inputs[i].tensor, stage, need);
+        if (nest->differentiable && (nest->kept_output || nest->kept_combined))
+            need(p, nest->output.tensor);
+        p->again[n] = may_come_again(p, n) && p->needed[nest->output.tensor];
+        if (!p->again[n])
+            continue;
+        p->schedule->again_in[nest->output.tensor] = stage;
+        for (int i = 0; i < nest->n_inputs; i++)
+            each_of_stage(p, nest->inputs[i].tensor, stage, need);
+    }
+}
+
+static void add_again(planner *p, lower_event_kind kind, int32_t rank, int32_t n, int32_t input,
+                      int32_t tensor) {
+    add_event(p, kind, rank, n, input, tensor);
+    if (!p->failed)
+        p->events.items[p->events.n - 1].again = true;
+}
+
+/* The second forward of the nest that writes a tensor, just before the first slot that needs it. */
+static void come_again(planner *p, int32_t tensor) {
+    int32_t n = p->model->writer[tensor];
+    const cleave_nest *nest = &p->model->nests[n];
+    if (!p->again[n] || p->is_there[n])
+        return;
+    p->is_there[n] = true;
+    for (int i = 0; i < nest->n_inputs; i++)
+        each_of_stage(p, nest->inputs[i].tensor, p->schedule->stage_of[n], come_again);
+    begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
+    if (p->failed)
+        return;
+    p->slots.items[p->slots.n - 1].generation = 1;
+    for (int i = 0; i < nest->n_inputs; i++)
+        add_again(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
+    add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+}
+
+static bool sees_again(const planner *p, int32_t tensor, int32_t stage) {
+    const cleave_tensor *of = &p->model->tensors[tensor];
+    bool sees = of->view.kind == CLEAVE_VIEW_NONE && p->schedule->again_in[tensor] == stage;
+    for (int32_t s = 0; s < of->view.n_sources && !sees; s++)
+        sees = sees_again(p, of->view.sources[s], stage);
+    return sees;
+}
+
+/* All that a nest's backward needs comes again before its first slot; what it reads of that it reads
+   there, unless its own forward has come again and read it. */
+static void prepare_backward(planner *p, int32_t n) {
+    const cleave_nest *nest = &p->model->nests[n];
+    for (int i = 0; i < nest->n_inputs; i++)
+        if ((nest->kept_inputs >> i & 1) != 0)
+            each_of_stage(p, nest->inputs[i].tensor, p->schedule->stage_of[n], come_again);
+    if (nest->kept_output || nest->kept_combined)
+        come_again(p, nest->output.tensor);
+}
+
+static void read_again(planner *p, int32_t n) {
+    const cleave_nest *nest = &p->model->nests[n];
+    for (int i = 0; i < nest->n_inputs && !p->is_there[n]; i++)
+        if ((nest->kept_inputs >> i & 1) != 0 &&
+            sees_again(p, nest->inputs[i].tensor, p->schedule->stage_of[n]))
+            add_again(p, LOWER_READ, 2 + i, n, i, nest->inputs[i].tensor);
+}
+
+/* ---- backward ---- */
+
 /* `first`: of the passes of the nest. */
 static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first) {
     const cleave_nest *nest = &p->model->nests[n];
     uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+    if (first)
+        prepare_backward(p, n);
     begin_slot(p, n, -1, pass);
     if (first) {
         add_event(p, LOWER_READ_GRADIENT, 0, n, -1, nest->output.tensor);
         if (nest->kept_combined)
-            add_event(p, LOWER_READ_COMBINED, 1, n, -1, nest->output.tensor);
+            (p->again[n] ? add_again : add_event)(p, LOWER_READ_COMBINED, 1, n, -1,
+                                                  nest->output.tensor);
+        read_again(p, n);
     }
     for (int i = 0; i < nest->n_inputs; i++)
         if (gradients & (1u << i))
@@ -183,8 +293,11 @@ static void backward(planner *p) {
             if (model->nests[n].differentiable)
                 each_gradient(p, n, pass, one_more);
     memcpy(p->pending, p->schedule->n_contributing, (size_t)model->n_tensors * sizeof *p->pending);
+    find_again(p);
+    p->in = CLEAVE_BLOCK_BACKWARD;
     backward_of_nests(p, CLEAVE_PASS_INPUT_GRADIENT,
                       p->of != NULL ? CLEAVE_PASS_INPUT_GRADIENT : CLEAVE_PASS_WEIGHT_GRADIENT);
+    p->in = CLEAVE_BLOCK_WEIGHT;
     if (p->of != NULL)
         backward_of_nests(p, CLEAVE_PASS_WEIGHT_GRADIENT, CLEAVE_PASS_WEIGHT_GRADIENT);
     for (int32_t i = 0; i < p->updated.n; i++) {
@@ -225,17 +338,18 @@ static void find_slots_of_nests(lower_schedule *s, int32_t n_nests) {
 static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
     for (int32_t n = 0; n < n_nests; n++) {
         s->write[n] = s->read_gradient[n] = s->read_combined[n] = -1;
+        s->write_again[n] = -1;
         for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
-            s->read[n][i] = s->write_gradient[n][i] = -1;
+            s->read[n][i] = s->write_gradient[n][i] = s->read_again[n][i] = -1;
     }
     for (int32_t e = 0; e < s->n_events; e++) {
         const lower_event *event = &s->events[e];
         switch (event->kind) {
         case LOWER_READ:
-            s->read[event->nest][event->input] = e;
+            (event->again ? s->read_again : s->read)[event->nest][event->input] = e;
             break;
         case LOWER_WRITE:
-            s->write[event->nest] = e;
+            (event->again ? s->write_again : s->write)[event->nest] = e;
             break;
         case LOWER_READ_GRADIENT:
             s->read_gradient[event->nest] = e;
@@ -294,13 +408,15 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->write_gradient = cleave_arena_alloc(arena, n_nests, sizeof *s->write_gradient);
     s->slot_of = cleave_arena_alloc(arena, n_nests, sizeof *s->slot_of);
     s->write = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->read_again = cleave_arena_alloc(arena, n_nests, sizeof *s->read_again);
+    s->write_again = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_gradient = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_combined = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->first_touched = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)model->n_operators + 1);
     s->touched = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operands);
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
-        s->write_gradient == NULL || s->slot_of == NULL || s->write == NULL ||
+        s->write_gradient == NULL || s->read_again == NULL || s->write_again == NULL || s->slot_of == NULL || s->write == NULL ||
         s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
         s->touched == NULL || next == NULL)
         return false;
@@ -315,19 +431,31 @@ static bool index_everything(planner *p, cleave_arena *arena) {
 }
 
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
-                                    const cleave_micro_batches *micro, const cleave_schedule *of,
+                                    const cleave_micro_batches *micro, const cleave_layout *layout,
                                     cleave_arena *arena, lower_schedule *schedule,
                                     cleave_error *error) {
     lower_schedule result = {0};
     planner p = {.model = model, .training = training, .micro = micro, .schedule = &result};
-    if (of != NULL && cleave_schedule_parts_weights(of))
-        p.of = of;
+    p.layout = layout;
+    if (layout != NULL && cleave_schedule_parts_weights(&layout->schedule))
+        p.of = &layout->schedule;
+    p.needed = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    p.again = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests);
+    p.is_there = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests);
+    result.again_in = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    result.stage_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_nests);
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.failed =
-        p.pending == NULL || p.block == NULL || result.joins_late == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
+        p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
+        p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
+        result.joins_late == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
+    for (int32_t t = 0; t < model->n_tensors && !p.failed; t++)
+        result.again_in[t] = -1;
+    for (int32_t n = 0; n < model->n_nests && !p.failed && layout != NULL; n++)
+        result.stage_of[n] = cleave_schedule_stage_of(&layout->schedule, model->nests[n].op);
     if (!p.failed)
         forward(&p);
     if (!p.failed && training)

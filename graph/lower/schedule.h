@@ -33,6 +33,7 @@ typedef struct lower_event {
     int32_t slot, rank;
     int32_t nest, input; /* -1 where there is none */
     int32_t tensor;      /* that is read, written or updated: a view, perhaps */
+    bool again; /* what is recomputed is read, or written, as it comes the second time */
 } lower_event;
 
 typedef struct lower_schedule {
@@ -47,6 +48,10 @@ typedef struct lower_schedule {
     /* Where to find the events of a nest, -1: none.  [n_nests][CLEAVE_MAX_INPUTS] or [n_nests]. */
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
     int32_t *write, *read_gradient, *read_combined;
+    /* The same of what comes again: what backward reads, where it is there. */
+    int32_t (*read_again)[CLEAVE_MAX_INPUTS], *write_again;
+    int32_t *again_in; /* [n_tensors] the stage in which a base tensor comes again; -1: it does not */
+    int32_t *stage_of; /* [n_nests] */
     int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] of generation 0; -1: none */
     /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]; and whether
        the last of them in the order of slots need not be the last in time, since others are in other
@@ -58,10 +63,10 @@ typedef struct lower_schedule {
 } lower_schedule;
 
 /* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all others,
-   where the blocks of the schedule `of` (null: there are none) part them.  FAILED when memory is
-   short. */
+   where the blocks of the layout's schedule part them; forward comes again where the layout says so
+   (null: neither).  FAILED when memory is short. */
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
-                                    const cleave_micro_batches *micro, const cleave_schedule *of,
+                                    const cleave_micro_batches *micro, const cleave_layout *layout,
                                     cleave_arena *arena, lower_schedule *schedule,
                                     cleave_error *error);
 

@@ -21,8 +21,10 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     memcpy(result.model_hash, model->hash, sizeof result.model_hash);
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);
     result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    result.recompute = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
     int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
-    if (result.splits == NULL || result.sharded == NULL || devices == NULL)
+    if (result.splits == NULL || result.sharded == NULL || result.recompute == NULL ||
+        devices == NULL)
         return cleave_fail_memory(error, "making a layout");
     for (int32_t op = 0; op < model->n_operators; op++) {
         cleave_split *split = &result.splits[op];
@@ -32,6 +34,13 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     }
     *layout = result;
     return CLEAVE_OK;
+}
+
+bool cleave_layout_is_plain(const cleave_layout *layout) {
+    bool plain = cleave_schedule_is_plain(&layout->schedule);
+    for (int32_t op = 0; op < layout->n_operators && plain; op++)
+        plain = !layout->recompute[op];
+    return plain;
 }
 
 bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int32_t *n_parts) {
@@ -75,8 +84,11 @@ cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model
     cleave_layout result = *layout;
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, layout->n_operators);
     result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
-    if (result.splits == NULL || result.sharded == NULL)
+    result.recompute = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
+    if (result.splits == NULL || result.sharded == NULL || result.recompute == NULL)
         return cleave_fail_memory(error, "copying a layout");
+    memcpy(result.recompute, layout->recompute,
+           (size_t)layout->n_operators * sizeof *layout->recompute);
     CLEAVE_TRY(
         cleave_collective_rules_copy(&layout->collectives, arena, &result.collectives, error));
     CLEAVE_TRY(cleave_schedule_copy(&layout->schedule, arena, &result.schedule, error));

@@ -108,7 +108,7 @@ static cleave_status read_devices(const cleave_json_cursor *at, const reader *in
 
 static cleave_status read_operator(const cleave_json_cursor *at, const char *name, const reader *in,
                                    cleave_error *error) {
-    static const char *const keys[] = {"split", "replicas", "devices", NULL};
+    static const char *const keys[] = {"split", "replicas", "devices", "recompute", NULL};
     int32_t op = cleave_model_find_operator(in->model, name);
     if (op < 0)
         return cleave_json_fail(at, error, "%.64s has no operator \"%.128s\"",
@@ -126,6 +126,9 @@ static cleave_status read_operator(const cleave_json_cursor *at, const char *nam
         split.replicas = (int32_t)value;
     }
     CLEAVE_TRY(read_devices(at, in, &split, error));
+    cleave_json_cursor recompute;
+    if (cleave_json_find(at, "recompute", &recompute))
+        CLEAVE_TRY(cleave_json_truth(&recompute, &in->layout->recompute[op], error));
     cleave_error reason = {{0}};
     cleave_status status =
         cleave_split_check(&in->model->operators[op], &split, in->layout->n_devices, &reason);
@@ -328,7 +331,7 @@ static void put_model_of(cleave_json_writer *out, const cleave_model *model) {
 }
 
 static void put_operator(cleave_json_writer *out, const cleave_operator *op,
-                         const cleave_split *split) {
+                         const cleave_split *split, bool recompute) {
     cleave_json_key(out, op->name);
     cleave_json_begin_object(out, true);
     cleave_json_key(out, "split");
@@ -348,6 +351,10 @@ static void put_operator(cleave_json_writer *out, const cleave_operator *op,
     for (int32_t p = 0; p < split->n_parts; p++)
         cleave_json_put_integer(out, split->devices[p]);
     cleave_json_end_array(out);
+    if (recompute) {
+        cleave_json_key(out, "recompute");
+        cleave_json_put_truth(out, true);
+    }
     cleave_json_end_object(out);
 }
 
@@ -392,7 +399,7 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
     cleave_json_key(out, "operators");
     cleave_json_begin_object(out, false);
     for (int32_t op = 0; op < model->n_operators; op++)
-        put_operator(out, &model->operators[op], &layout->splits[op]);
+        put_operator(out, &model->operators[op], &layout->splits[op], layout->recompute[op]);
     cleave_json_end_object(out);
     put_parameters(out, model, layout);
     const cleave_collective_rules *collectives = &layout->collectives;

@@ -153,6 +153,22 @@ static cleave_status check_in_flight(const cleave_schedule *schedule, cleave_err
     return CLEAVE_OK;
 }
 
+/* Running statistics of a second forward would be others. */
+static cleave_status check_recompute(const cleave_model *model, const cleave_layout *layout,
+                                     cleave_error *error) {
+    for (int32_t a = 0; a < model->n_assignments; a++) {
+        int32_t source = model->assignments[a].source;
+        while (model->tensors[source].view.kind != CLEAVE_VIEW_NONE)
+            source = model->tensors[source].view.sources[0];
+        int32_t writer = model->writer[source];
+        if (writer >= 0 && layout->recompute[model->nests[writer].op])
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "operator \"%s\" has running statistics and can't be recomputed",
+                               model->operators[model->nests[writer].op].name);
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status check_all(const cleave_model *model, const cleave_layout *layout,
                                cleave_arena *scratch, cleave_error *error) {
     const cleave_schedule *schedule = &layout->schedule;
@@ -173,6 +189,7 @@ static cleave_status check_all(const cleave_model *model, const cleave_layout *l
 cleave_status cleave_layout_check_schedule(const cleave_model *model, const cleave_layout *layout,
                                            cleave_error *error) {
     const cleave_schedule *schedule = &layout->schedule;
+    CLEAVE_TRY(check_recompute(model, layout, error));
     if (cleave_schedule_is_plain(schedule) && schedule->kind == CLEAVE_SCHEDULE_1F1B)
         return CLEAVE_OK;
     cleave_arena scratch = {0};

@@ -50,7 +50,8 @@ typedef struct cleave_slot {
     int32_t nest;       /* -1 for an update */
     int32_t tensor;     /* -1 except for an update */
     uint8_t pass;       /* cleave_pass */
-    uint8_t generation; /* 0: the only one, as long as no pass of a nest comes twice in a step */
+    uint8_t generation; /* 1: forward once more, before backward */
+    uint8_t block;      /* cleave_block_kind that it belongs to; of no update */
 } cleave_slot;
 
 typedef enum cleave_buffer_kind {

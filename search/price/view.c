@@ -10,7 +10,7 @@
 static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layout *layout,
                                   bool folded, cleave_lowered *lowered, cleave_error *error) {
     lowered->repeats = false;
-    if (pricer->repeats == NULL || !cleave_schedule_is_plain(&layout->schedule))
+    if (pricer->repeats == NULL || !cleave_layout_is_plain(layout))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, &lowered->repeats,
                                      &lowered->repeated, error));

@@ -23,7 +23,7 @@ typedef struct oracle {
     cleave_safetensors expected;
     char folder[64];
     int batch;
-    int n_cut, n_staged; /* layouts with micro-batches, with stages */
+    int n_cut, n_staged, n_recomputed; /* layouts with micro-batches, stages, recomputation */
     double worst; /* of |got - want| / (1e-5 + 1e-4 |want|) */
 } oracle;
 
@@ -161,6 +161,11 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     if (draw_schedule(&test->imported, seed, test->batch, &scratch, &layout)) {
         test->n_cut += layout.schedule.micro_batches > 1;
         test->n_staged += layout.schedule.n_stages > 1;
+        for (int32_t op = 0; op < layout.n_operators; op++)
+            if (layout.recompute[op]) {
+                test->n_recomputed++;
+                break;
+            }
         snprintf(what + strlen(what), sizeof what - strlen(what), ", %s of %d stages, %d micro-batches",
                  cleave_schedule_names[layout.schedule.kind], layout.schedule.n_stages,
                  layout.schedule.micro_batches);
@@ -203,9 +208,10 @@ static int run_oracle(const char *command, const char *source, const char *name,
     int failed = 0;
     for (int i = 0; i < n_layouts; i++)
         failed += run_layout(&test, (uint64_t)i, 1 + i % 6);
-    printf("%s: %d of %d layouts, %d in micro-batches and %d in stages, equal PyTorch; largest "
-           "deviation %.3f of the tolerance\n",
-           name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.worst);
+    printf("%s: %d of %d layouts, %d in micro-batches, %d in stages, %d recomputing, equal PyTorch; "
+           "largest deviation %.3f of the tolerance\n",
+           name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.n_recomputed,
+           test.worst);
     cleave_safetensors_close(&test.expected);
     cleave_arena_free(&test.arena);
     char remove[128];

@@ -72,14 +72,27 @@ static bool draw(const cleave_model *model, int32_t most, cleave_random *random,
     return true;
 }
 
+/* Some operators, or all that may be. */
+static void draw_recomputation(const cleave_model *model, cleave_random *random,
+                               cleave_layout *layout) {
+    bool all = cleave_random_below(random, 3) == 0;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        layout->recompute[op] = all || cleave_random_below(random, 2) == 0;
+        if (layout->recompute[op] && cleave_layout_check(model, layout, NULL) != CLEAVE_OK)
+            layout->recompute[op] = false;
+    }
+}
+
 bool draw_schedule(const cleave_model *model, uint64_t seed, int32_t most, cleave_arena *arena,
                    cleave_layout *layout) {
     cleave_layout drawn;
     cleave_random random = {.key = cleave_hash_join(seed, cleave_hash_string("schedule"))};
-    if (cleave_random_below(&random, 4) == 0 ||
-        cleave_layout_copy(layout, model, arena, &drawn, NULL) != CLEAVE_OK ||
-        !draw(model, most, &random, arena, &drawn))
+    if (cleave_layout_copy(layout, model, arena, &drawn, NULL) != CLEAVE_OK)
         return false;
-    *layout = drawn;
-    return true;
+    bool recomputes = cleave_random_below(&random, 2) == 0;
+    if (cleave_random_below(&random, 4) > 0 && draw(model, most, &random, arena, &drawn))
+        *layout = drawn;
+    if (recomputes)
+        draw_recomputation(model, &random, layout);
+    return !cleave_layout_is_plain(layout);
 }
