@@ -12,7 +12,7 @@
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
-    const char *schedule;
+    const char *schedule, *recompute;
     int64_t batch, devices, proposals, seed, threads, micro_batches, stages, virtual_stages, tensor;
     double time, memory_limit, momentum;
     bool json, quiet;
@@ -50,6 +50,9 @@ static const option_row rows[] = {
      .help = "of a pipeline (default as it turns out best)"},
     {"--schedule", "KIND", OPTION_TEXT, offsetof(search_values, schedule),
      .help = "of a pipeline: 1f1b, gpipe, interleaved or zb-h1"},
+    {"--recompute", "WHAT", OPTION_TEXT, offsetof(search_values, recompute),
+     .help = "none, selective (attention) or full (all but what blocks begin with), instead of "
+             "keeping it for backward (default as it turns out best)"},
     {"--virtual", "V", OPTION_INTEGER, offsetof(search_values, virtual_stages), .least = 1,
      .most = 4096, .help = "stages of a group of devices, of an interleaved pipeline"},
     {"--tensor", "T", OPTION_INTEGER, offsetof(search_values, tensor), .least = 1, .most = 65536,
@@ -80,6 +83,13 @@ static void put_additive(cleave_json_writer *w, const cleave_search_result *resu
         cleave_json_put_null(w);
 }
 
+static int32_t count_recomputed(const cleave_layout *layout) {
+    int32_t n = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n += layout->recompute[op];
+    return n;
+}
+
 static void print_json(const search_values *values, const cleave_search_result *result,
                        cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
@@ -94,6 +104,8 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_put_integer(w, result->best.layout.schedule.n_stages);
     cleave_json_key(w, "schedule");
     cleave_json_put_string(w, cleave_schedule_names[result->best.layout.schedule.kind]);
+    cleave_json_key(w, "recomputed_operators");
+    cleave_json_put_integer(w, count_recomputed(&result->best.layout));
     cleave_json_key(w, "search_seconds");
     cleave_json_put_number(w, result->search_seconds);
     cleave_json_key(w, "proposals");
@@ -155,12 +167,15 @@ static void print_bound(const cleave_search_result *result) {
     const cleave_schedule *schedule = &result->best.layout.schedule;
     char bound[64];
     cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
-    if (!cleave_schedule_is_plain(schedule)) {
-        printf("\nIt has %d micro-batch%s in %d stage%s (%s).  No layout that takes the whole batch at "
-               "once can take less than %s; of others no bound is known.\n",
+    if (!cleave_layout_is_plain(&result->best.layout)) {
+        int32_t n_again = count_recomputed(&result->best.layout);
+        printf("\nIt has %d micro-batch%s in %d stage%s (%s), and recomputes %d of %d operators.  No "
+               "layout that takes the whole batch at once can take less than %s; of others no bound is "
+               "known.\n",
                schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
                schedule->n_stages, schedule->n_stages == 1 ? "" : "s",
-               cleave_schedule_names[schedule->kind], bound);
+               cleave_schedule_names[schedule->kind], n_again, result->best.layout.n_operators,
+               bound);
         return;
     }
     printf("\nNo layout can take less than %s", bound);
@@ -229,7 +244,14 @@ static cleave_status read_wish(const search_values *values, cleave_schedule_wish
                                    .stages = (int32_t)values->stages,
                                    .virtual_stages = (int32_t)values->virtual_stages,
                                    .tensor = (int32_t)values->tensor,
-                                   .kind = -1};
+                                   .kind = -1,
+                                   .recompute = -1};
+    for (int what = 0; what < CLEAVE_N_RECOMPUTES && values->recompute != NULL; what++)
+        if (strcmp(values->recompute, cleave_recompute_names[what]) == 0)
+            wish->recompute = what;
+    if (values->recompute != NULL && wish->recompute < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--recompute %s is none of: none, selective, full", values->recompute);
     for (int kind = 0; kind < CLEAVE_SCHEDULE_ORDERS && values->schedule != NULL; kind++)
         if (strcmp(values->schedule, cleave_schedule_names[kind]) == 0)
             wish->kind = kind;

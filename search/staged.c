@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-static const cleave_schedule_wish open_wish = {.kind = -1};
+static const cleave_schedule_wish open_wish = {.kind = -1, .recompute = -1};
 
 const cleave_schedule_wish *session_wish(const session *s) {
     return s->options->schedule != NULL ? s->options->schedule : &open_wish;
 }
 
 bool session_allows(const session *s, const cleave_layout *layout) {
-    return !cleave_schedule_is_plain(&layout->schedule) ||
+    return !cleave_layout_is_plain(layout) ||
            cleave_schedule_wish_allows_plain(session_wish(s));
 }
 
@@ -32,7 +32,8 @@ static const cleave_price *best_price(const session *s) {
 static bool looks_for_them(const session *s) {
     const cleave_schedule_wish *wish = session_wish(s);
     bool is_open = cleave_schedule_wish_is_open(wish);
-    bool only_plain = wish->micro_batches == 1 && wish->stages == 1;
+    bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
+                      wish->recompute == CLEAVE_RECOMPUTE_NONE;
     if (only_plain || s->model->loss < 0)
         return false;
     return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;

@@ -18,6 +18,7 @@ typedef struct candidate {
     const char *baseline;
     int32_t n_groups, n_virtual, tensor, micro_batches;
     cleave_schedule_kind kind;
+    cleave_recompute recompute;
     double least_seconds; /* that it may take, as far as is known from work alone */
 } candidate;
 
@@ -32,7 +33,7 @@ typedef struct finder {
     int64_t batch;
     int64_t *op_work, *sends;  /* [n_operators] picoseconds, of the whole batch on one device */
     cleave_axis_sorts sorts;
-    candidate_list candidates;
+    candidate_list candidates, failed; /* did not fit */
     cleave_pipelines *found;
     cleave_error *error;
 } finder;
@@ -67,6 +68,7 @@ static cleave_status make_layout(finder *f, const candidate *of, cleave_arena *a
     CLEAVE_TRY(cleave_baseline_in_stages(f->pricer->model, f->pricer->machine, of->baseline, &shape,
                                          arena, layout, fits, error));
     layout->collectives = *f->options->collectives;
+    CLEAVE_TRY(cleave_recompute_mark(f->pricer->model, of->recompute, layout, error));
     if (*fits)
         return cleave_layout_check(f->pricer->model, layout, error);
     return CLEAVE_OK;
@@ -91,6 +93,9 @@ static cleave_status time_operator(finder *f, const cleave_layout *layout, int32
     return CLEAVE_OK;
 }
 
+/* Of what an operator takes, its forward, about. */
+static const double forward_share = 0.3;
+
 /* The slowest group does all its micro-batches, and before and after them the others do one: about
    what is left of that by gradients of weights that fill it. */
 static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *of) {
@@ -102,7 +107,8 @@ static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *
     for (int32_t op = 0; op < layout->n_operators; op++) {
         int64_t time;
         CLEAVE_TRY(time_operator(f, layout, op, &time));
-        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] += (double)time * 1e-12;
+        double again = layout->recompute[op] ? 1 + forward_share : 1;
+        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] += (double)time * 1e-12 * again;
     }
     for (int32_t g = 0; g < of->n_groups; g++) {
         all += group[g];
@@ -116,7 +122,8 @@ static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static cleave_status add(finder *f, candidate of) {
+/* Of what is recomputed in one way, if it is at all: a model may have nothing of the kind. */
+static cleave_status add_one(finder *f, candidate of) {
     cleave_arena *arena = &f->pricer->arena;
     cleave_layout layout;
     cleave_error why = {""};
@@ -131,9 +138,24 @@ static cleave_status add(finder *f, candidate of) {
     if (status != CLEAVE_OK && f->error != NULL)
         *f->error = why;
     CLEAVE_TRY(status);
+    bool recomputes = false;
+    for (int32_t op = 0; op < layout.n_operators; op++)
+        recomputes = recomputes || layout.recompute[op];
+    if (recomputes != (of.recompute != CLEAVE_RECOMPUTE_NONE) || cleave_layout_is_plain(&layout))
+        return CLEAVE_OK;
     CLEAVE_TRY(foresee(f, &layout, &of));
     return CLEAVE_LIST_PUSH(&f->candidates, of) ? CLEAVE_OK
                                                 : cleave_fail_memory(f->error, "searching");
+}
+
+static cleave_status add(finder *f, candidate of) {
+    int wish = f->options->wish.recompute;
+    for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
+        of.recompute = (cleave_recompute)what;
+        if (wish < 0 || wish == what)
+            CLEAVE_TRY(add_one(f, of));
+    }
+    return CLEAVE_OK;
 }
 
 static cleave_status add_kinds(finder *f, candidate of) {
@@ -167,7 +189,7 @@ static cleave_status add_micro_batches(finder *f, candidate of) {
         of.micro_batches = wish;
         return add_kinds(f, of);
     }
-    for (int32_t m = of.n_groups > 1 ? 1 : 2; m <= MOST_MICRO_BATCHES && m <= f->batch; m *= 2) {
+    for (int32_t m = 1; m <= MOST_MICRO_BATCHES && m <= f->batch; m *= 2) {
         of.micro_batches = m;
         if (f->batch % m == 0)
             CLEAVE_TRY(add_kinds(f, of));
@@ -218,6 +240,19 @@ static bool is_over(const finder *f) {
            (f->options->until_seconds > 0 && cleave_clock_seconds() > f->options->until_seconds);
 }
 
+/* Is one like it, of no fewer micro-batches, among those that did not fit? */
+static bool has_failed(const finder *f, const candidate *of) {
+    for (int32_t i = 0; i < f->failed.n; i++) {
+        const candidate *other = &f->failed.items[i];
+        if (strcmp(other->baseline, of->baseline) == 0 && other->n_groups == of->n_groups &&
+            other->n_virtual == of->n_virtual && other->tensor == of->tensor &&
+            other->kind == of->kind && other->recompute >= of->recompute &&
+            other->micro_batches >= of->micro_batches)
+            return true;
+    }
+    return false;
+}
+
 /* In the order of the times that they may take; those that may not be the best are left out. */
 static cleave_status try_all(finder *f) {
     const cleave_price *best = f->options->best;
@@ -232,6 +267,8 @@ static cleave_status try_all(finder *f) {
         if ((fits && of->least_seconds > (double)best->step * 1e-12) ||
             f->found->n_tried >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN))
             break;
+        if (has_failed(f, of))
+            continue;
         cleave_arena scratch = {0};
         cleave_layout layout;
         bool applies;
@@ -243,6 +280,8 @@ static cleave_status try_all(finder *f) {
         f->found->n_tried++;
         if (status == CLEAVE_OK)
             status = keep(f, &layout, &price);
+        if (status == CLEAVE_OK && price.excess_bytes > 0 && !CLEAVE_LIST_PUSH(&f->failed, *of))
+            status = cleave_fail_memory(f->error, "searching");
         cleave_arena_free(&scratch);
         CLEAVE_TRY(status);
     }
@@ -300,6 +339,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
     cleave_status status = find(&f);
     bool none = f.candidates.n == 0;
     CLEAVE_LIST_FREE(&f.candidates);
+    CLEAVE_LIST_FREE(&f.failed);
     cleave_arena_free(&f.work);
     CLEAVE_TRY(status);
     if (none && !cleave_schedule_wish_allows_plain(&options->wish))

@@ -8,27 +8,29 @@
 #ifndef CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 #define CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 
+#include "search/pipeline/recompute.h"
 #include "search/price/price.h"
 #include "search/problem/node_cost.h"
 
 #include <signal.h>
 
-/* What is asked for: 0, and -1 of the kind, leave it open. */
+/* What is asked for: 0, and -1 of kind and recompute, leave it open. */
 typedef struct cleave_schedule_wish {
     int32_t micro_batches, stages; /* stages of a group count as several */
     int32_t virtual_stages;        /* of a group, of interleaved ones */
     int32_t tensor;                /* devices that share a product */
     int kind;                      /* cleave_schedule_kind */
+    int recompute;                 /* cleave_recompute */
 } cleave_schedule_wish;
 
 static inline bool cleave_schedule_wish_is_open(const cleave_schedule_wish *wish) {
     return wish->micro_batches == 0 && wish->stages == 0 && wish->virtual_stages == 0 &&
-           wish->tensor == 0 && wish->kind < 0;
+           wish->tensor == 0 && wish->kind < 0 && wish->recompute < 0;
 }
-/* May a layout of one stage and the whole batch be the answer? */
+/* May a layout of one stage, the whole batch and nothing recomputed be the answer? */
 static inline bool cleave_schedule_wish_allows_plain(const cleave_schedule_wish *wish) {
     return wish->micro_batches <= 1 && wish->stages <= 1 && wish->virtual_stages <= 1 &&
-           wish->tensor == 0 && wish->kind < 0;
+           wish->tensor == 0 && wish->kind < 0 && wish->recompute <= CLEAVE_RECOMPUTE_NONE;
 }
 
 enum { CLEAVE_MOST_PIPELINES = 4 };

@@ -1,0 +1,113 @@
+#include "search/pipeline/recompute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cleave_recompute_names[CLEAVE_N_RECOMPUTES] = {"none", "selective", "full"};
+
+static int32_t nest_behind(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
+        tensor = model->tensors[tensor].view.sources[0];
+    return model->writer[tensor];
+}
+
+/* Has it a product of two activations? */
+static bool multiplies_activations(const cleave_model *model, int32_t op) {
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        if (nest->kind == CLEAVE_NEST_PRODUCT && nest->n_inputs == 2 &&
+            nest_behind(model, nest->inputs[0].tensor) >= 0 &&
+            nest_behind(model, nest->inputs[1].tensor) >= 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does it read what an operator of the kind wrote, and multiply nothing by parameters itself? */
+static bool follows(const cleave_model *model, int32_t op, const bool *marked) {
+    bool after = false;
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        if (nest->kind == CLEAVE_NEST_PRODUCT || nest->kind == CLEAVE_NEST_CONVOLUTION)
+            return false;
+        for (int i = 0; i < nest->n_inputs; i++) {
+            int32_t source = nest_behind(model, nest->inputs[i].tensor);
+            after = after || (source >= 0 && model->nests[source].op != op &&
+                              marked[model->nests[source].op]);
+        }
+    }
+    return after;
+}
+
+/* The first product, what follows it element by element or row by row, and the product that ends
+   that. */
+static void mark_selective(const cleave_model *model, bool *marked) {
+    for (int32_t op = 0; op < model->n_operators; op++)
+        marked[op] = multiplies_activations(model, op);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (!marked[op] && follows(model, op, marked)) {
+            /* but not what follows the second product: nothing comes after that to be attended */
+            bool leads_on = false;
+            for (int32_t next = op + 1; next < model->n_operators && next < op + 4; next++)
+                leads_on = leads_on || multiplies_activations(model, next);
+            marked[op] = leads_on;
+        }
+}
+
+static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *last) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    if (of->view.kind == CLEAVE_VIEW_NONE && op > last[tensor])
+        last[tensor] = op;
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_reader(model, of->view.sources[s], op, last);
+}
+
+/* `n_across` [n_operators]: tensors that are written up to an operator and read behind it. */
+static void mark_full(const cleave_model *model, int32_t *last, int32_t *n_across, bool *marked) {
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_reader(model, model->nests[n].inputs[i].tensor, model->nests[n].op, last);
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->writer[t] >= 0)
+            for (int32_t op = model->nests[model->writer[t]].op; op < last[t]; op++)
+                n_across[op]++;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        marked[op] = n_across[op] > 1;
+    for (int32_t t = 0; t < model->n_tensors; t++) { /* what alone goes on is kept */
+        int32_t writer = model->writer[t] >= 0 ? model->nests[model->writer[t]].op : -1;
+        for (int32_t op = writer; op >= 0 && op < last[t]; op++)
+            if (n_across[op] == 1)
+                marked[writer] = false;
+    }
+}
+
+static void unmark_statistics(const cleave_model *model, bool *marked) {
+    for (int32_t a = 0; a < model->n_assignments; a++) {
+        int32_t writer = nest_behind(model, model->assignments[a].source);
+        if (writer >= 0)
+            marked[model->nests[writer].op] = false;
+    }
+}
+
+cleave_status cleave_recompute_mark(const cleave_model *model, cleave_recompute what,
+                                    cleave_layout *layout, cleave_error *error) {
+    size_t n_tensors = (size_t)model->n_tensors, n_operators = (size_t)model->n_operators;
+    memset(layout->recompute, 0, n_operators * sizeof *layout->recompute);
+    if (what == CLEAVE_RECOMPUTE_NONE)
+        return CLEAVE_OK;
+    int32_t *last = calloc(n_tensors + 1, sizeof *last);
+    int32_t *n_across = calloc(n_operators + 1, sizeof *n_across);
+    if (last == NULL || n_across == NULL) {
+        free(last);
+        free(n_across);
+        return cleave_fail_memory(error, "choosing what to recompute");
+    }
+    if (what == CLEAVE_RECOMPUTE_SELECTIVE)
+        mark_selective(model, layout->recompute);
+    else
+        mark_full(model, last, n_across, layout->recompute);
+    unmark_statistics(model, layout->recompute);
+    free(last);
+    free(n_across);
+    return CLEAVE_OK;
+}
