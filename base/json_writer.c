@@ -153,7 +153,9 @@ void cleave_json_put_number(cleave_json_writer *writer, double value) {
 
 void cleave_json_put_null(cleave_json_writer *writer) { put(writer, "null"); }
 
-void cleave_json_put_truth(cleave_json_writer *writer, bool value) { put(writer, value ? "true" : "false"); }
+void cleave_json_put_truth(cleave_json_writer *writer, bool value) {
+    put(writer, value ? "true" : "false");
+}
 
 void cleave_json_put_quantity(cleave_json_writer *writer, double value, cleave_unit unit) {
     char text[64];

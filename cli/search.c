@@ -45,7 +45,8 @@ static const option_row rows[] = {
      .help = "split no other sorts of axes: sample, operator (blocks of devices), attribute, "
              "parameter, reduction"},
     {"--micro-batches", "M", OPTION_INTEGER, offsetof(search_values, micro_batches), .least = 1,
-     .most = 1 << 20, .help = "parts of the batch, one after the other (default as it turns out best)"},
+     .most = 1 << 20,
+     .help = "parts of the batch, one after the other (default as it turns out best)"},
     {"--stages", "P", OPTION_INTEGER, offsetof(search_values, stages), .least = 1, .most = 4096,
      .help = "of a pipeline (default as it turns out best)"},
     {"--schedule", "KIND", OPTION_TEXT, offsetof(search_values, schedule),
@@ -169,13 +170,14 @@ static void print_bound(const cleave_search_result *result) {
     cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
     if (!cleave_layout_is_plain(&result->best.layout)) {
         int32_t n_again = count_recomputed(&result->best.layout);
-        printf("\nIt has %d micro-batch%s in %d stage%s (%s), and recomputes %d of %d operators.  No "
-               "layout that takes the whole batch at once can take less than %s; of others no bound is "
-               "known.\n",
-               schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
-               schedule->n_stages, schedule->n_stages == 1 ? "" : "s",
-               cleave_schedule_names[schedule->kind], n_again, result->best.layout.n_operators,
-               bound);
+        printf(
+            "\nIt has %d micro-batch%s in %d stage%s (%s), and recomputes %d of %d operators.  No "
+            "layout that takes the whole batch at once can take less than %s; of others no bound "
+            "is "
+            "known.\n",
+            schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es", schedule->n_stages,
+            schedule->n_stages == 1 ? "" : "s", cleave_schedule_names[schedule->kind], n_again,
+            result->best.layout.n_operators, bound);
         return;
     }
     printf("\nNo layout can take less than %s", bound);

@@ -13,8 +13,7 @@ cleave_status session_copy_layout(const session *s, const cleave_layout *layout,
     made.recompute = CLEAVE_ARENA_ARRAY(arena, bool, layout->n_operators);
     if (made.splits == NULL || made.sharded == NULL || made.recompute == NULL)
         return cleave_fail_memory(error, "searching");
-    memcpy(made.recompute, layout->recompute,
-           (size_t)layout->n_operators * sizeof *made.recompute);
+    memcpy(made.recompute, layout->recompute, (size_t)layout->n_operators * sizeof *made.recompute);
     for (int32_t op = 0; op < layout->n_operators; op++) {
         const cleave_split *split = &layout->splits[op];
         size_t bytes = (size_t)split->n_parts * sizeof *split->devices;

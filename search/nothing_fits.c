@@ -170,8 +170,9 @@ static void format_proof(const session *s, char *text, size_t bytes) {
     cleave_unit_format((double)s->least_bytes, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
     if (session_is_hopeless(s))
-        snprintf(text, bytes, "proven but for micro-batches: any layout holds %s in all, and there are %s", needed,
-                 there);
+        snprintf(text, bytes,
+                 "proven but for micro-batches: any layout holds %s in all, and there are %s",
+                 needed, there);
     else
         snprintf(text, bytes, "unproven: any layout holds %s in all, and there are %s", needed,
                  there);

@@ -32,7 +32,7 @@ typedef struct cleave_search_options {
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
     const cleave_constraints *constraints; /* null: none */
-    const cleave_schedule_wish *schedule; /* stages and micro-batches; null: whatever is best */
+    const cleave_schedule_wish *schedule;  /* stages and micro-batches; null: whatever is best */
     const char *resume_file; /* null: none.  "auto" goes on from the state there, if there is one,
                                 and leaves its own there */
     bool quiet;              /* no progress */

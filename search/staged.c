@@ -11,8 +11,7 @@ const cleave_schedule_wish *session_wish(const session *s) {
 }
 
 bool session_allows(const session *s, const cleave_layout *layout) {
-    return !cleave_layout_is_plain(layout) ||
-           cleave_schedule_wish_allows_plain(session_wish(s));
+    return !cleave_layout_is_plain(layout) || cleave_schedule_wish_allows_plain(session_wish(s));
 }
 
 /* The best of what is known; null: nothing is. */
@@ -32,8 +31,8 @@ static const cleave_price *best_price(const session *s) {
 static bool looks_for_them(const session *s) {
     const cleave_schedule_wish *wish = session_wish(s);
     bool is_open = cleave_schedule_wish_is_open(wish);
-    bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
-                      wish->recompute == CLEAVE_RECOMPUTE_NONE;
+    bool only_plain =
+        wish->micro_batches == 1 && wish->stages == 1 && wish->recompute == CLEAVE_RECOMPUTE_NONE;
     if (only_plain || s->model->loss < 0)
         return false;
     return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;
@@ -48,9 +47,8 @@ cleave_status session_stage(session *s, cleave_error *error) {
         .baseline = session_searches(s) ? NULL : s->options->method,
         .best = allows_plain ? best_price(s) : NULL,
         .collectives = &s->collectives,
-        .until_seconds = s->options->time_seconds > 0
-                             ? cleave_clock_seconds() + session_seconds_left(s)
-                             : 0,
+        .until_seconds =
+            s->options->time_seconds > 0 ? cleave_clock_seconds() + session_seconds_left(s) : 0,
         .interrupted = s->options->interrupted};
     cleave_pipelines found;
     cleave_progress_update(&s->progress, -1, "stages and micro-batches");

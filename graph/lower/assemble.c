@@ -81,15 +81,15 @@ static int32_t *count_readers(lower_builder *builder) {
     return readers;
 }
 
-/* The event by which a pass reads an input: of backward, and where forward comes again, as it then is
-   there. */
+/* The event by which a pass reads an input: of backward, and where forward comes again, as it then
+   is there. */
 static int32_t reading(const lower_schedule *schedule, int32_t n, int i, bool again) {
     return again && schedule->read_again[n][i] >= 0 ? schedule->read_again[n][i]
                                                     : schedule->read[n][i];
 }
 
-/* Does forward write over its first input?  Not over what other micro-batches read, too, nor what it
-   reads again. */
+/* Does forward write over its first input?  Not over what other micro-batches read, too, nor what
+   it reads again. */
 static bool is_in_place(const lower_assembly *assembly, int32_t n, int32_t p, bool again,
                         const int32_t *readers) {
     const lower_schedule *schedule = assembly->schedule;
@@ -159,12 +159,12 @@ static int compare_chunks(const void *a, const void *b) {
 
 typedef struct order {
     lower_assembly *assembly;
-    int32_t *lane_tail;  /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
-    int32_t *marked;     /* [marks] item that the mark stands for, or -1 */
+    int32_t *lane_tail;     /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
+    int32_t *marked;        /* [marks] item that the mark stands for, or -1 */
     const int32_t *readers; /* [n_tensors] */
     int32_t *first_chunk;   /* [n_slots + 1] */
-    int32_t *item_of;    /* [n_windows][unplaced] -1: not in this micro-batch */
-    int32_t *message_of; /* [n_windows][unposted] what is done once is in the first */
+    int32_t *item_of;       /* [n_windows][unplaced] -1: not in this micro-batch */
+    int32_t *message_of;    /* [n_windows][unposted] what is done once is in the first */
 } order;
 
 static void post(const order *o, int32_t template, int32_t window) {
@@ -332,7 +332,8 @@ static void sort_chunks(const order *o) {
 static bool is_in_block(const order *o, int32_t slot, const cleave_stage_block *block) {
     const lower_schedule *schedule = o->assembly->schedule;
     const cleave_slot *of = &schedule->slots[slot];
-    return of->nest >= 0 && schedule->stage_of[of->nest] == block->stage && of->block == block->kind;
+    return of->nest >= 0 && schedule->stage_of[of->nest] == block->stage &&
+           of->block == block->kind;
 }
 
 /* The slots of every kind of block and stage, [kinds x n_stages] lists one behind the other. */
@@ -344,9 +345,9 @@ static block_slots list_block_slots(const order *o) {
     lower_builder *builder = o->assembly->builder;
     const lower_schedule *schedule = o->assembly->schedule;
     int32_t n_stages = builder->layout->schedule.n_stages, n = 0;
-    block_slots lists = {
-        .first = LOWER_ARRAY(builder, int32_t, CLEAVE_N_BLOCK_KINDS * n_stages + 1),
-        .slots = LOWER_ARRAY(builder, int32_t, schedule->n_slots)};
+    block_slots lists = {.first =
+                             LOWER_ARRAY(builder, int32_t, CLEAVE_N_BLOCK_KINDS * n_stages + 1),
+                         .slots = LOWER_ARRAY(builder, int32_t, schedule->n_slots)};
     for (int kind = 0; kind < CLEAVE_N_BLOCK_KINDS; kind++)
         for (int32_t s = 0; s < n_stages; s++) {
             const cleave_stage_block block = {.kind = (uint8_t)kind, .stage = s};
@@ -365,8 +366,8 @@ static void place_blocks(const order *o) {
     const cleave_schedule *of = &builder->layout->schedule;
     int32_t *group, n_blocks = 0;
     cleave_stage_block *sequence = NULL;
-    cleave_status status = cleave_layout_groups(builder->layout, builder->arena, &group,
-                                                builder->error);
+    cleave_status status =
+        cleave_layout_groups(builder->layout, builder->arena, &group, builder->error);
     if (status == CLEAVE_OK)
         status = cleave_schedule_sequence(of, group, builder->arena, &sequence, &n_blocks,
                                           builder->error);

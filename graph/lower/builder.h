@@ -38,9 +38,9 @@ typedef struct lower_builder {
     cleave_error *error;
     cleave_status status;
     jmp_buf unwind;
-    const cleave_parts *parts; /* [n_nests] */
-    int32_t n_devices;         /* of the window, where there is a fold */
-    const cleave_fold *fold;   /* null: all devices are lowered */
+    const cleave_parts *parts;         /* [n_nests] */
+    int32_t n_devices;                 /* of the window, where there is a fold */
+    const cleave_fold *fold;           /* null: all devices are lowered */
     const cleave_micro_batches *micro; /* null: the whole batch at once */
     cleave_when when; /* of the items that follow; EVERY, where there are no micro-batches */
     /* Of a fold: some lists of devices of all windows, since most tensors have the same. */

@@ -43,7 +43,8 @@ static void clear_tensor(lowering *state, int32_t t) {
     movement_clear(&of->again);
     of->forward.tensor = of->backward.tensor = of->again.tensor = t;
     of->forward.lane = of->backward.lane = of->again.lane = CLEAVE_LANE_MAIN;
-    of->forward.combiner = of->again.combiner = writer >= 0 ? model->nests[writer].combiner : CLEAVE_COMBINE_NONE;
+    of->forward.combiner = of->again.combiner =
+        writer >= 0 ? model->nests[writer].combiner : CLEAVE_COMBINE_NONE;
     of->backward.combiner = CLEAVE_COMBINE_SUM;
     of->backward.zero_where_unwritten = true;
     of->holders.n = 0;

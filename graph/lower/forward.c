@@ -34,9 +34,10 @@ static void plan_loss(lowering *state) {
     const cleave_box scalar = {{0}, {0}};
     const cleave_parts *parts = &builder->parts[builder->model->writer[builder->model->loss]];
     for (int32_t p = 0; p < parts->n; p++)
-        add_row(state, parts->items[p].empty ? -1
-                                             : lower_operand_need(state, builder->model->loss,
-                                                                  parts->items[p].device, &scalar, -1));
+        add_row(state, parts->items[p].empty
+                           ? -1
+                           : lower_operand_need(state, builder->model->loss, parts->items[p].device,
+                                                &scalar, -1));
 }
 
 /* An output is gathered where the first part is that writes some of it. */

@@ -41,8 +41,8 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
                              cleave_error *error) {
     const cleave_model *model = lowerer->model;
     cleave_arena *arena = &lowerer->arena;
-    CLEAVE_TRY(
-        lower_schedule_create(model, lowerer->options.training, NULL, NULL, arena, &lowerer->schedule, error));
+    CLEAVE_TRY(lower_schedule_create(model, lowerer->options.training, NULL, NULL, arena,
+                                     &lowerer->schedule, error));
     CLEAVE_TRY(lower_find_members(model, &lowerer->schedule, arena, &lowerer->members, error));
     lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
     lowerer->boxes = CLEAVE_ARENA_ARRAY(arena, box_hash, lowerer->schedule.n_events);
@@ -78,9 +78,10 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     if (!cleave_layout_is_plain(layout))
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "the layout has stages, micro-batches or recomputation: changes of it can't "
-                           "be estimated yet");
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "the layout has stages, micro-batches or recomputation: changes of it can't "
+            "be estimated yet");
     cleave_lowerer *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "lowering");

@@ -11,7 +11,8 @@
 typedef struct lower_operand {
     int32_t tensor, device;
     cleave_box box;
-    int32_t again_in; /* the stage whose backward reads it, where something of it comes again; else -1 */
+    int32_t again_in; /* the stage whose backward reads it, where something of it comes again; else
+                         -1 */
     int32_t buffer;
     int32_t first_piece, n_pieces;
     bool whole;  /* one piece that covers it and lies as in its base tensor: may be other memory */
@@ -45,7 +46,7 @@ typedef struct lower_accumulator {
 /* Everything that is known per tensor; movements and holders of base tensors only. */
 typedef struct lower_tensor {
     movement forward, backward;
-    movement again; /* forward, where it comes the second time */
+    movement again;                    /* forward, where it comes the second time */
     int32_t pending;                   /* backward passes that have not contributed yet */
     CLEAVE_LIST(lower_holder) holders; /* by device of first use */
     lower_region *shards;  /* [holders] of a sharded update, else null; empty box: no shard */
@@ -110,8 +111,8 @@ static inline int32_t *lower_binding(const lowering *state, int32_t event) {
     return state->bindings.items + state->first_row[event - first];
 }
 
-/* Finds or makes the operand; `again_in`: the stage whose backward reads it, for which some of it may
-   come again; -1: forward does. */
+/* Finds or makes the operand; `again_in`: the stage whose backward reads it, for which some of it
+   may come again; -1: forward does. */
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
                            int32_t again_in);
 

@@ -9,12 +9,12 @@ typedef struct planner {
     const cleave_model *model;
     bool training;
     const cleave_micro_batches *micro; /* or null */
-    const cleave_schedule *of; /* whose blocks part gradients of weights; null: none does */
-    const cleave_layout *layout; /* or null */
-    bool *needed;                /* [n_tensors] backward needs it, or what comes again does */
-    bool *again;                 /* [n_nests] its forward comes again ... */
-    bool *is_there;              /* [n_nests] ... and has its slot */
-    cleave_block_kind in;        /* that the slots that follow belong to */
+    const cleave_schedule *of;         /* whose blocks part gradients of weights; null: none does */
+    const cleave_layout *layout;       /* or null */
+    bool *needed;                      /* [n_tensors] backward needs it, or what comes again does */
+    bool *again;                       /* [n_nests] its forward comes again ... */
+    bool *is_there;                    /* [n_nests] ... and has its slot */
+    cleave_block_kind in;              /* that the slots that follow belong to */
     int32_t *block; /* [n_tensors] 1 + that of the passes that contribute; 0: none yet */
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
@@ -74,11 +74,10 @@ static bool find_families(const cleave_model *model, cleave_arena *arena, lower_
 /* ---- slots and events ------------------------------------------------------------------------ */
 
 static void begin_slot(planner *p, int32_t nest, int32_t tensor, cleave_pass pass) {
-    if (!CLEAVE_LIST_PUSH(&p->slots,
-                          (cleave_slot){.nest = nest,
-                                        .tensor = tensor,
-                                        .pass = (uint8_t)pass,
-                                        .block = (uint8_t)p->in}))
+    if (!CLEAVE_LIST_PUSH(&p->slots, (cleave_slot){.nest = nest,
+                                                   .tensor = tensor,
+                                                   .pass = (uint8_t)pass,
+                                                   .block = (uint8_t)p->in}))
         p->failed = true;
 }
 
@@ -230,8 +229,8 @@ static bool sees_again(const planner *p, int32_t tensor, int32_t stage) {
     return sees;
 }
 
-/* All that a nest's backward needs comes again before its first slot; what it reads of that it reads
-   there, unless its own forward has come again and read it. */
+/* All that a nest's backward needs comes again before its first slot; what it reads of that it
+   reads there, unless its own forward has come again and read it. */
 static void prepare_backward(planner *p, int32_t n) {
     const cleave_nest *nest = &p->model->nests[n];
     for (int i = 0; i < nest->n_inputs; i++)
@@ -278,10 +277,10 @@ static void backward_of_nests(planner *p, cleave_pass from, cleave_pass to) {
         const cleave_nest *nest = &p->model->nests[n];
         for (cleave_pass pass = from; pass <= to && nest->differentiable; pass++)
             if (cleave_nest_pass_inputs(p->model, nest, pass) != 0)
-                backward_of_nest(p, n, pass,
-                                 pass == CLEAVE_PASS_INPUT_GRADIENT ||
-                                     cleave_nest_pass_inputs(p->model, nest,
-                                                             CLEAVE_PASS_INPUT_GRADIENT) == 0);
+                backward_of_nest(
+                    p, n, pass,
+                    pass == CLEAVE_PASS_INPUT_GRADIENT ||
+                        cleave_nest_pass_inputs(p->model, nest, CLEAVE_PASS_INPUT_GRADIENT) == 0);
     }
 }
 
@@ -416,9 +415,9 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->touched = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operands);
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
-        s->write_gradient == NULL || s->read_again == NULL || s->write_again == NULL || s->slot_of == NULL || s->write == NULL ||
-        s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
-        s->touched == NULL || next == NULL)
+        s->write_gradient == NULL || s->read_again == NULL || s->write_again == NULL ||
+        s->slot_of == NULL || s->write == NULL || s->read_gradient == NULL ||
+        s->read_combined == NULL || s->first_touched == NULL || s->touched == NULL || next == NULL)
         return false;
     if (s->n_slots > 0)
         memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);
@@ -448,10 +447,10 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
-    p.failed =
-        p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
-        p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
-        result.joins_late == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
+    p.failed = p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
+               p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
+               result.joins_late == NULL || result.n_contributing == NULL ||
+               !find_families(model, arena, &result);
     for (int32_t t = 0; t < model->n_tensors && !p.failed; t++)
         result.again_in[t] = -1;
     for (int32_t n = 0; n < model->n_nests && !p.failed && layout != NULL; n++)

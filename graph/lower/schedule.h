@@ -33,15 +33,15 @@ typedef struct lower_event {
     int32_t slot, rank;
     int32_t nest, input; /* -1 where there is none */
     int32_t tensor;      /* that is read, written or updated: a view, perhaps */
-    bool again; /* what is recomputed is read, or written, as it comes the second time */
+    bool again;          /* what is recomputed is read, or written, as it comes the second time */
 } lower_event;
 
 typedef struct lower_schedule {
     int32_t n_slots, n_families, n_events;
-    int32_t n_prologue_slots;        /* the first ones, which all micro-batches go through before the
-                                        others (graph/model/micro_batch.h) */
-    cleave_slot *slots;              /* [n_slots] forward, backward, updates */
-    int32_t *family_of;              /* [n_tensors] */
+    int32_t n_prologue_slots; /* the first ones, which all micro-batches go through before the
+                                 others (graph/model/micro_batch.h) */
+    cleave_slot *slots;       /* [n_slots] forward, backward, updates */
+    int32_t *family_of;       /* [n_tensors] */
     int32_t *first_member, *members; /* [n_families + 1]; base tensors of each family, ascending */
     int32_t *first_event;            /* [n_families + 1] */
     lower_event *events;             /* [n_events] by family, then in order */
@@ -50,21 +50,22 @@ typedef struct lower_schedule {
     int32_t *write, *read_gradient, *read_combined;
     /* The same of what comes again: what backward reads, where it is there. */
     int32_t (*read_again)[CLEAVE_MAX_INPUTS], *write_again;
-    int32_t *again_in; /* [n_tensors] the stage in which a base tensor comes again; -1: it does not */
-    int32_t *stage_of; /* [n_nests] */
+    int32_t
+        *again_in; /* [n_tensors] the stage in which a base tensor comes again; -1: it does not */
+    int32_t *stage_of;                      /* [n_nests] */
     int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] of generation 0; -1: none */
-    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]; and whether
-       the last of them in the order of slots need not be the last in time, since others are in other
-       blocks: then it is put together with the update. */
+    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]; and
+       whether the last of them in the order of slots need not be the last in time, since others are
+       in other blocks: then it is put together with the update. */
     int32_t *n_contributing;
     bool *joins_late;
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */
     int32_t *first_touched, *touched;
 } lower_schedule;
 
-/* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all others,
-   where the blocks of the layout's schedule part them; forward comes again where the layout says so
-   (null: neither).  FAILED when memory is short. */
+/* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all
+   others, where the blocks of the layout's schedule part them; forward comes again where the layout
+   says so (null: neither).  FAILED when memory is short. */
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
                                     const cleave_micro_batches *micro, const cleave_layout *layout,
                                     cleave_arena *arena, lower_schedule *schedule,

@@ -27,9 +27,9 @@ typedef struct cleave_layout {
     int32_t n_operators;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
     cleave_schedule schedule;
-    bool *recompute;      /* [n_operators] its forward comes again before its backward, and what backward
-                             alone reads of it is not kept until then */
-    bool *sharded;        /* [model's n_tensors] update of this parameter is sharded */
+    bool *recompute; /* [n_operators] its forward comes again before its backward, and what backward
+                        alone reads of it is not kept until then */
+    bool *sharded;   /* [model's n_tensors] update of this parameter is sharded */
     cleave_collective_rules collectives;
 } cleave_layout;
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of so many micro-batches the bubble of the kinds there are is some per cent; and more than so many
-   layouts are not simulated, unless none has fitted yet. */
+/* Of so many micro-batches the bubble of the kinds there are is some per cent; and more than so
+   many layouts are not simulated, unless none has fitted yet. */
 enum { MOST_MICRO_BATCHES = 256, MOST_TRIED = 16, MOST_TRIED_IN_VAIN = 64 };
 
 typedef struct candidate {
@@ -31,7 +31,7 @@ typedef struct finder {
     cleave_arena *arena;
     cleave_arena work; /* of the whole search */
     int64_t batch;
-    int64_t *op_work, *sends;  /* [n_operators] picoseconds, of the whole batch on one device */
+    int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
     cleave_axis_sorts sorts;
     candidate_list candidates, failed; /* did not fit */
     cleave_pipelines *found;
@@ -46,9 +46,8 @@ static bool is_wanted(int32_t wish, int32_t value) { return wish == 0 || wish ==
 static cleave_status make_schedule(finder *f, const candidate *of, cleave_arena *arena,
                                    cleave_schedule *schedule) {
     int32_t n_stages = of->n_groups * of->n_virtual;
-    *schedule = (cleave_schedule){.micro_batches = of->micro_batches,
-                                  .n_stages = n_stages,
-                                  .kind = of->kind};
+    *schedule = (cleave_schedule){
+        .micro_batches = of->micro_batches, .n_stages = n_stages, .kind = of->kind};
     if (n_stages == 1)
         return CLEAVE_OK;
     schedule->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, n_stages);
@@ -108,15 +107,15 @@ static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *
         int64_t time;
         CLEAVE_TRY(time_operator(f, layout, op, &time));
         double again = layout->recompute[op] ? 1 + forward_share : 1;
-        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] += (double)time * 1e-12 * again;
+        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] +=
+            (double)time * 1e-12 * again;
     }
     for (int32_t g = 0; g < of->n_groups; g++) {
         all += group[g];
         slowest = group[g] > slowest ? group[g] : slowest;
     }
     double bubble = (all - slowest) / of->n_virtual;
-    of->least_seconds =
-        m * slowest + (of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble);
+    of->least_seconds = m * slowest + (of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble);
     return CLEAVE_OK;
 }
 
@@ -261,7 +260,8 @@ static cleave_status try_all(finder *f) {
               compare_candidates);
     for (int32_t i = 0; i < f->candidates.n && !is_over(f); i++) {
         const candidate *of = &f->candidates.items[i];
-        if (f->found->n > 0 && (best == NULL || cleave_price_better(&f->found->items[0].price, best)))
+        if (f->found->n > 0 &&
+            (best == NULL || cleave_price_better(&f->found->items[0].price, best)))
             best = &f->found->items[0].price;
         bool fits = best != NULL && best->excess_bytes == 0;
         if ((fits && of->least_seconds > (double)best->step * 1e-12) ||
@@ -290,7 +290,8 @@ static cleave_status try_all(finder *f) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Work of operators, and what it takes to send on what is written before each cut, there and back. */
+/* Work of operators, and what it takes to send on what is written before each cut, there and back.
+ */
 static cleave_status weigh(finder *f) {
     const cleave_model *model = f->pricer->model;
     const cleave_machine *machine = f->pricer->machine;
@@ -343,8 +344,9 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
     cleave_arena_free(&f.work);
     CLEAVE_TRY(status);
     if (none && !cleave_schedule_wish_allows_plain(&options->wish))
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "no layout has the stages and micro-batches that "
-                           "are asked for%s%s", found->why_none[0] != '\0' ? ": " : "",
-                           found->why_none);
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "no layout has the stages and micro-batches that "
+                           "are asked for%s%s",
+                           found->why_none[0] != '\0' ? ": " : "", found->why_none);
     return CLEAVE_OK;
 }

@@ -2,9 +2,9 @@
 
    What people run is enumerated: the machine in equal groups, a stage each (or several, by turns);
    within a group data parallel, or megatron's products shared by some neighbours and the samples by
-   the rest; micro-batches, and the kinds of schedule.  Each comes with a time that it is not expected
-   to beat, from the work of its stages alone; by that order they are lowered, planned and simulated
-   as any other layout, as long as one may still be the best. */
+   the rest; micro-batches, and the kinds of schedule.  Each comes with a time that it is not
+   expected to beat, from the work of its stages alone; by that order they are lowered, planned and
+   simulated as any other layout, as long as one may still be the best. */
 #ifndef CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 #define CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 
@@ -47,15 +47,15 @@ typedef struct cleave_pipelines {
 
 typedef struct cleave_pipeline_options {
     cleave_schedule_wish wish;
-    const char *baseline; /* that it is to be; null: any */
+    const char *baseline;     /* that it is to be; null: any */
     const cleave_price *best; /* of what is known so far; null: nothing is */
     const cleave_collective_rules *collectives;
     double until_seconds; /* clock; 0: no limit, and the clock decides nothing */
     const volatile sig_atomic_t *interrupted; /* may be null */
 } cleave_pipeline_options;
 
-/* The layouts live in the arena.  Where the wish leaves something open that no layout has, `n` is 0;
-   BAD_INPUT where it can't be met at all, saying why. */
+/* The layouts live in the arena.  Where the wish leaves something open that no layout has, `n` is
+   0; BAD_INPUT where it can't be met at all, saying why. */
 cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *costs,
                                      const cleave_pipeline_options *options, cleave_arena *arena,
                                      cleave_pipelines *found, cleave_error *error);

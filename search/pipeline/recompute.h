@@ -6,10 +6,11 @@
 
 typedef enum cleave_recompute {
     CLEAVE_RECOMPUTE_NONE,
-    CLEAVE_RECOMPUTE_SELECTIVE, /* products of two activations and what goes from one to the next, as
-                                   attention (Korthikanti et al. 2022): much to keep, little to do */
-    CLEAVE_RECOMPUTE_FULL, /* all but the operators whose output alone goes on to all that follows: of
-                              a residual network, blocks keep their inputs (Chen et al. 2016) */
+    CLEAVE_RECOMPUTE_SELECTIVE, /* products of two activations and what goes from one to the next,
+                                   as attention (Korthikanti et al. 2022): much to keep, little to
+                                   do */
+    CLEAVE_RECOMPUTE_FULL, /* all but the operators whose output alone goes on to all that follows:
+                              of a residual network, blocks keep their inputs (Chen et al. 2016) */
     CLEAVE_N_RECOMPUTES
 } cleave_recompute;
 extern const char *const cleave_recompute_names[CLEAVE_N_RECOMPUTES]; /* "none", ... */

@@ -25,8 +25,8 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
     for (int32_t t = 0; t < model->n_tensors; t++) {
         if (model->writer[t] < 0)
             continue;
-        int64_t size = cleave_tensor_size(&model->tensors[t]) *
-                       cleave_type_bytes(model->tensors[t].type);
+        int64_t size =
+            cleave_tensor_size(&model->tensors[t]) * cleave_type_bytes(model->tensors[t].type);
         for (int32_t op = model->nests[model->writer[t]].op; op < last[t]; op++)
             found[op] += size;
     }
@@ -36,8 +36,8 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* How far the stage that begins with `first` comes in so much time; `first`: not at all.  Of all ends
-   that do the farthest: what comes behind has the least to do then. */
+/* How far the stage that begins with `first` comes in so much time; `first`: not at all.  Of all
+   ends that do the farthest: what comes behind has the least to do then. */
 static int32_t reach(int32_t n, const int64_t *work, const int64_t *sends, int32_t first,
                      int64_t most) {
     int64_t sum = 0;
@@ -52,8 +52,8 @@ static int32_t reach(int32_t n, const int64_t *work, const int64_t *sends, int32
     return end;
 }
 
-/* Do so many stages do, each in so much time?  Every stage has an operator, so the last ones may have
-   to be short. */
+/* Do so many stages do, each in so much time?  Every stage has an operator, so the last ones may
+   have to be short. */
 static bool cut(int32_t n, const int64_t *work, const int64_t *sends, int32_t n_stages,
                 int64_t most, int32_t *first) {
     int32_t at = 0;

@@ -16,10 +16,10 @@ typedef struct builder {
     const cleave_machine *machine;
     cleave_arena *arena;
     cleave_layout *layout;
-    int32_t n_devices;   /* of a group: each stage has one */
-    int32_t n_groups;    /* 1 without stages */
-    int32_t n_tensor;    /* devices of a group that share a product; a divisor of n_devices */
-    const int32_t *all;  /* [n_groups][n_devices] those to use, ascending */
+    int32_t n_devices;  /* of a group: each stage has one */
+    int32_t n_groups;   /* 1 without stages */
+    int32_t n_tensor;   /* devices of a group that share a product; a divisor of n_devices */
+    const int32_t *all; /* [n_groups][n_devices] those to use, ascending */
     int *axis_of;       /* [n_operators] axis that is split; -1: none */
 } builder;
 
@@ -130,7 +130,8 @@ static cleave_status split_product(const builder *b, int32_t op, int axis, cleav
     if (samples >= 0)
         degree[samples] = share;
     int32_t replicas = (axis < 0 ? tensor : 1) * (samples < 0 ? share : 1);
-    /* Parts are row-major, replicas outermost: does the product's place come before the sample's? */
+    /* Parts are row-major, replicas outermost: does the product's place come before the sample's?
+     */
     bool before = axis < 0 || (samples >= 0 && axis < samples);
     int32_t *devices = CLEAVE_ARENA_ARRAY(b->arena, int32_t, tensor * share);
     if (devices == NULL)

@@ -18,7 +18,7 @@ cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleav
    machine's devices after the other. */
 typedef struct cleave_baseline_shape {
     const cleave_schedule *schedule; /* with stages of equal numbers of devices; null: plain */
-    int32_t n_groups; /* of an interleaved one; of others as many as stages */
+    int32_t n_groups;                /* of an interleaved one; of others as many as stages */
     int32_t tensor; /* of megatron: devices that share each product, the samples being shared among
                        the others of a group; 0: all of a group */
 } cleave_baseline_shape;
@@ -29,8 +29,8 @@ cleave_status cleave_baseline_layout(const cleave_model *model, const cleave_mac
                                      const char *name, uint64_t seed, cleave_arena *arena,
                                      cleave_layout *layout, bool *applies, cleave_error *error);
 
-/* The same of a baseline in stages or micro-batches.  It may be illegal: samples may be too few, which
-   cleave_layout_check says.  BAD_INPUT for a shape that it does not have on this machine. */
+/* The same of a baseline in stages or micro-batches.  It may be illegal: samples may be too few,
+   which cleave_layout_check says.  BAD_INPUT for a shape that it does not have on this machine. */
 cleave_status cleave_baseline_in_stages(const cleave_model *model, const cleave_machine *machine,
                                         const char *name, const cleave_baseline_shape *shape,
                                         cleave_arena *arena, cleave_layout *layout, bool *applies,

@@ -242,8 +242,8 @@ static cleave_status check_operator(const cleave_constraints *constraints,
                                     int64_t memory_limit_bytes, int32_t op, cleave_parts *all,
                                     cleave_arena *scratch, cleave_error *error) {
     const cleave_operator *of = &model->operators[op];
-    CLEAVE_TRY(cleave_parts_derive_operator(model, op, &constraints->fixed->splits[op], NULL, scratch,
-                                            all, error));
+    CLEAVE_TRY(cleave_parts_derive_operator(model, op, &constraints->fixed->splits[op], NULL,
+                                            scratch, all, error));
     for (int32_t i = 0; i < of->n_nests; i++) {
         const cleave_parts *parts = &all[of->nests[i]];
         for (int32_t p = 0; p < parts->n; p++) {

@@ -4,8 +4,8 @@
 #define CLEAVE_SEARCH_PROBLEM_CONSTRAINTS_H
 
 #include "costmodel/machine.h"
-#include "graph/model/layout.h"
 #include "graph/model/axis_sort.h"
+#include "graph/model/layout.h"
 
 /* Zeroed, it allows everything; the functions below add to it. */
 typedef struct cleave_constraints {

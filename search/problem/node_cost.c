@@ -145,8 +145,8 @@ static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cl
     /* On devices 0, 1, ..., so that times can be added up per part. */
     for (int32_t p = 0; p < split->n_parts; p++)
         there.devices[p] = p;
-    return cleave_parts_derive_operator(costs->model, op, &there, NULL, &costs->scratch, costs->parts,
-                                        error);
+    return cleave_parts_derive_operator(costs->model, op, &there, NULL, &costs->scratch,
+                                        costs->parts, error);
 }
 
 cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,

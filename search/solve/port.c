@@ -350,8 +350,8 @@ static cleave_status make_ports(cleave_port_maker *m, int32_t op, const bool *is
                                 int32_t n_values, const cleave_split *splits, cleave_error *error) {
     for (int32_t v = 0; v < n_values; v++) {
         cleave_arena_reset(&m->scratch);
-        CLEAVE_TRY(
-            cleave_parts_derive_operator(m->model, op, &splits[v], NULL, &m->scratch, m->parts, error));
+        CLEAVE_TRY(cleave_parts_derive_operator(m->model, op, &splits[v], NULL, &m->scratch,
+                                                m->parts, error));
         for (int32_t i = 0; i < m->specs.n; i++)
             if (is_new[i])
                 CLEAVE_TRY(add_value(m, &m->specs.items[i], v, error));

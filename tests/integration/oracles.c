@@ -24,7 +24,7 @@ typedef struct oracle {
     char folder[64];
     int batch;
     int n_cut, n_staged, n_recomputed; /* layouts with micro-batches, stages, recomputation */
-    double worst; /* of |got - want| / (1e-5 + 1e-4 |want|) */
+    double worst;                      /* of |got - want| / (1e-5 + 1e-4 |want|) */
 } oracle;
 
 static int fail(const oracle *test, const char *what, const char *why) {
@@ -166,9 +166,9 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
                 test->n_recomputed++;
                 break;
             }
-        snprintf(what + strlen(what), sizeof what - strlen(what), ", %s of %d stages, %d micro-batches",
-                 cleave_schedule_names[layout.schedule.kind], layout.schedule.n_stages,
-                 layout.schedule.micro_batches);
+        snprintf(what + strlen(what), sizeof what - strlen(what),
+                 ", %s of %d stages, %d micro-batches", cleave_schedule_names[layout.schedule.kind],
+                 layout.schedule.n_stages, layout.schedule.micro_batches);
     }
     if (cleave_layout_write(layout_path, &test->imported, &layout, &error) != CLEAVE_OK)
         return fail(test, what, error.message);
@@ -208,10 +208,11 @@ static int run_oracle(const char *command, const char *source, const char *name,
     int failed = 0;
     for (int i = 0; i < n_layouts; i++)
         failed += run_layout(&test, (uint64_t)i, 1 + i % 6);
-    printf("%s: %d of %d layouts, %d in micro-batches, %d in stages, %d recomputing, equal PyTorch; "
-           "largest deviation %.3f of the tolerance\n",
-           name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.n_recomputed,
-           test.worst);
+    printf(
+        "%s: %d of %d layouts, %d in micro-batches, %d in stages, %d recomputing, equal PyTorch; "
+        "largest deviation %.3f of the tolerance\n",
+        name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.n_recomputed,
+        test.worst);
     cleave_safetensors_close(&test.expected);
     cleave_arena_free(&test.arena);
     char remove[128];
