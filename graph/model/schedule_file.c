@@ -22,8 +22,8 @@ static cleave_status read_kind(const cleave_json_cursor *root, cleave_schedule *
             schedule->kind = (cleave_schedule_kind)kind;
             return CLEAVE_OK;
         }
-    return cleave_json_fail(&at, error,
-                            "\"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1", name);
+    return cleave_json_fail(&at, error, "\"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1",
+                            name);
 }
 
 /* The operators that stages but the first begin with. */
@@ -50,9 +50,8 @@ static cleave_status read_stages(const cleave_json_cursor *root, const cleave_mo
         if (op < 0)
             return cleave_json_fail(&element, error, "the model has no operator \"%.128s\"", name);
         if (op <= schedule->first_operator[s])
-            return cleave_json_fail(&element, error,
-                                    "operator \"%.128s\" leaves stage %d without operators", name,
-                                    s);
+            return cleave_json_fail(
+                &element, error, "operator \"%.128s\" leaves stage %d without operators", name, s);
         schedule->first_operator[s + 1] = op;
     }
     return CLEAVE_OK;
@@ -79,22 +78,32 @@ static cleave_status read_in_flight(const cleave_json_cursor *root, cleave_arena
     return CLEAVE_OK;
 }
 
-/* "F0.3" is forward of stage 0, micro-batch 3. */
+typedef char block_name[32];
+
+static void name_block(const cleave_stage_block *block, block_name name) {
+    snprintf(name, sizeof(block_name), "%c%d.%d", block_letters[block->kind], block->stage,
+             block->micro_batch);
+}
+
+/* "F0.3" is forward of stage 0, micro-batch 3; it is written in no other way. */
 static cleave_status read_block(const cleave_json_cursor *at, cleave_stage_block *block,
                                 cleave_error *error) {
     const char *text;
     CLEAVE_TRY(cleave_json_string(at, &text, error));
     const char *letter = memchr(block_letters, text[0], sizeof block_letters);
-    int stage, micro_batch, length = -1;
-    if (letter != NULL && strlen(text) < 16 && text[1] >= '0' && text[1] <= '9' &&
-        sscanf(text + 1, "%6d.%6d%n", &stage, &micro_batch, &length) == 2 &&
-        text[1 + length] == '\0' && stage >= 0 && micro_batch >= 0) {
-        *block = (cleave_stage_block){(uint8_t)(letter - block_letters), stage, micro_batch};
-        return CLEAVE_OK;
+    int stage, micro_batch;
+    if (letter != NULL && sscanf(text + 1, "%6d.%6d", &stage, &micro_batch) == 2 && stage >= 0 &&
+        micro_batch >= 0) {
+        const cleave_stage_block read = {(uint8_t)(letter - block_letters), stage, micro_batch};
+        block_name name;
+        name_block(&read, name);
+        if (strcmp(name, text) == 0) {
+            *block = read;
+            return CLEAVE_OK;
+        }
     }
-    return cleave_json_fail(at, error,
-                            "\"%.16s\" is no block, such as F0.3: F, B or W, stage, micro-batch",
-                            text);
+    return cleave_json_fail(
+        at, error, "\"%.16s\" is no block, such as F0.3: F, B or W, stage, micro-batch", text);
 }
 
 static cleave_status read_orders(const cleave_json_cursor *root, cleave_arena *arena,
@@ -121,8 +130,7 @@ static cleave_status read_orders(const cleave_json_cursor *root, cleave_arena *a
         cleave_json_cursor order = cleave_json_element(&at, g);
         CLEAVE_TRY(cleave_json_expect_array(&order, error));
         int32_t n_blocks = schedule->n_blocks[g] = cleave_json_count(&order);
-        int64_t most =
-            (int64_t)CLEAVE_N_BLOCK_KINDS * schedule->n_stages * schedule->micro_batches;
+        int64_t most = (int64_t)CLEAVE_N_BLOCK_KINDS * schedule->n_stages * schedule->micro_batches;
         if (n_blocks > most)
             return cleave_json_fail(&order, error, "%d blocks, at most there are %lld", n_blocks,
                                     (long long)most);
@@ -140,8 +148,8 @@ static cleave_status read_orders(const cleave_json_cursor *root, cleave_arena *a
 cleave_status cleave_schedule_read(const cleave_json_cursor *at, const cleave_model *model,
                                    cleave_arena *arena, cleave_schedule *schedule,
                                    cleave_error *error) {
-    static const char *const keys[] = {"micro_batches", "kind", "stages", "in_flight", "orders",
-                                       NULL};
+    static const char *const keys[] = {"micro_batches", "kind",   "stages",
+                                       "in_flight",     "orders", NULL};
     cleave_json_cursor micro_batches;
     cleave_schedule result = {.micro_batches = 1, .n_stages = 1};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
@@ -166,11 +174,9 @@ static void put_orders(cleave_json_writer *out, const cleave_schedule *schedule)
     for (int32_t g = 0; g < schedule->n_orders; g++) {
         cleave_json_begin_array(out, true);
         for (int32_t b = 0; b < schedule->n_blocks[g]; b++) {
-            const cleave_stage_block *block = &schedule->orders[g][b];
-            char text[32];
-            snprintf(text, sizeof text, "%c%d.%d", block_letters[block->kind], block->stage,
-                     block->micro_batch);
-            cleave_json_put_string(out, text);
+            block_name name;
+            name_block(&schedule->orders[g][b], name);
+            cleave_json_put_string(out, name);
         }
         cleave_json_end_array(out);
     }
