@@ -145,12 +145,12 @@ static int compare_chunks(const void *a, const void *b) {
 
 typedef struct order {
     lower_assembly *assembly;
-    int32_t *lane_tail;  /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
-    int32_t *marked;     /* [marks] item that the mark stands for, or -1 */
+    int32_t *lane_tail;     /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
+    int32_t *marked;        /* [marks] item that the mark stands for, or -1 */
     const int32_t *readers; /* [n_tensors] */
     int32_t *first_chunk;   /* [n_slots + 1] */
-    int32_t *item_of;    /* [n_windows][unplaced] -1: not in this micro-batch */
-    int32_t *message_of; /* [n_windows][unposted] what is done once is in the first */
+    int32_t *item_of;       /* [n_windows][unplaced] -1: not in this micro-batch */
+    int32_t *message_of;    /* [n_windows][unposted] what is done once is in the first */
 } order;
 
 static void post(const order *o, int32_t template, int32_t window) {
@@ -223,10 +223,9 @@ static void place_computes(const order *o, int32_t slot, int32_t window) {
     for (int32_t p = 0; p < builder->parts[of->nest].n; p++) {
         if (builder->parts[of->nest].items[p].empty)
             continue;
-        cleave_compute compute =
-            of->pass == CLEAVE_PASS_FORWARD
-                ? forward_compute(assembly, of->nest, p, window, o->readers)
-                : backward_compute(assembly, of->nest, p, window, of->pass);
+        cleave_compute compute = of->pass == CLEAVE_PASS_FORWARD
+                                     ? forward_compute(assembly, of->nest, p, window, o->readers)
+                                     : backward_compute(assembly, of->nest, p, window, of->pass);
         PUSH(assembly, computes, compute);
         place_item(o,
                    (cleave_item){.kind = CLEAVE_ITEM_COMPUTE,
@@ -319,12 +318,13 @@ static bool is_in_block(const order *o, int32_t slot, const cleave_stage_block *
     const lower_builder *builder = o->assembly->builder;
     const cleave_slot *of = &o->assembly->schedule->slots[slot];
     const cleave_schedule *schedule = &builder->layout->schedule;
-    if (of->nest < 0 || cleave_schedule_stage_of(schedule, builder->model->nests[of->nest].op) !=
-                            block->stage)
+    if (of->nest < 0 ||
+        cleave_schedule_stage_of(schedule, builder->model->nests[of->nest].op) != block->stage)
         return false;
     if (of->pass == CLEAVE_PASS_FORWARD)
         return block->kind == CLEAVE_BLOCK_FORWARD;
-    bool parted = of->pass == CLEAVE_PASS_WEIGHT_GRADIENT && cleave_schedule_parts_weights(schedule);
+    bool parted =
+        of->pass == CLEAVE_PASS_WEIGHT_GRADIENT && cleave_schedule_parts_weights(schedule);
     return block->kind == (parted ? CLEAVE_BLOCK_WEIGHT : CLEAVE_BLOCK_BACKWARD);
 }
 
@@ -337,9 +337,9 @@ static block_slots list_block_slots(const order *o) {
     lower_builder *builder = o->assembly->builder;
     const lower_schedule *schedule = o->assembly->schedule;
     int32_t n_stages = builder->layout->schedule.n_stages, n = 0;
-    block_slots lists = {
-        .first = LOWER_ARRAY(builder, int32_t, CLEAVE_N_BLOCK_KINDS * n_stages + 1),
-        .slots = LOWER_ARRAY(builder, int32_t, schedule->n_slots)};
+    block_slots lists = {.first =
+                             LOWER_ARRAY(builder, int32_t, CLEAVE_N_BLOCK_KINDS * n_stages + 1),
+                         .slots = LOWER_ARRAY(builder, int32_t, schedule->n_slots)};
     for (int kind = 0; kind < CLEAVE_N_BLOCK_KINDS; kind++)
         for (int32_t s = 0; s < n_stages; s++) {
             const cleave_stage_block block = {.kind = (uint8_t)kind, .stage = s};
@@ -358,8 +358,8 @@ static void place_blocks(const order *o) {
     const cleave_schedule *of = &builder->layout->schedule;
     int32_t *group, n_blocks = 0;
     cleave_stage_block *sequence = NULL;
-    cleave_status status = cleave_layout_groups(builder->layout, builder->arena, &group,
-                                                builder->error);
+    cleave_status status =
+        cleave_layout_groups(builder->layout, builder->arena, &group, builder->error);
     if (status == CLEAVE_OK)
         status = cleave_schedule_sequence(of, group, builder->arena, &sequence, &n_blocks,
                                           builder->error);

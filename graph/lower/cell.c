@@ -337,5 +337,6 @@ void lower_cells_begin(lower_builder *builder, movement *move) {
     c->known_readers = c->known_holders = c->known_speakers = c->known_speaking = c->known_keys =
         -1;
     move->cutting = c;
-    move->repeats = builder->fold != NULL && builder->fold->sharing.tensor_dimension[move->tensor] < 0;
+    move->repeats =
+        builder->fold != NULL && builder->fold->sharing.tensor_dimension[move->tensor] < 0;
 }

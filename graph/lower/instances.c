@@ -53,9 +53,9 @@ static void find_shared(lower_assembly *assembly) {
     for (int32_t c = 0; c < assembly->copies.n; c++)
         for (int32_t p = 0; p < assembly->copies.items[c].n_pieces; p++)
             if (assembly->copies.items[c].carries)
-                share(assembly, assembly->copy_pieces
-                                    .items[assembly->copies.items[c].first_piece + p]
-                                    .destination);
+                share(assembly,
+                      assembly->copy_pieces.items[assembly->copies.items[c].first_piece + p]
+                          .destination);
     share_bindings(assembly);
 }
 

@@ -2,8 +2,8 @@
 
    Families are lowered once, for the first micro-batch.  Of what is done in every one, the others
    have the like: items with records of their own, on buffers of their own, whose boxes lie further
-   on in the batch.  Buffers that something uses which is done once, and those that micro-batches add
-   to, are there once. */
+   on in the batch.  Buffers that something uses which is done once, and those that micro-batches
+   add to, are there once. */
 #ifndef CLEAVE_GRAPH_LOWER_INSTANCES_H
 #define CLEAVE_GRAPH_LOWER_INSTANCES_H
 

@@ -171,7 +171,8 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
     find_spans(&state);
     touch_items(&state);
     for (int32_t i = 0; i < assembly->placed_touches.n; i++)
-        touch(&(use){&state, assembly->placed_touches.items[i].item}, assembly->placed_touches.items[i].buffer);
+        touch(&(use){&state, assembly->placed_touches.items[i].item},
+              assembly->placed_touches.items[i].buffer);
     if (assembly->items.n > 0) {
         use at_end = {&state, assembly->items.n - 1};
         touch(&at_end, program->loss_buffer);

@@ -40,8 +40,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     if (cut != NULL)
         CLEAVE_TRY(cleave_micro_batches_find(model, micro.n, arena, &micro, error));
     CLEAVE_TRY(cleave_parts_derive(model, layout, cut, arena, &parts, error));
-    CLEAVE_TRY(lower_schedule_create(model, options->training, cut,
-                                     &layout->schedule, arena, &schedule, error));
+    CLEAVE_TRY(lower_schedule_create(model, options->training, cut, &layout->schedule, arena,
+                                     &schedule, error));
     result.parts = parts;
     lowering *state = cleave_arena_alloc(arena, 1, sizeof *state);
     lower_assembly *assembly = cleave_arena_alloc(arena, 1, sizeof *assembly);

@@ -173,8 +173,7 @@ static bool has_collectives(const movement *move) {
 void move_carry(lower_builder *builder, const movement *move, cleave_buffer_kind kind,
                 move_contribution *contribution) {
     lower_region given = contribution->at;
-    int32_t total =
-        lower_buffer(builder, kind, contribution->device, move->tensor, &given.box);
+    int32_t total = lower_buffer(builder, kind, contribution->device, move->tensor, &given.box);
     lower_set_region(builder, total, &contribution->at);
     contribution->may_take = true;
     lower_carry(builder, move->tensor, &contribution->at, &given, contribution->device);

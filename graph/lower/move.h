@@ -189,8 +189,8 @@ static inline lower_region *move_demand_of(lower_builder *builder, movement *mov
     return &added->at;
 }
 
-/* What a contribution is comes anew in every micro-batch: it becomes what all of them give together,
-   in a buffer of its own of this kind. */
+/* What a contribution is comes anew in every micro-batch: it becomes what all of them give
+   together, in a buffer of its own of this kind. */
 void move_carry(lower_builder *builder, const movement *move, cleave_buffer_kind kind,
                 move_contribution *contribution);
 

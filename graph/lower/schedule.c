@@ -9,7 +9,7 @@ typedef struct planner {
     const cleave_model *model;
     bool training;
     const cleave_micro_batches *micro; /* or null */
-    const cleave_schedule *of; /* whose blocks part gradients of weights; null: none does */
+    const cleave_schedule *of;         /* whose blocks part gradients of weights; null: none does */
     int32_t *block; /* [n_tensors] 1 + that of the passes that contribute; 0: none yet */
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
@@ -168,10 +168,10 @@ static void backward_of_nests(planner *p, cleave_pass from, cleave_pass to) {
         const cleave_nest *nest = &p->model->nests[n];
         for (cleave_pass pass = from; pass <= to && nest->differentiable; pass++)
             if (cleave_nest_pass_inputs(p->model, nest, pass) != 0)
-                backward_of_nest(p, n, pass,
-                                 pass == CLEAVE_PASS_INPUT_GRADIENT ||
-                                     cleave_nest_pass_inputs(p->model, nest,
-                                                             CLEAVE_PASS_INPUT_GRADIENT) == 0);
+                backward_of_nest(
+                    p, n, pass,
+                    pass == CLEAVE_PASS_INPUT_GRADIENT ||
+                        cleave_nest_pass_inputs(p->model, nest, CLEAVE_PASS_INPUT_GRADIENT) == 0);
     }
 }
 
@@ -326,8 +326,8 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
-    p.failed =
-        p.pending == NULL || p.block == NULL || result.joins_late == NULL || result.n_contributing == NULL || !find_families(model, arena, &result);
+    p.failed = p.pending == NULL || p.block == NULL || result.joins_late == NULL ||
+               result.n_contributing == NULL || !find_families(model, arena, &result);
     if (!p.failed)
         forward(&p);
     if (!p.failed && training)

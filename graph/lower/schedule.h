@@ -37,10 +37,10 @@ typedef struct lower_event {
 
 typedef struct lower_schedule {
     int32_t n_slots, n_families, n_events;
-    int32_t n_prologue_slots;        /* the first ones, which all micro-batches go through before the
-                                        others (graph/model/micro_batch.h) */
-    cleave_slot *slots;              /* [n_slots] forward, backward, updates */
-    int32_t *family_of;              /* [n_tensors] */
+    int32_t n_prologue_slots; /* the first ones, which all micro-batches go through before the
+                                 others (graph/model/micro_batch.h) */
+    cleave_slot *slots;       /* [n_slots] forward, backward, updates */
+    int32_t *family_of;       /* [n_tensors] */
     int32_t *first_member, *members; /* [n_families + 1]; base tensors of each family, ascending */
     int32_t *first_event;            /* [n_families + 1] */
     lower_event *events;             /* [n_events] by family, then in order */
@@ -48,18 +48,18 @@ typedef struct lower_schedule {
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
     int32_t *write, *read_gradient, *read_combined;
     int32_t (*slot_of)[CLEAVE_PASS_UPDATE]; /* [n_nests][pass] of generation 0; -1: none */
-    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]; and whether
-       the last of them in the order of slots need not be the last in time, since others are in other
-       blocks: then it is put together with the update. */
+    /* How many backward passes contribute to the gradient of a base tensor, [n_tensors]; and
+       whether the last of them in the order of slots need not be the last in time, since others are
+       in other blocks: then it is put together with the update. */
     int32_t *n_contributing;
     bool *joins_late;
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */
     int32_t *first_touched, *touched;
 } lower_schedule;
 
-/* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all others,
-   where the blocks of the schedule `of` (null: there are none) part them.  FAILED when memory is
-   short. */
+/* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all
+   others, where the blocks of the schedule `of` (null: there are none) part them.  FAILED when
+   memory is short. */
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
                                     const cleave_micro_batches *micro, const cleave_schedule *of,
                                     cleave_arena *arena, lower_schedule *schedule,

@@ -22,7 +22,7 @@ extern const char *const cleave_axis_sort_names[CLEAVE_N_SORTS]; /* "sample", "o
 typedef struct cleave_axis_sorts {
     uint8_t (*of)[CLEAVE_MAX_AXES]; /* [n_operators], of cleave_axis_sort; beyond an operator's axes
                                        nothing is said */
-    int64_t batch; /* samples; 0: no data has any */
+    int64_t batch;                  /* samples; 0: no data has any */
 } cleave_axis_sorts;
 
 /* In the arena.  Linear in the model.  FAILED when memory is short. */

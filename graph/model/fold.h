@@ -20,10 +20,10 @@
 #include "graph/model/share_out.h"
 
 typedef struct cleave_fold {
-    int32_t n_devices;     /* M, of a window */
-    int32_t n_windows;     /* W, 2 or more */
-    cleave_layout window;  /* the layout with the parts of window 0 alone, on M devices; degrees are
-                              those of all */
+    int32_t n_devices;    /* M, of a window */
+    int32_t n_windows;    /* W, 2 or more */
+    cleave_layout window; /* the layout with the parts of window 0 alone, on M devices; degrees are
+                             those of all */
     cleave_sharing sharing; /* of the devices' windows: data and constants are not marked */
 } cleave_fold;
 

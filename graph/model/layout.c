@@ -17,7 +17,9 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     if (n_devices < 1 || n_devices > CLEAVE_MAX_DEVICES)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%d devices are not in the range 1 to %d",
                            n_devices, CLEAVE_MAX_DEVICES);
-    cleave_layout result = {.n_devices = n_devices, .n_operators = model->n_operators, .schedule = {.micro_batches = 1, .n_stages = 1}};
+    cleave_layout result = {.n_devices = n_devices,
+                            .n_operators = model->n_operators,
+                            .schedule = {.micro_batches = 1, .n_stages = 1}};
     memcpy(result.model_hash, model->hash, sizeof result.model_hash);
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);
     result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);

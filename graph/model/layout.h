@@ -27,7 +27,7 @@ typedef struct cleave_layout {
     int32_t n_operators;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
     cleave_schedule schedule;
-    bool *sharded;        /* [model's n_tensors] update of this parameter is sharded */
+    bool *sharded; /* [model's n_tensors] update of this parameter is sharded */
     cleave_collective_rules collectives;
 } cleave_layout;
 

@@ -214,9 +214,10 @@ static cleave_status read_label(const cleave_json_cursor *root, const char *key,
 
 static cleave_status read_head(const cleave_json_cursor *root, const cleave_model *model,
                                int64_t *n_devices, cleave_error *error) {
-    static const char *const keys[] = {
-        "cleave_layout",          "model",     "machine",    "devices",     "method",
-        "predicted_step_seconds", "operators", "parameters", "collectives", "schedule", NULL};
+    static const char *const keys[] = {"cleave_layout", "model",      "machine",
+                                       "devices",       "method",     "predicted_step_seconds",
+                                       "operators",     "parameters", "collectives",
+                                       "schedule",      NULL};
     cleave_json_cursor version, devices, operators;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));

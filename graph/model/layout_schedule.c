@@ -9,8 +9,8 @@
 static void mark_devices(const cleave_layout *layout, int32_t stage, bool *on) {
     const cleave_schedule *schedule = &layout->schedule;
     int32_t first = schedule->first_operator == NULL ? 0 : schedule->first_operator[stage];
-    int32_t end = stage + 1 < schedule->n_stages ? schedule->first_operator[stage + 1]
-                                                 : layout->n_operators;
+    int32_t end =
+        stage + 1 < schedule->n_stages ? schedule->first_operator[stage + 1] : layout->n_operators;
     memset(on, 0, (size_t)layout->n_devices * sizeof *on);
     for (int32_t op = first; op < end; op++)
         for (int32_t p = 0; p < layout->splits[op].n_parts; p++)
@@ -42,9 +42,9 @@ static cleave_status find_groups(const cleave_layout *layout, cleave_arena *scra
             }
         }
         if (like >= 0 && (n_taken != n_own || n_devices[like] != n_own))
-            return cleave_fail(error, CLEAVE_BAD_INPUT,
-                               "schedule: stages %d and %d have some devices in common, and not all",
-                               like, s);
+            return cleave_fail(
+                error, CLEAVE_BAD_INPUT,
+                "schedule: stages %d and %d have some devices in common, and not all", like, s);
         group[s] = like >= 0 ? group[like] : n_groups++;
         n_devices[s] = n_own;
         for (int32_t d = 0; d < layout->n_devices; d++)
@@ -107,7 +107,8 @@ static cleave_status check_stages(const cleave_model *model, const cleave_schedu
     return CLEAVE_OK;
 }
 
-/* The stage that writes what is read, views seen through, is no later than the one that reads it. */
+/* The stage that writes what is read, views seen through, is no later than the one that reads it.
+ */
 static int32_t latest_writer(const cleave_model *model, const cleave_schedule *schedule,
                              int32_t tensor) {
     const cleave_tensor *of = &model->tensors[tensor];
@@ -163,7 +164,8 @@ static cleave_status check_all(const cleave_model *model, const cleave_layout *l
     CLEAVE_TRY(check_directions(model, schedule, error));
     CLEAVE_TRY(check_in_flight(schedule, error));
     if (schedule->micro_batches != 1) {
-        CLEAVE_TRY(cleave_micro_batches_find(model, schedule->micro_batches, scratch, &micro, error));
+        CLEAVE_TRY(
+            cleave_micro_batches_find(model, schedule->micro_batches, scratch, &micro, error));
         CLEAVE_TRY(check_samples(model, layout, &micro, error));
     }
     CLEAVE_TRY(cleave_layout_groups(layout, scratch, &group, error));

@@ -66,8 +66,8 @@ static void value_of_given(const finder *f, int32_t t) {
     const cleave_tensor *tensor = &f->model->tensors[t];
     bool is_view = tensor->view.kind != CLEAVE_VIEW_NONE, last = false;
     bool every = !is_view && f->of->sharing.tensor_dimension[t] >= 0;
-    bool from_data = is_view || tensor->kind == CLEAVE_TENSOR_DATA ||
-                     tensor->kind == CLEAVE_TENSOR_CONSTANT;
+    bool from_data =
+        is_view || tensor->kind == CLEAVE_TENSOR_DATA || tensor->kind == CLEAVE_TENSOR_CONSTANT;
     for (int32_t s = 0; s < tensor->view.n_sources; s++) {
         int32_t source = tensor->view.sources[s];
         every = every || f->of->value[source] == CLEAVE_WHEN_EVERY;
@@ -186,20 +186,19 @@ cleave_status cleave_micro_batches_find(const cleave_model *model, int32_t n, cl
                                         cleave_micro_batches *found, cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_axis_sorts sorts;
-    cleave_micro_batches result = {
-        .n = n,
-        .sharing = {.window = "sample", .in_time = true},
-        .value = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors),
-        .in_prologue = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests)};
+    cleave_micro_batches result = {.n = n,
+                                   .sharing = {.window = "sample", .in_time = true},
+                                   .value = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors),
+                                   .in_prologue = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests)};
     finder f = {.model = model,
                 .of = &result,
                 .from_data = CLEAVE_ARENA_ARRAY(&scratch, bool, model->n_tensors),
                 .asked = CLEAVE_ARENA_ARRAY(&scratch, bool, model->n_tensors),
                 .error = error};
-    cleave_status status = result.value == NULL || result.in_prologue == NULL ||
-                                   f.from_data == NULL || f.asked == NULL
-                               ? cleave_fail_memory(error, "cutting the batch into micro-batches")
-                               : cleave_axis_sorts_find(model, &scratch, &sorts, error);
+    cleave_status status =
+        result.value == NULL || result.in_prologue == NULL || f.from_data == NULL || f.asked == NULL
+            ? cleave_fail_memory(error, "cutting the batch into micro-batches")
+            : cleave_axis_sorts_find(model, &scratch, &sorts, error);
     if (status == CLEAVE_OK && (n < 1 || sorts.batch % n != 0))
         status = cleave_fail(error, CLEAVE_BAD_INPUT,
                              "a batch of %lld can't be cut into %d equal micro-batches",

@@ -34,8 +34,8 @@ typedef struct cleave_micro_batches {
     bool *in_prologue;      /* [n_nests] */
 } cleave_micro_batches;
 
-/* In the arena.  BAD_INPUT, naming operator and tensor, where the model can't be cut, or not into so
-   many.  Linear in the model. */
+/* In the arena.  BAD_INPUT, naming operator and tensor, where the model can't be cut, or not into
+   so many.  Linear in the model. */
 cleave_status cleave_micro_batches_find(const cleave_model *model, int32_t n, cleave_arena *arena,
                                         cleave_micro_batches *found, cleave_error *error);
 
@@ -46,7 +46,8 @@ static inline cleave_when cleave_when_gradient(cleave_when value) {
                                         : CLEAVE_WHEN_FIRST;
 }
 
-/* Indices of a nest's shared axis, or of a tensor's shared dimension, from one window to the next. */
+/* Indices of a nest's shared axis, or of a tensor's shared dimension, from one window to the next.
+ */
 static inline int64_t cleave_micro_batches_step(const cleave_micro_batches *micro, int64_t extent) {
     return extent / micro->n;
 }

@@ -203,8 +203,8 @@ cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout
     if (all == NULL)
         return cleave_fail_memory(error, "cutting operators into parts");
     for (int32_t op = 0; op < model->n_operators; op++)
-        CLEAVE_TRY(cleave_parts_derive_operator(model, op, &layout->splits[op], micro, arena, all,
-                                                error));
+        CLEAVE_TRY(
+            cleave_parts_derive_operator(model, op, &layout->splits[op], micro, arena, all, error));
     *parts = all;
     return CLEAVE_OK;
 }

@@ -18,8 +18,8 @@ typedef struct cleave_parts {
     cleave_part *items; /* at most one per device */
 } cleave_parts;
 
-/* The parts of every nest of the model under a layout, in the first of its micro-batches; `parts` is
-   [n_nests].  `micro` null: of the whole batch. */
+/* The parts of every nest of the model under a layout, in the first of its micro-batches; `parts`
+   is [n_nests].  `micro` null: of the whole batch. */
 cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,
                                   const cleave_micro_batches *micro, cleave_arena *arena,
                                   cleave_parts **parts, cleave_error *error);

@@ -31,15 +31,13 @@ cleave_status cleave_schedule_copy(const cleave_schedule *schedule, cleave_arena
     int32_t n_groups = schedule->n_stages; /* at most, and so many have room */
     made.first_operator = copied(schedule->first_operator, schedule->n_stages,
                                  sizeof *made.first_operator, arena, &failed);
-    made.in_flight =
-        copied(schedule->in_flight, n_groups, sizeof *made.in_flight, arena, &failed);
+    made.in_flight = copied(schedule->in_flight, n_groups, sizeof *made.in_flight, arena, &failed);
     made.n_blocks =
         copied(schedule->n_blocks, schedule->n_orders, sizeof *made.n_blocks, arena, &failed);
-    made.orders =
-        copied(schedule->orders, schedule->n_orders, sizeof *made.orders, arena, &failed);
+    made.orders = copied(schedule->orders, schedule->n_orders, sizeof *made.orders, arena, &failed);
     for (int32_t g = 0; g < schedule->n_orders && !failed; g++)
-        made.orders[g] = copied(schedule->orders[g], schedule->n_blocks[g],
-                                sizeof **made.orders, arena, &failed);
+        made.orders[g] = copied(schedule->orders[g], schedule->n_blocks[g], sizeof **made.orders,
+                                arena, &failed);
     if (failed)
         return cleave_fail_memory(error, "copying a schedule");
     *copy = made;
@@ -53,7 +51,7 @@ typedef struct orders {
     const cleave_schedule *of;
     const int32_t *group; /* [n_stages] */
     int32_t n_groups;
-    int32_t *n;            /* [n_groups] blocks so far */
+    int32_t *n;                  /* [n_groups] blocks so far */
     cleave_stage_block **blocks; /* [n_groups] with room for those of all stages */
     cleave_error *error;
 } orders;
@@ -96,7 +94,8 @@ static void order_gpipe(orders *to, int32_t g) {
 
 /* The i-th forward, or backward, of a group: rounds of as many micro-batches as there are groups,
    through all its stages. */
-static cleave_stage_block interleaved(const orders *to, int32_t g, cleave_block_kind kind, int32_t i) {
+static cleave_stage_block interleaved(const orders *to, int32_t g, cleave_block_kind kind,
+                                      int32_t i) {
     int32_t p = to->n_groups, v = to->of->n_stages / p, round = i / (p * v), rest = i % (p * v);
     int32_t turn = kind == CLEAVE_BLOCK_FORWARD ? rest / p : v - 1 - rest / p;
     return (cleave_stage_block){(uint8_t)kind, turn * p + g, round * p + rest % p};
@@ -129,10 +128,11 @@ static cleave_status check_interleaved(const orders *to) {
                            "number",
                            to->of->n_stages, p);
     if (to->of->micro_batches % p != 0)
-        return cleave_fail(to->error, CLEAVE_BAD_INPUT,
-                           "schedule: an interleaved one of %d groups of devices wants a multiple of "
-                           "%d micro-batches, not %d",
-                           p, p, to->of->micro_batches);
+        return cleave_fail(
+            to->error, CLEAVE_BAD_INPUT,
+            "schedule: an interleaved one of %d groups of devices wants a multiple of "
+            "%d micro-batches, not %d",
+            p, p, to->of->micro_batches);
     return CLEAVE_OK;
 }
 
@@ -149,10 +149,11 @@ static cleave_status take_orders(orders *to, int32_t *next) {
         for (int32_t b = 0; b < of->n_blocks[g]; b++) {
             cleave_stage_block block = of->orders[g][b];
             if (block.stage < 0 || block.stage >= of->n_stages || to->group[block.stage] != g)
-                return cleave_fail(to->error, CLEAVE_BAD_INPUT,
-                                   "schedule: order %d has a block of stage %d, which is not on its "
-                                   "devices",
-                                   g, block.stage);
+                return cleave_fail(
+                    to->error, CLEAVE_BAD_INPUT,
+                    "schedule: order %d has a block of stage %d, which is not on its "
+                    "devices",
+                    g, block.stage);
             int32_t *expected = &next[block.kind * of->n_stages + block.stage];
             if (block.micro_batch != *expected)
                 return cleave_fail(to->error, CLEAVE_BAD_INPUT,
@@ -177,10 +178,11 @@ static cleave_status make_orders(orders *to, int32_t *next) {
     if (of->kind == CLEAVE_SCHEDULE_INTERLEAVED)
         CLEAVE_TRY(check_interleaved(to));
     else if (to->n_groups != of->n_stages)
-        return cleave_fail(to->error, CLEAVE_BAD_INPUT,
-                           "schedule: %d stages on %d groups of devices; two stages of one group want "
-                           "the kind interleaved",
-                           of->n_stages, to->n_groups);
+        return cleave_fail(
+            to->error, CLEAVE_BAD_INPUT,
+            "schedule: %d stages on %d groups of devices; two stages of one group want "
+            "the kind interleaved",
+            of->n_stages, to->n_groups);
     for (int32_t g = 0; g < to->n_groups; g++)
         if (of->kind == CLEAVE_SCHEDULE_GPIPE)
             order_gpipe(to, g);
@@ -224,8 +226,8 @@ static int64_t begin_of(const merging *of, int32_t g) {
     return begin > of->free[g] ? begin : of->free[g];
 }
 
-/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties by
-   stage. */
+/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
+   by stage. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     bool parts = cleave_schedule_parts_weights(of->of->of);
     for (int32_t i = 0; i < n; i++) {

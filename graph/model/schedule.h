@@ -8,12 +8,13 @@
    - gpipe: all forwards, then all backwards (Huang et al. 2019);
    - 1f1b: after a few forwards by turns one backward and one forward, so that fewer micro-batches
      are in flight (PipeDream-Flush, Narayanan et al. 2021);
-   - interleaved: 1f1b of several stages a group, the micro-batches in rounds (Narayanan et al. 2021);
+   - interleaved: 1f1b of several stages a group, the micro-batches in rounds (Narayanan et al.
+   2021);
    - zb-h1: 1f1b with the gradients of weights put off, where they fill the bubble (Qi et al. 2024).
 
-   In each order a stage takes its micro-batches one after the other.  The orders make one sequence of
-   all blocks, from dependencies and from unit times alone: it knows no costs, is topological, and
-   does not exist where the orders wait for each other. */
+   In each order a stage takes its micro-batches one after the other.  The orders make one sequence
+   of all blocks, from dependencies and from unit times alone: it knows no costs, is topological,
+   and does not exist where the orders wait for each other. */
 #ifndef CLEAVE_GRAPH_MODEL_SCHEDULE_H
 #define CLEAVE_GRAPH_MODEL_SCHEDULE_H
 
@@ -24,7 +25,8 @@
 #include <stdint.h>
 
 typedef enum cleave_schedule_kind {
-    CLEAVE_SCHEDULE_1F1B, /* of one stage: forward and backward of one micro-batch after the other */
+    CLEAVE_SCHEDULE_1F1B, /* of one stage: forward and backward of one micro-batch after the other
+                           */
     CLEAVE_SCHEDULE_GPIPE,
     CLEAVE_SCHEDULE_INTERLEAVED,
     CLEAVE_SCHEDULE_ZB_H1,
@@ -50,11 +52,12 @@ typedef struct cleave_schedule {
     int32_t micro_batches; /* m, 1 or more */
     int32_t n_stages;      /* S, 1 or more */
     cleave_schedule_kind kind;
-    int32_t *first_operator; /* [n_stages] with which each begins, ascending from 0; null: 1 stage */
-    int32_t *in_flight; /* [groups] forwards before the first backward, of 1f1b and zb-h1; null: as
-                           many as it takes to keep all groups busy */
-    int32_t n_orders;   /* of ORDERS: groups, */
-    int32_t *n_blocks;  /* [n_orders] */
+    int32_t
+        *first_operator; /* [n_stages] with which each begins, ascending from 0; null: 1 stage */
+    int32_t *in_flight;  /* [groups] forwards before the first backward, of 1f1b and zb-h1; null: as
+                            many as it takes to keep all groups busy */
+    int32_t n_orders;    /* of ORDERS: groups, */
+    int32_t *n_blocks;   /* [n_orders] */
     cleave_stage_block **orders; /* [n_orders][n_blocks] */
 } cleave_schedule;
 
@@ -76,8 +79,9 @@ static inline int32_t cleave_schedule_stage_of(const cleave_schedule *schedule, 
 cleave_status cleave_schedule_copy(const cleave_schedule *schedule, cleave_arena *arena,
                                    cleave_schedule *copy, cleave_error *error);
 
-/* All blocks in one sequence; `group` is [n_stages], numbered from 0 as they are met.  In the arena.
-   BAD_INPUT where the schedule does not go with the groups, or its orders wait for each other. */
+/* All blocks in one sequence; `group` is [n_stages], numbered from 0 as they are met.  In the
+   arena. BAD_INPUT where the schedule does not go with the groups, or its orders wait for each
+   other. */
 cleave_status cleave_schedule_sequence(const cleave_schedule *schedule, const int32_t *group,
                                        cleave_arena *arena, cleave_stage_block **sequence,
                                        int32_t *n_blocks, cleave_error *error);

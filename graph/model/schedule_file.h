@@ -6,8 +6,8 @@
 #include "graph/model/model.h"
 #include "graph/model/schedule.h"
 
-/* Reads the object, whose arrays lie in the arena.  Whether the schedule goes with the splits is not
-   looked at: see cleave_layout_check_schedule. */
+/* Reads the object, whose arrays lie in the arena.  Whether the schedule goes with the splits is
+   not looked at: see cleave_layout_check_schedule. */
 cleave_status cleave_schedule_read(const cleave_json_cursor *at, const cleave_model *model,
                                    cleave_arena *arena, cleave_schedule *schedule,
                                    cleave_error *error);

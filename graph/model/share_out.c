@@ -25,8 +25,7 @@ cleave_status cleave_sharing_create(const cleave_model *model, cleave_arena *are
 static cleave_status not_even(const marker *f, int32_t tensor) {
     return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
                        "tensor %s is not cut into %lld equal ranges, one for each %s",
-                       f->model->tensors[tensor].name, (long long)f->of->n_windows,
-                       f->of->window);
+                       f->model->tensors[tensor].name, (long long)f->of->n_windows, f->of->window);
 }
 
 /* The dimension of the source whose ranges are those of dimension d of a reshape: outermost in

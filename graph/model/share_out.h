@@ -33,14 +33,14 @@ cleave_status cleave_sharing_create(const cleave_model *model, cleave_arena *are
                                     cleave_sharing *sharing, cleave_error *error);
 
 /* Marks what a nest reads and writes, of all nests in the order of the model.  The axis of one that
-   follows the split of its operator is set by the caller; that of another is found here.  NO_LAYOUT,
+   follows the split of its operator is set by the caller; that of another is found here. NO_LAYOUT,
    saying why, where something is not the same in all windows. */
 cleave_status cleave_share_out_nest(const cleave_model *model, int32_t nest,
                                     cleave_sharing *sharing, cleave_error *error);
 
-/* Before that, once the axes of all nests that have to be shared out are set: what these read along a
-   shared dimension, the nests that write it share out, too, where nothing has said so of them.  (What
-   is the same for all samples may be made for each: a class token, a mask that is drawn.) */
+/* Before that, once the axes of all nests that have to be shared out are set: what these read along
+   a shared dimension, the nests that write it share out, too, where nothing has said so of them.
+   (What is the same for all samples may be made for each: a class token, a mask that is drawn.) */
 void cleave_share_out_sources(const cleave_model *model, cleave_sharing *sharing);
 
 /* Both ends of all assignments, which are repeated. */

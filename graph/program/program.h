@@ -39,7 +39,8 @@ typedef enum cleave_lane {
 
 typedef struct cleave_item {
     uint8_t kind, lane;
-    uint8_t when; /* cleave_when: of a fragment, in which micro-batches; a program has each by itself */
+    uint8_t
+        when; /* cleave_when: of a fragment, in which micro-batches; a program has each by itself */
     int32_t device;
     int32_t slot; /* (operator, pass) that it belongs to: see slots */
     int32_t subject;
@@ -133,9 +134,10 @@ typedef struct cleave_copy_piece {
 typedef struct cleave_copy {
     int32_t first_piece, n_pieces; /* of copy_pieces, done in order */
     int64_t bytes;                 /* read and written, for the cost; */
-    bool carries; /* of a fragment: it assigns in the first micro-batch, and adds in those after it */
-    int64_t summed_bytes;          /* of these, what is combined with what is there; */
-    int64_t n_rows;   /* and in so many rows that are contiguous at both ends; 0: not counted */
+    bool carries; /* of a fragment: it assigns in the first micro-batch, and adds in those after it
+                   */
+    int64_t summed_bytes; /* of these, what is combined with what is there; */
+    int64_t n_rows;       /* and in so many rows that are contiguous at both ends; 0: not counted */
     int32_t n_copies; /* 1; or, beside a symbolic all-to-all, so many of which no piece is listed */
 } cleave_copy;
 

@@ -24,7 +24,7 @@ typedef struct oracle {
     char folder[64];
     int batch;
     int n_cut, n_staged; /* layouts with micro-batches, with stages */
-    double worst; /* of |got - want| / (1e-5 + 1e-4 |want|) */
+    double worst;        /* of |got - want| / (1e-5 + 1e-4 |want|) */
 } oracle;
 
 static int fail(const oracle *test, const char *what, const char *why) {
@@ -161,9 +161,9 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     if (draw_schedule(&test->imported, seed, test->batch, &scratch, &layout)) {
         test->n_cut += layout.schedule.micro_batches > 1;
         test->n_staged += layout.schedule.n_stages > 1;
-        snprintf(what + strlen(what), sizeof what - strlen(what), ", %s of %d stages, %d micro-batches",
-                 cleave_schedule_names[layout.schedule.kind], layout.schedule.n_stages,
-                 layout.schedule.micro_batches);
+        snprintf(what + strlen(what), sizeof what - strlen(what),
+                 ", %s of %d stages, %d micro-batches", cleave_schedule_names[layout.schedule.kind],
+                 layout.schedule.n_stages, layout.schedule.micro_batches);
     }
     if (cleave_layout_write(layout_path, &test->imported, &layout, &error) != CLEAVE_OK)
         return fail(test, what, error.message);

@@ -24,8 +24,8 @@ static cleave_status draw_splits(const cleave_model *model, int32_t stage, int32
     const cleave_schedule *schedule = &layout->schedule;
     int32_t g = stage % n_groups, first = layout->n_devices * g / n_groups;
     int32_t n = layout->n_devices * (g + 1) / n_groups - first;
-    int32_t end = stage + 1 < schedule->n_stages ? schedule->first_operator[stage + 1]
-                                                 : model->n_operators;
+    int32_t end =
+        stage + 1 < schedule->n_stages ? schedule->first_operator[stage + 1] : model->n_operators;
     int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
     for (int32_t op = schedule->first_operator[stage]; op < end; op++) {
         cleave_split split = {.replicas = n, .n_parts = n, .devices = devices};
@@ -36,7 +36,8 @@ static cleave_status draw_splits(const cleave_model *model, int32_t stage, int32
             cleave_split_random(&model->operators[op], n, random, &split);
         for (int32_t p = 0; p < split.n_parts; p++)
             devices[p] += first;
-        CLEAVE_TRY(cleave_layout_set(layout, op, split.replicas, split.degree, devices, arena, NULL));
+        CLEAVE_TRY(
+            cleave_layout_set(layout, op, split.replicas, split.degree, devices, arena, NULL));
     }
     return CLEAVE_OK;
 }
@@ -48,8 +49,8 @@ static bool draw(const cleave_model *model, int32_t most, cleave_random *random,
                                                  CLEAVE_SCHEDULE_INTERLEAVED};
     cleave_schedule *schedule = &layout->schedule;
     int32_t stages[MOST_STAGES] = {0};
-    *schedule = (cleave_schedule){.kind = kinds[cleave_random_below(random, 4)],
-                                  .first_operator = stages};
+    *schedule =
+        (cleave_schedule){.kind = kinds[cleave_random_below(random, 4)], .first_operator = stages};
     int32_t n_groups = 1 + (int32_t)cleave_random_below(random, 3);
     n_groups = n_groups < layout->n_devices ? n_groups : layout->n_devices;
     bool virtual = schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED;
@@ -60,8 +61,7 @@ static bool draw(const cleave_model *model, int32_t most, cleave_random *random,
         if (draw_splits(model, s, n_groups, random, arena, layout) != CLEAVE_OK)
             return false;
     schedule->micro_batches = 1 + (int32_t)cleave_random_below(random, most);
-    while (schedule->micro_batches > 1 &&
-           cleave_layout_check(model, layout, NULL) != CLEAVE_OK)
+    while (schedule->micro_batches > 1 && cleave_layout_check(model, layout, NULL) != CLEAVE_OK)
         schedule->micro_batches--;
     cleave_schedule kept;
     if ((schedule->micro_batches == 1 && schedule->n_stages == 1) ||
