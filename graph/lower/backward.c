@@ -172,11 +172,17 @@ uint32_t lower_inputs_read(const cleave_nest *nest, uint32_t gradients) {
 
 /* ---- accumulating: a weight that many nests read, such as the cells of a recurrence ---------- */
 
-/* Do two nests read the same pieces on the same devices, part by part?  Then what they give to the
-   gradient may be summed where it arises, replicas included. */
+static int32_t stage_of(const lower_builder *builder, int32_t nest) {
+    return cleave_schedule_stage_of(&builder->layout->schedule, builder->model->nests[nest].op);
+}
+
+/* Do two nests of one stage read the same pieces on the same devices, part by part?  Then what they
+   give to the gradient may be summed where it arises, replicas included.  (Which of two stages of
+   the same devices gives first is for the schedule to say.) */
 static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulator like) {
     const cleave_parts *a = &state->base.parts[n], *b = &state->base.parts[like.nest];
-    if (a->n != b->n || lower_goes_on(&state->base, n) != lower_goes_on(&state->base, like.nest))
+    if (a->n != b->n || lower_goes_on(&state->base, n) != lower_goes_on(&state->base, like.nest) ||
+        stage_of(&state->base, n) != stage_of(&state->base, like.nest))
         return false;
     for (int32_t p = 0; p < a->n; p++) {
         const cleave_part *x = &a->items[p], *y = &b->items[p];

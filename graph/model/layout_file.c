@@ -264,7 +264,12 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
         CLEAVE_TRY(cleave_collective_rules_read(&collectives, arena, &result.collectives, error));
     if (cleave_json_find(&root, "schedule", &schedule))
         CLEAVE_TRY(cleave_schedule_read(&schedule, model, arena, &result.schedule, error));
-    CLEAVE_TRY(cleave_layout_check(model, &result, error));
+    cleave_error why = {""};
+    cleave_status status = cleave_layout_check(model, &result, &why);
+    if (status == CLEAVE_BAD_INPUT)
+        return cleave_json_fail(&root, error, "%s", why.message);
+    if (status != CLEAVE_OK)
+        return cleave_fail(error, status, "%s", why.message);
     *layout = result;
     if (listed != NULL)
         *listed = (cleave_layout_listed){in.listed, in.listed_updates};

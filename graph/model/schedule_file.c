@@ -78,18 +78,29 @@ static cleave_status read_in_flight(const cleave_json_cursor *root, cleave_arena
     return CLEAVE_OK;
 }
 
-/* "F0.3" is forward of stage 0, micro-batch 3. */
+typedef char block_name[32];
+
+static void name_block(const cleave_stage_block *block, block_name name) {
+    snprintf(name, sizeof(block_name), "%c%d.%d", block_letters[block->kind], block->stage,
+             block->micro_batch);
+}
+
+/* "F0.3" is forward of stage 0, micro-batch 3; it is written in no other way. */
 static cleave_status read_block(const cleave_json_cursor *at, cleave_stage_block *block,
                                 cleave_error *error) {
     const char *text;
     CLEAVE_TRY(cleave_json_string(at, &text, error));
     const char *letter = memchr(block_letters, text[0], sizeof block_letters);
-    int stage, micro_batch, length = -1;
-    if (letter != NULL && strlen(text) < 16 && text[1] >= '0' && text[1] <= '9' &&
-        sscanf(text + 1, "%6d.%6d%n", &stage, &micro_batch, &length) == 2 &&
-        text[1 + length] == '\0' && stage >= 0 && micro_batch >= 0) {
-        *block = (cleave_stage_block){(uint8_t)(letter - block_letters), stage, micro_batch};
-        return CLEAVE_OK;
+    int stage, micro_batch;
+    if (letter != NULL && sscanf(text + 1, "%6d.%6d", &stage, &micro_batch) == 2 && stage >= 0 &&
+        micro_batch >= 0) {
+        const cleave_stage_block read = {(uint8_t)(letter - block_letters), stage, micro_batch};
+        block_name name;
+        name_block(&read, name);
+        if (strcmp(name, text) == 0) {
+            *block = read;
+            return CLEAVE_OK;
+        }
     }
     return cleave_json_fail(
         at, error, "\"%.16s\" is no block, such as F0.3: F, B or W, stage, micro-batch", text);
@@ -163,11 +174,9 @@ static void put_orders(cleave_json_writer *out, const cleave_schedule *schedule)
     for (int32_t g = 0; g < schedule->n_orders; g++) {
         cleave_json_begin_array(out, true);
         for (int32_t b = 0; b < schedule->n_blocks[g]; b++) {
-            const cleave_stage_block *block = &schedule->orders[g][b];
-            char text[32];
-            snprintf(text, sizeof text, "%c%d.%d", block_letters[block->kind], block->stage,
-                     block->micro_batch);
-            cleave_json_put_string(out, text);
+            block_name name;
+            name_block(&schedule->orders[g][b], name);
+            cleave_json_put_string(out, name);
         }
         cleave_json_end_array(out);
     }

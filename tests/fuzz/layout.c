@@ -1,5 +1,6 @@
-/* Fuzzes the reader of layouts against one small model: a layout that is accepted is legal, and so
-   is one of some operators; a layout of all is one of some, too, and lists them all. */
+/* Fuzzes the reader of layouts against two small models, one of which takes statistics over the
+   batch and can't be cut into micro-batches: a layout that is accepted is legal, and so is one of
+   some operators; a layout of all is one of some, too, and lists them all. */
 #include "fuzz.h"
 
 #include "graph/import/import.h"
@@ -7,16 +8,21 @@
 
 #include <stdlib.h>
 
-/* The model is read once; a fuzz target has no other place to keep it. */
-static const cleave_model *small_model(void) {
+enum { N_MODELS = 2 };
+
+/* The models are read once; a fuzz target has no other place to keep them. */
+static const cleave_model *small_model(int which) {
+    static const char *const paths[N_MODELS] = {
+        CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_cnn.onnx",
+        CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_mlp.onnx"};
     static cleave_arena arena;
-    static cleave_model model;
-    static int loaded;
-    if (!loaded && cleave_model_import(CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_cnn.onnx", 8,
-                                       true, &arena, &model, NULL) != CLEAVE_OK)
-        abort();
-    loaded = 1;
-    return &model;
+    static cleave_model models[N_MODELS];
+    static int n_loaded;
+    for (; n_loaded < N_MODELS; n_loaded++)
+        if (cleave_model_import(paths[n_loaded], 8, true, &arena, &models[n_loaded], NULL) !=
+            CLEAVE_OK)
+            abort();
+    return &models[which];
 }
 
 static void read_some(const uint8_t *data, size_t size, const cleave_model *model, bool is_layout) {
@@ -38,8 +44,7 @@ static void read_some(const uint8_t *data, size_t size, const cleave_model *mode
     cleave_arena_free(&arena);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const cleave_model *model = small_model();
+static void read_all(const uint8_t *data, size_t size, const cleave_model *model) {
     cleave_arena arena = {0};
     cleave_layout layout;
     cleave_error error = {""};
@@ -50,5 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     cleave_arena_free(&arena);
     read_some(data, size, model, status == CLEAVE_OK);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    for (int which = 0; which < N_MODELS; which++)
+        read_all(data, size, small_model(which));
     return 0;
 }

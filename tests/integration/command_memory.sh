@@ -1,5 +1,5 @@
 # Law 5: the memory that `simulate` predicts is never below what a rank of `run` really takes (VmHWM), and above
-# it by no more than 3 % or 32 MiB, whichever is more.
+# it by no more than 3 % or 32 MiB, whichever is more; with micro-batches and stages, by no more than 5 % and 16 MiB.
 # shellcheck source=command.bash
 . "$(dirname "$0")/command.bash"
 
@@ -13,24 +13,31 @@ models=(--model "$models/lenet5.onnx" --batch 256)
 calibrated=$work/machine.json
 expect_ok calibrate "${models[@]}" --devices 2 --time 1 -o "$calibrated"
 
-expect_law() { # METHOD SEED OPTION...
-    local method=$1 layout=$work/$1-$2.layout.json
-    expect_ok search "${models[@]}" --machine "$calibrated" --method "$method" --seed "$2" --proposals 50 -o "$layout"
-    shift 2
-    expect_ok simulate "${models[@]}" --machine "$calibrated" --layout "$layout" --json "$@"
+# ROOM is of resident bytes r, in awk.
+expect_layout() { # LAYOUT MACHINE RANKS ROOM OPTION...
+    local layout=$1 with=$2 ranks=$3 room=$4
+    shift 4
+    expect_ok simulate "${models[@]}" --machine "$with" --layout "$layout" --json "$@"
     local predicted resident
     predicted=$(json_list "$work/out" peak_bytes)
     expect_ok run "${models[@]}" --layout "$layout" --steps 2 --json "$@"
     resident=$(json_list "$work/out" rss_peak_bytes)
-    awk -v predicted="$predicted" -v resident="$resident" 'BEGIN {
+    awk -v predicted="$predicted" -v resident="$resident" -v ranks="$ranks" 'BEGIN {
         n = split(predicted, p, " ")
-        bad = n != 2 || split(resident, r, " ") != n
+        bad = n != ranks || split(resident, at, " ") != n
         for (d = 1; d <= n; d++) {
-            room = 0.03 * r[d] > 33554432 ? 0.03 * r[d] : 33554432
-            bad = bad || !(r[d] > 0 && p[d] >= r[d] && p[d] <= r[d] + room)
+            r = at[d]
+            bad = bad || !(r > 0 && p[d] >= r && p[d] <= r + '"$room"')
         }
         exit bad
     }' || fail "$layout $*: predicted $predicted, resident $resident"
+}
+
+expect_law() { # METHOD SEED OPTION...
+    local method=$1 layout=$work/$1-$2.layout.json
+    expect_ok search "${models[@]}" --machine "$calibrated" --method "$method" --seed "$2" --proposals 50 -o "$layout"
+    shift 2
+    expect_layout "$layout" "$calibrated" 2 '(0.03 * r > 33554432 ? 0.03 * r : 33554432)' "$@"
 }
 
 expect_law data-parallel 0
@@ -39,4 +46,58 @@ expect_law mcmc 1
 for seed in 1 2 3; do
     expect_law random "$seed" --momentum 0.9
 done
+
+# ---- schedules
+
+# Twice the devices, which are joined alike: what a rank has beside its arena does not change.
+models=(--model "$tree/configs/models/byte_gpt.onnx" --batch 64)
+expect_ok calibrate "${models[@]}" --devices 2 --time 1 -o "$calibrated"
+four=$work/four.json
+sed -e 's/^    "devices": 2,/    "devices": 4,/' -e 's/"kinds": \["core", "core"\]/"kinds": ["core", "core", "core", "core"]/' \
+    -e 's/"join": \[\[0, 1\]\]/"join": [[0, 1, 2, 3]]/' "$calibrated" >"$four"
+
+# A data-parallel layout, cut into stages of about equal numbers of operators, stage s on group s mod GROUPS.
+cut() { # LAYOUT DEVICES GROUPS STAGES MICRO_BATCHES KIND
+    awk -v devices="$2" -v groups="$3" -v stages="$4" -v m="$5" -v kind="$6" '
+    { line[NR] = $0 }
+    /"split"/ { operator[n++] = NR }
+    END {
+        each = devices / groups
+        for (i = 0; i < n; i++) {
+            stage = int(i * stages / n)
+            if (i > 0 && stage > int((i - 1) * stages / n)) {
+                split(line[operator[i]], word, "\"")
+                names = names (names != "" ? ", " : "") "\"" word[2] "\""
+            }
+            list = stage % groups * each
+            for (d = 1; d < each; d++)
+                list = list ", " stage % groups * each + d
+            sub(/: [0-9]+}/, ": " each "}", line[operator[i]])
+            sub(/"devices": \[[^]]*\]/, "\"devices\": [" list "]", line[operator[i]])
+        }
+        for (i = 1; i <= NR; i++) {
+            if (line[i] ~ /"operators"/)
+                printf "\"schedule\": {\"micro_batches\": %d, \"kind\": \"%s\", \"stages\": [%s]},\n", m, kind, names
+            print line[i]
+        }
+    }' "$1"
+}
+
+expect_schedule() { # MACHINE DEVICES GROUPS STAGES MICRO_BATCHES KIND OPTION...
+    local with=$1 devices=$2 layout=$work/$6-$2-$3-$4-$5.layout.json
+    expect_ok search "${models[@]}" --machine "$with" --method data-parallel -o "$work/whole.layout.json"
+    cut "$work/whole.layout.json" "${@:2:5}" >"$layout"
+    shift 6
+    expect_layout "$layout" "$with" "$devices" '0.05 * r + 16777216' "$@"
+}
+
+expect_schedule "$calibrated" 2 1 1 4 1f1b --momentum 0.9
+expect_schedule "$calibrated" 2 1 1 16 gpipe
+expect_schedule "$calibrated" 2 2 2 8 1f1b
+expect_schedule "$calibrated" 2 2 2 8 gpipe --optimizer adam
+expect_schedule "$calibrated" 2 2 4 8 interleaved
+expect_schedule "$four" 4 2 2 8 zb-h1
+expect_schedule "$four" 4 4 4 16 1f1b
+expect_schedule "$four" 4 4 4 4 zb-h1 --momentum 0.9
+expect_schedule "$four" 4 2 4 4 interleaved
 finish

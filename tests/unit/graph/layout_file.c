@@ -1,5 +1,7 @@
 /* The layout file: what is written reads back to the same bytes, and every error names its place.
  */
+#include "../../support/drawn_schedule.h"
+#include "../../support/perceptron.h"
 #include "base/file.h"
 #include "graph/model/layout.h"
 
@@ -235,6 +237,155 @@ Test(layout_file, an_operator_listed_twice_is_refused) {
     cr_expect_not_null(strstr(error.message, "dense"), "%s", error.message);
 }
 
+/* ---- schedules ------------------------------------------------------------------------------- */
+
+/* Perceptrons of two layers: dense0 relu0 dense1 relu1 @loss, 8 samples. */
+#define P_MODEL                                                                                    \
+    "\"model\": {\"file\": \"perceptron\", \"hash\": \"abc\", \"batch\": 8, \"graph\": 1}"
+#define P_ON(name, devices) "\"" name "\": {\"split\": {}, \"devices\": [" devices "]}"
+#define STAGED(schedule, second)                                                                   \
+    "{\"cleave_layout\": 1, " P_MODEL ", \"devices\": 2, \"schedule\": {" schedule                 \
+    "}, \"operators\": {" P_ON("dense0", "0") ", " P_ON("relu0", "0") ", " P_ON(                   \
+        "dense1", second) ", " P_ON("relu1", second) ", " P_ON("@loss", second) "}}"
+#define STAGES "\"stages\": [\"dense1\"]"
+
+static cleave_model small_perceptron(int layers, int64_t batch) {
+    cleave_model perceptron = make_perceptron(&arena, layers, batch, 4);
+    snprintf(perceptron.hash, sizeof perceptron.hash, "abc");
+    return perceptron;
+}
+
+static cleave_status parse_staged(const char *text, cleave_layout *layout, cleave_error *error) {
+    const cleave_model perceptron = small_perceptron(2, 8);
+    return cleave_layout_parse(text, strlen(text), "p.json", &perceptron, &arena, layout, error);
+}
+
+Test(layout_file, schedules_read) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(parse_staged(STAGED("", "0"), &layout, &error), CLEAVE_OK, "%s", error.message);
+    cr_expect(cleave_schedule_is_plain(&layout.schedule));
+    cr_assert_eq(parse_staged(STAGED("\"micro_batches\": 4", "1"), &layout, &error), CLEAVE_OK,
+                 "%s", error.message);
+    cr_expect_eq(layout.schedule.micro_batches, 4);
+    cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_1F1B);
+    cr_assert_eq(parse_staged(STAGED("\"micro_batches\": 8, \"kind\": \"zb-h1\", " STAGES
+                                     ", \"in_flight\": [3, 2]",
+                                     "1"),
+                              &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_ZB_H1);
+    cr_assert_eq(layout.schedule.n_stages, 2);
+    cr_expect_eq(layout.schedule.first_operator[0], 0);
+    cr_expect_eq(layout.schedule.first_operator[1], 2);
+    cr_expect_eq(layout.schedule.in_flight[0], 3);
+    cr_expect_eq(layout.schedule.in_flight[1], 2);
+    cr_assert_eq(parse_staged(STAGED(STAGES ", \"orders\": [[\"F0.0\", \"B0.0\"], [\"F1.0\", "
+                                            "\"B1.0\"]]",
+                                     "1"),
+                              &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_ORDERS);
+    cr_assert_eq(layout.schedule.n_orders, 2);
+    cr_expect_eq(layout.schedule.n_blocks[1], 2);
+    cr_expect_eq(layout.schedule.orders[1][1].kind, CLEAVE_BLOCK_BACKWARD);
+    cr_expect_eq(layout.schedule.orders[1][1].stage, 1);
+}
+
+Test(layout_file, each_error_of_a_schedule_names_file_place_and_value) {
+    static const char *const cases[][2] = {
+        {STAGED("\"micro_batch\": 2", "1"),
+         "p.json: $.schedule.micro_batch: the key \"micro_batch\" is not known here"},
+        {STAGED("\"micro_batches\": 0", "1"),
+         "p.json: $.schedule.micro_batches: 0 is not in the range 1 to 2147483647"},
+        {STAGED("\"kind\": \"orders\"", "1"),
+         "p.json: $.schedule.kind: \"orders\" is none of: 1f1b, gpipe, interleaved, zb-h1"},
+        {STAGED("\"stages\": [\"dense2\"]", "1"),
+         "p.json: $.schedule.stages[0]: the model has no operator \"dense2\""},
+        {STAGED("\"stages\": [\"dense0\"]", "1"),
+         "p.json: $.schedule.stages[0]: operator \"dense0\" leaves stage 0 without operators"},
+        {STAGED("\"stages\": [\"dense1\", \"dense1\"]", "1"),
+         "p.json: $.schedule.stages[1]: operator \"dense1\" leaves stage 1 without operators"},
+        {STAGED("\"stages\": [\"a\", \"b\", \"c\", \"d\", \"e\"]", "1"),
+         "p.json: $.schedule.stages: 6 stages, but the model has 5 operators"},
+        {STAGED(STAGES ", \"in_flight\": [2]", "1"),
+         "p.json: $.schedule.in_flight: 1 numbers for 2 stages"},
+        {STAGED(STAGES ", \"in_flight\": [2, 0]", "1"),
+         "p.json: $.schedule.in_flight[1]: 0 is not in the range 1 to 2147483647"},
+        {STAGED(STAGES ", \"kind\": \"gpipe\", \"in_flight\": [2, 1]", "1"),
+         "p.json: $: schedule: in_flight is not for gpipe"},
+        {STAGED("\"micro_batches\": 4, " STAGES ", \"in_flight\": [1, 3]", "1"),
+         "p.json: $: schedule: the orders of the groups wait for each other"},
+        {STAGED("\"kind\": \"gpipe\", \"orders\": []", "1"),
+         "p.json: $.schedule.orders: orders stand alone, without kind and in_flight"},
+        {STAGED("\"orders\": []", "1"), "p.json: $.schedule.orders: 0 orders for 1 stages"},
+        {STAGED("\"micro_batches\": 65, \"orders\": [[]]", "1"),
+         "p.json: $.schedule.orders: orders are for at most 64 micro-batches"},
+        {STAGED("\"orders\": [[\"F0.0\", \"B0.0\", \"W0.0\", \"F0.0\"]]", "0"),
+         "p.json: $.schedule.orders[0]: 4 blocks, at most there are 3"},
+        {STAGED("\"orders\": [[\"F0.0\"]]", "0"),
+         "p.json: $: schedule: the orders have 0 of 1 micro-batches of stage 0"},
+        {STAGED(STAGES, "0"), "p.json: $: schedule: 2 stages on 1 groups of devices; two stages of "
+                              "one group want the kind interleaved"},
+        {STAGED("\"micro_batches\": 3", "1"),
+         "p.json: $: a batch of 8 can't be cut into 3 equal micro-batches"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleave_layout layout;
+        cleave_error error = {""};
+        cr_expect_eq(parse_staged(cases[i][0], &layout, &error), CLEAVE_BAD_INPUT, "%s",
+                     cases[i][0]);
+        cr_expect_str_eq(error.message, cases[i][1]);
+    }
+}
+
+Test(layout_file, what_is_no_block_is_refused) {
+    static const char *const texts[] = {"",
+                                        "F",
+                                        "F0",
+                                        "F0.",
+                                        ".0",
+                                        "X0.0",
+                                        "f0.0",
+                                        "F-1.0",
+                                        "F0.-1",
+                                        "F0.0 ",
+                                        "F 0.0",
+                                        "F0. 0",
+                                        "F+0.0",
+                                        "F0.+0",
+                                        "F0.0.0",
+                                        "F0x0",
+                                        "F0000000000000000.0"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cleave_layout layout;
+        cleave_error error = {""};
+        char *text =
+            cleave_arena_printf(&arena, STAGED("\"orders\": [[\"%s\", \"B0.0\"]]", "0"), texts[i]);
+        cr_expect_eq(parse_staged(text, &layout, &error), CLEAVE_BAD_INPUT, "\"%s\" is read",
+                     texts[i]);
+        cr_expect_not_null(strstr(error.message, "p.json: $.schedule.orders[0][0]: "), "%s",
+                           error.message);
+        cr_expect_not_null(
+            strstr(error.message, "is no block, such as F0.3: F, B or W, stage, micro-batch"), "%s",
+            error.message);
+    }
+}
+
+/* A tensor of the second stage that the first one reads. */
+Test(layout_file, stages_that_go_backward_or_share_some_devices_are_refused) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    const char *text = "{\"cleave_layout\": 1, " P_MODEL ", \"devices\": 2, \"schedule\": {" STAGES
+                       "}, \"operators\": {\"dense0\": {\"split\": {\"n\": 2}, \"devices\": [0, "
+                       "1]}, " P_ON("relu0", "0") ", " P_ON("dense1", "1") ", " P_ON(
+                           "relu1", "1") ", " P_ON("@loss", "1") "}}";
+    cr_expect_eq(parse_staged(text, &layout, &error), CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(
+        error.message,
+        "p.json: $: schedule: stages 0 and 1 have some devices in common, and not all");
+}
+
 static char *read_file(const char *path, size_t *bytes) {
     char *data = NULL;
     cr_assert_eq(cleave_file_read(path, &arena, &data, bytes, NULL), CLEAVE_OK);
@@ -266,6 +417,71 @@ Test(layout_file, what_was_written_reads_back_to_the_same_bytes) {
     }
     unlink(first);
     unlink(second);
+}
+
+/* The same with schedules by chance, which is all that the file has to say of them. */
+Test(layout_file, schedules_read_back_to_the_same_bytes) {
+    char first[64], second[64];
+    snprintf(first, sizeof first, "/tmp/cleave_layout_d_%ld.json", (long)getpid());
+    snprintf(second, sizeof second, "/tmp/cleave_layout_e_%ld.json", (long)getpid());
+    const cleave_model perceptron = small_perceptron(3, 12);
+    int n_kinds[CLEAVE_N_SCHEDULES] = {0};
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        cleave_layout layout, again;
+        cleave_error error = {""};
+        cr_assert_eq(cleave_layout_random(&perceptron, 5, seed, &arena, &layout, &error),
+                     CLEAVE_OK);
+        if (!draw_schedule(&perceptron, seed, 12, &arena, &layout))
+            continue;
+        n_kinds[layout.schedule.kind]++;
+        cr_assert_eq(cleave_layout_write(first, &perceptron, &layout, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_assert_eq(cleave_layout_read(first, &perceptron, &arena, &again, &error), CLEAVE_OK,
+                     "%s", error.message);
+        cr_assert_eq(again.schedule.kind, layout.schedule.kind);
+        cr_assert_eq(again.schedule.micro_batches, layout.schedule.micro_batches);
+        cr_assert_eq(again.schedule.n_stages, layout.schedule.n_stages);
+        for (int32_t s = 0; s < layout.schedule.n_stages && layout.schedule.n_stages > 1; s++)
+            cr_assert_eq(again.schedule.first_operator[s], layout.schedule.first_operator[s]);
+        cr_assert_eq(cleave_layout_write(second, &perceptron, &again, &error), CLEAVE_OK);
+        size_t bytes_a, bytes_b;
+        char *a = read_file(first, &bytes_a), *b = read_file(second, &bytes_b);
+        cr_assert_eq(bytes_a, bytes_b);
+        cr_assert_arr_eq(a, b, bytes_a);
+    }
+    for (int kind = 0; kind < CLEAVE_SCHEDULE_ORDERS; kind++)
+        cr_expect_gt(n_kinds[kind], 0, "no %s was drawn", cleave_schedule_names[kind]);
+    unlink(first);
+    unlink(second);
+}
+
+static void expect_written(const char *text, const char *line) {
+    char path[64];
+    size_t bytes;
+    cleave_layout layout;
+    cleave_error error = {""};
+    const cleave_model perceptron = small_perceptron(2, 8);
+    snprintf(path, sizeof path, "/tmp/cleave_layout_f_%ld.json", (long)getpid());
+    cr_assert_eq(parse_staged(text, &layout, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_layout_write(path, &perceptron, &layout, NULL), CLEAVE_OK);
+    const char *written = read_file(path, &bytes);
+    if (line != NULL)
+        cr_expect_not_null(strstr(written, line), "%s", written);
+    else
+        cr_expect_null(strstr(written, "schedule"), "%s", written);
+    unlink(path);
+}
+
+Test(layout_file, a_schedule_is_written_where_there_is_one) {
+    expect_written(STAGED("\"kind\": \"gpipe\"", "1"), NULL);
+    expect_written(STAGED("\"micro_batches\": 8, " STAGES ", \"in_flight\": [3, 2]", "1"),
+                   "\n  \"schedule\": {\"micro_batches\": 8, \"kind\": \"1f1b\", \"stages\": "
+                   "[\"dense1\"], \"in_flight\": [3, 2]},\n");
+    expect_written(STAGED(STAGES ", \"orders\": [[\"F0.0\", \"B0.0\", \"W0.0\"], [\"F1.0\", "
+                                 "\"B1.0\", \"W1.0\"]]",
+                          "1"),
+                   "\n      [\"F0.0\", \"B0.0\", \"W0.0\"],\n      [\"F1.0\", \"B1.0\", "
+                   "\"W1.0\"]\n");
 }
 
 Test(layout_file, one_operator_is_one_line) {

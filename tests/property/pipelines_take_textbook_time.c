@@ -1,0 +1,443 @@
+/* What a pipeline of equal stages takes is published (Huang et al. 2019, Narayanan et al. 2021, Qi
+   et al. 2024): with P groups of devices, m micro-batches, and f, b, w for what a group does of one
+   micro-batch,
+
+     gpipe, 1f1b    (m + P - 1) (f + b)
+     interleaved    m (f + b) + (P - 1) (f + b) / v, with v stages a group
+     zb-h1          m (f + b + w) + (P - 1) (f + b - w), with w apart and m >= P
+
+   Both engines give these for blocks put down in the order of the sequence, whose messages take one
+   picosecond, and for whole lowered programs on a machine where nothing but arithmetic takes time.
+   With unequal stages and links of their own both engines agree to the picosecond. */
+#include "../support/perceptron.h"
+#include "base/random.h"
+#include "costmodel/machine.h"
+#include "graph/lower/lower.h"
+#include "simulator/step/engine_workspace.h"
+#include "simulator/step/simulate.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_1F1B,
+                                             CLEAVE_SCHEDULE_INTERLEAVED, CLEAVE_SCHEDULE_ZB_H1};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+/* f, b and w of one micro-batch on one group; w is 0 where b has it. */
+static double formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m, double f,
+                      double b, double w) {
+    double bubble = kind == CLEAVE_SCHEDULE_ZB_H1 ? f + b - w : (f + b) / v;
+    return m * (f + b + w) + (P - 1) * bubble;
+}
+
+/* ---- blocks in the order of the sequence ----------------------------------------------------- */
+
+/* Stage s on group s mod P, every group a device. */
+typedef struct pipeline {
+    cleave_schedule schedule;
+    int32_t n_groups;
+    int32_t *group;                      /* [n_stages] */
+    int64_t *work[CLEAVE_N_BLOCK_KINDS]; /* [n_stages] picoseconds */
+    int64_t serialization;               /* of a message on its link */
+    cleave_arena arena;
+    cleave_engine_problem problem;
+} pipeline;
+
+static void *array(pipeline *of, int64_t n, size_t size) {
+    void *made = cleave_arena_alloc(&of->arena, (size_t)n, size);
+    cr_assert_not_null(made);
+    return made;
+}
+
+static void begin(pipeline *of, cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m) {
+    int32_t S = P * v;
+    *of = (pipeline){.schedule = {.micro_batches = m, .n_stages = S, .kind = kind},
+                     .n_groups = P,
+                     .serialization = 1};
+    of->group = array(of, S, sizeof *of->group);
+    for (int k = 0; k < CLEAVE_N_BLOCK_KINDS; k++)
+        of->work[k] = array(of, S, sizeof **of->work);
+    for (int32_t s = 0; s < S; s++)
+        of->group[s] = s % P;
+}
+
+static void put(pipeline *of, int32_t group, int kind, int32_t subject, int64_t duration) {
+    cleave_priced_fragment *step = &of->problem.step;
+    int32_t i = step->n_items++;
+    step->kind[i] = (uint8_t)kind;
+    step->queue[i] = 2 * group;
+    step->subject[i] = subject;
+    step->duration[i] = duration;
+}
+
+/* From stage to stage, one group to another: posted by its source behind the block that makes it,
+   by its destination before the block that reads it.  The one of a forward has the number
+   s m + u, that of a backward S m more. */
+static int32_t message_of(const pipeline *of, int kind, int32_t stage, int32_t u) {
+    int32_t m = of->schedule.micro_batches, S = of->schedule.n_stages;
+    int32_t reader = kind == CLEAVE_BLOCK_FORWARD ? stage + 1 : stage - 1;
+    bool none = kind == CLEAVE_BLOCK_WEIGHT || reader < 0 || reader >= S ||
+                of->group[stage] == of->group[reader];
+    return none ? -1 : (kind * S + stage) * m + u;
+}
+
+static void put_block(pipeline *of, const cleave_stage_block *block) {
+    int32_t s = block->stage, u = block->micro_batch, g = of->group[s];
+    int32_t before = block->kind == CLEAVE_BLOCK_FORWARD ? s - 1 : s + 1;
+    int32_t read =
+        before < 0 || before >= of->schedule.n_stages || block->kind == CLEAVE_BLOCK_WEIGHT
+            ? -1
+            : message_of(of, block->kind, before, u);
+    int32_t sent = message_of(of, block->kind, s, u);
+    if (read >= 0) {
+        put(of, g, CLEAVE_PRICED_POST, read, 0);
+        put(of, g, CLEAVE_PRICED_WAIT_ARRIVAL, read, 0);
+    }
+    put(of, g, CLEAVE_PRICED_WORK, -1, of->work[block->kind][s]);
+    if (sent >= 0)
+        put(of, g, CLEAVE_PRICED_POST, sent, 0);
+}
+
+/* Numbers that are of no message are of one that nobody posts: they are left out. */
+static void make_messages(pipeline *of) {
+    cleave_priced_fragment *step = &of->problem.step;
+    int32_t m = of->schedule.micro_batches, S = of->schedule.n_stages, n = 0;
+    int32_t *number = array(of, 2 * (int64_t)S * m, sizeof *number);
+    for (int kind = 0; kind < 2; kind++)
+        for (int32_t s = 0; s < S; s++)
+            for (int32_t u = 0; u < m; u++) {
+                if (message_of(of, kind, s, u) < 0)
+                    continue;
+                int32_t reader = kind == CLEAVE_BLOCK_FORWARD ? s + 1 : s - 1;
+                number[message_of(of, kind, s, u)] = n;
+                step->hop_link[n] = of->group[s] * of->n_groups + of->group[reader];
+                step->hop_serialization[n] = of->serialization;
+                step->hop_start[n + 1] = n + 1;
+                n++;
+            }
+    step->n_messages = n;
+    for (int32_t i = 0; i < step->n_items; i++)
+        if (step->subject[i] >= 0)
+            step->subject[i] = number[step->subject[i]];
+}
+
+static void make_problem(pipeline *of) {
+    cleave_engine_problem *problem = &of->problem;
+    cleave_stage_block *sequence;
+    int32_t n_blocks, n_links = of->n_groups * of->n_groups;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_schedule_sequence(&of->schedule, of->group, &of->arena, &sequence,
+                                          &n_blocks, &error),
+                 CLEAVE_OK, "%s", error.message);
+    int64_t n_items = 4 * (int64_t)n_blocks;
+    problem->step =
+        (cleave_priced_fragment){.kind = array(of, n_items, sizeof(uint8_t)),
+                                 .queue = array(of, n_items, sizeof(int32_t)),
+                                 .subject = array(of, n_items, sizeof(int32_t)),
+                                 .duration = array(of, n_items, sizeof(int64_t)),
+                                 .hop_start = array(of, n_blocks + 1, sizeof(int32_t)),
+                                 .hop_link = array(of, n_blocks, sizeof(int32_t)),
+                                 .hop_serialization = array(of, n_blocks, sizeof(int64_t)),
+                                 .collective_link_start = array(of, 1, sizeof(int32_t))};
+    problem->n_queues = 2 * of->n_groups;
+    problem->n_links = n_links;
+    problem->link_latency = array(of, n_links, sizeof(int64_t));
+    for (int32_t b = 0; b < n_blocks; b++)
+        put_block(of, &sequence[b]);
+    make_messages(of);
+}
+
+/* Runs both engines, which have to agree. */
+static int64_t makespan(pipeline *of, const char *what) {
+    cleave_engine_workspace *workspace;
+    cleave_timeline timeline;
+    cleave_error error = {""};
+    make_problem(of);
+    cr_assert_eq(cleave_engine_finish(&of->problem, &of->arena, &error), CLEAVE_OK, "%s: %s", what,
+                 error.message);
+    cr_assert_eq(cleave_engine_workspace_create(&of->problem, &of->arena, &workspace, &error), 0);
+    cr_assert_eq(cleave_engine_timeline_create(&of->problem, &of->arena, &timeline, &error), 0);
+    cr_assert_eq(cleave_engine_run_scan(&of->problem, workspace, &timeline, &error), CLEAVE_OK,
+                 "%s: %s", what, error.message);
+    int64_t step = timeline.step;
+    cr_assert_eq(cleave_engine_run_events(&of->problem, workspace, &timeline, &error), CLEAVE_OK,
+                 "%s: %s", what, error.message);
+    cr_assert_eq(timeline.step, step, "%s: %lld by events, %lld by the scan", what,
+                 (long long)timeline.step, (long long)step);
+    return step;
+}
+
+static void expect_formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m) {
+    const int64_t f = 600000000, b = kind == CLEAVE_SCHEDULE_ZB_H1 ? f : 2 * f,
+                  w = kind == CLEAVE_SCHEDULE_ZB_H1 ? f : 0; /* of a group */
+    char what[64];
+    pipeline of;
+    snprintf(what, sizeof what, "%s, P = %d, v = %d, m = %d", cleave_schedule_names[kind], P, v, m);
+    begin(&of, kind, P, v, m);
+    for (int32_t s = 0; s < P * v; s++) {
+        of.work[CLEAVE_BLOCK_FORWARD][s] = f / v;
+        of.work[CLEAVE_BLOCK_BACKWARD][s] = b / v;
+        of.work[CLEAVE_BLOCK_WEIGHT][s] = w;
+    }
+    int64_t step = makespan(&of, what);
+    int64_t expected = (int64_t)formula(kind, P, v, m, (double)f, (double)b, (double)w);
+    /* A chain of blocks crosses a message at most twice a stage and micro-batch. */
+    cr_assert(step >= expected && step <= expected + 2 * (int64_t)P * v * m, "%s: %lld, not %lld",
+              what, (long long)step, (long long)expected);
+    cleave_arena_free(&of.arena);
+}
+
+Test(textbook, equal_blocks_take_the_published_times) {
+    static const int32_t groups[] = {1, 2, 3, 4, 8, 16, 64}, times[] = {1, 2, 4};
+    for (int k = 0; k < N_KINDS; k++)
+        for (int p = 0; p < 7; p++)
+            for (int i = 0; i < 3; i++)
+                for (int32_t v = 1; v <= 4; v *= 2) {
+                    int32_t P = groups[p];
+                    if (v == 1 || (kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED && P > 1))
+                        expect_formula(kinds[k], P, v, times[i] * P);
+                }
+    for (int k = 0; k < N_KINDS; k++)
+        expect_formula(kinds[k], 4, kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 : 1, 256);
+    expect_formula(CLEAVE_SCHEDULE_GPIPE, 8, 1, 3); /* fewer than stages */
+    expect_formula(CLEAVE_SCHEDULE_1F1B, 8, 1, 3);
+    expect_formula(CLEAVE_SCHEDULE_1F1B, 8, 1, 1);
+}
+
+/* Stage times and messages by chance.  Each link carries what goes from one group to another, and
+   both ends post that in one order, so that the order in which a link serves can't differ. */
+Test(textbook, engines_agree_on_unequal_stages_with_links_of_their_own) {
+    cleave_random random = {.key = 5};
+    for (int i = 0; i < 1000; i++) {
+        char what[64];
+        pipeline of;
+        cleave_schedule_kind kind = kinds[cleave_random_below(&random, N_KINDS)];
+        int32_t P = 2 + (int32_t)cleave_random_below(&random, 7), m = P;
+        int32_t v = kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 + (int32_t)(i & 1) : 1;
+        m *= 1 + (int32_t)cleave_random_below(&random, 4);
+        if (kind != CLEAVE_SCHEDULE_INTERLEAVED)
+            m += (int32_t)cleave_random_below(&random, P);
+        snprintf(what, sizeof what, "case %d, %s, P = %d, m = %d", i, cleave_schedule_names[kind],
+                 P, m);
+        begin(&of, kind, P, v, m);
+        of.serialization = 1 + cleave_random_below(&random, 3000);
+        for (int32_t s = 0; s < P * v; s++)
+            for (int k = 0; k < CLEAVE_N_BLOCK_KINDS; k++)
+                of.work[k][s] = 1 + cleave_random_below(&random, 2000);
+        makespan(&of, what);
+        cleave_arena_free(&of.arena);
+    }
+}
+
+/* ---- whole programs -------------------------------------------------------------------------- */
+
+static cleave_nest *add_pointwise(cleave_model *model, const char *name, int32_t x, int32_t y,
+                                  cleave_opcode opcode) {
+    const int64_t *shape = model->tensors[y].shape;
+    cleave_nest *nest = add_operator(model, name, CLEAVE_NEST_POINTWISE, 2, shape);
+    nest->n_inputs = 1;
+    nest->inputs[0] = operand_of(x, 0, 1);
+    nest->output = operand_of(y, 0, 1);
+    nest->tape[0] = (cleave_instruction){.opcode = opcode};
+    return nest;
+}
+
+static int32_t add_activation(cleave_model *model, const char *stem, int32_t i, int64_t batch,
+                              int64_t width) {
+    return add_tensor(model, CLEAVE_TENSOR_ACTIVATION,
+                      cleave_arena_printf(model->arena, "%s%d", stem, i), 2, batch, width);
+}
+
+static void add_product(cleave_model *model, int32_t i, int32_t x, int32_t y, int64_t batch,
+                        int64_t width) {
+    cleave_arena *arena = model->arena;
+    int32_t w = add_tensor(model, CLEAVE_TENSOR_PARAMETER,
+                           cleave_arena_printf(arena, "weight%d", i), 2, width, width);
+    cleave_nest *nest = add_operator(model, cleave_arena_printf(arena, "dense%d", i),
+                                     CLEAVE_NEST_PRODUCT, 3, (int64_t[3]){batch, width, width});
+    nest->n_inputs = 2;
+    nest->inputs[0] = operand_of(x, 0, 2);
+    nest->inputs[1] = operand_of(w, 1, 2);
+    nest->output = operand_of(y, 0, 1);
+    nest->combiner = CLEAVE_COMBINE_SUM;
+    nest->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 1};
+}
+
+/* `n` products of the same extents, a rectifier before each.  Before the first one it is a shift
+   that is learned, so that what goes into it has a gradient; the loss is a sum of squares. */
+static cleave_model make_chain(cleave_arena *arena, int32_t n, int64_t batch, int64_t width) {
+    cleave_model model = {
+        .file = "chain", .batch = batch, .graph_version = 1, .targets = -1, .arena = arena};
+    model.tensors = CLEAVE_ARENA_ARRAY(arena, cleave_tensor, 3 * n + 3);
+    model.nests = CLEAVE_ARENA_ARRAY(arena, cleave_nest, 2 * n + 1);
+    model.operators = CLEAVE_ARENA_ARRAY(arena, cleave_operator, 2 * n + 1);
+    int32_t before = add_tensor(&model, CLEAVE_TENSOR_DATA, "data", 2, batch, width);
+    int32_t shift = add_tensor(&model, CLEAVE_TENSOR_PARAMETER, "shift", 1, width, 0);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t x = add_activation(&model, "x", i, batch, width);
+        cleave_nest *nest = add_pointwise(&model, cleave_arena_printf(arena, "before%d", i), before,
+                                          x, i == 0 ? CLEAVE_OP_ADD : CLEAVE_OP_RELU);
+        if (i == 0) {
+            nest->n_inputs = 2;
+            nest->inputs[1] = operand_of(shift, 1, -1);
+            nest->tape[0].b = 1;
+        }
+        before = add_activation(&model, "y", i, batch, width);
+        add_product(&model, i, x, before, batch, width);
+    }
+    model.loss = add_tensor(&model, CLEAVE_TENSOR_ACTIVATION, "loss", 0, 0, 0);
+    cleave_nest *nest =
+        add_operator(&model, "@loss", CLEAVE_NEST_REDUCE, 2, (int64_t[2]){batch, width});
+    nest->n_inputs = 1;
+    nest->inputs[0] = operand_of(before, 0, 1);
+    nest->output = (cleave_operand){.tensor = model.loss};
+    nest->combiner = CLEAVE_COMBINE_SUM;
+    nest->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 0};
+    cleave_error error = {""};
+    cr_assert_eq(cleave_model_finish(&model, &error), CLEAVE_OK, "%s", error.message);
+    return model;
+}
+
+/* Stage s begins with operator `first[s]`, on device s mod P. */
+static cleave_layout make_layout(const cleave_model *model, const int32_t *first, int32_t n_stages,
+                                 int32_t P, cleave_schedule_kind kind, int32_t m,
+                                 cleave_arena *arena) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_layout_create(model, P, arena, &layout, &error), CLEAVE_OK, "%s",
+                 error.message);
+    const cleave_schedule schedule = {.micro_batches = m,
+                                      .n_stages = n_stages,
+                                      .kind = kind,
+                                      .first_operator = (int32_t *)(uintptr_t)first};
+    cr_assert_eq(cleave_schedule_copy(&schedule, arena, &layout.schedule, &error), CLEAVE_OK);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        layout.splits[op].devices[0] = cleave_schedule_stage_of(&schedule, op) % P;
+    cr_assert_eq(cleave_layout_check(model, &layout, &error), CLEAVE_OK, "%s", error.message);
+    return layout;
+}
+
+/* One node with a link from every device to every other, so that no order of messages counts. */
+static cleave_machine own_links(cleave_arena *arena, int32_t n_devices, const char *bandwidth,
+                                const char *launch, const char *link) {
+    const char *all = "0";
+    for (int32_t d = 1; d < n_devices; d++)
+        all = cleave_arena_printf(arena, "%s, %d", all, d);
+    const char *text = cleave_arena_printf(
+        arena,
+        "{\"cleave_machine\": 1, \"name\": \"own links\", \"kinds\": {\"k\": {\"memory\": "
+        "\"1024 TiB\", \"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"%s\", "
+        "\"efficiency\": {\"product\": 0.5, \"memory\": 0.5}, \"launch\": \"%s\", \"source\": "
+        "\"test\"}}, \"node\": {\"count\": 1, \"devices\": %d, \"kind\": \"k\", \"links\": "
+        "[{\"join\": [[%s]], %s}]}}",
+        bandwidth, launch, n_devices, all, link);
+    cleave_machine machine;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_machine_parse(text, strlen(text), "own", 0, arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    return machine;
+}
+
+static int64_t step_of(const cleave_model *model, const cleave_layout *layout,
+                       const cleave_machine *machine, cleave_rule rule) {
+    cleave_arena scratch = {0};
+    cleave_program program;
+    cleave_cost_cache *cache;
+    cleave_timeline timeline;
+    cleave_error error = {""};
+    const cleave_lower_options options = {.training = true};
+    cr_assert_eq(cleave_lower(model, layout, &options, &scratch, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_cost_cache_create(model, machine, &cache, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_simulate(&program, cache, rule, &scratch, &timeline, &error), CLEAVE_OK,
+                 "%s", error.message);
+    cleave_cost_cache_destroy(cache);
+    cleave_arena_free(&scratch);
+    return timeline.step;
+}
+
+/* A product on 4 samples takes 2 x 4 x width^2 operations at 0.5 TFLOP/s; the rest takes some for
+   each of 4 x width elements, which is next to nothing. */
+enum { SAMPLES = 4, WIDTH = 65536 };
+static const double product_picoseconds = 1e12 * 2 * SAMPLES * (double)WIDTH * WIDTH / 0.5e12;
+
+/* `skipped`: operators before the first of each stage but one. */
+static void expect_program_time(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m,
+                                int32_t skipped, double expected) {
+    cleave_arena arena = {0};
+    int32_t S = P * v, first[64] = {0};
+    for (int32_t s = 1; s < S; s++)
+        first[s] = 2 * s + skipped;
+    cleave_machine machine = own_links(&arena, P == 1 ? 2 : P, "1000000 TB/s", "0 us",
+                                       "\"bandwidth\": \"1000000 TB/s\", \"latency\": \"0 us\"");
+    cleave_model model = make_chain(&arena, S, (int64_t)SAMPLES * m, WIDTH);
+    cleave_layout layout = make_layout(&model, first, S, P, kind, m, &arena);
+    for (int rule = CLEAVE_RULE_EVENTS; rule <= CLEAVE_RULE_SCAN; rule++) {
+        double step = (double)step_of(&model, &layout, &machine, (cleave_rule)rule);
+        cr_expect(fabs(step / expected - 1) < 1e-4,
+                  "%s, P = %d, v = %d, m = %d, rule %d: %g, not %g", cleave_schedule_names[kind], P,
+                  v, m, rule, step, expected);
+    }
+    cleave_arena_free(&arena);
+}
+
+static void expect_program_formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m) {
+    double t = product_picoseconds;
+    bool parts = kind == CLEAVE_SCHEDULE_ZB_H1;
+    expect_program_time(kind, P, v, m, 0,
+                        formula(kind, P, v, m, v * t, (parts ? 1 : 2 * v) * t, parts ? t : 0));
+}
+
+/* A stage begins with a rectifier, whose gradient is the last thing that its backward gives. */
+Test(textbook, programs_of_equal_stages_take_the_published_times) {
+    for (int k = 0; k < N_KINDS; k++) {
+        int32_t v = kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 : 1;
+        expect_program_formula(kinds[k], 1, v, 4);
+        expect_program_formula(kinds[k], 2, v, 2);
+        expect_program_formula(kinds[k], 2, v, 8);
+        expect_program_formula(kinds[k], 4, v, 16);
+        expect_program_formula(kinds[k], 8, v, 8);
+        expect_program_formula(kinds[k], 8, v, 32);
+        expect_program_formula(kinds[k], 16, v, 64);
+    }
+}
+
+/* Where a stage begins with its product, the gradient goes on before that of the weights is made:
+   of a backward of 2 t others wait for t alone. */
+Test(textbook, what_the_next_stage_waits_for_does_not_wait_for_weights) {
+    const double t = product_picoseconds;
+    for (int32_t P = 2; P <= 8; P *= 2)
+        for (int32_t m = P; m <= 4 * P; m *= 2) {
+            double expected = m * 3 * t + (P - 1) * 2 * t;
+            expect_program_time(CLEAVE_SCHEDULE_GPIPE, P, 1, m, 1, expected);
+            expect_program_time(CLEAVE_SCHEDULE_1F1B, P, 1, m, 1, expected);
+        }
+}
+
+/* Products dealt out by chance, with launches and messages that take their time: on links of their
+   own, from every device to every other, both rules give the same. */
+Test(textbook, rules_agree_on_programs_of_unequal_stages_with_links_of_their_own) {
+    cleave_arena arena = {0};
+    cleave_random random = {.key = 7};
+    cleave_machine machine = own_links(&arena, 4, "100 GB/s", "2 us",
+                                       "\"bandwidth\": \"2 GB/s\", \"latency\": \"3 us\"");
+    for (int i = 0; i < 200; i++) {
+        cleave_arena scratch = {0};
+        cleave_schedule_kind kind = kinds[i % N_KINDS];
+        int32_t P = 4, S = kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * P : P, n = 2 * S;
+        int32_t m = P << cleave_random_below(&random, 3), first[16] = {0};
+        cleave_model model = make_chain(&scratch, n, 8 * (int64_t)m, 512);
+        for (int32_t s = 1; s < S; s++)
+            first[s] = first[s - 1] + 1 +
+                       (int32_t)cleave_random_below(
+                           &random, (model.n_operators - (S - s) - first[s - 1] + 1) / 2);
+        cleave_layout layout = make_layout(&model, first, S, P, kind, m, &scratch);
+        int64_t scan = step_of(&model, &layout, &machine, CLEAVE_RULE_SCAN);
+        int64_t events = step_of(&model, &layout, &machine, CLEAVE_RULE_EVENTS);
+        cr_assert_eq(scan, events, "case %d, %s, m = %d: %lld by the scan, %lld by events", i,
+                     cleave_schedule_names[kind], m, (long long)scan, (long long)events);
+        cleave_arena_free(&scratch);
+    }
+    cleave_arena_free(&arena);
+}
