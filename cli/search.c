@@ -12,7 +12,7 @@
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
-    int64_t batch, devices, proposals, seed, threads;
+    int64_t batch, sequence, devices, proposals, seed, threads;
     double time, memory_limit, momentum;
     bool json, quiet;
 } search_values;
@@ -20,6 +20,7 @@ typedef struct search_values {
 static const option_row rows[] = {
     ROW_MODEL(search_values),
     ROW_BATCH(search_values),
+    ROW_SEQUENCE(search_values),
     ROW_INPUTS(search_values),
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
@@ -209,8 +210,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     cleave_machine machine;
     cleave_search_result result;
     cleave_constraints constraints;
-    CLEAVE_TRY(
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));

@@ -10,6 +10,7 @@ static const option_row rows[] = {
     {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
      .help = "a model, machine, layout or trace; or the word operators"},
     ROW_BATCH(show_values),
+    ROW_SEQUENCE(show_values),
     ROW_INPUTS(show_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, machine),
      .help = "of a model: say how many splits and layouts it has on this machine"},
@@ -42,8 +43,9 @@ static cleave_status show_json(const char *path, const cleave_json *document, cl
     if (cleave_json_find(&root, "cleave_machine", &found))
         return show_machine(path, arena, error);
     return cleave_json_fail(&root, error,
-                            "this is neither a machine, nor a layout, nor a trace: none of the "
-                            "keys \"cleave_machine\", \"cleave_layout\", \"traceEvents\" is here");
+                            "this is neither a machine, nor a layout, nor a trace, nor a language "
+                            "model's configuration: none of the keys \"cleave_machine\", "
+                            "\"cleave_layout\", \"traceEvents\", \"model_type\" is here");
 }
 
 static cleave_status show(const show_values *values, cleave_arena *arena, cleave_error *error) {
@@ -67,10 +69,14 @@ static cleave_status show(const show_values *values, cleave_arena *arena, cleave
     CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
     if (!looks_like_json(data, bytes))
         return show_model(values, arena, error);
-    CLEAVE_TRY(check_is_model(values, error));
     cleave_json *document;
     CLEAVE_TRY(cleave_json_parse(data, bytes, values->file, &document, error));
-    cleave_status status = show_json(values->file, document, arena, error);
+    cleave_json_cursor root = cleave_json_root(document), found;
+    cleave_status status;
+    if (cleave_json_find(&root, "model_type", &found))
+        status = show_model(values, arena, error);
+    else if ((status = check_is_model(values, error)) == CLEAVE_OK)
+        status = show_json(values->file, document, arena, error);
     cleave_json_free(document);
     return status;
 }

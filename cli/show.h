@@ -11,7 +11,7 @@
 /* The options of `cleave show`. */
 typedef struct show_values {
     const char *file, *machine, *inputs;
-    int64_t batch, devices;
+    int64_t batch, sequence, devices;
     bool json;
 } show_values;
 
