@@ -10,7 +10,7 @@
 
 /* The options of `cleave show`. */
 typedef struct show_values {
-    const char *file, *machine, *inputs;
+    const char *file, *machine, *inputs, *onnx;
     int64_t batch, sequence, devices;
     bool json;
 } show_values;

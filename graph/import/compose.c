@@ -107,8 +107,8 @@ const char *cleave_compose_parameter(cleave_composer *c, const char *name, int r
     return add_input(c, &value);
 }
 
-const char *cleave_compose_data(cleave_composer *c, const char *name, int32_t type, int rank,
-                                const int64_t *shape) {
+static cleave_onnx_value with_batch(const char *name, int32_t type, int rank,
+                                    const int64_t *shape) {
     cleave_onnx_value value = {.name = name,
                                .type = type,
                                .has_shape = true,
@@ -116,6 +116,12 @@ const char *cleave_compose_data(cleave_composer *c, const char *name, int32_t ty
                                .shape = {-1},
                                .symbols = {"batch"}};
     memcpy(value.shape + 1, shape, (size_t)rank * sizeof *shape);
+    return value;
+}
+
+const char *cleave_compose_data(cleave_composer *c, const char *name, int32_t type, int rank,
+                                const int64_t *shape) {
+    const cleave_onnx_value value = with_batch(name, type, rank, shape);
     return add_input(c, &value);
 }
 
@@ -188,9 +194,9 @@ const char *cleave_compose_concat(cleave_composer *c, const char *name, int64_t 
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-cleave_status cleave_compose_finish(cleave_composer *c, const char *output,
-                                    cleave_onnx_graph *graph) {
-    const cleave_onnx_value value = {.name = output, .type = CLEAVE_ONNX_FLOAT};
+cleave_status cleave_compose_finish(cleave_composer *c, const char *output, int rank,
+                                    const int64_t *shape, cleave_onnx_graph *graph) {
+    const cleave_onnx_value value = with_batch(output, CLEAVE_ONNX_FLOAT, rank, shape);
     const cleave_onnx_graph made = {
         .opset = CLEAVE_COMPOSED_OPERATOR_SET,
         .n_nodes = c->nodes.n,

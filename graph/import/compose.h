@@ -16,7 +16,7 @@ enum { CLEAVE_COMPOSED_OPERATOR_SET = 20 };
 
 /* Names and elements live in `arena`; zero all else. */
 typedef struct cleave_composer {
-    const char *file; /* for messages */
+    bool trains; /* else nothing is dropped out */
     cleave_arena *arena;
     cleave_error *error;
     bool failed;
@@ -67,9 +67,9 @@ const char *cleave_compose_slice(cleave_composer *c, const char *name, const cha
 const char *cleave_compose_concat(cleave_composer *c, const char *name, int64_t axis, const char *a,
                                   const char *b);
 
-/* Gives the graph, with one output.  FAILED where memory was short at any call.  Frees what the
-   composer holds outside of the arena, in any case. */
-cleave_status cleave_compose_finish(cleave_composer *c, const char *output,
-                                    cleave_onnx_graph *graph);
+/* Gives the graph, with one output [batch, shape].  FAILED where memory was short at any call.
+   Frees what the composer holds outside of the arena, in any case. */
+cleave_status cleave_compose_finish(cleave_composer *c, const char *output, int rank,
+                                    const int64_t *shape, cleave_onnx_graph *graph);
 
 #endif

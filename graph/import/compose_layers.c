@@ -84,13 +84,12 @@ const char *cleave_compose_embedding(cleave_composer *c, const char *scope, cons
     return CLEAVE_COMPOSE(c, "Gather", scope, table, ids);
 }
 
-const char *cleave_compose_positions(cleave_composer *c, const char *scope, const char *name,
-                                     const char *x, int64_t rows, int64_t width, int64_t first,
-                                     int64_t length) {
+const char *cleave_compose_rows(cleave_composer *c, const char *scope, int64_t rows, int64_t width,
+                                int64_t first, int64_t length) {
     const char *table = matrix(c, scope, rows, width);
-    if (length < rows)
-        table = cleave_compose_slice(c, part(c, scope, "used"), table, 0, first, first + length);
-    return CLEAVE_COMPOSE(c, "Add", name, x, table);
+    return length < rows
+               ? cleave_compose_slice(c, part(c, scope, "used"), table, 0, first, first + length)
+               : table;
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -136,7 +135,7 @@ const char *cleave_compose_activation(cleave_composer *c, const cleave_activatio
 const char *cleave_compose_dropout(cleave_composer *c, const char *name, const char *x,
                                    double rate) {
     static const int64_t yes = 1;
-    if (!(rate > 0))
+    if (!(rate > 0) || !c->trains)
         return x;
     const char *ratio = cleave_compose_scalar(c, part(c, name, "rate"), rate);
     const char *training = cleave_compose_ids(c, part(c, name, "trains"), 0, NULL, &yes);

@@ -29,10 +29,9 @@ const char *cleave_compose_rms_norm(cleave_composer *c, const char *scope, const
 /* Rows of a table [rows, width], by ids [batch, length]; `weight` may be null. */
 const char *cleave_compose_embedding(cleave_composer *c, const char *scope, const char *ids,
                                      int64_t rows, int64_t width, const char **weight);
-/* x + rows first..first+length-1 of a table [rows, width], which is SCOPE.weight; named `name`. */
-const char *cleave_compose_positions(cleave_composer *c, const char *scope, const char *name,
-                                     const char *x, int64_t rows, int64_t width, int64_t first,
-                                     int64_t length);
+/* Rows first..first+length-1 of a table [rows, width], which is SCOPE.weight. */
+const char *cleave_compose_rows(cleave_composer *c, const char *scope, int64_t rows, int64_t width,
+                                int64_t first, int64_t length);
 
 /* A function by the name that configurations call it; null where there is none of that name. */
 typedef struct cleave_activation {
@@ -42,7 +41,7 @@ typedef struct cleave_activation {
 const cleave_activation *cleave_activation_find(const char *name);
 const char *cleave_compose_activation(cleave_composer *c, const cleave_activation *activation,
                                       const char *name, const char *x);
-/* Drops elements in training; x itself where the rate is 0. */
+/* Drops elements in training; x itself where the rate is 0 or the graph is not for it. */
 const char *cleave_compose_dropout(cleave_composer *c, const char *name, const char *x,
                                    double rate);
 

@@ -1,7 +1,7 @@
 /* From the text of a configuration to its graph: the family, its sizes, whether they fit. */
 #include "graph/import/config.h"
 
-#include "graph/import/config_families.h"
+#include "graph/import/config_fields.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +52,8 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
                               cleave_config *config, cleave_error *error) {
     if (config->kv_heads == 0)
         config->kv_heads = config->heads;
+    if (family->skips_padding)
+        config->first_position = config->padding + 1;
     if (config->inner == 0)
         config->inner = 4 * config->width;
     if (config->heads % config->kv_heads != 0)
@@ -84,7 +86,7 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
         return cleave_json_fail(root, error, "a sequence of %lld is not in the range 1 to %d",
                                 sequence, CLEAVE_MOST_SEQUENCE);
     bool has_table = family->has_text && !family->turns && config->positions > 0;
-    int64_t first = has_table && config->padding > 0 ? config->padding + 1 : 0;
+    int64_t first = config->first_position;
     if (has_table && sequence > config->positions - first)
         return cleave_json_fail(root, error, "a sequence of %lld is longer than its %lld positions",
                                 sequence, (long long)(config->positions - first));
@@ -112,32 +114,57 @@ static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_fa
     return CLEAVE_OK;
 }
 
+/* Patches and buckets, where a family has them. */
+static cleave_status check_tables(const cleave_json_cursor *root, const cleave_config *config,
+                                  cleave_error *error) {
+    if (config->image > 0) {
+        int64_t side = config->image / config->patch;
+        if (config->image % config->patch != 0)
+            return cleave_json_fail(root, error,
+                                    "an image of %lld is no multiple of patches of %lld",
+                                    (long long)config->image, (long long)config->patch);
+        if (side * side >= CLEAVE_MOST_SEQUENCE)
+            return cleave_json_fail(root, error, "%lld x %lld patches are more than %d",
+                                    (long long)side, (long long)side, CLEAVE_MOST_SEQUENCE - 1);
+        if (config->labels == 0)
+            return cleave_json_fail(root, error, "has no labels");
+    }
+    if (config->buckets > 0 && (config->buckets < 4 || config->distance <= config->buckets / 2))
+        return cleave_json_fail(root, error,
+                                "%lld buckets up to a distance of %lld are too few, or too many",
+                                (long long)config->buckets, (long long)config->distance);
+    return CLEAVE_OK;
+}
+
 static cleave_status read_config(const cleave_json_cursor *root, const cleave_family *family,
                                  cleave_arena *arena, cleave_config *config, cleave_error *error) {
-    CLEAVE_TRY(cleave_config_read(root, family->model_type, family->fields, family->n_fields, arena,
-                                  config, error));
+    CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));
-    return check_sizes(root, family, config, error);
+    CLEAVE_TRY(check_sizes(root, family, config, error));
+    return check_tables(root, config, error);
 }
 
-static cleave_status compose(const cleave_json_cursor *root, const char *file, int64_t sequence,
+static cleave_status compose(const cleave_json_cursor *root, const cleave_config_request *from,
                              cleave_arena *arena, cleave_onnx_graph *graph, cleave_error *error) {
     const cleave_family *family = NULL;
-    cleave_config config = {.sequence = sequence};
-    cleave_composer c = {.file = file, .arena = arena, .error = error};
+    cleave_config config = {.sequence = from->sequence};
+    cleave_composer c = {.trains = from->trains, .arena = arena, .error = error};
     CLEAVE_TRY(find_family(root, &family, error));
     CLEAVE_TRY(read_config(root, family, arena, &config, error));
-    return cleave_compose_finish(&c, family->compose(&c, &config), graph);
+    const char *logits = family->compose(&c, &config);
+    return family->has_text
+               ? cleave_compose_finish(&c, logits, 2,
+                                       (int64_t[]){config.sequence, config.vocabulary}, graph)
+               : cleave_compose_finish(&c, logits, 1, &config.labels, graph);
 }
 
-cleave_status cleave_config_decode(const void *data, size_t bytes, const char *file,
-                                   int64_t sequence, cleave_arena *arena, cleave_onnx_graph *graph,
-                                   cleave_error *error) {
+cleave_status cleave_config_decode(const cleave_config_request *from, cleave_arena *arena,
+                                   cleave_onnx_graph *graph, cleave_error *error) {
     cleave_json *document;
-    CLEAVE_TRY(cleave_json_parse(data, bytes, file, &document, error));
+    CLEAVE_TRY(cleave_json_parse(from->data, from->bytes, from->file, &document, error));
     cleave_json_cursor root = cleave_json_root(document);
-    cleave_status status = compose(&root, file, sequence, arena, graph, error);
+    cleave_status status = compose(&root, from, arena, graph, error);
     cleave_json_free(document);
     return status;
 }

@@ -16,12 +16,18 @@
 /* Does a model's file hold JSON?  An ONNX file never begins with a brace. */
 bool cleave_config_is_json(const void *data, size_t bytes);
 
-/* Puts the graph of a configuration together; `file` names it in errors.  `sequence` is the length
-   of the texts that it is trained on, 0 where none was given.  Everything lives in `arena`.
-   BAD_INPUT with the field for what is not known, missing, or does not fit. */
-cleave_status cleave_config_decode(const void *data, size_t bytes, const char *file,
-                                   int64_t sequence, cleave_arena *arena, cleave_onnx_graph *graph,
-                                   cleave_error *error);
+typedef struct cleave_config_request {
+    const char *file; /* names it in errors */
+    const void *data; /* the text */
+    size_t bytes;
+    int64_t sequence; /* length of the texts that it is trained on; 0: not given */
+    bool trains;      /* else nothing is dropped out */
+} cleave_config_request;
+
+/* Puts the graph of a configuration together; everything lives in `arena`.  BAD_INPUT with the
+   field for what is not known, missing, or does not fit. */
+cleave_status cleave_config_decode(const cleave_config_request *from, cleave_arena *arena,
+                                   cleave_onnx_graph *graph, cleave_error *error);
 
 /* The families, sorted; null behind the last one. */
 const char *cleave_config_family(int i);

@@ -1,5 +1,5 @@
 /* Fields of families and what they are when left out, as the classes of the framework have it. */
-#include "graph/import/config_families.h"
+#include "graph/import/config_fields.h"
 
 #include <stddef.h>
 
@@ -18,6 +18,8 @@
     { name, CLEAVE_FIELD_FLAG, MEMBER(member), false, standard, NULL }
 #define NOT(name)                                                                                  \
     { name, CLEAVE_FIELD_NOT, 0, false, 0, NULL }
+#define YES(name)                                                                                  \
+    { name, CLEAVE_FIELD_YES, 0, false, 0, NULL }
 #define IS(name, text)                                                                             \
     { name, CLEAVE_FIELD_IS, 0, false, 0, text }
 #define FUNCTION(name, standard)                                                                   \
@@ -97,7 +99,9 @@ static const cleave_field gpt_neox[] = {SIZES,
                                         NUMBER("layer_norm_eps", epsilon, 1e-5),
                                         EXTENT("max_position_embeddings", positions, 2048),
                                         RATE("attention_dropout", attention_dropout, 0),
+                                        RATE("attention_probs_dropout_prob", attention_dropout, 0),
                                         RATE("hidden_dropout", dropout, 0),
+                                        RATE("hidden_dropout_prob", dropout, 0),
                                         FLAG("use_parallel_residual", parallel, 1),
                                         FLAG("attention_bias", attention_bias, 1),
                                         FLAG("tie_word_embeddings", tied, 0),
@@ -125,16 +129,67 @@ static const cleave_field gpt2[] = {NEEDED("n_embd", width),
                                     NOT("is_encoder_decoder"),
                                     FUNCTION("activation_function", "gelu_new")};
 
+#define ENCODER                                                                                    \
+    SIZES, EXTENT("intermediate_size", inner, 3072), NUMBER("layer_norm_eps", epsilon, 1e-12),     \
+        FUNCTION("hidden_act", "gelu")
+#define MASKED                                                                                     \
+    ENCODER, NEEDED("vocab_size", vocabulary), EXTENT("type_vocab_size", types, 2),                \
+        EXTENT("max_position_embeddings", positions, 512),                                         \
+        RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
+        RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
+        FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute")
+
+static const cleave_field bert[] = {MASKED};
+
+static const cleave_field roberta[] = {MASKED, COUNT("pad_token_id", padding, 1)};
+
+static const cleave_field vit[] = {
+    ENCODER,
+    RATE("hidden_dropout_prob", dropout, 0),
+    RATE("attention_probs_dropout_prob", attention_dropout, 0),
+    {"image_size", CLEAVE_FIELD_SQUARE, MEMBER(image), false, 224, NULL},
+    {"patch_size", CLEAVE_FIELD_SQUARE, MEMBER(patch), false, 16, NULL},
+    {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},
+    EXTENT("num_channels", channels, 3),
+    FLAG("qkv_bias", attention_bias, 1)};
+
+static const cleave_field t5[] = {
+    NEEDED("d_model", width),
+    NEEDED("num_layers", layers),
+    NEEDED("num_heads", heads),
+    NEEDED("vocab_size", vocabulary),
+    EXTENT("d_kv", head, 64),
+    EXTENT("d_ff", inner, 2048),
+    EXTENT("num_decoder_layers", decoder_layers, 0),
+    EXTENT("relative_attention_num_buckets", buckets, 32),
+    EXTENT("relative_attention_max_distance", distance, 128),
+    NUMBER("layer_norm_epsilon", epsilon, 1e-6),
+    RATE("dropout_rate", dropout, 0.1),
+    FLAG("tie_word_embeddings", tied, 1),
+    {"feed_forward_proj", CLEAVE_FIELD_GATED, MEMBER(activation), false, 0, "relu"},
+    FLAG("scale_decoder_outputs", scales, 1),
+    YES("is_encoder_decoder"),
+    NOT("is_decoder")};
+
 #define FIELDS(name) name, (int)(sizeof name / sizeof *name)
 
 const cleave_family cleave_families[] = {
-    {"gemma", FIELDS(gemma), cleave_compose_gemma, true, true, true},
-    {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, true, false, false},
-    {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, true, true, false},
-    {"llama", FIELDS(llama), cleave_compose_llama, true, true, true},
-    {"mistral", FIELDS(mistral), cleave_compose_llama, true, true, true},
-    {"phi", FIELDS(phi), cleave_compose_phi, true, true, false},
-    {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, true, true, false},
-    {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, true, true, true},
+    {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
+    {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
+    {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true},
+    {"llama", FIELDS(llama), cleave_compose_llama, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true},
+    {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"roberta", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"t5", FIELDS(t5), cleave_compose_t5, .has_text = true, .has_own_head = true},
+    {"vit", FIELDS(vit), cleave_compose_vit, .has_text = false},
 };
 const int cleave_n_families = (int)(sizeof cleave_families / sizeof *cleave_families);

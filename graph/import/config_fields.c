@@ -11,9 +11,11 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "architectures",
                                        "attn_implementation",
                                        "bos_token_id",
+                                       "chunk_size_feed_forward",
                                        "classifier_dropout",
                                        "cls_token_id",
                                        "decoder_start_token_id",
+                                       "dense_act_fn",
                                        "dtype",
                                        "encoder_stride",
                                        "eos_token_id",
@@ -22,6 +24,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "id2label",
                                        "initializer_factor",
                                        "initializer_range",
+                                       "is_gated_act",
                                        "keys_to_ignore_at_inference",
                                        "label2id",
                                        "mask_token_id",
@@ -62,11 +65,11 @@ static const struct {
     {"audio_config", "models of several parts are not supported"},
 };
 
-static const cleave_field *find_field(const cleave_field *fields, int n, const char *name) {
-    for (int i = 0; i < n; i++)
-        if (strcmp(fields[i].name, name) == 0)
-            return &fields[i];
-    return NULL;
+static bool is_field(const cleave_family *family, const char *name) {
+    for (int i = 0; i < family->n_fields; i++)
+        if (strcmp(family->fields[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 static bool is_harmless(const char *name) {
@@ -76,19 +79,19 @@ static bool is_harmless(const char *name) {
     return false;
 }
 
-static cleave_status check_names(const cleave_json_cursor *root, const char *model_type,
-                                 const cleave_field *fields, int n_fields, cleave_error *error) {
+static cleave_status check_names(const cleave_json_cursor *root, const cleave_family *family,
+                                 cleave_error *error) {
     for (int32_t i = 0; i < cleave_json_count(root); i++) {
         const char *name;
         cleave_json_cursor at = cleave_json_member(root, i, &name);
         for (size_t k = 0; k < sizeof refused / sizeof *refused; k++)
             if (strcmp(refused[k].name, name) == 0)
                 return cleave_json_fail(&at, error, "%s", refused[k].why);
-        if (find_field(fields, n_fields, name) == NULL && !is_harmless(name))
+        if (!is_field(family, name) && !is_harmless(name))
             return cleave_json_fail(&at, error,
                                     "is no field that is known of model_type %s, and may change "
                                     "the model",
-                                    model_type);
+                                    family->model_type);
     }
     return CLEAVE_OK;
 }
@@ -165,9 +168,12 @@ static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_fiel
                                  cleave_error *error) {
     const char *text;
     bool is_on;
-    if (field->kind == CLEAVE_FIELD_NOT) {
+    if (field->kind != CLEAVE_FIELD_IS) {
+        bool wanted = field->kind == CLEAVE_FIELD_YES;
         CLEAVE_TRY(cleave_json_boolean(at, &is_on, error));
-        return is_on ? cleave_json_fail(at, error, "is true, which is not supported") : CLEAVE_OK;
+        return is_on == wanted ? CLEAVE_OK
+                               : cleave_json_fail(at, error, "is %s, which is not supported",
+                                                  is_on ? "true" : "false");
     }
     CLEAVE_TRY(cleave_json_string(at, &text, error));
     if (strcmp(text, field->text) != 0)
@@ -188,6 +194,7 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
         return read_number(at, field->kind == CLEAVE_FIELD_RATE, member, error);
     case CLEAVE_FIELD_FLAG:
         return cleave_json_boolean(at, member, error);
+    case CLEAVE_FIELD_YES:
     case CLEAVE_FIELD_NOT:
     case CLEAVE_FIELD_IS:
         return check_fixed(at, field, error);
@@ -229,6 +236,7 @@ static void set_standard(const cleave_field *field, void *member) {
     case CLEAVE_FIELD_GATED:
         *(const char **)member = field->text;
         break;
+    case CLEAVE_FIELD_YES:
     case CLEAVE_FIELD_NOT:
     case CLEAVE_FIELD_IS:
     case CLEAVE_FIELD_ROTARY:
@@ -238,48 +246,53 @@ static void set_standard(const cleave_field *field, void *member) {
 }
 
 /* Another row of the same member that the file has; -1: none. */
-static int other_row(const cleave_json_cursor *root, const cleave_field *fields, int n, int i) {
+static int other_row(const cleave_json_cursor *root, const cleave_family *family, int i) {
+    const cleave_field *rows = family->fields;
     cleave_json_cursor at;
-    for (int k = 0; k < n; k++)
-        if (k != i && fields[k].offset == fields[i].offset && fields[k].kind == fields[i].kind &&
-            cleave_json_find(root, fields[k].name, &at) &&
+    for (int k = 0; k < family->n_fields; k++)
+        if (k != i && rows[k].offset == rows[i].offset && rows[k].kind == rows[i].kind &&
+            cleave_json_find(root, rows[k].name, &at) &&
             cleave_json_type_of(&at) != CLEAVE_JSON_NULL)
             return k;
     return -1;
 }
 
-/* Reads row i, which the file has.  Two names of a member have to agree. */
-static cleave_status read_row(const cleave_json_cursor *root, const cleave_json_cursor *at,
-                              const cleave_field *fields, int n, int i, cleave_arena *arena,
-                              cleave_config *config, cleave_error *error) {
-    const cleave_field *field = &fields[i];
+/* Does a row have a member of the configuration? */
+static bool has_member(const cleave_field *field) {
+    return field->kind != CLEAVE_FIELD_YES && field->kind != CLEAVE_FIELD_NOT &&
+           field->kind != CLEAVE_FIELD_IS;
+}
+
+/* Reads row i.  Two names of a member have to agree. */
+static cleave_status read_row(const cleave_json_cursor *root, const cleave_family *family, int i,
+                              cleave_arena *arena, cleave_config *config, cleave_error *error) {
+    const cleave_field *field = &family->fields[i];
     void *member = (char *)config + field->offset;
-    bool fixed = field->kind == CLEAVE_FIELD_NOT || field->kind == CLEAVE_FIELD_IS;
-    int other = fixed ? -1 : other_row(root, fields, n, i);
+    int other = has_member(field) ? other_row(root, family, i) : -1;
+    cleave_json_cursor at;
+    bool is_given = cleave_json_find(root, field->name, &at);
+    if (!is_given || cleave_json_type_of(&at) == CLEAVE_JSON_NULL) {
+        if (is_given && field->kind == CLEAVE_FIELD_COUNT)
+            *(int64_t *)member = 0;
+        return field->required && other < 0
+                   ? cleave_json_fail(root, error, "has no %s", field->name)
+                   : CLEAVE_OK;
+    }
     cleave_config before;
     memcpy(&before, config, sizeof before);
-    CLEAVE_TRY(read_field(at, field, arena, member, error));
+    CLEAVE_TRY(read_field(&at, field, arena, member, error));
     if (other >= 0 && other < i && memcmp(&before, config, sizeof before) != 0)
-        return cleave_json_fail(at, error, "says something else than %s", fields[other].name);
+        return cleave_json_fail(&at, error, "says something else than %s",
+                                family->fields[other].name);
     return CLEAVE_OK;
 }
 
-cleave_status cleave_config_read(const cleave_json_cursor *root, const char *model_type,
-                                 const cleave_field *fields, int n_fields, cleave_arena *arena,
-                                 cleave_config *config, cleave_error *error) {
-    CLEAVE_TRY(check_names(root, model_type, fields, n_fields, error));
-    for (int i = 0; i < n_fields; i++)
-        set_standard(&fields[i], (char *)config + fields[i].offset);
-    for (int i = 0; i < n_fields; i++) {
-        const cleave_field *field = &fields[i];
-        cleave_json_cursor at;
-        bool given = cleave_json_find(root, field->name, &at);
-        if (given && cleave_json_type_of(&at) != CLEAVE_JSON_NULL)
-            CLEAVE_TRY(read_row(root, &at, fields, n_fields, i, arena, config, error));
-        else if (given && field->kind == CLEAVE_FIELD_COUNT)
-            *(int64_t *)((char *)config + field->offset) = 0;
-        else if (field->required && other_row(root, fields, n_fields, i) < 0)
-            return cleave_json_fail(root, error, "has no %s", field->name);
-    }
+cleave_status cleave_config_read(const cleave_json_cursor *root, const cleave_family *family,
+                                 cleave_arena *arena, cleave_config *config, cleave_error *error) {
+    CLEAVE_TRY(check_names(root, family, error));
+    for (int i = 0; i < family->n_fields; i++)
+        set_standard(&family->fields[i], (char *)config + family->fields[i].offset);
+    for (int i = 0; i < family->n_fields; i++)
+        CLEAVE_TRY(read_row(root, family, i, arena, config, error));
     return CLEAVE_OK;
 }

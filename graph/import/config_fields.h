@@ -41,7 +41,8 @@ typedef struct cleave_config {
     int64_t sequence;
     int64_t layers, width, heads, kv_heads, head, inner, vocabulary, positions;
     int64_t window, first_windowed_layer; /* keys that a query sees; 0: all */
-    int64_t types, padding;               /* bert: kinds of segments, the id that pads */
+    int64_t types, padding;               /* kinds of segments, the id that pads */
+    int64_t first_position;               /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
     double epsilon, dropout, attention_dropout, embedding_dropout;
     bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
@@ -56,6 +57,7 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_NUMBER, /* above 0 */
     CLEAVE_FIELD_RATE,   /* in [0, 1) */
     CLEAVE_FIELD_FLAG,
+    CLEAVE_FIELD_YES,      /* true, or null */
     CLEAVE_FIELD_NOT,      /* false, or null: what it switches on is not supported */
     CLEAVE_FIELD_FUNCTION, /* the name of an activation, into a const char * */
     CLEAVE_FIELD_GATED,    /* the same, perhaps behind "gated-" */
@@ -75,11 +77,26 @@ typedef struct cleave_field {
     const char *text; /* of texts: what it is when left out */
 } cleave_field;
 
+/* A row for each `model_type`. */
+typedef struct cleave_family {
+    const char *model_type;
+    const cleave_field *fields;
+    int n_fields;
+    const char *(*compose)(cleave_composer *c, const cleave_config *config);
+    bool has_text;      /* a length is needed */
+    bool turns;         /* has rotary positions; else a table of positions, or neither */
+    bool has_own_head;  /* heads x size of a head need not be the width */
+    bool skips_padding; /* positions begin behind the id that pads */
+} cleave_family;
+
+/* Sorted by model_type. */
+extern const cleave_family cleave_families[];
+extern const int cleave_n_families;
+
 /* Reads a configuration by the fields of its family.  `config` has to be zeroed but for
    `sequence`.  BAD_INPUT names the field. */
-cleave_status cleave_config_read(const cleave_json_cursor *root, const char *model_type,
-                                 const cleave_field *fields, int n_fields, cleave_arena *arena,
-                                 cleave_config *config, cleave_error *error);
+cleave_status cleave_config_read(const cleave_json_cursor *root, const cleave_family *family,
+                                 cleave_arena *arena, cleave_config *config, cleave_error *error);
 
 /* ---- rotary positions; rotary.c ------------------------------------------------------------- */
 
@@ -109,5 +126,9 @@ const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
 
 #endif

@@ -76,8 +76,9 @@ const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config)
     const char *mask = cleave_compose_causal_mask(c, "mask.causal", config->sequence, 0);
     const char *x = cleave_compose_embedding(c, "transformer.wte", ids, config->vocabulary,
                                              config->width, &table);
-    x = cleave_compose_positions(c, "transformer.wpe", "transformer.embedded", x, config->positions,
-                                 config->width, 0, config->sequence);
+    const char *positions = cleave_compose_rows(c, "transformer.wpe", config->positions,
+                                                config->width, 0, config->sequence);
+    x = CLEAVE_COMPOSE(c, "Add", "transformer.embedded", x, positions);
     x = cleave_compose_dropout(c, "transformer.drop", x, config->embedding_dropout);
     for (int64_t i = 0; i < config->layers; i++)
         x = gpt2_block(c, config, x, mask, i);

@@ -48,6 +48,18 @@ MODELS = {
                                      intermediate_size=20, tie_word_embeddings=False)),
     "family_gpt2": (CAUSAL, dict(model_type="gpt2", n_embd=16, n_layer=2, n_head=4, n_positions=12, vocab_size=24,
                                  attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)),
+    "family_bert": (MASKED, dict(model_type="bert", **SMALL, intermediate_size=20, max_position_embeddings=8,
+                                 pad_token_id=None, **NO_DROPOUT)),
+    "family_roberta": (MASKED, dict(model_type="roberta", **SMALL, intermediate_size=20, max_position_embeddings=9,
+                                    type_vocab_size=1, pad_token_id=1, tie_word_embeddings=True, **NO_DROPOUT)),
+    "family_vit": (transformers.AutoModelForImageClassification,
+                   dict(model_type="vit", **{k: v for k, v in SMALL.items() if k != "vocab_size"},
+                        intermediate_size=20, image_size=12, patch_size=4, qkv_bias=False,
+                        id2label={str(i): str(i) for i in range(5)})),
+    "family_t5": (transformers.AutoModelForSeq2SeqLM,
+                  dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
+                       vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
+                       relative_attention_max_distance=5, feed_forward_proj="gated-gelu", pad_token_id=0)),
 }
 
 
@@ -55,11 +67,27 @@ def checkpoint_name(kind, name):
     """The framework's newest classes call some modules otherwise than its checkpoints do."""
     if kind == "gpt_neox":
         return re.sub("^lm_head", "embed_out", name)
+    if kind == "vit":
+        for new, old in [("vit.layers", "vit.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
+                         ("attention.k_proj", "attention.attention.key"),
+                         ("attention.v_proj", "attention.attention.value"),
+                         ("attention.o_proj", "attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
+                         ("mlp.fc2", "output.dense")]:
+            name = name.replace(new, old)
     return name
 
 
-def logits_of(model, data):
-    return model(**data).logits
+def inputs_of(kind):
+    """Ids that no family takes for padding, whose row it would not train."""
+    ids = lambda: torch.randint(2, 24, (4, 6))
+    if kind == "vit":
+        return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
+    data = {"input_ids": ids()}
+    if kind == "bert":
+        data["token_type_ids"] = torch.randint(2, (4, 6))
+    if kind == "t5":
+        data["decoder_input_ids"] = ids()
+    return data, ids()
 
 
 def oracle(name, make, config, folder):
@@ -71,14 +99,14 @@ def oracle(name, make, config, folder):
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
             p += 0.1 * torch.randn_like(p)
-    data, targets = {"input_ids": torch.randint(24, (4, 6))}, torch.randint(24, (4, 6))
+    data, targets = inputs_of(kind)
     start = {checkpoint_name(kind, n): p.detach().clone().numpy() for n, p in model.named_parameters()}
     write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), start)
     model = model.double()
     losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
         optimizer.zero_grad()
-        logits = logits_of(model, data)
+        logits = model(**{n: v.double() if v.is_floating_point() else v for n, v in data.items()}).logits
         loss = F.cross_entropy(logits.transpose(1, 2) if logits.dim() == 3 else logits, targets)
         loss.backward()
         optimizer.step()

@@ -88,7 +88,7 @@ static void settings_of_other_versions_are_read(void) {
     CHECK(other == NULL && strstr(error.message, "later") != NULL);
 
     /* An earlier version had no `forward`: what lies behind its settings is not looked at. */
-    cleave_model_settings smaller = {offsetof(cleave_model_settings, forward), 16, true, NULL};
+    cleave_model_settings smaller = {offsetof(cleave_model_settings, forward), 16, true, NULL, 0};
     cleave_search_outcome *found = NULL;
     CHECK(cleave_model_load(path, &smaller, &other, &error) == CLEAVE_OK);
     CHECK(cleave_layout_search(other, machine, NULL, &found, &error) == CLEAVE_OK);
@@ -96,7 +96,7 @@ static void settings_of_other_versions_are_read(void) {
     cleave_model_free(other);
 
     other = NULL;
-    cleave_model_settings without = {0, 16, false, NULL};
+    cleave_model_settings without = {0, 16, false, NULL, 0};
     CHECK(cleave_model_load(path, &without, &other, &error) == CLEAVE_BAD_INPUT && other == NULL);
     CHECK(strstr(error.message, "_INIT") != NULL);
 }

@@ -231,6 +231,8 @@ int main(int n_arguments, char **arguments) {
         {"tiny_llama", 4, 0},   {"family_llama", 4, 6},     {"family_mistral", 4, 6},
         {"family_qwen2", 4, 6}, {"family_qwen3", 4, 6},     {"family_gemma", 4, 6},
         {"family_phi", 4, 6},   {"family_gpt_neox", 4, 6},  {"family_gpt2", 4, 6},
+        {"family_bert", 4, 6},  {"family_roberta", 4, 6},   {"family_vit", 4, 0},
+        {"family_t5", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
