@@ -158,7 +158,7 @@ const char *cleave_compose_split_heads(cleave_composer *c, const char *name, con
         int64_t shared = is_query ? of->heads / of->kv_heads : 1;
         x = cleave_compose_reshape(c, parts, x, 5,
                                    (int64_t[]){0, of->length, of->kv_heads, shared, of->size});
-        return cleave_compose_transpose(c, name, x, 5, (int64_t[]){0, 2, 3, 1, 4});
+        return cleave_compose_transpose(c, name, x, 5, (int64_t[]){0, 3, 2, 1, 4});
     }
     int64_t heads = is_query ? of->heads : of->kv_heads;
     x = cleave_compose_reshape(c, parts, x, 4, (int64_t[]){0, of->length, heads, of->size});
@@ -168,7 +168,7 @@ const char *cleave_compose_split_heads(cleave_composer *c, const char *name, con
 static const char *join_heads(cleave_composer *c, const char *scope, const char *x,
                               const cleave_heads *of) {
     const char *turned = part(c, scope, "turned"), *joined = part(c, scope, "joined");
-    x = is_grouped(of) ? cleave_compose_transpose(c, turned, x, 5, (int64_t[]){0, 3, 1, 2, 4})
+    x = is_grouped(of) ? cleave_compose_transpose(c, turned, x, 5, (int64_t[]){0, 3, 2, 1, 4})
                        : cleave_compose_transpose(c, turned, x, 4, (int64_t[]){0, 2, 1, 3});
     return cleave_compose_reshape(c, joined, x, 3,
                                   (int64_t[]){0, of->length, of->heads * of->size});

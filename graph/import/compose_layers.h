@@ -52,7 +52,8 @@ typedef struct cleave_heads {
 } cleave_heads;
 
 /* [batch, length, heads x size] as [batch, heads, length, size].  Where several heads share keys,
-   heads are two dimensions, kv_heads and those of each, which is 1 for keys and values. */
+   heads are two dimensions: those that share, which is 1 for keys and values, and kv_heads, which
+   so is the dimension that a split of heads takes first. */
 const char *cleave_compose_split_heads(cleave_composer *c, const char *name, const char *x,
                                        const cleave_heads *of, bool is_query);
 

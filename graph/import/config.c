@@ -95,6 +95,7 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
 
 static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_family *family,
                                  const cleave_config *config, cleave_error *error) {
+    double share = config->rotary.share;
     int64_t turned = family->turns ? cleave_rotary_width(config) : 2;
     if (config->layers > CLEAVE_MOST_LAYERS || config->decoder_layers > CLEAVE_MOST_LAYERS)
         return cleave_json_fail(root, error, "%lld layers are more than %d",
@@ -103,6 +104,9 @@ static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_fa
         return cleave_json_fail(root, error, "%lld heads of %lld are more than %lld in all",
                                 (long long)config->heads, (long long)config->head,
                                 (long long)CLEAVE_MOST_EXTENT);
+    if (family->turns && !family->turns_share && (share < 1 || share > 1))
+        return cleave_json_fail(root, error, "a partial_rotary_factor of %g is nothing that %s has",
+                                share, family->model_type);
     if (turned < 2 || turned % 2 != 0 || (family->turns && turned > config->head))
         return cleave_json_fail(root, error,
                                 "rotary positions would turn %lld of a head's %lld dimensions, "
@@ -138,6 +142,7 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
 
 static cleave_status read_config(const cleave_json_cursor *root, const cleave_family *family,
                                  cleave_arena *arena, cleave_config *config, cleave_error *error) {
+    config->rotary.share = 1;
     CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));

@@ -32,13 +32,12 @@
     NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                             \
         NEEDED("num_attention_heads", heads), NOT("is_decoder"), NOT("add_cross_attention"),       \
         NOT("is_encoder_decoder")
-#define TURNED(theta_name, share_name, standard_share)                                             \
-    NUMBER(theta_name, rotary.theta, 10000), NUMBER(share_name, rotary.share, standard_share),     \
-        ROTARY("rope_scaling"), ROTARY("rope_parameters")
+#define TURNED(theta_name)                                                                         \
+    NUMBER(theta_name, rotary.theta, 10000), ROTARY("rope_scaling"), ROTARY("rope_parameters")
 #define LLAMA(kv_standard, positions_standard)                                                     \
     SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),                   \
-        EXTENT("num_key_value_heads", kv_heads, kv_standard),                                      \
-        TURNED("rope_theta", "partial_rotary_factor", 1), NUMBER("rms_norm_eps", epsilon, 1e-6),   \
+        EXTENT("num_key_value_heads", kv_heads, kv_standard), TURNED("rope_theta"),                \
+        NUMBER("rms_norm_eps", epsilon, 1e-6),                                                     \
         EXTENT("max_position_embeddings", positions, positions_standard),                          \
         RATE("attention_dropout", attention_dropout, 0)
 #define WINDOWS                                                                                    \
@@ -80,7 +79,8 @@ static const cleave_field phi[] = {SIZES,
                                    NEEDED("vocab_size", vocabulary),
                                    NEEDED("intermediate_size", inner),
                                    EXTENT("num_key_value_heads", kv_heads, 0),
-                                   TURNED("rope_theta", "partial_rotary_factor", 0.5),
+                                   TURNED("rope_theta"),
+                                   NUMBER("partial_rotary_factor", rotary.share, 0.5),
                                    NUMBER("layer_norm_eps", epsilon, 1e-5),
                                    EXTENT("max_position_embeddings", positions, 2048),
                                    RATE("attention_dropout", attention_dropout, 0),
@@ -93,7 +93,8 @@ static const cleave_field phi[] = {SIZES,
 static const cleave_field gpt_neox[] = {SIZES,
                                         NEEDED("vocab_size", vocabulary),
                                         NEEDED("intermediate_size", inner),
-                                        TURNED("rotary_emb_base", "rotary_pct", 0.25),
+                                        TURNED("rotary_emb_base"),
+                                        NUMBER("rotary_pct", rotary.share, 0.25),
                                         NUMBER("rope_theta", rotary.theta, 10000),
                                         NUMBER("partial_rotary_factor", rotary.share, 0.25),
                                         NUMBER("layer_norm_eps", epsilon, 1e-5),
@@ -178,12 +179,13 @@ const cleave_family cleave_families[] = {
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
      .has_own_head = true},
     {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
-    {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true},
+    {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true,
+     .turns_share = true},
     {"llama", FIELDS(llama), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
     {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
-    {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true},
+    {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
     {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, .has_text = true, .turns = true,
      .has_own_head = true},
     {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, .has_text = true, .turns = true,

@@ -85,6 +85,7 @@ typedef struct cleave_family {
     const char *(*compose)(cleave_composer *c, const cleave_config *config);
     bool has_text;      /* a length is needed */
     bool turns;         /* has rotary positions; else a table of positions, or neither */
+    bool turns_share;   /* of a share of each head's dimensions */
     bool has_own_head;  /* heads x size of a head need not be the width */
     bool skips_padding; /* positions begin behind the id that pads */
 } cleave_family;

@@ -1,6 +1,7 @@
 /* Laws 1 and 2 for real: `cleave run` on 1 to 6 MPI ranks under random layouts gives PyTorch's loss
    at every step and its parameters after three, and sends between every pair of devices just the
-   bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODEL] */
+   bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODELS], which begin so.
+ */
 #include "base/json.h"
 #include "exec/data/safetensors.h"
 #include "graph/import/import.h"
@@ -217,7 +218,7 @@ static int run_oracle(const char *command, const char *source, const char *name,
 
 int main(int n_arguments, char **arguments) {
     if (n_arguments < 4) {
-        fprintf(stderr, "usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODEL]\n");
+        fprintf(stderr, "usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODELS]\n");
         return 2;
     }
     static const struct {
@@ -236,7 +237,7 @@ int main(int n_arguments, char **arguments) {
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (n_arguments < 5 || strcmp(arguments[4], models[i].name) == 0)
+        if (n_arguments < 5 || strncmp(arguments[4], models[i].name, strlen(arguments[4])) == 0)
             failed += run_oracle(arguments[1], arguments[2], models[i].name, models[i].batch,
                                  models[i].sequence, atoi(arguments[3]));
     return failed > 0;

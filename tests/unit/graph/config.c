@@ -203,8 +203,8 @@ Test(config, positions_turn_pairs_of_a_share_of_the_head) {
     const double expected[] = {cos(2), cos(0.2), cos(2), cos(0.2)};
     for (int i = 0; i < 4; i++)
         cr_expect_float_eq((double)cosines->floats[2 * 4 + i], expected[i], 1e-6);
-    graph = graph_of("{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}, "
-                     "\"partial_rotary_factor\": 0.5}",
+    graph = graph_of("{\"model_type\": \"phi\", " SIZES ", "
+                     "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}",
                      3, true);
     const cleave_onnx_tensor *sines = constant(&graph, "rotary.sines");
     cr_assert_eq(sines->shape[1], 2);
@@ -286,7 +286,10 @@ Test(config, what_is_not_understood_is_refused_by_name) {
         {"{" LLAMA "}", "not in the range 1 to 16384", 16385},
         {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
         {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
-        {"{" LLAMA ", \"partial_rotary_factor\": 1.5}", "which are no pairs", 8},
+        {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "$.partial_rotary_factor", 8},
+        {"{" LLAMA ", \"rope_scaling\": {\"partial_rotary_factor\": 0.5}}",
+         "nothing that llama has", 8},
+        {"{\"model_type\": \"phi\", " SIZES ", \"partial_rotary_factor\": 1.5}", "no pairs", 8},
         {"{" LLAMA ", \"hidden_act\": \"snake\"}", "$.hidden_act: \"snake\" is no function", 8},
         {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}}", "\"longrope\" is not", 8},
         {"{" LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
