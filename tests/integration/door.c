@@ -114,6 +114,18 @@ static void a_model_tells_its_operators(void) {
     CHECK(cleave_operator_axis(model, 0, 100, NULL) == NULL);
 }
 
+static void a_language_model_is_loaded_by_its_configuration(const char *tree) {
+    cleave_model_settings settings = CLEAVE_MODEL_SETTINGS_INIT;
+    cleave_model *by_name = NULL;
+    const char *gpt2 = in(tree, "tests/data/configs/gpt2.json");
+    settings.batch = 2;
+    CHECK(cleave_model_load(gpt2, &settings, &by_name, &error) == CLEAVE_BAD_INPUT);
+    settings.sequence = 16;
+    need(cleave_model_load(gpt2, &settings, &by_name, &error));
+    CHECK(cleave_model_parameter_count(by_name) == 124439808);
+    cleave_model_free(by_name);
+}
+
 static void a_layout_is_read_as_it_was_written(void) {
     cleave_layout *layout = data_parallel(), *again;
     char text[65536];
@@ -386,6 +398,7 @@ int main(int argc, char **argv) {
     errors_are_one_line_and_write_nothing();
     settings_of_other_versions_are_read();
     a_model_tells_its_operators();
+    a_language_model_is_loaded_by_its_configuration(argv[1]);
     a_layout_is_read_as_it_was_written();
     a_layout_can_be_changed();
     a_simulation_has_its_timeline();
