@@ -260,71 +260,71 @@ Test(config, the_written_file_is_the_same_model) {
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
+static const struct {
+    const char *text, *message;
+    int64_t sequence;
+} refused[] = {
+    {"{}", "no model_type", 8},
+    {"{\"model_type\": 3}", "$.model_type", 8},
+    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, gemma", 8},
+    {"{\"model_type\": \"mixtral\", " SIZES "}", "models of experts", 8},
+    {"{\"model_type\": \"qwen3_moe\", " SIZES "}", "models of experts", 8},
+    {"{\"model_type\": \"deepseek_v3\", " SIZES "}", "models of experts", 8},
+    {"{" LLAMA ", \"mixes_in\": 2}", "$.mixes_in: is no field that is known", 8},
+    {"{" LLAMA ", \"auto_map\": {\"AutoModel\": \"x.Y\"}}", "$.auto_map: it names code", 8},
+    {"{" LLAMA ", \"quantization_config\": {}}", "$.quantization_config", 8},
+    {"{" LLAMA ", \"vision_config\": {}}", "$.vision_config", 8},
+    {"{" LLAMA ", \"num_key_value_heads\": 3}", "4 heads of queries are no multiple of 3", 8},
+    {"{\"model_type\": \"qwen2\", \"hidden_size\": 18, \"num_hidden_layers\": 2, "
+     "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
+     "\"intermediate_size\": 24}",
+     "a width of 18 is no multiple of 4 heads", 8},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
+    {"{" LLAMA "}", "--sequence N", 0},
+    {"{" LLAMA "}", "not in the range 1 to 16384", 16385},
+    {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
+    {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
+    {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "$.partial_rotary_factor", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"partial_rotary_factor\": 0.5}}", "nothing that llama has",
+     8},
+    {"{\"model_type\": \"phi\", " SIZES ", \"partial_rotary_factor\": 1.5}", "no pairs", 8},
+    {"{" LLAMA ", \"hidden_act\": \"snake\"}", "$.hidden_act: \"snake\" is no function", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}}", "\"longrope\" is not", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
+     "original_max_position_embeddings", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"mscale\": 8}}", "mscale", 8},
+    {"{" LLAMA ", \"hidden_act\": null, \"is_decoder\": true}", "$.is_decoder: is true", 8},
+    {"{" LLAMA ", \"head_dim\": 1048576}", "are more than 1048576 in all", 8},
+    {"{" LLAMA ", \"head_dim\": 9223372036854775807}", "not in the range 1 to 1048576", 8},
+    {"{" LLAMA ", \"attention_dropout\": 1}", "1 is not in [0, 1)", 8},
+    {"{" LLAMA ", \"tie_word_embeddings\": 1}", "true or false", 8},
+    {"{\"model_type\": \"vit\", " SIZES "}", "$.vocab_size: is no field", 0},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+     "\"num_attention_heads\": 4, \"image_size\": [8, 9]}",
+     "8 x 9 is no square", 0},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+     "\"num_attention_heads\": 4, \"image_size\": 10, \"patch_size\": 4}",
+     "an image of 10 is no multiple of patches of 4", 0},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+     "\"num_attention_heads\": 4}",
+     "has no texts", 8},
+    {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
+     "[\"full_attention\"]}",
+     "has 1 layer_types for 2 layers", 8},
+    {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
+     "[\"chunked_attention\"]}",
+     "$.layer_types[0]", 8},
+};
+
 Test(config, what_is_not_understood_is_refused_by_name) {
-    static const struct {
-        const char *text, *message;
-        int64_t sequence;
-    } cases[] = {
-        {"{}", "no model_type", 8},
-        {"{\"model_type\": 3}", "$.model_type", 8},
-        {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, gemma",
-         8},
-        {"{\"model_type\": \"mixtral\", " SIZES "}", "models of experts", 8},
-        {"{\"model_type\": \"qwen3_moe\", " SIZES "}", "models of experts", 8},
-        {"{\"model_type\": \"deepseek_v3\", " SIZES "}", "models of experts", 8},
-        {"{" LLAMA ", \"mixes_in\": 2}", "$.mixes_in: is no field that is known", 8},
-        {"{" LLAMA ", \"auto_map\": {\"AutoModel\": \"x.Y\"}}", "$.auto_map: it names code", 8},
-        {"{" LLAMA ", \"quantization_config\": {}}", "$.quantization_config", 8},
-        {"{" LLAMA ", \"vision_config\": {}}", "$.vision_config", 8},
-        {"{" LLAMA ", \"num_key_value_heads\": 3}", "4 heads of queries are no multiple of 3", 8},
-        {"{\"model_type\": \"qwen2\", \"hidden_size\": 18, \"num_hidden_layers\": 2, "
-         "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
-         "\"intermediate_size\": 24}",
-         "a width of 18 is no multiple of 4 heads", 8},
-        {"{\"model_type\": \"llama\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
-        {"{" LLAMA "}", "--sequence N", 0},
-        {"{" LLAMA "}", "not in the range 1 to 16384", 16385},
-        {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
-        {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
-        {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "$.partial_rotary_factor", 8},
-        {"{" LLAMA ", \"rope_scaling\": {\"partial_rotary_factor\": 0.5}}",
-         "nothing that llama has", 8},
-        {"{\"model_type\": \"phi\", " SIZES ", \"partial_rotary_factor\": 1.5}", "no pairs", 8},
-        {"{" LLAMA ", \"hidden_act\": \"snake\"}", "$.hidden_act: \"snake\" is no function", 8},
-        {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}}", "\"longrope\" is not", 8},
-        {"{" LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
-         "original_max_position_embeddings", 8},
-        {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"mscale\": 8}}", "mscale", 8},
-        {"{" LLAMA ", \"hidden_act\": null, \"is_decoder\": true}", "$.is_decoder: is true", 8},
-        {"{" LLAMA ", \"head_dim\": 1048576}", "are more than 1048576 in all", 8},
-        {"{" LLAMA ", \"head_dim\": 9223372036854775807}", "not in the range 1 to 1048576", 8},
-        {"{" LLAMA ", \"attention_dropout\": 1}", "1 is not in [0, 1)", 8},
-        {"{" LLAMA ", \"tie_word_embeddings\": 1}", "true or false", 8},
-        {"{\"model_type\": \"vit\", " SIZES "}", "$.vocab_size: is no field", 0},
-        {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
-         "\"num_attention_heads\": 4, \"image_size\": [8, 9]}",
-         "8 x 9 is no square", 0},
-        {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
-         "\"num_attention_heads\": 4, \"image_size\": 10, \"patch_size\": 4}",
-         "an image of 10 is no multiple of patches of 4", 0},
-        {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
-         "\"num_attention_heads\": 4}",
-         "has no texts", 8},
-        {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
-         "[\"full_attention\"]}",
-         "has 1 layer_types for 2 layers", 8},
-        {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
-         "[\"chunked_attention\"]}",
-         "$.layer_types[0]", 8},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         cleave_onnx_graph graph = {.n_nodes = 77};
         cleave_error error = {""};
-        cr_expect_eq(decode(cases[i].text, cases[i].sequence, true, &graph, &error),
-                     CLEAVE_BAD_INPUT, "%s", cases[i].text);
+        cr_expect_eq(decode(refused[i].text, refused[i].sequence, true, &graph, &error),
+                     CLEAVE_BAD_INPUT, "%s", refused[i].text);
         cr_expect_eq(graph.n_nodes, 77, "the graph is written on success only");
-        cr_expect_not_null(strstr(error.message, cases[i].message), "'%s' is not in: %s",
-                           cases[i].message, error.message);
+        cr_expect_not_null(strstr(error.message, refused[i].message), "'%s' is not in: %s",
+                           refused[i].message, error.message);
         cr_expect_not_null(strstr(error.message, "hand.json"), "no file in: %s", error.message);
     }
 }
