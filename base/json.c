@@ -220,6 +220,13 @@ cleave_status cleave_json_number(const cleave_json_cursor *at, double *value, cl
     return CLEAVE_OK;
 }
 
+cleave_status cleave_json_boolean(const cleave_json_cursor *at, bool *value, cleave_error *error) {
+    if (!json_is_boolean(value_of(at)))
+        return fail_type(at, "true or false", error);
+    *value = json_is_true(value_of(at));
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_json_quantity(const cleave_json_cursor *at, cleave_unit unit, double *value,
                                    cleave_error *error) {
     const char *text;

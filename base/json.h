@@ -56,6 +56,7 @@ cleave_status cleave_json_truth(const cleave_json_cursor *at, bool *value, cleav
 cleave_status cleave_json_integer(const cleave_json_cursor *at, int64_t least, int64_t most,
                                   int64_t *value, cleave_error *error);
 cleave_status cleave_json_number(const cleave_json_cursor *at, double *value, cleave_error *error);
+cleave_status cleave_json_boolean(const cleave_json_cursor *at, bool *value, cleave_error *error);
 cleave_status cleave_json_quantity(const cleave_json_cursor *at, cleave_unit unit, double *value,
                                    cleave_error *error);
 cleave_status cleave_json_expect_object(const cleave_json_cursor *at, cleave_error *error);

@@ -23,6 +23,10 @@ static const option_row rows[] = {
      .help = "a model whose kernels are measured"},
     {"--batch", "N", OPTION_INTEGER_LIST, offsetof(calibrate_values, batches), .least = 1,
      .most = 1LL << 31, .help = "its global batch; one for each --model, in order"},
+    {"--sequence", "N", OPTION_INTEGER_LIST, offsetof(calibrate_values, sequences), .least = 0,
+     .most = 1 << 20,
+     .help = "length of its texts, of a language model by its config.json, else 0; one for each "
+             "--model, in order"},
     {"--inputs", "NAME,...", OPTION_TEXT_LIST, offsetof(calibrate_values, inputs),
      .help = "its inputs that are data, as of `cleave search`; one for each --model, in order"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT_LIST, offsetof(calibrate_values, layouts),
@@ -47,6 +51,11 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
             error, CLEAVE_BAD_INPUT,
             "%d --model and %d --batch: every --model needs its --batch, or none has one",
             values->models.n, values->batches.n);
+    if (values->sequences.n != 0 && values->sequences.n != values->models.n)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%d --model and %d --sequence: every --model needs its --sequence, or none has one",
+            values->models.n, values->sequences.n);
     if (values->inputs.n != 0 && values->inputs.n != values->models.n)
         return cleave_fail(
             error, CLEAVE_BAD_INPUT,
@@ -63,9 +72,12 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
 
 cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,
                                cleave_model *model, cleave_error *error) {
-    return inputs_trained_model(
-        values->models.items[i], values->batches.n > 0 ? values->batches.items[i] : 0,
-        values->inputs.n > 0 ? values->inputs.items[i] : NULL, arena, model, error);
+    const cleave_import_request request = {
+        .file = values->models.items[i],
+        .batch = values->batches.n > 0 ? values->batches.items[i] : 0,
+        .sequence = values->sequences.n > 0 ? values->sequences.items[i] : 0,
+        .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL};
+    return inputs_trained_model(&request, arena, model, error);
 }
 
 static int32_t count_devices(const calibrate_values *values) {
@@ -107,9 +119,11 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     cleave_layout layout;
     cleave_json *document = NULL;
     bool applies = false;
-    char batch[32];
+    char batch[32], sequence[32];
     snprintf(batch, sizeof batch, "%lld",
              values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
+    int64_t length = values->sequences.n > 0 ? values->sequences.items[i] : 0;
+    snprintf(sequence, sizeof sequence, "%lld", (long long)length);
     const char *arguments[16] = {"run",      "--model",   values->models.items[i],
                                  "--layout", layout_path, "--steps",
                                  "2",        "--json"};
@@ -117,6 +131,10 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     if (values->batches.n > 0) {
         arguments[n++] = "--batch";
         arguments[n++] = batch;
+    }
+    if (length > 0) {
+        arguments[n++] = "--sequence";
+        arguments[n++] = sequence;
     }
     if (values->inputs.n > 0) {
         arguments[n++] = "--inputs";

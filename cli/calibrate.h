@@ -10,7 +10,7 @@
 typedef struct calibrate_values {
     const char *output, *name;
     option_texts models, inputs, layouts;
-    option_integers batches;
+    option_integers batches, sequences;
     int64_t devices;
     double time;
     bool again; /* the given layouts' kernels, whatever is known of them, and no others */

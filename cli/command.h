@@ -25,13 +25,20 @@ extern const command command_calibrate, command_search, command_simulate, comman
 #define ROW_MODEL(type)                                                                            \
     {                                                                                              \
         "--model", "M.onnx", OPTION_TEXT, offsetof(type, model),                                   \
-            .required = true, .help = "the model, with or without weights"                         \
+            .required = true,                                                                      \
+            .help = "the model, with or without weights; or the config.json of a language model"   \
     }
 #define ROW_BATCH(type)                                                                            \
     {                                                                                              \
         "--batch", "N", OPTION_INTEGER, offsetof(type, batch),                                     \
             .least = 1, .most = 1LL << 31,                                                         \
             .help = "global batch; needed where the model leaves it open"                          \
+    }
+#define ROW_SEQUENCE(type)                                                                         \
+    {                                                                                              \
+        "--sequence", "N", OPTION_INTEGER, offsetof(type, sequence),                               \
+            .least = 1, .most = 1 << 20,                                                           \
+            .help = "length of the texts of a language model by its config.json"                   \
     }
 #define ROW_INPUTS(type)                                                                           \
     {                                                                                              \

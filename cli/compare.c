@@ -14,7 +14,7 @@
 
 typedef struct compare_values {
     const char *model, *machine, *output, *optimizer, *inputs;
-    int64_t batch, devices, proposals, seed, steps;
+    int64_t batch, sequence, devices, proposals, seed, steps;
     double time, momentum;
     bool json, quiet;
 } compare_values;
@@ -22,6 +22,7 @@ typedef struct compare_values {
 static const option_row rows[] = {
     ROW_MODEL(compare_values),
     ROW_BATCH(compare_values),
+    ROW_SEQUENCE(compare_values),
     ROW_INPUTS(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
@@ -80,8 +81,9 @@ static cleave_status read_measured(const cleave_json *document, measured *result
 /* Writes the layout to `path` and runs it. */
 static cleave_status measure(const compare_values *values, const cleave_model *model,
                              const char *path, comparison *c, cleave_error *error) {
-    char batch[32], steps[32], seed[32], momentum[40];
+    char batch[32], sequence[32], steps[32], seed[32], momentum[40];
     snprintf(batch, sizeof batch, "%lld", (long long)values->batch);
+    snprintf(sequence, sizeof sequence, "%lld", (long long)values->sequence);
     snprintf(steps, sizeof steps, "%lld", (long long)values->steps);
     snprintf(seed, sizeof seed, "%lld", (long long)values->seed);
     snprintf(momentum, sizeof momentum, "%.17g", values->momentum);
@@ -93,6 +95,10 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
     if (values->batch > 0) {
         arguments[n++] = "--batch";
         arguments[n++] = batch;
+    }
+    if (values->sequence > 0) {
+        arguments[n++] = "--sequence";
+        arguments[n++] = sequence;
     }
     if (values->inputs != NULL) {
         arguments[n++] = "--inputs";
@@ -210,8 +216,7 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     cleave_search_result result;
     comparison *all = NULL;
     int n = 0;
-    CLEAVE_TRY(
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));

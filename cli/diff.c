@@ -14,7 +14,7 @@
 
 typedef struct diff_values {
     const char *a, *b, *model, *machine, *optimizer, *inputs;
-    int64_t batch;
+    int64_t batch, sequence;
     double momentum;
     bool json, quiet;
 } diff_values;
@@ -25,6 +25,7 @@ static const option_row rows[] = {
      .help = "another layout of the same model"},
     ROW_MODEL(diff_values),
     ROW_BATCH(diff_values),
+    ROW_SEQUENCE(diff_values),
     ROW_INPUTS(diff_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
      .help = "also predict both, and what each operator's change alone would do to A"},
@@ -358,8 +359,7 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
 
 static cleave_status diff(const diff_values *values, cleave_arena *arena, cleave_error *error) {
     comparison c = {.sides = {{.file = values->a}, {.file = values->b}}};
-    CLEAVE_TRY(
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &c.model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &c.model, error));
     for (int i = 0; i < 2; i++) {
         CLEAVE_TRY(cleave_layout_read(c.sides[i].file, &c.model, arena, &c.sides[i].layout, error));
         c.sides[i].n_devices = c.sides[i].layout.n_devices;

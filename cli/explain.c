@@ -6,7 +6,7 @@
 
 typedef struct explain_values {
     const char *model, *machine, *layout, *operator_name, *optimizer, *inputs;
-    int64_t batch, splits;
+    int64_t batch, sequence, splits;
     double memory_limit, momentum;
     bool json, quiet;
 } explain_values;
@@ -14,6 +14,7 @@ typedef struct explain_values {
 static const option_row rows[] = {
     ROW_MODEL(explain_values),
     ROW_BATCH(explain_values),
+    ROW_SEQUENCE(explain_values),
     ROW_INPUTS(explain_values),
     ROW_MACHINE(explain_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
@@ -42,8 +43,7 @@ static cleave_status explain(const explain_values *values, cleave_arena *arena,
                                .quiet = values->quiet};
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
-    CLEAVE_TRY(
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
     CLEAVE_TRY(explain_layout(&model, &machine, &layout, &options, arena, &e, error));

@@ -2,15 +2,14 @@
 #include "cli/inputs.h"
 
 #include "exec/kernels/optimizer.h"
-#include "graph/import/import.h"
 
 #include <stdio.h>
 
-cleave_status inputs_trained_model(const char *file, int64_t batch, const char *inputs,
-                                   cleave_arena *arena, cleave_model *model, cleave_error *error) {
-    const cleave_import_request request = {
-        .file = file, .batch = batch, .with_loss = true, .inputs = inputs};
-    return cleave_model_import_as(&request, arena, model, error);
+cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
+                                   cleave_model *model, cleave_error *error) {
+    cleave_import_request trained = *request;
+    trained.with_loss = true;
+    return cleave_model_import_as(&trained, arena, model, error);
 }
 
 cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,

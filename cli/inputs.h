@@ -4,13 +4,21 @@
 
 #include "base/json.h"
 #include "costmodel/cost.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/model/layout.h"
 #include "graph/model/model.h"
 
-/* A model with its loss; batch and inputs as they are options, 0 and null where not given. */
-cleave_status inputs_trained_model(const char *file, int64_t batch, const char *inputs,
-                                   cleave_arena *arena, cleave_model *model, cleave_error *error);
+/* The model that options ask for; `values` has model, batch, sequence and inputs, 0 and null where
+   they are not given. */
+#define INPUTS_MODEL(values)                                                                       \
+    (&(const cleave_import_request){.file = (values)->model,                                       \
+                                    .batch = (values)->batch,                                      \
+                                    .sequence = (values)->sequence,                                \
+                                    .inputs = (values)->inputs})
+/* Imports it with its loss. */
+cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
+                                   cleave_model *model, cleave_error *error);
 
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,

@@ -12,7 +12,7 @@
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs;
-    int64_t batch, steps, seed;
+    int64_t batch, sequence, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, no_overlap;
 } run_values;
@@ -20,6 +20,7 @@ typedef struct run_values {
 static const option_row rows[] = {
     ROW_MODEL(run_values),
     ROW_BATCH(run_values),
+    ROW_SEQUENCE(run_values),
     ROW_INPUTS(run_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
@@ -98,6 +99,7 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
     cleave_error ignored;
     cleave_import_request request = {.file = values->model,
                                      .batch = values->batch,
+                                     .sequence = values->sequence,
                                      .with_loss = !values->forward,
                                      .inputs = values->inputs};
     CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
@@ -106,8 +108,7 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
     cleave_status status =
         cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     if (values->forward && status == CLEAVE_BAD_INPUT &&
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &inputs->model,
-                             &ignored) == CLEAVE_OK)
+        inputs_trained_model(INPUTS_MODEL(values), arena, &inputs->model, &ignored) == CLEAVE_OK)
         status = cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     return status;
 }

@@ -13,7 +13,8 @@
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
     const char *schedule, *recompute;
-    int64_t batch, devices, proposals, seed, threads, micro_batches, stages, virtual_stages, tensor;
+    int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
+        virtual_stages, tensor;
     double time, memory_limit, momentum;
     bool json, quiet;
 } search_values;
@@ -21,6 +22,7 @@ typedef struct search_values {
 static const option_row rows[] = {
     ROW_MODEL(search_values),
     ROW_BATCH(search_values),
+    ROW_SEQUENCE(search_values),
     ROW_INPUTS(search_values),
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
@@ -282,8 +284,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     cleave_machine machine;
     cleave_search_result result;
     cleave_constraints constraints;
-    CLEAVE_TRY(
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));

@@ -3,6 +3,8 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "graph/import/config.h"
+#include "graph/import/onnx_encode.h"
 
 #include <string.h>
 
@@ -10,20 +12,27 @@ static const option_row rows[] = {
     {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
      .help = "a model, machine, layout or trace; or the word operators"},
     ROW_BATCH(show_values),
+    ROW_SEQUENCE(show_values),
     ROW_INPUTS(show_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, machine),
      .help = "of a model: say how many splits and layouts it has on this machine"},
     ROW_DEVICES(show_values),
+    {"--onnx", "OUT.onnx", OPTION_OUTPUT, offsetof(show_values, onnx),
+     .help = "of a config.json: write the graph that it stands for, parameters being inputs"},
     {"--json", NULL, OPTION_FLAG, offsetof(show_values, json),
      .help = "of a model: print one JSON object instead of text"},
 };
 
 /* Options that belong to models. */
 static cleave_status check_is_model(const show_values *values, cleave_error *error) {
-    if (values->machine == NULL && !values->json)
-        return CLEAVE_OK;
-    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s goes with a model, which %s is not",
-                       values->machine != NULL ? "--machine" : "--json", values->file);
+    const char *option = values->machine != NULL ? "--machine"
+                         : values->onnx != NULL  ? "--onnx"
+                         : values->json          ? "--json"
+                                                 : NULL;
+    return option == NULL
+               ? CLEAVE_OK
+               : cleave_fail(error, CLEAVE_BAD_INPUT, "%s goes with a model, which %s is not",
+                             option, values->file);
 }
 
 /* JSON starts with a brace or, a trace may, with a bracket; an ONNX file with a field tag. */
@@ -34,6 +43,22 @@ static bool looks_like_json(const char *data, size_t bytes) {
     return i < bytes && (data[i] == '{' || data[i] == '[');
 }
 
+/* Writes the graph of a configuration. */
+static cleave_status write_onnx(const show_values *values, const char *text, size_t text_bytes,
+                                cleave_arena *arena, cleave_error *error) {
+    const cleave_config_request request = {.file = values->file,
+                                           .data = text,
+                                           .bytes = text_bytes,
+                                           .sequence = values->sequence,
+                                           .trains = true};
+    cleave_onnx_graph graph;
+    const char *data;
+    size_t bytes;
+    CLEAVE_TRY(cleave_config_decode(&request, arena, &graph, error));
+    CLEAVE_TRY(cleave_onnx_encode(&graph, arena, &data, &bytes, error));
+    return cleave_file_write(values->onnx, data, bytes, error);
+}
+
 static cleave_status show_json(const char *path, const cleave_json *document, cleave_arena *arena,
                                cleave_error *error) {
     cleave_json_cursor root = cleave_json_root(document), found;
@@ -42,8 +67,9 @@ static cleave_status show_json(const char *path, const cleave_json *document, cl
     if (cleave_json_find(&root, "cleave_machine", &found))
         return show_machine(path, arena, error);
     return cleave_json_fail(&root, error,
-                            "this is neither a machine, nor a layout, nor a trace: none of the "
-                            "keys \"cleave_machine\", \"cleave_layout\", \"traceEvents\" is here");
+                            "this is neither a machine, nor a layout, nor a trace, nor a language "
+                            "model's configuration: none of the keys \"cleave_machine\", "
+                            "\"cleave_layout\", \"traceEvents\", \"model_type\" is here");
 }
 
 static cleave_status show(const show_values *values, cleave_arena *arena, cleave_error *error) {
@@ -66,11 +92,21 @@ static cleave_status show(const show_values *values, cleave_arena *arena, cleave
     }
     CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
     if (!looks_like_json(data, bytes))
-        return show_model(values, arena, error);
-    CLEAVE_TRY(check_is_model(values, error));
+        return values->onnx == NULL
+                   ? show_model(values, arena, error)
+                   : cleave_fail(error, CLEAVE_BAD_INPUT,
+                                 "--onnx goes with a language model's config.json, which %s is not",
+                                 values->file);
     cleave_json *document;
     CLEAVE_TRY(cleave_json_parse(data, bytes, values->file, &document, error));
-    cleave_status status = show_json(values->file, document, arena, error);
+    cleave_json_cursor root = cleave_json_root(document), found;
+    bool is_config = cleave_json_find(&root, "model_type", &found);
+    cleave_status status = is_config ? CLEAVE_OK : check_is_model(values, error);
+    if (status == CLEAVE_OK && is_config && values->onnx != NULL)
+        status = write_onnx(values, data, bytes, arena, error);
+    if (status == CLEAVE_OK)
+        status = is_config ? show_model(values, arena, error)
+                           : show_json(values->file, document, arena, error);
     cleave_json_free(document);
     return status;
 }

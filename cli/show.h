@@ -10,8 +10,8 @@
 
 /* The options of `cleave show`. */
 typedef struct show_values {
-    const char *file, *machine, *inputs;
-    int64_t batch, devices;
+    const char *file, *machine, *inputs, *onnx;
+    int64_t batch, sequence, devices;
     bool json;
 } show_values;
 

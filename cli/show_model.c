@@ -22,6 +22,7 @@ static cleave_status import(const show_values *values, cleave_arena *arena, clea
         for (int64_t b = batch; b <= (batch > 0 ? batch : 1); b++) {
             const cleave_import_request request = {.file = values->file,
                                                    .batch = b,
+                                                   .sequence = values->sequence,
                                                    .with_loss = with_loss[l],
                                                    .inputs = values->inputs};
             status = cleave_model_import_as(&request, arena, model, error);

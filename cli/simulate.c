@@ -18,7 +18,7 @@
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs;
     const char *engine;
-    int64_t batch, devices, seed;
+    int64_t batch, sequence, devices, seed;
     double momentum;
     bool json, closed_form, folded;
 } simulate_values;
@@ -27,6 +27,7 @@ static const option_row rows[] = {
     {"--model", "M.onnx", OPTION_TEXT, offsetof(simulate_values, model),
      .help = "the model, with or without weights"},
     ROW_BATCH(simulate_values),
+    ROW_SEQUENCE(simulate_values),
     ROW_INPUTS(simulate_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
      .help = "the machine file"},
@@ -353,8 +354,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     CLEAVE_TRY(find_rule(values, &result.rule, error));
     result.apart = values->dump_tasks != NULL;
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    CLEAVE_TRY(
-        inputs_trained_model(values->model, values->batch, values->inputs, arena, &model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
     cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
                                               &priced, &result, error);

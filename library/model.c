@@ -20,6 +20,7 @@ cleave_status cleave_model_load(const char *path, const cleave_model_settings *g
         return cleave_fail_memory(error, "reading a model");
     const cleave_import_request request = {.file = path,
                                            .batch = settings.batch,
+                                           .sequence = settings.sequence,
                                            .with_loss = !settings.forward,
                                            .inputs = settings.inputs};
     cleave_status status = cleave_model_import_as(&request, &made->arena, &made->model, error);

@@ -2,6 +2,7 @@
 #include "graph/import/import.h"
 
 #include "base/file.h"
+#include "graph/import/config.h"
 #include "graph/import/internal.h"
 #include "graph/model/digraph.h"
 #include "graph/model/model_internal.h"
@@ -236,10 +237,28 @@ static cleave_status add_loss(cleave_importer *im) {
     return cleave_import_loss(im, value);
 }
 
-static cleave_status import_graph(cleave_importer *im, const void *data, size_t bytes,
+static cleave_status read_graph(cleave_importer *im, const cleave_import_request *from,
+                                const char *path) {
+    if (cleave_config_is_json(from->data, from->bytes))
+        return cleave_config_decode(&(cleave_config_request){.file = im->file,
+                                                             .data = from->data,
+                                                             .bytes = from->bytes,
+                                                             .sequence = from->sequence,
+                                                             .trains = from->with_loss},
+                                    im->arena, &im->graph, im->error);
+    if (from->sequence > 0)
+        return cleave_import_fail(im,
+                                  "--sequence %lld goes with the config.json of a language "
+                                  "model, which this is not",
+                                  (long long)from->sequence);
+    CLEAVE_TRY(
+        cleave_onnx_decode(from->data, from->bytes, im->file, im->arena, &im->graph, im->error));
+    return cleave_onnx_read_external(&im->graph, path, im->arena, im->error);
+}
+
+static cleave_status import_graph(cleave_importer *im, const cleave_import_request *from,
                                   const char *path, cleave_model *model) {
-    CLEAVE_TRY(cleave_onnx_decode(data, bytes, im->file, im->arena, &im->graph, im->error));
-    CLEAVE_TRY(cleave_onnx_read_external(&im->graph, path, im->arena, im->error));
+    CLEAVE_TRY(read_graph(im, from, path));
     if (im->graph.opset < CLEAVE_LEAST_OPERATOR_SET || im->graph.opset > CLEAVE_MOST_OPERATOR_SET)
         return cleave_import_fail(im, "uses ONNX operator set %lld, supported are %d to %d",
                                   (long long)im->graph.opset, CLEAVE_LEAST_OPERATOR_SET,
@@ -270,9 +289,8 @@ static cleave_status import_data(const cleave_import_request *from, const char *
     cleave_model result = {0};
     im.names.arena = &im.scratch;
     im.file = cleave_arena_string(arena, from->file);
-    cleave_status status = im.file == NULL
-                               ? cleave_import_no_memory(&im)
-                               : import_graph(&im, from->data, from->bytes, path, &result);
+    cleave_status status =
+        im.file == NULL ? cleave_import_no_memory(&im) : import_graph(&im, from, path, &result);
     CLEAVE_LIST_FREE(&im.values);
     CLEAVE_LIST_FREE(&im.tensors);
     CLEAVE_LIST_FREE(&im.nests);

@@ -1,4 +1,4 @@
-/* Reads an ONNX file into a model. */
+/* Reads an ONNX file, or the config.json of a language model, into a model. */
 #ifndef CLEAVE_GRAPH_IMPORT_IMPORT_H
 #define CLEAVE_GRAPH_IMPORT_IMPORT_H
 
@@ -9,7 +9,8 @@ typedef struct cleave_import_request {
     const void *data; /* what is in the file; null: it is read.  Given, no file is opened at all,
                          and external data are refused */
     size_t bytes;
-    int64_t batch; /* global; 0: leave the symbolic dimension out, an error where there is one */
+    int64_t batch;    /* global; 0: leave the symbolic dimension out, an error where there is one */
+    int64_t sequence; /* length of the texts of a language model by its config.json; 0: not given */
     bool with_loss;
     const char *inputs; /* "x,mask": of the float inputs of fixed shape these are data, and the
                            others are parameters; null: graph/import/inputs.c decides */

@@ -90,14 +90,15 @@ typedef struct cleave_model_settings {
     const char *inputs; /* names, with commas between, of all float inputs of fixed shape that are
                            data; the others are parameters.  null: those beside which the file has
                            no initializers are parameters */
+    int64_t sequence;   /* length of texts, of a language model by its config.json; 0: not given */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false, NULL }
+    { sizeof(cleave_model_settings), 0, false, NULL, 0 }
 
-/* Reads an ONNX file, with external data beside it.  A model whose first output is a scalar is
-   trained on that, any other gets a mean cross-entropy on its first output.  BAD_INPUT with file,
-   node, type and attribute for what can't be used.  Cost: seconds for thousands of nodes; weights
-   stay in memory. */
+/* Reads an ONNX file, with external data beside it, or the config.json of a language model.  A
+   model whose first output is a scalar is trained on that, any other gets a mean cross-entropy on
+   its first output.  BAD_INPUT with file, node, type and attribute for what can't be used.  Cost:
+   seconds for thousands of nodes; weights stay in memory. */
 CLEAVE_API cleave_status cleave_model_load(const char *path, const cleave_model_settings *settings,
                                            cleave_model **model, cleave_error *error);
 CLEAVE_API void cleave_model_free(cleave_model *model);

@@ -252,4 +252,5 @@ def main():
         oracle(name, model, inputs, targets, opset, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()

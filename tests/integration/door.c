@@ -88,7 +88,7 @@ static void settings_of_other_versions_are_read(void) {
     CHECK(other == NULL && strstr(error.message, "later") != NULL);
 
     /* An earlier version had no `forward`: what lies behind its settings is not looked at. */
-    cleave_model_settings smaller = {offsetof(cleave_model_settings, forward), 16, true, NULL};
+    cleave_model_settings smaller = {offsetof(cleave_model_settings, forward), 16, true, NULL, 0};
     cleave_search_outcome *found = NULL;
     CHECK(cleave_model_load(path, &smaller, &other, &error) == CLEAVE_OK);
     CHECK(cleave_layout_search(other, machine, NULL, &found, &error) == CLEAVE_OK);
@@ -96,7 +96,7 @@ static void settings_of_other_versions_are_read(void) {
     cleave_model_free(other);
 
     other = NULL;
-    cleave_model_settings without = {0, 16, false, NULL};
+    cleave_model_settings without = {0, 16, false, NULL, 0};
     CHECK(cleave_model_load(path, &without, &other, &error) == CLEAVE_BAD_INPUT && other == NULL);
     CHECK(strstr(error.message, "_INIT") != NULL);
 }
@@ -112,6 +112,18 @@ static void a_model_tells_its_operators(void) {
         CHECK(cleave_operator_name(model, op) != NULL);
     CHECK(strcmp(cleave_operator_axis(model, 0, 0, &extent), "n") == 0 && extent == 256);
     CHECK(cleave_operator_axis(model, 0, 100, NULL) == NULL);
+}
+
+static void a_language_model_is_loaded_by_its_configuration(const char *tree) {
+    cleave_model_settings settings = CLEAVE_MODEL_SETTINGS_INIT;
+    cleave_model *by_name = NULL;
+    const char *gpt2 = in(tree, "tests/data/configs/gpt2.json");
+    settings.batch = 2;
+    CHECK(cleave_model_load(gpt2, &settings, &by_name, &error) == CLEAVE_BAD_INPUT);
+    settings.sequence = 16;
+    need(cleave_model_load(gpt2, &settings, &by_name, &error));
+    CHECK(cleave_model_parameter_count(by_name) == 124439808);
+    cleave_model_free(by_name);
 }
 
 static void a_layout_is_read_as_it_was_written(void) {
@@ -386,6 +398,7 @@ int main(int argc, char **argv) {
     errors_are_one_line_and_write_nothing();
     settings_of_other_versions_are_read();
     a_model_tells_its_operators();
+    a_language_model_is_loaded_by_its_configuration(argv[1]);
     a_layout_is_read_as_it_was_written();
     a_layout_can_be_changed();
     a_simulation_has_its_timeline();

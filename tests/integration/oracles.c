@@ -1,6 +1,7 @@
 /* Laws 1 and 2 for real: `cleave run` on 1 to 6 MPI ranks under random layouts gives PyTorch's loss
    at every step and its parameters after three, and sends between every pair of devices just the
-   bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODEL] */
+   bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODELS], which begin so.
+ */
 #include "../support/drawn_schedule.h"
 #include "base/json.h"
 #include "exec/data/safetensors.h"
@@ -18,6 +19,7 @@ enum { N_STEPS = 3 };
 typedef struct oracle {
     const char *command, *source, *name;
     char model[512], io[512], expect[512];
+    char weights[1200]; /* options of what a configuration leaves open; "" of an ONNX file */
     cleave_arena arena;
     cleave_model imported;
     cleave_safetensors expected;
@@ -173,10 +175,11 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     if (cleave_layout_write(layout_path, &test->imported, &layout, &error) != CLEAVE_OK)
         return fail(test, what, error.message);
     snprintf(command, sizeof command,
-             "'%s' run --model '%s' --batch %d --layout '%s' --data '%s' --steps %d --lr 0.1 "
+             "'%s' run --model '%s' --batch %d %s --layout '%s' --data '%s' --steps %d --lr 0.1 "
              "--save '%s' --json "
              "--quiet > '%s'",
-             test->command, test->model, test->batch, layout_path, test->io, N_STEPS, saved, json);
+             test->command, test->model, test->batch, test->weights, layout_path, test->io, N_STEPS,
+             saved, json);
     int status = system(command);
     if (status != 0)
         return fail(test, what, "cleave run failed");
@@ -191,19 +194,30 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     return bad;
 }
 
+/* A model that is a configuration starts from weights beside it. */
+static cleave_status set_up(oracle *test, int64_t sequence, cleave_error *error) {
+    const cleave_import_request request = {
+        .file = test->model, .batch = test->batch, .sequence = sequence, .with_loss = true};
+    if (strstr(test->model, ".json") != NULL)
+        snprintf(test->weights, sizeof test->weights,
+                 "%s%.0lld --weights '%s/tests/data/oracles/%s.weights.safetensors'",
+                 sequence > 0 ? "--sequence " : "", (long long)sequence, test->source, test->name);
+    CLEAVE_TRY(cleave_model_import_as(&request, &test->arena, &test->imported, error));
+    return cleave_safetensors_open(test->expect, &test->arena, &test->expected, error);
+}
+
 static int run_oracle(const char *command, const char *source, const char *name, int batch,
-                      int n_layouts) {
+                      int64_t sequence, int n_layouts) {
     oracle test = {.command = command, .source = source, .name = name, .batch = batch};
+    bool is_config = strncmp(name, "family_", 7) == 0;
     cleave_error error = {""};
-    snprintf(test.model, sizeof test.model, "%s/tests/data/oracles/%s.onnx", source, name);
+    snprintf(test.model, sizeof test.model, "%s/tests/data/oracles/%s.%s", source, name,
+             is_config ? "json" : "onnx");
     snprintf(test.io, sizeof test.io, "%s/tests/data/oracles/%s.io.safetensors", source, name);
     snprintf(test.expect, sizeof test.expect, "%s/tests/data/oracles/%s.expect.safetensors", source,
              name);
     strcpy(test.folder, "/tmp/cleave-oracle-XXXXXX");
-    if (mkdtemp(test.folder) == NULL ||
-        cleave_model_import(test.model, batch, true, &test.arena, &test.imported, &error) !=
-            CLEAVE_OK ||
-        cleave_safetensors_open(test.expect, &test.arena, &test.expected, &error) != CLEAVE_OK)
+    if (mkdtemp(test.folder) == NULL || set_up(&test, sequence, &error) != CLEAVE_OK)
         return fail(&test, "set-up", error.message);
     int failed = 0;
     for (int i = 0; i < n_layouts; i++)
@@ -222,23 +236,27 @@ static int run_oracle(const char *command, const char *source, const char *name,
 
 int main(int n_arguments, char **arguments) {
     if (n_arguments < 4) {
-        fprintf(stderr, "usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODEL]\n");
+        fprintf(stderr, "usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODELS]\n");
         return 2;
     }
     static const struct {
         const char *name;
-        int batch;
+        int batch, sequence;
     } models[] = {
-        {"tiny_mlp", 8},     {"tiny_cnn", 6},         {"tiny_resnet", 4},
-        {"tiny_lstm_lm", 4}, {"tiny_dlrm", 8},        {"tiny_experts", 8},
-        {"tiny_unet", 4},    {"tiny_transformer", 4}, {"tiny_transformer_op13", 4},
-        {"tiny_mobile", 6},  {"tiny_recurrent", 4},   {"tiny_vit", 4},
-        {"tiny_llama", 4},
+        {"tiny_mlp", 8, 0},     {"tiny_cnn", 6, 0},         {"tiny_resnet", 4, 0},
+        {"tiny_lstm_lm", 4, 0}, {"tiny_dlrm", 8, 0},        {"tiny_experts", 8, 0},
+        {"tiny_unet", 4, 0},    {"tiny_transformer", 4, 0}, {"tiny_transformer_op13", 4, 0},
+        {"tiny_mobile", 6, 0},  {"tiny_recurrent", 4, 0},   {"tiny_vit", 4, 0},
+        {"tiny_llama", 4, 0},   {"family_llama", 4, 6},     {"family_mistral", 4, 6},
+        {"family_qwen2", 4, 6}, {"family_qwen3", 4, 6},     {"family_gemma", 4, 6},
+        {"family_phi", 4, 6},   {"family_gpt_neox", 4, 6},  {"family_gpt2", 4, 6},
+        {"family_bert", 4, 6},  {"family_roberta", 4, 6},   {"family_vit", 4, 0},
+        {"family_t5", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (n_arguments < 5 || strcmp(arguments[4], models[i].name) == 0)
+        if (n_arguments < 5 || strncmp(arguments[4], models[i].name, strlen(arguments[4])) == 0)
             failed += run_oracle(arguments[1], arguments[2], models[i].name, models[i].batch,
-                                 atoi(arguments[3]));
+                                 models[i].sequence, atoi(arguments[3]));
     return failed > 0;
 }

@@ -37,14 +37,14 @@ static cleave_slot slots[] = {{.nest = 0, .tensor = -1, .pass = CLEAVE_PASS_FORW
                               {.nest = 1, .tensor = -1, .pass = CLEAVE_PASS_WEIGHT_GRADIENT},
                               {.nest = -1, .tensor = 0, .pass = CLEAVE_PASS_UPDATE}};
 static cleave_item items[N_ITEMS] = {
-    [COPY] = {CLEAVE_ITEM_COPY, CLEAVE_LANE_COMMUNICATION, 0, 0, 0},
-    [A] = {CLEAVE_ITEM_COMPUTE, CLEAVE_LANE_MAIN, 0, 0, 0},
-    [SEND] = {CLEAVE_ITEM_SEND, CLEAVE_LANE_MAIN, 0, 0, 0},
-    [RECEIVE] = {CLEAVE_ITEM_RECEIVE, CLEAVE_LANE_MAIN, 1, 0, 0},
-    [RELEASE] = {CLEAVE_ITEM_WAIT, CLEAVE_LANE_MAIN, 0, 0, 0},
-    [ARRIVAL] = {CLEAVE_ITEM_WAIT, CLEAVE_LANE_MAIN, 1, 1, 0},
-    [B] = {CLEAVE_ITEM_COMPUTE, CLEAVE_LANE_MAIN, 1, 1, 1},
-    [UPDATE] = {CLEAVE_ITEM_UPDATE, CLEAVE_LANE_MAIN, 1, 2, 0},
+    [COPY] = {CLEAVE_ITEM_COPY, CLEAVE_LANE_COMMUNICATION, 0, 0, 0, 0},
+    [A] = {CLEAVE_ITEM_COMPUTE, CLEAVE_LANE_MAIN, 0, 0, 0, 0},
+    [SEND] = {CLEAVE_ITEM_SEND, CLEAVE_LANE_MAIN, 0, 0, 0, 0},
+    [RECEIVE] = {CLEAVE_ITEM_RECEIVE, CLEAVE_LANE_MAIN, 0, 1, 0, 0},
+    [RELEASE] = {CLEAVE_ITEM_WAIT, CLEAVE_LANE_MAIN, 0, 0, 0, 0},
+    [ARRIVAL] = {CLEAVE_ITEM_WAIT, CLEAVE_LANE_MAIN, 0, 1, 1, 0},
+    [B] = {CLEAVE_ITEM_COMPUTE, CLEAVE_LANE_MAIN, 0, 1, 1, 1},
+    [UPDATE] = {CLEAVE_ITEM_UPDATE, CLEAVE_LANE_MAIN, 0, 1, 2, 0},
 };
 static cleave_compute computes[] = {{.nest = 0, .pass = CLEAVE_PASS_FORWARD},
                                     {.nest = 1, .pass = CLEAVE_PASS_WEIGHT_GRADIENT}};

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Writes which parameters the framework's classes have for the configurations in configs/.
+
+For each configs/NAME.json a file NAME.parameters beside it: on the first line how many elements all
+have together, then a line for each parameter with its shape and its name, as checkpoints have it;
+those of layers that are alike on one line, with a star for the layer and how many there are.
+Needs PyTorch and transformers (made with 2.15 and 5.23).  The tests only need the files.
+usage: make_family_names.py
+"""
+import glob
+import json
+import os
+import re
+
+import torch
+import transformers
+
+from make_family_oracles import checkpoint_name
+
+HEADS = {"bert": transformers.AutoModelForMaskedLM, "roberta": transformers.AutoModelForMaskedLM,
+         "vit": transformers.AutoModelForImageClassification, "t5": transformers.AutoModelForSeq2SeqLM}
+
+
+def shapes_of(fields):
+    kind = fields.pop("model_type")
+    untied = kind == "t5" and not fields.get("tie_word_embeddings", True)
+    with torch.device("meta"):
+        config = transformers.AutoConfig.for_model(kind, **fields)
+        model = HEADS.get(kind, transformers.AutoModelForCausalLM).from_config(config)
+    model.tie_weights()
+    shapes = {checkpoint_name(kind, n): tuple(p.shape) for n, p in model.named_parameters()}
+    if untied:  # the newest classes tie it again; those of version 4, and the checkpoints, do not
+        shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
+    return shapes
+
+
+def main():
+    for path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs", "*.json"))):
+        with open(path) as file:
+            shapes = shapes_of(json.load(file))
+        alike = {}
+        for name, shape in shapes.items():
+            line = "x".join(map(str, shape)) + " " + re.sub(r"\.(block|layers?|h)\.\d+\.", r".\1.*.", name, count=1)
+            alike[line] = alike.get(line, 0) + 1
+        elements = sum(torch.Size(shape).numel() for shape in shapes.values())
+        with open(path.replace(".json", ".parameters"), "w") as file:
+            file.write(f"{elements}\n" + "".join(f"{n} {line}\n" for line, n in sorted(alike.items())))
+        print(os.path.basename(path), elements)
+
+
+main()

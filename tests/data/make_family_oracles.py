@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Makes the oracles of language models by their config.json: tiny configurations, and what the
+framework's own classes compute for them.
+
+For each model NAME four files are written to FOLDER (default: oracles/ beside this file):
+  NAME.json                   the configuration
+  NAME.weights.safetensors    where training starts
+  NAME.io.safetensors         the inputs, and `targets`
+  NAME.expect.safetensors     `loss_steps` [3] and `after3/PARAMETER`: three steps of SGD with a
+                              learning rate of 0.1 on mean softmax cross-entropy, the same batch
+                              each time; in double precision where the classes do not go back to f32
+Parameters have the names of checkpoints.  Needs PyTorch and transformers (made with 2.15 and 5.23).
+The tests only need the files.
+usage: make_family_oracles.py [FOLDER [NAME...]]
+"""
+import json
+import os
+import re
+import sys
+
+import numpy
+import torch
+import transformers
+from torch.nn import functional as F
+
+from make_oracles import write_safetensors
+
+SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, vocab_size=24)
+ROTARY = dict(**SMALL, intermediate_size=20, num_key_value_heads=2, max_position_embeddings=64)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=100.0)
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32, rope_theta=50.0)
+NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+CAUSAL = transformers.AutoModelForCausalLM
+MASKED = transformers.AutoModelForMaskedLM
+MODELS = {
+    "family_llama": (CAUSAL, dict(model_type="llama", **ROTARY, rope_scaling=LLAMA3, attention_bias=True,
+                                  mlp_bias=True)),
+    "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
+    "family_qwen2": (CAUSAL, dict(model_type="qwen2", **ROTARY, tie_word_embeddings=True, use_sliding_window=True,
+                                  sliding_window=4, max_window_layers=1)),
+    "family_qwen3": (CAUSAL, dict(model_type="qwen3", **ROTARY, head_dim=8, rope_scaling=YARN)),
+    "family_gemma": (CAUSAL, dict(model_type="gemma", **{**ROTARY, "num_key_value_heads": 1}, head_dim=6,
+                                  pad_token_id=None, tie_word_embeddings=True)),
+    "family_phi": (CAUSAL, dict(model_type="phi", **{**ROTARY, "num_attention_heads": 2}, qk_layernorm=True,
+                                tie_word_embeddings=False)),
+    "family_gpt_neox": (CAUSAL, dict(model_type="gpt_neox", **{**SMALL, "num_attention_heads": 2}, rotary_pct=0.5,
+                                     intermediate_size=20, tie_word_embeddings=False)),
+    "family_gpt2": (CAUSAL, dict(model_type="gpt2", n_embd=16, n_layer=2, n_head=4, n_positions=12, vocab_size=24,
+                                 attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)),
+    "family_bert": (MASKED, dict(model_type="bert", **SMALL, intermediate_size=20, max_position_embeddings=8,
+                                 pad_token_id=None, **NO_DROPOUT)),
+    "family_roberta": (MASKED, dict(model_type="roberta", **SMALL, intermediate_size=20, max_position_embeddings=9,
+                                    type_vocab_size=1, pad_token_id=1, tie_word_embeddings=True, **NO_DROPOUT)),
+    "family_vit": (transformers.AutoModelForImageClassification,
+                   dict(model_type="vit", **{k: v for k, v in SMALL.items() if k != "vocab_size"},
+                        intermediate_size=20, image_size=12, patch_size=4, qkv_bias=False,
+                        id2label={str(i): str(i) for i in range(5)})),
+    "family_t5": (transformers.AutoModelForSeq2SeqLM,
+                  dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
+                       vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
+                       relative_attention_max_distance=5, feed_forward_proj="gated-gelu", pad_token_id=0)),
+}
+
+
+def checkpoint_name(kind, name):
+    """The framework's newest classes call some modules otherwise than its checkpoints do."""
+    if kind == "gpt_neox":
+        return re.sub("^lm_head", "embed_out", name)
+    if kind == "vit":
+        for new, old in [("vit.layers", "vit.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
+                         ("attention.k_proj", "attention.attention.key"),
+                         ("attention.v_proj", "attention.attention.value"),
+                         ("attention.o_proj", "attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
+                         ("mlp.fc2", "output.dense")]:
+            name = name.replace(new, old)
+    return name
+
+
+def inputs_of(kind):
+    """Ids that no family takes for padding, whose row it would not train."""
+    ids = lambda: torch.randint(2, 24, (4, 6))
+    if kind == "vit":
+        return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
+    data = {"input_ids": ids()}
+    if kind == "bert":
+        data["token_type_ids"] = torch.randint(2, (4, 6))
+    if kind == "t5":
+        data["decoder_input_ids"] = ids()
+    return data, ids()
+
+
+def oracle(name, make, config, folder):
+    torch.manual_seed(7)
+    fields = dict(config)
+    kind = fields.pop("model_type")
+    model = make.from_config(transformers.AutoConfig.for_model(kind, **fields), attn_implementation="eager")
+    model.train()
+    with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
+        for p in model.parameters():
+            p += 0.1 * torch.randn_like(p)
+    data, targets = inputs_of(kind)
+    start = {checkpoint_name(kind, n): p.detach().clone().numpy() for n, p in model.named_parameters()}
+    write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), start)
+    model = model.double()
+    losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        logits = model(**{n: v.double() if v.is_floating_point() else v for n, v in data.items()}).logits
+        loss = F.cross_entropy(logits.transpose(1, 2) if logits.dim() == 3 else logits, targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    expect = {f"after3/{checkpoint_name(kind, n)}": p.detach().float().numpy() for n, p in model.named_parameters()}
+    expect["loss_steps"] = numpy.array(losses, "float32")
+    write_safetensors(os.path.join(folder, f"{name}.expect.safetensors"), expect)
+    io = {n: v.numpy() for n, v in data.items()}
+    io["targets"] = targets.numpy()
+    write_safetensors(os.path.join(folder, f"{name}.io.safetensors"), io)
+    with open(os.path.join(folder, f"{name}.json"), "w") as file:
+        json.dump(config, file, indent=2)
+        file.write("\n")
+    print(name, [round(value, 5) for value in losses], sum(p.numel() for p in model.parameters()), "parameters")
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "oracles")
+    for name, (make, config) in MODELS.items():
+        if len(sys.argv) <= 2 or name in sys.argv[2:]:
+            oracle(name, make, config, folder)
+
+
+if __name__ == "__main__":
+    main()

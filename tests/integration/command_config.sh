@@ -1,0 +1,32 @@
+# Language models by their config.json: every command takes one, with the length of the texts.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+llama=$tree/tests/data/oracles/family_llama.json
+given=(--model "$llama" --batch 4 --sequence 6)
+
+expect_ok show "$llama" --batch 4 --sequence 6 --onnx "$work/llama.onnx"
+grep -q '^4512 parameters' "$work/out" || fail "not 4512 parameters: $(cat "$work/out")"
+hash=$(sed -n 's/.*, hash \([0-9a-f]*\),.*/\1/p' "$work/out")
+expect_ok show "$work/llama.onnx" --batch 4
+grep -q "hash $hash" "$work/out" || fail "the written file is another model"
+
+expect_ok search "${given[@]}" --machine "$machine" --proposals 10 --quiet -o "$work/plan.layout.json"
+expect_ok simulate "${given[@]}" --machine "$machine" --layout "$work/plan.layout.json"
+expect_ok explain "${given[@]}" --machine "$machine" --layout "$work/plan.layout.json"
+expect_ok run "${given[@]}" --layout "$work/plan.layout.json" --steps 2 --quiet
+expect_ok compare "${given[@]}" --machine "$machine" --steps 2 --proposals 10 --quiet
+expect_ok calibrate --model "$llama" --batch 4 --sequence 6 --time 1 --devices 1 --quiet -o "$work/here.json"
+
+# What does not go together.
+expect_error 2 "--sequence N" show "$llama" --batch 4
+expect_error 2 "--sequence N" search --model "$llama" --batch 4 --machine "$machine" -o "$work/no.layout.json"
+expect_error 2 "--sequence 6 goes with" show "$models/lenet5.onnx" --batch 4 --sequence 6
+expect_error 2 "--onnx goes with" show "$models/lenet5.onnx" --batch 4 --onnx "$work/no.onnx"
+expect_error 2 "--onnx goes with" show "$machine" --onnx "$work/no.onnx"
+[ ! -e "$work/no.onnx" ] || fail "a refused --onnx leaves a file"
+sed 's/"mlp_bias"/"mlp_bent"/' "$llama" >"$work/bent.json"
+expect_error 2 '$.mlp_bent' show "$work/bent.json" --batch 4 --sequence 6
+expect_error 2 '$.mlp_bent' run --model "$work/bent.json" --batch 4 --sequence 6
+expect_error 2 "model_type" run --model "$machine" --batch 4 --sequence 6
+finish

@@ -1,0 +1,359 @@
+/* Language models by their config.json: parameters as the framework has them, and what is refused.
+   That they compute what the framework's classes do is tested by tests/integration/oracles.c. */
+#include "graph/import/config.h"
+#include "base/file.h"
+#include "graph/import/onnx_encode.h"
+#include "imported.h"
+
+#include <criterion/parameterized.h>
+
+TestSuite(config, .fini = tear_down);
+
+static cleave_status decode(const char *text, int64_t sequence, bool trains,
+                            cleave_onnx_graph *graph, cleave_error *error) {
+    const cleave_config_request request = {.file = "hand.json",
+                                           .data = text,
+                                           .bytes = strlen(text),
+                                           .sequence = sequence,
+                                           .trains = trains};
+    return cleave_config_decode(&request, &arena, graph, error);
+}
+
+static char *read_text(const char *format, const char *name) {
+    char path[512], full[1024], *text;
+    size_t size;
+    cleave_error error = {""};
+    snprintf(path, sizeof path, format, name);
+    snprintf(full, sizeof full, "%s/%s", CLEAVE_SOURCE_DIR, path);
+    cr_assert_eq(cleave_file_read(full, &arena, &text, &size, &error), CLEAVE_OK, "%s",
+                 error.message);
+    return text;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+enum { MOST_LINES = 64 };
+
+/* "model.layers.3.mlp" becomes "model.layers.*.mlp". */
+static void fold_layer(const char *name, char *folded, size_t size) {
+    static const char *const lists[] = {".block.", ".layers.", ".layer.", ".h."};
+    snprintf(folded, size, "%s", name);
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const char *at = strstr(name, lists[i]);
+        const char *number = at != NULL ? at + strlen(lists[i]) : NULL;
+        if (number != NULL && *number >= '0' && *number <= '9' && (first == NULL || at < first)) {
+            first = at;
+            snprintf(folded, size, "%.*s*%s", (int)(number - name), name,
+                     number + strspn(number, "0123456789"));
+        }
+    }
+}
+
+/* "4096x1024 NAME" */
+static void describe(const cleave_onnx_value *value, char *text, size_t size) {
+    char folded[256];
+    fold_layer(value->name, folded, sizeof folded);
+    text[0] = '\0';
+    for (int d = 0; d < value->rank; d++)
+        snprintf(text + strlen(text), size - strlen(text), "%s%lld", d > 0 ? "x" : "",
+                 (long long)value->shape[d]);
+    snprintf(text + strlen(text), size - strlen(text), " %s", folded);
+}
+
+/* Compares a graph's parameters with the lines "COUNT SHAPE NAME" of a file of them. */
+static void expect_parameters(const cleave_onnx_graph *graph, char *expected) {
+    char *lines[MOST_LINES];
+    long long left[MOST_LINES] = {0};
+    int n = 0;
+    for (char *line = strtok(expected, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char *end;
+        cr_assert_lt(n, MOST_LINES);
+        left[n] = strtoll(line, &end, 10);
+        lines[n++] = end + 1;
+    }
+    for (int32_t i = 0; i < graph->n_inputs; i++) {
+        char text[512];
+        int k = 0;
+        if (graph->inputs[i].symbols[0] != NULL)
+            continue;
+        describe(&graph->inputs[i], text, sizeof text);
+        while (k < n && strcmp(lines[k], text) != 0)
+            k++;
+        cr_assert_lt(k, n, "%s is no parameter of the framework", text);
+        left[k]--;
+    }
+    for (int k = 0; k < n; k++)
+        cr_expect_eq(left[k], 0, "%lld of %s are missing", left[k], lines[k]);
+}
+
+typedef struct published {
+    char name[32];
+} published;
+
+ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_framework) {
+    static published all[] = {{"bert_base"},    {"gemma_2b"},      {"gemma_7b"},   {"gpt2"},
+                              {"gpt_neox_20b"}, {"llama_3_2_1b"},  {"llama_3_8b"}, {"mistral_7b"},
+                              {"phi_2"},        {"qwen2_7b"},      {"qwen3_0_6b"}, {"roberta_base"},
+                              {"t5_base"},      {"t5_v1_1_small"}, {"vit_base"}};
+    return cr_make_param_array(published, all, sizeof all / sizeof *all);
+}
+
+/* tests/data/make_family_names.py wrote what is expected; the counts are those that are published,
+   such as 8,030,261,248 of Llama-3-8B.  No weight is made: the largest has 82 GB of them. */
+ParameterizedTest(published *of, config, published_models_have_the_parameters_of_the_framework) {
+    char *text = read_text("tests/data/configs/%s.json", of->name), *rest;
+    char *expected = read_text("tests/data/configs/%s.parameters", of->name);
+    cleave_onnx_graph graph;
+    cleave_error error = {""};
+    int64_t sequence = strcmp(of->name, "vit_base") == 0 ? 0 : 64;
+    long long count = strtoll(expected, &rest, 10);
+    cr_assert_eq(decode(text, sequence, true, &graph, &error), CLEAVE_OK, "%s", error.message);
+    expect_parameters(&graph, rest);
+    const cleave_import_request request = {.file = of->name,
+                                           .data = text,
+                                           .bytes = strlen(text),
+                                           .batch = 2,
+                                           .sequence = sequence,
+                                           .with_loss = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_expect_eq(cleave_model_parameter_count(&model), count, "%lld parameters, not %lld",
+                 (long long)cleave_model_parameter_count(&model), count);
+    cr_expect_lt(arena.used_bytes, (size_t)1 << 28);
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+#define SIZES                                                                                      \
+    "\"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                  \
+    "\"vocab_size\": 20, \"intermediate_size\": 24"
+#define LLAMA "\"model_type\": \"llama\", " SIZES
+#define GPT2                                                                                       \
+    "\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_head\": 4, \"n_layer\": 1, \"vocab_size\": 20"
+
+static int count_type(const cleave_onnx_graph *graph, const char *type) {
+    int n = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        n += strcmp(graph->nodes[i].type, type) == 0;
+    return n;
+}
+
+static cleave_onnx_graph graph_of(const char *text, int64_t sequence, bool trains) {
+    cleave_onnx_graph graph = {0};
+    cleave_error error = {""};
+    cr_assert_eq(decode(text, sequence, trains, &graph, &error), CLEAVE_OK, "%s", error.message);
+    return graph;
+}
+
+/* Of the embedding, the weights of attention, and behind attention and unit. */
+Test(config, rates_that_are_left_out_are_the_familys_and_drop_in_training_alone) {
+    cleave_onnx_graph graph = graph_of("{" GPT2 "}", 8, true);
+    cr_expect_eq(count_type(&graph, "Dropout"), 4);
+    graph = graph_of("{" GPT2 "}", 8, false);
+    cr_expect_eq(count_type(&graph, "Dropout"), 0);
+    graph = graph_of("{" GPT2 ", \"attn_pdrop\": 0}", 8, true);
+    cr_expect_eq(count_type(&graph, "Dropout"), 3);
+}
+
+static const cleave_onnx_tensor *constant(const cleave_onnx_graph *graph, const char *name) {
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (strcmp(graph->nodes[i].name, name) == 0)
+            return graph->nodes[i].attributes[0].tensor;
+    return NULL;
+}
+
+/* Which keys the query at position 3 of 5 sees. */
+static void expect_seen(const cleave_onnx_graph *graph, const char *mask, const char *expected) {
+    const cleave_onnx_tensor *tensor = constant(graph, mask);
+    char seen[6] = "";
+    cr_assert_not_null(tensor, "no %s", mask);
+    for (int j = 0; j < 5; j++)
+        seen[j] = tensor->floats[3 * 5 + j] < 0 ? '-' : 'x';
+    cr_expect_str_eq(seen, expected);
+}
+
+Test(config, windows_are_of_the_layers_that_the_file_says) {
+    cleave_onnx_graph graph =
+        graph_of("{\"model_type\": \"mistral\", " SIZES ", \"num_key_value_heads\": 2, "
+                 "\"sliding_window\": 2}",
+                 5, true);
+    expect_seen(&graph, "mask.window", "--xx-");
+    cr_expect_null(constant(&graph, "mask.causal"));
+    static const char qwen[] = "{\"model_type\": \"qwen2\", " SIZES ", \"num_key_value_heads\": 2, "
+                               "\"sliding_window\": 3, \"use_sliding_window\": %s, %s}";
+    char text[512];
+    snprintf(text, sizeof text, qwen, "true", "\"max_window_layers\": 1");
+    graph = graph_of(text, 5, true);
+    expect_seen(&graph, "mask.window", "-xxx-");
+    expect_seen(&graph, "mask.causal", "xxxx-");
+    snprintf(text, sizeof text, qwen, "true",
+             "\"layer_types\": [\"sliding_attention\", \"sliding_attention\"]");
+    graph = graph_of(text, 5, true);
+    cr_expect_null(constant(&graph, "mask.causal"));
+    snprintf(text, sizeof text, qwen, "false", "\"max_window_layers\": 0");
+    graph = graph_of(text, 5, true);
+    cr_expect_null(constant(&graph, "mask.window"));
+}
+
+/* Heads of 4 turn by 1 and theta^(-1/2) per position; half of them by 1 alone. */
+Test(config, positions_turn_pairs_of_a_share_of_the_head) {
+    cleave_onnx_graph graph = graph_of("{" LLAMA ", \"rope_theta\": 100}", 3, true);
+    const cleave_onnx_tensor *cosines = constant(&graph, "rotary.cosines");
+    const double expected[] = {cos(2), cos(0.2), cos(2), cos(0.2)};
+    for (int i = 0; i < 4; i++)
+        cr_expect_float_eq((double)cosines->floats[2 * 4 + i], expected[i], 1e-6);
+    graph = graph_of("{\"model_type\": \"phi\", " SIZES ", "
+                     "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}",
+                     3, true);
+    const cleave_onnx_tensor *sines = constant(&graph, "rotary.sines");
+    cr_assert_eq(sines->shape[1], 2);
+    cr_expect_float_eq((double)sines->floats[2 * 2], sin(0.5), 1e-6);
+}
+
+/* A base of 10000 grows for 8 of 4 positions by (2 x 8 / 4 - 1)^(4 / 2) = 9: pair 1 turns by
+   90000^(-1/2) = 1/300 per position. */
+Test(config, positions_beyond_the_models_own_stretch_where_the_file_says_dynamic) {
+    cleave_onnx_graph graph = graph_of("{" LLAMA ", \"max_position_embeddings\": 4, "
+                                       "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+                                       8, true);
+    const cleave_onnx_tensor *sines = constant(&graph, "rotary.sines");
+    cr_expect_float_eq((double)sines->floats[6 * 4 + 1], sin(6.0 / 300), 1e-6);
+}
+
+Test(config, two_names_of_a_field_may_agree) {
+    graph_of("{" GPT2 ", \"n_positions\": 16, \"max_position_embeddings\": 16}", 16, true);
+    cleave_onnx_graph graph;
+    cleave_error error = {""};
+    cr_expect_eq(decode("{" GPT2 ", \"n_positions\": 16, \"max_position_embeddings\": 8}", 8, true,
+                        &graph, &error),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_not_null(strstr(error.message, "something else than n_positions"), "%s",
+                       error.message);
+}
+
+Test(config, the_written_file_is_the_same_model) {
+    static const char *const names[] = {"llama", "gpt2", "bert", "vit", "t5"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *text = read_text("tests/data/oracles/family_%s.json", names[i]);
+        int64_t sequence = strcmp(names[i], "vit") == 0 ? 0 : 6;
+        cleave_error error = {""};
+        cleave_model written;
+        cleave_import_request request = {.file = names[i],
+                                         .data = text,
+                                         .bytes = strlen(text),
+                                         .batch = 4,
+                                         .sequence = sequence,
+                                         .with_loss = true};
+        cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cleave_onnx_graph graph = graph_of(text, sequence, true);
+        const char *data;
+        cr_assert_eq(cleave_onnx_encode(&graph, &arena, &data, &request.bytes, &error), CLEAVE_OK);
+        request.data = data;
+        request.sequence = 0;
+        cr_assert_eq(cleave_model_import_as(&request, &arena, &written, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_expect_str_eq(written.hash, model.hash);
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static const struct {
+    const char *text, *message;
+    int64_t sequence;
+} refused[] = {
+    {"{}", "no model_type", 8},
+    {"{\"model_type\": 3}", "$.model_type", 8},
+    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, gemma", 8},
+    {"{\"model_type\": \"mixtral\", " SIZES "}", "models of experts", 8},
+    {"{\"model_type\": \"qwen3_moe\", " SIZES "}", "models of experts", 8},
+    {"{\"model_type\": \"deepseek_v3\", " SIZES "}", "models of experts", 8},
+    {"{" LLAMA ", \"mixes_in\": 2}", "$.mixes_in: is no field that is known", 8},
+    {"{" LLAMA ", \"auto_map\": {\"AutoModel\": \"x.Y\"}}", "$.auto_map: it names code", 8},
+    {"{" LLAMA ", \"quantization_config\": {}}", "$.quantization_config", 8},
+    {"{" LLAMA ", \"vision_config\": {}}", "$.vision_config", 8},
+    {"{" LLAMA ", \"num_key_value_heads\": 3}", "4 heads of queries are no multiple of 3", 8},
+    {"{\"model_type\": \"qwen2\", \"hidden_size\": 18, \"num_hidden_layers\": 2, "
+     "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
+     "\"intermediate_size\": 24}",
+     "a width of 18 is no multiple of 4 heads", 8},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
+    {"{" LLAMA "}", "--sequence N", 0},
+    {"{" LLAMA "}", "not in the range 1 to 16384", 16385},
+    {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
+    {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
+    {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "$.partial_rotary_factor", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"partial_rotary_factor\": 0.5}}", "nothing that llama has",
+     8},
+    {"{\"model_type\": \"phi\", " SIZES ", \"partial_rotary_factor\": 1.5}", "no pairs", 8},
+    {"{" LLAMA ", \"hidden_act\": \"snake\"}", "$.hidden_act: \"snake\" is no function", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}}", "\"longrope\" is not", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
+     "original_max_position_embeddings", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"mscale\": 8}}", "mscale", 8},
+    {"{" LLAMA ", \"hidden_act\": null, \"is_decoder\": true}", "$.is_decoder: is true", 8},
+    {"{" LLAMA ", \"head_dim\": 1048576}", "are more than 1048576 in all", 8},
+    {"{" LLAMA ", \"head_dim\": 9223372036854775807}", "not in the range 1 to 1048576", 8},
+    {"{" LLAMA ", \"attention_dropout\": 1}", "1 is not in [0, 1)", 8},
+    {"{" LLAMA ", \"tie_word_embeddings\": 1}", "true or false", 8},
+    {"{\"model_type\": \"vit\", " SIZES "}", "$.vocab_size: is no field", 0},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+     "\"num_attention_heads\": 4, \"image_size\": [8, 9]}",
+     "8 x 9 is no square", 0},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+     "\"num_attention_heads\": 4, \"image_size\": 10, \"patch_size\": 4}",
+     "an image of 10 is no multiple of patches of 4", 0},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+     "\"num_attention_heads\": 4}",
+     "has no texts", 8},
+    {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
+     "[\"full_attention\"]}",
+     "has 1 layer_types for 2 layers", 8},
+    {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
+     "[\"chunked_attention\"]}",
+     "$.layer_types[0]", 8},
+};
+
+Test(config, what_is_not_understood_is_refused_by_name) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        cleave_onnx_graph graph = {.n_nodes = 77};
+        cleave_error error = {""};
+        cr_expect_eq(decode(refused[i].text, refused[i].sequence, true, &graph, &error),
+                     CLEAVE_BAD_INPUT, "%s", refused[i].text);
+        cr_expect_eq(graph.n_nodes, 77, "the graph is written on success only");
+        cr_expect_not_null(strstr(error.message, refused[i].message), "'%s' is not in: %s",
+                           refused[i].message, error.message);
+        cr_expect_not_null(strstr(error.message, "hand.json"), "no file in: %s", error.message);
+    }
+}
+
+/* 2^31 texts of 2^14 tokens of a million kinds are 2^65 logits. */
+Test(config, sizes_that_do_not_fit_are_refused) {
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 4, \"vocab_size\": 1048576, \"intermediate_size\": 24}";
+    const cleave_import_request request = {.file = "large.json",
+                                           .data = text,
+                                           .bytes = strlen(text),
+                                           .batch = INT64_C(1) << 31,
+                                           .sequence = 1 << 14,
+                                           .with_loss = true};
+    cleave_error error = {""};
+    cr_expect_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_BAD_INPUT);
+    cr_expect_neq(error.message[0], '\0');
+}
+
+Test(config, a_length_of_texts_goes_with_no_other_model) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 2");
+    graph_output(&graph, "y");
+    node(&graph, "Relu", "a", "x", "y", NULL);
+    bytes file = model_file(&graph, 13);
+    const cleave_import_request request = {
+        .file = "hand.onnx", .data = file.data, .bytes = file.n, .batch = 2, .sequence = 8};
+    cleave_error error = {""};
+    cr_expect_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_BAD_INPUT);
+    cr_expect_not_null(strstr(error.message, "--sequence 8 goes with"), "%s", error.message);
+}
