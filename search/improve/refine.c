@@ -2,6 +2,7 @@
 
 #include "base/progress.h"
 #include "search/improve/draw.h"
+#include "search/improve/propose.h"
 
 #include <float.h>
 #include <math.h>
@@ -24,7 +25,7 @@ typedef struct run {
     cleave_sweep sweep;
     bool swept; /* `sweep` is that of the phase and base */
     cleave_arena arena, sweep_arena;
-    int32_t *members; /* [n_operators] */
+    cleave_proposing proposing;
     double started_seconds;
     int64_t proposals, accepted, work; /* of the state when the run began */
 } run;
@@ -97,17 +98,27 @@ static bool is_limited(const cleave_refine_limits *limits) {
     return limits->proposals != 0 || limits->work > 0 || limits->seconds > 0;
 }
 
+static bool is_stopped(const run *r) {
+    const cleave_refine *of = r->refine;
+    return (of->stop != NULL && atomic_load_explicit(of->stop, memory_order_relaxed)) ||
+           (of->interrupted != NULL && *of->interrupted != 0);
+}
+
 static bool is_of_groups(cleave_refine_phase phase) {
     return phase == CLEAVE_REFINE_GROUPS || phase == CLEAVE_REFINE_LAST_GROUPS;
 }
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
+static bool is_lean(const run *r) {
+    return r->chain->price.excess_bytes > 0 && r->refine->source.given == NULL;
+}
+
 static void enter(run *r, cleave_refine_phase phase) {
     cleave_refine_state *s = r->state;
     s->phase = phase;
     s->cursor = s->since_improved = 0;
-    s->lean = r->chain->price.excess_bytes > 0;
+    s->lean = is_lean(r);
     r->swept = false;
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->base);
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->current);
@@ -186,12 +197,16 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
 
 /* ---- proposals ------------------------------------------------------------------------------- */
 
+static void count(run *r) {
+    r->state->proposals = r->proposals + r->chain->proposals;
+    r->state->accepted = r->accepted + r->chain->accepted;
+    r->state->work = r->work + r->chain->work;
+}
+
 static void note(run *r) {
     cleave_refine_state *s = r->state;
     const cleave_model *model = r->refine->source.model;
-    s->proposals = r->proposals + r->chain->proposals;
-    s->accepted = r->accepted + r->chain->accepted;
-    s->work = r->work + r->chain->work;
+    count(r);
     cleave_choices_copy(model, &r->chain->choices, &s->current);
     if (cleave_price_nearer(&r->chain->price, &s->best_price)) {
         cleave_choices_copy(model, &r->chain->choices, &s->best);
@@ -211,29 +226,42 @@ static int log2_of(int64_t value) {
     return result;
 }
 
-/* False: it is what is there already. */
-static cleave_status propose_swept(run *r, const cleave_move *move, bool *changes,
-                                   cleave_error *error) {
+/* Prices what is proposed, as far as is needed to know whether it improves anything. */
+static cleave_status price(run *r, cleave_error *error) {
     cleave_chain *c = r->chain;
-    *changes = true;
-    if (move->op < 0)
-        return cleave_chain_shard(c, move->tensor, !c->choices.sharded[move->tensor], error);
-    *changes = !cleave_same_choice(c->choices.of[move->op], move->choice);
-    if (move->with >= 0) {
-        *changes = *changes || !cleave_same_choice(c->choices.of[move->with], move->with_choice);
-        CLEAVE_TRY(cleave_chain_change(c, move->op, move->choice, error));
-        return cleave_chain_change(c, move->with, move->with_choice, error);
+    return cleave_chain_price(c, c->price.excess_bytes > 0 ? INT64_MAX : c->price.step, error);
+}
+
+static cleave_status take(run *r, cleave_error *error) {
+    r->state->since_improved = 0;
+    r->state->improved = true;
+    return cleave_chain_accept(r->chain, error);
+}
+
+/* Every candidate of a move, of which the best stays. */
+static cleave_status try_candidates(run *r, const cleave_move *move, cleave_error *error) {
+    cleave_chain *c = r->chain;
+    cleave_price least = c->price;
+    int32_t n = cleave_propose_whom(&r->proposing, move), best = -1;
+    r->state->since_improved++;
+    for (int32_t i = 0; i < move->n && n > 0 && spent(r) < 1 && !is_stopped(r); i++) {
+        CLEAVE_TRY(cleave_propose_candidate(&r->proposing, n, move->candidates[i], error));
+        if (c->n_changed == 0)
+            continue;
+        CLEAVE_TRY(price(r, error));
+        if (cleave_price_nearer(&c->proposed, &least)) {
+            least = c->proposed;
+            best = move->candidates[i];
+        }
+        CLEAVE_TRY(cleave_chain_reject(c, error));
+        count(r);
     }
-    if (!*changes)
+    if (best < 0)
         return CLEAVE_OK;
-    int32_t n = 1;
-    r->members[0] = move->op;
-    if (is_of_groups(r->state->phase))
-        n = (move->run ? cleave_sweep_run : cleave_sweep_group)(r->refine->source.model,
-                                                                r->refine->source.candidates,
-                                                                &c->choices, move->op, r->members);
-    for (int32_t i = 0; i < n; i++)
-        CLEAVE_TRY(cleave_chain_change(c, r->members[i], move->choice, error));
+    CLEAVE_TRY(cleave_propose_candidate(&r->proposing, n, best, error));
+    CLEAVE_TRY(price(r, error));
+    CLEAVE_TRY(take(r, error));
+    note(r);
     return CLEAVE_OK;
 }
 
@@ -241,16 +269,13 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
     cleave_chain *c = r->chain;
     cleave_refine_state *s = r->state;
     bool changes;
-    CLEAVE_TRY(propose_swept(r, move, &changes, error));
+    CLEAVE_TRY(cleave_propose_move(&r->proposing, move, &changes, error));
     s->since_improved++;
     if (!changes)
         return CLEAVE_OK;
-    int64_t below = c->price.excess_bytes > 0 ? INT64_MAX : c->price.step;
-    CLEAVE_TRY(cleave_chain_price(c, below, error));
+    CLEAVE_TRY(price(r, error));
     if (cleave_price_nearer(&c->proposed, &c->price)) {
-        s->since_improved = 0;
-        s->improved = true;
-        CLEAVE_TRY(cleave_chain_accept(c, error));
+        CLEAVE_TRY(take(r, error));
     } else {
         if (c->proposed.step > c->price.step && c->price.excess_bytes == 0 && move->op >= 0 &&
             move->with < 0)
@@ -266,13 +291,16 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
 static cleave_status make_sweep(run *r, cleave_error *error) {
     if (r->swept)
         return CLEAVE_OK;
+    r->swept = true;
+    if (r->refine->source.given != NULL) {
+        r->sweep = *r->refine->source.given;
+        return CLEAVE_OK;
+    }
     cleave_arena_reset(&r->sweep_arena);
     const cleave_sweep_kind kind = {is_of_groups(r->state->phase), r->state->lean,
                                     r->state->limits.pairs};
-    CLEAVE_TRY(cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
-                                   &r->sweep, error));
-    r->swept = true;
-    return CLEAVE_OK;
+    return cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
+                               &r->sweep, error);
 }
 
 /* One move of the sweep, or the end of it. */
@@ -281,7 +309,7 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     bool first = s->phase == CLEAVE_REFINE_GROUPS || s->phase == CLEAVE_REFINE_SINGLES;
     CLEAVE_TRY(make_sweep(r, error));
     int32_t lanes = s->limits.n_lanes > 1 ? s->limits.n_lanes : 1;
-    if (s->since_improved >= (r->sweep.n + lanes - 1) / lanes)
+    if ((s->limits.once ? s->cursor : s->since_improved) >= (r->sweep.n + lanes - 1) / lanes)
         return leave(r, lanes == 1, error);
     bool groups = is_of_groups(s->phase);
     int64_t patience = groups && !s->lean ? (s->limits.patience + 3) / 4 : s->limits.patience;
@@ -294,7 +322,8 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
         at = s->limits.lane < r->sweep.n ? s->limits.lane : 0;
     }
     s->cursor++;
-    return try_move(r, &r->sweep.moves[at], error);
+    const cleave_move *move = &r->sweep.moves[at];
+    return (move->candidates != NULL ? try_candidates : try_move)(r, move, error);
 }
 
 /* A proposal is taken where its step is below the present one plus something drawn: the Metropolis
@@ -336,13 +365,15 @@ static const cleave_price *known_price(const run *r) {
 static cleave_status begin(run *r, cleave_error *error) {
     const cleave_refine *refine = r->refine;
     const cleave_sweep_source *source = &refine->source;
-    r->members = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, source->model->n_operators);
-    if (r->members == NULL)
+    r->proposing = (cleave_proposing){
+        source, r->chain, CLEAVE_ARENA_ARRAY(&r->arena, int32_t, source->model->n_operators)};
+    if (r->proposing.members == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_drawing_create(source, &r->arena, &r->drawing, error));
     const cleave_chain_start start = {&r->state->current, known_price(r)};
-    const cleave_chain_frame frame = {source->candidates, refine->like, refine->in_steps};
-    if (r->chain->estimate == NULL)
+    const cleave_chain_frame frame = {
+        .candidates = source->candidates, .like = refine->like, .in_steps = refine->in_steps};
+    if (r->chain->pricer == NULL)
         CLEAVE_TRY(
             cleave_chain_begin(refine->pricer, &frame, &start, refine->arena, r->chain, error));
     else
@@ -356,15 +387,13 @@ static cleave_status begin(run *r, cleave_error *error) {
     if (start.price != NULL)
         r->state->best_price = r->chain->price;
     if (r->state->proposals == 0)
-        r->state->lean = r->chain->price.excess_bytes > 0;
+        r->state->lean = is_lean(r);
     note(r); /* the start */
     return CLEAVE_OK;
 }
 
 static cleave_status go_on(run *r, cleave_error *error) {
-    const atomic_bool *stop = r->refine->stop;
-    while (r->state->phase != CLEAVE_REFINE_DONE &&
-           (stop == NULL || !atomic_load_explicit(stop, memory_order_relaxed))) {
+    while (r->state->phase != CLEAVE_REFINE_DONE && !is_stopped(r)) {
         if (is_sweep(r->state->phase))
             CLEAVE_TRY(step_sweep(r, error));
         else

@@ -5,28 +5,28 @@
 /* Of more moves than this, and of a candidate with more blocks, only some are tried. */
 enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
 
-static bool is_with(const cleave_candidates *candidates, const cleave_choices *choices, int32_t a,
-                    int32_t b) {
-    return candidates->list_of[a] == candidates->list_of[b] &&
-           cleave_same_choice(choices->of[a], choices->of[b]);
+static bool is_with(const cleave_sweep_source *source, const cleave_choices *choices, int32_t a,
+                    int32_t b, cleave_move_scope scope) {
+    const int32_t *place_of = source->place_of, *list_of = source->candidates->list_of;
+    if (scope == CLEAVE_MOVE_PLACE)
+        return place_of[a] == place_of[b];
+    return list_of[a] == list_of[b] && cleave_same_choice(choices->of[a], choices->of[b]);
 }
 
-int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
-                           const cleave_choices *choices, int32_t op, int32_t *members) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < model->n_operators; i++)
-        if (is_with(candidates, choices, i, op))
-            members[n++] = i;
-    return n;
-}
-
-int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,
-                         const cleave_choices *choices, int32_t op, int32_t *members) {
-    int32_t first = op, n = 0;
-    while (first > 0 && is_with(candidates, choices, first - 1, op))
+int32_t cleave_sweep_members(const cleave_sweep_source *source, const cleave_choices *choices,
+                             int32_t op, cleave_move_scope scope, int32_t *members) {
+    int32_t first = scope == CLEAVE_MOVE_RUN ? op : 0, n = 0;
+    if (scope == CLEAVE_MOVE_PLACE && source->place_of == NULL) {
+        members[0] = op;
+        return 1;
+    }
+    while (first > 0 && is_with(source, choices, first - 1, op, scope))
         first--;
-    for (int32_t i = first; i < model->n_operators && is_with(candidates, choices, i, op); i++)
-        members[n++] = i;
+    for (int32_t i = first; i < source->model->n_operators; i++)
+        if (is_with(source, choices, i, op, scope))
+            members[n++] = i;
+        else if (scope == CLEAVE_MOVE_RUN)
+            break;
     return n;
 }
 
@@ -207,8 +207,8 @@ static int by_promise(const void *a, const void *b) {
         return x->op < y->op ? -1 : 1;
     if (x->tensor != y->tensor)
         return x->tensor < y->tensor ? -1 : 1;
-    if (x->run != y->run)
-        return x->run ? 1 : -1;
+    if (x->scope != y->scope)
+        return x->scope < y->scope ? -1 : 1;
     if (x->choice.candidate != y->choice.candidate)
         return x->choice.candidate < y->choice.candidate ? -1 : 1;
     if (x->choice.start != y->choice.start)
@@ -249,7 +249,13 @@ static void add_choices(sweep_builder *b) {
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_choice choice = {i, start};
             if (is_near(b, &list->items[i], start))
-                sweep_add(b, (cleave_move){promise, bytes, op, -1, b->run, choice, -1, {0, 0}});
+                sweep_add(b, (cleave_move){.promise = promise,
+                                           .bytes = bytes,
+                                           .op = op,
+                                           .tensor = -1,
+                                           .scope = b->scope,
+                                           .choice = choice,
+                                           .with = -1});
             else
                 b->complete = false;
         }
@@ -264,8 +270,8 @@ static void add_choices(sweep_builder *b) {
 }
 
 /* The group at hand, or one operator, from its first member on. */
-static void add_members(sweep_builder *b, bool run) {
-    b->run = run;
+static void add_members(sweep_builder *b, cleave_move_scope scope) {
+    b->scope = scope;
     for (int32_t m = 0; m < b->n_members; m++)
         b->is_member[b->members[m]] = true;
     add_choices(b);
@@ -279,16 +285,16 @@ static void add_operator(sweep_builder *b, int32_t op) {
     b->members[0] = op;
     b->n_members = 1;
     if (!b->kind.groups) {
-        add_members(b, false);
+        add_members(b, CLEAVE_MOVE_PLACE);
         return;
     }
-    int32_t n = cleave_sweep_group(s->model, s->candidates, b->base, op, b->members);
+    int32_t n = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_GROUP, b->members);
     b->n_members = n;
     if (n > 1 && b->members[0] == op)
-        add_members(b, false);
-    b->n_members = cleave_sweep_run(s->model, s->candidates, b->base, op, b->members);
+        add_members(b, CLEAVE_MOVE_GROUP);
+    b->n_members = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_RUN, b->members);
     if (b->kind.lean && b->n_members > 1 && b->n_members < n && b->members[0] == op)
-        add_members(b, true);
+        add_members(b, CLEAVE_MOVE_RUN);
 }
 
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
@@ -305,8 +311,9 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
         add_operator(&b, op);
     for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
         int32_t tensor = source->structure->parameters[i];
-        sweep_add(&b, (cleave_move){
-                          0, bytes_of_update(&b, tensor), -1, tensor, false, {0, 0}, -1, {0, 0}});
+        sweep_add(
+            &b, (cleave_move){
+                    .bytes = bytes_of_update(&b, tensor), .op = -1, .tensor = tensor, .with = -1});
     }
     if (kind.pairs && !kind.groups && !kind.lean && source->additive != NULL &&
         !sweep_add_pairs(&b, arena))
