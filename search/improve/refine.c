@@ -2,7 +2,6 @@
 
 #include "base/progress.h"
 #include "search/improve/draw.h"
-#include "search/improve/propose.h"
 
 #include <float.h>
 #include <math.h>
@@ -25,7 +24,7 @@ typedef struct run {
     cleave_sweep sweep;
     bool swept; /* `sweep` is that of the phase and base */
     cleave_arena arena, sweep_arena;
-    cleave_proposing proposing;
+    int32_t *members; /* [n_operators] */
     double started_seconds;
     int64_t proposals, accepted, work; /* of the state when the run began */
 } run;
@@ -110,8 +109,9 @@ static bool is_of_groups(cleave_refine_phase phase) {
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
+/* Windows know of no bytes of moves. */
 static bool is_lean(const run *r) {
-    return r->chain->price.excess_bytes > 0 && r->refine->source.given == NULL;
+    return r->chain->price.excess_bytes > 0 && r->refine->source.place_of == NULL;
 }
 
 static void enter(run *r, cleave_refine_phase phase) {
@@ -197,16 +197,12 @@ static cleave_status leave(run *r, bool whole, cleave_error *error) {
 
 /* ---- proposals ------------------------------------------------------------------------------- */
 
-static void count(run *r) {
-    r->state->proposals = r->proposals + r->chain->proposals;
-    r->state->accepted = r->accepted + r->chain->accepted;
-    r->state->work = r->work + r->chain->work;
-}
-
 static void note(run *r) {
     cleave_refine_state *s = r->state;
     const cleave_model *model = r->refine->source.model;
-    count(r);
+    s->proposals = r->proposals + r->chain->proposals;
+    s->accepted = r->accepted + r->chain->accepted;
+    s->work = r->work + r->chain->work;
     cleave_choices_copy(model, &r->chain->choices, &s->current);
     if (cleave_price_nearer(&r->chain->price, &s->best_price)) {
         cleave_choices_copy(model, &r->chain->choices, &s->best);
@@ -226,42 +222,43 @@ static int log2_of(int64_t value) {
     return result;
 }
 
-/* Prices what is proposed, as far as is needed to know whether it improves anything. */
-static cleave_status price(run *r, cleave_error *error) {
-    cleave_chain *c = r->chain;
-    return cleave_chain_price(c, c->price.excess_bytes > 0 ? INT64_MAX : c->price.step, error);
+/* Both ends of a run of places have to change: else it is a shorter one. */
+static cleave_status propose_places(run *r, const cleave_move *move, bool *changes,
+                                    cleave_error *error) {
+    const cleave_choice *is = r->chain->choices.of, *as = move->like->of;
+    const int32_t *place_of = r->refine->source.place_of;
+    int32_t first = place_of[move->op], end = first + move->n_places, last = move->op;
+    while (place_of[last] != end - 1)
+        last++;
+    *changes =
+        !cleave_same_choice(is[move->op], as[move->op]) && !cleave_same_choice(is[last], as[last]);
+    for (int32_t op = move->op; op < r->refine->source.model->n_operators && *changes; op++)
+        if (place_of[op] >= first && place_of[op] < end)
+            CLEAVE_TRY(cleave_chain_change(r->chain, op, as[op], error));
+    return CLEAVE_OK;
 }
 
-static cleave_status take(run *r, cleave_error *error) {
-    r->state->since_improved = 0;
-    r->state->improved = true;
-    return cleave_chain_accept(r->chain, error);
-}
-
-/* Every candidate of a move, of which the best stays. */
-static cleave_status try_candidates(run *r, const cleave_move *move, cleave_error *error) {
+/* False: it is what is there already. */
+static cleave_status propose_swept(run *r, const cleave_move *move, bool *changes,
+                                   cleave_error *error) {
     cleave_chain *c = r->chain;
-    cleave_price least = c->price;
-    int32_t n = cleave_propose_whom(&r->proposing, move), best = -1;
-    r->state->since_improved++;
-    for (int32_t i = 0; i < move->n && n > 0 && spent(r) < 1 && !is_stopped(r); i++) {
-        CLEAVE_TRY(cleave_propose_candidate(&r->proposing, n, move->candidates[i], error));
-        if (c->n_changed == 0)
-            continue;
-        CLEAVE_TRY(price(r, error));
-        if (cleave_price_nearer(&c->proposed, &least)) {
-            least = c->proposed;
-            best = move->candidates[i];
-        }
-        CLEAVE_TRY(cleave_chain_reject(c, error));
-        count(r);
+    *changes = true;
+    if (move->op < 0)
+        return cleave_chain_shard(c, move->tensor, !c->choices.sharded[move->tensor], error);
+    if (move->like != NULL)
+        return propose_places(r, move, changes, error);
+    *changes = !cleave_same_choice(c->choices.of[move->op], move->choice);
+    if (move->with >= 0) {
+        *changes = *changes || !cleave_same_choice(c->choices.of[move->with], move->with_choice);
+        CLEAVE_TRY(cleave_chain_change(c, move->op, move->choice, error));
+        return cleave_chain_change(c, move->with, move->with_choice, error);
     }
-    if (best < 0)
+    if (!*changes)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_propose_candidate(&r->proposing, n, best, error));
-    CLEAVE_TRY(price(r, error));
-    CLEAVE_TRY(take(r, error));
-    note(r);
+    int32_t n =
+        cleave_sweep_members(&r->refine->source, &c->choices, move->op, move->scope, r->members);
+    for (int32_t i = 0; i < n; i++)
+        CLEAVE_TRY(cleave_chain_change(c, r->members[i], move->choice, error));
     return CLEAVE_OK;
 }
 
@@ -269,13 +266,16 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
     cleave_chain *c = r->chain;
     cleave_refine_state *s = r->state;
     bool changes;
-    CLEAVE_TRY(cleave_propose_move(&r->proposing, move, &changes, error));
+    CLEAVE_TRY(propose_swept(r, move, &changes, error));
     s->since_improved++;
     if (!changes)
         return CLEAVE_OK;
-    CLEAVE_TRY(price(r, error));
+    int64_t below = c->price.excess_bytes > 0 ? INT64_MAX : c->price.step;
+    CLEAVE_TRY(cleave_chain_price(c, below, error));
     if (cleave_price_nearer(&c->proposed, &c->price)) {
-        CLEAVE_TRY(take(r, error));
+        s->since_improved = 0;
+        s->improved = true;
+        CLEAVE_TRY(cleave_chain_accept(c, error));
     } else {
         if (c->proposed.step > c->price.step && c->price.excess_bytes == 0 && move->op >= 0 &&
             move->with < 0)
@@ -297,8 +297,8 @@ static cleave_status make_sweep(run *r, cleave_error *error) {
         return CLEAVE_OK;
     }
     cleave_arena_reset(&r->sweep_arena);
-    const cleave_sweep_kind kind = {is_of_groups(r->state->phase), r->state->lean,
-                                    r->state->limits.pairs};
+    bool groups = is_of_groups(r->state->phase) || r->refine->source.place_of != NULL;
+    const cleave_sweep_kind kind = {groups, r->state->lean, r->state->limits.pairs};
     return cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
                                &r->sweep, error);
 }
@@ -322,8 +322,7 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
         at = s->limits.lane < r->sweep.n ? s->limits.lane : 0;
     }
     s->cursor++;
-    const cleave_move *move = &r->sweep.moves[at];
-    return (move->candidates != NULL ? try_candidates : try_move)(r, move, error);
+    return try_move(r, &r->sweep.moves[at], error);
 }
 
 /* A proposal is taken where its step is below the present one plus something drawn: the Metropolis
@@ -365,9 +364,8 @@ static const cleave_price *known_price(const run *r) {
 static cleave_status begin(run *r, cleave_error *error) {
     const cleave_refine *refine = r->refine;
     const cleave_sweep_source *source = &refine->source;
-    r->proposing = (cleave_proposing){
-        source, r->chain, CLEAVE_ARENA_ARRAY(&r->arena, int32_t, source->model->n_operators)};
-    if (r->proposing.members == NULL)
+    r->members = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, source->model->n_operators);
+    if (r->members == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_drawing_create(source, &r->arena, &r->drawing, error));
     const cleave_chain_start start = {&r->state->current, known_price(r)};

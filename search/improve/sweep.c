@@ -161,8 +161,40 @@ static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
     return b->base->sharded[tensor] ? -change : change;
 }
 
-/* By how much the step changes when the group gets a candidate, as far as costs say. */
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Was a candidate tried with smaller windows? */
+static bool is_old(const sweep_builder *b, int32_t op, const cleave_candidate *candidate) {
+    int outer = cleave_outer_axis(&b->source->model->operators[op]);
+    int32_t degree = outer < 0 ? candidate->replicas : candidate->degree[outer];
+    return b->source->windows_before > 0 && degree % b->source->windows_before == 0;
+}
+
+/* Elements of the parameters that an operator reads. */
+static int64_t parameters_of(const cleave_model *model, const cleave_operator *op) {
+    int64_t elements = 0;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[op->nests[i]];
+        for (int j = 0; j < nest->n_inputs; j++) {
+            int32_t tensor = nest->inputs[j].tensor;
+            while (model->tensors[tensor].view.n_sources > 0)
+                tensor = model->tensors[tensor].view.sources[0];
+            const cleave_tensor *of = &model->tensors[tensor];
+            elements += of->kind == CLEAVE_TENSOR_PARAMETER ? cleave_tensor_size(of) : 0;
+        }
+    }
+    return elements;
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+/* By how much the step changes when the group gets a candidate, as far as costs say.  Of windows
+   these are not known, but what is data parallel loses most where weights are large: those
+   operators are changed first, and where not all can be tried, the others are not. */
 static int64_t promise_of(const sweep_builder *b, int32_t candidate) {
+    const cleave_model *model = b->source->model;
+    if (b->source->place_of != NULL)
+        return -parameters_of(model, &model->operators[b->members[0]]);
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
     int32_t present = b->base->of[b->members[0]].candidate;
     int64_t before, after;
@@ -173,8 +205,6 @@ static int64_t promise_of(const sweep_builder *b, int32_t candidate) {
     }
     return b->n_members * (list->items[candidate].picoseconds - list->items[present].picoseconds);
 }
-
-/* ---- moves ----------------------------------------------------------------------------------- */
 
 void sweep_add(sweep_builder *b, cleave_move move) {
     b->failed = b->failed || !CLEAVE_LIST_PUSH(&b->moves, move);
@@ -244,6 +274,8 @@ static void add_choices(sweep_builder *b) {
     int32_t op = b->members[0], first = b->moves.n;
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
     for (int32_t i = 0; i < list->n && !b->failed; i++) {
+        if (is_old(b, op, &list->items[i]))
+            continue;
         int64_t promise = promise_of(b, i);
         int64_t bytes = b->kind.lean ? bytes_of(b, i) : 0;
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
@@ -262,7 +294,7 @@ static void add_choices(sweep_builder *b) {
     }
     int32_t most = MOST_MOVES / b->source->model->n_operators;
     most = most > LEAST_CHOICES ? most : LEAST_CHOICES;
-    if (b->moves.n - first > most) {
+    if (b->moves.n - first > most && b->source->place_of == NULL) {
         sort(b->moves.items + first, b->moves.n - first);
         b->moves.n = first + most;
         b->complete = false;
@@ -282,15 +314,18 @@ static void add_members(sweep_builder *b, cleave_move_scope scope) {
 /* The first one stands for a group, and one operator is no group. */
 static void add_operator(sweep_builder *b, int32_t op) {
     const cleave_sweep_source *s = b->source;
-    b->members[0] = op;
-    b->n_members = 1;
-    if (!b->kind.groups) {
-        add_members(b, CLEAVE_MOVE_PLACE);
+    if (s->place_of != NULL && s->place_of[op] < b->n_places)
         return;
-    }
+    b->n_places++;
+    int32_t n_alone = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_PLACE, b->members);
+    b->n_members = n_alone;
+    if (!b->kind.groups || s->place_of != NULL)
+        add_members(b, CLEAVE_MOVE_PLACE);
+    if (!b->kind.groups)
+        return;
     int32_t n = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_GROUP, b->members);
     b->n_members = n;
-    if (n > 1 && b->members[0] == op)
+    if (n > n_alone && b->members[0] == op)
         add_members(b, CLEAVE_MOVE_GROUP);
     b->n_members = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_RUN, b->members);
     if (b->kind.lean && b->n_members > 1 && b->n_members < n && b->members[0] == op)
@@ -309,7 +344,7 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
     CLEAVE_TRY(index_additive(&b, arena, error));
     for (int32_t op = 0; op < n_ops && !b.failed; op++)
         add_operator(&b, op);
-    for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
+    for (int32_t i = 0; !kind.groups && i < source->structure->n_parameters; i++) {
         int32_t tensor = source->structure->parameters[i];
         sweep_add(
             &b, (cleave_move){

@@ -25,10 +25,8 @@ typedef struct cleave_move {
     cleave_choice choice; /* for op */
     int32_t with;         /* a neighbour that changes at once; -1: none */
     cleave_choice with_choice;
-    /* Of windows (search/improve/window_moves.c), null elsewhere: */
-    const int32_t *candidates;  /* [n] in place of a choice: the best of these is taken */
-    const cleave_choices *like; /* or: n places from op's on become as they are there */
-    int32_t n;
+    const cleave_choices *like; /* null; else n_places from op's on become as they are there */
+    int32_t n_places;
 } cleave_move;
 
 typedef struct cleave_sweep {
@@ -45,9 +43,10 @@ typedef struct cleave_sweep_source {
     const cleave_additive_model *additive; /* a variable for every operator; may be null: node costs
                                               alone */
     int optimizer_states;
-    const int32_t *place_of;   /* [n_operators] of repeated blocks; null: each by itself */
-    const cleave_sweep *given; /* the moves; null: they are made of all that is above.  Of given
-                                  ones the next is the next, whatever fits */
+    /* Of windows (search/improve/window.h); elsewhere null and 0: */
+    const int32_t *place_of;   /* [n_operators] of repeated blocks, rising by first occurrence */
+    int32_t windows_before;    /* splits of so many windows have been tried */
+    const cleave_sweep *given; /* the moves, in their order; null: they are made */
 } cleave_sweep_source;
 
 typedef struct cleave_sweep_kind {
@@ -61,11 +60,11 @@ typedef struct cleave_sweep_kind {
 /* Single changes of `base`: every choice for every operator, its own among them, which is a change
    once another one has been taken, and the other update for every parameter; or (`groups`) every
    choice for the first operator of those that are alike and have equal choices, which stands for
-   all of them.  With `pairs`, to every value of an operator in the additive model the one of a
-   neighbour that goes with it best, both at once, comes to single changes.  Of candidates with many
-   blocks, and of operators with many choices, only some are
-   tried; the sweep is then not complete.  Ties in promise are broken by operator and choice.
-   FAILED when memory is short. */
+   all of them; of windows both, those of operators with the largest parameters first.  With
+   `pairs`, to every value of an operator in the additive model the one of a neighbour that goes
+   with it best, both at once, comes to single changes.  Of candidates with many blocks, and of
+   operators with many choices, only some are tried; the sweep is then not complete.  Ties in
+   promise are broken by operator and choice. FAILED when memory is short. */
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
                                   cleave_sweep_kind kind, cleave_arena *arena, cleave_sweep *sweep,
                                   cleave_error *error);

@@ -6,9 +6,9 @@
 
 #include "base/progress.h"
 #include "search/improve/refine.h"
-#include "search/improve/window_internal.h"
 #include "search/price/repeat.h"
 #include "search/problem/baselines.h"
+#include "search/problem/space.h"
 
 #include <float.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 enum { N_STARTS = 3 };
 static const char *const starts[N_STARTS] = {"data-parallel", "one-weird-trick", "megatron"};
 
-enum { MOST_SWEEPS = 8 };
+enum { MOST_STARTS = 32, MOST_SWEEPS = 8, MOST_RUN = 8 };
 
 typedef struct window_search {
     const cleave_problem *problem;
@@ -31,9 +31,8 @@ typedef struct window_search {
     cleave_layout like; /* number of devices, collectives */
     cleave_window_space space;
     int32_t windows_before; /* of the size of windows before; 0: this is the first */
-    int32_t *order;         /* [n_groups] in which they are changed */
     cleave_chain chain;     /* in this space; its pricer is null where it has not begun */
-    cleave_choices starts[WINDOW_MOST_STARTS]; /* of this size: parts of them are moves, too */
+    cleave_choices starts[MOST_STARTS]; /* of this size: parts of them are moves, too */
     int32_t n_starts;
     cleave_window_found found; /* of whole models; found.price.step 0: none yet */
     int64_t proposals;
@@ -199,6 +198,39 @@ static cleave_status choose_start(window_search *s, cleave_error *error) {
     return cleave_chain_go_to(&s->chain, &start, error);
 }
 
+/* ---- runs of starts -------------------------------------------------------------------------- */
+
+/* Is the run, of groups from `first` on, in none of the starts before? */
+static bool is_new_run(const window_search *s, int32_t start, int32_t first, int32_t n) {
+    const int32_t *op = s->space.first_op + first;
+    for (int32_t before = 0; before < start; before++) {
+        int32_t same = 0;
+        while (same < n &&
+               cleave_same_choice(s->starts[before].of[op[same]], s->starts[start].of[op[same]]))
+            same++;
+        if (same == n)
+            return false;
+    }
+    return true;
+}
+
+/* Runs of groups as the starts have them, such as two products of which the second undoes what the
+   first one cuts. */
+static cleave_status list_runs(window_search *s, cleave_sweep *runs, cleave_error *error) {
+    size_t most = (size_t)(MOST_RUN - 1) * (size_t)s->space.n_groups * (size_t)s->n_starts;
+    cleave_sweep made = {.moves = CLEAVE_ARENA_ARRAY(&s->work, cleave_move, most)};
+    if (made.moves == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t n = 2; n <= MOST_RUN; n++)
+        for (int32_t first = 0; first + n <= s->space.n_groups; first++)
+            for (int32_t i = 0; i < s->n_starts; i++)
+                if (is_new_run(s, i, first, n))
+                    made.moves[made.n++] = (cleave_move){
+                        .op = s->space.first_op[first], .like = &s->starts[i], .n_places = n};
+    *runs = made;
+    return CLEAVE_OK;
+}
+
 /* ---- whole models ---------------------------------------------------------------------------- */
 
 /* Its operators share one list of devices. */
@@ -247,10 +279,11 @@ static cleave_status sweep(window_search *s, const cleave_sweep *moves, bool *im
     const cleave_refine refine = {.source = {.model = s->problem->model,
                                              .candidates = &s->space.candidates,
                                              .place_of = s->space.group_of,
+                                             .windows_before = s->windows_before,
                                              .given = moves},
                                   .chain = &s->chain,
                                   .interrupted = s->options->interrupted};
-    cleave_refine_state state;
+    cleave_refine_state state = {0};
     cleave_arena scratch = {0};
     cleave_status status = cleave_refine_state_create(s->problem->model, &s->chain.choices, &limits,
                                                       false, 0, &scratch, &state, error);
@@ -262,19 +295,17 @@ static cleave_status sweep(window_search *s, const cleave_sweep *moves, bool *im
     return status;
 }
 
-/* Sweeps of groups, and where they improve nothing of what starts have, for as long as anything
-   does; where work is limited one. */
+/* Sweeps, and where they improve nothing runs of starts, for as long as anything does; where work
+   is limited one. */
 static cleave_status descend(window_search *s, cleave_error *error) {
-    cleave_sweep groups, of_starts;
+    cleave_sweep runs;
     bool improved = true;
-    CLEAVE_TRY(window_moves_of_groups(s->problem->model, &s->space, s->order, s->windows_before,
-                                      &s->work, &groups, error));
-    CLEAVE_TRY(
-        window_moves_of_starts(&s->space, s->starts, s->n_starts, &s->work, &of_starts, error));
     for (int i = 0; i < (is_limited(s) ? 1 : MOST_SWEEPS) && improved && !is_over(s); i++) {
-        CLEAVE_TRY(sweep(s, &groups, &improved, error));
-        if (!improved && !is_limited(s) && !is_over(s))
-            CLEAVE_TRY(sweep(s, &of_starts, &improved, error));
+        CLEAVE_TRY(sweep(s, NULL, &improved, error));
+        if (improved || is_limited(s) || is_over(s))
+            continue;
+        CLEAVE_TRY(list_runs(s, &runs, error));
+        CLEAVE_TRY(sweep(s, &runs, &improved, error));
     }
     return CLEAVE_OK;
 }
@@ -286,10 +317,6 @@ static cleave_status search_size(window_search *s, int32_t window_devices, bool 
     s->windows_before = s->space.n_groups > 0 ? s->space.n_devices / s->space.window_devices : 0;
     CLEAVE_TRY(cleave_window_space_create(s->problem, &s->blocks, window_devices, &s->work,
                                           &s->space, error));
-    if (s->order == NULL)
-        s->order = window_order(s->problem->model, &s->space, &s->work);
-    if (s->order == NULL)
-        return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(choose_start(s, error));
     if (s->n_starts > 0)
         CLEAVE_TRY(descend(s, error));
@@ -325,7 +352,7 @@ static cleave_status begin(window_search *s, const cleave_collective_rules *rule
         CLEAVE_TRY(cleave_repeats_create(s->pricer, &s->blocks, &s->repeats, error));
         s->pricer->repeats = s->repeats;
     }
-    for (int i = 0; i < WINDOW_MOST_STARTS; i++)
+    for (int i = 0; i < MOST_STARTS; i++)
         CLEAVE_TRY(cleave_choices_create(model, &s->work, &s->starts[i], error));
     CLEAVE_TRY(cleave_layout_create(model, machine->n_devices, &s->work, &s->like, error));
     s->like.collectives = *rules;
