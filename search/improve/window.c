@@ -233,27 +233,6 @@ static cleave_status list_runs(window_search *s, cleave_sweep *runs, cleave_erro
 
 /* ---- whole models ---------------------------------------------------------------------------- */
 
-/* Its operators share one list of devices. */
-static cleave_status keep(window_search *s, const cleave_price *price, cleave_arena *arena,
-                          cleave_error *error) {
-    cleave_layout made = s->chain.layout;
-    int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, made.n_devices);
-    made.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, made.n_operators);
-    made.sharded = CLEAVE_ARENA_ARRAY(arena, bool, s->problem->model->n_tensors);
-    if (devices == NULL || made.splits == NULL || made.sharded == NULL)
-        return cleave_fail_memory(error, "making a layout");
-    for (int32_t d = 0; d < made.n_devices; d++)
-        devices[d] = d;
-    for (int32_t op = 0; op < made.n_operators; op++) {
-        made.splits[op] = s->chain.layout.splits[op];
-        made.splits[op].devices = devices;
-    }
-    s->found.price = *price;
-    s->found.layout = made;
-    s->found.n_devices = s->space.window_devices;
-    return CLEAVE_OK;
-}
-
 /* Prices the whole model where the chain is; it is kept if it is the best that fits. */
 static cleave_status price_whole(window_search *s, cleave_arena *arena, cleave_error *error) {
     cleave_price price;
@@ -268,7 +247,9 @@ static cleave_status price_whole(window_search *s, cleave_arena *arena, cleave_e
     CLEAVE_TRY(status);
     if (price.excess_bytes > 0 || (s->found.price.step > 0 && price.step >= s->found.price.step))
         return CLEAVE_OK;
-    return keep(s, &price, arena, error);
+    s->found.price = price;
+    s->found.n_devices = s->space.window_devices;
+    return cleave_layout_keep(&s->chain.layout, s->problem->model, arena, &s->found.layout, error);
 }
 
 /* ---- sizes of windows ------------------------------------------------------------------------ */
