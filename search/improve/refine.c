@@ -238,6 +238,11 @@ static cleave_status propose_places(run *r, const cleave_move *move, bool *chang
     return CLEAVE_OK;
 }
 
+/* Are members those of several places, of which op's is the first?  Others move by themselves. */
+static bool is_several(const int32_t *place_of, const int32_t *members, int32_t n, int32_t op) {
+    return members[0] == op && place_of[members[n - 1]] != place_of[op];
+}
+
 /* False: it is what is there already. */
 static cleave_status propose_swept(run *r, const cleave_move *move, bool *changes,
                                    cleave_error *error) {
@@ -255,8 +260,12 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
     }
     if (!*changes)
         return CLEAVE_OK;
-    int32_t n =
-        cleave_sweep_members(&r->refine->source, &c->choices, move->op, move->scope, r->members);
+    const cleave_sweep_source *source = &r->refine->source;
+    int32_t n = cleave_sweep_members(source, &c->choices, move->op, move->scope, r->members);
+    if (source->place_of != NULL && move->scope == CLEAVE_MOVE_GROUP)
+        *changes = is_several(source->place_of, r->members, n, move->op);
+    if (!*changes)
+        return CLEAVE_OK;
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(cleave_chain_change(c, r->members[i], move->choice, error));
     return CLEAVE_OK;

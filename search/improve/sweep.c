@@ -317,15 +317,17 @@ static void add_operator(sweep_builder *b, int32_t op) {
     if (s->place_of != NULL && s->place_of[op] < b->n_places)
         return;
     b->n_places++;
-    int32_t n_alone = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_PLACE, b->members);
-    b->n_members = n_alone;
+    b->members[0] = op;
+    b->n_members = 1;
     if (!b->kind.groups || s->place_of != NULL)
         add_members(b, CLEAVE_MOVE_PLACE);
-    if (!b->kind.groups)
+    if (s->place_of != NULL) /* whether it is a group will be seen when it is tried */
+        add_members(b, CLEAVE_MOVE_GROUP);
+    if (!b->kind.groups || s->place_of != NULL)
         return;
     int32_t n = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_GROUP, b->members);
     b->n_members = n;
-    if (n > n_alone && b->members[0] == op)
+    if (n > 1 && b->members[0] == op)
         add_members(b, CLEAVE_MOVE_GROUP);
     b->n_members = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_RUN, b->members);
     if (b->kind.lean && b->n_members > 1 && b->n_members < n && b->members[0] == op)
