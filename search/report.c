@@ -229,7 +229,7 @@ static cleave_status make_plan(session *s, const reported *item, cleave_plan *pl
                           .step_seconds = (double)item->price.step * 1e-12,
                           .peak_bytes = item->price.peak_bytes,
                           .bytes_sent = item->price.bytes_sent};
-    CLEAVE_TRY(session_copy_layout(s, item->layout, s->arena, &result.layout, error));
+    CLEAVE_TRY(cleave_layout_keep(item->layout, s->model, s->arena, &result.layout, error));
     result.layout.predicted_step_seconds = result.step_seconds;
     snprintf(result.layout.machine, sizeof result.layout.machine, "%s", s->machine->name);
     snprintf(result.layout.method, sizeof result.layout.method, "%s", item->method);

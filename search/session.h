@@ -96,11 +96,6 @@ cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s
 /* Layouts that any pricer of the session has priced. */
 int64_t session_n_priced(const session *s);
 
-/* A copy whose splits on the same devices share one list of them: a layout lists every device for
-   every operator, and of thousands of devices and operators there is room for few such lists. */
-cleave_status session_copy_layout(const session *s, const cleave_layout *layout,
-                                  cleave_arena *arena, cleave_layout *copy, cleave_error *error);
-
 /* Is it a layout that was given or found?  With the price that it has there. */
 bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price);
 

@@ -36,7 +36,7 @@ static cleave_status add_named(session *s, const char *name, cleave_error *error
     cleave_status status = cleave_baseline_layout(s->model, s->machine, name, s->options->seed,
                                                   &scratch, &made, &applies, error);
     if (status == CLEAVE_OK && applies)
-        status = session_copy_layout(s, &made, &s->work, layout, error);
+        status = cleave_layout_keep(&made, s->model, &s->work, layout, error);
     cleave_arena_free(&scratch);
     if (status != CLEAVE_OK || !applies)
         return status;

@@ -81,8 +81,15 @@ cleave_status cleave_layout_set(cleave_layout *layout, int32_t op, int32_t repli
     return CLEAVE_OK;
 }
 
-cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model *model,
-                                 cleave_arena *arena, cleave_layout *copy, cleave_error *error) {
+static bool starts_alike(const cleave_split *split, const cleave_split *before) {
+    return split->n_parts <= before->n_parts &&
+           memcmp(split->devices, before->devices,
+                  (size_t)split->n_parts * sizeof *split->devices) == 0;
+}
+
+static cleave_status copy_layout(const cleave_layout *layout, const cleave_model *model,
+                                 bool shares, cleave_arena *arena, cleave_layout *copy,
+                                 cleave_error *error) {
     cleave_layout result = *layout;
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, layout->n_operators);
     result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
@@ -95,12 +102,29 @@ cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model
         cleave_collective_rules_copy(&layout->collectives, arena, &result.collectives, error));
     CLEAVE_TRY(cleave_schedule_copy(&layout->schedule, arena, &result.schedule, error));
     memcpy(result.sharded, layout->sharded, (size_t)model->n_tensors * sizeof *layout->sharded);
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        CLEAVE_TRY(cleave_layout_set(&result, op, layout->splits[op].replicas,
-                                     layout->splits[op].degree, layout->splits[op].devices, arena,
-                                     error));
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        const cleave_split *split = &layout->splits[op];
+        if (shares && op > 0 && starts_alike(split, &result.splits[op - 1])) {
+            int32_t *devices = result.splits[op - 1].devices;
+            result.splits[op] = *split;
+            result.splits[op].devices = devices;
+        } else {
+            CLEAVE_TRY(cleave_layout_set(&result, op, split->replicas, split->degree,
+                                         split->devices, arena, error));
+        }
+    }
     *copy = result;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model *model,
+                                 cleave_arena *arena, cleave_layout *copy, cleave_error *error) {
+    return copy_layout(layout, model, false, arena, copy, error);
+}
+
+cleave_status cleave_layout_keep(const cleave_layout *layout, const cleave_model *model,
+                                 cleave_arena *arena, cleave_layout *copy, cleave_error *error) {
+    return copy_layout(layout, model, true, arena, copy, error);
 }
 
 static int compare_ids(const void *a, const void *b) {

@@ -44,6 +44,10 @@ cleave_status cleave_layout_set(cleave_layout *layout, int32_t op, int32_t repli
                                 cleave_error *error);
 cleave_status cleave_layout_copy(const cleave_layout *layout, const cleave_model *model,
                                  cleave_arena *arena, cleave_layout *copy, cleave_error *error);
+/* The same, where nobody changes the copy: operators on the same devices as the one before share
+   its list of them, since of thousands of devices and operators there is room for few lists. */
+cleave_status cleave_layout_keep(const cleave_layout *layout, const cleave_model *model,
+                                 cleave_arena *arena, cleave_layout *copy, cleave_error *error);
 
 /* Is it legal for this model?  BAD_INPUT naming operator, axis and values. */
 cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,

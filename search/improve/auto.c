@@ -358,7 +358,8 @@ static cleave_status begin_first_chain(auto_run *run, cleave_error *error) {
     auto_worker *w = &run->workers[0];
     const auto_entry *best = &run->starts[0];
     const cleave_chain_start start = {&best->choices, best->is_near ? NULL : &best->price};
-    const cleave_chain_frame frame = {with->candidates, run->refine.like, run->refine.in_steps};
+    const cleave_chain_frame frame = {
+        .candidates = with->candidates, .like = run->refine.like, .in_steps = run->refine.in_steps};
     CLEAVE_TRY(cleave_chain_begin(&with->pricers[0], &frame, &start, &w->arena, &w->chain, error));
     run->budget.whole_work = cleave_estimate_count(w->chain.estimate).bytes;
     run->refine.whole_work = run->budget.whole_work;

@@ -13,8 +13,16 @@ static cleave_status allocate(cleave_chain *c, const cleave_model *model, cleave
     return cleave_choices_create(model, arena, &c->choices, error);
 }
 
+static cleave_window_change change_of(const cleave_chain *c) {
+    return (cleave_window_change){&c->layout, c->changed, c->n_changed};
+}
+
 static cleave_status price_proposal(cleave_chain *c, const cleave_price_bar *bar,
                                     cleave_price *price, cleave_error *error) {
+    const cleave_window_change change = change_of(c);
+    if (c->windows != NULL)
+        return cleave_windows_price(c->windows, &change, bar != NULL && bar->below < INT64_MAX,
+                                    price, error);
     const cleave_price_subject what = {.layout = &c->layout,
                                        .in_steps = c->in_steps,
                                        .view = CLEAVE_VIEW_FOLDED,
@@ -26,7 +34,7 @@ static cleave_status price_proposal(cleave_chain *c, const cleave_price_bar *bar
 static cleave_status price_start(cleave_chain *c, const cleave_price *known, cleave_price *price,
                                  cleave_error *error) {
     const cleave_price_bar none = {INT64_MIN, 0};
-    CLEAVE_TRY(price_proposal(c, known != NULL ? &none : NULL, price, error));
+    CLEAVE_TRY(price_proposal(c, known != NULL && c->windows == NULL ? &none : NULL, price, error));
     if (known == NULL)
         return CLEAVE_OK;
     double over = known->excess_bytes > 0 ? price->over : 0; /* only estimates know it */
@@ -35,14 +43,44 @@ static cleave_status price_start(cleave_chain *c, const cleave_price *known, cle
     return CLEAVE_OK;
 }
 
+static void place(cleave_chain *c, int32_t op, cleave_choice choice) {
+    const cleave_candidate *candidate = &cleave_list_of(c->candidates, op)->items[choice.candidate];
+    if (c->windows != NULL)
+        c->layout.splits[op] = cleave_candidate_split(candidate);
+    else
+        cleave_candidate_place(candidate, choice.start, &c->layout.splits[op]);
+    c->choices.of[op] = choice;
+}
+
+/* Thousands of operators on thousands of devices: these are listed once. */
+static cleave_status begin_windows(cleave_chain *c, const cleave_chain_frame *frame,
+                                   cleave_arena *arena, cleave_error *error) {
+    const cleave_model *model = c->pricer->model;
+    c->layout = *frame->like;
+    c->layout.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);
+    c->layout.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    if (c->layout.splits == NULL || c->layout.sharded == NULL)
+        return cleave_fail_memory(error, "searching");
+    for (int32_t op = 0; op < model->n_operators; op++)
+        place(c, op, c->choices.of[op]);
+    return cleave_windows_begin(c->windows, &c->layout, frame->window_devices, &c->price, error);
+}
+
 cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_chain_frame *frame,
                                  const cleave_chain_start *start, cleave_arena *arena,
                                  cleave_chain *chain, cleave_error *error) {
     const cleave_model *model = pricer->model;
-    cleave_chain c = {
-        .pricer = pricer, .candidates = frame->candidates, .in_steps = frame->in_steps};
+    cleave_chain c = {.pricer = pricer,
+                      .candidates = frame->candidates,
+                      .in_steps = frame->in_steps,
+                      .windows = frame->windows};
     CLEAVE_TRY(allocate(&c, model, arena, error));
     cleave_choices_copy(model, start->choices, &c.choices);
+    if (c.windows != NULL) {
+        CLEAVE_TRY(begin_windows(&c, frame, arena, error));
+        *chain = c;
+        return CLEAVE_OK;
+    }
     CLEAVE_TRY(cleave_choices_layout(model, frame->candidates, start->choices, frame->like, arena,
                                      &c.layout, error));
     CLEAVE_TRY(cleave_pricer_estimate(pricer, &c.layout, c.in_steps, &c.estimate, error));
@@ -58,12 +96,7 @@ cleave_status cleave_chain_begin(cleave_pricer *pricer, const cleave_chain_frame
 void cleave_chain_end(cleave_chain *chain) {
     cleave_estimate_destroy(chain->estimate);
     chain->estimate = NULL;
-}
-
-static void place(cleave_chain *c, int32_t op, cleave_choice choice) {
-    cleave_candidate_place(&cleave_list_of(c->candidates, op)->items[choice.candidate],
-                           choice.start, &c->layout.splits[op]);
-    c->choices.of[op] = choice;
+    chain->pricer = NULL;
 }
 
 cleave_status cleave_chain_change(cleave_chain *c, int32_t op, cleave_choice choice,
@@ -76,6 +109,8 @@ cleave_status cleave_chain_change(cleave_chain *c, int32_t op, cleave_choice cho
         c->changed[c->n_changed++] = op;
     }
     place(c, op, choice);
+    if (c->windows != NULL) /* they look at what has changed when they are priced */
+        return CLEAVE_OK;
     return cleave_estimate_change(c->estimate, op, &c->layout.splits[op], error);
 }
 
@@ -96,18 +131,23 @@ cleave_status cleave_chain_shard(cleave_chain *c, int32_t tensor, bool sharded,
     return cleave_estimate_shard(c->estimate, tensor, sharded, error);
 }
 
+static int64_t work_of(const cleave_chain *c) {
+    return c->windows != NULL ? cleave_windows_work(c->windows)
+                              : cleave_estimate_count(c->estimate).bytes;
+}
+
 cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *error) {
     c->proposals++;
     if (c->n_changed == 0 && c->n_resharded == 0) {
         c->proposed = c->price;
         return CLEAVE_OK;
     }
-    int64_t before = cleave_estimate_count(c->estimate).bytes;
+    int64_t before = work_of(c);
     int64_t planned = c->pricer->n_devices_planned;
     const cleave_price_bar bar = {below, c->price.excess_bytes > 0 ? c->price.over : DBL_MAX};
     CLEAVE_TRY(price_proposal(c, &bar, &c->proposed, error));
     planned = c->pricer->n_devices_planned - planned;
-    c->work += cleave_estimate_count(c->estimate).bytes - before;
+    c->work += work_of(c) - before;
     c->work += (int64_t)((double)c->whole_work * (double)planned / c->layout.n_devices);
     return CLEAVE_OK;
 }
@@ -120,7 +160,8 @@ static void end_proposal(cleave_chain *c) {
 
 cleave_status cleave_chain_accept(cleave_chain *c, cleave_error *error) {
     if (c->n_changed > 0 || c->n_resharded > 0)
-        CLEAVE_TRY(cleave_estimate_accept(c->estimate, error));
+        CLEAVE_TRY(c->windows != NULL ? cleave_windows_accept(c->windows, error)
+                                      : cleave_estimate_accept(c->estimate, error));
     c->price = c->proposed;
     c->accepted++;
     end_proposal(c);
@@ -134,8 +175,10 @@ cleave_status cleave_chain_reject(cleave_chain *c, cleave_error *error) {
         bool *sharded = &c->choices.sharded[c->resharded[i]];
         *sharded = c->layout.sharded[c->resharded[i]] = !*sharded;
     }
+    const cleave_window_change change = change_of(c);
     if (c->n_changed > 0 || c->n_resharded > 0)
-        CLEAVE_TRY(cleave_estimate_reject(c->estimate, error));
+        CLEAVE_TRY(c->windows != NULL ? cleave_windows_reject(c->windows, &change, error)
+                                      : cleave_estimate_reject(c->estimate, error));
     end_proposal(c);
     return CLEAVE_OK;
 }

@@ -82,8 +82,7 @@ static cleave_status group(cleave_drawing *d, cleave_random *random, cleave_chai
                            cleave_error *error) {
     int32_t op = draw_operator(d, random);
     cleave_choice choice = draw_choice(d, random, op, chain);
-    int32_t n =
-        cleave_sweep_group(d->source->model, d->source->candidates, &chain->choices, op, d->ops);
+    int32_t n = cleave_sweep_members(d->source, &chain->choices, op, CLEAVE_MOVE_GROUP, d->ops);
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(cleave_chain_change(chain, d->ops[i], choice, error));
     return CLEAVE_OK;

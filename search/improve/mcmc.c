@@ -52,7 +52,7 @@ static cleave_status begin(walk *w, const cleave_layout *start, cleave_arena *ar
     CLEAVE_TRY(cleave_choices_create(model, arena, &w->best, error));
     cleave_choices_of(model, candidates, start, &w->best);
     const cleave_chain_start best = {&w->best, NULL};
-    const cleave_chain_frame frame = {candidates, start, false};
+    const cleave_chain_frame frame = {.candidates = candidates, .like = start};
     CLEAVE_TRY(cleave_chain_begin(w->mcmc->pricer, &frame, &best, arena, &w->chain, error));
     w->best_price = w->chain.price;
     return CLEAVE_OK;

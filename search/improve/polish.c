@@ -25,14 +25,11 @@ typedef struct polish_run {
     cleave_structure structure;
     cleave_refine_state state;
     cleave_arena arena;
-    atomic_bool stop;
 } polish_run;
 
 static void after_proposal(void *context, const cleave_refine_state *state) {
     polish_run *run = context;
     const cleave_improvement *with = run->with;
-    if (cleave_improvement_interrupted(with))
-        atomic_store(&run->stop, true);
     if (with->progress->quiet)
         return;
     char best[32], note[96];
@@ -69,11 +66,12 @@ static cleave_status begin(polish_run *run, const cleave_choices *choices,
         .pricer = &with->pricers[0],
         .chain = &run->chain,
         .arena = &run->arena,
-        .stop = &run->stop,
+        .interrupted = with->interrupted,
         .after = after_proposal,
         .context = run,
     };
-    const cleave_chain_frame frame = {with->candidates, like, true};
+    const cleave_chain_frame frame = {
+        .candidates = with->candidates, .like = like, .in_steps = true};
     CLEAVE_TRY(
         cleave_chain_begin(&with->pricers[0], &frame, &start, &run->arena, &run->chain, error));
     run->refine.whole_work = cleave_estimate_count(run->chain.estimate).bytes;

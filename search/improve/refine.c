@@ -97,17 +97,28 @@ static bool is_limited(const cleave_refine_limits *limits) {
     return limits->proposals != 0 || limits->work > 0 || limits->seconds > 0;
 }
 
+static bool is_stopped(const run *r) {
+    const cleave_refine *of = r->refine;
+    return (of->stop != NULL && atomic_load_explicit(of->stop, memory_order_relaxed)) ||
+           (of->interrupted != NULL && *of->interrupted != 0);
+}
+
 static bool is_of_groups(cleave_refine_phase phase) {
     return phase == CLEAVE_REFINE_GROUPS || phase == CLEAVE_REFINE_LAST_GROUPS;
 }
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
+/* Windows know of no bytes of moves. */
+static bool is_lean(const run *r) {
+    return r->chain->price.excess_bytes > 0 && r->refine->source.place_of == NULL;
+}
+
 static void enter(run *r, cleave_refine_phase phase) {
     cleave_refine_state *s = r->state;
     s->phase = phase;
     s->cursor = s->since_improved = 0;
-    s->lean = r->chain->price.excess_bytes > 0;
+    s->lean = is_lean(r);
     r->swept = false;
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->base);
     cleave_choices_copy(r->refine->source.model, &r->chain->choices, &s->current);
@@ -211,6 +222,27 @@ static int log2_of(int64_t value) {
     return result;
 }
 
+/* Both ends of a run of places have to change: else it is a shorter one. */
+static cleave_status propose_places(run *r, const cleave_move *move, bool *changes,
+                                    cleave_error *error) {
+    const cleave_choice *is = r->chain->choices.of, *as = move->like->of;
+    const int32_t *place_of = r->refine->source.place_of;
+    int32_t first = place_of[move->op], end = first + move->n_places, last = move->op;
+    while (place_of[last] != end - 1)
+        last++;
+    *changes =
+        !cleave_same_choice(is[move->op], as[move->op]) && !cleave_same_choice(is[last], as[last]);
+    for (int32_t op = move->op; op < r->refine->source.model->n_operators && *changes; op++)
+        if (place_of[op] >= first && place_of[op] < end)
+            CLEAVE_TRY(cleave_chain_change(r->chain, op, as[op], error));
+    return CLEAVE_OK;
+}
+
+/* Are members those of several places, of which op's is the first?  Others move by themselves. */
+static bool is_several(const int32_t *place_of, const int32_t *members, int32_t n, int32_t op) {
+    return members[0] == op && place_of[members[n - 1]] != place_of[op];
+}
+
 /* False: it is what is there already. */
 static cleave_status propose_swept(run *r, const cleave_move *move, bool *changes,
                                    cleave_error *error) {
@@ -218,6 +250,8 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
     *changes = true;
     if (move->op < 0)
         return cleave_chain_shard(c, move->tensor, !c->choices.sharded[move->tensor], error);
+    if (move->like != NULL)
+        return propose_places(r, move, changes, error);
     *changes = !cleave_same_choice(c->choices.of[move->op], move->choice);
     if (move->with >= 0) {
         *changes = *changes || !cleave_same_choice(c->choices.of[move->with], move->with_choice);
@@ -226,12 +260,12 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
     }
     if (!*changes)
         return CLEAVE_OK;
-    int32_t n = 1;
-    r->members[0] = move->op;
-    if (is_of_groups(r->state->phase))
-        n = (move->run ? cleave_sweep_run : cleave_sweep_group)(r->refine->source.model,
-                                                                r->refine->source.candidates,
-                                                                &c->choices, move->op, r->members);
+    const cleave_sweep_source *source = &r->refine->source;
+    int32_t n = cleave_sweep_members(source, &c->choices, move->op, move->scope, r->members);
+    if (source->place_of != NULL && move->scope == CLEAVE_MOVE_GROUP)
+        *changes = is_several(source->place_of, r->members, n, move->op);
+    if (!*changes)
+        return CLEAVE_OK;
     for (int32_t i = 0; i < n; i++)
         CLEAVE_TRY(cleave_chain_change(c, r->members[i], move->choice, error));
     return CLEAVE_OK;
@@ -266,13 +300,16 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
 static cleave_status make_sweep(run *r, cleave_error *error) {
     if (r->swept)
         return CLEAVE_OK;
-    cleave_arena_reset(&r->sweep_arena);
-    const cleave_sweep_kind kind = {is_of_groups(r->state->phase), r->state->lean,
-                                    r->state->limits.pairs};
-    CLEAVE_TRY(cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
-                                   &r->sweep, error));
     r->swept = true;
-    return CLEAVE_OK;
+    if (r->refine->source.given != NULL) {
+        r->sweep = *r->refine->source.given;
+        return CLEAVE_OK;
+    }
+    cleave_arena_reset(&r->sweep_arena);
+    bool groups = is_of_groups(r->state->phase) || r->refine->source.place_of != NULL;
+    const cleave_sweep_kind kind = {groups, r->state->lean, r->state->limits.pairs};
+    return cleave_sweep_create(&r->refine->source, &r->state->base, kind, &r->sweep_arena,
+                               &r->sweep, error);
 }
 
 /* One move of the sweep, or the end of it. */
@@ -281,7 +318,7 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     bool first = s->phase == CLEAVE_REFINE_GROUPS || s->phase == CLEAVE_REFINE_SINGLES;
     CLEAVE_TRY(make_sweep(r, error));
     int32_t lanes = s->limits.n_lanes > 1 ? s->limits.n_lanes : 1;
-    if (s->since_improved >= (r->sweep.n + lanes - 1) / lanes)
+    if ((s->limits.once ? s->cursor : s->since_improved) >= (r->sweep.n + lanes - 1) / lanes)
         return leave(r, lanes == 1, error);
     bool groups = is_of_groups(s->phase);
     int64_t patience = groups && !s->lean ? (s->limits.patience + 3) / 4 : s->limits.patience;
@@ -341,8 +378,9 @@ static cleave_status begin(run *r, cleave_error *error) {
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_drawing_create(source, &r->arena, &r->drawing, error));
     const cleave_chain_start start = {&r->state->current, known_price(r)};
-    const cleave_chain_frame frame = {source->candidates, refine->like, refine->in_steps};
-    if (r->chain->estimate == NULL)
+    const cleave_chain_frame frame = {
+        .candidates = source->candidates, .like = refine->like, .in_steps = refine->in_steps};
+    if (r->chain->pricer == NULL)
         CLEAVE_TRY(
             cleave_chain_begin(refine->pricer, &frame, &start, refine->arena, r->chain, error));
     else
@@ -356,15 +394,13 @@ static cleave_status begin(run *r, cleave_error *error) {
     if (start.price != NULL)
         r->state->best_price = r->chain->price;
     if (r->state->proposals == 0)
-        r->state->lean = r->chain->price.excess_bytes > 0;
+        r->state->lean = is_lean(r);
     note(r); /* the start */
     return CLEAVE_OK;
 }
 
 static cleave_status go_on(run *r, cleave_error *error) {
-    const atomic_bool *stop = r->refine->stop;
-    while (r->state->phase != CLEAVE_REFINE_DONE &&
-           (stop == NULL || !atomic_load_explicit(stop, memory_order_relaxed))) {
+    while (r->state->phase != CLEAVE_REFINE_DONE && !is_stopped(r)) {
         if (is_sweep(r->state->phase))
             CLEAVE_TRY(step_sweep(r, error));
         else

@@ -19,6 +19,7 @@
 #include "search/improve/chain.h"
 #include "search/improve/sweep.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 
 /* What a refinement may spend; its phases get shares of whatever is limited.  0: no limit. */
@@ -31,6 +32,7 @@ typedef struct cleave_refine_limits {
     bool singles;      /* descents of single changes and nothing else: one, or with `pairs` as many
                           as improve something */
     bool pairs;        /* with single changes go those of two neighbours at once */
+    bool once;         /* each move of a sweep, whether others improve anything or not */
     int32_t lane, n_lanes; /* of the moves of a sweep every n_lanes-th, beginning at the lane-th;
                               n_lanes 0: all */
 } cleave_refine_limits;
@@ -76,7 +78,8 @@ typedef struct cleave_refine {
     int64_t whole_work;        /* what planning the memory of a proposal on all devices counts as */
     double hottest;            /* temperature at which annealing begins, as a share of the step;
                                   0: by the differences that single changes made */
-    const atomic_bool *stop;   /* may be null; between two proposals */
+    const atomic_bool *stop;   /* may be null; between two proposals ... */
+    const volatile sig_atomic_t *interrupted; /* ... and so may this */
     /* May be null; called after every proposal. */
     void (*after)(void *context, const cleave_refine_state *state);
     void *context;
@@ -91,8 +94,8 @@ cleave_status cleave_refine_state_create(const cleave_model *model, const cleave
 void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_state *from,
                               cleave_refine_state *to);
 
-/* Goes on until the phase is DONE, or `stop`.  `best` is never worse than the start.  The caller
-   ends the chain. */
+/* Goes on until the phase is DONE, or it is stopped.  `best` is never worse than the start.  The
+   caller ends the chain. */
 cleave_status cleave_refine_run(const cleave_refine *refine, cleave_refine_state *state,
                                 cleave_error *error);
 

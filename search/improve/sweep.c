@@ -5,28 +5,28 @@
 /* Of more moves than this, and of a candidate with more blocks, only some are tried. */
 enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
 
-static bool is_with(const cleave_candidates *candidates, const cleave_choices *choices, int32_t a,
-                    int32_t b) {
-    return candidates->list_of[a] == candidates->list_of[b] &&
-           cleave_same_choice(choices->of[a], choices->of[b]);
+static bool is_with(const cleave_sweep_source *source, const cleave_choices *choices, int32_t a,
+                    int32_t b, cleave_move_scope scope) {
+    const int32_t *place_of = source->place_of, *list_of = source->candidates->list_of;
+    if (scope == CLEAVE_MOVE_PLACE)
+        return place_of[a] == place_of[b];
+    return list_of[a] == list_of[b] && cleave_same_choice(choices->of[a], choices->of[b]);
 }
 
-int32_t cleave_sweep_group(const cleave_model *model, const cleave_candidates *candidates,
-                           const cleave_choices *choices, int32_t op, int32_t *members) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < model->n_operators; i++)
-        if (is_with(candidates, choices, i, op))
-            members[n++] = i;
-    return n;
-}
-
-int32_t cleave_sweep_run(const cleave_model *model, const cleave_candidates *candidates,
-                         const cleave_choices *choices, int32_t op, int32_t *members) {
-    int32_t first = op, n = 0;
-    while (first > 0 && is_with(candidates, choices, first - 1, op))
+int32_t cleave_sweep_members(const cleave_sweep_source *source, const cleave_choices *choices,
+                             int32_t op, cleave_move_scope scope, int32_t *members) {
+    int32_t first = scope == CLEAVE_MOVE_RUN ? op : 0, n = 0;
+    if (scope == CLEAVE_MOVE_PLACE && source->place_of == NULL) {
+        members[0] = op;
+        return 1;
+    }
+    while (first > 0 && is_with(source, choices, first - 1, op, scope))
         first--;
-    for (int32_t i = first; i < model->n_operators && is_with(candidates, choices, i, op); i++)
-        members[n++] = i;
+    for (int32_t i = first; i < source->model->n_operators; i++)
+        if (is_with(source, choices, i, op, scope))
+            members[n++] = i;
+        else if (scope == CLEAVE_MOVE_RUN)
+            break;
     return n;
 }
 
@@ -161,8 +161,40 @@ static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
     return b->base->sharded[tensor] ? -change : change;
 }
 
-/* By how much the step changes when the group gets a candidate, as far as costs say. */
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Was a candidate tried with smaller windows? */
+static bool is_old(const sweep_builder *b, int32_t op, const cleave_candidate *candidate) {
+    int outer = cleave_outer_axis(&b->source->model->operators[op]);
+    int32_t degree = outer < 0 ? candidate->replicas : candidate->degree[outer];
+    return b->source->windows_before > 0 && degree % b->source->windows_before == 0;
+}
+
+/* Elements of the parameters that an operator reads. */
+static int64_t parameters_of(const cleave_model *model, const cleave_operator *op) {
+    int64_t elements = 0;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[op->nests[i]];
+        for (int j = 0; j < nest->n_inputs; j++) {
+            int32_t tensor = nest->inputs[j].tensor;
+            while (model->tensors[tensor].view.n_sources > 0)
+                tensor = model->tensors[tensor].view.sources[0];
+            const cleave_tensor *of = &model->tensors[tensor];
+            elements += of->kind == CLEAVE_TENSOR_PARAMETER ? cleave_tensor_size(of) : 0;
+        }
+    }
+    return elements;
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+/* By how much the step changes when the group gets a candidate, as far as costs say.  Of windows
+   these are not known, but what is data parallel loses most where weights are large: those
+   operators are changed first, and where not all can be tried, the others are not. */
 static int64_t promise_of(const sweep_builder *b, int32_t candidate) {
+    const cleave_model *model = b->source->model;
+    if (b->source->place_of != NULL)
+        return -parameters_of(model, &model->operators[b->members[0]]);
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, b->members[0]);
     int32_t present = b->base->of[b->members[0]].candidate;
     int64_t before, after;
@@ -173,8 +205,6 @@ static int64_t promise_of(const sweep_builder *b, int32_t candidate) {
     }
     return b->n_members * (list->items[candidate].picoseconds - list->items[present].picoseconds);
 }
-
-/* ---- moves ----------------------------------------------------------------------------------- */
 
 void sweep_add(sweep_builder *b, cleave_move move) {
     b->failed = b->failed || !CLEAVE_LIST_PUSH(&b->moves, move);
@@ -207,8 +237,8 @@ static int by_promise(const void *a, const void *b) {
         return x->op < y->op ? -1 : 1;
     if (x->tensor != y->tensor)
         return x->tensor < y->tensor ? -1 : 1;
-    if (x->run != y->run)
-        return x->run ? 1 : -1;
+    if (x->scope != y->scope)
+        return x->scope < y->scope ? -1 : 1;
     if (x->choice.candidate != y->choice.candidate)
         return x->choice.candidate < y->choice.candidate ? -1 : 1;
     if (x->choice.start != y->choice.start)
@@ -244,19 +274,27 @@ static void add_choices(sweep_builder *b) {
     int32_t op = b->members[0], first = b->moves.n;
     const cleave_candidate_list *list = cleave_list_of(b->source->candidates, op);
     for (int32_t i = 0; i < list->n && !b->failed; i++) {
+        if (is_old(b, op, &list->items[i]))
+            continue;
         int64_t promise = promise_of(b, i);
         int64_t bytes = b->kind.lean ? bytes_of(b, i) : 0;
         for (int32_t start = 0; start < list->items[i].n_starts; start++) {
             cleave_choice choice = {i, start};
             if (is_near(b, &list->items[i], start))
-                sweep_add(b, (cleave_move){promise, bytes, op, -1, b->run, choice, -1, {0, 0}});
+                sweep_add(b, (cleave_move){.promise = promise,
+                                           .bytes = bytes,
+                                           .op = op,
+                                           .tensor = -1,
+                                           .scope = b->scope,
+                                           .choice = choice,
+                                           .with = -1});
             else
                 b->complete = false;
         }
     }
     int32_t most = MOST_MOVES / b->source->model->n_operators;
     most = most > LEAST_CHOICES ? most : LEAST_CHOICES;
-    if (b->moves.n - first > most) {
+    if (b->moves.n - first > most && b->source->place_of == NULL) {
         sort(b->moves.items + first, b->moves.n - first);
         b->moves.n = first + most;
         b->complete = false;
@@ -264,8 +302,8 @@ static void add_choices(sweep_builder *b) {
 }
 
 /* The group at hand, or one operator, from its first member on. */
-static void add_members(sweep_builder *b, bool run) {
-    b->run = run;
+static void add_members(sweep_builder *b, cleave_move_scope scope) {
+    b->scope = scope;
     for (int32_t m = 0; m < b->n_members; m++)
         b->is_member[b->members[m]] = true;
     add_choices(b);
@@ -276,19 +314,24 @@ static void add_members(sweep_builder *b, bool run) {
 /* The first one stands for a group, and one operator is no group. */
 static void add_operator(sweep_builder *b, int32_t op) {
     const cleave_sweep_source *s = b->source;
+    if (s->place_of != NULL && s->place_of[op] < b->n_places)
+        return;
+    b->n_places++;
     b->members[0] = op;
     b->n_members = 1;
-    if (!b->kind.groups) {
-        add_members(b, false);
+    if (!b->kind.groups || s->place_of != NULL)
+        add_members(b, CLEAVE_MOVE_PLACE);
+    if (s->place_of != NULL) /* whether it is a group will be seen when it is tried */
+        add_members(b, CLEAVE_MOVE_GROUP);
+    if (!b->kind.groups || s->place_of != NULL)
         return;
-    }
-    int32_t n = cleave_sweep_group(s->model, s->candidates, b->base, op, b->members);
+    int32_t n = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_GROUP, b->members);
     b->n_members = n;
     if (n > 1 && b->members[0] == op)
-        add_members(b, false);
-    b->n_members = cleave_sweep_run(s->model, s->candidates, b->base, op, b->members);
+        add_members(b, CLEAVE_MOVE_GROUP);
+    b->n_members = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_RUN, b->members);
     if (b->kind.lean && b->n_members > 1 && b->n_members < n && b->members[0] == op)
-        add_members(b, true);
+        add_members(b, CLEAVE_MOVE_RUN);
 }
 
 cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleave_choices *base,
@@ -303,10 +346,11 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
     CLEAVE_TRY(index_additive(&b, arena, error));
     for (int32_t op = 0; op < n_ops && !b.failed; op++)
         add_operator(&b, op);
-    for (int32_t i = 0; i < source->structure->n_parameters && !kind.groups; i++) {
+    for (int32_t i = 0; !kind.groups && i < source->structure->n_parameters; i++) {
         int32_t tensor = source->structure->parameters[i];
-        sweep_add(&b, (cleave_move){
-                          0, bytes_of_update(&b, tensor), -1, tensor, false, {0, 0}, -1, {0, 0}});
+        sweep_add(
+            &b, (cleave_move){
+                    .bytes = bytes_of_update(&b, tensor), .op = -1, .tensor = tensor, .with = -1});
     }
     if (kind.pairs && !kind.groups && !kind.lean && source->additive != NULL &&
         !sweep_add_pairs(&b, arena))

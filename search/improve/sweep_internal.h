@@ -15,7 +15,8 @@ typedef struct sweep_builder {
     int32_t *first_pair, *pairs; /* [n_operators + 1] pairs of each operator */
     CLEAVE_LIST(cleave_move) moves;
     cleave_sweep_kind kind;
-    bool run; /* the group at hand is a run */
+    int32_t n_places;        /* of which the first operator has been seen */
+    cleave_move_scope scope; /* of the group at hand */
     bool complete, failed;
 } sweep_builder;
 

@@ -4,8 +4,8 @@
    main lane has, reach over some blocks and not over all of them. */
 #include "search/price/price_window.h"
 
+#include <float.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { KEPT_BLOCKS = 2, N_SUBJECTS = 2 };
 
@@ -13,125 +13,114 @@ enum { KEPT_BLOCKS = 2, N_SUBJECTS = 2 };
 typedef struct subject {
     cleave_model model;
     cleave_pricer pricer;
-    int32_t *of_whole; /* [n_operators] an operator of the whole model that it stands for */
+    int32_t *stands_for; /* [n_operators of the whole model] the one of this model */
+    int32_t *of_whole;   /* [n_operators] and the first of those that it stands for */
     cleave_layout layout;
     cleave_estimate *estimate;
     cleave_arena arenas[2]; /* of the fold where it is, and of a proposal's */
     cleave_fold here, fold; /* `fold` is what the estimate looks at */
     int64_t step;           /* where it is */
+    bool folds;             /* the proposal does, and costs: */
+    int64_t proposed_step, peak_bytes;
 } subject;
 
-/* What a model costs by itself. */
-typedef struct subject_price {
-    bool folds;
-    int64_t step, peak_bytes;
-} subject_price;
-
-struct cleave_window_pricer {
+struct cleave_windows {
     const cleave_pricer *of;
-    const cleave_collective_rules *rules;
-    const cleave_window_space *space;
-    int32_t *choice; /* [n_groups] where it is */
+    int32_t window_devices;
     cleave_arena arena;
-    int n_subjects;
+    int n_subjects, n_priced;     /* of the proposal: the first so many */
     subject subjects[N_SUBJECTS]; /* the longest first */
     int64_t further_blocks;       /* of the whole model, beyond those of the last subject */
-    cleave_window_price here;
-    int64_t work_before; /* of estimates that are no more */
+    int64_t work_before;          /* of estimates that are no more */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static cleave_status begin_subject(cleave_window_pricer *p, const int32_t *stands_for, subject *s,
-                                   cleave_error *error) {
-    p->n_subjects++;
-    s->of_whole = CLEAVE_ARENA_ARRAY(&p->arena, int32_t, s->model.n_operators);
+static cleave_status begin_subject(cleave_windows *w, subject *s, cleave_error *error) {
+    w->n_subjects++;
+    s->of_whole = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, s->model.n_operators);
     if (s->of_whole == NULL)
         return cleave_fail_memory(error, "pricing windows");
-    for (int32_t op = p->of->model->n_operators - 1; op >= 0; op--)
-        s->of_whole[stands_for == NULL ? op : stands_for[op]] = op;
+    for (int32_t op = w->of->model->n_operators - 1; op >= 0; op--)
+        s->of_whole[s->stands_for[op]] = op;
     CLEAVE_TRY(
-        cleave_layout_create(&s->model, p->of->machine->n_devices, &p->arena, &s->layout, error));
-    s->layout.collectives = *p->rules;
-    return cleave_pricer_create(&s->model, p->of->machine, p->of->lower.optimizer_states, 0,
+        cleave_layout_create(&s->model, w->of->machine->n_devices, &w->arena, &s->layout, error));
+    return cleave_pricer_create(&s->model, w->of->machine, w->of->lower.optimizer_states, 0,
                                 &s->pricer, error);
 }
 
 /* The whole model where it has few blocks, or where they are connected in other ways. */
-static cleave_status make_subjects(cleave_window_pricer *p, const cleave_blocks *blocks,
+static cleave_status make_subjects(cleave_windows *w, const cleave_blocks *blocks,
                                    cleave_error *error) {
-    const cleave_model *model = p->of->model;
-    int32_t *stands_for[N_SUBJECTS];
+    const cleave_model *model = w->of->model;
     bool shortens = blocks->n > KEPT_BLOCKS + N_SUBJECTS - 1;
-    for (int i = 0; i < N_SUBJECTS && shortens; i++) {
-        stands_for[i] = CLEAVE_ARENA_ARRAY(&p->arena, int32_t, model->n_operators);
-        if (stands_for[i] == NULL)
+    for (int i = 0; i < N_SUBJECTS; i++) {
+        subject *s = &w->subjects[i];
+        s->stands_for = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, model->n_operators);
+        if (s->stands_for == NULL)
             return cleave_fail_memory(error, "pricing windows");
+        if (!shortens)
+            continue;
         int32_t keep = KEPT_BLOCKS + N_SUBJECTS - 1 - i;
-        cleave_status status = cleave_blocks_shorten(model, blocks, keep, &p->arena,
-                                                     &p->subjects[i].model, stands_for[i], error);
+        cleave_status status =
+            cleave_blocks_shorten(model, blocks, keep, &w->arena, &s->model, s->stands_for, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;
         shortens = status == CLEAVE_OK;
     }
     if (shortens)
-        p->further_blocks = blocks->n - KEPT_BLOCKS;
+        w->further_blocks = blocks->n - KEPT_BLOCKS;
     else
-        p->subjects[0].model = *model;
+        w->subjects[0].model = *model;
+    for (int32_t op = 0; op < model->n_operators && !shortens; op++)
+        w->subjects[0].stands_for[op] = op;
     for (int i = 0; i < (shortens ? N_SUBJECTS : 1); i++)
-        CLEAVE_TRY(begin_subject(p, shortens ? stands_for[i] : NULL, &p->subjects[i], error));
+        CLEAVE_TRY(begin_subject(w, &w->subjects[i], error));
     return CLEAVE_OK;
 }
 
-cleave_status cleave_window_pricer_create(const cleave_pricer *pricer, const cleave_blocks *blocks,
-                                          const cleave_collective_rules *rules,
-                                          cleave_window_pricer **made, cleave_error *error) {
-    cleave_window_pricer *p = calloc(1, sizeof *p);
-    if (p == NULL)
+cleave_status cleave_windows_create(const cleave_pricer *pricer, const cleave_blocks *blocks,
+                                    cleave_windows **windows, cleave_error *error) {
+    cleave_windows *w = calloc(1, sizeof *w);
+    if (w == NULL)
         return cleave_fail_memory(error, "pricing windows");
-    p->of = pricer;
-    p->rules = rules;
-    cleave_status status = make_subjects(p, blocks, error);
+    w->of = pricer;
+    cleave_status status = make_subjects(w, blocks, error);
     if (status != CLEAVE_OK) {
-        cleave_window_pricer_destroy(p);
+        cleave_windows_destroy(w);
         return status;
     }
-    *made = p;
+    *windows = w;
     return CLEAVE_OK;
 }
 
-void cleave_window_pricer_destroy(cleave_window_pricer *p) {
-    if (p == NULL)
+void cleave_windows_destroy(cleave_windows *w) {
+    if (w == NULL)
         return;
-    for (int i = 0; i < p->n_subjects; i++) {
-        cleave_estimate_destroy(p->subjects[i].estimate);
-        cleave_pricer_destroy(&p->subjects[i].pricer);
-        cleave_arena_free(&p->subjects[i].arenas[0]);
-        cleave_arena_free(&p->subjects[i].arenas[1]);
+    for (int i = 0; i < w->n_subjects; i++) {
+        cleave_estimate_destroy(w->subjects[i].estimate);
+        cleave_pricer_destroy(&w->subjects[i].pricer);
+        cleave_arena_free(&w->subjects[i].arenas[0]);
+        cleave_arena_free(&w->subjects[i].arenas[1]);
     }
-    cleave_arena_free(&p->arena);
-    free(p);
+    cleave_arena_free(&w->arena);
+    free(w);
 }
 
 /* ---- one model ------------------------------------------------------------------------------- */
 
-static cleave_split split_of(const cleave_window_pricer *p, const subject *s, int32_t op,
-                             const int32_t *choice) {
-    return cleave_window_split(p->space, s->of_whole[op], choice);
-}
-
-/* The fold of the layout as it stands, with windows of the space's size. */
-static cleave_status find_fold(const cleave_window_pricer *p, subject *s, cleave_arena *arena,
+/* The fold of the layout as it stands, with windows of that size. */
+static cleave_status find_fold(const cleave_windows *w, subject *s, cleave_arena *arena,
                                cleave_fold *fold, cleave_error *error) {
     cleave_arena_reset(arena);
-    return cleave_fold_find(&s->model, &s->layout, p->space->window_devices, arena, fold, error);
+    return cleave_fold_find(&s->model, &s->layout, w->window_devices, arena, fold, error);
 }
 
-static int64_t peak_of(const cleave_window_pricer *p, const subject *s) {
+static int64_t peak_of(const cleave_windows *w, const subject *s) {
     int64_t own_bytes = cleave_estimate_own_bytes(s->estimate), peak = 0;
-    for (int32_t d = 0; d < p->space->window_devices; d++) {
+    for (int32_t d = 0; d < w->window_devices; d++) {
         int64_t bytes = cleave_estimate_live_bytes(s->estimate, d) +
-                        cleave_machine_runtime_bytes(p->of->machine, d, own_bytes);
+                        cleave_machine_runtime_bytes(w->of->machine, d, own_bytes);
         peak = bytes > peak ? bytes : peak;
     }
     return peak;
@@ -141,69 +130,11 @@ static int64_t work_of(const subject *s) {
     return s->estimate != NULL ? cleave_estimate_count(s->estimate).bytes : 0;
 }
 
-int64_t cleave_window_pricer_work(const cleave_window_pricer *p) {
-    int64_t work = p->work_before;
-    for (int i = 0; i < p->n_subjects; i++)
-        work += work_of(&p->subjects[i]);
+int64_t cleave_windows_work(const cleave_windows *w) {
+    int64_t work = w->work_before;
+    for (int i = 0; i < w->n_subjects; i++)
+        work += work_of(&w->subjects[i]);
     return work;
-}
-
-static cleave_status begin_estimate(cleave_window_pricer *p, subject *s, const int32_t *choice,
-                                    subject_price *price, cleave_error *error) {
-    p->work_before += work_of(s);
-    cleave_estimate_destroy(s->estimate);
-    s->estimate = NULL;
-    *price = (subject_price){0};
-    for (int32_t op = 0; op < s->model.n_operators; op++)
-        s->layout.splits[op] = split_of(p, s, op, choice);
-    cleave_status status = find_fold(p, s, &s->arenas[0], &s->here, error);
-    s->fold = s->here;
-    if (status == CLEAVE_OK)
-        status = cleave_estimate_create_window(&s->model, &s->fold, &s->pricer.lower,
-                                               s->pricer.cache, &s->estimate, error);
-    if (status == CLEAVE_NO_LAYOUT)
-        return CLEAVE_OK;
-    CLEAVE_TRY(status);
-    CLEAVE_TRY(cleave_estimate_run(s->estimate, &price->step, error));
-    CLEAVE_TRY(cleave_estimate_accept(s->estimate, error));
-    price->peak_bytes = peak_of(p, s);
-    price->folds = true;
-    return CLEAVE_OK;
-}
-
-static cleave_status change(const cleave_window_pricer *p, subject *s, int32_t op,
-                            cleave_split split, cleave_error *error) {
-    s->layout.splits[op] = split;
-    split.n_parts = p->space->window_devices;
-    return cleave_estimate_change(s->estimate, op, &split, error);
-}
-
-static cleave_status propose(const cleave_window_pricer *p, subject *s, const int32_t *choice,
-                             cleave_error *error) {
-    for (int32_t op = 0; op < s->model.n_operators; op++) {
-        int32_t group = p->space->group_of[s->of_whole[op]];
-        if (choice[group] != p->choice[group])
-            CLEAVE_TRY(change(p, s, op, split_of(p, s, op, choice), error));
-    }
-    return CLEAVE_OK;
-}
-
-/* Back to where it is from a proposal that was run, or that does not fold. */
-static cleave_status go_back(const cleave_window_pricer *p, subject *s, const int32_t *choice,
-                             bool folds, cleave_error *error) {
-    int64_t step;
-    s->fold = s->here;
-    for (int32_t op = 0; op < s->model.n_operators; op++) {
-        int32_t group = p->space->group_of[s->of_whole[op]];
-        const cleave_split split = split_of(p, s, op, p->choice);
-        if (choice[group] != p->choice[group] && !folds)
-            CLEAVE_TRY(change(p, s, op, split, error));
-        s->layout.splits[op] = split;
-    }
-    if (folds)
-        return cleave_estimate_reject(s->estimate, error);
-    CLEAVE_TRY(cleave_estimate_run(s->estimate, &step, error));
-    return cleave_estimate_accept(s->estimate, error);
 }
 
 static cleave_status stay(subject *s, cleave_error *error) {
@@ -211,22 +142,68 @@ static cleave_status stay(subject *s, cleave_error *error) {
     s->arenas[0] = s->arenas[1];
     s->arenas[1] = free_one;
     s->here = s->fold;
+    s->step = s->proposed_step;
     return cleave_estimate_accept(s->estimate, error);
 }
 
-static cleave_status price_subject(const cleave_window_pricer *p, subject *s, const int32_t *choice,
-                                   bool moves, subject_price *price, cleave_error *error) {
-    subject_price result = {0};
-    CLEAVE_TRY(propose(p, s, choice, error));
-    cleave_status status = find_fold(p, s, &s->arenas[1], &s->fold, error);
+static cleave_status run(const cleave_windows *w, subject *s, cleave_error *error) {
+    CLEAVE_TRY(cleave_estimate_run(s->estimate, &s->proposed_step, error));
+    s->peak_bytes = peak_of(w, s);
+    s->folds = true;
+    return CLEAVE_OK;
+}
+
+static cleave_status begin_estimate(cleave_windows *w, subject *s, const cleave_layout *layout,
+                                    cleave_error *error) {
+    w->work_before += work_of(s);
+    cleave_estimate_destroy(s->estimate);
+    s->estimate = NULL;
+    s->layout.collectives = layout->collectives;
+    for (int32_t op = 0; op < s->model.n_operators; op++)
+        s->layout.splits[op] = layout->splits[s->of_whole[op]];
+    CLEAVE_TRY(find_fold(w, s, &s->arenas[1], &s->fold, error));
+    CLEAVE_TRY(cleave_estimate_create_window(&s->model, &s->fold, &s->pricer.lower, s->pricer.cache,
+                                             &s->estimate, error));
+    CLEAVE_TRY(run(w, s, error));
+    return stay(s, error);
+}
+
+/* Gives the operators that have changed the splits of the layout; and proposes them. */
+static cleave_status take_splits(const cleave_windows *w, subject *s,
+                                 const cleave_window_change *change, bool proposes,
+                                 cleave_error *error) {
+    for (int32_t i = 0; i < change->n; i++) {
+        int32_t whole = change->operators[i], op = s->stands_for[whole];
+        if (s->of_whole[op] != whole)
+            continue;
+        cleave_split split = s->layout.splits[op] = change->layout->splits[whole];
+        split.n_parts = w->window_devices;
+        if (proposes)
+            CLEAVE_TRY(cleave_estimate_change(s->estimate, op, &split, error));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status price_subject(const cleave_windows *w, subject *s,
+                                   const cleave_window_change *change, cleave_error *error) {
+    s->folds = false;
+    CLEAVE_TRY(take_splits(w, s, change, true, error));
+    cleave_status status = find_fold(w, s, &s->arenas[1], &s->fold, error);
     if (status == CLEAVE_OK)
-        status = cleave_estimate_run(s->estimate, &result.step, error);
-    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
-        return status;
-    result.folds = status == CLEAVE_OK;
-    result.peak_bytes = result.folds ? peak_of(p, s) : 0;
-    *price = result;
-    return moves && result.folds ? stay(s, error) : go_back(p, s, choice, result.folds, error);
+        status = run(w, s, error);
+    return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+}
+
+/* Back from a proposal that was run, or that does not fold. */
+static cleave_status go_back(const cleave_windows *w, subject *s,
+                             const cleave_window_change *change, cleave_error *error) {
+    int64_t step;
+    s->fold = s->here;
+    CLEAVE_TRY(take_splits(w, s, change, !s->folds, error));
+    if (s->folds)
+        return cleave_estimate_reject(s->estimate, error);
+    CLEAVE_TRY(cleave_estimate_run(s->estimate, &step, error));
+    return cleave_estimate_accept(s->estimate, error);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -241,67 +218,55 @@ static int64_t memory_limit(const cleave_pricer *pricer) {
 }
 
 /* The whole model's: as many more times the difference as it has further blocks. */
-static cleave_window_price extrapolate(const cleave_window_pricer *p, const subject_price *prices) {
-    const subject_price *longest = &prices[0], *last = &prices[p->n_subjects - 1];
-    int64_t limit = memory_limit(p->of);
-    int64_t peak = last->peak_bytes + p->further_blocks * (longest->peak_bytes - last->peak_bytes);
-    cleave_window_price price = {.folds = true};
-    price.step = last->step + p->further_blocks * (longest->step - last->step);
-    price.excess_bytes = peak > limit ? peak - limit : 0;
+static cleave_price extrapolate(const cleave_windows *w) {
+    const subject *longest = &w->subjects[0], *last = &w->subjects[w->n_subjects - 1];
+    int64_t more = w->further_blocks, limit = memory_limit(w->of);
+    cleave_price price = {
+        .step = last->proposed_step + more * (longest->proposed_step - last->proposed_step),
+        .peak_bytes = last->peak_bytes + more * (longest->peak_bytes - last->peak_bytes)};
+    if (price.peak_bytes > limit) {
+        price.excess_bytes = price.peak_bytes - limit;
+        price.over = (double)price.excess_bytes;
+    }
     return price;
 }
 
-cleave_status cleave_window_pricer_begin(cleave_window_pricer *p, const cleave_window_space *space,
-                                         const int32_t *choice, cleave_window_price *price,
-                                         cleave_error *error) {
-    subject_price prices[N_SUBJECTS];
-    size_t n = (size_t)space->n_groups;
-    if (p->choice == NULL)
-        p->choice = CLEAVE_ARENA_ARRAY(&p->arena, int32_t, n);
-    if (p->choice == NULL)
-        return cleave_fail_memory(error, "pricing windows");
-    p->space = space;
-    memcpy(p->choice, choice, n * sizeof *choice);
-    p->here = (cleave_window_price){0};
-    *price = p->here;
-    for (int i = 0; i < p->n_subjects; i++) {
-        subject *s = &p->subjects[i];
-        CLEAVE_TRY(begin_estimate(p, s, choice, &prices[i], error));
-        s->step = prices[i].step;
-        if (!prices[i].folds)
-            return CLEAVE_OK;
-    }
-    *price = p->here = extrapolate(p, prices);
+cleave_status cleave_windows_begin(cleave_windows *w, const cleave_layout *layout,
+                                   int32_t window_devices, cleave_price *price,
+                                   cleave_error *error) {
+    w->window_devices = window_devices;
+    for (int i = 0; i < w->n_subjects; i++)
+        CLEAVE_TRY(begin_estimate(w, &w->subjects[i], layout, error));
+    *price = extrapolate(w);
     return CLEAVE_OK;
 }
 
-/* Of all models, none of which moves; `folds` false where one does not. */
-static cleave_status price_all(cleave_window_pricer *p, const int32_t *choice, bool screens,
-                               subject_price *prices, cleave_window_price *price,
-                               cleave_error *error) {
-    for (int i = 0; i < p->n_subjects; i++) {
-        subject *s = &p->subjects[i];
-        CLEAVE_TRY(price_subject(p, s, choice, false, &prices[i], error));
-        *price = (cleave_window_price){.folds = prices[i].folds, .step = INT64_MAX};
-        if (!prices[i].folds || (i == 0 && screens && prices[0].step >= s->step))
+cleave_status cleave_windows_price(cleave_windows *w, const cleave_window_change *change,
+                                   bool screens, cleave_price *price, cleave_error *error) {
+    for (w->n_priced = 0; w->n_priced < w->n_subjects;) {
+        subject *s = &w->subjects[w->n_priced++];
+        CLEAVE_TRY(price_subject(w, s, change, error));
+        bool is_screened = screens && s == w->subjects && s->proposed_step >= s->step;
+        if (!s->folds)
+            *price = (cleave_price){.excess_bytes = INT64_MAX, .over = DBL_MAX};
+        else if (is_screened)
+            *price = (cleave_price){.step = INT64_MAX};
+        if (!s->folds || is_screened)
             return CLEAVE_OK;
     }
-    *price = extrapolate(p, prices);
+    *price = extrapolate(w);
     return CLEAVE_OK;
 }
 
-cleave_status cleave_window_pricer_run(cleave_window_pricer *p, const int32_t *choice, bool moves,
-                                       cleave_window_price *price, cleave_error *error) {
-    subject_price prices[N_SUBJECTS];
-    bool screens = !moves && p->here.excess_bytes == 0;
-    CLEAVE_TRY(price_all(p, choice, screens, prices, price, error));
-    if (!moves || !price->folds)
-        return CLEAVE_OK;
-    for (int i = 0; i < p->n_subjects; i++) { /* all of them fold: none is left behind */
-        CLEAVE_TRY(price_subject(p, &p->subjects[i], choice, true, &prices[i], error));
-        p->subjects[i].step = prices[i].step;
-    }
-    p->here = *price;
-    memcpy(p->choice, choice, (size_t)p->space->n_groups * sizeof *choice);
+cleave_status cleave_windows_accept(cleave_windows *w, cleave_error *error) {
+    for (int i = 0; i < w->n_subjects; i++)
+        CLEAVE_TRY(stay(&w->subjects[i], error));
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_windows_reject(cleave_windows *w, const cleave_window_change *change,
+                                    cleave_error *error) {
+    for (int i = 0; i < w->n_priced; i++)
+        CLEAVE_TRY(go_back(w, &w->subjects[i], change, error));
     return CLEAVE_OK;
 }

@@ -5,9 +5,10 @@
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
 #include "graph/import/import.h"
+#include "search/improve/chain.h"
 #include "search/improve/window.h"
-#include "search/price/price_window.h"
 #include "search/problem/baselines.h"
+#include "search/problem/space.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -209,21 +210,57 @@ static void draw(cleave_random *random, const cleave_window_space *space, int32_
     }
 }
 
-/* What a pricer that begins with a choice says of it. */
-static cleave_window_price fresh_price(trial *t, const cleave_blocks *blocks,
-                                       const cleave_window_space *space, const int32_t *choice) {
-    cleave_window_pricer *pricer;
-    cleave_window_price price;
-    ok(t, cleave_window_pricer_create(&t->pricer, blocks, &t->rules, &pricer, &t->error));
-    ok(t, cleave_window_pricer_begin(pricer, space, choice, &price, &t->error));
-    cleave_window_pricer_destroy(pricer);
+static bool folds(const cleave_price *price) { return price->excess_bytes < INT64_MAX; }
+
+/* A chain that begins with a choice; false where that does not fold. */
+static bool begin_chain(trial *t, cleave_windows *windows, const cleave_window_space *space,
+                        const int32_t *choice, cleave_chain *chain) {
+    cleave_choices choices;
+    cleave_layout like = {0};
+    ok(t, cleave_choices_create(&t->model, &t->arena, &choices, &t->error));
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &like, &t->error));
+    like.collectives = t->rules;
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        choices.of[op].candidate = choice[space->group_of[op]];
+    const cleave_chain_start start = {&choices, NULL};
+    const cleave_chain_frame frame = {.candidates = &space->candidates,
+                                      .like = &like,
+                                      .windows = windows,
+                                      .window_devices = space->window_devices};
+    cleave_status status =
+        cleave_chain_begin(&t->pricer, &frame, &start, &t->arena, chain, &t->error);
+    cr_assert(status == CLEAVE_OK || status == CLEAVE_NO_LAYOUT, "%s: %s", t->name,
+              t->error.message);
+    return status == CLEAVE_OK;
+}
+
+/* What windows that begin with a choice say of it. */
+static cleave_price fresh_price(trial *t, const cleave_blocks *blocks,
+                                const cleave_window_space *space, const int32_t *choice) {
+    cleave_windows *windows;
+    cleave_chain chain;
+    cleave_price price = {.excess_bytes = INT64_MAX};
+    ok(t, cleave_windows_create(&t->pricer, blocks, &windows, &t->error));
+    if (begin_chain(t, windows, space, choice, &chain))
+        price = chain.price;
+    cleave_windows_destroy(windows);
     return price;
+}
+
+/* Proposes a choice to a chain in windows, and prices it. */
+static cleave_price propose(trial *t, const cleave_window_space *space, const int32_t *choice,
+                            int64_t below, cleave_chain *chain) {
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        ok(t, cleave_chain_change(chain, op, (cleave_choice){choice[space->group_of[op]], 0},
+                                  &t->error));
+    ok(t, cleave_chain_price(chain, below, &t->error));
+    return chain->proposed;
 }
 
 /* The folded price of the whole model; the estimate's is near it: it takes a group of all windows
    to use the links at its first window alone. */
 static void expect_near(trial *t, const cleave_window_space *space, const int32_t *choice,
-                        const cleave_window_price *price) {
+                        const cleave_price *price) {
     cleave_layout layout;
     cleave_price folded;
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &layout, &t->error));
@@ -232,16 +269,16 @@ static void expect_near(trial *t, const cleave_window_space *space, const int32_
     layout.collectives = t->rules;
     const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_WINDOW};
     cleave_status status = cleave_pricer_price(&t->pricer, &what, NULL, &folded, &t->error);
-    cr_assert_eq(status == CLEAVE_OK, price->folds, "%s: %s", t->name, t->error.message);
-    if (price->folds)
+    cr_assert_eq(status == CLEAVE_OK, folds(price), "%s: %s", t->name, t->error.message);
+    if (folds(price))
         cr_expect_float_eq((double)price->step / (double)folded.step, 1, 0.1, "%s: %lld %lld",
                            t->name, (long long)price->step, (long long)folded.step);
 }
 
 static void walk(trial *t, uint64_t seed) {
     cleave_window_space space;
-    cleave_window_pricer *pricer;
-    cleave_window_price price;
+    cleave_windows *windows;
+    cleave_chain chain;
     cleave_random random = {.key = seed};
     const cleave_blocks none = {0};
     int folded = 0;
@@ -249,28 +286,29 @@ static void walk(trial *t, uint64_t seed) {
                                      &space, &t->error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     int32_t *tried = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
-    ok(t, cleave_window_pricer_create(&t->pricer, &none, &t->rules, &pricer, &t->error));
-    ok(t, cleave_window_pricer_begin(pricer, &space, choice, &price, &t->error));
-    cr_assert(price.folds, "%s", t->name);
+    ok(t, cleave_windows_create(&t->pricer, &none, &windows, &t->error));
+    cr_assert(begin_chain(t, windows, &space, choice, &chain), "%s", t->name);
     for (int round = 0; round < 40; round++) {
         bool moves = cleave_random_below(&random, 2) == 0;
         for (int32_t g = 0; g < space.n_groups; g++)
             tried[g] = choice[g];
         draw(&random, &space, tried);
-        ok(t, cleave_window_pricer_run(pricer, tried, moves, &price, &t->error));
-        cleave_window_price fresh = fresh_price(t, &none, &space, tried);
-        cr_assert_eq(fresh.folds, price.folds, "%s: round %d", t->name, round);
-        if (price.folds && price.step != INT64_MAX)
+        const cleave_price price =
+            propose(t, &space, tried, moves ? INT64_MAX : chain.price.step, &chain);
+        cleave_price fresh = fresh_price(t, &none, &space, tried);
+        cr_assert_eq(folds(&fresh), folds(&price), "%s: round %d", t->name, round);
+        if (folds(&price) && price.step != INT64_MAX)
             cr_assert_eq(price.step, fresh.step, "%s: round %d", t->name, round);
         if (round % 8 == 0)
             expect_near(t, &space, tried, &fresh);
-        folded += price.folds;
-        if (moves && price.folds)
-            for (int32_t g = 0; g < space.n_groups; g++)
-                choice[g] = tried[g];
+        folded += folds(&price);
+        moves = moves && folds(&price);
+        ok(t, (moves ? cleave_chain_accept : cleave_chain_reject)(&chain, &t->error));
+        for (int32_t g = 0; g < space.n_groups && moves; g++)
+            choice[g] = tried[g];
     }
     cr_expect_gt(folded, 0, "%s", t->name);
-    cleave_window_pricer_destroy(pricer);
+    cleave_windows_destroy(windows);
 }
 
 Test(windows, estimates_are_what_a_fresh_one_gives) {
@@ -299,10 +337,10 @@ Test(windows, few_blocks_tell_the_price_of_many) {
     ok(&t, cleave_window_space_create(&t.problem, &blocks, 8, &t.arena, &space, &t.error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, space.n_groups);
     for (int round = 0; round < 12; round++) {
-        cleave_window_price few = fresh_price(&t, &blocks, &space, choice);
-        cleave_window_price all = fresh_price(&t, &none, &space, choice);
-        cr_assert_eq(few.folds, all.folds);
-        if (few.folds)
+        cleave_price few = fresh_price(&t, &blocks, &space, choice);
+        cleave_price all = fresh_price(&t, &none, &space, choice);
+        cr_assert_eq(folds(&few), folds(&all));
+        if (folds(&few))
             cr_expect_float_eq((double)few.step / (double)all.step, 1, 0.02, "%lld %lld",
                                (long long)few.step, (long long)all.step);
         draw(&random, &space, choice);
