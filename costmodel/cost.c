@@ -110,7 +110,7 @@ static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *cop
 static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,
                             const cleave_update *update, int32_t kind) {
     int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
-    double bytes = cleave_work_bytes_of_update(program->buffers[update->parameter].bytes, n_states);
+    double bytes = cleave_work_bytes_of_update(program->buffers[update->gradient].bytes, n_states);
     return bytes_picoseconds(cache->update[kind], bytes);
 }
 

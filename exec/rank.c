@@ -185,8 +185,8 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
 static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                                 cleave_error *error) {
     int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
-    int64_t bytes = rank->program->buffers[update->parameter].bytes;
-    int64_t n = bytes / (int64_t)sizeof(float);
+    int64_t bytes = rank->program->buffers[update->gradient].bytes;
+    int64_t n = bytes / (int64_t)sizeof(float), first = update->first;
     int32_t pieces = cleave_work_pieces_of_bytes(cleave_work_bytes_of_update(bytes, n_states));
     for (int32_t i = 0; i < pieces; i++) {
         int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
@@ -197,7 +197,7 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
         cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from,
-                                (float *)cleave_rank_buffer(rank, update->parameter) + from,
+                                (float *)cleave_rank_buffer(rank, update->parameter) + first + from,
                                 (const float *)cleave_rank_buffer(rank, update->gradient) + from,
                                 state[0], state[1]);
     }

@@ -5,10 +5,10 @@
 
 static bool same_layout(const cleave_model *model, const cleave_layout *a, const cleave_layout *b) {
     for (int32_t op = 0; op < model->n_operators; op++)
-        if (!cleave_split_same(&a->splits[op], &b->splits[op]))
+        if (!cleave_split_same(&a->splits[op], &b->splits[op]) ||
+            cleave_layout_recomputes(a, op) != cleave_layout_recomputes(b, op))
             return false;
     return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0 &&
-           memcmp(a->recompute, b->recompute, (size_t)a->n_operators * sizeof *a->recompute) == 0 &&
            cleave_schedule_same(&a->schedule, &b->schedule);
 }
 

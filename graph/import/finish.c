@@ -120,6 +120,7 @@ static cleave_status name_operators(cleave_importer *im, cleave_model *model) {
                    : draft->main != NULL ? draft->main->type
                                          : "SoftmaxCrossEntropy";
         op->n_axes = draft->n_axes;
+        op->n_later = draft->n_later;
         memcpy(op->axes, draft->axes, sizeof op->axes);
     }
     return CLEAVE_OK;
@@ -259,7 +260,10 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
     for (int i = 0; i < op->n_axes; i++) {
         const char *name = op->axes[i].name;
         bool sample = strcmp(name, "n") == 0 || name[0] == 'b', parameter = false;
-        int axis = i; /* main nests begin with all axes of their operator, in order */
+        int axis = i; /* main nests begin with all axes of their operator but the later ones */
+        if (i >= op->n_axes - op->n_later)
+            for (axis = 0; axis < nest->n_axes && nest->operator_axis[axis] != i;)
+                axis++;
         for (int k = 0; k < nest->n_inputs; k++) {
             const cleave_tensor *tensor = &model->tensors[nest->inputs[k].tensor];
             parameter =

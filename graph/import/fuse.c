@@ -2,15 +2,17 @@
 
    A softmax over scores that a product made, and whose result only a product reads, which sums over
    the softmax's dimension, are one operator: scores, mask, softmax and sum of values share a split
-   over what is left of the scores' dimensions, n h q.  Keys and head widths are whole, so nothing
-   that is summed is split, and what was derived from the owners of a sum follows the operator.
+   over the scores' dimensions, n h q and the keys k.  Head widths are whole, so scores are not
+   summed over devices, and what was derived from their owners follows the operator.  Where keys are
+   split each part has its maximum, its sum and its values', which are combined as partial results
+   are.
 
    Done on the drafts when all of them are there, since only then is known what reads what. */
 #include "graph/import/internal.h"
 
 #include <string.h>
 
-enum { MOST_BETWEEN = 4, NOBODY = -1, SEVERAL = -2 };
+enum { MOST_BETWEEN = 4, NOBODY = -1, SEVERAL = -2, NOT_YET = -1 };
 
 /* The dimensions that a group's operators share are those of the scores. */
 typedef struct attention {
@@ -18,7 +20,7 @@ typedef struct attention {
     int32_t between[MOST_BETWEEN];   /* pointwise ones: masks, scales */
     int n_between;
     int rank, keys;                       /* of the scores; the softmax's dimension */
-    int axis_of[CLEAVE_MAX_RANK];         /* of the fused operator, by dimension; -1: keys */
+    int axis_of[CLEAVE_MAX_RANK];         /* of the fused operator, by dimension */
     int value_dimension[CLEAVE_MAX_AXES]; /* by axis of the product with the values; -1 */
 } attention;
 
@@ -267,15 +269,15 @@ static const char *axis_name(int dimension, int n) {
                                 : between[dimension];
 }
 
-/* The fused operator's axes: dimensions of the scores but the keys, as the product with the values
-   has them. */
+/* The fused operator's axes: dimensions of the scores, as the product with the values has them; the
+   keys come last. */
 static void set_axes(const fusing *f, attention *a) {
     cleave_draft_operator *op = &f->im->operators.items[a->values];
     const cleave_tensor *scores =
         &f->im->tensors.items[f->im->operators.items[a->scores].output].tensor;
     int order[CLEAVE_MAX_RANK], n = 0;
     for (int d = 0; d < a->rank; d++)
-        a->axis_of[d] = -1;
+        a->axis_of[d] = NOT_YET;
     for (int i = 0; i < main_nest(f, a->values)->n_axes; i++) {
         int d = a->value_dimension[i];
         if (d < 0 || d == a->keys)
@@ -285,17 +287,20 @@ static void set_axes(const fusing *f, attention *a) {
     }
     /* Dimensions of 1 that it does without. */
     for (int d = 0; d < a->rank; d++) {
-        if (a->axis_of[d] >= 0 || d == a->keys)
+        if (a->axis_of[d] != NOT_YET || d == a->keys)
             continue;
         a->axis_of[d] = n;
         order[n++] = d;
     }
-    op->n_axes = n;
     for (int i = 0; i < n; i++) {
         int d = order[i];
         op->axes[i] = (cleave_axis){.name = axis_name(d < a->keys ? d : d - 1, n),
                                     .extent = scores->shape[d]};
     }
+    a->axis_of[a->keys] = n;
+    op->axes[n] = (cleave_axis){.name = "k", .extent = scores->shape[a->keys]};
+    op->n_axes = n + 1;
+    op->n_later = 1;
 }
 
 /* The dimension of the scores that axis i of a nest of the group is, or -1. */
@@ -309,14 +314,17 @@ static int dimension_of(const attention *a, const cleave_nest *nest, int i) {
 }
 
 static void move_nest(const attention *a, cleave_nest *nest) {
+    bool follows_values = nest->op == a->values && nest->derivation == CLEAVE_DERIVE_OWNERS;
     for (int i = 0; i < nest->n_axes; i++) {
         int d = dimension_of(a, nest, i);
         nest->operator_axis[i] = d >= 0 ? a->axis_of[d] : -1;
         nest->axes[i].whole = nest->operator_axis[i] < 0;
     }
+    nest->op = a->values;
+    if (follows_values) /* where keys are split it can't be before their sums are one */
+        return;
     nest->derivation = CLEAVE_DERIVE_OPERATOR;
     nest->owners_of = 0;
-    nest->op = a->values;
 }
 
 /* A tail that only scales the scores is done by the product; its nest belongs to no operator then.

@@ -74,6 +74,7 @@ typedef struct cleave_draft_operator {
     bool main_is_fixed; /* a product, convolution or normalisation; else a tail becomes the main */
     int n_axes;
     cleave_axis axes[CLEAVE_MAX_AXES];
+    int n_later;                  /* as of cleave_operator */
     int32_t main_nest, tail_nest; /* tail: the pointwise nest that writes output; -1: none yet */
     int32_t output;               /* tensor; -1: takes no tail */
     int64_t fan_in;               /* of a product or convolution: what its bias is drawn by */

@@ -54,20 +54,19 @@ static void each_base(lowering *state, int32_t tensor, void (*visit)(lowering *,
         each_base(state, of->view.sources[s], visit);
 }
 
-/* The demands of a parameter's gradient: what each device holds, or its shard. */
+/* The demands of a parameter's gradient: what each device updates. */
 static void demand_parameter_gradient(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
     int rank = builder->model->tensors[tensor].rank;
-    for (int32_t h = 0; h < of->holders.n; h++) {
-        const lower_holder *holder = &of->holders.items[h];
-        const cleave_box *box = of->shards != NULL ? &of->shards[h].box : &holder->box;
-        if (cleave_box_is_empty(rank, box))
-            continue;
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        lower_share *share = &of->shares.items[i];
+        const lower_holder *holder = &of->holders.items[share->holder];
+        const cleave_box *box = &share->at.box;
         int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_GRADIENT, holder->device, tensor, box);
         lower_region region = lower_region_of(builder, buffer);
-        of->first_demand[h] = of->backward.demands.n;
-        bool one = of->shards != NULL || (state->uses.items[holder->first_use].next < 0);
+        share->first_demand = of->backward.demands.n;
+        bool one = of->sharded || (state->uses.items[holder->first_use].next < 0);
         if (one) {
             LOWER_PUSH(
                 builder, &of->backward.demands,

@@ -1,5 +1,5 @@
 /* What a family does at its events, by phase: forward is in forward.c, backward in
-   backward.c, the end of the step in update.c. */
+   backward.c, the end of the step in share.c and update.c. */
 #ifndef CLEAVE_GRAPH_LOWER_EVENTS_H
 #define CLEAVE_GRAPH_LOWER_EVENTS_H
 
@@ -19,7 +19,7 @@ void lower_write_gradient(lowering *state, const lower_event *event);
 void lower_begin_gradient(lowering *state, int32_t tensor);
 
 /* Who updates the family's parameters: before any backward event. */
-void lower_plan_shards(lowering *state);
+void lower_plan_shares(lowering *state);
 void lower_update(lowering *state, const lower_event *event);
 void lower_assign(lowering *state, const lower_event *event);
 void lower_list_held(lowering *state);

@@ -48,8 +48,9 @@ static void clear_tensor(lowering *state, int32_t t) {
     of->backward.combiner = CLEAVE_COMBINE_SUM;
     of->backward.zero_where_unwritten = true;
     of->holders.n = 0;
-    of->shards = NULL;
-    of->first_demand = of->main_after = NULL;
+    of->shares.n = 0;
+    of->sharded = false;
+    of->main_after = NULL;
     of->pending = state->schedule->n_contributing[t];
 }
 
@@ -98,7 +99,7 @@ static void run_events(lowering *state) {
     clear(state);
     lower_plan_needs(state);
     if (state->base.options->training)
-        lower_plan_shards(state);
+        lower_plan_shares(state);
     for (int32_t i = 0; i < state->n_events; i++) {
         state->event = &state->schedule->events[lower_nth_event(state, i)];
         state->part = 0;
@@ -155,6 +156,7 @@ static void free_tensor(lower_tensor *tensor) {
     movement_free(&tensor->backward);
     movement_free(&tensor->again);
     CLEAVE_LIST_FREE(&tensor->holders);
+    CLEAVE_LIST_FREE(&tensor->shares);
     CLEAVE_LIST_FREE(&tensor->accumulators);
 }
 

@@ -34,6 +34,13 @@ typedef struct lower_holder {
     int32_t first_use; /* linked list through uses[].next */
 } lower_holder;
 
+/* What a holder updates of a parameter, as it lies in the memory that the update changes. */
+typedef struct lower_share {
+    int32_t holder;
+    lower_region at;
+    int32_t first_demand; /* of its gradient */
+} lower_share;
+
 typedef struct lower_use {
     cleave_box box;
     int32_t next;
@@ -49,8 +56,8 @@ typedef struct lower_tensor {
     movement again;                    /* forward, where it comes the second time */
     int32_t pending;                   /* backward passes that have not contributed yet */
     CLEAVE_LIST(lower_holder) holders; /* by device of first use */
-    lower_region *shards;  /* [holders] of a sharded update, else null; empty box: no shard */
-    int32_t *first_demand; /* [holders] of the gradient */
+    CLEAVE_LIST(lower_share) shares;   /* of a parameter, in training: see share.c */
+    bool sharded; /* shares cover each element once; else each holder has all that it holds */
     /* Gradients of this tensor, a view perhaps, that later backward passes may add to: (nest,
        input) of those that began one. */
     CLEAVE_LIST(lower_accumulator) accumulators;

@@ -172,7 +172,7 @@ static void need(planner *p, int32_t tensor) { p->needed[tensor] = true; }
    kept. */
 static bool may_come_again(const planner *p, int32_t n) {
     const cleave_nest *nest = &p->model->nests[n];
-    return p->layout != NULL && p->layout->recompute[nest->op] &&
+    return p->layout != NULL && cleave_layout_recomputes(p->layout, nest->op) &&
            (p->micro == NULL || (!p->micro->in_prologue[n] &&
                                  p->micro->value[nest->output.tensor] == CLEAVE_WHEN_EVERY));
 }

@@ -1,54 +1,20 @@
-/* The end of a step: updates of parameters, by their holders or by shards, and assignments to
- * buffers. */
+/* The end of a step: updates of parameters, share by share, and assignments to buffers. */
 #include "graph/lower/events.h"
 
-/* Sharded update: the holders cut the parameter into balanced blocks along its outermost long
- * dimension. */
-static void plan_shards(lowering *state, int32_t tensor) {
-    lower_builder *builder = &state->base;
-    const cleave_tensor *parameter = &builder->model->tensors[tensor];
-    lower_tensor *of = &state->tensors[tensor];
-    of->first_demand = LOWER_ARRAY(builder, int32_t, of->holders.n);
-    if (!builder->layout->sharded[tensor] || of->holders.n < 2 || parameter->rank == 0)
-        return;
-    of->shards = LOWER_ARRAY(builder, lower_region, of->holders.n);
-    int longest = parameter->order[0];
-    for (int i = 1; i < parameter->rank; i++)
-        if (parameter->shape[parameter->order[i]] > parameter->shape[longest])
-            longest = parameter->order[i];
-    for (int32_t h = 0; h < of->holders.n; h++) {
-        cleave_box box = cleave_box_of_shape(parameter->rank, parameter->shape);
-        box.lo[longest] = cleave_block_start(parameter->shape[longest], of->holders.n, h);
-        box.hi[longest] = cleave_block_start(parameter->shape[longest], of->holders.n, h + 1);
-        of->shards[h].box = box;
-        if (cleave_box_is_empty(parameter->rank, &box))
-            continue;
-        int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_PARAMETER, of->holders.items[h].device,
-                                      tensor, &box);
-        builder->buffers.items[buffer].persistent = true;
-        of->shards[h] = lower_region_of(builder, buffer);
-    }
-}
-
-void lower_plan_shards(lowering *state) {
-    const lower_schedule *schedule = state->schedule;
-    for (int32_t m = schedule->first_member[state->family];
-         m < schedule->first_member[state->family + 1]; m++)
-        if (state->base.model->tensors[schedule->members[m]].kind == CLEAVE_TENSOR_PARAMETER)
-            plan_shards(state, schedule->members[m]);
-}
-
 /* After a sharded update every holder gets what it uses. */
-static void gather_shards(lowering *state, int32_t tensor) {
+static void gather_shares(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
     int rank = builder->model->tensors[tensor].rank;
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        const lower_share *share = &of->shares.items[i];
+        LOWER_PUSH(builder, &of->forward.contributions,
+                   (move_contribution){.key = i,
+                                       .device = of->holders.items[share->holder].device,
+                                       .at = share->at});
+    }
     for (int32_t h = 0; h < of->holders.n; h++) {
         const lower_holder *holder = &of->holders.items[h];
-        if (!cleave_box_is_empty(rank, &of->shards[h].box))
-            LOWER_PUSH(
-                builder, &of->forward.contributions,
-                (move_contribution){.key = h, .device = holder->device, .at = of->shards[h]});
         lower_region region = lower_region_of(builder, holder->buffer);
         for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
             LOWER_PUSH(
@@ -64,33 +30,30 @@ void lower_update(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
-    int rank = builder->model->tensors[tensor].rank;
     if (state->schedule->joins_late[tensor])
         lower_begin_gradient(state, tensor);
     lower_do(builder, CLEAVE_WHEN_LAST);
-    for (int32_t h = 0; h < of->holders.n; h++) {
-        const lower_holder *holder = &of->holders.items[h];
-        const cleave_box box = of->shards != NULL ? of->shards[h].box : holder->box;
-        if (cleave_box_is_empty(rank, &box))
-            continue;
-        if (of->main_after[h] >= 0)
-            lower_sync(builder, of->main_after[h]);
-        cleave_update update = {
-            .tensor = tensor,
-            .parameter = of->shards != NULL ? of->shards[h].buffer : holder->buffer,
-            .gradient = of->backward.demands.items[of->first_demand[h]].at.buffer,
-            .state = {-1, -1}};
-        for (int s = 0; s < builder->options->optimizer_states; s++) {
-            update.state[s] =
-                lower_buffer(builder, CLEAVE_BUFFER_STATE, holder->device, tensor, &box);
-            builder->buffers.items[update.state[s]].persistent = true;
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        const lower_share *share = &of->shares.items[i];
+        int32_t device = of->holders.items[share->holder].device;
+        if (of->main_after[share->holder] >= 0)
+            lower_sync(builder, of->main_after[share->holder]);
+        cleave_update update = {.tensor = tensor,
+                                .parameter = share->at.buffer,
+                                .first = share->at.offset,
+                                .gradient =
+                                    of->backward.demands.items[share->first_demand].at.buffer,
+                                .state = {-1, -1}};
+        for (int k = 0; k < builder->options->optimizer_states; k++) {
+            update.state[k] =
+                lower_buffer(builder, CLEAVE_BUFFER_STATE, device, tensor, &share->at.box);
+            builder->buffers.items[update.state[k]].persistent = true;
         }
         LOWER_PUSH(builder, &builder->updates, update);
-        lower_item(builder, holder->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_UPDATE,
-                   builder->updates.n - 1);
+        lower_item(builder, device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_UPDATE, builder->updates.n - 1);
     }
-    if (of->shards != NULL)
-        gather_shards(state, tensor);
+    if (of->sharded)
+        gather_shares(state, tensor);
 }
 
 void lower_assign(lowering *state, const lower_event *event) {
@@ -113,28 +76,29 @@ void lower_assign(lowering *state, const lower_event *event) {
     }
 }
 
-/* What each device keeps right of parameters and buffers: shards where there are some, else what it
- * uses. */
-void lower_list_held(lowering *state) {
+static void list_held(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
+    const lower_tensor *of = &state->tensors[tensor];
+    for (int32_t i = 0; i < of->shares.n && of->sharded; i++) {
+        const lower_share *share = &of->shares.items[i];
+        LOWER_PUSH(builder, &builder->held,
+                   (cleave_held){tensor, of->holders.items[share->holder].device, share->at.buffer,
+                                 share->at.box});
+    }
+    for (int32_t h = 0; h < of->holders.n && !of->sharded; h++) {
+        const lower_holder *holder = &of->holders.items[h];
+        for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
+            LOWER_PUSH(
+                builder, &builder->held,
+                (cleave_held){tensor, holder->device, holder->buffer, state->uses.items[u].box});
+    }
+}
+
+/* What each device keeps right of parameters and buffers: its shares where the update is sharded,
+   else what it uses. */
+void lower_list_held(lowering *state) {
     const lower_schedule *schedule = state->schedule;
     for (int32_t m = schedule->first_member[state->family];
-         m < schedule->first_member[state->family + 1]; m++) {
-        int32_t t = schedule->members[m];
-        const lower_tensor *of = &state->tensors[t];
-        for (int32_t h = 0; h < of->holders.n; h++) {
-            const lower_holder *holder = &of->holders.items[h];
-            if (of->shards != NULL) {
-                if (!cleave_box_is_empty(builder->model->tensors[t].rank, &of->shards[h].box))
-                    LOWER_PUSH(
-                        builder, &builder->held,
-                        (cleave_held){t, holder->device, of->shards[h].buffer, of->shards[h].box});
-                continue;
-            }
-            for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
-                LOWER_PUSH(
-                    builder, &builder->held,
-                    (cleave_held){t, holder->device, holder->buffer, state->uses.items[u].box});
-        }
-    }
+         m < schedule->first_member[state->family + 1]; m++)
+        list_held(state, schedule->members[m]);
 }

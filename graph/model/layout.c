@@ -41,7 +41,7 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
 bool cleave_layout_is_plain(const cleave_layout *layout) {
     bool plain = cleave_schedule_is_plain(&layout->schedule);
     for (int32_t op = 0; op < layout->n_operators && plain; op++)
-        plain = !layout->recompute[op];
+        plain = !cleave_layout_recomputes(layout, op);
     return plain;
 }
 
@@ -96,8 +96,8 @@ static cleave_status copy_layout(const cleave_layout *layout, const cleave_model
     result.recompute = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
     if (result.splits == NULL || result.sharded == NULL || result.recompute == NULL)
         return cleave_fail_memory(error, "copying a layout");
-    memcpy(result.recompute, layout->recompute,
-           (size_t)layout->n_operators * sizeof *layout->recompute);
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        result.recompute[op] = cleave_layout_recomputes(layout, op);
     CLEAVE_TRY(
         cleave_collective_rules_copy(&layout->collectives, arena, &result.collectives, error));
     CLEAVE_TRY(cleave_schedule_copy(&layout->schedule, arena, &result.schedule, error));

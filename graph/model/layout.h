@@ -27,8 +27,8 @@ typedef struct cleave_layout {
     int32_t n_operators;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
     cleave_schedule schedule;
-    bool *recompute; /* [n_operators] its forward comes again before its backward, and what backward
-                        alone reads of it is not kept until then */
+    bool *recompute; /* [n_operators] or null: its forward comes again before its backward, and what
+                        backward alone reads of it is not kept until then */
     bool *sharded;   /* [model's n_tensors] update of this parameter is sharded */
     cleave_collective_rules collectives;
 } cleave_layout;
@@ -52,6 +52,10 @@ cleave_status cleave_layout_keep(const cleave_layout *layout, const cleave_model
 /* Is it legal for this model?  BAD_INPUT naming operator, axis and values. */
 cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,
                                   cleave_error *error);
+
+static inline bool cleave_layout_recomputes(const cleave_layout *layout, int32_t op) {
+    return layout->recompute != NULL && layout->recompute[op];
+}
 
 /* Is it splits and nothing more: the whole batch in one stage, and nothing recomputed? */
 bool cleave_layout_is_plain(const cleave_layout *layout);

@@ -405,7 +405,8 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
     cleave_json_key(out, "operators");
     cleave_json_begin_object(out, false);
     for (int32_t op = 0; op < model->n_operators; op++)
-        put_operator(out, &model->operators[op], &layout->splits[op], layout->recompute[op]);
+        put_operator(out, &model->operators[op], &layout->splits[op],
+                     cleave_layout_recomputes(layout, op));
     cleave_json_end_object(out);
     put_parameters(out, model, layout);
     const cleave_collective_rules *collectives = &layout->collectives;

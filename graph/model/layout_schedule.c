@@ -162,7 +162,7 @@ static cleave_status check_recompute(const cleave_model *model, const cleave_lay
         while (model->tensors[source].view.kind != CLEAVE_VIEW_NONE)
             source = model->tensors[source].view.sources[0];
         int32_t writer = model->writer[source];
-        if (writer >= 0 && layout->recompute[model->nests[writer].op])
+        if (writer >= 0 && cleave_layout_recomputes(layout, model->nests[writer].op))
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "operator \"%s\" has running statistics and can't be recomputed",
                                model->operators[model->nests[writer].op].name);

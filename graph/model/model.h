@@ -175,6 +175,8 @@ typedef struct cleave_operator {
     cleave_axis axes[CLEAVE_MAX_AXES]; /* in the order of the layout's devices, outermost first */
     const char
         *roles[CLEAVE_MAX_AXES]; /* "sample", "attribute", "parameter", "reduction": labels only */
+    int n_later; /* the last so many axes came without a new graph version: the hash goes over the
+                    operator as it was with them whole, so layouts from before stay valid */
     int32_t main_nest;
     int32_t n_nests;
     const int32_t *nests;

@@ -68,22 +68,37 @@ static void put_operand(digest *d, const cleave_model *model, const cleave_opera
     }
 }
 
-static void put_axes(digest *d, const cleave_axis *axes, int n) {
-    put_integer(d, n);
-    for (int i = 0; i < n; i++) {
-        put_string(d, axes[i].name);
-        put_integer(d, axes[i].extent);
-        put_integer(d, axes[i].whole);
+static void put_axis(digest *d, const cleave_axis *axis, bool whole) {
+    put_string(d, axis->name);
+    put_integer(d, axis->extent);
+    put_integer(d, whole);
+}
+
+/* Those of an operator with later axes as they were: whole there; and nothing was summed over
+   devices, so there were no owners to follow. */
+static void put_loops(digest *d, const cleave_nest *nest, const cleave_operator *op) {
+    bool owners = nest->derivation == CLEAVE_DERIVE_OWNERS && op->n_later == 0;
+    put_integer(d, owners ? CLEAVE_DERIVE_OWNERS : CLEAVE_DERIVE_OPERATOR);
+    put_integer(d, owners ? nest->owners_of : -1);
+    put_integer(d, nest->n_axes);
+    for (int i = 0; i < nest->n_axes; i++) {
+        bool later = op->n_later > 0 && nest->operator_axis[i] >= op->n_axes - op->n_later;
+        put_axis(d, &nest->axes[i], nest->axes[i].whole || later);
     }
+}
+
+static void put_operator(digest *d, const cleave_operator *op) {
+    put_string(d, op->name);
+    put_integer(d, op->n_axes - op->n_later);
+    for (int i = 0; i < op->n_axes - op->n_later; i++)
+        put_axis(d, &op->axes[i], op->axes[i].whole);
 }
 
 static void put_nest(digest *d, const cleave_model *model, const cleave_nest *nest) {
     put_string(d, nest->name);
     put_integer(d, nest->kind);
     put_integer(d, nest->op);
-    put_integer(d, nest->derivation);
-    put_integer(d, nest->derivation == CLEAVE_DERIVE_OWNERS ? nest->owners_of : -1);
-    put_axes(d, nest->axes, nest->n_axes);
+    put_loops(d, nest, &model->operators[nest->op]);
     put_integer(d, nest->n_inputs);
     for (int i = 0; i < nest->n_inputs; i++)
         put_operand(d, model, &nest->inputs[i]);
@@ -111,10 +126,8 @@ void cleave_model_hash(cleave_model *model) {
     for (int32_t i = 0; i < model->n_nests; i++)
         put_nest(&d, model, &model->nests[i]);
     put_integer(&d, model->n_operators);
-    for (int32_t i = 0; i < model->n_operators; i++) {
-        put_string(&d, model->operators[i].name);
-        put_axes(&d, model->operators[i].axes, model->operators[i].n_axes);
-    }
+    for (int32_t i = 0; i < model->n_operators; i++)
+        put_operator(&d, &model->operators[i]);
     for (int32_t i = 0; i < model->n_assignments; i++) {
         put_integer(&d, model->assignments[i].target);
         put_integer(&d, model->assignments[i].source);

@@ -63,7 +63,7 @@ typedef struct cleave_schedule {
 
 /* Is there nothing to say: the whole batch, in one stage? */
 static inline bool cleave_schedule_is_plain(const cleave_schedule *schedule) {
-    return schedule->micro_batches == 1 && schedule->n_stages == 1;
+    return schedule->micro_batches <= 1 && schedule->n_stages <= 1;
 }
 
 /* Are gradients of weights blocks by themselves? */

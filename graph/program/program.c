@@ -174,8 +174,9 @@ static cleave_status check_item(const cleave_program *program, const int32_t *n_
         const cleave_update *update = &program->updates[at->subject];
         if (update->parameter < 0 || update->gradient < 0 ||
             !buffer_on(program, update->parameter, at->device, item) ||
-            !buffer_on(program, update->gradient, at->device, item) ||
-            program->buffers[update->parameter].bytes != program->buffers[update->gradient].bytes)
+            !buffer_on(program, update->gradient, at->device, item) || update->first < 0 ||
+            program->buffers[update->parameter].bytes - update->first * (int64_t)sizeof(float) <
+                program->buffers[update->gradient].bytes)
             return bad_item(program, item, "an update whose buffers do not match", error);
         return CLEAVE_OK;
     }

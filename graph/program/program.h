@@ -103,8 +103,9 @@ typedef struct cleave_compute {
 
 typedef struct cleave_update {
     int32_t tensor;              /* parameter */
-    int32_t parameter, gradient; /* buffers of the same box */
-    int32_t state[2];            /* buffers, -1 where the optimizer has fewer */
+    int32_t parameter, gradient; /* buffers: the gradient has the box that is updated, */
+    int64_t first;    /* and the elements of the parameter from this one on are of that box */
+    int32_t state[2]; /* buffers, -1 where the optimizer has fewer */
 } cleave_update;
 
 typedef struct cleave_load {

@@ -152,10 +152,10 @@ static int64_t bytes_of(const sweep_builder *b, int32_t candidate) {
     return b->n_members * (held_by(b, op, &list->items[candidate]) - present);
 }
 
-/* Sharding the update of a parameter takes its state off, and adds the shard of it. */
+/* Sharding the update of a parameter takes most of its state off. */
 static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
     int64_t bytes = cleave_tensor_size(&b->source->model->tensors[tensor]) * 4;
-    int64_t change = bytes - bytes * b->source->optimizer_states;
+    int64_t change = -bytes * b->source->optimizer_states;
     if (!b->kind.lean)
         return 0;
     return b->base->sharded[tensor] ? -change : change;

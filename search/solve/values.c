@@ -67,6 +67,23 @@ static double summed_bytes(const cleave_model *model, const cleave_operator *op,
     return 4 * elements;
 }
 
+/* Partial results of the first part.  Of operators with parameters they are not counted: splits
+   that have them save memory and synchronisation, while attention among queries always does what
+   it would do among keys. */
+static double partial_bytes(const cleave_model *model, const cleave_operator *op,
+                            const cleave_candidate *c) {
+    double elements = 0;
+    for (int32_t k = 0; k < op->n_nests; k++) {
+        const cleave_nest *nest = &model->nests[op->nests[k]];
+        for (int i = 0; i < nest->n_inputs; i++)
+            if (cleave_tensor_sees_parameter(model, nest->inputs[i].tensor))
+                return 0;
+        if (nest->derivation == CLEAVE_DERIVE_OPERATOR && nest->combiner != CLEAVE_COMBINE_NONE)
+            elements += summed_elements(model, nest, &nest->output, c);
+    }
+    return 4 * elements;
+}
+
 /* Seconds a byte takes between neighbours of a candidate's block, the slowest link of the ways. */
 static double seconds_per_byte(const cleave_machine *machine, const cleave_candidate *c) {
     int32_t links[CLEAVE_MAX_ROUTE];
@@ -145,9 +162,9 @@ static bool choose(additive_making *m, int32_t l) {
         return false;
     for (int32_t i = 0; i < list->n; i++) {
         const cleave_candidate *c = &list->items[i];
-        double sync = 0;
+        double sync = 2 * partial_bytes(m->model, op, c);
         if (m->options->exposed_sync > 0)
-            sync = 2 * m->options->exposed_sync * summed_bytes(m->model, op, c);
+            sync += 2 * m->options->exposed_sync * summed_bytes(m->model, op, c);
         all[i] = (ranked){.candidate = i,
                           .must = c->n_parts == 1 || is_given(m, l, c),
                           .whole_machine = c->n_parts == m->machine->n_devices,
@@ -156,6 +173,8 @@ static bool choose(additive_making *m, int32_t l) {
             all[i].seconds += sync * seconds_per_byte(m->machine, c);
     }
     int32_t most = m->options->most_values > 0 ? m->options->most_values : list->n;
+    if (m->options->around != NULL && op->n_later > 0)
+        most *= 2; /* keys go with any of the other axes, and leave these their room */
     values->n = select_values(all, list->n, most, values->candidate);
     return additive_place_values(m, l, values);
 }

@@ -46,7 +46,7 @@ static int32_t count_pieces(const cleave_program *program, int32_t id) {
     case CLEAVE_ITEM_UPDATE:
         update = &program->updates[item->subject];
         pieces = cleave_work_pieces_of_bytes(
-            cleave_work_bytes_of_update(program->buffers[update->parameter].bytes,
+            cleave_work_bytes_of_update(program->buffers[update->gradient].bytes,
                                         (update->state[0] >= 0) + (update->state[1] >= 0)));
         break;
     case CLEAVE_ITEM_COPY:

@@ -133,8 +133,8 @@ static cleave_status run_item(machine_state *state, int32_t id) {
             if (update->state[s] >= 0)
                 slots[s] = buffer_data(state, update->state[s]);
         cleave_optimizer_update(&state->options->optimizer, state->step + 1,
-                                program->buffers[update->parameter].bytes / 4,
-                                buffer_data(state, update->parameter),
+                                program->buffers[update->gradient].bytes / 4,
+                                (float *)buffer_data(state, update->parameter) + update->first,
                                 buffer_data(state, update->gradient), slots[0], slots[1]);
         break;
     }

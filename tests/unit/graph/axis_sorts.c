@@ -24,9 +24,9 @@ typedef struct expectation {
    three.  Pools n c h w read no parameter; a global one sums h and w.  Normalisations scale what
    they have a parameter for: c of a batch norm, k of a layer norm.  Dense layers n k c.  Look-ups
    n t k v sum over the rows v of a table of v x k; where positions are added, t is an axis of
-   their table.  Attention n h q has no parameter.  A recurrence is a product t n k c for all steps
-   and a cell a step, n k (c); the first has no product with a weight, as its state is zero.  The
-   loss n v or n t v is a sum over the classes. */
+   their table.  Attention n h q k has no parameter, and sums over its keys k.  A recurrence is a
+   product t n k c for all steps and a cell a step, n k (c); the first has no product with a weight,
+   as its state is zero.  The loss n v or n t v is a sum over the classes. */
 static const expectation by_hand[] = {
     {"lenet5", "/c1/Conv", "spaarrr"},
     {"lenet5", "/AveragePool", "saaa"},
@@ -44,12 +44,12 @@ static const expectation by_hand[] = {
     {"rnnlm", "/lstm/LSTM@t=0", "sa"},
     {"rnnlm", "/lstm/LSTM@t=1", "spr"},
     {"nmt", "/attn/MatMul", "sapr"}, /* b m k c */
-    {"nmt", "/MatMul_1", "sa"},      /* attention of one head: n q */
+    {"nmt", "/MatMul_1", "sar"},     /* attention of one head: n q k */
     {"nmt", "@loss", "sar"},
     {"bert_base", "/word_embeddings/Gather", "sppr"},
     {"bert_base", "/ln/Add_1", "sap"},
     {"bert_base", "/layer.0/attention/query/MatMul", "sapr"},
-    {"bert_base", "/layer.0/attention/MatMul_1", "saa"},
+    {"bert_base", "/layer.0/attention/MatMul_1", "saar"},
     {"bert_base", "/layer.0/attention/output/MatMul", "saprr"}, /* b m k h d */
     {"bert_base", "/layer.0/Add", "saa"},
     {"bert_base", "/layer.11/ln2/Add_1", "sap"},

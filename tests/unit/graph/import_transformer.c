@@ -1,4 +1,5 @@
 /* What transformers are made of: operators that are spelled out by several nodes, and attention. */
+#include "graph/model/layout.h"
 #include "imported.h"
 
 TestSuite(import_transformer, .fini = tear_down);
@@ -217,11 +218,12 @@ static void expect_attention(bool causal) {
     expect_values("y", T, y);
 }
 
-Test(import_transformer, attention_is_one_operator_over_samples_heads_and_queries) {
+Test(import_transformer, attention_is_one_operator_over_samples_heads_queries_and_keys) {
     bytes graph = attention(false, false);
     import(&graph, 13, 1, false);
     cr_expect_eq(model.n_operators, 2);
-    expect_axes("values", "n=1 h=2 q=3");
+    expect_axes("values", "n=1 h=2 q=3 k=3");
+    expect_roles("values", "sample attribute attribute reduction");
     cr_expect_str_eq(find_operator("values")->type, "Attention");
     /* What follows sums over heads and their width, and reads them where they lie. */
     expect_axes("out", "b0=1 m=3 k=1 h=2 d=2");
@@ -232,7 +234,7 @@ Test(import_transformer, an_added_mask_belongs_to_attention) {
     bytes graph = attention(true, false);
     import(&graph, 13, 1, false);
     cr_expect_eq(model.n_operators, 2);
-    expect_axes("values", "n=1 h=2 q=3");
+    expect_axes("values", "n=1 h=2 q=3 k=3");
     expect_attention(true);
 }
 
@@ -250,7 +252,7 @@ Test(import_transformer, attention_whose_weights_are_an_output_is_not_fused) {
 Test(import_transformer, a_block_of_bert_is_eleven_operators) {
     read_model("configs/models/bert_base.onnx", 2, true);
     cr_expect_eq(model.n_operators, 12 * 11 + 6);
-    expect_axes("/layer.3/attention/MatMul_1", "n=2 h=12 q=128");
+    expect_axes("/layer.3/attention/MatMul_1", "n=2 h=12 q=128 k=128");
     expect_axes("/layer.3/attention/output/MatMul", "b0=2 m=128 k=768 h=12 d=64");
 }
 
@@ -274,4 +276,26 @@ Test(import_transformer, attention_of_bert_copies_nothing) {
     cr_expect_eq(result->view.kind, CLEAVE_VIEW_NONE);
     for (int d = 0; d < 4; d++)
         cr_expect_eq(result->order[d], ((int[]){0, 2, 1, 3})[d]);
+}
+
+/* Layouts from before keys could be split, with the hash that such a version printed, are valid and
+   leave keys whole. */
+Test(import_transformer, layouts_that_know_of_no_keys_are_valid) {
+    static const char text[] =
+        "{\"cleave_layout\": 1, \"model\": {\"file\": \"tiny_transformer.onnx\", \"hash\": "
+        "\"e5d0a8dce6838ca34f96b9a12346f80d\", \"batch\": 4, \"graph\": 3}, \"machine\": \"any\", "
+        "\"devices\": 4, \"operators\": {\"/layer.0/attention/MatMul_1\": "
+        "{\"split\": {\"h\": 2, \"q\": 2}, \"devices\": [3, 1, 0, 2]}}}";
+    cleave_layout layout;
+    cleave_layout_listed listed;
+    cleave_error error = {""};
+    read_model("tests/data/oracles/tiny_transformer.onnx", 4, true);
+    expect_axes("/layer.0/attention/MatMul_1", "n=4 h=4 q=10 k=10");
+    cr_assert_eq(cleave_layout_parse_some(text, sizeof text - 1, "old.json", &model, &arena,
+                                          &layout, &listed, &error),
+                 CLEAVE_OK, "%s", error.message);
+    const cleave_split *split =
+        &layout.splits[cleave_model_find_operator(&model, "/layer.0/attention/MatMul_1")];
+    cr_expect_arr_eq(split->degree, ((int32_t[]){1, 2, 2, 1}), 4 * sizeof(int32_t));
+    cr_expect_arr_eq(split->devices, ((int32_t[]){3, 1, 0, 2}), 4 * sizeof(int32_t));
 }

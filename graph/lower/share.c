@@ -1,0 +1,212 @@
+/* Who updates what of a parameter: each holder all that it holds; or, where the update is sharded,
+   shares that cover each element once.
+
+   A share lies within what its holder uses of the parameter.  So gradients are combined where a
+   part of them arises, and new values go to those alone that would else have had a gradient: the
+   reduce-scatter and the all-gather move together what the all-reduce would.  Boxes that holders
+   use are taken smallest first, each without what others have taken; the holders that use that very
+   box cut what is left of it into balanced blocks.  So shares follow a split that has cut the
+   parameter.
+
+   A share is memory of its holder where it lies in one run there.  Where the shares of a device
+   would take more memory than they save, the update is as if it were not sharded. */
+#include "graph/lower/events.h"
+
+#include <stdlib.h>
+
+/* That a holder uses a box. */
+typedef struct used_box {
+    const cleave_box *box;
+    int rank;
+    int32_t holder, device;
+    int32_t use; /* the first one of that box by any holder */
+    int64_t size;
+} used_box;
+
+typedef struct sharing {
+    lowering *state;
+    int32_t tensor;
+    int32_t n_used;
+    used_box *used; /* [n_used] equal boxes side by side */
+    int32_t n_taken;
+    const cleave_box **taken; /* [n_taken] distinct ones whose elements have their shares */
+} sharing;
+
+static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+static int compare_boxes(const void *a, const void *b) {
+    const used_box *x = a, *y = b;
+    int order = 0;
+    for (int d = 0; d < x->rank && order == 0; d++) {
+        order = compare(x->box->lo[d], y->box->lo[d]);
+        order = order != 0 ? order : compare(x->box->hi[d], y->box->hi[d]);
+    }
+    return order != 0 ? order : compare(x->use, y->use);
+}
+
+/* Of one box in the order in which collectives have devices. */
+static int compare_sizes(const void *a, const void *b) {
+    const used_box *x = a, *y = b;
+    int order = compare(x->size, y->size);
+    order = order != 0 ? order : compare(x->use, y->use);
+    return order != 0 ? order : compare(x->device, y->device);
+}
+
+static bool are_equal(const used_box *a, const used_box *b) {
+    return cleave_box_equal(a->rank, a->box, b->box);
+}
+
+static void list_used(sharing *s) {
+    lowering *state = s->state;
+    const lower_tensor *of = &state->tensors[s->tensor];
+    int rank = state->base.model->tensors[s->tensor].rank;
+    int32_t n = 0;
+    for (int32_t h = 0; h < of->holders.n; h++)
+        for (int32_t u = of->holders.items[h].first_use; u >= 0; u = state->uses.items[u].next)
+            n++;
+    s->used = LOWER_ARRAY(&state->base, used_box, n);
+    s->taken = LOWER_ARRAY(&state->base, const cleave_box *, n);
+    for (int32_t h = 0; h < of->holders.n; h++)
+        for (int32_t u = of->holders.items[h].first_use; u >= 0; u = state->uses.items[u].next) {
+            const cleave_box *box = &state->uses.items[u].box;
+            s->used[s->n_used++] = (used_box){
+                box, rank, h, of->holders.items[h].device, u, cleave_box_size(rank, box)};
+        }
+    qsort(s->used, (size_t)n, sizeof *s->used, compare_boxes);
+    for (int32_t i = 1; i < n; i++)
+        if (are_equal(&s->used[i - 1], &s->used[i]))
+            s->used[i].use = s->used[i - 1].use;
+    qsort(s->used, (size_t)n, sizeof *s->used, compare_sizes);
+}
+
+/* Along the outermost dimension that is long enough for all, so that blocks lie in one run; else
+   along the longest one. */
+static int dimension_to_cut(const cleave_tensor *parameter, const cleave_box *box, int32_t n) {
+    int longest = parameter->order[0];
+    for (int i = 0; i < parameter->rank; i++) {
+        int d = parameter->order[i];
+        if (box->hi[d] - box->lo[d] >= n)
+            return d;
+        if (box->hi[d] - box->lo[d] > box->hi[longest] - box->lo[longest])
+            longest = d;
+    }
+    return longest;
+}
+
+/* Users [from, end) of a box share a piece of it out. */
+static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t end) {
+    lower_builder *builder = &s->state->base;
+    const cleave_tensor *parameter = &builder->model->tensors[s->tensor];
+    lower_tensor *of = &s->state->tensors[s->tensor];
+    int d = dimension_to_cut(parameter, piece, end - from);
+    int64_t extent = piece->hi[d] - piece->lo[d];
+    for (int32_t i = from; i < end; i++) {
+        cleave_box block = *piece;
+        block.lo[d] = piece->lo[d] + cleave_block_start(extent, end - from, i - from);
+        block.hi[d] = piece->lo[d] + cleave_block_start(extent, end - from, i - from + 1);
+        if (block.lo[d] == block.hi[d])
+            continue;
+        int32_t h = s->used[i].holder;
+        lower_region held = lower_region_of(builder, of->holders.items[h].buffer);
+        lower_region at = lower_region_within(parameter->rank, &held, &block);
+        if (!lower_region_is_dense(parameter, &block, &at))
+            at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
+        LOWER_PUSH(builder, &of->shares, (lower_share){.holder = h, .at = at});
+    }
+}
+
+static bool overlap(int rank, const cleave_box *a, const cleave_box *b) {
+    bool both = true;
+    for (int d = 0; d < rank && both; d++)
+        both = a->lo[d] < b->hi[d] && b->lo[d] < a->hi[d];
+    return both;
+}
+
+/* What boxes from taken[t] on leave of a piece. */
+static void share_rest(sharing *s, cleave_box piece, int32_t t, int32_t from, int32_t end) {
+    int rank = s->used[from].rank;
+    while (t < s->n_taken && !overlap(rank, &piece, s->taken[t]))
+        t++;
+    if (t == s->n_taken) {
+        share_out(s, &piece, from, end);
+        return;
+    }
+    for (int d = 0; d < rank; d++) {
+        cleave_box before = piece, behind = piece;
+        before.hi[d] = behind.lo[d] = s->taken[t]->lo[d];
+        behind.lo[d] = s->taken[t]->hi[d];
+        if (before.lo[d] < before.hi[d]) {
+            share_rest(s, before, t + 1, from, end);
+            piece.lo[d] = before.hi[d];
+        }
+        if (behind.lo[d] < behind.hi[d]) {
+            share_rest(s, behind, t + 1, from, end);
+            piece.hi[d] = behind.lo[d];
+        }
+    }
+}
+
+/* Does every device keep at most what it would keep otherwise? */
+static bool shares_save(const lowering *state, int32_t tensor) {
+    const lower_builder *builder = &state->base;
+    const lower_tensor *of = &state->tensors[tensor];
+    int rank = builder->model->tensors[tensor].rank, n_states = builder->options->optimizer_states;
+    for (int32_t h = 0; h < of->holders.n; h++) {
+        int64_t rest = n_states * cleave_box_size(rank, &of->holders.items[h].box);
+        for (int32_t i = 0; i < of->shares.n; i++)
+            if (of->shares.items[i].holder == h)
+                rest -= (n_states + (of->shares.items[i].at.buffer < 0)) *
+                        cleave_box_size(rank, &of->shares.items[i].at.box);
+        if (rest < 0)
+            return false;
+    }
+    return true;
+}
+
+static bool plan_shards(lowering *state, int32_t tensor) {
+    lower_builder *builder = &state->base;
+    lower_tensor *of = &state->tensors[tensor];
+    sharing s = {.state = state, .tensor = tensor};
+    list_used(&s);
+    for (int32_t i = 0, end; i < s.n_used; i = end) {
+        for (end = i + 1; end < s.n_used && are_equal(&s.used[i], &s.used[end]);)
+            end++;
+        share_rest(&s, *s.used[i].box, 0, i, end);
+        s.taken[s.n_taken++] = s.used[i].box;
+    }
+    if (!shares_save(state, tensor))
+        return false;
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        lower_share *share = &of->shares.items[i];
+        if (share->at.buffer >= 0)
+            continue;
+        int32_t buffer =
+            lower_buffer(builder, CLEAVE_BUFFER_PARAMETER, of->holders.items[share->holder].device,
+                         tensor, &share->at.box);
+        builder->buffers.items[buffer].persistent = true;
+        share->at = lower_region_of(builder, buffer);
+    }
+    return true;
+}
+
+static void plan_shares(lowering *state, int32_t tensor) {
+    lower_builder *builder = &state->base;
+    lower_tensor *of = &state->tensors[tensor];
+    of->sharded = builder->layout->sharded[tensor] && of->holders.n > 1 &&
+                  builder->model->tensors[tensor].rank > 0 && plan_shards(state, tensor);
+    if (of->sharded)
+        return;
+    of->shares.n = 0;
+    for (int32_t h = 0; h < of->holders.n; h++)
+        LOWER_PUSH(builder, &of->shares,
+                   (lower_share){.holder = h,
+                                 .at = lower_region_of(builder, of->holders.items[h].buffer)});
+}
+
+void lower_plan_shares(lowering *state) {
+    const lower_schedule *schedule = state->schedule;
+    for (int32_t m = schedule->first_member[state->family];
+         m < schedule->first_member[state->family + 1]; m++)
+        if (state->base.model->tensors[schedule->members[m]].kind == CLEAVE_TENSOR_PARAMETER)
+            plan_shares(state, schedule->members[m]);
+}
