@@ -8,7 +8,7 @@
    anneal: it draws single changes, groups, chains of neighbours and segments between two cut points
    that all take one kind of split, and swaps of two blocks of devices.  Its temperature starts at
    the least differences that single changes made in the sweeps before, and falls to a hundredth of
-   that.
+   that.  In windows (search/improve/window.h) a refinement is one sweep, of both kinds of changes.
 
    All that a refinement is about to do follows from its state, which can be kept and gone on with
    between any two proposals, with the same result. */

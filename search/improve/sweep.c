@@ -165,9 +165,11 @@ static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
 
 /* Was a candidate tried with smaller windows? */
 static bool is_old(const sweep_builder *b, int32_t op, const cleave_candidate *candidate) {
+    if (b->source->windows_before == 0)
+        return false;
     int outer = cleave_outer_axis(&b->source->model->operators[op]);
     int32_t degree = outer < 0 ? candidate->replicas : candidate->degree[outer];
-    return b->source->windows_before > 0 && degree % b->source->windows_before == 0;
+    return degree % b->source->windows_before == 0;
 }
 
 /* Elements of the parameters that an operator reads. */
@@ -314,16 +316,17 @@ static void add_members(sweep_builder *b, cleave_move_scope scope) {
 /* The first one stands for a group, and one operator is no group. */
 static void add_operator(sweep_builder *b, int32_t op) {
     const cleave_sweep_source *s = b->source;
-    if (s->place_of != NULL && s->place_of[op] < b->n_places)
+    bool windows = s->place_of != NULL;
+    if (windows && s->place_of[op] < b->n_places)
         return;
     b->n_places++;
     b->members[0] = op;
     b->n_members = 1;
-    if (!b->kind.groups || s->place_of != NULL)
+    if (!b->kind.groups || windows)
         add_members(b, CLEAVE_MOVE_PLACE);
-    if (s->place_of != NULL) /* whether it is a group will be seen when it is tried */
+    if (windows) /* whether it is a group will be seen when it is tried */
         add_members(b, CLEAVE_MOVE_GROUP);
-    if (!b->kind.groups || s->place_of != NULL)
+    if (!b->kind.groups || windows)
         return;
     int32_t n = cleave_sweep_members(s, b->base, op, CLEAVE_MOVE_GROUP, b->members);
     b->n_members = n;

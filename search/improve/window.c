@@ -167,7 +167,7 @@ static cleave_status try_start(window_search *s, int32_t *best, cleave_price *le
 static cleave_status try_baselines(window_search *s, int32_t *best, cleave_price *least,
                                    cleave_error *error) {
     for (int i = 0; i < N_STARTS; i++)
-        for (int32_t n = s->space.window_devices; n > 1 && !is_over(s);
+        for (int32_t n = s->space.window_devices; n > 1 && s->n_starts < MOST_STARTS && !is_over(s);
              n = n % 2 == 0 ? n / 2 : 1) {
             bool applies;
             CLEAVE_TRY(start_from(s, starts[i], n, &s->starts[s->n_starts], &applies, error));

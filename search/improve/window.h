@@ -4,11 +4,12 @@
    of equal windows of M devices, data parallel to one another: every operator has the batch cut
    into W = D / M ranges, outermost, and within its range any hierarchical split over the M devices
    of a window, in order.  A window is a node or a few; each size that the machine lets fold is
-   searched, from baselines of a window, by changes of one operator or of all that are alike, and
-   repeated blocks (search/problem/blocks.h) change together.  Each proposal is priced by simulating
-   its window on models of a few blocks; the layouts that come out get the price of the whole model,
-   which follows from a few blocks, too (search/price/repeat.h).  So the search takes the same time
-   for any number of windows and, but for that last pricing, of blocks. */
+   searched, from baselines of a window, by the sweeps that few devices have, too
+   (search/improve/refine.h), and repeated blocks (search/problem/blocks.h) change together.  Each
+   proposal is priced by simulating its window on models of a few blocks; the layouts that come out
+   get the price of the whole model, which follows from a few blocks, too (search/price/repeat.h).
+   So the search takes the same time for any number of windows and, but for that last pricing, of
+   blocks. */
 #ifndef CLEAVE_SEARCH_IMPROVE_WINDOW_H
 #define CLEAVE_SEARCH_IMPROVE_WINDOW_H
 
