@@ -117,7 +117,9 @@ static void add_operator(const explanation *e, int32_t op, table *t) {
         table_text(t, text);
     } else {
         table_text(t, "-");
-        table_text(t, choice->tried > 0 ? "none fits" : "there is none");
+        table_text(t, choice->tried > 0                   ? "none fits"
+                      : cleave_layout_is_plain(e->layout) ? "there is none"
+                                                          : "not tried");
     }
 }
 

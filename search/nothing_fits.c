@@ -165,14 +165,24 @@ static cleave_status describe(session *s, const cleave_layout *layout, cleave_ar
     return CLEAVE_OK;
 }
 
+/* Parameters and their states are there all the time, however the batch is cut. */
+static int64_t lasting_bytes(const session *s) {
+    int64_t bytes = 0;
+    for (int32_t t = 0; t < s->model->n_tensors; t++)
+        if (s->model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            bytes += cleave_tensor_size(&s->model->tensors[t]) * (int64_t)sizeof(float) *
+                     (1 + s->options->optimizer_states);
+    return bytes;
+}
+
 static void format_proof(const session *s, char *text, size_t bytes) {
     char needed[32], there[32];
-    cleave_unit_format((double)s->least_bytes, CLEAVE_UNIT_BYTES, needed, sizeof needed);
+    int64_t least = s->stages_tried ? lasting_bytes(s) : s->least_bytes;
+    cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
-    if (session_is_hopeless(s))
-        snprintf(text, bytes,
-                 "proven but for micro-batches: any layout holds %s in all, and there are %s",
-                 needed, there);
+    if (least > s->most_bytes)
+        snprintf(text, bytes, "proven: any layout holds %s in all, and there are %s", needed,
+                 there);
     else
         snprintf(text, bytes, "unproven: any layout holds %s in all, and there are %s", needed,
                  there);

@@ -64,6 +64,7 @@ typedef struct session {
     session_found found[SESSION_MAX_FOUND];
     char why_no_fold[sizeof(cleave_error)]; /* where layouts that fold were searched for in vain */
     int64_t least_bytes, most_bytes; /* of arenas, all devices: any layout needs, there are */
+    bool stages_tried; /* layouts in micro-batches or stages: they need less than any other */
     bool has_costs;
     cleave_additive_model costs_of_changes; /* tells which changes are promising */
     bool has_exact;                         /* the additive model was solved ... */

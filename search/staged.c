@@ -55,6 +55,7 @@ cleave_status session_stage(session *s, cleave_error *error) {
     if (s->costs == NULL)
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
+    s->stages_tried = found.n_tried > 0;
     for (int32_t i = 0; i < found.n; i++)
         if (cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
             CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,

@@ -103,6 +103,10 @@ static cleave_status find_changes(explanation *e, const explain_options *options
                                           .memory_limit_bytes = options->memory_limit_bytes,
                                           .optimizer_states = options->optimizer_states};
     explain_changes changes = {0};
+    if (!cleave_layout_is_plain(e->layout)) { /* changes of it can't be estimated */
+        e->choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
+        return e->choices != NULL ? CLEAVE_OK : cleave_fail_memory(error, "explaining a layout");
+    }
     cleave_status status =
         explain_changes_create(e->model, e->machine, e->layout, &search, arena, &changes, error);
     if (status == CLEAVE_OK)
