@@ -6,6 +6,7 @@
 #include "cli/split_text.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"
 #include "simulator/step/priced_program.h"
 
@@ -41,6 +42,7 @@ typedef struct side {
     cleave_layout layout;
     int32_t n_devices;       /* as its file says */
     const char *collectives; /* its rules as text */
+    const char *schedule;    /* likewise */
     double step_seconds;     /* 0: not predicted */
     int64_t peak_bytes, bytes_sent;
 } side;
@@ -56,7 +58,8 @@ typedef struct comparison {
     int32_t n_operators, n_updates;
     difference *operators; /* [n_operators] */
     difference *updates;   /* [n_updates] */
-    bool collectives, is_predicted;
+    bool collectives, schedule, is_predicted;
+    bool is_tried; /* what each difference is worth is known */
 } comparison;
 
 /* ---- what differs ---- */
@@ -77,6 +80,24 @@ static cleave_status collectives_text(const cleave_collective_rules *rules, clea
     return failed ? cleave_fail_memory(error, "comparing layouts") : CLEAVE_OK;
 }
 
+static cleave_status schedule_text(const cleave_model *model, const cleave_schedule *schedule,
+                                   cleave_arena *arena, const char **text, cleave_error *error) {
+    static const char key[] = "\"schedule\":";
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, true);
+    cleave_schedule_write(&w, model, schedule);
+    cleave_json_end_object(&w);
+    const char *at = w.failed ? NULL : strstr(w.text, key);
+    size_t n = at != NULL ? strlen(at) : 0;
+    while (n > 0 && at[n - 1] != '}') /* that of the object around it */
+        n--;
+    *text = n > sizeof key ? cleave_arena_string_n(arena, at + sizeof key - 1, n - sizeof key)
+                           : cleave_arena_string(arena, " the whole batch in one stage");
+    bool failed = w.failed || *text == NULL;
+    cleave_json_writer_free(&w);
+    return failed ? cleave_fail_memory(error, "comparing layouts") : CLEAVE_OK;
+}
+
 static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave_error *error) {
     const cleave_layout *a = &c->sides[0].layout, *b = &c->sides[1].layout;
     c->operators = CLEAVE_ARENA_ARRAY(arena, difference, c->model.n_operators);
@@ -84,20 +105,25 @@ static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave
     if (c->operators == NULL || c->updates == NULL)
         return cleave_fail_memory(error, "comparing layouts");
     for (int32_t op = 0; op < c->model.n_operators; op++)
-        if (!cleave_split_same(&a->splits[op], &b->splits[op]))
+        if (!cleave_split_same(&a->splits[op], &b->splits[op]) ||
+            cleave_layout_recomputes(a, op) != cleave_layout_recomputes(b, op))
             c->operators[c->n_operators++] = (difference){.id = op};
     for (int32_t t = 0; t < c->model.n_tensors; t++)
         if (a->sharded[t] != b->sharded[t])
             c->updates[c->n_updates++] = (difference){.id = t};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         CLEAVE_TRY(collectives_text(&c->sides[i].layout.collectives, arena,
                                     &c->sides[i].collectives, error));
+        CLEAVE_TRY(schedule_text(&c->model, &c->sides[i].layout.schedule, arena,
+                                 &c->sides[i].schedule, error));
+    }
+    c->schedule = !cleave_schedule_same(&a->schedule, &b->schedule);
     c->collectives = strcmp(c->sides[0].collectives, c->sides[1].collectives) != 0;
     return CLEAVE_OK;
 }
 
 static bool is_same(const comparison *c) {
-    return c->n_operators == 0 && c->n_updates == 0 && !c->collectives &&
+    return c->n_operators == 0 && c->n_updates == 0 && !c->collectives && !c->schedule &&
            c->sides[0].n_devices == c->sides[1].n_devices;
 }
 
@@ -177,6 +203,9 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
         CLEAVE_TRY(predict(&c->model, &machine, options.optimizer_states, &c->sides[i], error));
     }
     c->is_predicted = true;
+    if (!cleave_layout_is_plain(&c->sides[0].layout))
+        return CLEAVE_OK; /* changes of it can't be estimated */
+    c->is_tried = true;
     explain_changes changes;
     cleave_status status = explain_changes_create(&c->model, &machine, &c->sides[0].layout,
                                                   &options, arena, &changes, error);
@@ -219,7 +248,7 @@ static void add_worth(table *t, const comparison *c, const difference *d) {
 }
 
 static void print_operators(const comparison *c, cleave_arena *arena) {
-    table t = {.arena = arena, .n_columns = c->is_predicted ? 7 : 5, .align = "lllllrr"};
+    table t = {.arena = arena, .n_columns = c->is_tried ? 7 : 5, .align = "lllllrr"};
     static const char *const heads[] = {"operator",   "A",          "on devices", "B",
                                         "on devices", "A with B's", "change"};
     for (int i = 0; i < t.n_columns; i++)
@@ -231,11 +260,13 @@ static void print_operators(const comparison *c, cleave_arena *arena) {
         for (int k = 0; k < 2; k++) {
             char text[160];
             split_text_degrees(op, &c->sides[k].layout.splits[d->id], text, sizeof text);
-            table_text(&t, text);
+            table_format(&t, "%s%s", text,
+                         cleave_layout_recomputes(&c->sides[k].layout, d->id) ? ", recomputed"
+                                                                              : "");
             split_text_devices(&c->sides[k].layout.splits[d->id], text, 48);
             table_text(&t, text);
         }
-        if (c->is_predicted)
+        if (c->is_tried)
             add_worth(&t, c, d);
     }
     printf("\n");
@@ -243,7 +274,7 @@ static void print_operators(const comparison *c, cleave_arena *arena) {
 }
 
 static void print_updates(const comparison *c, cleave_arena *arena) {
-    table t = {.arena = arena, .n_columns = c->is_predicted ? 5 : 3, .align = "lllrr"};
+    table t = {.arena = arena, .n_columns = c->is_tried ? 5 : 3, .align = "lllrr"};
     static const char *const heads[] = {"update of", "A", "B", "A with B's", "change"};
     for (int i = 0; i < t.n_columns; i++)
         table_text(&t, heads[i]);
@@ -252,7 +283,7 @@ static void print_updates(const comparison *c, cleave_arena *arena) {
         table_text(&t, c->model.tensors[d->id].name);
         table_text(&t, update_name(&c->sides[0], d->id));
         table_text(&t, update_name(&c->sides[1], d->id));
-        if (c->is_predicted)
+        if (c->is_tried)
             add_worth(&t, c, d);
     }
     printf("\n");
@@ -268,13 +299,17 @@ static void print_text(const comparison *c, cleave_arena *arena) {
     if (c->collectives)
         printf("\ncollectives of A: %s\ncollectives of B: %s\n", c->sides[0].collectives,
                c->sides[1].collectives);
+    if (c->schedule)
+        printf("\nschedule of A:%s\nschedule of B:%s\n", c->sides[0].schedule,
+               c->sides[1].schedule);
     if (is_same(c))
         printf("\nThe layouts are the same.\n");
     else
-        printf("\n%d of %d operators and %d update%s differ%s.\n", c->n_operators,
+        printf("\n%d of %d operators and %d update%s differ%s%s.\n", c->n_operators,
                c->model.n_operators, c->n_updates, c->n_updates == 1 ? "" : "s",
-               c->collectives ? ", and the collectives do" : "");
-    if (c->is_predicted && c->n_operators + c->n_updates > 0)
+               c->collectives ? ", and the collectives do" : "",
+               c->schedule ? ", and the schedule does" : "");
+    if (c->is_tried && c->n_operators + c->n_updates > 0)
         printf("\"A with B's\" is an estimate of A's step with that one alone as in B; together "
                "they do more or less than added up.\n");
 }
@@ -300,6 +335,7 @@ static void put_side(cleave_json_writer *w, const char *key, const comparison *c
         cleave_json_key(w, "collectives");
         cleave_collective_rules_write(w, &s->layout.collectives);
     }
+    cleave_schedule_write(w, &c->model, &s->layout.schedule);
     cleave_json_end_object(w);
 }
 
@@ -312,9 +348,13 @@ static void put_operator(cleave_json_writer *w, const comparison *c, const diffe
         cleave_json_key(w, keys[k]);
         cleave_json_begin_object(w, true);
         split_text_put(w, &c->model.operators[d->id], &c->sides[k].layout.splits[d->id]);
+        if (cleave_layout_recomputes(&c->sides[k].layout, d->id)) {
+            cleave_json_key(w, "recompute");
+            cleave_json_put_truth(w, true);
+        }
         cleave_json_end_object(w);
     }
-    if (c->is_predicted) {
+    if (c->is_tried) {
         cleave_json_key(w, "step_seconds_with_b");
         cleave_json_put_number(w, d->step_seconds);
     }
@@ -327,7 +367,7 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
     put_side(&w, "a", c, &c->sides[0]);
     put_side(&w, "b", c, &c->sides[1]);
     cleave_json_key(&w, "differences"); /* of all sorts; devices of the files count as one */
-    cleave_json_put_integer(&w, c->n_operators + c->n_updates + c->collectives +
+    cleave_json_put_integer(&w, c->n_operators + c->n_updates + c->collectives + c->schedule +
                                     (c->sides[0].n_devices != c->sides[1].n_devices));
     cleave_json_key(&w, "operators");
     cleave_json_begin_array(&w, false);
@@ -344,7 +384,7 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
         cleave_json_put_string(&w, update_name(&c->sides[0], c->updates[i].id));
         cleave_json_key(&w, "b");
         cleave_json_put_string(&w, update_name(&c->sides[1], c->updates[i].id));
-        if (c->is_predicted) {
+        if (c->is_tried) {
             cleave_json_key(&w, "step_seconds_with_b");
             cleave_json_put_number(&w, c->updates[i].step_seconds);
         }
@@ -388,7 +428,8 @@ const command command_diff = {
     .name = "diff",
     .summary = "say in what two layouts differ, and what each difference is worth",
     .details = "Operators that are split otherwise, parameters that are updated otherwise, and\n"
-               "the rules of collectives; the layouts may be for different numbers of devices.\n"
+               "the rules of collectives, and the schedule; the layouts may be for different "
+               "numbers of devices.\n"
                "Exit, as of diff(1): 0 the layouts are the same, 1 they differ (or, with a\n"
                "message on stderr, it failed), 2 bad input.",
     .examples = "  cleave diff configs/layouts/alexnet-32-data-parallel.layout.json \\\n"

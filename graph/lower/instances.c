@@ -35,6 +35,14 @@ static void share_bindings(lower_assembly *assembly) {
     }
 }
 
+/* Of data and constants: has each micro-batch its own? */
+static bool is_cut(const lower_assembly *assembly, const cleave_buffer *buffer) {
+    const lower_builder *builder = assembly->builder;
+    cleave_tensor_kind kind = builder->model->tensors[buffer->tensor].kind;
+    return (kind == CLEAVE_TENSOR_DATA || kind == CLEAVE_TENSOR_CONSTANT) &&
+           lower_value_when(builder, buffer->tensor) == CLEAVE_WHEN_EVERY;
+}
+
 static void find_shared(lower_assembly *assembly) {
     const cleave_item_records records = {.updates = assembly->updates.items,
                                          .loads = assembly->loads.items,
@@ -42,7 +50,7 @@ static void find_shared(lower_assembly *assembly) {
                                          .copy_pieces = assembly->copy_pieces.items,
                                          .messages = assembly->unposted.items};
     for (int32_t b = 0; b < assembly->buffers.n; b++)
-        if (assembly->buffers.items[b].persistent)
+        if (assembly->buffers.items[b].persistent && !is_cut(assembly, &assembly->buffers.items[b]))
             share(assembly, b);
     for (int32_t i = 0; i < assembly->unplaced.n; i++)
         if (assembly->unplaced.items[i].when != CLEAVE_WHEN_EVERY)

@@ -204,11 +204,6 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     return id;
 }
 
-/* Of data and constants: does each micro-batch have its own? */
-static bool is_loaded_anew(const lower_builder *builder, int32_t tensor) {
-    return builder->micro != NULL && lower_value_when(builder, tensor) == CLEAVE_WHEN_EVERY;
-}
-
 void lower_operand_place_holders(lowering *state) {
     lower_builder *builder = &state->base;
     const lower_schedule *schedule = state->schedule;
@@ -227,7 +222,7 @@ void lower_operand_place_holders(lowering *state) {
         const lower_operand *operand = &state->operands.items[i];
         const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
         /* Data too: what is read first is mostly kept for backward, to the end of the step. */
-        if (tensor->view.kind == CLEAVE_VIEW_NONE && !is_loaded_anew(builder, operand->tensor) &&
+        if (tensor->view.kind == CLEAVE_VIEW_NONE &&
             (tensor->kind == CLEAVE_TENSOR_CONSTANT || tensor->kind == CLEAVE_TENSOR_DATA))
             builder->buffers.items[operand->buffer].persistent = true;
     }
@@ -303,9 +298,7 @@ void lower_operand_arrive(lowering *state, int32_t id) {
     operand->arrived = true;
     const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
     lower_do(builder, lower_value_when(builder, operand->tensor));
-    if (tensor->view.kind == CLEAVE_VIEW_NONE &&
-        (tensor->kind == CLEAVE_TENSOR_DATA ||
-         (tensor->kind == CLEAVE_TENSOR_CONSTANT && is_loaded_anew(builder, operand->tensor)))) {
+    if (tensor->kind == CLEAVE_TENSOR_DATA && tensor->view.kind == CLEAVE_VIEW_NONE) {
         LOWER_PUSH(builder, &builder->loads, (cleave_load){.buffer = operand->buffer});
         lower_item(builder, operand->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_LOAD,
                    builder->loads.n - 1);

@@ -36,58 +36,52 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* How far the stage that begins with `first` comes in so much time; `first`: not at all.  Of all
-   ends that do the farthest: what comes behind has the least to do then. */
-static int32_t reach(int32_t n, const int64_t *work, const int64_t *sends, int32_t first,
-                     int64_t most) {
-    int64_t sum = 0;
-    int32_t end = first;
-    for (int32_t op = first; op < n; op++) {
-        sum += work[op];
-        if (sum > most)
-            break;
-        if (op == n - 1 || sum + sends[op] <= most)
-            end = op + 1;
-    }
-    return end;
-}
+typedef struct cutting {
+    int32_t n;
+    const int64_t *work, *sends;
+    int64_t *before; /* [n_stages + 1][n + 1] the slowest of so many stages, up to an operator */
+    int32_t *from;   /* [n_stages + 1][n + 1] with which the last of them begins */
+} cutting;
 
-/* Do so many stages do, each in so much time?  Every stage has an operator, so the last ones may
-   have to be short. */
-static bool cut(int32_t n, const int64_t *work, const int64_t *sends, int32_t n_stages,
-                int64_t most, int32_t *first) {
-    int32_t at = 0;
-    for (int32_t s = 0; s < n_stages; s++) {
-        first[s] = at;
-        int32_t end = reach(n, work, sends, at, most), rest = n_stages - 1 - s;
-        if (end == at)
-            return false;
-        if (n - end < rest) { /* leave one for each of those behind */
-            end = n - rest;
-            if (end <= at)
-                return false;
+/* The best last stage of `s` that end before an operator.  A stage that begins earlier has more to
+   do, so beyond what is known to be possible nothing is looked at. */
+static void cut_before(const cutting *c, int32_t s, int32_t end) {
+    size_t row = (size_t)c->n + 1;
+    int64_t *best = &c->before[(size_t)s * row + (size_t)end];
+    int64_t sum = end < c->n ? c->sends[end - 1] : 0;
+    *best = INT64_MAX;
+    for (int32_t first = end - 1; first >= s - 1; first--) {
+        sum += c->work[first];
+        if (sum >= *best)
+            break;
+        int64_t others = c->before[(size_t)(s - 1) * row + (size_t)first];
+        int64_t slowest = others > sum ? others : sum;
+        if (slowest < *best) {
+            *best = slowest;
+            c->from[(size_t)s * row + (size_t)end] = first;
         }
-        at = end;
     }
-    return at == n;
 }
 
 cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const int64_t *sends,
                                 int32_t n_stages, int32_t *first_operator, cleave_error *error) {
-    int64_t low = 0, high = 0;
-    int32_t *tried = malloc(((size_t)n_stages + 1) * sizeof *tried);
-    if (tried == NULL)
-        return cleave_fail_memory(error, "cutting a model into stages");
-    for (int32_t op = 0; op < n_operators; op++)
-        high += work[op] + sends[op];
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (cut(n_operators, work, sends, n_stages, middle, tried))
-            high = middle;
-        else
-            low = middle + 1;
+    size_t row = (size_t)n_operators + 1, size = row * ((size_t)n_stages + 1);
+    cutting c = {.n = n_operators,
+                 .work = work,
+                 .sends = sends,
+                 .before = malloc(size * sizeof *c.before),
+                 .from = calloc(size, sizeof *c.from)};
+    bool ready = c.before != NULL && c.from != NULL;
+    for (size_t i = 0; i < row && ready; i++)
+        c.before[i] = i == 0 ? 0 : INT64_MAX;
+    for (int32_t s = 1; s <= n_stages && ready; s++) {
+        c.before[(size_t)s * row] = INT64_MAX;
+        for (int32_t end = 1; end <= n_operators; end++)
+            cut_before(&c, s, end);
     }
-    cut(n_operators, work, sends, n_stages, high, first_operator);
-    free(tried);
-    return CLEAVE_OK;
+    for (int32_t s = n_stages, end = n_operators; s > 0 && ready; s--)
+        first_operator[s - 1] = end = c.from[(size_t)s * row + (size_t)end];
+    free(c.before);
+    free(c.from);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "cutting a model into stages");
 }

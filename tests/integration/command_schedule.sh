@@ -1,0 +1,46 @@
+# Stages, micro-batches and recomputation by the command: what is asked for, what is printed, what is refused.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+p100=$tree/configs/machines/p100-4x4.json
+gpt=(--model "$models/byte_gpt.onnx" --batch 16)
+four=("${gpt[@]}" --machine "$p100" --devices 4 --quiet)
+
+# --- exactly what is asked for, written and read again
+expect_ok search "${four[@]}" --method megatron --tensor 2 --stages 2 --micro-batches 4 --schedule 1f1b \
+    --recompute selective --json -o "$work/a.layout.json"
+for key in '"micro_batches": 4' '"stages": 2' '"schedule": "1f1b"' '"recomputed_operators": 2'; do
+    grep -qF "$key" "$work/out" || fail "search --json lacks $key: $(cat "$work/out")"
+done
+grep -qF '"schedule": {"micro_batches": 4, "kind": "1f1b", "stages": [' "$work/a.layout.json" || fail "no schedule written"
+expect_ok simulate "${gpt[@]}" --machine "$p100" --layout "$work/a.layout.json"
+expect_ok explain "${gpt[@]}" --machine "$p100" --quiet --layout "$work/a.layout.json"
+expect_ok show "$work/a.layout.json"
+grep -qF 'stages: 2 (1f1b)' "$work/out" || fail "show has no stages: $(head "$work/out")"
+grep -q ', recomputed$' "$work/out" || fail "show does not say what is recomputed"
+
+# --- diff sees both
+sed 's/"micro_batches": 4/"micro_batches": 2/' "$work/a.layout.json" >"$work/b.layout.json"
+sed '0,/, "recompute": true/s///' "$work/a.layout.json" >"$work/c.layout.json"
+for other in b c; do
+    exit=0
+    "$cleave" diff "$work/a.layout.json" "$work/$other.layout.json" "${gpt[@]}" >"$work/out" || exit=$?
+    [ "$exit" = 1 ] || fail "diff takes $other for the same: exit $exit: $(cat "$work/out")"
+done
+expect_ok diff "$work/a.layout.json" "$work/a.layout.json" "${gpt[@]}"
+
+# --- run: the loss is that of the whole batch
+loss() { "$cleave" run "${gpt[@]}" --layout "$1" --steps 2 --json --quiet | tr -d '\n ' | sed 's/.*"loss":\[\([^]]*\)\].*/\1/'; }
+expect_ok search "${gpt[@]}" --machine "$p100" --devices 1 --quiet --method single -o "$work/one.layout.json"
+paste -d' ' <(loss "$work/one.layout.json" | tr ',' '\n') <(loss "$work/a.layout.json" | tr ',' '\n') |
+    awk '{ d = $1 - $2; if (NF != 2 || d > 1e-4 || d < -1e-4) exit 1; n++ } END { exit n != 2 }' ||
+    fail "the loss differs: $(loss "$work/one.layout.json") and $(loss "$work/a.layout.json")"
+
+# --- refusals: one line, exit 2
+expect_error 2 "a batch of 16 can't be cut into 3 equal micro-batches" search "${four[@]}" --micro-batches 3 -o "$work/x.json"
+expect_error 2 'takes statistics over the batch' search --model "$models/resnet50.onnx" --batch 8 --machine "$p100" --devices 4 \
+    --quiet --method data-parallel --micro-batches 2 -o "$work/x.json"
+expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1' search "${four[@]}" --schedule 2f2b -o "$work/x.json"
+expect_error 2 'none of: none, selective, full' search "${four[@]}" --recompute all -o "$work/x.json"
+expect_error 2 'stages and micro-batches that are asked for' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
+[ ! -e "$work/x.json" ] || fail "a refused search left a file"

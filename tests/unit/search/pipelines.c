@@ -1,0 +1,195 @@
+/* Stages, micro-batches and recomputation as a search finds them: cuts are the best there are, what
+   people name is what they get, and where memory is short something is found that fits. */
+#include "search/pipeline/stages.h"
+#include "search/search.h"
+
+#include "../../support/perceptron.h"
+#include "../../support/test_machine.h"
+#include "base/random.h"
+#include "graph/import/import.h"
+
+#include <stdio.h>
+
+enum { N_LAYERS = 8, BATCH = 64 };
+
+static cleave_arena arena;
+static cleave_model model;
+static cleave_machine machine;
+static cleave_search_options options;
+static cleave_schedule_wish wish;
+
+/* Wide activations, small weights. */
+static void set_up(void) {
+    model = make_perceptron(&arena, N_LAYERS, 4096, 64);
+    machine = make_machine(&arena, 2, 2, "1 GiB");
+    wish = (cleave_schedule_wish){.kind = -1, .recompute = -1};
+    options = (cleave_search_options){
+        .method = "auto", .optimizer_states = 1, .schedule = &wish, .quiet = true};
+}
+static void tear_down(void) { cleave_arena_free(&arena); }
+TestSuite(pipelines, .init = set_up, .fini = tear_down);
+
+static cleave_search_result run(void) {
+    cleave_error error = {""};
+    cleave_search_result result;
+    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
+                 "%s", error.message);
+    cr_assert_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
+                 error.message);
+    return result;
+}
+
+static int n_recomputed(const cleave_layout *layout) {
+    int n = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n += layout->recompute[op];
+    return n;
+}
+
+/* ---- cuts ---- */
+
+enum { MOST_CUT = 9 };
+
+static int64_t slowest_of(int32_t n, const int64_t *work, const int64_t *sends, int32_t n_stages,
+                          const int32_t *first) {
+    int64_t slowest = 0;
+    for (int32_t s = 0; s < n_stages; s++) {
+        int32_t end = s + 1 < n_stages ? first[s + 1] : n;
+        int64_t sum = end < n ? sends[end - 1] : 0;
+        for (int32_t op = first[s]; op < end; op++)
+            sum += work[op];
+        slowest = sum > slowest ? sum : slowest;
+    }
+    return slowest;
+}
+
+/* Of all ways to cut. */
+static int64_t best_of(int32_t n, const int64_t *work, const int64_t *sends, int32_t n_stages) {
+    int64_t best = INT64_MAX;
+    for (uint32_t cuts = 0; cuts < 1u << (n - 1); cuts++) {
+        int32_t first[MOST_CUT] = {0}, stages = 1;
+        for (int32_t op = 1; op < n; op++)
+            if ((cuts >> (op - 1) & 1) != 0)
+                first[stages++] = op;
+        if (stages != n_stages)
+            continue;
+        int64_t slowest = slowest_of(n, work, sends, n_stages, first);
+        best = slowest < best ? slowest : best;
+    }
+    return best;
+}
+
+Test(pipelines, cuts_leave_the_slowest_stage_as_quick_as_can_be) {
+    cleave_random random = {.key = 5};
+    for (int trial = 0; trial < 2000; trial++) {
+        int32_t n = 1 + (int32_t)cleave_random_below(&random, MOST_CUT);
+        int32_t n_stages = 1 + (int32_t)cleave_random_below(&random, n), first[MOST_CUT];
+        int64_t work[MOST_CUT], sends[MOST_CUT];
+        for (int32_t op = 0; op < n; op++) {
+            work[op] = cleave_random_below(&random, 100);
+            sends[op] = cleave_random_below(&random, 50);
+        }
+        cr_assert_eq(cleave_stages_cut(n, work, sends, n_stages, first, NULL), CLEAVE_OK);
+        cr_assert_eq(first[0], 0);
+        for (int32_t s = 1; s < n_stages; s++)
+            cr_assert(first[s] > first[s - 1] && first[s] < n, "trial %d", trial);
+        int64_t got = slowest_of(n, work, sends, n_stages, first);
+        int64_t best = best_of(n, work, sends, n_stages);
+        cr_assert(got == best, "trial %d: %lld, not %lld", trial, (long long)got, (long long)best);
+    }
+}
+
+/* ---- searches ---- */
+
+Test(pipelines, what_is_asked_for_is_what_comes) {
+    wish = (cleave_schedule_wish){
+        .micro_batches = 8, .stages = 2, .kind = CLEAVE_SCHEDULE_GPIPE, .recompute = -1};
+    cleave_search_result result = run();
+    cr_expect_eq(result.best.layout.schedule.micro_batches, 8);
+    cr_expect_eq(result.best.layout.schedule.n_stages, 2);
+    cr_expect_eq(result.best.layout.schedule.kind, CLEAVE_SCHEDULE_GPIPE);
+    options.method = "data-parallel";
+    wish = (cleave_schedule_wish){
+        .micro_batches = 4, .stages = 4, .kind = CLEAVE_SCHEDULE_INTERLEAVED, .recompute = 0};
+    result = run();
+    cr_expect_eq(result.best.layout.schedule.n_stages, 4);
+    cr_expect_eq(n_recomputed(&result.best.layout), 0);
+    for (int32_t op = 0; op < model.n_operators; op++) /* two groups of two devices */
+        cr_expect_eq(result.best.layout.splits[op].n_parts, 2);
+    /* The whole batch at once is no answer to that, however quick it is. */
+    cr_expect_gt(result.best.step_seconds, result.baselines[0].step_seconds);
+}
+
+Test(pipelines, where_nothing_may_be_cut_the_search_is_as_without_them) {
+    cleave_search_result open = run();
+    wish = (cleave_schedule_wish){.micro_batches = 1, .stages = 1, .kind = -1, .recompute = 0};
+    cleave_search_result plain = run();
+    cr_expect(cleave_layout_is_plain(&plain.best.layout));
+    cr_expect_leq(open.best.step_seconds, plain.best.step_seconds);
+}
+
+/* Less and less memory: what is found fits, and is slower at most where it has to be. */
+Test(pipelines, where_memory_is_short_the_batch_is_cut) {
+    wish = (cleave_schedule_wish){.micro_batches = 1, .stages = 1, .kind = -1, .recompute = 0};
+    cleave_search_result roomy = run();
+    double before = roomy.best.step_seconds;
+    bool cut = false;
+    wish = (cleave_schedule_wish){.kind = -1, .recompute = -1};
+    for (int percent = 80; percent >= 30; percent -= 25) {
+        options.memory_limit_bytes = roomy.best.peak_bytes * percent / 100;
+        cleave_search_result result = run();
+        cr_expect_leq(result.best.peak_bytes, options.memory_limit_bytes);
+        cr_expect_geq(result.best.step_seconds, before * (1 - 1e-9), "at %d %%", percent);
+        cut = cut || !cleave_layout_is_plain(&result.best.layout);
+        before = result.best.step_seconds;
+    }
+    cr_expect(cut, "nothing was cut, and nothing recomputed");
+}
+
+/* ---- recomputation ---- */
+
+static void import_gpt(void) {
+    cleave_error error = {""};
+    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true,
+                                     &arena, &model, &error),
+                 CLEAVE_OK, "%s", error.message);
+}
+
+/* Of a transformer: attention alone; or all but what each half of a block begins with. */
+Test(pipelines, recomputes_what_its_names_say) {
+    cleave_layout layout;
+    import_gpt();
+    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_SELECTIVE, &layout, NULL),
+                 CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_expect_eq(layout.recompute[op],
+                     strstr(model.operators[op].name, "attention/mixed") != NULL, "%s",
+                     model.operators[op].name);
+    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_FULL, &layout, NULL), CLEAVE_OK);
+    int32_t kept = 0;
+    for (int32_t op = 0; op < model.n_operators; op++)
+        kept += !layout.recompute[op];
+    cr_expect(kept >= 4 && kept <= model.n_operators / 3, "%d of %d are kept", kept,
+              model.n_operators);
+    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_NONE, &layout, NULL), CLEAVE_OK);
+    cr_expect_eq(n_recomputed(&layout), 0);
+}
+
+/* Each keeps less than the one before it, and takes longer. */
+Test(pipelines, recomputation_trades_time_for_memory) {
+    import_gpt();
+    options.method = "data-parallel";
+    double seconds = 0;
+    int64_t bytes = INT64_MAX;
+    for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
+        wish =
+            (cleave_schedule_wish){.micro_batches = 2, .stages = 1, .kind = -1, .recompute = what};
+        cleave_search_result result = run();
+        cr_expect_eq(n_recomputed(&result.best.layout) > 0, what != CLEAVE_RECOMPUTE_NONE);
+        cr_expect_gt(result.best.step_seconds, seconds, "%s", cleave_recompute_names[what]);
+        cr_expect_lt(result.best.peak_bytes, bytes, "%s", cleave_recompute_names[what]);
+        seconds = result.best.step_seconds;
+        bytes = result.best.peak_bytes;
+    }
+}
