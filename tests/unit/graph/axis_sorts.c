@@ -60,7 +60,7 @@ static const expectation by_hand[] = {
 
 Test(axis_sorts, are_those_of_the_operators_of_shipped_models) {
     const char *read = "";
-    cleave_axis_sorts sorts = {NULL};
+    cleave_axis_sorts sorts = {.of = NULL};
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
         char path[256];
         if (strcmp(read, by_hand[i].model) != 0) {
@@ -76,7 +76,7 @@ Test(axis_sorts, are_those_of_the_operators_of_shipped_models) {
 
 /* The batch has another extent, or one that other dimensions have, too: the sorts are the same. */
 Test(axis_sorts, do_not_depend_on_the_batch) {
-    cleave_axis_sorts first = {NULL};
+    cleave_axis_sorts first = {.of = NULL};
     static const int64_t batches[] = {8, 40, 1024, 3};
     for (size_t b = 0; b < 4; b++) {
         cleave_axis_sorts sorts;
