@@ -7,12 +7,16 @@
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Of so many micro-batches the bubble of the kinds there are is some per cent; and more than so
    many layouts are not simulated, unless none has fitted yet. */
 enum { MOST_MICRO_BATCHES = 256, MOST_TRIED = 16, MOST_TRIED_IN_VAIN = 64 };
+/* Parts of all operators in all micro-batches, beyond which a layout is not lowered: about a GiB.
+ */
+enum { MOST_PARTS = 1 << 18 };
 
 typedef struct candidate {
     const char *baseline;
@@ -121,6 +125,18 @@ static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
+static bool is_too_large(const finder *f, const cleave_layout *layout) {
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += layout->splits[op].n_parts;
+    if (n_parts * layout->schedule.micro_batches <= MOST_PARTS)
+        return false;
+    snprintf(f->found->why_none, sizeof f->found->why_none,
+             "%lld parts of operators in %d micro-batches are more than are lowered (%d)",
+             (long long)n_parts, layout->schedule.micro_batches, MOST_PARTS);
+    return true;
+}
+
 /* Of what is recomputed in one way, if it is at all: a model may have nothing of the kind. */
 static cleave_status add_one(finder *f, candidate of) {
     cleave_arena *arena = &f->pricer->arena;
@@ -141,6 +157,8 @@ static cleave_status add_one(finder *f, candidate of) {
     for (int32_t op = 0; op < layout.n_operators; op++)
         recomputes = recomputes || layout.recompute[op];
     if (recomputes != (of.recompute != CLEAVE_RECOMPUTE_NONE) || cleave_layout_is_plain(&layout))
+        return CLEAVE_OK;
+    if (is_too_large(f, &layout))
         return CLEAVE_OK;
     CLEAVE_TRY(foresee(f, &layout, &of));
     return CLEAVE_LIST_PUSH(&f->candidates, of) ? CLEAVE_OK

@@ -202,6 +202,15 @@ static void try_in_flight(subject *s, const cleave_schedule *drawn, cleave_sched
     try_schedule(s, &schedule, kind == CLEAVE_SCHEDULE_1F1B ? "1f1b in flight" : "zb-h1 in flight");
 }
 
+/* The second forward gives what the first gave. */
+static void try_recomputation(subject *s, const cleave_schedule *drawn) {
+    for (int all = 0; all < 2; all++) {
+        for (int32_t op = 0; op < s->model->n_operators; op++)
+            s->layout.recompute[op] = all == 1;
+        try_schedule(s, drawn, all == 1 ? "drawn, recomputed" : "drawn, kept");
+    }
+}
+
 static void try_kinds(subject *s, const cleave_schedule *drawn, cleave_random *random) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_1F1B,
                                                  CLEAVE_SCHEDULE_ZB_H1};
@@ -218,6 +227,7 @@ static void try_kinds(subject *s, const cleave_schedule *drawn, cleave_random *r
     }
     try_orders(s, drawn, false);
     try_orders(s, drawn, true);
+    try_recomputation(s, drawn);
 }
 
 /* Layouts by chance until so many have micro-batches. */
