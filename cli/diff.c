@@ -428,7 +428,7 @@ const command command_diff = {
     .name = "diff",
     .summary = "say in what two layouts differ, and what each difference is worth",
     .details = "Operators that are split otherwise, parameters that are updated otherwise, and\n"
-               "the rules of collectives, and the schedule; the layouts may be for different "
+               "the rules of collectives, and the schedule; the layouts may be for different\n"
                "numbers of devices.\n"
                "Exit, as of diff(1): 0 the layouts are the same, 1 they differ (or, with a\n"
                "message on stderr, it failed), 2 bad input.",
