@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of so many micro-batches the bubble of the kinds there are is some per cent; and more than so
-   many layouts are not simulated, unless none has fitted yet. */
-enum { MOST_MICRO_BATCHES = 256, MOST_TRIED = 16, MOST_TRIED_IN_VAIN = 64 };
+/* Of so many micro-batches the bubble of the kinds there are is some per cent; and of each number
+   of groups no more layouts than so many are simulated, unless none has fitted yet. */
+enum { MOST_MICRO_BATCHES = 256, MOST_TRIED = 6, MOST_TRIED_IN_VAIN = 16 };
 /* Parts of all operators in all micro-batches, beyond which a layout is not lowered: about a GiB.
  */
 enum { MOST_PARTS = 1 << 18 };
@@ -36,6 +36,9 @@ typedef struct finder {
     cleave_arena work; /* of the whole search */
     int64_t batch;
     int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
+    int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
+    int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
+    double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
     candidate_list candidates, failed; /* did not fit */
     cleave_pipelines *found;
@@ -123,6 +126,40 @@ static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *
     return CLEAVE_OK;
 }
 
+/* ---- times from messages alone --------------------------------------------------------------- */
+
+/* Gradients of a group go round all that share its samples, over the network where the group is
+   more than a node; what is sent on from group to group, over as many cards as a group has nodes.
+   Either may be hidden behind work, but takes as long as it takes. */
+static double time_messages(const finder *f, const cleave_layout *layout, const candidate *of) {
+    const cleave_machine *machine = f->pricer->machine;
+    const cleave_schedule *schedule = &layout->schedule;
+    int32_t n = machine->n_devices / of->n_groups, n_tensor = of->tensor > 0 ? of->tensor : 1;
+    int32_t n_nodes = machine->devices_per_node > 0 ? n / machine->devices_per_node : 0;
+    double shares = (double)n / n_tensor, most = 0, bytes = 0;
+    double rate = n_nodes > 1 ? f->slowest : f->quickest;
+    if (rate <= 0)
+        return 0;
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        bool ends = op + 1 == layout->n_operators || cleave_schedule_stage_of(schedule, op) !=
+                                                         cleave_schedule_stage_of(schedule, op + 1);
+        bytes += (double)f->parameters[op];
+        if (!ends)
+            continue;
+        double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */
+        double sync = 2 * bytes / n_tensor * (apart - 1) / apart / rate;
+        /* Of groups within a node, some neighbours are in two. */
+        int32_t behind = (cleave_schedule_stage_of(schedule, op) % of->n_groups + 1) * n;
+        bool leaves = n_nodes > 0 ||
+                      (machine->devices_per_node > 0 && behind % machine->devices_per_node == 0);
+        double on = leaves ? (double)f->sends[op] * 1e-12 / (n_nodes > 1 ? n_nodes : 1) / 2 : 0;
+        most = sync > most ? sync : most;
+        most = on > most ? on : most;
+        bytes = 0;
+    }
+    return most;
+}
+
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 static bool is_too_large(const finder *f, const cleave_layout *layout) {
@@ -161,6 +198,8 @@ static cleave_status add_one(finder *f, candidate of) {
     if (is_too_large(f, &layout))
         return CLEAVE_OK;
     CLEAVE_TRY(foresee(f, &layout, &of));
+    double messages = time_messages(f, &layout, &of);
+    of.least_seconds = messages > of.least_seconds ? messages : of.least_seconds;
     return CLEAVE_LIST_PUSH(&f->candidates, of) ? CLEAVE_OK
                                                 : cleave_fail_memory(f->error, "searching");
 }
@@ -270,9 +309,32 @@ static bool has_failed(const finder *f, const candidate *of) {
     return false;
 }
 
+static cleave_status try_one(finder *f, const candidate *of) {
+    cleave_arena scratch = {0};
+    cleave_layout layout;
+    bool applies;
+    cleave_price price = {0};
+    cleave_status status = make_layout(f, of, &scratch, &layout, &applies, f->error);
+    const cleave_price_subject what = {.layout = &layout};
+    if (status == CLEAVE_OK)
+        status = cleave_pricer_price(f->pricer, &what, NULL, &price, f->error);
+    if (status == CLEAVE_OK)
+        status = keep(f, &layout, &price);
+    if (status == CLEAVE_OK && price.excess_bytes > 0 && !CLEAVE_LIST_PUSH(&f->failed, *of))
+        status = cleave_fail_memory(f->error, "searching");
+    f->found->n_tried++;
+    cleave_arena_free(&scratch);
+    return status;
+}
+
 /* In the order of the times that they may take; those that may not be the best are left out. */
 static cleave_status try_all(finder *f) {
     const cleave_price *best = f->options->best;
+    int32_t n_counts = f->pricer->machine->n_devices + 1;
+    int32_t *tried = CLEAVE_ARENA_ARRAY(&f->work, int32_t, n_counts); /* by groups */
+    bool fitted = false;
+    if (tried == NULL)
+        return cleave_fail_memory(f->error, "searching");
     if (f->candidates.n > 0)
         qsort(f->candidates.items, (size_t)f->candidates.n, sizeof *f->candidates.items,
               compare_candidates);
@@ -282,31 +344,34 @@ static cleave_status try_all(finder *f) {
             (best == NULL || cleave_price_better(&f->found->items[0].price, best)))
             best = &f->found->items[0].price;
         bool fits = best != NULL && best->excess_bytes == 0;
-        if ((fits && of->least_seconds > (double)best->step * 1e-12) ||
-            f->found->n_tried >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN))
+        if (fits && !fitted)
+            memset(tried, 0, (size_t)n_counts * sizeof *tried);
+        fitted = fits;
+        if (fits && of->least_seconds > (double)best->step * 1e-12)
             break;
-        if (has_failed(f, of))
+        if (tried[of->n_groups] >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN) || has_failed(f, of))
             continue;
-        cleave_arena scratch = {0};
-        cleave_layout layout;
-        bool applies;
-        cleave_price price = {0};
-        cleave_status status = make_layout(f, of, &scratch, &layout, &applies, f->error);
-        const cleave_price_subject what = {.layout = &layout};
-        if (status == CLEAVE_OK)
-            status = cleave_pricer_price(f->pricer, &what, NULL, &price, f->error);
-        f->found->n_tried++;
-        if (status == CLEAVE_OK)
-            status = keep(f, &layout, &price);
-        if (status == CLEAVE_OK && price.excess_bytes > 0 && !CLEAVE_LIST_PUSH(&f->failed, *of))
-            status = cleave_fail_memory(f->error, "searching");
-        cleave_arena_free(&scratch);
-        CLEAVE_TRY(status);
+        tried[of->n_groups]++;
+        CLEAVE_TRY(try_one(f, of));
     }
     return CLEAVE_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
+
+/* A parameter under what an operator reads is counted there, and no longer where it was. */
+static void note_parameter(finder *f, int32_t tensor, int32_t op) {
+    const cleave_tensor *of = &f->pricer->model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_parameter(f, of->view.sources[s], op);
+    if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
+        return;
+    int64_t bytes = cleave_tensor_size(of) * cleave_type_bytes(of->type);
+    if (f->reader[tensor] > 0)
+        f->parameters[f->reader[tensor] - 1] -= bytes;
+    f->parameters[op] += bytes;
+    f->reader[tensor] = op + 1;
+}
 
 /* Work of operators, and what it takes to send on what is written before each cut, there and back.
  */
@@ -315,20 +380,26 @@ static cleave_status weigh(finder *f) {
     const cleave_machine *machine = f->pricer->machine;
     int64_t *bytes;
     f->op_work = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
-    if (f->op_work == NULL)
+    f->parameters = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
+    f->reader = CLEAVE_ARENA_ARRAY(&f->work, int32_t, model->n_tensors);
+    if (f->op_work == NULL || f->parameters == NULL || f->reader == NULL)
         return cleave_fail_memory(f->error, "searching");
     CLEAVE_TRY(cleave_stage_bytes(model, &f->work, &bytes, f->error));
-    double slowest = 0;
-    for (int32_t l = 0; l < machine->n_links; l++)
-        if (slowest == 0 || machine->links[l].bytes_per_second < slowest)
-            slowest = machine->links[l].bytes_per_second;
+    for (int32_t l = 0; l < machine->n_links; l++) {
+        double rate = machine->links[l].bytes_per_second;
+        f->slowest = f->slowest <= 0 || rate < f->slowest ? rate : f->slowest;
+        f->quickest = rate > f->quickest ? rate : f->quickest;
+    }
     for (int32_t op = 0; op < model->n_operators; op++) {
         cleave_node_cost cost = {0};
         CLEAVE_TRY(cleave_node_cost_whole(f->costs, op, &cost, f->error));
         f->op_work[op] = cost.total;
-        if (slowest > 0)
-            bytes[op] = (int64_t)((double)bytes[op] * 2 / slowest * 1e12);
+        if (f->slowest > 0)
+            bytes[op] = (int64_t)((double)bytes[op] * 2 / f->slowest * 1e12);
     }
+    for (int32_t n = model->n_nests - 1; n >= 0; n--) /* the first reader comes last */
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_parameter(f, model->nests[n].inputs[i].tensor, model->nests[n].op);
     f->sends = bytes;
     return CLEAVE_OK;
 }

@@ -13,6 +13,11 @@ static additive_table *find_table(const additive_pairs *p, uint64_t key) {
     return NULL;
 }
 
+/* An exchange that takes longer (picoseconds, 281 s) is never the answer, and counts as so long:
+   over slow links some take hours, and sums of costs have to stay within what solvers can add up.
+ */
+static const int64_t most_exchange = INT64_C(1) << 48;
+
 /* Spreads the costs of pairs of shardings, [a's distinct][b's distinct], to pairs of values. */
 static cleave_status keep_table(additive_pairs *p, uint64_t key, const cleave_port *a,
                                 const cleave_port *b, const int64_t *distinct,
@@ -27,7 +32,8 @@ static cleave_status keep_table(additive_pairs *p, uint64_t key, const cleave_po
     for (int32_t x = 0; x < a->n_values; x++)
         for (int32_t y = 0; y < b->n_values; y++) {
             int64_t at = (int64_t)a->of_value[x] * b->n_distinct + b->of_value[y];
-            cost[(int64_t)x * b->n_values + y] = distinct[at];
+            cost[(int64_t)x * b->n_values + y] =
+                distinct[at] < most_exchange ? distinct[at] : most_exchange;
             made->is_zero = made->is_zero && distinct[at] == 0;
         }
     made->next = p->rows[key % ADDITIVE_TABLE_ROWS];
