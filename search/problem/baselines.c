@@ -4,6 +4,8 @@
    that an operator can follow the ones it reads. */
 #include "search/problem/baselines.h"
 
+#include "graph/model/gather.h"
+#include "search/problem/goes_with.h"
 #include "search/problem/node_cost.h"
 
 #include <string.h>
@@ -219,29 +221,80 @@ static cleave_status one_weird_trick(const builder *b, bool *applies, cleave_err
     return CLEAVE_OK;
 }
 
-/* Shoeybi et al., "Megatron-LM", 2019: of two dense layers in a row the first is split by columns
-   and the second by rows, so that only the second needs an all-reduce; what lies between, attention
-   included, is split like the columns (by head; of products apart, their second batch axis), and
-   what follows a row-split layer is whole on every device.  Applies where there is attention. */
+/* The axis of tokens: the dimension behind the samples', where features come after it; -1: none. */
+static int token_axis(const cleave_model *model, int32_t op) {
+    const cleave_operator *of = &model->operators[op];
+    const cleave_nest *nest = &model->nests[of->main_nest];
+    const cleave_dimension_map *map = &nest->output.map[1];
+    if (model->tensors[nest->output.tensor].rank < 3 || map->n_terms != 1)
+        return -1;
+    int axis = nest->operator_axis[map->terms[0].axis];
+    return axis >= 0 && !of->axes[axis].whole && strcmp(of->roles[axis], "sample") != 0 ? axis : -1;
+}
+
+/* Does every nest of an operator write along an axis, so that its parts need nothing of each other?
+ */
+static bool is_written_along(const cleave_model *model, int32_t op, int axis) {
+    const cleave_operator *of = &model->operators[op];
+    for (int32_t n = 0; n < of->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[of->nests[n]];
+        bool writes = nest->derivation == CLEAVE_DERIVE_OWNERS;
+        for (int d = 0; d < model->tensors[nest->output.tensor].rank && !writes; d++)
+            for (int t = 0; t < nest->output.map[d].n_terms; t++)
+                writes = writes || nest->operator_axis[nest->output.map[d].terms[t].axis] == axis;
+        if (!writes)
+            return false;
+    }
+    return true;
+}
+
+static bool is_loss(const cleave_model *model, int32_t op) {
+    return model->loss >= 0 && model->nests[model->writer[model->loss]].op == op;
+}
+
+/* The rows of a table of parameters; -1: the operator looks up none. */
+static int table_axis(const cleave_model *model, int32_t op) {
+    const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
+    int rows = cleave_gather_axis(nest);
+    if (rows < 0 || !is_parameter(model, nest->inputs[1].tensor))
+        return -1;
+    return nest->operator_axis[rows];
+}
+
+/* Shoeybi et al., "Megatron-LM", 2019, and Korthikanti et al., "Reducing activation recomputation
+   in large transformer models", 2022: of two dense layers in a row the first is split by columns
+   and the second by rows; what lies between, attention included, is split like the columns (by
+   head; of products apart, their second batch axis).  What lies outside is split by tokens, so that
+   the sums behind the rows are scattered and gathered again before the next columns.  The
+   vocabulary is split, too, both where tokens are looked up and where the loss is taken.  Applies
+   where there is attention. */
 static cleave_status megatron(const builder *b, bool *applies, cleave_error *error) {
     const cleave_model *model = b->model;
+    bool *columns = CLEAVE_ARENA_ARRAY(b->arena, bool, model->n_operators);
+    if (columns == NULL)
+        return cleave_fail_memory(error, "making a layout");
     *applies = false;
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_operator *of = &model->operators[op];
         int32_t before = operator_before(model, op);
         int axis = -1;
-        bool in_columns =
-            before >= 0 && b->axis_of[before] >= 0 &&
-            !(is_dense(model, before) &&
-              strcmp(model->operators[before].roles[b->axis_of[before]], "reduction") == 0);
+        if (before >= 0 && columns[before])
+            CLEAVE_TRY(cleave_axis_goes_with(model, before, b->axis_of[before], op, b->n_tensor,
+                                             &axis, error));
         if (is_attention_product(model, op)) {
             axis = axis_named(of, "h");
             axis = axis >= 0 ? axis : axis_named(of, "b1");
             *applies = *applies || axis >= 0;
+            columns[op] = axis >= 0;
         } else if (is_dense(model, op)) {
-            axis = axis_with_role(of, in_columns ? "reduction" : "parameter");
-        } else if (in_columns) {
-            axis = axis_named(of, model->operators[before].axes[b->axis_of[before]].name);
+            columns[op] = axis < 0;
+            axis = axis >= 0 ? axis : axis_with_role(of, "parameter");
+        } else {
+            if (axis >= 0 && !is_loss(model, op) && !is_written_along(model, op, axis))
+                axis = -1; /* a normalisation of what is split by columns */
+            columns[op] = axis >= 0;
+            axis = axis >= 0 ? axis : table_axis(model, op);
+            axis = axis >= 0 ? axis : token_axis(model, op);
         }
         CLEAVE_TRY(split_product(b, op, axis, error));
     }
@@ -284,7 +337,10 @@ static cleave_status begin(builder *b, const cleave_baseline_shape *shape, cleav
                            "%d devices can't be cut into %d equal groups, one for each stage", n,
                            b->n_groups);
     b->n_devices = n / b->n_groups;
-    b->n_tensor = shape != NULL && shape->tensor > 0 ? shape->tensor : b->n_devices;
+    int32_t node = b->machine->devices_per_node;
+    b->n_tensor = node > 0 && b->n_devices % node == 0 ? node : b->n_devices;
+    if (shape != NULL && shape->tensor > 0)
+        b->n_tensor = shape->tensor;
     if (b->n_devices % b->n_tensor != 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%d devices of a stage can't be cut into groups of %d", b->n_devices,

@@ -20,7 +20,7 @@ typedef struct cleave_baseline_shape {
     const cleave_schedule *schedule; /* with stages of equal numbers of devices; null: plain */
     int32_t n_groups;                /* of an interleaved one; of others as many as stages */
     int32_t tensor; /* of megatron: devices that share each product, the samples being shared among
-                       the others of a group; 0: all of a group */
+                       the others of a group; 0: those of a node, or all of a smaller group */
 } cleave_baseline_shape;
 
 /* The layout of one baseline, or of "random", unpriced; `applies` false where it does not (the

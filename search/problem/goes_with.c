@@ -1,0 +1,105 @@
+#include "search/problem/goes_with.h"
+
+#include "graph/model/part.h"
+#include "graph/model/view.h"
+
+/* One block of one axis of an operator, of one of its nests; false: it does not have that axis.
+   What is derived from owners has the boxes that these write, if they write all of them alone. */
+static bool block_of(const cleave_model *model, const cleave_nest *nest, int axis, int32_t degree,
+                     int32_t block, cleave_part *part) {
+    if (nest->derivation == CLEAVE_DERIVE_OWNERS) {
+        const cleave_nest *source = &model->nests[nest->owners_of];
+        cleave_part owner;
+        cleave_box box;
+        bool has = block_of(model, source, axis, degree, block, &owner);
+        cleave_part_box(model, &owner, &source->output, &box);
+        *part = cleave_part_whole(nest, 0);
+        bool is_cut = false;
+        for (int d = 0; d < nest->n_axes; d++) {
+            is_cut = is_cut || box.lo[d] > part->lo[d] || box.hi[d] < part->hi[d];
+            part->lo[d] = box.lo[d];
+            part->hi[d] = box.hi[d];
+        }
+        return has && (is_cut || degree == 1);
+    }
+    bool has = false;
+    *part = cleave_part_whole(nest, 0);
+    for (int i = 0; i < nest->n_axes; i++)
+        if (nest->operator_axis[i] == axis) {
+            part->lo[i] = cleave_block_start(nest->axes[i].extent, degree, block);
+            part->hi[i] = cleave_block_start(nest->axes[i].extent, degree, block + 1);
+            has = true;
+        }
+    return has;
+}
+
+static bool lies_within(const cleave_box *a, const cleave_box *b, int rank) {
+    for (int d = 0; d < rank; d++)
+        if (a->lo[d] < b->lo[d] || a->hi[d] > b->hi[d])
+            return false;
+    return true;
+}
+
+/* Is all that a part reads of a tensor in the box that another one writes? */
+static cleave_status reads_what_it_wrote(const cleave_model *model, const cleave_part *reader,
+                                         const cleave_operand *input, const cleave_box *written,
+                                         int32_t base, bool *does, cleave_error *error) {
+    cleave_box box;
+    cleave_piece_list pieces = {.only = &base};
+    cleave_part_box(model, reader, input, &box);
+    cleave_status status = cleave_view_pull(model, input->tensor, &box, &pieces, error);
+    *does = status == CLEAVE_OK && pieces.n > 0;
+    for (int32_t i = 0; i < pieces.n && *does; i++)
+        *does = lies_within(&pieces.items[i].box, written, model->tensors[base].rank);
+    CLEAVE_LIST_FREE(&pieces);
+    return status;
+}
+
+/* The first and the last block tell: all of them are in order, and as even as can be. */
+static cleave_status goes_with(const cleave_model *model, const cleave_nest *writer, int axis,
+                               const cleave_nest *reader, int input, int reader_axis,
+                               int32_t degree, bool *does, cleave_error *error) {
+    *does = true;
+    for (int end = 0; end < 2 && *does; end++) {
+        cleave_part wrote, reads;
+        cleave_box written;
+        int32_t block = end == 0 ? 0 : degree - 1;
+        *does = block_of(model, writer, axis, degree, block, &wrote) &&
+                block_of(model, reader, reader_axis, degree, block, &reads);
+        if (!*does)
+            break;
+        cleave_part_box(model, &wrote, &writer->output, &written);
+        CLEAVE_TRY(reads_what_it_wrote(model, &reads, &reader->inputs[input], &written,
+                                       writer->output.tensor, does, error));
+    }
+    return CLEAVE_OK;
+}
+
+static int32_t base_of(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
+        tensor = model->tensors[tensor].view.sources[0];
+    return tensor;
+}
+
+cleave_status cleave_axis_goes_with(const cleave_model *model, int32_t before, int axis, int32_t op,
+                                    int32_t degree, int *found, cleave_error *error) {
+    const cleave_operator *of = &model->operators[op];
+    *found = -1;
+    for (int32_t n = 0; n < of->n_nests; n++) {
+        const cleave_nest *reader = &model->nests[of->nests[n]];
+        for (int i = 0; i < reader->n_inputs; i++) {
+            int32_t w = model->writer[base_of(model, reader->inputs[i].tensor)];
+            if (w < 0 || model->nests[w].op != before)
+                continue;
+            for (int a = 0; a < of->n_axes && *found < 0; a++) {
+                bool does = false;
+                if (!of->axes[a].whole && of->axes[a].extent >= degree)
+                    CLEAVE_TRY(goes_with(model, &model->nests[w], axis, reader, i, a, degree, &does,
+                                         error));
+                *found = does ? a : -1;
+            }
+            return CLEAVE_OK;
+        }
+    }
+    return CLEAVE_OK;
+}
