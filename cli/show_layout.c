@@ -99,28 +99,6 @@ static cleave_status print_operators(const cleave_json_cursor *operators, cleave
     return status;
 }
 
-/* How many micro-batches and stages, and where these begin. */
-static cleave_status print_schedule(const cleave_json_cursor *root, cleave_error *error) {
-    cleave_json_cursor schedule, stages;
-    char micro_batches[32], kind[32];
-    if (!cleave_json_find(root, "schedule", &schedule))
-        return CLEAVE_OK;
-    describe_member(&schedule, "micro_batches", micro_batches, sizeof micro_batches);
-    describe_member(&schedule, "kind", kind, sizeof kind);
-    printf("micro-batches: %s\n", micro_batches[0] != '\0' ? micro_batches : "1");
-    if (!cleave_json_find(&schedule, "stages", &stages))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_expect_array(&stages, error));
-    printf("stages: %d (%s)\n", cleave_json_count(&stages) + 1, kind[0] != '\0' ? kind : "orders");
-    for (int32_t s = 0; s < cleave_json_count(&stages); s++) {
-        cleave_json_cursor stage = cleave_json_element(&stages, s);
-        const char *first;
-        CLEAVE_TRY(cleave_json_string(&stage, &first, error));
-        printf("stage %d begins with %s\n", s + 1, first);
-    }
-    return CLEAVE_OK;
-}
-
 static void print_settings(const cleave_json_cursor *root, const char *key, const char *title) {
     cleave_json_cursor settings;
     if (!cleave_json_find(root, key, &settings))
@@ -138,7 +116,7 @@ static void print_settings(const cleave_json_cursor *root, const char *key, cons
 
 cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena,
                           cleave_error *error) {
-    cleave_json_cursor model, operators, step;
+    cleave_json_cursor model, operators, step, schedule;
     char file[256], batch[32], machine[128], method[64], devices[32];
     CLEAVE_TRY(cleave_json_get(root, "model", &model, error));
     CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
@@ -158,7 +136,8 @@ cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena,
         cleave_unit_format(seconds, CLEAVE_UNIT_SECONDS, text, sizeof text);
         printf("predicted step: %s\n", text);
     }
-    CLEAVE_TRY(print_schedule(root, error));
+    if (cleave_json_find(root, "schedule", &schedule))
+        CLEAVE_TRY(show_schedule(&schedule, &operators, arena, error));
     printf("\n");
     CLEAVE_TRY(print_operators(&operators, arena, error));
     print_settings(root, "parameters", "parameter");

@@ -19,6 +19,16 @@ expect_ok show "$work/a.layout.json"
 grep -qF 'stages: 2 (1f1b)' "$work/out" || fail "show has no stages: $(head "$work/out")"
 grep -q ', recomputed$' "$work/out" || fail "show does not say what is recomputed"
 
+# --- drawn: 2 stages take (4 micro-batches + 1) x 3 units
+expect_ok search "${gpt[@]}" --machine "$p100" --devices 2 --quiet --method data-parallel --stages 2 --micro-batches 4 \
+    --schedule 1f1b -o "$work/drawn.layout.json"
+expect_ok show "$work/drawn.layout.json"
+for row in 'group 0    F0 F1 .  .  B0 =  F2 B1 =  F3 B2 =  .  B3 =' 'group 1    .  F0 B0 =  F1 B1 =  F2 B2 =  F3 B3 =  .  .'; do
+    grep -qxF "$row" "$work/out" || fail "show does not draw \"$row\": $(head -12 "$work/out")"
+done
+sed 's/"micro_batches": 4/"micro_batches": 2000000000/' "$work/drawn.layout.json" >"$work/many.layout.json"
+expect_ok show "$work/many.layout.json"
+
 # --- diff sees both
 sed 's/"micro_batches": 4/"micro_batches": 2/' "$work/a.layout.json" >"$work/b.layout.json"
 sed '0,/, "recompute": true/s///' "$work/a.layout.json" >"$work/c.layout.json"
