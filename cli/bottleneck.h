@@ -1,4 +1,5 @@
-/* The resource that is busiest during a step: a device or a link. */
+/* The resource that is busiest during a step, a device or a link; and how long devices stand still.
+ */
 #ifndef CLEAVE_CLI_BOTTLENECK_H
 #define CLEAVE_CLI_BOTTLENECK_H
 
@@ -8,6 +9,8 @@
 typedef struct bottleneck {
     char name[128];      /* "device 3", "link card 0 -> switch" */
     double busy_seconds; /* of a step */
+    double main_seconds; /* that main lanes are busy, on average over devices: what is left of a
+                            step is its bubble */
 } bottleneck;
 
 /* Of a finished problem on its machine: devices are busy for the durations of their items, links

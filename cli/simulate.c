@@ -222,6 +222,8 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
     }
     cleave_json_key(&w, "bottleneck");
     cleave_json_put_string(&w, result->busiest.name);
+    cleave_json_key(&w, "bubble_seconds");
+    cleave_json_put_number(&w, result->step_seconds[result->rule] - result->busiest.main_seconds);
     cleave_json_end_object(&w);
     return inputs_print_json(&w, error);
 }
@@ -254,6 +256,9 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
     table_text(&t, "busiest");
     table_format(&t, "%s, %.0f %% of the step", result->busiest.name,
                  step_seconds > 0 ? 100 * result->busiest.busy_seconds / step_seconds : 0);
+    table_text(&t, "bubble");
+    table_format(&t, "%.0f %% of the step, on average over devices",
+                 step_seconds > 0 ? 100 * (1 - result->busiest.main_seconds / step_seconds) : 0);
     table_text(&t, "memory of the fullest device");
     table_quantity(&t, (double)peak, CLEAVE_UNIT_BYTES);
     table_text(&t, "sent a step, all devices");

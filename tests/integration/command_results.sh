@@ -39,7 +39,7 @@ done
 # What search predicts is what simulate says.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json
 has_keys step_seconds simulate_seconds tasks transfers bytes_sent bytes_between peak_bytes bottleneck \
-    price_shares step_spread_seconds
+    bubble_seconds price_shares step_spread_seconds
 grep -q '"data_sheet": 1.0,' "$work/object.json" || fail "two-cores.json is no data sheet: $(cat "$work/object.json")"
 grep -q '"step_spread_seconds": null' "$work/object.json" || fail "a spread of data sheets: $(cat "$work/object.json")"
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json" --json

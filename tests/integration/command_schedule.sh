@@ -29,6 +29,10 @@ done
 sed 's/"micro_batches": 4/"micro_batches": 2000000000/' "$work/drawn.layout.json" >"$work/many.layout.json"
 expect_ok show "$work/many.layout.json"
 
+# --- the bubble of 2 stages, as equal as the model allows: 1 unit of 5 in which a stage does nothing
+expect_ok simulate "${gpt[@]}" --machine "$p100" --layout "$work/drawn.layout.json"
+grep -qE '^bubble +(1[89]|2[0-9]) % of the step' "$work/out" || fail "another bubble: $(cat "$work/out")"
+
 # --- diff sees both
 sed 's/"micro_batches": 4/"micro_batches": 2/' "$work/a.layout.json" >"$work/b.layout.json"
 sed '0,/, "recompute": true/s///' "$work/a.layout.json" >"$work/c.layout.json"
