@@ -70,7 +70,9 @@ const command command_explain = {
                "by memory where a quicker split does not fit.  Memory is what its parameters,\n"
                "with their gradients and state, and its activations take on the device that\n"
                "holds most of them.  The last columns say what the step becomes where this\n"
-               "operator alone has its next best split.",
+               "operator alone has its next best split; of a layout in stages or micro-batches,\n"
+               "what another number of micro-batches, another kind of schedule or other\n"
+               "recomputation would make of it.",
     .examples = "  cleave explain --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json \\\n"
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json\n",

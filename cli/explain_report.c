@@ -175,6 +175,33 @@ static void print_choice(const explanation *e, int32_t op, cleave_arena *arena) 
     table_print(&t, stdout);
 }
 
+/* What each decision of the schedule is worth. */
+static void print_schedules(const explanation *e, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = 4, .align = "lrrr"};
+    table_text(&t, "the schedule otherwise");
+    table_text(&t, "step");
+    table_text(&t, "change");
+    table_text(&t, "memory");
+    for (int32_t i = 0; i < e->schedules.n; i++) {
+        const explain_schedule *other = &e->schedules.items[i];
+        bool fits = other->price.excess_bytes == 0;
+        double ratio = share(other->price.step, e->schedules.price.step);
+        table_text(&t, other->decision);
+        if (fits && e->schedules.price.excess_bytes == 0) {
+            table_quantity(&t, 1e-12 * (double)e->path.step * ratio, CLEAVE_UNIT_SECONDS);
+            table_format(&t, "%+.2f %%", 100 * (ratio - 1));
+        } else {
+            table_text(&t, fits ? "-" : "does not fit");
+            table_text(&t, "-");
+        }
+        table_quantity(&t, (double)other->price.peak_bytes, CLEAVE_UNIT_BYTES);
+    }
+    printf("\n");
+    table_print(&t, stdout);
+    printf("\nEach alone, with splits and stages as they are; of a layout with a schedule no other "
+           "splits are tried.\n");
+}
+
 static void print_verdict(const explanation *e) {
     int32_t better = 0, best = -1;
     for (int32_t i = 0; i < e->n; i++) {
@@ -213,7 +240,10 @@ void explain_print(const explanation *e, cleave_arena *arena) {
         print_passes(e, e->order[0], arena);
         print_choice(e, e->order[0], arena);
     }
-    print_verdict(e);
+    if (cleave_layout_is_plain(e->layout))
+        print_verdict(e);
+    else
+        print_schedules(e, arena);
     const char *note = inputs_provenance_note(e->machine);
     if (note[0] != '\0')
         printf("%s\n", note);
@@ -271,6 +301,28 @@ static void put_operator(cleave_json_writer *w, const explanation *e, int32_t op
     cleave_json_end_object(w);
 }
 
+static void put_schedules(cleave_json_writer *w, const explanation *e) {
+    cleave_json_key(w, "schedules");
+    cleave_json_begin_array(w, false);
+    for (int32_t i = 0; i < e->schedules.n; i++) {
+        const explain_schedule *other = &e->schedules.items[i];
+        bool fits = other->price.excess_bytes == 0 && e->schedules.price.excess_bytes == 0;
+        cleave_json_begin_object(w, true);
+        cleave_json_key(w, "decision");
+        cleave_json_put_string(w, other->decision);
+        cleave_json_key(w, "step_seconds");
+        if (fits)
+            cleave_json_put_number(w, 1e-12 * (double)e->path.step *
+                                          share(other->price.step, e->schedules.price.step));
+        else
+            cleave_json_put_null(w);
+        cleave_json_key(w, "peak_bytes");
+        cleave_json_put_integer(w, other->price.peak_bytes);
+        cleave_json_end_object(w);
+    }
+    cleave_json_end_array(w);
+}
+
 cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_writer w = {0};
     const explain_path *path = &e->path;
@@ -302,6 +354,7 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
         cleave_json_put_integer(&w, path->held_bytes[k]);
     }
     cleave_json_end_object(&w);
+    put_schedules(&w, e);
     cleave_json_key(&w, "operators");
     cleave_json_begin_array(&w, false);
     for (int32_t i = 0; i < e->n; i++)

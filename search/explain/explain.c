@@ -97,16 +97,31 @@ static cleave_status try_changes(explanation *e, explain_changes *changes,
     return status;
 }
 
+/* Of a layout with a schedule: changes of its splits can't be estimated. */
+static cleave_status find_schedules(explanation *e, const explain_options *options,
+                                    cleave_arena *arena, cleave_error *error) {
+    cleave_pricer pricer;
+    cleave_progress progress;
+    e->choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
+    if (e->choices == NULL)
+        return cleave_fail_memory(error, "explaining a layout");
+    CLEAVE_TRY(cleave_pricer_create(e->model, e->machine, options->optimizer_states,
+                                    options->memory_limit_bytes, &pricer, error));
+    cleave_progress_begin(&progress, "trying other schedules", options->quiet);
+    cleave_status status = explain_schedules_try(&pricer, e->layout, &e->schedules, error);
+    cleave_progress_end(&progress, NULL);
+    cleave_pricer_destroy(&pricer);
+    return status;
+}
+
 static cleave_status find_changes(explanation *e, const explain_options *options,
                                   cleave_arena *arena, cleave_error *error) {
     const cleave_search_options search = {.method = "auto",
                                           .memory_limit_bytes = options->memory_limit_bytes,
                                           .optimizer_states = options->optimizer_states};
     explain_changes changes = {0};
-    if (!cleave_layout_is_plain(e->layout)) { /* changes of it can't be estimated */
-        e->choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
-        return e->choices != NULL ? CLEAVE_OK : cleave_fail_memory(error, "explaining a layout");
-    }
+    if (!cleave_layout_is_plain(e->layout))
+        return find_schedules(e, options, arena, error);
     cleave_status status =
         explain_changes_create(e->model, e->machine, e->layout, &search, arena, &changes, error);
     if (status == CLEAVE_OK)

@@ -5,6 +5,7 @@
 
 #include "search/explain/changes.h"
 #include "search/explain/path.h"
+#include "search/explain/schedules.h"
 
 typedef struct explain_options {
     const char *operator_name;  /* this one alone, with its best splits on any block; null: all */
@@ -26,6 +27,7 @@ typedef struct explanation {
     const explain_choice *choices; /* [n_operators] of those */
     int64_t tried, not_tried;      /* splits, of all */
     bool is_whole;                 /* all operators, else one that was asked for by name */
+    explain_schedules schedules;   /* of a layout with a schedule, instead of other splits */
 } explanation;
 
 /* What binds an operator: "memory" where a quicker split does not fit; else what takes most of its

@@ -33,6 +33,16 @@ expect_ok show "$work/many.layout.json"
 expect_ok simulate "${gpt[@]}" --machine "$p100" --layout "$work/drawn.layout.json"
 grep -qE '^bubble +(1[89]|2[0-9]) % of the step' "$work/out" || fail "another bubble: $(cat "$work/out")"
 
+# --- what its decisions are worth: each as if it were simulated by itself
+expect_ok explain "${gpt[@]}" --machine "$p100" --quiet --layout "$work/drawn.layout.json"
+grep -qE '^8 micro-batches +[0-9.]+ [mu]s +[+-][0-9.]+ % ' "$work/out" || fail "no other schedules: $(tail "$work/out")"
+expect_ok explain "${gpt[@]}" --machine "$p100" --quiet --json --layout "$work/drawn.layout.json"
+said=$(grep -A1 '"decision": "2 micro-batches"' "$work/out" | grep -o '"step_seconds": [0-9.e-]*' | cut -d' ' -f2)
+sed 's/"micro_batches": 4/"micro_batches": 2/' "$work/drawn.layout.json" >"$work/halved.layout.json"
+expect_ok simulate "${gpt[@]}" --machine "$p100" --layout "$work/halved.layout.json" --json
+awk -v a="$said" -v b="$(json_value "$work/out" step_seconds)" 'BEGIN { exit !(a > .99 * b && a < 1.01 * b) }' ||
+    fail "explain says $said of 2 micro-batches: $(cat "$work/out")"
+
 # --- diff sees both
 sed 's/"micro_batches": 4/"micro_batches": 2/' "$work/a.layout.json" >"$work/b.layout.json"
 sed '0,/, "recompute": true/s///' "$work/a.layout.json" >"$work/c.layout.json"
