@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_PASSES = CLEAVE_PASS_WEIGHT_GRADIENT + 1 };
+enum { N_PASSES = CLEAVE_PASS_WEIGHT_GRADIENT + 1, MOST_MICRO_BATCHES = 16 };
 
 /* What adds works of one model. */
 typedef struct collector {
@@ -83,7 +83,8 @@ static cleave_status look_into(collector *c, const cleave_layout *layout, cleave
 
 /* All work of a layout, in its own surroundings: a device that computes the whole model touches
    more between two runs of a kernel than one of several that share it. */
-static cleave_status add_wanted(collector *c, const cleave_layout *layout, cleave_error *error) {
+static cleave_status add_layout(collector *c, const cleave_layout *layout, bool wanted,
+                                cleave_error *error) {
     cleave_arena arena = {0};
     cleave_program program;
     cleave_reuse *reuses;
@@ -91,7 +92,7 @@ static cleave_status add_wanted(collector *c, const cleave_layout *layout, cleav
     for (int32_t i = 0; status == CLEAVE_OK && i < program.n_computes; i++) {
         const cleave_compute *compute = &program.computes[i];
         status = add_work(c, &c->model->nests[compute->nest], compute->pass, &compute->part,
-                          &reuses[i], true, error);
+                          &reuses[i], wanted, error);
     }
     cleave_arena_free(&arena);
     return status;
@@ -130,7 +131,25 @@ static cleave_status add_baselines(collector *c, cleave_arena *arena, cleave_err
         CLEAVE_TRY(cleave_baseline_layout(c->model, c->machine, cleave_baseline_names[b], 0, arena,
                                           &layout, &applies, error));
         if (applies)
-            CLEAVE_TRY(add_wanted(c, &layout, error));
+            CLEAVE_TRY(add_layout(c, &layout, true, error));
+    }
+    return CLEAVE_OK;
+}
+
+/* Data parallelism in micro-batches, where the model can be cut: products that add to their output,
+   and all kernels at smaller extents. */
+static cleave_status add_micro_batches(collector *c, cleave_arena *arena, cleave_error *error) {
+    for (int32_t m = 2; m <= MOST_MICRO_BATCHES; m *= 2) {
+        const cleave_schedule schedule = {.micro_batches = m, .n_stages = 1};
+        const cleave_baseline_shape shape = {.schedule = &schedule, .n_groups = 1};
+        cleave_layout layout;
+        cleave_error why_not;
+        bool applies = false;
+        CLEAVE_TRY(cleave_baseline_in_stages(c->model, c->machine, "data-parallel", &shape, arena,
+                                             &layout, &applies, error));
+        if (!applies || cleave_layout_check(c->model, &layout, &why_not) != CLEAVE_OK)
+            return CLEAVE_OK;
+        CLEAVE_TRY(add_layout(c, &layout, false, error));
     }
     return CLEAVE_OK;
 }
@@ -179,6 +198,8 @@ cleave_status calibrate_works_add(calibrate_works *works, const cleave_model *mo
     cleave_arena arena = {0};
     cleave_status status = add_baselines(&c, &arena, error);
     if (status == CLEAVE_OK)
+        status = add_micro_batches(&c, &arena, error);
+    if (status == CLEAVE_OK)
         status = add_candidates(&c, &arena, error);
     if (status == CLEAVE_OK)
         *touched_bytes = c.touched_bytes;
@@ -194,7 +215,7 @@ cleave_status calibrate_works_add_layout(calibrate_works *works, const cleave_mo
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout: it is for %d devices, and this machine has %d",
                            layout->n_devices, machine->n_devices);
-    CLEAVE_TRY(add_wanted(&c, layout, error));
+    CLEAVE_TRY(add_layout(&c, layout, true, error));
     *touched_bytes = c.touched_bytes;
     return CLEAVE_OK;
 }

@@ -120,3 +120,31 @@ Test(calibrate_works, a_layout_has_its_own_surroundings) {
     CLEAVE_LIST_FREE(&works);
     cleave_arena_free(&arena);
 }
+
+/* One sample is the least that a device has of 8 on 2: whatever a search makes of them, in
+   micro-batches too, kernels of the first axis at 1, 2 and 4 are among those to be measured. */
+Test(calibrate_works, kernels_are_measured_at_the_extents_of_micro_batches) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    cleave_machine machine = {0};
+    calibrate_works works = {0};
+    int64_t touched_bytes = 0;
+    bool has[5] = {false};
+    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", 8, true, &arena,
+                                     &model, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2,
+                                     &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(calibrate_works_add(&works, &model, &machine, &touched_bytes, &error), CLEAVE_OK,
+                 "%s", error.message);
+    for (int32_t w = 0; w < works.n; w++) {
+        int64_t samples = works.items[w].part.hi[0] - works.items[w].part.lo[0];
+        if (works.items[w].nest->kind == CLEAVE_NEST_PRODUCT && samples <= 4)
+            has[samples] = true;
+    }
+    cr_expect(has[1] && has[2] && has[4]);
+    CLEAVE_LIST_FREE(&works);
+    cleave_arena_free(&arena);
+}
