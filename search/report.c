@@ -108,7 +108,7 @@ static cleave_status add_plain_updates(report *r, cleave_error *error) {
     for (int32_t t = 0; t < n_tensors; t++)
         n_sharded += best->layout.sharded[t];
     r->plain = best->layout;
-    r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, bool, n_tensors);
+    r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, uint8_t, n_tensors);
     if (r->plain.sharded == NULL)
         return cleave_fail_memory(error, "searching");
     if (n_sharded > 0 && cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))

@@ -9,7 +9,8 @@
    parameter.
 
    A share is memory of its holder where it lies in one run there.  Where the shares of a device
-   would take more memory than they save, the update is as if it were not sharded. */
+   would take more memory than they save, the update is as if it were not sharded.  Of a weight that
+   is sharded nothing else is kept, so a share has memory of its own. */
 #include "graph/lower/events.h"
 
 #include <stdlib.h>
@@ -109,7 +110,8 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
         int32_t h = s->used[i].holder;
         lower_region held = lower_region_of(builder, of->holders.items[h].buffer);
         lower_region at = lower_region_within(parameter->rank, &held, &block);
-        if (!lower_region_is_dense(parameter, &block, &at))
+        if (builder->layout->sharded[s->tensor] >= CLEAVE_SHARDED_WEIGHT ||
+            !lower_region_is_dense(parameter, &block, &at))
             at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
         LOWER_PUSH(builder, &of->shares, (lower_share){.holder = h, .at = at});
     }
@@ -174,7 +176,7 @@ static bool plan_shards(lowering *state, int32_t tensor) {
         share_rest(&s, *s.used[i].box, 0, i, end);
         s.taken[s.n_taken++] = s.used[i].box;
     }
-    if (!shares_save(state, tensor))
+    if (builder->layout->sharded[tensor] < CLEAVE_SHARDED_WEIGHT && !shares_save(state, tensor))
         return false;
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];
@@ -192,8 +194,9 @@ static bool plan_shards(lowering *state, int32_t tensor) {
 static void plan_shares(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
-    of->sharded = builder->layout->sharded[tensor] && of->holders.n > 1 &&
-                  builder->model->tensors[tensor].rank > 0 && plan_shards(state, tensor);
+    if (builder->layout->sharded[tensor] > CLEAVE_SHARDED_NOTHING && of->holders.n > 1 &&
+        builder->model->tensors[tensor].rank > 0 && plan_shards(state, tensor))
+        of->sharded = builder->layout->sharded[tensor];
     if (of->sharded)
         return;
     of->shares.n = 0;

@@ -59,7 +59,8 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
     const int32_t *in_order = NULL;
     if (!cleave_layout_is_plain(layout))
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                           "layouts with stages, micro-batches or recomputation are not folded");
+                           "layouts with stages, micro-batches, recomputation or sharded gradients are "
+                           "not folded");
     if (windows < 2)
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
                            n_devices);
