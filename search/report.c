@@ -102,7 +102,8 @@ static void collect(const session *s, report *r) {
 static cleave_status add_plain_updates(report *r, cleave_error *error) {
     session *s = r->session;
     const session_found *best = &s->found[0];
-    if (s->n_found == 0 || session_polishes(s))
+    if (s->n_found == 0 || session_polishes(s) || !session_searches(s) ||
+        session_wish(s)->zero > 0 || !cleave_layout_is_plain(&best->layout))
         return CLEAVE_OK;
     int32_t n_tensors = s->model->n_tensors, n_sharded = 0;
     for (int32_t t = 0; t < n_tensors; t++)
