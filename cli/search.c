@@ -96,6 +96,13 @@ static int32_t count_recomputed(const cleave_layout *layout) {
     return n;
 }
 
+static int32_t count_sharded(const cleave_layout *layout, cleave_sharded least) {
+    int32_t n = 0;
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        n += layout->sharded[t] >= least;
+    return n;
+}
+
 static void print_json(const search_values *values, const cleave_search_result *result,
                        cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
@@ -112,6 +119,10 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_put_string(w, cleave_schedule_names[result->best.layout.schedule.kind]);
     cleave_json_key(w, "recomputed_operators");
     cleave_json_put_integer(w, count_recomputed(&result->best.layout));
+    cleave_json_key(w, "sharded_gradients");
+    cleave_json_put_integer(w, count_sharded(&result->best.layout, CLEAVE_SHARDED_GRADIENT));
+    cleave_json_key(w, "sharded_weights");
+    cleave_json_put_integer(w, count_sharded(&result->best.layout, CLEAVE_SHARDED_WEIGHT));
     cleave_json_key(w, "search_seconds");
     cleave_json_put_number(w, result->search_seconds);
     cleave_json_key(w, "proposals");

@@ -12,7 +12,16 @@ const cleave_schedule_wish *session_wish(const session *s) {
 }
 
 bool session_allows(const session *s, const cleave_layout *layout) {
-    return !cleave_layout_is_plain(layout) || cleave_schedule_wish_allows_plain(session_wish(s));
+    cleave_schedule_wish wish = *session_wish(s);
+    int sharded = wish.zero - 1; /* below 0: as it turns out best */
+    wish.zero = 0;
+    if (!cleave_layout_is_plain(layout))
+        return true;
+    bool allows = cleave_schedule_wish_allows_plain(&wish);
+    for (int32_t t = 0; t < layout->n_tensors && allows && sharded >= 0; t++)
+        allows = s->model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER ||
+                 (int)layout->sharded[t] == sharded;
+    return allows;
 }
 
 /* The best of what is known; null: nothing is. */
