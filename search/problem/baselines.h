@@ -26,7 +26,7 @@ typedef struct cleave_baseline_shape {
 
 /* Shards so much of the state of all parameters, as people do; of vectors (biases, norms) no more
    than the update, which saves as good as nothing and costs a message's latency each time
-   (DeepSpeed's param_persistence_threshold). */
+   (DeepSpeed has a threshold for it). */
 void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, cleave_layout *layout);
 /* What a baseline shards by its name: "zero-3" weights.  Of other names nothing. */
 cleave_sharded cleave_baseline_shards(const char *name);
