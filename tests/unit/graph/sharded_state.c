@@ -15,16 +15,18 @@ typedef struct lowered {
     cleave_program program;
 } lowered;
 
-/* Of every parameter so much is sharded; with one optimizer state. */
-static void lower(lowered *of, cleave_sharded sharded, int32_t micro_batches, bool recomputes) {
+/* Of every parameter so much is sharded; with one optimizer state.  All is split along the axis. */
+static void lower_along(lowered *of, int axis, cleave_sharded sharded, int32_t micro_batches,
+                        bool recomputes) {
     static int32_t devices[P] = {0, 1, 2, 3};
-    static const int32_t by_sample[CLEAVE_MAX_AXES] = {P};
+    int32_t degree[CLEAVE_MAX_AXES] = {0};
+    degree[axis] = P;
     cleave_error error = {""};
     *of = (lowered){0};
     of->model = make_perceptron(&of->arena, LAYERS, BATCH, WIDTH);
     cr_assert_eq(cleave_layout_create(&of->model, P, &of->arena, &of->layout, &error), CLEAVE_OK);
     for (int32_t op = 0; op < of->model.n_operators; op++) {
-        cr_assert_eq(cleave_layout_set(&of->layout, op, 1, by_sample, devices, &of->arena, &error),
+        cr_assert_eq(cleave_layout_set(&of->layout, op, 1, degree, devices, &of->arena, &error),
                      CLEAVE_OK);
         of->layout.recompute[op] = recomputes;
     }
@@ -38,6 +40,10 @@ static void lower(lowered *of, cleave_sharded sharded, int32_t micro_batches, bo
     cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
                  CLEAVE_OK, "%s", error.message);
     cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+}
+
+static void lower(lowered *of, cleave_sharded sharded, int32_t micro_batches, bool recomputes) {
+    lower_along(of, 0, sharded, micro_batches, recomputes);
 }
 
 /* Of parameters: in units of a reduce-scatter, or an all-gather, of one weight. */
@@ -153,5 +159,19 @@ Test(sharded_state, lets_the_peak_fall) {
                      peak[CLEAVE_SHARDED_UPDATE][more] - 6 * WEIGHT_BYTES);
         cr_expect_lt(peak[CLEAVE_SHARDED_WEIGHT][more],
                      peak[CLEAVE_SHARDED_GRADIENT][more] - 6 * WEIGHT_BYTES);
+    }
+}
+
+/* Split by features each device has a block of every weight that no other uses. */
+Test(sharded_state, moves_nothing_where_no_element_has_two_users) {
+    for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++) {
+        static lowered of;
+        lower_along(&of, 1, (cleave_sharded)sharded, 2, false);
+        cr_expect_float_eq(sent(&of), 0, 0, "%s", cleave_sharded_names[sharded]);
+        cr_expect_float_eq(kept(&of, 0), 2.0 * LAYERS / P, 0);
+        for (int32_t b = 0; b < of.program.n_buffers; b++)
+            cr_expect(of.program.buffers[b].persistent ||
+                      of.program.buffers[b].kind != CLEAVE_BUFFER_PARAMETER);
+        cleave_arena_free(&of.arena);
     }
 }
