@@ -188,6 +188,15 @@ static cleave_status try_flips(comparison *c, explain_changes *changes, bool qui
     return status;
 }
 
+/* Changes of what is in stages, recomputed or gathered on the way can't be estimated, and neither
+   can those that make it so. */
+static bool can_be_tried(const comparison *c) {
+    bool can = cleave_layout_is_plain(&c->sides[0].layout);
+    for (int32_t i = 0; i < c->n_updates && can; i++)
+        can = c->sides[1].layout.sharded[c->updates[i].id] <= CLEAVE_SHARDED_UPDATE;
+    return can;
+}
+
 /* On the devices of the layout that has more. */
 static cleave_status predict_both(const diff_values *values, comparison *c, cleave_arena *arena,
                                   cleave_error *error) {
@@ -203,8 +212,8 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
         CLEAVE_TRY(predict(&c->model, &machine, options.optimizer_states, &c->sides[i], error));
     }
     c->is_predicted = true;
-    if (!cleave_layout_is_plain(&c->sides[0].layout))
-        return CLEAVE_OK; /* changes of it can't be estimated */
+    if (!can_be_tried(c))
+        return CLEAVE_OK;
     c->is_tried = true;
     explain_changes changes;
     cleave_status status = explain_changes_create(&c->model, &machine, &c->sides[0].layout,
@@ -218,7 +227,9 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
 /* ---- printing ---- */
 
 static const char *update_name(const side *s, int32_t tensor) {
-    return s->layout.sharded[tensor] ? "sharded" : "replicated";
+    static const char *const names[CLEAVE_N_SHARDED] = {
+        "replicated", "sharded", "sharded, with the gradient", "sharded, with gradient and weight"};
+    return names[s->layout.sharded[tensor]];
 }
 
 static void print_sides(const comparison *c, cleave_arena *arena) {

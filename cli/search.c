@@ -12,7 +12,7 @@
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
-    const char *schedule, *recompute;
+    const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
         virtual_stages, tensor;
     double time, memory_limit, momentum;
@@ -60,6 +60,9 @@ static const option_row rows[] = {
      .most = 4096, .help = "stages of a group of devices, of an interleaved pipeline"},
     {"--tensor", "T", OPTION_INTEGER, offsetof(search_values, tensor), .least = 1, .most = 65536,
      .help = "devices that share each product, of megatron in stages or micro-batches"},
+    {"--zero", "STAGE", OPTION_TEXT, offsetof(search_values, zero),
+     .help = "state of parameters that is sharded: 0 none, 1 the update, 2 and the gradient, 3 and "
+             "the weight (default as it turns out best)"},
     ROW_OPTIMIZER(search_values),
     ROW_MOMENTUM(search_values),
     {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
@@ -93,6 +96,13 @@ static int32_t count_recomputed(const cleave_layout *layout) {
     return n;
 }
 
+static int32_t count_sharded(const cleave_layout *layout, cleave_sharded least) {
+    int32_t n = 0;
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        n += layout->sharded[t] >= least;
+    return n;
+}
+
 static void print_json(const search_values *values, const cleave_search_result *result,
                        cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
@@ -109,6 +119,10 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_put_string(w, cleave_schedule_names[result->best.layout.schedule.kind]);
     cleave_json_key(w, "recomputed_operators");
     cleave_json_put_integer(w, count_recomputed(&result->best.layout));
+    cleave_json_key(w, "sharded_gradients");
+    cleave_json_put_integer(w, count_sharded(&result->best.layout, CLEAVE_SHARDED_GRADIENT));
+    cleave_json_key(w, "sharded_weights");
+    cleave_json_put_integer(w, count_sharded(&result->best.layout, CLEAVE_SHARDED_WEIGHT));
     cleave_json_key(w, "search_seconds");
     cleave_json_put_number(w, result->search_seconds);
     cleave_json_key(w, "proposals");
@@ -256,6 +270,11 @@ static cleave_status read_wish(const search_values *values, cleave_schedule_wish
     if (values->recompute != NULL && wish->recompute < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--recompute %s is none of: none, selective, full", values->recompute);
+    if (values->zero != NULL &&
+        (strlen(values->zero) != 1 || strchr("0123", *values->zero) == NULL))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--zero %s is none of: 0, 1, 2, 3",
+                           values->zero);
+    wish->zero = values->zero != NULL ? 1 + (*values->zero - '0') : 0;
     for (int kind = 0; kind < CLEAVE_SCHEDULE_ORDERS && values->schedule != NULL; kind++)
         if (strcmp(values->schedule, cleave_schedule_names[kind]) == 0)
             wish->kind = kind;

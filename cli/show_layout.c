@@ -105,12 +105,19 @@ static void print_settings(const cleave_json_cursor *root, const char *key, cons
         return;
     for (int32_t i = 0; i < cleave_json_count(&settings); i++) {
         const char *name;
-        char text[128];
+        char text[128], more[128];
         cleave_json_cursor setting = cleave_json_member(&settings, i, &name);
         describe_member(&settings, name, text, sizeof text);
         if (text[0] == '\0')
             describe_member(&setting, "update", text, sizeof text);
-        printf("%s %s: %s\n", title, name, text);
+        printf("%s %s: %s", title, name, text);
+        for (int k = 0; k < 2; k++) { /* of a parameter */
+            static const char *const keys[] = {"gradient", "weight"};
+            describe_member(&setting, keys[k], more, sizeof more);
+            if (more[0] != '\0')
+                printf(", %s %s", keys[k], more);
+        }
+        printf("\n");
     }
 }
 

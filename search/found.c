@@ -29,9 +29,13 @@ bool session_knows_price(const session *s, const cleave_layout *layout, cleave_p
 cleave_status session_add_found(session *s, const char *method, const cleave_layout *layout,
                                 const cleave_price *price, cleave_error *error) {
     int32_t place = 0;
-    for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].method != NULL && same_layout(s->model, layout, s->given[g].layout))
+    for (int32_t g = 0; g < s->n_given; g++) {
+        /* Of a baseline by another name than the one asked for it is not the result. */
+        const char *given = s->given[g].method;
+        if (given != NULL && (session_searches(s) || strcmp(given, s->options->method) == 0) &&
+            same_layout(s->model, layout, s->given[g].layout))
             return CLEAVE_OK;
+    }
     for (int32_t i = 0; i < s->n_found; i++)
         if (same_layout(s->model, layout, &s->found[i].layout))
             return CLEAVE_OK;

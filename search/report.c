@@ -102,13 +102,14 @@ static void collect(const session *s, report *r) {
 static cleave_status add_plain_updates(report *r, cleave_error *error) {
     session *s = r->session;
     const session_found *best = &s->found[0];
-    if (s->n_found == 0 || session_polishes(s))
+    if (s->n_found == 0 || session_polishes(s) || !session_searches(s) ||
+        session_wish(s)->zero > 0 || !cleave_layout_is_plain(&best->layout))
         return CLEAVE_OK;
     int32_t n_tensors = s->model->n_tensors, n_sharded = 0;
     for (int32_t t = 0; t < n_tensors; t++)
         n_sharded += best->layout.sharded[t];
     r->plain = best->layout;
-    r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, bool, n_tensors);
+    r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, uint8_t, n_tensors);
     if (r->plain.sharded == NULL)
         return cleave_fail_memory(error, "searching");
     if (n_sharded > 0 && cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))

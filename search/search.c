@@ -171,6 +171,7 @@ static cleave_status run(session *s, cleave_error *error) {
     bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
     if (method >= 0 && !s->reach.only_folds && !session_is_hopeless(s) && allows_plain)
         CLEAVE_TRY(methods[method].run(s, error));
+    CLEAVE_TRY(session_add_late_givens(s, error));
     CLEAVE_TRY(session_stage(s, error));
     CLEAVE_TRY(session_report(s, error));
     return s->result.best.applies ? CLEAVE_OK : session_fail_nothing_fits(s, error);
@@ -193,8 +194,8 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
     if (!is_method(options->method))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" is not known: it is auto, exact, mcmc, branch-and-bound, "
-                           "random, data-parallel, "
-                           "single, layer-per-device, one-weird-trick or megatron",
+                           "random, data-parallel, single, layer-per-device, one-weird-trick, "
+                           "megatron, zero-1 or zero-3",
                            options->method);
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0);

@@ -89,6 +89,10 @@ void session_describe_reach(const session *s, char *text, size_t bytes);
    lists the candidates, but for those of these layouts. */
 cleave_status session_add_givens(session *s, cleave_error *error);
 
+/* Adds those baselines that no method begins with, since changes of them can't be estimated; where
+   others than layouts of one stage and the whole batch are asked for, none. */
+cleave_status session_add_late_givens(session *s, cleave_error *error);
+
 /* Runs `first`, which does not use the pricers of workers, and meanwhile, where there are other
    threads, simulates in full the baselines that the report will be about. */
 cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s, cleave_error *),

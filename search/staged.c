@@ -1,5 +1,6 @@
 /* Layouts in stages and micro-batches, beside those of the whole batch in one stage. */
 #include "search/pipeline/pipeline.h"
+#include "search/problem/baselines.h"
 #include "search/session.h"
 
 #include <string.h>
@@ -11,7 +12,16 @@ const cleave_schedule_wish *session_wish(const session *s) {
 }
 
 bool session_allows(const session *s, const cleave_layout *layout) {
-    return !cleave_layout_is_plain(layout) || cleave_schedule_wish_allows_plain(session_wish(s));
+    cleave_schedule_wish wish = *session_wish(s);
+    int sharded = wish.zero - 1; /* below 0: as it turns out best */
+    wish.zero = 0;
+    if (!cleave_layout_is_plain(layout))
+        return true;
+    bool allows = cleave_schedule_wish_allows_plain(&wish);
+    for (int32_t t = 0; t < layout->n_tensors && allows && sharded >= 0; t++)
+        allows = s->model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER ||
+                 (int)layout->sharded[t] == sharded;
+    return allows;
 }
 
 /* The best of what is known; null: nothing is. */
@@ -28,23 +38,39 @@ static const cleave_price *best_price(const session *s) {
 }
 
 /* Without a wish they are looked for where all devices are lowered anyway. */
-static bool looks_for_them(const session *s) {
-    const cleave_schedule_wish *wish = session_wish(s);
+static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
     bool is_open = cleave_schedule_wish_is_open(wish);
-    bool only_plain =
-        wish->micro_batches == 1 && wish->stages == 1 && wish->recompute == CLEAVE_RECOMPUTE_NONE;
+    bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
+                      wish->recompute == CLEAVE_RECOMPUTE_NONE && wish->zero == 0;
     if (only_plain || s->model->loss < 0)
         return false;
     return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;
 }
 
+/* Of ZeRO's baselines, which are others whose state is sharded: of one stage where nothing else is
+   said, and with as many micro-batches as is best. */
+static const char *name_baseline(const session *s, cleave_schedule_wish *wish) {
+    cleave_sharded sharded = cleave_baseline_shards(s->options->method);
+    if (sharded == CLEAVE_SHARDED_NOTHING)
+        return s->options->method;
+    if (wish->stages == 0 && wish->virtual_stages == 0 && wish->kind < 0)
+        wish->stages = 1;
+    if (wish->recompute < 0)
+        wish->recompute = CLEAVE_RECOMPUTE_NONE;
+    if (wish->zero == 0)
+        wish->zero = 1 + (int)sharded;
+    return wish->tensor > 1 ? "megatron" : "data-parallel";
+}
+
 cleave_status session_stage(session *s, cleave_error *error) {
-    if (!looks_for_them(s))
+    cleave_schedule_wish wish = *session_wish(s);
+    const char *baseline = session_searches(s) ? NULL : name_baseline(s, &wish);
+    if (!looks_for_them(s, &wish))
         return CLEAVE_OK;
     bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
     const cleave_pipeline_options options = {
-        .wish = *session_wish(s),
-        .baseline = session_searches(s) ? NULL : s->options->method,
+        .wish = wish,
+        .baseline = baseline,
         .best = allows_plain ? best_price(s) : NULL,
         .collectives = &s->collectives,
         .until_seconds =

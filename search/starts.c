@@ -27,7 +27,8 @@ static cleave_status add_constrained(session *s, const char *method, cleave_layo
     return CLEAVE_OK;
 }
 
-static cleave_status add_named(session *s, const char *name, cleave_error *error) {
+/* One that is plain, or one that is not. */
+static cleave_status add_named(session *s, const char *name, bool plain, cleave_error *error) {
     bool applies;
     cleave_layout made, *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
     cleave_arena scratch = {0};
@@ -35,7 +36,8 @@ static cleave_status add_named(session *s, const char *name, cleave_error *error
         return cleave_fail_memory(error, "searching");
     cleave_status status = cleave_baseline_layout(s->model, s->machine, name, s->options->seed,
                                                   &scratch, &made, &applies, error);
-    if (status == CLEAVE_OK && applies)
+    applies = status == CLEAVE_OK && applies && cleave_layout_is_plain(&made) == plain;
+    if (applies)
         status = cleave_layout_keep(&made, s->model, &s->work, layout, error);
     cleave_arena_free(&scratch);
     if (status != CLEAVE_OK || !applies)
@@ -126,9 +128,9 @@ static cleave_status add_folded(session *s, cleave_error *error) {
 /* Layouts known without a search. */
 static cleave_status add_known(session *s, cleave_error *error) {
     for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
-        CLEAVE_TRY(add_named(s, cleave_baseline_names[i], error));
+        CLEAVE_TRY(add_named(s, cleave_baseline_names[i], true, error));
     if (strcmp(s->options->method, "random") == 0)
-        return add_named(s, "random", error);
+        return add_named(s, "random", true, error);
     bool has_starts = session_searches(s) && !s->reach.only_folds;
     return has_starts ? add_quick_starts(s, error) : CLEAVE_OK;
 }
@@ -164,7 +166,8 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
         return status;
     }
     what.view = CLEAVE_VIEW_ALL;
-    what.memory = s->reach.only_folds ? CLEAVE_MEMORY_PLANNED : CLEAVE_MEMORY_IN_DOUBT;
+    if (!s->reach.only_folds && cleave_layout_is_plain(given->layout))
+        what.memory = CLEAVE_MEMORY_IN_DOUBT; /* by an estimate */
     return cleave_pricer_price(pricer, &what, NULL, &given->price, error);
 }
 
@@ -197,4 +200,15 @@ cleave_status session_add_givens(session *s, cleave_error *error) {
                                       .task = run_task,
                                       .context = s};
     return cleave_parallel_run(&parallel, error);
+}
+
+cleave_status session_add_late_givens(session *s, cleave_error *error) {
+    int32_t before = s->n_given;
+    if (!cleave_schedule_wish_allows_plain(session_wish(s)))
+        return CLEAVE_OK; /* they have one stage and the whole batch */
+    for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
+        CLEAVE_TRY(add_named(s, cleave_baseline_names[i], false, error));
+    for (int32_t g = before; g < s->n_given; g++)
+        CLEAVE_TRY(price(s, s->pricer, &s->given[g], error));
+    return CLEAVE_OK;
 }

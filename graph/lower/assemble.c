@@ -81,11 +81,18 @@ static int32_t *count_readers(lower_builder *builder) {
     return readers;
 }
 
-/* The event by which a pass reads an input: of backward, and where forward comes again, as it then
-   is there. */
+/* The event by which forward reads an input; where it comes again, as it then is there. */
 static int32_t reading(const lower_schedule *schedule, int32_t n, int i, bool again) {
     return again && schedule->read_again[n][i] >= 0 ? schedule->read_again[n][i]
                                                     : schedule->read[n][i];
+}
+
+/* The same of a backward pass: by itself, or as the first of them read it, or as it was there. */
+static int32_t reading_back(const lower_schedule *schedule, int32_t n, int i, cleave_pass pass) {
+    for (; pass >= CLEAVE_PASS_INPUT_GRADIENT; pass--)
+        if (schedule->read_back[n][pass - 1][i] >= 0)
+            return schedule->read_back[n][pass - 1][i];
+    return reading(schedule, n, i, true);
 }
 
 /* Does forward write over its first input?  Not over what other micro-batches read, too, nor what
@@ -133,7 +140,7 @@ static cleave_compute backward_compute(lower_assembly *assembly, int32_t n, int3
         compute.combined = bound_in(assembly, schedule->read_combined[n], p, window);
     for (int i = 0; i < nest->n_inputs; i++) {
         if (read & (1u << i))
-            compute.inputs[i] = bound_in(assembly, reading(schedule, n, i, true), p, window);
+            compute.inputs[i] = bound_in(assembly, reading_back(schedule, n, i, pass), p, window);
         if (!(gradients & (1u << i)))
             continue;
         compute.input_gradients[i] = bound_in(assembly, schedule->write_gradient[n][i], p, window);
@@ -217,21 +224,14 @@ static void place_chunk(const order *o, const cleave_fragment_chunk *chunk, int3
     }
 }
 
-/* When a pass of a nest runs. */
-static cleave_when when_of(const lower_builder *builder, int32_t n, uint8_t pass) {
-    if (builder->micro == NULL || lower_goes_on(builder, n))
-        return CLEAVE_WHEN_EVERY;
-    cleave_when value = lower_value_when(builder, builder->model->nests[n].output.tensor);
-    return pass == CLEAVE_PASS_FORWARD ? value : cleave_when_gradient(value);
-}
-
 static void place_computes(const order *o, int32_t slot, int32_t window) {
     lower_assembly *assembly = o->assembly;
     const lower_builder *builder = assembly->builder;
     const cleave_slot *of = &assembly->schedule->slots[slot];
     if (of->nest < 0)
         return;
-    cleave_when when = when_of(builder, of->nest, of->pass);
+    cleave_when when =
+        cleave_micro_batches_when(builder->micro, builder->model, of->nest, (cleave_pass)of->pass);
     if (!lower_runs_in((uint8_t)when, window, assembly->n_windows))
         return;
     for (int32_t p = 0; p < builder->parts[of->nest].n; p++) {

@@ -6,18 +6,22 @@
 
 /* Does what a pass gives for an input add up over the micro-batches by itself, and not by copies?
    Only products can add at no cost. */
-static bool carries(const lower_builder *builder, int32_t n, int i, cleave_pass pass) {
+static bool carries(const lowering *state, int32_t n, int i, cleave_pass pass) {
+    const lower_builder *builder = &state->base;
     const cleave_nest *nest = &builder->model->nests[n];
-    return lower_goes_on(builder, n) && pass == CLEAVE_PASS_WEIGHT_GRADIENT &&
+    int32_t n_reduced = 0, n_others = 0;
+    lower_count_reduced(state, nest->inputs[i].tensor, &n_reduced, &n_others);
+    return n_reduced == 0 && lower_goes_on(builder, n) && pass == CLEAVE_PASS_WEIGHT_GRADIENT &&
            nest->kind == CLEAVE_NEST_PRODUCT &&
            lower_value_when(builder, nest->inputs[i].tensor) != CLEAVE_WHEN_EVERY;
 }
 
 /* Adds what one part gives to the gradient of an input, through views, to the base tensors'
  * movements. */
-static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, int32_t buffer,
-                                bool is_carried) {
+static void contribute_gradient(lowering *state, const lower_event *event, int32_t p,
+                                int32_t buffer, bool is_carried) {
     lower_builder *builder = &state->base;
+    int32_t n = event->nest, i = event->input;
     const lower_operand *operand =
         &state->operands.items[lower_row(state, state->schedule->read[n][i])[p]];
     const cleave_part *part = &builder->parts[n].items[p];
@@ -27,15 +31,19 @@ static void contribute_gradient(lowering *state, int32_t n, int32_t p, int i, in
             continue;
         int64_t key =
             ((((int64_t)n * CLEAVE_MAX_INPUTS + i) << 18 | piece->index) << 20) | part->key;
-        move_contribution *added =
-            move_contribute(builder, &state->tensors[piece->tensor].backward, key, part->device);
+        int32_t n_reduced = 0, n_others = 0;
+        lower_count_reduced(state, piece->tensor, &n_reduced, &n_others);
+        movement *move = n_reduced > 0
+                             ? &lower_visiting_of(state, event->visit, piece->tensor)->move
+                             : &state->tensors[piece->tensor].backward;
+        move_contribution *added = move_contribute(builder, move, key, part->device);
         lower_region_of_piece(builder->model->tensors[piece->tensor].rank, piece, buffer,
                               &added->at);
         added->may_take = operand->whole;
         added->every_window = lower_in_every_window(builder, n);
-        if (!is_carried && lower_goes_on(builder, n) &&
+        if (!is_carried && n_reduced == 0 && lower_goes_on(builder, n) &&
             lower_value_when(builder, piece->tensor) != CLEAVE_WHEN_EVERY)
-            move_carry(builder, &state->tensors[piece->tensor].backward,
+            move_carry(builder, move,
                        builder->model->tensors[piece->tensor].kind == CLEAVE_TENSOR_PARAMETER
                            ? CLEAVE_BUFFER_GRADIENT
                            : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
@@ -128,7 +136,10 @@ static void one_pass_less(lowering *state, int32_t tensor) {
     if (state->member != NULL && *state->member != tensor)
         return;
     lower_begin_stretch(state, false, 0);
-    if (--state->tensors[tensor].pending == 0 && !state->schedule->joins_late[tensor])
+    int32_t n_reduced = 0, n_others = 0;
+    lower_count_reduced(state, tensor, &n_reduced, &n_others);
+    if (--state->tensors[tensor].pending == 0 && !state->schedule->joins_late[tensor] &&
+        n_reduced == 0)
         lower_begin_gradient(state, tensor);
 }
 
@@ -193,16 +204,25 @@ static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulato
     return true;
 }
 
+static int32_t visit_of(const lowering *state, lower_accumulator of) {
+    return state->schedule->events[state->schedule->write_gradient[of.nest][of.input]].visit;
+}
+
 /* The gradient that this pass can add to: `nest` is -1 where there is none, and from now on this
    one is there for others.  Only products can add at no cost. */
-static lower_accumulator find_accumulator(lowering *state, int32_t n, int i, cleave_pass pass) {
+static lower_accumulator find_accumulator(lowering *state, const lower_event *event,
+                                          cleave_pass pass) {
+    int32_t n = event->nest, i = event->input;
+    int32_t n_reduced = 0, n_others = 0;
     const cleave_nest *nest = &state->base.model->nests[n];
     lower_tensor *of = &state->tensors[nest->inputs[i].tensor];
+    lower_count_reduced(state, nest->inputs[i].tensor, &n_reduced, &n_others);
     if (pass != CLEAVE_PASS_WEIGHT_GRADIENT || nest->kind != CLEAVE_NEST_PRODUCT ||
-        (lower_goes_on(&state->base, n) && !carries(&state->base, n, i, pass)))
+        (lower_goes_on(&state->base, n) && !carries(state, n, i, pass) && n_others > 0))
         return (lower_accumulator){-1, -1};
     for (int32_t a = 0; a < of->accumulators.n; a++)
-        if (read_alike(state, n, i, of->accumulators.items[a]))
+        if (visit_of(state, of->accumulators.items[a]) == event->visit &&
+            read_alike(state, n, i, of->accumulators.items[a]))
             return of->accumulators.items[a];
     LOWER_PUSH(&state->base, &of->accumulators, (lower_accumulator){n, i});
     return (lower_accumulator){-1, -1};
@@ -213,8 +233,8 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     int32_t n = event->nest, i = event->input;
     cleave_pass pass = state->schedule->slots[event->slot].pass;
-    lower_accumulator first = find_accumulator(state, n, i, pass);
-    bool is_carried = carries(builder, n, i, pass);
+    lower_accumulator first = find_accumulator(state, event, pass);
+    bool is_carried = carries(state, n, i, pass);
     for (int32_t p = 0; p < builder->parts[n].n; p++) {
         int32_t id = lower_row(state, state->schedule->read[n][i])[p];
         if (id < 0)
@@ -236,7 +256,7 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
                          operand->device, operand->tensor, &operand->box);
         if (is_carried)
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_CARRIES;
-        contribute_gradient(state, n, p, i, *binding, is_carried);
+        contribute_gradient(state, event, p, *binding, is_carried);
     }
     state->part = builder->parts[n].n;
     each_base(state, event->tensor, one_pass_less);

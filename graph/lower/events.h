@@ -20,6 +20,16 @@ void lower_begin_gradient(lowering *state, int32_t tensor);
 
 /* Who updates the family's parameters: before any backward event. */
 void lower_plan_shares(lowering *state);
+/* Of gradients that are reduced for one visit after the other (shard.c): how many base tensors
+   under a tensor have such ones, and how many others; the buffer of a share in which they are all
+   summed, at the update. */
+void lower_count_reduced(const lowering *state, int32_t tensor, int32_t *n_reduced,
+                         int32_t *n_others);
+int32_t lower_sum_of_visits(lowering *state, int32_t tensor, int32_t share);
+void lower_begin_visits(lowering *state);
+void lower_visits_free(lowering *state);
+void lower_visit_event(lowering *state, const lower_event *event); /* gather, reduce, settle */
+
 void lower_update(lowering *state, const lower_event *event);
 void lower_assign(lowering *state, const lower_event *event);
 void lower_list_held(lowering *state);

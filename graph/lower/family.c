@@ -49,7 +49,8 @@ static void clear_tensor(lowering *state, int32_t t) {
     of->backward.zero_where_unwritten = true;
     of->holders.n = 0;
     of->shares.n = 0;
-    of->sharded = false;
+    of->totals.n = 0;
+    of->sharded = CLEAVE_SHARDED_NOTHING;
     of->main_after = NULL;
     of->pending = state->schedule->n_contributing[t];
 }
@@ -63,6 +64,7 @@ static void clear(lowering *state) {
     state->table_size = 0;
     for (int32_t m = state->first_lent; m < state->first_lent + state->n_lent; m++)
         clear_tensor(state, schedule->members[m]);
+    lower_begin_visits(state);
     for (int32_t i = 0; i < state->n_events; i++) /* views have some, too */
         state->tensors[schedule->events[lower_nth_event(state, i)].tensor].accumulators.n = 0;
 }
@@ -85,6 +87,11 @@ static void run_event(lowering *state, const lower_event *event) {
         break;
     case LOWER_WRITE_GRADIENT:
         lower_write_gradient(state, event);
+        break;
+    case LOWER_GATHER:
+    case LOWER_REDUCE:
+    case LOWER_SETTLE:
+        lower_visit_event(state, event);
         break;
     case LOWER_UPDATE:
         lower_update(state, event);
@@ -157,6 +164,7 @@ static void free_tensor(lower_tensor *tensor) {
     movement_free(&tensor->again);
     CLEAVE_LIST_FREE(&tensor->holders);
     CLEAVE_LIST_FREE(&tensor->shares);
+    CLEAVE_LIST_FREE(&tensor->totals);
     CLEAVE_LIST_FREE(&tensor->accumulators);
 }
 
@@ -169,6 +177,7 @@ void lowering_free(lowering *state) {
     CLEAVE_LIST_FREE(&state->rows);
     CLEAVE_LIST_FREE(&state->bindings);
     CLEAVE_LIST_FREE(&state->stretches);
+    lower_visits_free(state);
     if (state->tensors == NULL || state->spare == NULL)
         return;
     for (int32_t t = 0; t < state->base.model->n_tensors; t++)

@@ -12,9 +12,9 @@ static int32_t *first_row_of(const lowering *state, const lower_event *event) {
 }
 
 /* The boxes that the parts of a nest read (or, of the combined output, wrote). */
-static void plan_operand(lowering *state, const cleave_operand *of, int32_t n, bool again) {
+static void plan_operand(lowering *state, const cleave_operand *of, const lower_event *event) {
     const lower_builder *builder = &state->base;
-    int32_t again_in = again ? state->schedule->stage_of[n] : -1;
+    int32_t n = event->nest, again_in = event->again ? state->schedule->stage_of[n] : -1;
     for (int32_t p = 0; p < builder->parts[n].n; p++) {
         const cleave_part *part = &builder->parts[n].items[p];
         int32_t operand = -1;
@@ -23,7 +23,8 @@ static void plan_operand(lowering *state, const cleave_operand *of, int32_t n, b
             cleave_part_box(builder->model, part, of, &box);
             state->part = p;
             lower_begin_stretch(state, true, 0);
-            operand = lower_operand_need(state, of->tensor, part->device, &box, again_in);
+            operand =
+                lower_operand_need(state, of->tensor, part->device, &box, again_in, event->visit);
         }
         add_row(state, operand);
     }
@@ -37,7 +38,7 @@ static void plan_loss(lowering *state) {
         add_row(state, parts->items[p].empty
                            ? -1
                            : lower_operand_need(state, builder->model->loss, parts->items[p].device,
-                                                &scalar, -1));
+                                                &scalar, -1, -1));
 }
 
 /* An output is gathered where the first part is that writes some of it. */
@@ -53,7 +54,7 @@ static void plan_output(lowering *state, int32_t output) {
             device = parts->items[p].empty ? device : parts->items[p].device;
     }
     cleave_box all = cleave_box_of_shape(model->tensors[tensor].rank, model->tensors[tensor].shape);
-    add_row(state, lower_operand_need(state, tensor, device, &all, -1));
+    add_row(state, lower_operand_need(state, tensor, device, &all, -1, -1));
 }
 
 /* Those that hold the target need the source; all holders are known by then. */
@@ -63,7 +64,7 @@ static void plan_assignment(lowering *state, int32_t a) {
     for (int32_t h = 0; h < target->holders.n; h++) {
         cleave_box box = target->holders.items[h].box;
         add_row(state, lower_operand_need(state, assignment->source,
-                                          target->holders.items[h].device, &box, -1));
+                                          target->holders.items[h].device, &box, -1, -1));
     }
 }
 
@@ -72,11 +73,10 @@ static void plan_event(lowering *state, const lower_event *event) {
     *first_row_of(state, event) = state->rows.n;
     switch (event->kind) {
     case LOWER_READ:
-        plan_operand(state, &model->nests[event->nest].inputs[event->input], event->nest,
-                     event->again);
+        plan_operand(state, &model->nests[event->nest].inputs[event->input], event);
         break;
     case LOWER_READ_COMBINED:
-        plan_operand(state, &model->nests[event->nest].output, event->nest, event->again);
+        plan_operand(state, &model->nests[event->nest].output, event);
         break;
     case LOWER_READ_LOSS:
         plan_loss(state);
@@ -93,6 +93,9 @@ static void plan_event(lowering *state, const lower_event *event) {
         for (int32_t p = 0; p < state->base.parts[event->nest].n; p++)
             add_row(state, -1);
         break;
+    case LOWER_GATHER:
+    case LOWER_REDUCE:
+    case LOWER_SETTLE:
     case LOWER_UPDATE:
         break;
     }

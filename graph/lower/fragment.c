@@ -48,7 +48,7 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
     lowerer->boxes = CLEAVE_ARENA_ARRAY(arena, box_hash, lowerer->schedule.n_events);
     lowerer->layout = *layout;
     lowerer->layout.splits = NULL;
-    lowerer->layout.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    lowerer->layout.sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors);
     if (lowerer->parts == NULL || lowerer->layout.sharded == NULL ||
         (lowerer->boxes == NULL && lowerer->schedule.n_events > 0))
         return cleave_fail_memory(error, "lowering");
@@ -80,8 +80,8 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
     if (!cleave_layout_is_plain(layout))
         return cleave_fail(
             error, CLEAVE_BAD_INPUT,
-            "the layout has stages, micro-batches or recomputation: changes of it can't "
-            "be estimated yet");
+            "the layout has stages, micro-batches, recomputation or sharded gradients: changes of "
+            "it can't be estimated yet");
     cleave_lowerer *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "lowering");

@@ -70,8 +70,8 @@ typedef struct cleave_fragment {
 typedef struct cleave_lowerer cleave_lowerer;
 
 /* FAILED when memory is short; BAD_INPUT when the model is to be trained and has no loss, or the
-   layout has stages, micro-batches or recomputation.  Model and options must outlive it.  The
-   layout must be legal, and so must be the splits set later. */
+   layout has stages, micro-batches, recomputation or sharded gradients.  Model and options must
+   outlive it.  The layout must be legal, and so must be the splits set later. */
 cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layout *layout,
                                     const cleave_lower_options *options, cleave_lowerer **lowerer,
                                     cleave_error *error);

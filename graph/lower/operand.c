@@ -14,16 +14,18 @@ static uint64_t hash_need(int32_t tensor, int32_t device, int rank, const cleave
 }
 
 static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
-                          int32_t again_in) {
+                          int32_t again_in, int32_t visit) {
     int rank = state->base.model->tensors[tensor].rank;
-    uint64_t at = hash_need(tensor, device, rank, box) + (uint64_t)(again_in + 1);
+    uint64_t at = hash_need(tensor, device, rank, box) + (uint64_t)(again_in + 1) +
+                  31 * (uint64_t)(visit + 1);
     for (;; at++) {
         int32_t *slot = &state->table[at & (uint64_t)(state->table_size - 1)];
         if (*slot == 0)
             return slot;
         const lower_operand *operand = &state->operands.items[*slot - 1];
         if (operand->tensor == tensor && operand->device == device &&
-            operand->again_in == again_in && cleave_box_equal(rank, &operand->box, box))
+            operand->again_in == again_in && operand->visit == visit &&
+            cleave_box_equal(rank, &operand->box, box))
             return slot;
     }
 }
@@ -49,8 +51,8 @@ static void grow_table(lowering *state) {
     state->table = LOWER_ARRAY(&state->base, int32_t, state->table_size);
     for (int32_t i = 0; i < state->operands.n; i++) {
         const lower_operand *operand = &state->operands.items[i];
-        *find_slot(state, operand->tensor, operand->device, &operand->box, operand->again_in) =
-            i + 1;
+        *find_slot(state, operand->tensor, operand->device, &operand->box, operand->again_in,
+                   operand->visit) = i + 1;
     }
 }
 
@@ -119,16 +121,22 @@ static void source_piece(lowering *state, int32_t operand, int32_t p) {
     const cleave_tensor *base = &model->tensors[tensor];
     if (base->kind == CLEAVE_TENSOR_PARAMETER || base->kind == CLEAVE_TENSOR_BUFFER) {
         hold(state, tensor, device, &piece->piece.box);
+        if (of->visit >= 0 && state->base.layout->sharded[tensor] >= CLEAVE_SHARDED_WEIGHT) {
+            movement *move = &lower_visiting_of(state, of->visit, tensor)->move;
+            lower_region_of_piece(base->rank, &piece->piece, of->buffer,
+                                  move_demand_of(&state->base, move, device, operand, of->whole));
+            demand = move->demands.n - 1;
+        }
     } else if (base->kind == CLEAVE_TENSOR_ACTIVATION &&
                needs_whole_record(state, tensor, &piece->piece.box)) {
         cleave_box record = piece->piece.box;
         record.lo[0] = 0;
         record.hi[0] = base->shape[0];
         state->operands.items[operand].whole = false;
-        from_operand = lower_operand_need(state, tensor, device, &record, of->again_in);
+        from_operand = lower_operand_need(state, tensor, device, &record, of->again_in, -1);
     } else if (base->kind != CLEAVE_TENSOR_ACTIVATION && tensor != of->tensor) {
         const cleave_box box = piece->piece.box;
-        from_operand = lower_operand_need(state, tensor, device, &box, -1);
+        from_operand = lower_operand_need(state, tensor, device, &box, -1, -1);
     } else if (base->kind == CLEAVE_TENSOR_ACTIVATION) {
         movement *move = forward_of(state, tensor, piece->again);
         lower_region_of_piece(base->rank, &piece->piece, of->buffer,
@@ -168,12 +176,12 @@ static void add_piece(lowering *state, const cleave_piece *piece, int32_t again_
 }
 
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
-                           int32_t again_in) {
+                           int32_t again_in, int32_t visit) {
     lower_builder *builder = &state->base;
     grow_table(state);
     if (again_in >= 0 && !sees_again(state, tensor, again_in))
         again_in = -1;
-    int32_t *slot = find_slot(state, tensor, device, box, again_in);
+    int32_t *slot = find_slot(state, tensor, device, box, again_in, visit);
     if (*slot != 0)
         return *slot - 1;
     const cleave_tensor *of = &builder->model->tensors[tensor];
@@ -190,6 +198,7 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     operand->tensor = tensor;
     operand->device = device;
     operand->again_in = again_in;
+    operand->visit = visit;
     lower_copy_box(of->rank, box, &operand->box);
     operand->buffer = lower_buffer(builder, buffer_kind(of), device, tensor, box);
     operand->first_piece = first;
@@ -280,14 +289,47 @@ static void fill_uncovered(lowering *state, lower_operand *operand) {
     lower_copy_end(builder, operand->device, CLEAVE_LANE_MAIN);
 }
 
+/* Of one in which something is gathered as often as it is read. */
+static cleave_when when_of(const lowering *state, const lower_operand *operand) {
+    for (int32_t p = 0; p < operand->n_pieces && operand->visit >= 0; p++)
+        if (lower_is_gathered(state, state->pieces.items[operand->first_piece + p].piece.tensor))
+            return (cleave_when)state->schedule->visits[operand->visit].when;
+    return lower_value_when(&state->base, operand->tensor);
+}
+
 void lower_operand_prepare(lowering *state, const movement *move) {
     for (int32_t i = 0; i < move->demands.n; i++) {
         if (move->demands.items[i].operand < 0)
             continue;
         lower_operand *operand = &state->operands.items[move->demands.items[i].operand];
-        lower_do(&state->base, lower_value_when(&state->base, operand->tensor));
+        lower_do(&state->base, when_of(state, operand));
         fill_uncovered(state, operand);
     }
+}
+
+static bool is_gathered(const lowering *state, const lower_operand_piece *piece) {
+    return piece->demand >= 0 && lower_is_gathered(state, piece->piece.tensor);
+}
+
+/* Does it come by a movement?  (What was to be gathered may be held after all.) */
+static bool moves(const lowering *state, const lower_operand_piece *piece) {
+    return piece->demand >= 0 &&
+           (state->base.model->tensors[piece->piece.tensor].kind == CLEAVE_TENSOR_ACTIVATION ||
+            is_gathered(state, piece));
+}
+
+static movement *movement_of(lowering *state, const lower_operand *operand,
+                             const lower_operand_piece *piece) {
+    return is_gathered(state, piece)
+               ? &lower_visiting_of(state, operand->visit, piece->piece.tensor)->move
+               : forward_of(state, piece->piece.tensor, piece->again);
+}
+
+static void await_gathered(lowering *state, const lower_operand *operand,
+                           const lower_operand_piece *piece) {
+    lower_do(&state->base, (cleave_when)state->schedule->visits[operand->visit].when);
+    lower_await_visiting(state, lower_visiting_of(state, operand->visit, piece->piece.tensor),
+                         operand->device);
 }
 
 void lower_operand_arrive(lowering *state, int32_t id) {
@@ -297,7 +339,7 @@ void lower_operand_arrive(lowering *state, int32_t id) {
         return;
     operand->arrived = true;
     const cleave_tensor *tensor = &builder->model->tensors[operand->tensor];
-    lower_do(builder, lower_value_when(builder, operand->tensor));
+    lower_do(builder, when_of(state, operand));
     if (tensor->kind == CLEAVE_TENSOR_DATA && tensor->view.kind == CLEAVE_VIEW_NONE) {
         LOWER_PUSH(builder, &builder->loads, (cleave_load){.buffer = operand->buffer});
         lower_item(builder, operand->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_LOAD,
@@ -309,21 +351,24 @@ void lower_operand_arrive(lowering *state, int32_t id) {
         const lower_operand_piece *piece = &state->pieces.items[p];
         lower_begin_stretch(state, false, 1 + piece->piece.index);
         lower_do(builder, lower_value_when(builder, piece->piece.tensor));
-        if (piece->demand >= 0)
+        if (is_gathered(state, piece))
+            await_gathered(state, operand, piece);
+        else if (moves(state, piece))
             move_arrive(builder, forward_of(state, piece->piece.tensor, piece->again),
                         piece->demand);
         else if (piece->from_operand >= 0)
             lower_operand_arrive(state, piece->from_operand);
     }
-    lower_do(builder, lower_value_when(builder, operand->tensor));
+    lower_do(builder, when_of(state, operand));
     lower_copy_begin(builder);
     for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
         const lower_operand_piece *piece = &state->pieces.items[p];
         cleave_tensor_kind kind = builder->model->tensors[piece->piece.tensor].kind;
-        if (piece->demand >= 0 && operand->whole)
-            operand->buffer = forward_of(state, piece->piece.tensor, piece->again)
-                                  ->demands.items[piece->demand]
-                                  .at.buffer;
+        if (moves(state, piece) && operand->whole)
+            operand->buffer =
+                movement_of(state, operand, piece)->demands.items[piece->demand].at.buffer;
+        else if (moves(state, piece))
+            continue; /* it came to its place */
         else if (piece->from_operand >= 0)
             arrive_from_operand(state, operand, piece);
         else if (kind == CLEAVE_TENSOR_PARAMETER || kind == CLEAVE_TENSOR_BUFFER)

@@ -13,6 +13,7 @@ typedef struct lower_operand {
     cleave_box box;
     int32_t again_in; /* the stage whose backward reads it, where something of it comes again; else
                          -1 */
+    int32_t visit;    /* that reads it, where there are weights under it that are sharded; or -1 */
     int32_t buffer;
     int32_t first_piece, n_pieces;
     bool whole;  /* one piece that covers it and lies as in its base tensor: may be other memory */
@@ -21,9 +22,9 @@ typedef struct lower_operand {
 } lower_operand;
 
 typedef struct lower_operand_piece {
-    cleave_piece piece;   /* of the base tensor */
-    bool again;           /* it comes from the second forward */
-    int32_t demand;       /* in the forward movement of an activation, else -1 */
+    cleave_piece piece; /* of the base tensor */
+    bool again;         /* it comes from the second forward */
+    int32_t demand;     /* in the forward movement of an activation, or that of the visit; or -1 */
     int32_t from_operand; /* an operand over the base tensor to copy from, else -1 */
 } lower_operand_piece;
 
@@ -50,6 +51,18 @@ typedef struct lower_accumulator {
     int32_t nest, input;
 } lower_accumulator;
 
+/* What visits of a group have given for a share so far. */
+typedef struct lower_total {
+    int32_t group, share;
+    lower_region at;
+} lower_total;
+
+/* What a visit does with one base tensor. */
+typedef struct lower_visiting {
+    movement move;
+    int32_t *after; /* [n_devices] mark in the communication lane, or -1; null: nobody's */
+} lower_visiting;
+
 /* Everything that is known per tensor; movements and holders of base tensors only. */
 typedef struct lower_tensor {
     movement forward, backward;
@@ -57,7 +70,9 @@ typedef struct lower_tensor {
     int32_t pending;                   /* backward passes that have not contributed yet */
     CLEAVE_LIST(lower_holder) holders; /* by device of first use */
     CLEAVE_LIST(lower_share) shares;   /* of a parameter, in training: see share.c */
-    bool sharded; /* shares cover each element once; else each holder has all that it holds */
+    CLEAVE_LIST(lower_total) totals;   /* of a gradient that visits give */
+    uint8_t sharded; /* cleave_sharded: shares cover each element once; or not at all: each holder
+                        has all that it holds */
     /* Gradients of this tensor, a view perhaps, that later backward passes may add to: (nest,
        input) of those that began one. */
     CLEAVE_LIST(lower_accumulator) accumulators;
@@ -83,6 +98,8 @@ typedef struct lowering {
     lower_tensor
         *spare; /* [n_spare: most base tensors of a family] the memory of lists, which is lent to
                    the tensors of one family after the other: so it stays in caches */
+    int32_t n_visiting;
+    lower_visiting *visiting; /* [n_visiting: most of a family] as visits say */
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
@@ -119,9 +136,15 @@ static inline int32_t *lower_binding(const lowering *state, int32_t event) {
 }
 
 /* Finds or makes the operand; `again_in`: the stage whose backward reads it, for which some of it
-   may come again; -1: forward does. */
+   may come again; -1: forward does; `visit`: that weights under it are gathered for, or -1. */
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
-                           int32_t again_in);
+                           int32_t again_in, int32_t visit);
+
+/* What a visit does with a base tensor under its own; does it gather it?  And its main lane waits
+   there (shard.c). */
+lower_visiting *lower_visiting_of(const lowering *state, int32_t visit, int32_t base);
+bool lower_is_gathered(const lowering *state, int32_t tensor);
+void lower_await_visiting(lowering *state, lower_visiting *at, int32_t device);
 
 /* Once all needs are known: what the devices hold of parameters, buffers and constants. */
 void lower_operand_place_holders(lowering *state);

@@ -1,6 +1,8 @@
 #include "graph/lower/schedule.h"
 
 #include "base/list.h"
+#include "graph/lower/events.h"
+#include "graph/lower/visit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@ typedef struct planner {
     int32_t *block; /* [n_tensors] 1 + that of the passes that contribute; 0: none yet */
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
-    CLEAVE_LIST(lower_event) events;
+    lower_event_list events;
     int32_t *pending; /* [n_tensors] backward passes that have not contributed yet */
     CLEAVE_LIST(int32_t) updated;
     bool failed;
@@ -88,7 +90,8 @@ static void add_event(planner *p, lower_event_kind kind, int32_t rank, int32_t n
                                                     .rank = rank,
                                                     .nest = nest,
                                                     .input = input,
-                                                    .tensor = tensor}))
+                                                    .tensor = tensor,
+                                                    .visit = -1}))
         p->failed = true;
 }
 
@@ -229,8 +232,7 @@ static bool sees_again(const planner *p, int32_t tensor, int32_t stage) {
     return sees;
 }
 
-/* All that a nest's backward needs comes again before its first slot; what it reads of that it
-   reads there, unless its own forward has come again and read it. */
+/* All that a nest's backward needs comes again before its first slot. */
 static void prepare_backward(planner *p, int32_t n) {
     const cleave_nest *nest = &p->model->nests[n];
     for (int i = 0; i < nest->n_inputs; i++)
@@ -240,12 +242,19 @@ static void prepare_backward(planner *p, int32_t n) {
         come_again(p, nest->output.tensor);
 }
 
-static void read_again(planner *p, int32_t n) {
+/* What came again the first pass reads then, unless the nest's own forward has come again and read
+   it; and of weights that are sharded nothing is there that a pass does not read itself. */
+static void read_again(planner *p, int32_t n, cleave_pass pass, bool first) {
     const cleave_nest *nest = &p->model->nests[n];
-    for (int i = 0; i < nest->n_inputs && !p->is_there[n]; i++)
-        if ((nest->kept_inputs >> i & 1) != 0 &&
-            sees_again(p, nest->inputs[i].tensor, p->schedule->stage_of[n]))
-            add_again(p, LOWER_READ, 2 + i, n, i, nest->inputs[i].tensor);
+    uint32_t read = lower_inputs_read(nest, cleave_nest_pass_inputs(p->model, nest, pass));
+    for (int i = 0; i < nest->n_inputs; i++) {
+        int32_t tensor = nest->inputs[i].tensor;
+        bool comes = first && !p->is_there[n] && (nest->kept_inputs >> i & 1) != 0 &&
+                     sees_again(p, tensor, p->schedule->stage_of[n]);
+        if (comes || ((read >> i & 1) != 0 && p->layout != NULL &&
+                      lower_sees_sharded(p->model, p->layout, tensor, CLEAVE_SHARDED_WEIGHT)))
+            add_again(p, LOWER_READ, 2 + i, n, i, tensor);
+    }
 }
 
 /* ---- backward ---- */
@@ -262,8 +271,8 @@ static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first
         if (nest->kept_combined)
             (p->again[n] ? add_again : add_event)(p, LOWER_READ_COMBINED, 1, n, -1,
                                                   nest->output.tensor);
-        read_again(p, n);
     }
+    read_again(p, n, pass, first);
     for (int i = 0; i < nest->n_inputs; i++)
         if (gradients & (1u << i))
             add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i, n, i,
@@ -339,13 +348,17 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
         s->write[n] = s->read_gradient[n] = s->read_combined[n] = -1;
         s->write_again[n] = -1;
         for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
-            s->read[n][i] = s->write_gradient[n][i] = s->read_again[n][i] = -1;
+            s->read[n][i] = s->write_gradient[n][i] = s->read_again[n][i] = s->read_back[n][0][i] =
+                s->read_back[n][1][i] = -1;
     }
     for (int32_t e = 0; e < s->n_events; e++) {
         const lower_event *event = &s->events[e];
         switch (event->kind) {
         case LOWER_READ:
-            (event->again ? s->read_again : s->read)[event->nest][event->input] = e;
+            if (s->slots[event->slot].pass != CLEAVE_PASS_FORWARD)
+                s->read_back[event->nest][s->slots[event->slot].pass - 1][event->input] = e;
+            else
+                (event->again ? s->read_again : s->read)[event->nest][event->input] = e;
             break;
         case LOWER_WRITE:
             (event->again ? s->write_again : s->write)[event->nest] = e;
@@ -361,6 +374,9 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
             break;
         case LOWER_READ_LOSS:
         case LOWER_READ_OUTPUT:
+        case LOWER_GATHER:
+        case LOWER_REDUCE:
+        case LOWER_SETTLE:
         case LOWER_UPDATE:
         case LOWER_ASSIGN:
             break;
@@ -408,6 +424,7 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->slot_of = cleave_arena_alloc(arena, n_nests, sizeof *s->slot_of);
     s->write = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_again = cleave_arena_alloc(arena, n_nests, sizeof *s->read_again);
+    s->read_back = cleave_arena_alloc(arena, n_nests, sizeof *s->read_back);
     s->write_again = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_gradient = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_combined = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
@@ -415,9 +432,10 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->touched = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operands);
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
-        s->write_gradient == NULL || s->read_again == NULL || s->write_again == NULL ||
-        s->slot_of == NULL || s->write == NULL || s->read_gradient == NULL ||
-        s->read_combined == NULL || s->first_touched == NULL || s->touched == NULL || next == NULL)
+        s->write_gradient == NULL || s->read_again == NULL || s->read_back == NULL ||
+        s->write_again == NULL || s->slot_of == NULL || s->write == NULL ||
+        s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
+        s->touched == NULL || next == NULL)
         return false;
     if (s->n_slots > 0)
         memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);
@@ -443,14 +461,15 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     p.is_there = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests);
     result.again_in = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.stage_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_nests);
+    result.n_movements = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.failed = p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
                p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
-               result.joins_late == NULL || result.n_contributing == NULL ||
-               !find_families(model, arena, &result);
+               result.n_movements == NULL || result.joins_late == NULL ||
+               result.n_contributing == NULL || !find_families(model, arena, &result);
     for (int32_t t = 0; t < model->n_tensors && !p.failed; t++)
         result.again_in[t] = -1;
     for (int32_t n = 0; n < model->n_nests && !p.failed && layout != NULL; n++)
@@ -459,6 +478,9 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
         forward(&p);
     if (!p.failed && training)
         backward(&p);
+    if (!p.failed && training && layout != NULL)
+        p.failed = !lower_visits_find(model, micro, layout, p.slots.n, p.slots.items, &p.events,
+                                      arena, &result);
     p.failed = p.failed || !index_everything(&p, arena);
     CLEAVE_LIST_FREE(&p.slots);
     CLEAVE_LIST_FREE(&p.events);

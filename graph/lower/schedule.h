@@ -14,6 +14,7 @@
 #ifndef CLEAVE_GRAPH_LOWER_SCHEDULE_H
 #define CLEAVE_GRAPH_LOWER_SCHEDULE_H
 
+#include "base/list.h"
 #include "graph/lower/fragment.h"
 
 typedef enum lower_event_kind {
@@ -24,6 +25,9 @@ typedef enum lower_event_kind {
     LOWER_READ_GRADIENT,  /* backward: the gradient of the nest's output */
     LOWER_READ_COMBINED,  /* backward: the combined output */
     LOWER_WRITE_GRADIENT, /* backward: the nest gives the gradient of an input */
+    LOWER_GATHER,         /* of a weight that is sharded: for `visit` */
+    LOWER_REDUCE,         /* of a gradient that is sharded: what `visit` gave */
+    LOWER_SETTLE,         /* it is there, and is added to what came before */
     LOWER_UPDATE,         /* of parameter `tensor` */
     LOWER_ASSIGN          /* assignment `input` */
 } lower_event_kind;
@@ -34,7 +38,23 @@ typedef struct lower_event {
     int32_t nest, input; /* -1 where there is none */
     int32_t tensor;      /* that is read, written or updated: a view, perhaps */
     bool again;          /* what is recomputed is read, or written, as it comes the second time */
+    int32_t visit;       /* that it is part of, of sharded weights and gradients; or -1 */
 } lower_event;
+
+typedef CLEAVE_LIST(lower_event) lower_event_list;
+
+/* A run of slots of one block that read a tensor in which there are weights that are sharded, or
+   that give its gradient (visit.h). */
+typedef struct lower_visit {
+    int32_t tensor; /* perhaps a view */
+    int32_t stage;
+    uint8_t when;  /* cleave_when */
+    bool gives;    /* the gradient */
+    int32_t group; /* of those that give: what they add up to comes together in the update */
+    int32_t first_slot, last_slot;
+    int32_t aside;          /* slot where the weight is gathered, or the gradient is settled */
+    int32_t first_movement; /* of the family: one of each base tensor under `tensor` */
+} lower_visit;
 
 typedef struct lower_schedule {
     int32_t n_slots, n_families, n_events;
@@ -50,6 +70,11 @@ typedef struct lower_schedule {
     int32_t *write, *read_gradient, *read_combined;
     /* The same of what comes again: what backward reads, where it is there. */
     int32_t (*read_again)[CLEAVE_MAX_INPUTS], *write_again;
+    /* What a backward pass reads by itself: [n_nests][pass - 1], -1: it does not. */
+    int32_t (*read_back)[CLEAVE_PASS_WEIGHT_GRADIENT][CLEAVE_MAX_INPUTS];
+    int32_t n_visits;
+    lower_visit *visits;
+    int32_t *n_movements; /* [n_families] of all visits */
     int32_t
         *again_in; /* [n_tensors] the stage in which a base tensor comes again; -1: it does not */
     int32_t *stage_of;                      /* [n_nests] */

@@ -9,7 +9,9 @@
    parameter.
 
    A share is memory of its holder where it lies in one run there.  Where the shares of a device
-   would take more memory than they save, the update is as if it were not sharded. */
+   would take more memory than they save, the update is as if it were not sharded.  Of a weight that
+   is sharded nothing else is kept, so a share has memory of its own; where no element has two users
+   there is nothing to gather or reduce. */
 #include "graph/lower/events.h"
 
 #include <stdlib.h>
@@ -26,6 +28,7 @@ typedef struct used_box {
 typedef struct sharing {
     lowering *state;
     int32_t tensor;
+    uint8_t sharded; /* cleave_sharded */
     int32_t n_used;
     used_box *used; /* [n_used] equal boxes side by side */
     int32_t n_taken;
@@ -109,7 +112,7 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
         int32_t h = s->used[i].holder;
         lower_region held = lower_region_of(builder, of->holders.items[h].buffer);
         lower_region at = lower_region_within(parameter->rank, &held, &block);
-        if (!lower_region_is_dense(parameter, &block, &at))
+        if (s->sharded >= CLEAVE_SHARDED_WEIGHT || !lower_region_is_dense(parameter, &block, &at))
             at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
         LOWER_PUSH(builder, &of->shares, (lower_share){.holder = h, .at = at});
     }
@@ -163,18 +166,30 @@ static bool shares_save(const lowering *state, int32_t tensor) {
     return true;
 }
 
+/* Do two devices use an element? */
+static bool is_replicated(const sharing *s) {
+    for (int32_t i = 1; i < s->n_used; i++)
+        for (int32_t j = 0; j < i; j++)
+            if (s->used[i].device != s->used[j].device &&
+                overlap(s->used[i].rank, s->used[i].box, s->used[j].box))
+                return true;
+    return false;
+}
+
 static bool plan_shards(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
-    sharing s = {.state = state, .tensor = tensor};
+    sharing s = {.state = state, .tensor = tensor, .sharded = builder->layout->sharded[tensor]};
     list_used(&s);
+    if (s.sharded > CLEAVE_SHARDED_UPDATE && !is_replicated(&s))
+        s.sharded = CLEAVE_SHARDED_UPDATE; /* each has its own as it is */
     for (int32_t i = 0, end; i < s.n_used; i = end) {
         for (end = i + 1; end < s.n_used && are_equal(&s.used[i], &s.used[end]);)
             end++;
         share_rest(&s, *s.used[i].box, 0, i, end);
         s.taken[s.n_taken++] = s.used[i].box;
     }
-    if (!shares_save(state, tensor))
+    if (s.sharded < CLEAVE_SHARDED_WEIGHT && !shares_save(state, tensor))
         return false;
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];
@@ -186,15 +201,15 @@ static bool plan_shards(lowering *state, int32_t tensor) {
         builder->buffers.items[buffer].persistent = true;
         share->at = lower_region_of(builder, buffer);
     }
+    of->sharded = s.sharded;
     return true;
 }
 
 static void plan_shares(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
-    of->sharded = builder->layout->sharded[tensor] && of->holders.n > 1 &&
-                  builder->model->tensors[tensor].rank > 0 && plan_shards(state, tensor);
-    if (of->sharded)
+    if (builder->layout->sharded[tensor] > CLEAVE_SHARDED_NOTHING && of->holders.n > 1 &&
+        builder->model->tensors[tensor].rank > 0 && plan_shards(state, tensor))
         return;
     of->shares.n = 0;
     for (int32_t h = 0; h < of->holders.n; h++)

@@ -30,19 +30,23 @@ void lower_update(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
-    if (state->schedule->joins_late[tensor])
+    int32_t n_reduced = 0, n_others = 0;
+    lower_count_reduced(state, tensor, &n_reduced, &n_others);
+    if (state->schedule->joins_late[tensor] && n_reduced == 0)
         lower_begin_gradient(state, tensor);
     lower_do(builder, CLEAVE_WHEN_LAST);
     for (int32_t i = 0; i < of->shares.n; i++) {
         const lower_share *share = &of->shares.items[i];
         int32_t device = of->holders.items[share->holder].device;
-        if (of->main_after[share->holder] >= 0)
+        if (n_reduced == 0 && of->main_after[share->holder] >= 0)
             lower_sync(builder, of->main_after[share->holder]);
+        int32_t gradient = n_reduced > 0
+                               ? lower_sum_of_visits(state, tensor, i)
+                               : of->backward.demands.items[share->first_demand].at.buffer;
         cleave_update update = {.tensor = tensor,
                                 .parameter = share->at.buffer,
                                 .first = share->at.offset,
-                                .gradient =
-                                    of->backward.demands.items[share->first_demand].at.buffer,
+                                .gradient = gradient,
                                 .state = {-1, -1}};
         for (int k = 0; k < builder->options->optimizer_states; k++) {
             update.state[k] =
@@ -52,7 +56,7 @@ void lower_update(lowering *state, const lower_event *event) {
         LOWER_PUSH(builder, &builder->updates, update);
         lower_item(builder, device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_UPDATE, builder->updates.n - 1);
     }
-    if (of->sharded)
+    if (of->sharded && of->sharded < CLEAVE_SHARDED_WEIGHT)
         gather_shares(state, tensor);
 }
 

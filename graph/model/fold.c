@@ -58,8 +58,10 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
     int32_t windows = n_devices % node_devices == 0 ? n_devices / node_devices : 1;
     const int32_t *in_order = NULL;
     if (!cleave_layout_is_plain(layout))
-        return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
-                           "layouts with stages, micro-batches or recomputation are not folded");
+        return cleave_fail(
+            f->error, CLEAVE_NO_LAYOUT,
+            "layouts with stages, micro-batches, recomputation or sharded gradients are "
+            "not folded");
     if (windows < 2)
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
                            n_devices);

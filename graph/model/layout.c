@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const cleave_sharded_names[CLEAVE_N_SHARDED] = {"nothing", "update", "gradient",
+                                                            "weight"};
+
 cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
                                    cleave_arena *arena, cleave_layout *layout,
                                    cleave_error *error) {
@@ -19,10 +22,11 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
                            n_devices, CLEAVE_MAX_DEVICES);
     cleave_layout result = {.n_devices = n_devices,
                             .n_operators = model->n_operators,
+                            .n_tensors = model->n_tensors,
                             .schedule = {.micro_batches = 1, .n_stages = 1}};
     memcpy(result.model_hash, model->hash, sizeof result.model_hash);
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);
-    result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    result.sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors);
     result.recompute = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
     int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
     if (result.splits == NULL || result.sharded == NULL || result.recompute == NULL ||
@@ -42,6 +46,8 @@ bool cleave_layout_is_plain(const cleave_layout *layout) {
     bool plain = cleave_schedule_is_plain(&layout->schedule);
     for (int32_t op = 0; op < layout->n_operators && plain; op++)
         plain = !cleave_layout_recomputes(layout, op);
+    for (int32_t t = 0; t < layout->n_tensors && plain; t++)
+        plain = layout->sharded[t] <= CLEAVE_SHARDED_UPDATE;
     return plain;
 }
 
@@ -92,7 +98,7 @@ static cleave_status copy_layout(const cleave_layout *layout, const cleave_model
                                  cleave_error *error) {
     cleave_layout result = *layout;
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, layout->n_operators);
-    result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    result.sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors);
     result.recompute = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
     if (result.splits == NULL || result.sharded == NULL || result.recompute == NULL)
         return cleave_fail_memory(error, "copying a layout");
@@ -222,6 +228,10 @@ cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "the update of \"%s\" can't be sharded: it is no parameter",
                                model->tensors[t].name);
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (layout->sharded[t] >= CLEAVE_N_SHARDED)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "\"%s\": no way %d to be sharded",
+                               model->tensors[t].name, layout->sharded[t]);
     return cleave_layout_check_schedule(model, layout, error);
 }
 

@@ -19,17 +19,30 @@ typedef struct cleave_split {
 /* More devices than any layout file may name. */
 enum { CLEAVE_MAX_DEVICES = 1 << 16 };
 
+/* What of a parameter's state each of the devices that use it has a share of, and not the whole:
+   each includes the ones before it.  (The stages of ZeRO: Rajbhandari et al., "ZeRO: Memory
+   Optimizations Toward Training Trillion Parameter Models", 2020.) */
+typedef enum cleave_sharded {
+    CLEAVE_SHARDED_NOTHING,
+    CLEAVE_SHARDED_UPDATE,   /* the state of the optimizer, and the work of the update */
+    CLEAVE_SHARDED_GRADIENT, /* and the gradient, which is reduce-scattered where it arises */
+    CLEAVE_SHARDED_WEIGHT,   /* and the parameter, which is gathered where it is read */
+    CLEAVE_N_SHARDED
+} cleave_sharded;
+/* "nothing", "update", ...; all but the first are keys of the file format. */
+extern const char *const cleave_sharded_names[CLEAVE_N_SHARDED];
+
 typedef struct cleave_layout {
     char model_hash[33];
     char machine[64], method[32];  /* for people */
     double predicted_step_seconds; /* 0: not known */
     int32_t n_devices;             /* of the machine: device ids are 0..n_devices-1 */
-    int32_t n_operators;
+    int32_t n_operators, n_tensors;
     cleave_split *splits; /* [n_operators], in the order of the model's operators */
     cleave_schedule schedule;
     bool *recompute; /* [n_operators] or null: its forward comes again before its backward, and what
                         backward alone reads of it is not kept until then */
-    bool *sharded;   /* [model's n_tensors] update of this parameter is sharded */
+    uint8_t *sharded; /* [n_tensors] cleave_sharded: how much of this parameter's state is */
     cleave_collective_rules collectives;
 } cleave_layout;
 
@@ -57,7 +70,8 @@ static inline bool cleave_layout_recomputes(const cleave_layout *layout, int32_t
     return layout->recompute != NULL && layout->recompute[op];
 }
 
-/* Is it splits and nothing more: the whole batch in one stage, and nothing recomputed? */
+/* Is it splits and sharded updates and nothing more: the whole batch in one stage, and nothing
+   recomputed, reduced or gathered on the way? */
 bool cleave_layout_is_plain(const cleave_layout *layout);
 
 /* That of its schedule, which goes with the splits. */

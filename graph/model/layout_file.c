@@ -175,11 +175,32 @@ static cleave_status read_word(const cleave_json_cursor *at, const char *const *
     return cleave_json_fail(at, error, "\"%.64s\" is none of: %s", text, known);
 }
 
+/* How much of a parameter's state is sharded: the update, the gradient only with it, and the weight
+   only with both. */
+static cleave_status read_sharded(const cleave_json_cursor *at, uint8_t *sharded,
+                                  cleave_error *error) {
+    static const char *const keys[] = {"update", "gradient", "weight", NULL};
+    static const char *const ways[] = {"replicated", "sharded"};
+    cleave_json_cursor key;
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    CLEAVE_TRY(cleave_json_get(at, "update", &key, error));
+    *sharded = CLEAVE_SHARDED_NOTHING;
+    for (uint8_t what = CLEAVE_SHARDED_UPDATE; what < CLEAVE_N_SHARDED; what++) {
+        int which = 0;
+        if (!cleave_json_find(at, cleave_sharded_names[what], &key))
+            continue;
+        CLEAVE_TRY(read_word(&key, ways, 2, &which, error));
+        if (which == 1 && *sharded + 1 != what)
+            return cleave_json_fail(&key, error, "can't be sharded where the %s is not",
+                                    cleave_sharded_names[what - 1]);
+        *sharded = which == 1 ? what : *sharded;
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status read_parameters(const cleave_json_cursor *root, const reader *in,
                                      cleave_error *error) {
-    static const char *const keys[] = {"update", NULL}, *const updates[] = {"replicated",
-                                                                            "sharded"};
-    cleave_json_cursor at, update;
+    cleave_json_cursor at;
     if (!cleave_json_find(root, "parameters", &at))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_json_expect_object(&at, error));
@@ -190,11 +211,7 @@ static cleave_status read_parameters(const cleave_json_cursor *root, const reade
         if (tensor < 0 || in->model->tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER)
             return cleave_json_fail(&member, error, "%.64s has no parameter \"%.128s\"",
                                     file_name(in->model->file), name);
-        CLEAVE_TRY(cleave_json_expect_keys(&member, keys, error));
-        CLEAVE_TRY(cleave_json_get(&member, "update", &update, error));
-        int which = 0;
-        CLEAVE_TRY(read_word(&update, updates, 2, &which, error));
-        in->layout->sharded[tensor] = which == 1;
+        CLEAVE_TRY(read_sharded(&member, &in->layout->sharded[tensor], error));
         in->listed_updates[tensor] = true;
     }
     return CLEAVE_OK;
@@ -377,8 +394,10 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
         }
         cleave_json_key(out, model->tensors[t].name);
         cleave_json_begin_object(out, true);
-        cleave_json_key(out, "update");
-        cleave_json_put_string(out, "sharded");
+        for (uint8_t what = CLEAVE_SHARDED_UPDATE; what <= layout->sharded[t]; what++) {
+            cleave_json_key(out, cleave_sharded_names[what]);
+            cleave_json_put_string(out, "sharded");
+        }
         cleave_json_end_object(out);
     }
     if (any)

@@ -214,3 +214,11 @@ cleave_status cleave_micro_batches_find(const cleave_model *model, int32_t n, cl
         *found = result;
     return status;
 }
+
+cleave_when cleave_micro_batches_when(const cleave_micro_batches *micro, const cleave_model *model,
+                                      int32_t nest, cleave_pass pass) {
+    if (micro == NULL || micro->sharing.nest_axis[nest] >= 0)
+        return CLEAVE_WHEN_EVERY;
+    cleave_when value = (cleave_when)micro->value[model->nests[nest].output.tensor];
+    return pass == CLEAVE_PASS_FORWARD ? value : cleave_when_gradient(value);
+}

@@ -46,6 +46,10 @@ static inline cleave_when cleave_when_gradient(cleave_when value) {
                                         : CLEAVE_WHEN_FIRST;
 }
 
+/* When a pass of a nest runs; `micro` null: the whole batch at once. */
+cleave_when cleave_micro_batches_when(const cleave_micro_batches *micro, const cleave_model *model,
+                                      int32_t nest, cleave_pass pass);
+
 /* Indices of a nest's shared axis, or of a tensor's shared dimension, from one window to the next.
  */
 static inline int64_t cleave_micro_batches_step(const cleave_micro_batches *micro, int64_t extent) {

@@ -58,7 +58,7 @@ static cleave_status begin_windows(cleave_chain *c, const cleave_chain_frame *fr
     const cleave_model *model = c->pricer->model;
     c->layout = *frame->like;
     c->layout.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);
-    c->layout.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    c->layout.sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors);
     if (c->layout.splits == NULL || c->layout.sharded == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t op = 0; op < model->n_operators; op++)
@@ -172,7 +172,7 @@ cleave_status cleave_chain_reject(cleave_chain *c, cleave_error *error) {
     for (int32_t i = 0; i < c->n_changed; i++)
         place(c, c->changed[i], c->old[c->changed[i]]);
     for (int32_t i = 0; i < c->n_resharded; i++) {
-        bool *sharded = &c->choices.sharded[c->resharded[i]];
+        uint8_t *sharded = &c->choices.sharded[c->resharded[i]];
         *sharded = c->layout.sharded[c->resharded[i]] = !*sharded;
     }
     const cleave_window_change change = change_of(c);

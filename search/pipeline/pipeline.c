@@ -23,6 +23,7 @@ typedef struct candidate {
     int32_t n_groups, n_virtual, tensor, micro_batches;
     cleave_schedule_kind kind;
     cleave_recompute recompute;
+    cleave_sharded sharded;
     double least_seconds; /* that it may take, as far as is known from work alone */
 } candidate;
 
@@ -69,8 +70,10 @@ static cleave_status make_layout(finder *f, const candidate *of, cleave_arena *a
                                  cleave_layout *layout, bool *fits, cleave_error *error) {
     cleave_schedule schedule;
     CLEAVE_TRY(make_schedule(f, of, arena, &schedule));
-    const cleave_baseline_shape shape = {
-        .schedule = &schedule, .n_groups = of->n_groups, .tensor = of->tensor};
+    const cleave_baseline_shape shape = {.schedule = &schedule,
+                                         .n_groups = of->n_groups,
+                                         .tensor = of->tensor,
+                                         .sharded = of->sharded};
     CLEAVE_TRY(cleave_baseline_in_stages(f->pricer->model, f->pricer->machine, of->baseline, &shape,
                                          arena, layout, fits, error));
     layout->collectives = *f->options->collectives;
@@ -128,6 +131,17 @@ static cleave_status foresee(finder *f, const cleave_layout *layout, candidate *
 
 /* ---- times from messages alone --------------------------------------------------------------- */
 
+/* How often all of a group send their weights, or gradients of them, once around: forward, for what
+   is recomputed, backward and the gradients in every micro-batch, or these and the new values once.
+ */
+static double count_rounds(const candidate *of) {
+    double m = of->micro_batches;
+    return of->sharded == CLEAVE_SHARDED_WEIGHT
+               ? m * (of->recompute == CLEAVE_RECOMPUTE_FULL ? 4 : 3)
+           : of->sharded == CLEAVE_SHARDED_GRADIENT ? m + 1
+                                                    : 2;
+}
+
 /* Gradients of a group go round all that share its samples, over the network where the group is
    more than a node; what is sent on from group to group, over as many cards as a group has nodes.
    Either may be hidden behind work, but takes as long as it takes. */
@@ -147,7 +161,7 @@ static double time_messages(const finder *f, const cleave_layout *layout, const 
         if (!ends)
             continue;
         double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */
-        double sync = 2 * bytes / n_tensor * (apart - 1) / apart / rate;
+        double sync = count_rounds(of) * bytes / n_tensor * (apart - 1) / apart / rate;
         /* Of groups within a node, some neighbours are in two. */
         int32_t behind = (cleave_schedule_stage_of(schedule, op) % of->n_groups + 1) * n;
         bool leaves = n_nodes > 0 ||
@@ -193,7 +207,8 @@ static cleave_status add_one(finder *f, candidate of) {
     bool recomputes = false;
     for (int32_t op = 0; op < layout.n_operators; op++)
         recomputes = recomputes || layout.recompute[op];
-    if (recomputes != (of.recompute != CLEAVE_RECOMPUTE_NONE) || cleave_layout_is_plain(&layout))
+    bool is_known = cleave_layout_is_plain(&layout) && f->options->wish.zero == 0;
+    if (recomputes != (of.recompute != CLEAVE_RECOMPUTE_NONE) || is_known)
         return CLEAVE_OK;
     if (is_too_large(f, &layout))
         return CLEAVE_OK;
@@ -204,12 +219,35 @@ static cleave_status add_one(finder *f, candidate of) {
                                                 : cleave_fail_memory(f->error, "searching");
 }
 
+/* Sharded state costs messages: where it is not asked for it is offered where parameters, their
+   gradients and the optimizer's states would take half of the memory or more. */
+static bool may_shard(const finder *f, const candidate *of) {
+    const cleave_machine *machine = f->pricer->machine;
+    int32_t n_tensor = of->tensor > 0 ? of->tensor : 1;
+    double bytes = 0, least = 0;
+    if (f->options->wish.zero > 0)
+        return (int)of->sharded == f->options->wish.zero - 1;
+    if (of->sharded == CLEAVE_SHARDED_NOTHING)
+        return true;
+    for (int32_t op = 0; op < f->pricer->model->n_operators; op++)
+        bytes += (double)f->parameters[op];
+    for (int32_t k = 0; k < machine->n_kinds; k++) {
+        double memory = (double)machine->kinds[k].memory_bytes;
+        least = k == 0 || memory < least ? memory : least;
+    }
+    if (f->pricer->memory_limit_bytes > 0)
+        least = (double)f->pricer->memory_limit_bytes;
+    return machine->n_devices / of->n_groups / n_tensor > 1 &&
+           2 * bytes * (2 + f->pricer->lower.optimizer_states) > least * n_tensor * of->n_groups;
+}
+
 static cleave_status add(finder *f, candidate of) {
     int wish = f->options->wish.recompute;
     for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
         of.recompute = (cleave_recompute)what;
-        if (wish < 0 || wish == what)
-            CLEAVE_TRY(add_one(f, of));
+        for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++)
+            if ((wish < 0 || wish == what) && may_shard(f, &of))
+                CLEAVE_TRY(add_one(f, of));
     }
     return CLEAVE_OK;
 }
@@ -303,7 +341,7 @@ static bool has_failed(const finder *f, const candidate *of) {
         if (strcmp(other->baseline, of->baseline) == 0 && other->n_groups == of->n_groups &&
             other->n_virtual == of->n_virtual && other->tensor == of->tensor &&
             other->kind == of->kind && other->recompute >= of->recompute &&
-            other->micro_batches >= of->micro_batches)
+            other->sharded >= of->sharded && other->micro_batches >= of->micro_batches)
             return true;
     }
     return false;

@@ -21,16 +21,19 @@ typedef struct cleave_schedule_wish {
     int32_t tensor;                /* devices that share a product */
     int kind;                      /* cleave_schedule_kind */
     int recompute;                 /* cleave_recompute */
+    int zero;                      /* 1 + cleave_sharded, of all parameters */
 } cleave_schedule_wish;
 
 static inline bool cleave_schedule_wish_is_open(const cleave_schedule_wish *wish) {
     return wish->micro_batches == 0 && wish->stages == 0 && wish->virtual_stages == 0 &&
-           wish->tensor == 0 && wish->kind < 0 && wish->recompute < 0;
+           wish->tensor == 0 && wish->kind < 0 && wish->recompute < 0 && wish->zero == 0;
 }
-/* May a layout of one stage, the whole batch and nothing recomputed be the answer? */
+/* May a layout of one stage, the whole batch and nothing recomputed, whose updates are sharded as
+   it turns out best, be the answer? */
 static inline bool cleave_schedule_wish_allows_plain(const cleave_schedule_wish *wish) {
     return wish->micro_batches <= 1 && wish->stages <= 1 && wish->virtual_stages <= 1 &&
-           wish->tensor == 0 && wish->kind < 0 && wish->recompute <= CLEAVE_RECOMPUTE_NONE;
+           wish->tensor == 0 && wish->kind < 0 && wish->recompute <= CLEAVE_RECOMPUTE_NONE &&
+           wish->zero == 0;
 }
 
 enum { CLEAVE_MOST_PIPELINES = 4 };

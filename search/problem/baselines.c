@@ -11,7 +11,8 @@
 #include <string.h>
 
 const char *const cleave_baseline_names[CLEAVE_N_BASELINES + 1] = {
-    "data-parallel", "single", "layer-per-device", "one-weird-trick", "megatron", NULL};
+    "data-parallel", "single", "layer-per-device", "one-weird-trick",
+    "megatron",      "zero-1", "zero-3",           NULL};
 
 typedef struct builder {
     const cleave_model *model;
@@ -308,11 +309,32 @@ static const struct {
     const char *name;
     baseline_function *rule;
     bool has_stages; /* it may be run in stages */
-} baselines[CLEAVE_N_BASELINES] = {{"data-parallel", data_parallel, true},
-                                   {"single", single, false},
-                                   {"layer-per-device", layer_per_device, false},
-                                   {"one-weird-trick", one_weird_trick, true},
-                                   {"megatron", megatron, true}};
+    cleave_sharded sharded;
+} baselines[CLEAVE_N_BASELINES] = {
+    {"data-parallel", data_parallel, true, CLEAVE_SHARDED_NOTHING},
+    {"single", single, false, CLEAVE_SHARDED_NOTHING},
+    {"layer-per-device", layer_per_device, false, CLEAVE_SHARDED_NOTHING},
+    {"one-weird-trick", one_weird_trick, true, CLEAVE_SHARDED_NOTHING},
+    {"megatron", megatron, true, CLEAVE_SHARDED_NOTHING},
+    {"zero-1", data_parallel, true, CLEAVE_SHARDED_UPDATE},
+    {"zero-3", data_parallel, true, CLEAVE_SHARDED_WEIGHT},
+};
+
+cleave_sharded cleave_baseline_shards(const char *name) {
+    cleave_sharded sharded = CLEAVE_SHARDED_NOTHING;
+    for (int b = 0; b < CLEAVE_N_BASELINES; b++)
+        sharded = strcmp(baselines[b].name, name) == 0 ? baselines[b].sharded : sharded;
+    return sharded;
+}
+
+void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, cleave_layout *layout) {
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            layout->sharded[t] =
+                (uint8_t)(model->tensors[t].rank < 2 && sharded > CLEAVE_SHARDED_UPDATE
+                              ? CLEAVE_SHARDED_UPDATE
+                              : sharded);
+}
 
 /* All devices in order, cut into as many groups as the shape wants. */
 static cleave_status begin(builder *b, const cleave_baseline_shape *shape, cleave_error *error) {
@@ -359,13 +381,19 @@ static cleave_status named(const cleave_model *model, const cleave_machine *mach
     if (which == CLEAVE_N_BASELINES)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" is no baseline: they are data-parallel, single, "
-                           "layer-per-device, one-weird-trick, megatron and random",
+                           "layer-per-device, one-weird-trick, megatron, zero-1, zero-3 and random",
                            name);
     if (shape != NULL && !baselines[which].has_stages)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" has no stages and no micro-batches", name);
     CLEAVE_TRY(begin(&b, shape, error));
-    return baselines[which].rule(&b, applies, error);
+    CLEAVE_TRY(baselines[which].rule(&b, applies, error));
+    cleave_layout_shard(model,
+                        shape != NULL && shape->sharded > baselines[which].sharded
+                            ? shape->sharded
+                            : baselines[which].sharded,
+                        layout);
+    return CLEAVE_OK;
 }
 
 static void label(const cleave_machine *machine, const char *name, cleave_layout *layout) {

@@ -6,7 +6,7 @@
 #include "graph/model/layout.h"
 
 extern const char *const cleave_baseline_names[]; /* ends with null */
-enum { CLEAVE_N_BASELINES = 5 };
+enum { CLEAVE_N_BASELINES = 7 };
 
 /* Data parallel over some of the devices, ascending, unpriced. */
 cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleave_machine *machine,
@@ -21,7 +21,15 @@ typedef struct cleave_baseline_shape {
     int32_t n_groups;                /* of an interleaved one; of others as many as stages */
     int32_t tensor; /* of megatron: devices that share each product, the samples being shared among
                        the others of a group; 0: those of a node, or all of a smaller group */
+    cleave_sharded sharded; /* as cleave_layout_shard does, if not by its name anyway */
 } cleave_baseline_shape;
+
+/* Shards so much of the state of all parameters, as people do; of vectors (biases, norms) no more
+   than the update, which saves as good as nothing and costs a message's latency each time
+   (DeepSpeed has a threshold for it). */
+void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, cleave_layout *layout);
+/* What a baseline shards by its name: "zero-3" weights.  Of other names nothing. */
+cleave_sharded cleave_baseline_shards(const char *name);
 
 /* The layout of one baseline, or of "random", unpriced; `applies` false where it does not (the
    layout is then legal, but nothing more).  BAD_INPUT for another name. */

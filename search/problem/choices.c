@@ -5,7 +5,7 @@
 cleave_status cleave_choices_create(const cleave_model *model, cleave_arena *arena,
                                     cleave_choices *choices, cleave_error *error) {
     choices->of = CLEAVE_ARENA_ARRAY(arena, cleave_choice, model->n_operators);
-    choices->sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    choices->sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors);
     return choices->of != NULL && choices->sharded != NULL ? CLEAVE_OK
                                                            : cleave_fail_memory(error, "searching");
 }
@@ -63,7 +63,7 @@ cleave_status cleave_choices_layout(const cleave_model *model, const cleave_cand
     int32_t *devices = cleave_arena_alloc(arena, n_ops, n_devices * sizeof *devices);
     result.n_operators = model->n_operators;
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, n_ops);
-    result.sharded = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    result.sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, model->n_tensors);
     if (devices == NULL || result.splits == NULL || result.sharded == NULL)
         return cleave_fail_memory(error, "searching");
     memcpy(result.sharded, choices->sharded, (size_t)model->n_tensors * sizeof *result.sharded);

@@ -15,7 +15,7 @@ typedef struct cleave_choice {
 /* A layout of the space: what the candidates don't say of it is the same for all of a search. */
 typedef struct cleave_choices {
     cleave_choice *of; /* [n_operators] */
-    bool *sharded;     /* [n_tensors] */
+    uint8_t *sharded;  /* [n_tensors] */
 } cleave_choices;
 
 /* FAILED when memory is short. */

@@ -41,7 +41,7 @@ static cleave_status list_given(bench *b, cleave_error *error) {
         CLEAVE_TRY(cleave_baseline_layout(&b->model, &b->machine, cleave_baseline_names[i], 1,
                                           &b->arena, layout, &applies, error));
         layout->collectives = rules;
-        if (applies)
+        if (applies && cleave_layout_is_plain(layout))
             b->given[b->n_given++] = layout;
     }
     return CLEAVE_OK;

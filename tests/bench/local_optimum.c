@@ -156,7 +156,7 @@ static cleave_status check_operator(const check *c, worker *w, int32_t op, findi
 static cleave_status check_update(const check *c, worker *w, int32_t tensor, finding *found,
                                   cleave_error *error) {
     cleave_random random = {.key = (uint64_t)(c->model.n_operators + tensor)};
-    bool *sharded = &w->layout.sharded[tensor];
+    uint8_t *sharded = &w->layout.sharded[tensor];
     *sharded = !*sharded;
     CLEAVE_TRY(cleave_estimate_shard(w->estimate, tensor, *sharded, error));
     CLEAVE_TRY(try_change(c, w, &random, -1, -1, found, error));

@@ -100,4 +100,20 @@ expect_schedule "$four" 4 2 2 8 zb-h1
 expect_schedule "$four" 4 4 4 16 1f1b
 expect_schedule "$four" 4 4 4 4 zb-h1 --momentum 0.9
 expect_schedule "$four" 4 2 4 4 interleaved
+
+# ---- sharded state
+
+expect_zero() { # MACHINE RANKS STAGE MICRO_BATCHES STAGES OPTION...
+    local with=$1 ranks=$2 layout=$work/zero-$3-$2-$4-$5.layout.json
+    expect_ok search "${models[@]}" --machine "$with" --method data-parallel --zero "$3" --micro-batches "$4" \
+        --stages "$5" -o "$layout"
+    shift 5
+    expect_layout "$layout" "$with" "$ranks" '0.05 * r + 16777216' "$@"
+}
+
+for zero in 1 2 3; do
+    expect_zero "$calibrated" 2 $zero 1 1 --momentum 0.9
+    expect_zero "$calibrated" 2 $zero 4 1 --optimizer adam
+    expect_zero "$four" 4 $zero 4 2
+done
 finish

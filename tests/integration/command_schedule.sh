@@ -53,12 +53,34 @@ for other in b c; do
 done
 expect_ok diff "$work/a.layout.json" "$work/a.layout.json" "${gpt[@]}"
 
+# --- sharded state: so much as is asked for, shown, compared and run
+expect_ok search "${four[@]}" --method zero-3 --tensor 2 --micro-batches 2 --json -o "$work/z3.layout.json"
+for key in '"micro_batches": 2' '"stages": 1' '"sharded_gradients": 15' '"sharded_weights": 15'; do
+    grep -qF "$key" "$work/out" || fail "search --json lacks $key: $(cat "$work/out")"
+done
+grep -qF '"update": "sharded", "gradient": "sharded", "weight": "sharded"' "$work/z3.layout.json" || fail "no weight is sharded"
+expect_ok explain "${gpt[@]}" --machine "$p100" --quiet --layout "$work/z3.layout.json"
+expect_ok simulate "${gpt[@]}" --machine "$p100" --devices 4 --method zero-3
+expect_ok show "$work/z3.layout.json"
+grep -qF ': sharded, gradient sharded, weight sharded' "$work/out" || fail "show does not say what is sharded"
+sed 's/, "weight": "sharded"//' "$work/z3.layout.json" >"$work/z2.layout.json"
+exit=0
+"$cleave" diff "$work/z3.layout.json" "$work/z2.layout.json" "${gpt[@]}" >"$work/out" || exit=$?
+[ "$exit" = 1 ] && grep -qF 'sharded, with gradient and weight  sharded, with the gradient' "$work/out" ||
+    fail "diff does not see that weights are sharded: $(cat "$work/out")"
+expect_error 2 "--zero 4 is none of: 0, 1, 2, 3" search "${four[@]}" --zero 4 -o "$work/x.json"
+sed '0,/"gradient": "sharded", /s///' "$work/z3.layout.json" >"$work/x.layout.json"
+expect_error 2 "weight: can't be sharded where the gradient is not" simulate "${gpt[@]}" --machine "$p100" --layout "$work/x.layout.json"
+
 # --- run: the loss is that of the whole batch
 loss() { "$cleave" run "${gpt[@]}" --layout "$1" --steps 2 --json --quiet | tr -d '\n ' | sed 's/.*"loss":\[\([^]]*\)\].*/\1/'; }
 expect_ok search "${gpt[@]}" --machine "$p100" --devices 1 --quiet --method single -o "$work/one.layout.json"
 paste -d' ' <(loss "$work/one.layout.json" | tr ',' '\n') <(loss "$work/a.layout.json" | tr ',' '\n') |
     awk '{ d = $1 - $2; if (NF != 2 || d > 1e-4 || d < -1e-4) exit 1; n++ } END { exit n != 2 }' ||
     fail "the loss differs: $(loss "$work/one.layout.json") and $(loss "$work/a.layout.json")"
+paste -d' ' <(loss "$work/one.layout.json" | tr ',' '\n') <(loss "$work/z3.layout.json" | tr ',' '\n') |
+    awk '{ d = $1 - $2; if (NF != 2 || d > 1e-4 || d < -1e-4) exit 1; n++ } END { exit n != 2 }' ||
+    fail "the loss differs: $(loss "$work/one.layout.json") and $(loss "$work/z3.layout.json")"
 
 # --- refusals: one line, exit 2
 expect_error 2 "a batch of 16 can't be cut into 3 equal micro-batches" search "${four[@]}" --micro-batches 3 -o "$work/x.json"

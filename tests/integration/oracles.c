@@ -25,8 +25,9 @@ typedef struct oracle {
     cleave_safetensors expected;
     char folder[64];
     int batch;
-    int n_cut, n_staged, n_recomputed; /* layouts with micro-batches, stages, recomputation */
-    double worst;                      /* of |got - want| / (1e-5 + 1e-4 |want|) */
+    /* Layouts with micro-batches, stages, recomputation, sharded gradients and weights. */
+    int n_cut, n_staged, n_recomputed, n_sharded;
+    double worst; /* of |got - want| / (1e-5 + 1e-4 |want|) */
 } oracle;
 
 static int fail(const oracle *test, const char *what, const char *why) {
@@ -168,6 +169,11 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
                 test->n_recomputed++;
                 break;
             }
+        for (int32_t t = 0; t < layout.n_tensors; t++)
+            if (layout.sharded[t] > CLEAVE_SHARDED_UPDATE) {
+                test->n_sharded++;
+                break;
+            }
         snprintf(what + strlen(what), sizeof what - strlen(what),
                  ", %s of %d stages, %d micro-batches", cleave_schedule_names[layout.schedule.kind],
                  layout.schedule.n_stages, layout.schedule.micro_batches);
@@ -222,11 +228,10 @@ static int run_oracle(const char *command, const char *source, const char *name,
     int failed = 0;
     for (int i = 0; i < n_layouts; i++)
         failed += run_layout(&test, (uint64_t)i, 1 + i % 6);
-    printf(
-        "%s: %d of %d layouts, %d in micro-batches, %d in stages, %d recomputing, equal PyTorch; "
-        "largest deviation %.3f of the tolerance\n",
-        name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.n_recomputed,
-        test.worst);
+    printf("%s: %d of %d layouts, %d in micro-batches, %d in stages, %d recomputing, %d sharding "
+           "gradients or weights, equal PyTorch; largest deviation %.3f of the tolerance\n",
+           name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.n_recomputed,
+           test.n_sharded, test.worst);
     cleave_safetensors_close(&test.expected);
     cleave_arena_free(&test.arena);
     char remove[128];

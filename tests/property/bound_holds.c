@@ -1,8 +1,8 @@
 /* The lower bound lies below the simulated step of every layout of the space that it is of: drawn
-   layouts, baselines, what walks find, with sharded updates or without, by both rules of time and
-   with collectives in closed form or in steps; and it is at least what two simpler bounds say.  So
-   does the bound of a space of one layout, which is closer, and what it says that devices and nodes
-   receive is no more than the program sends. */
+   layouts, baselines, what walks find, with sharded updates, gradients and weights or without, by
+   both rules of time and with collectives in closed form or in steps; and it is at least what two
+   simpler bounds say.  So does the bound of a space of one layout, which is closer, and what it
+   says that devices and nodes receive is no more than the program sends. */
 #include "../support/models.h"
 #include "../support/trial.h"
 #include "search/bound/shares.h"
@@ -21,7 +21,7 @@ static void add_baselines(trial *t) {
         bool applies;
         trial_ok(t, cleave_baseline_layout(&t->model, &t->machine, cleave_baseline_names[i], 1,
                                            &t->arena, layout, &applies, &t->error));
-        if (applies)
+        if (applies && cleave_layout_is_plain(layout)) /* so that walks may begin with it */
             t->given[t->n_given++] = layout;
     }
 }
@@ -150,7 +150,7 @@ static void draw(trial *t, int sort, cleave_layout *layout) {
     }
     for (int32_t i = 0; i < t->model.n_tensors; i++)
         if (t->model.tensors[i].kind == CLEAVE_TENSOR_PARAMETER)
-            layout->sharded[i] = cleave_random_below(&t->random, 2) == 0;
+            layout->sharded[i] = (uint8_t)cleave_random_below(&t->random, CLEAVE_N_SHARDED);
 }
 
 static void expect_above_walks(trial *t) {

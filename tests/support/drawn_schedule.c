@@ -83,6 +83,15 @@ static void draw_recomputation(const cleave_model *model, cleave_random *random,
     }
 }
 
+/* Of each parameter no, some or all state; or all of all. */
+static void draw_sharding(const cleave_model *model, cleave_random *random, cleave_layout *layout) {
+    bool all = cleave_random_below(random, 3) == 0;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            layout->sharded[t] = all ? CLEAVE_SHARDED_WEIGHT
+                                     : (uint8_t)cleave_random_below(random, CLEAVE_N_SHARDED);
+}
+
 bool draw_schedule(const cleave_model *model, uint64_t seed, int32_t most, cleave_arena *arena,
                    cleave_layout *layout) {
     cleave_layout drawn;
@@ -90,9 +99,12 @@ bool draw_schedule(const cleave_model *model, uint64_t seed, int32_t most, cleav
     if (cleave_layout_copy(layout, model, arena, &drawn, NULL) != CLEAVE_OK)
         return false;
     bool recomputes = cleave_random_below(&random, 2) == 0;
+    bool shards = cleave_random_below(&random, 2) == 0;
     if (cleave_random_below(&random, 4) > 0 && draw(model, most, &random, arena, &drawn))
         *layout = drawn;
     if (recomputes)
         draw_recomputation(model, &random, layout);
+    if (shards)
+        draw_sharding(model, &random, layout);
     return !cleave_layout_is_plain(layout);
 }

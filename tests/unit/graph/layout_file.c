@@ -157,6 +157,26 @@ Test(layout_file, optional_keys_read) {
     cr_expect_eq(layout.collectives.items[0].algorithm, CLEAVE_ALGORITHM_RING);
 }
 
+Test(layout_file, a_gradient_is_sharded_with_its_update_and_a_weight_with_both) {
+    static const char *const texts[] = {
+        "{\"update\": \"replicated\"}", "{\"update\": \"sharded\"}",
+        "{\"update\": \"sharded\", \"gradient\": \"sharded\", \"weight\": \"replicated\"}",
+        "{\"update\": \"sharded\", \"gradient\": \"sharded\", \"weight\": \"sharded\"}"};
+    for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++) {
+        cleave_layout layout, again;
+        cleave_error error = {""};
+        char text[1024];
+        snprintf(text, sizeof text, "%s, \"operators\": {%s, %s}, \"parameters\": {%s: %s}}", HEAD,
+                 CONV, DENSE, "\"dense.weight\"", texts[sharded]);
+        cr_assert_eq(parse(text, &layout, &error), CLEAVE_OK, "%s", error.message);
+        cr_expect_eq(layout.sharded[1], sharded);
+        cr_expect_eq(cleave_layout_is_plain(&layout), sharded <= CLEAVE_SHARDED_UPDATE);
+        cr_assert_eq(cleave_layout_copy(&layout, &model, &arena, &again, &error), CLEAVE_OK);
+        cr_expect_eq(again.sharded[1], sharded);
+        cr_expect_eq(cleave_layout_is_plain(&again), sharded <= CLEAVE_SHARDED_UPDATE);
+    }
+}
+
 Test(layout_file, each_error_names_file_place_and_value) {
     static const char *const cases[][2] = {
         {"{}", "p.json: $: the key \"cleave_layout\" is missing"},
@@ -212,6 +232,14 @@ Test(layout_file, each_error_names_file_place_and_value) {
         {HEAD ", \"operators\": {" CONV ", " DENSE "}, \"parameters\": {\"dense.weight\": "
               "{\"update\": \"half\"}}}",
          "p.json: $.parameters[\"dense.weight\"].update: \"half\" is none of: replicated, sharded"},
+        {HEAD ", \"operators\": {" CONV ", " DENSE "}, \"parameters\": {\"dense.weight\": "
+              "{\"update\": \"replicated\", \"gradient\": \"sharded\"}}}",
+         "p.json: $.parameters[\"dense.weight\"].gradient: can't be sharded where the update is "
+         "not"},
+        {HEAD ", \"operators\": {" CONV ", " DENSE "}, \"parameters\": {\"dense.weight\": "
+              "{\"update\": \"sharded\", \"weight\": \"sharded\"}}}",
+         "p.json: $.parameters[\"dense.weight\"].weight: can't be sharded where the gradient is "
+         "not"},
         {HEAD ", \"operators\": {" CONV ", " DENSE
               "}, \"collectives\": {\"all-reduce\": \"best\"}}",
          "p.json: $.collectives.all-reduce: \"best\" is none of: default, ring, halving-doubling, "

@@ -129,16 +129,14 @@ static const void *find_given(void *context, const char *name) {
     return of->name != NULL && strcmp(name, of->name) == 0 ? of->values : NULL;
 }
 
-static void train(int32_t m, given data, interpreter_result *result) {
+static void train_layout(const cleave_layout *layout, given data, interpreter_result *result) {
     const cleave_lower_options lowering = {.training = true};
+    int32_t m = layout->schedule.micro_batches;
     cleave_program program;
-    cleave_layout layout;
     cleave_error error = {""};
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, &error), CLEAVE_OK);
-    layout.schedule.micro_batches = m;
-    cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_lower(&model, &layout, &lowering, &arena, &program, &error), CLEAVE_OK,
-                 "%s", error.message);
+    cr_assert_eq(cleave_layout_check(&model, layout, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_lower(&model, layout, &lowering, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
     cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
     interpreter_options options = {.seed = 5,
                                    .timing_seed = (uint64_t)m,
@@ -149,6 +147,28 @@ static void train(int32_t m, given data, interpreter_result *result) {
     options.optimizer.learning_rate = 0.5;
     cr_assert_eq(interpreter_run(&program, &options, &arena, result, &error), CLEAVE_OK, "%s",
                  error.message);
+}
+
+static void train(int32_t m, given data, interpreter_result *result) {
+    cleave_layout layout;
+    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, NULL), CLEAVE_OK);
+    layout.schedule.micro_batches = m;
+    train_layout(&layout, data, result);
+}
+
+/* On three devices, split in some way, each of which has its share of all that parameters have.
+   False where that is no layout of so many micro-batches. */
+static bool train_sharded(int32_t m, uint64_t seed, given data, interpreter_result *result) {
+    cleave_layout layout;
+    cr_assert_eq(cleave_layout_random(&model, 3, seed, &arena, &layout, NULL), CLEAVE_OK);
+    layout.schedule.micro_batches = m;
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        if (model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            layout.sharded[t] = CLEAVE_SHARDED_WEIGHT;
+    if (cleave_layout_check(&model, &layout, NULL) != CLEAVE_OK)
+        return false;
+    train_layout(&layout, data, result);
+    return true;
 }
 
 /* The largest difference of a parameter after three steps. */
@@ -173,6 +193,15 @@ static void expect_same(given data) {
         cr_expect_lt(difference(&whole, &cut), 2e-6, "m = %d: %g", m, difference(&whole, &cut));
         for (int step = 0; step < 3; step++)
             cr_expect_float_eq(cut.loss[step], whole.loss[step], 2e-6);
+        int n_sharded = 0;
+        for (uint64_t seed = 0; seed < 40 && n_sharded < 8; seed++) {
+            if (!train_sharded(m, seed, data, &cut))
+                continue;
+            n_sharded++;
+            cr_expect_lt(difference(&whole, &cut), 4e-6, "m = %d, seed %d: %g", m, (int)seed,
+                         difference(&whole, &cut));
+        }
+        cr_expect_gt(n_sharded, 0);
     }
 }
 

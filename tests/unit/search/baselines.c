@@ -76,6 +76,25 @@ Test(baselines, megatron_does_not_apply_without_attention) {
     cr_expect_not(applies);
 }
 
+/* Weights are matrices; of what has a lower rank no more than the update is. */
+Test(baselines, zero_shards_the_state_of_data_parallel) {
+    static const char *const names[] = {"zero-1", "zero-3"};
+    static const cleave_sharded expected[] = {CLEAVE_SHARDED_UPDATE, CLEAVE_SHARDED_WEIGHT};
+    for (int i = 0; i < 2; i++) {
+        make(names[i], 1, 4);
+        cr_expect(applies);
+        cr_expect_eq(split_of("dense0")->degree[0], 4);
+        for (int32_t t = 0; t < model.n_tensors; t++)
+            cr_expect_eq(layout.sharded[t], model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER
+                                                ? expected[i]
+                                                : CLEAVE_SHARDED_NOTHING);
+        int32_t w = cleave_model_find_tensor(&model, "weight0");
+        model.tensors[w].rank = 1;
+        cleave_layout_shard(&model, expected[i], &layout);
+        cr_expect_eq(layout.sharded[w], CLEAVE_SHARDED_UPDATE);
+    }
+}
+
 Test(baselines, random_is_drawn_from_the_seed) {
     make("random", 1, 4);
     cr_expect(applies);
@@ -94,5 +113,5 @@ Test(baselines, an_unknown_name_is_refused) {
         CLEAVE_BAD_INPUT);
     cr_expect_str_eq(error.message,
                      "method \"magic\" is no baseline: they are data-parallel, single, "
-                     "layer-per-device, one-weird-trick, megatron and random");
+                     "layer-per-device, one-weird-trick, megatron, zero-1, zero-3 and random");
 }

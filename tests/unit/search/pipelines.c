@@ -146,6 +146,49 @@ Test(pipelines, where_memory_is_short_the_batch_is_cut) {
     cr_expect(cut, "nothing was cut, and nothing recomputed");
 }
 
+/* ---- sharded state ---- */
+
+static int most_sharded(const cleave_layout *layout) {
+    int most = 0;
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        most = layout->sharded[t] > most ? layout->sharded[t] : most;
+    return most;
+}
+
+Test(pipelines, so_much_is_sharded_as_is_asked_for) {
+    static const char *const methods[] = {"auto", "data-parallel"};
+    for (int m = 0; m < 2; m++)
+        for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++) {
+            options.method = methods[m];
+            wish = (cleave_schedule_wish){
+                .micro_batches = 2, .stages = 2, .kind = -1, .recompute = 0, .zero = 1 + sharded};
+            cleave_search_result result = run();
+            cr_expect_eq(most_sharded(&result.best.layout), sharded, "%s, %s", methods[m],
+                         cleave_sharded_names[sharded]);
+            cr_expect_eq(result.best.layout.schedule.n_stages, 2);
+            wish = (cleave_schedule_wish){
+                .micro_batches = 1, .stages = 1, .kind = -1, .recompute = 0, .zero = 1 + sharded};
+            result = run();
+            cr_expect_eq(most_sharded(&result.best.layout), sharded);
+        }
+}
+
+/* As ZeRO's baselines are: no wish is needed, and a wish is kept to. */
+Test(pipelines, zero_has_the_best_number_of_micro_batches) {
+    wish = (cleave_schedule_wish){.kind = -1, .recompute = -1};
+    options.method = "zero-3";
+    cleave_search_result best = run();
+    cr_expect_eq(most_sharded(&best.best.layout), CLEAVE_SHARDED_WEIGHT);
+    for (int32_t m = 1; m <= 8; m *= 2) {
+        wish = (cleave_schedule_wish){.micro_batches = m, .kind = -1, .recompute = -1};
+        cleave_search_result result = run();
+        cr_expect_eq(result.best.layout.schedule.micro_batches, m);
+        cr_expect_eq(result.best.layout.schedule.n_stages, 1);
+        cr_expect_eq(most_sharded(&result.best.layout), CLEAVE_SHARDED_WEIGHT);
+        cr_expect_geq(result.best.step_seconds, best.best.step_seconds);
+    }
+}
+
 /* ---- recomputation ---- */
 
 static void import_gpt(void) {
