@@ -146,6 +146,13 @@ static bool is_too_large(const session *s, const cleave_layout *layout, int64_t 
     return s->reach.only_folds && *n_parts > MOST_PARTS + layout->n_operators;
 }
 
+/* Of many devices, that sharded state does not fold makes it dear to price what is of no use. */
+static bool is_of_use(const session *s, const cleave_pricer *pricer, const session_given *given) {
+    return given->method == NULL || cleave_baseline_shards(given->method) == 0 ||
+           !session_searches(s) || s->machine->n_devices <= CLEAVE_FEW_DEVICES ||
+           cleave_pricer_state_is_large(pricer, 1);
+}
+
 /* By a window where it folds; else all devices, where there are not too many parts on them. */
 static cleave_status price(session *s, cleave_pricer *pricer, session_given *given,
                            cleave_error *error) {
@@ -159,6 +166,12 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
             s->arena, "it does not fold (%s) and has %lld parts, too many to price them all",
             why_not.message, (long long)n_parts);
         return given->unpriced != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+    }
+    if (status == CLEAVE_NO_LAYOUT && !is_of_use(s, pricer, given)) {
+        given->price.excess_bytes = INT64_MAX;
+        given->unpriced = "all state takes less than half of a device's memory: name it as the "
+                          "method to have it priced";
+        return CLEAVE_OK;
     }
     if (status != CLEAVE_NO_LAYOUT) {
         if (status != CLEAVE_OK && error != NULL)

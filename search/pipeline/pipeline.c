@@ -219,26 +219,15 @@ static cleave_status add_one(finder *f, candidate of) {
                                                 : cleave_fail_memory(f->error, "searching");
 }
 
-/* Sharded state costs messages: where it is not asked for it is offered where parameters, their
-   gradients and the optimizer's states would take half of the memory or more. */
+/* Sharded state costs messages: where it is not asked for it is offered where memory may be short.
+ */
 static bool may_shard(const finder *f, const candidate *of) {
-    const cleave_machine *machine = f->pricer->machine;
     int32_t n_tensor = of->tensor > 0 ? of->tensor : 1;
-    double bytes = 0, least = 0;
     if (f->options->wish.zero > 0)
         return (int)of->sharded == f->options->wish.zero - 1;
-    if (of->sharded == CLEAVE_SHARDED_NOTHING)
-        return true;
-    for (int32_t op = 0; op < f->pricer->model->n_operators; op++)
-        bytes += (double)f->parameters[op];
-    for (int32_t k = 0; k < machine->n_kinds; k++) {
-        double memory = (double)machine->kinds[k].memory_bytes;
-        least = k == 0 || memory < least ? memory : least;
-    }
-    if (f->pricer->memory_limit_bytes > 0)
-        least = (double)f->pricer->memory_limit_bytes;
-    return machine->n_devices / of->n_groups / n_tensor > 1 &&
-           2 * bytes * (2 + f->pricer->lower.optimizer_states) > least * n_tensor * of->n_groups;
+    return of->sharded == CLEAVE_SHARDED_NOTHING ||
+           (f->pricer->machine->n_devices / of->n_groups / n_tensor > 1 &&
+            cleave_pricer_state_is_large(f->pricer, 1.0 / ((double)n_tensor * of->n_groups)));
 }
 
 static cleave_status add(finder *f, candidate of) {

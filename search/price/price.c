@@ -238,3 +238,19 @@ bool cleave_price_nearer(const cleave_price *a, const cleave_price *b) {
         return a->over < b->over;
     return a->excess_bytes < b->excess_bytes;
 }
+
+bool cleave_pricer_state_is_large(const cleave_pricer *pricer, double share) {
+    const cleave_model *model = pricer->model;
+    const cleave_machine *machine = pricer->machine;
+    double bytes = 0, least = (double)pricer->memory_limit_bytes;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
+            model->tensors[t].view.kind == CLEAVE_VIEW_NONE)
+            bytes += (double)cleave_tensor_size(&model->tensors[t]) *
+                     (double)cleave_type_bytes(model->tensors[t].type);
+    for (int32_t k = 0; k < machine->n_kinds && pricer->memory_limit_bytes == 0; k++) {
+        double memory = (double)machine->kinds[k].memory_bytes;
+        least = k == 0 || memory < least ? memory : least;
+    }
+    return 2 * share * bytes * (2 + pricer->lower.optimizer_states) > least;
+}

@@ -85,6 +85,10 @@ cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subj
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error);
 
+/* Would this share of the parameters, with their gradients and the optimizer's states, take half of
+   the memory of a device or more?  Where not, nobody need shard them to fit. */
+bool cleave_pricer_state_is_large(const cleave_pricer *pricer, double share);
+
 /* An estimate that begins with `layout`, for proposals. */
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
                                      bool in_steps, cleave_estimate **estimate,
