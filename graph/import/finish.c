@@ -281,11 +281,12 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
 
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     int32_t *tensor_id;
+    CLEAVE_TRY(cleave_import_drop_bypassed(im));
     CLEAVE_TRY(cleave_import_fuse(im));
     CLEAVE_TRY(name_outputs(im, model));
     model->file = im->file;
     model->batch = im->has_batch ? im->batch : 0;
-    model->graph_version = CLEAVE_GRAPH_VERSION;
+    model->graph_version = im->graph_version;
     model->arena = im->arena;
     model->n_onnx_nodes = im->graph.n_nodes;
     CLEAVE_TRY(number_tensors(im, model, &tensor_id, &model->n_tensors));

@@ -440,46 +440,6 @@ static void fuse(const fusing *f, attention *a) {
     name_dimensions(f, a);
 }
 
-/* ---- compaction ------------------------------------------------------------------------------ */
-
-/* Drops nests without an operator, and operators without a nest. */
-static cleave_status compact(cleave_importer *im) {
-    int32_t *nest_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->nests.n);
-    int32_t *op_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->operators.n), n = 0;
-    if (nest_id == NULL || op_id == NULL)
-        return cleave_import_no_memory(im);
-    for (int32_t i = 0; i < im->operators.n; i++)
-        op_id[i] = -1;
-    for (int32_t i = 0; i < im->nests.n; i++) {
-        nest_id[i] = im->nests.items[i].nest.op >= 0 ? n++ : -1;
-        if (nest_id[i] < 0)
-            continue;
-        op_id[im->nests.items[i].nest.op] = 0;
-        im->nests.items[nest_id[i]] = im->nests.items[i];
-    }
-    im->nests.n = n;
-    n = 0;
-    for (int32_t i = 0; i < im->operators.n; i++) {
-        if (op_id[i] < 0)
-            continue;
-        op_id[i] = n++;
-        cleave_draft_operator *op = &im->operators.items[op_id[i]];
-        *op = im->operators.items[i];
-        op->main_nest = nest_id[op->main_nest];
-    }
-    im->operators.n = n;
-    for (int32_t i = 0; i < im->nests.n; i++) {
-        cleave_nest *nest = &im->nests.items[i].nest;
-        nest->op = op_id[nest->op];
-        if (nest->derivation == CLEAVE_DERIVE_OWNERS)
-            nest->owners_of = nest_id[nest->owners_of];
-    }
-    for (int32_t t = 0; t < im->tensors.n; t++)
-        if (im->tensors.items[t].op >= 0)
-            im->tensors.items[t].op = op_id[im->tensors.items[t].op];
-    return CLEAVE_OK;
-}
-
 cleave_status cleave_import_fuse(cleave_importer *im) {
     fusing f = {.im = im};
     bool any = false;
@@ -492,5 +452,5 @@ cleave_status cleave_import_fuse(cleave_importer *im) {
         fuse(&f, &a);
         any = true;
     }
-    return any ? compact(im) : CLEAVE_OK;
+    return any ? cleave_import_compact(im) : CLEAVE_OK;
 }

@@ -62,6 +62,7 @@ cleave_status cleave_import_reduce(cleave_importer *im);
 cleave_status cleave_import_reshape_node(cleave_importer *im);
 cleave_status cleave_import_resize(cleave_importer *im);
 cleave_status cleave_import_reverse_sequence(cleave_importer *im);
+cleave_status cleave_import_rms_normalization(cleave_importer *im);
 cleave_status cleave_import_scatter_elements(cleave_importer *im);
 cleave_status cleave_import_scatter_nd(cleave_importer *im);
 cleave_status cleave_import_selu(cleave_importer *im);

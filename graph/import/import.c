@@ -285,7 +285,8 @@ static cleave_status import_data(const cleave_import_request *from, const char *
                           .arena = arena,
                           .error = error,
                           .loss = -1,
-                          .targets = -1};
+                          .targets = -1,
+                          .graph_version = CLEAVE_FIRST_GRAPH_VERSION};
     cleave_model result = {0};
     im.names.arena = &im.scratch;
     im.file = cleave_arena_string(arena, from->file);

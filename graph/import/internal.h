@@ -14,7 +14,7 @@
 #include "graph/model/model.h"
 #include "graph/model/name_map.h"
 
-enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 21 };
+enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 24 };
 
 /* What one import may make, so that a small file can't take all memory, or hours: elements of
    constants that are made or read while folding, and tensors, nests. */
@@ -78,6 +78,7 @@ typedef struct cleave_draft_operator {
     int32_t main_nest, tail_nest; /* tail: the pointwise nest that writes output; -1: none yet */
     int32_t output;               /* tensor; -1: takes no tail */
     int64_t fan_in;               /* of a product or convolution: what its bias is drawn by */
+    bool bypassed;                /* a reader reads past it: dropped where nothing else reads it */
 } cleave_draft_operator;
 
 struct cleave_importer {
@@ -99,7 +100,8 @@ struct cleave_importer {
     CLEAVE_LIST(cleave_draft_operator) operators;
     CLEAVE_LIST(cleave_assignment) assignments;
     int32_t loss, targets;
-    int64_t spent; /* elements: see CLEAVE_MOST_SPENT */
+    int64_t spent;     /* elements: see CLEAVE_MOST_SPENT */
+    int graph_version; /* of the newest row of the fusing table that was used */
 };
 
 /* BAD_INPUT at the node being imported: "FILE: node NAME (TYPE): ...". */
@@ -270,6 +272,10 @@ cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
 cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
 /* Makes one operator of each attention among the drafts; fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
+/* Drops operators that are bypassed and that nothing reads; compact.c. */
+cleave_status cleave_import_drop_bypassed(cleave_importer *im);
+/* Drops nests without an operator, and operators without a nest; compact.c. */
+cleave_status cleave_import_compact(cleave_importer *im);
 /* The model's list of inputs; new_id: [n drafts] tensors of the model, or -1; inputs.c. */
 cleave_status cleave_import_list_inputs(cleave_importer *im, const int32_t *new_id,
                                         cleave_model *model);

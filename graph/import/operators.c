@@ -122,6 +122,8 @@ static const operator_row table[] = {
     {"PRelu",                     2, 2,   cleave_import_prelu, {0}},
     {"Pad",                       1, 4,   cleave_import_pad, {"mode", "pads", "value"}},
     {"Pow",                       2, 2,   cleave_import_binary, {0}},
+    {"RMSNormalization",          2, 2,   cleave_import_rms_normalization,
+      {"axis", "epsilon", "stash_type"}},
     {"RNN",                       3, 6,   cleave_import_recurrent,
       {ACTIVATIONS, "clip", "direction", "hidden_size", "layout"}},
     {"RandomNormal",              0, 0,   cleave_import_random,
