@@ -8,7 +8,7 @@
    are.
 
    Done on the drafts when all of them are there, since only then is known what reads what. */
-#include "graph/import/internal.h"
+#include "graph/import/fuse_language.h"
 
 #include <string.h>
 
@@ -338,7 +338,7 @@ static void fold_scale(const fusing *f, int32_t op) {
     if (tail->n_inputs != 1 || tail->n_instructions != 1 || it->opcode != CLEAVE_OP_SCALE ||
         it->q < 0 || it->q > 0)
         return;
-    cleave_nest_emit(product, CLEAVE_OP_SCALE, cleave_nest_value(product), 0, it->p, 0);
+    cleave_import_scale_product(product, it->p);
     product->output.tensor = tail->output.tensor;
     tail->op = -1;
 }
@@ -428,6 +428,7 @@ static void fuse(const fusing *f, attention *a) {
         members[n++] = a->between[i];
     members[n++] = a->softmax;
     fold_scale(f, a->scores);
+    cleave_import_take_scalings(f->im, nest_at(f, f->im->operators.items[a->scores].main_nest));
     set_axes(f, a);
     for (int i = 0; i < n; i++)
         move_member(f, a, members[i]);
@@ -449,8 +450,13 @@ cleave_status cleave_import_fuse(cleave_importer *im) {
         attention a;
         if (im->operators.items[op].main_nest < 0 || !find_attention(&f, op, &a))
             continue;
+        int32_t scores = im->operators.items[a.scores].main_nest,
+                values = im->operators.items[op].main_nest;
         fuse(&f, &a);
+        CLEAVE_TRY(cleave_import_share_keys(im, op, scores, values));
         any = true;
     }
+    CLEAVE_TRY(cleave_import_drop_bypassed(im));
+    CLEAVE_TRY(cleave_import_fuse_turns(im, &any));
     return any ? cleave_import_compact(im) : CLEAVE_OK;
 }

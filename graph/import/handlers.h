@@ -82,4 +82,8 @@ cleave_status cleave_import_unary(cleave_importer *im);
 cleave_status cleave_import_variadic(cleave_importer *im);
 cleave_status cleave_import_where(cleave_importer *im);
 
+/* Those of nodes that the fusing table makes. */
+cleave_status cleave_import_turned(cleave_importer *im);
+cleave_status cleave_import_without_nan(cleave_importer *im);
+
 #endif

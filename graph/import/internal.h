@@ -26,6 +26,12 @@ enum { CLEAVE_MOST_DRAFTS = 1 << 12 };
 enum { CLEAVE_MOST_DRAFTS = 1 << 17 };
 #endif
 
+enum { CLEAVE_MOST_TABLES = 16 }; /* that are looked for among those that are there */
+
+/* The domain of nodes that the fusing table makes and ONNX has no operator for: this pointer, which
+   no file can have. */
+extern const char *const cleave_fused_domain;
+
 typedef enum cleave_value_state {
     CLEAVE_VALUE_UNKNOWN,  /* not computed (yet) */
     CLEAVE_VALUE_CONSTANT, /* `constant` */
@@ -78,6 +84,7 @@ typedef struct cleave_draft_operator {
     int32_t main_nest, tail_nest; /* tail: the pointwise nest that writes output; -1: none yet */
     int32_t output;               /* tensor; -1: takes no tail */
     int64_t fan_in;               /* of a product or convolution: what its bias is drawn by */
+    bool turns;                   /* it is rotary positions */
     bool bypassed;                /* a reader reads past it: dropped where nothing else reads it */
 } cleave_draft_operator;
 
@@ -100,7 +107,8 @@ struct cleave_importer {
     CLEAVE_LIST(cleave_draft_operator) operators;
     CLEAVE_LIST(cleave_assignment) assignments;
     int32_t loss, targets;
-    int64_t spent;     /* elements: see CLEAVE_MOST_SPENT */
+    int64_t spent;                                /* elements: see CLEAVE_MOST_SPENT */
+    int32_t n_tables, tables[CLEAVE_MOST_TABLES]; /* constants of rotary positions */
     int graph_version; /* of the newest row of the fusing table that was used */
 };
 

@@ -270,3 +270,11 @@ cleave_status cleave_match_replace(cleave_match *m, const char *type, int n_inpu
     last->attributes = copies;
     return CLEAVE_OK;
 }
+
+const char *const cleave_fused_domain = "cleave";
+
+cleave_status cleave_match_replace_fused(cleave_match *m, const char *type, int n_inputs,
+                                         const char *const *inputs) {
+    m->im->graph.nodes[m->nodes[0]].domain = cleave_fused_domain;
+    return cleave_match_replace(m, type, n_inputs, inputs, 0, NULL);
+}

@@ -71,6 +71,10 @@ cleave_status cleave_match_replace(cleave_match *m, const char *type, int n_inpu
                                    const char *const *inputs, int n_attributes,
                                    const cleave_onnx_attribute *attributes);
 
+/* The same with a node that only this importer knows; graph/import/operators.c. */
+cleave_status cleave_match_replace_fused(cleave_match *m, const char *type, int n_inputs,
+                                         const char *const *inputs);
+
 /* ---- rewrite_language.c ---- */
 
 /* Matches what language models are made of at a node, and replaces it. */
