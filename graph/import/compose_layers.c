@@ -146,41 +146,56 @@ const char *cleave_compose_dropout(cleave_composer *c, const char *name, const c
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Heads need two dimensions only where several, but not all, share keys: else they broadcast. */
-static bool is_grouped(const cleave_heads *of) {
-    return of->kv_heads > 1 && of->kv_heads < of->heads;
+const char *cleave_compose_cut_heads(cleave_composer *c, const char *name, const char *x,
+                                     const cleave_heads *of, bool is_query) {
+    int64_t heads = is_query ? of->heads : of->kv_heads;
+    return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, of->length, heads, of->size});
+}
+
+const char *cleave_compose_turn_heads(cleave_composer *c, const char *name, const char *x) {
+    return cleave_compose_transpose(c, name, x, 4, (int64_t[]){0, 2, 1, 3});
 }
 
 const char *cleave_compose_split_heads(cleave_composer *c, const char *name, const char *x,
                                        const cleave_heads *of, bool is_query) {
-    const char *parts = part(c, name, "parts");
-    if (is_grouped(of)) {
-        int64_t shared = is_query ? of->heads / of->kv_heads : 1;
-        x = cleave_compose_reshape(c, parts, x, 5,
-                                   (int64_t[]){0, of->length, of->kv_heads, shared, of->size});
-        return cleave_compose_transpose(c, name, x, 5, (int64_t[]){0, 3, 2, 1, 4});
-    }
-    int64_t heads = is_query ? of->heads : of->kv_heads;
-    x = cleave_compose_reshape(c, parts, x, 4, (int64_t[]){0, of->length, heads, of->size});
-    return cleave_compose_transpose(c, name, x, 4, (int64_t[]){0, 2, 1, 3});
+    x = cleave_compose_cut_heads(c, part(c, name, "parts"), x, of, is_query);
+    return cleave_compose_turn_heads(c, name, x);
 }
 
 static const char *join_heads(cleave_composer *c, const char *scope, const char *x,
                               const cleave_heads *of) {
-    const char *turned = part(c, scope, "turned"), *joined = part(c, scope, "joined");
-    x = is_grouped(of) ? cleave_compose_transpose(c, turned, x, 5, (int64_t[]){0, 3, 2, 1, 4})
-                       : cleave_compose_transpose(c, turned, x, 4, (int64_t[]){0, 2, 1, 3});
-    return cleave_compose_reshape(c, joined, x, 3,
+    x = cleave_compose_turn_heads(c, part(c, scope, "turned"), x);
+    return cleave_compose_reshape(c, part(c, scope, "joined"), x, 3,
                                   (int64_t[]){0, of->length, of->heads * of->size});
+}
+
+/* Keys or values, once for each head of queries; one head broadcasts as it is. */
+static const char *repeat(cleave_composer *c, const char *name, const char *x,
+                          const cleave_heads *of, int64_t length) {
+    static const int64_t n_dimensions = 5;
+    if (of->kv_heads == 1 || of->kv_heads == of->heads)
+        return x;
+    int64_t *times = CLEAVE_ARENA_ARRAY(c->arena, int64_t, n_dimensions);
+    if (times == NULL) {
+        c->failed = true;
+        return x;
+    }
+    for (int d = 0; d < n_dimensions; d++)
+        times[d] = d == 2 ? of->heads / of->kv_heads : 1;
+    x = cleave_compose_reshape(c, part(c, name, "apart"), x, 5,
+                               (int64_t[]){0, of->kv_heads, 1, length, of->size});
+    x = CLEAVE_COMPOSE(c, "Expand", part(c, name, "repeated"), x,
+                       cleave_compose_ids(c, part(c, name, "times"), 1, &n_dimensions, times));
+    return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, of->heads, length, of->size});
 }
 
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
                                      const cleave_attention *a, const char *q, const char *k,
                                      const char *v) {
-    const char *keys = part(c, scope, "keys");
-    keys = is_grouped(&a->heads)
-               ? cleave_compose_transpose(c, keys, k, 5, (int64_t[]){0, 1, 2, 4, 3})
-               : cleave_compose_transpose(c, keys, k, 4, (int64_t[]){0, 1, 3, 2});
+    k = repeat(c, part(c, scope, "all_keys"), k, &a->heads, a->heads.length);
+    v = repeat(c, part(c, scope, "all_values"), v, &a->heads, a->heads.length);
+    const char *keys =
+        cleave_compose_transpose(c, part(c, scope, "keys"), k, 4, (int64_t[]){0, 1, 3, 2});
     const char *scores = CLEAVE_COMPOSE(c, "MatMul", part(c, scope, "scores"), q, keys);
     if (a->scale != 1)
         scores = CLEAVE_COMPOSE(c, "Mul", part(c, scope, "scaled"), scores,

@@ -51,9 +51,11 @@ typedef struct cleave_heads {
     int64_t length, heads, kv_heads, size; /* size: of a head; length: of queries or keys */
 } cleave_heads;
 
-/* [batch, length, heads x size] as [batch, heads, length, size].  Where several heads share keys,
-   heads are two dimensions: those that share, which is 1 for keys and values, and kv_heads, which
-   so is the dimension that a split of heads takes first. */
+/* [batch, length, heads x size] as [batch, length, heads, size]; that as [batch, heads, length,
+   size]; and both at once. */
+const char *cleave_compose_cut_heads(cleave_composer *c, const char *name, const char *x,
+                                     const cleave_heads *of, bool is_query);
+const char *cleave_compose_turn_heads(cleave_composer *c, const char *name, const char *x);
 const char *cleave_compose_split_heads(cleave_composer *c, const char *name, const char *x,
                                        const cleave_heads *of, bool is_query);
 
@@ -64,7 +66,8 @@ typedef struct cleave_attention {
     double dropout;       /* of the weights */
 } cleave_attention;
 
-/* softmax(scale q k^T + added) v of split heads, joined again: [batch, queries, heads x size]. */
+/* softmax(scale q k^T + added) v of split heads, joined again: [batch, queries, heads x size].
+   Where several heads share keys there are as many keys as queries, and keys are repeated. */
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
                                      const cleave_attention *a, const char *q, const char *k,
                                      const char *v);

@@ -2,6 +2,32 @@
 #include "graph/import/draft_views.h"
 #include "graph/import/pointwise.h"
 
+/* A transpose of matrices between two reshapes that take their batch together and apart again: a
+   view that permutes what a reshape apart alone would give. */
+static bool is_batched_transpose(const cleave_importer *im, int32_t source, int rank,
+                                 const int64_t *shape, int32_t *before, int64_t *apart,
+                                 int *permutation) {
+    const cleave_tensor *turned = &im->tensors.items[source].tensor;
+    if (turned->view.kind != CLEAVE_VIEW_TRANSPOSE || turned->view.permutation[0] != 0)
+        return false;
+    const cleave_tensor *flat = &im->tensors.items[turned->view.sources[0]].tensor;
+    if (flat->view.kind != CLEAVE_VIEW_RESHAPE || rank != flat->rank + 1 ||
+        flat->shape[0] != shape[0] * shape[1])
+        return false;
+    *before = flat->view.sources[0];
+    bool is = true;
+    for (int d = 0; d < 2; d++) {
+        apart[d] = shape[d];
+        permutation[d] = d;
+    }
+    for (int d = 1; is && d < flat->rank; d++) {
+        apart[d + 1] = flat->shape[d];
+        permutation[d + 1] = turned->view.permutation[d] + 1;
+        is = shape[d + 1] == turned->shape[d];
+    }
+    return is;
+}
+
 cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32_t source, int rank,
                                     const int64_t *shape, int32_t *tensor) {
     const cleave_tensor *from = &im->tensors.items[source].tensor;
@@ -11,6 +37,17 @@ cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32
     }
     if (from->view.kind == CLEAVE_VIEW_RESHAPE)
         return cleave_import_reshape(im, name, from->view.sources[0], rank, shape, tensor);
+    int permutation[CLEAVE_MAX_RANK];
+    int64_t apart[CLEAVE_MAX_RANK];
+    int32_t before;
+    if (is_batched_transpose(im, source, rank, shape, &before, apart, permutation)) {
+        const char *inner = cleave_arena_printf(im->arena, "%s.apart", name != NULL ? name : "");
+        if (inner == NULL)
+            return cleave_import_no_memory(im);
+        im->graph_version = CLEAVE_GRAPH_VERSION;
+        CLEAVE_TRY(cleave_import_reshape(im, inner, before, rank, apart, &before));
+        return cleave_import_permute(im, name, before, permutation, tensor);
+    }
     cleave_view view = {.kind = CLEAVE_VIEW_RESHAPE, .n_sources = 1, .sources = &source};
     return cleave_import_new_view(im, name, view, rank, shape, tensor);
 }

@@ -261,6 +261,14 @@ cleave_status cleave_import_where(cleave_importer *im) {
     return cleave_import_apply(im, 3, (int[]){0, 1, 2}, &code, cleave_import_input_type(im, 1));
 }
 
+/* x, or 0 where that is no number: it alone differs from itself. */
+cleave_status cleave_import_without_nan(cleave_importer *im) {
+    cleave_fragment code = {0};
+    int is_number = cleave_fragment_binary(&code, CLEAVE_OP_EQUAL, A, A);
+    cleave_fragment_binary(&code, CLEAVE_OP_MASK, A, is_number);
+    return cleave_import_apply(im, 1, (int[]){0}, &code, cleave_import_input_type(im, 0));
+}
+
 /* x > 0 ? x : slope x */
 cleave_status cleave_import_prelu(cleave_importer *im) {
     cleave_fragment code = {.initial = 0.25f};

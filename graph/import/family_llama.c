@@ -51,12 +51,13 @@ static const char *heads_of(const decoder *d, const char *scope, const char *whi
     int64_t n = (is_query ? heads->heads : heads->kv_heads) * heads->size;
     x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s_proj", scope, which), x,
                               config->width, n, config->attention_bias || d->style->biases);
-    x = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x, heads,
-                                   is_query);
+    x = cleave_compose_cut_heads(c, cleave_compose_name(c, "%s.%s.parts", scope, which), x, heads,
+                                 is_query);
+    if (which[0] != 'v' && d->style->head_norms)
+        x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
+    x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
     if (which[0] == 'v')
         return x;
-    if (d->style->head_norms)
-        x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
     return cleave_compose_rotary(c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
                                  &d->rotary, heads->size);
 }

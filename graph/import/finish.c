@@ -147,6 +147,29 @@ static cleave_status name_tensors(cleave_importer *im, const cleave_model *model
 
 /* ---- what is read ---------------------------------------------------------------------------- */
 
+enum { WANTED = -2 };
+
+/* Of a tensor, and of sources that are behind `from`: those before it are yet to come. */
+static void use_sources(const cleave_importer *im, int32_t from, int32_t tensor, int32_t *used) {
+    const cleave_view *view = &im->tensors.items[tensor].tensor.view;
+    for (int32_t k = 0; view->kind != CLEAVE_VIEW_NONE && k < view->n_sources; k++) {
+        int32_t source = view->sources[k];
+        bool is_new = used[source] != 1;
+        used[source] = 1;
+        if (is_new && source > from)
+            use_sources(im, from, source, used);
+    }
+}
+
+static void number(const cleave_importer *im, int32_t tensor, int32_t *new_id, int32_t *n) {
+    const cleave_view *view = &im->tensors.items[tensor].tensor.view;
+    if (new_id[tensor] != WANTED)
+        return;
+    for (int32_t k = 0; view->kind != CLEAVE_VIEW_NONE && k < view->n_sources; k++)
+        number(im, view->sources[k], new_id, n);
+    new_id[tensor] = (*n)++;
+}
+
 static cleave_status number_tensors(cleave_importer *im, const cleave_model *model,
                                     int32_t **new_id, int32_t *n) {
     *new_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->tensors.n);
@@ -163,15 +186,15 @@ static cleave_status number_tensors(cleave_importer *im, const cleave_model *mod
         used[model->outputs[i]] = 1;
     for (int32_t i = 0; i < im->assignments.n; i++)
         used[im->assignments.items[i].target] = used[im->assignments.items[i].source] = 1;
-    for (int32_t i = im->tensors.n - 1; i >= 0; i--) {
-        const cleave_view *view = &im->tensors.items[i].tensor.view;
-        for (int32_t k = 0; used[i] == 1 && view->kind != CLEAVE_VIEW_NONE && k < view->n_sources;
-             k++)
-            used[view->sources[k]] = 1;
-    }
+    for (int32_t i = im->tensors.n - 1; i >= 0; i--)
+        if (used[i] == 1)
+            use_sources(im, i, i, used);
     *n = 0;
+    /* Fusing puts new tensors under old views: sources come first all the same. */
     for (int32_t i = 0; i < im->tensors.n; i++)
-        (*new_id)[i] = used[i] == 1 ? (*n)++ : -1;
+        used[i] = used[i] == 1 ? WANTED : -1;
+    for (int32_t i = 0; i < im->tensors.n; i++)
+        number(im, i, used, n);
     return CLEAVE_OK;
 }
 
@@ -281,11 +304,12 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
 
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     int32_t *tensor_id;
+    CLEAVE_TRY(cleave_import_drop_bypassed(im));
     CLEAVE_TRY(cleave_import_fuse(im));
     CLEAVE_TRY(name_outputs(im, model));
     model->file = im->file;
     model->batch = im->has_batch ? im->batch : 0;
-    model->graph_version = CLEAVE_GRAPH_VERSION;
+    model->graph_version = im->graph_version;
     model->arena = im->arena;
     model->n_onnx_nodes = im->graph.n_nodes;
     CLEAVE_TRY(number_tensors(im, model, &tensor_id, &model->n_tensors));

@@ -4,8 +4,9 @@
    where nothing else reads that; else it becomes an operator of its own.  A reshape before it is
    moved behind it, which changes nothing and lets a product that follows see the dimensions before
    the reshape.  Other inputs may come along if they are known before any operator: parameters,
-   constants, data, and views of them.  A node over two activations is always an operator of its
-   own, since its other input may be computed later than the operator that it could join. */
+   constants, data, and views of them.  A node over two activations is an operator of its own, since
+   its other input may be computed later than the operator that it could join; but for gated units.
+ */
 #include "graph/import/fragment.h"
 #include "graph/import/draft_views.h"
 #include "graph/import/pointwise.h"
@@ -196,9 +197,32 @@ static bool is_leaf(const cleave_importer *im, int32_t tensor) {
     return at->kind != CLEAVE_TENSOR_ACTIVATION;
 }
 
-/* May the fragment join the operator of argument `active`?  All others have to be leaves. */
+/* Is a tensor the whole output of a product, perhaps behind a tail?  Sets its operator. */
+static bool is_product_output(const cleave_importer *im, int32_t tensor, int32_t *op) {
+    *op = im->tensors.items[tensor].op;
+    if (*op < 0 || im->operators.items[*op].output != tensor)
+        return false;
+    const cleave_nest *nest = &im->nests.items[im->operators.items[*op].main_nest].nest;
+    return nest->kind == CLEAVE_NEST_PRODUCT && im->operators.items[*op].main_is_fixed;
+}
+
+/* A gated unit: the product of two dense layers of one shape, of which the one that was opened
+   later multiplies what it computes by what the other one has computed. */
+static bool is_gate(const cleave_importer *im, const arguments *args, int active) {
+    int32_t later, earlier, other = args->tensor[1 - active];
+    const cleave_tensor *of = &im->tensors.items[other].tensor;
+    return strcmp(im->node->type, "Mul") == 0 && args->n == 2 && args->n_scalars == 0 &&
+           is_product_output(im, args->tensor[active], &later) &&
+           is_product_output(im, other, &earlier) && earlier < later &&
+           cleave_has_shape(&im->tensors.items[args->tensor[active]].tensor, of->rank, of->shape);
+}
+
+/* May the fragment join the operator of argument `active`?  All others have to be leaves, or the
+   other half of a gated unit. */
 static bool can_join(const cleave_importer *im, const arguments *args, int active) {
     const cleave_tensor *large = &im->tensors.items[args->tensor[active]].tensor;
+    if (is_gate(im, args, active))
+        return true;
     for (int i = 0; i < args->n; i++)
         if (i != active && !args->is_scalar[i] &&
             (!is_leaf(im, args->tensor[i]) ||
@@ -215,6 +239,7 @@ static cleave_status try_join(cleave_importer *im, const arguments *args, int ac
     int32_t op = cleave_import_open_operator(im, tensor, shared, &base);
     if (op < 0 || base != tensor || !can_join(im, args, active))
         return CLEAVE_OK;
+    bool gates = is_gate(im, args, active);
     CLEAVE_TRY(cleave_import_tail(im, op, code->n + args->n_scalars, n_leaves, &nest_id));
     if (nest_id < 0)
         return CLEAVE_OK;
@@ -236,6 +261,8 @@ static cleave_status try_join(cleave_importer *im, const arguments *args, int ac
     append(nest, code, args, registers);
     CLEAVE_TRY(rename_output(im, op, base));
     cleave_import_set_output(im, 0, base, false);
+    if (gates)
+        im->graph_version = CLEAVE_GRAPH_VERSION;
     *joined = true;
     return CLEAVE_OK;
 }

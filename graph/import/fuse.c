@@ -8,7 +8,7 @@
    are.
 
    Done on the drafts when all of them are there, since only then is known what reads what. */
-#include "graph/import/internal.h"
+#include "graph/import/fuse_language.h"
 
 #include <string.h>
 
@@ -338,7 +338,7 @@ static void fold_scale(const fusing *f, int32_t op) {
     if (tail->n_inputs != 1 || tail->n_instructions != 1 || it->opcode != CLEAVE_OP_SCALE ||
         it->q < 0 || it->q > 0)
         return;
-    cleave_nest_emit(product, CLEAVE_OP_SCALE, cleave_nest_value(product), 0, it->p, 0);
+    cleave_import_scale_product(product, it->p);
     product->output.tensor = tail->output.tensor;
     tail->op = -1;
 }
@@ -428,6 +428,7 @@ static void fuse(const fusing *f, attention *a) {
         members[n++] = a->between[i];
     members[n++] = a->softmax;
     fold_scale(f, a->scores);
+    cleave_import_take_scalings(f->im, nest_at(f, f->im->operators.items[a->scores].main_nest));
     set_axes(f, a);
     for (int i = 0; i < n; i++)
         move_member(f, a, members[i]);
@@ -440,46 +441,6 @@ static void fuse(const fusing *f, attention *a) {
     name_dimensions(f, a);
 }
 
-/* ---- compaction ------------------------------------------------------------------------------ */
-
-/* Drops nests without an operator, and operators without a nest. */
-static cleave_status compact(cleave_importer *im) {
-    int32_t *nest_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->nests.n);
-    int32_t *op_id = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->operators.n), n = 0;
-    if (nest_id == NULL || op_id == NULL)
-        return cleave_import_no_memory(im);
-    for (int32_t i = 0; i < im->operators.n; i++)
-        op_id[i] = -1;
-    for (int32_t i = 0; i < im->nests.n; i++) {
-        nest_id[i] = im->nests.items[i].nest.op >= 0 ? n++ : -1;
-        if (nest_id[i] < 0)
-            continue;
-        op_id[im->nests.items[i].nest.op] = 0;
-        im->nests.items[nest_id[i]] = im->nests.items[i];
-    }
-    im->nests.n = n;
-    n = 0;
-    for (int32_t i = 0; i < im->operators.n; i++) {
-        if (op_id[i] < 0)
-            continue;
-        op_id[i] = n++;
-        cleave_draft_operator *op = &im->operators.items[op_id[i]];
-        *op = im->operators.items[i];
-        op->main_nest = nest_id[op->main_nest];
-    }
-    im->operators.n = n;
-    for (int32_t i = 0; i < im->nests.n; i++) {
-        cleave_nest *nest = &im->nests.items[i].nest;
-        nest->op = op_id[nest->op];
-        if (nest->derivation == CLEAVE_DERIVE_OWNERS)
-            nest->owners_of = nest_id[nest->owners_of];
-    }
-    for (int32_t t = 0; t < im->tensors.n; t++)
-        if (im->tensors.items[t].op >= 0)
-            im->tensors.items[t].op = op_id[im->tensors.items[t].op];
-    return CLEAVE_OK;
-}
-
 cleave_status cleave_import_fuse(cleave_importer *im) {
     fusing f = {.im = im};
     bool any = false;
@@ -489,8 +450,13 @@ cleave_status cleave_import_fuse(cleave_importer *im) {
         attention a;
         if (im->operators.items[op].main_nest < 0 || !find_attention(&f, op, &a))
             continue;
+        int32_t scores = im->operators.items[a.scores].main_nest,
+                values = im->operators.items[op].main_nest;
         fuse(&f, &a);
+        CLEAVE_TRY(cleave_import_share_keys(im, op, scores, values));
         any = true;
     }
-    return any ? compact(im) : CLEAVE_OK;
+    CLEAVE_TRY(cleave_import_drop_bypassed(im));
+    CLEAVE_TRY(cleave_import_fuse_turns(im, &any));
+    return any ? cleave_import_compact(im) : CLEAVE_OK;
 }

@@ -62,6 +62,7 @@ cleave_status cleave_import_reduce(cleave_importer *im);
 cleave_status cleave_import_reshape_node(cleave_importer *im);
 cleave_status cleave_import_resize(cleave_importer *im);
 cleave_status cleave_import_reverse_sequence(cleave_importer *im);
+cleave_status cleave_import_rms_normalization(cleave_importer *im);
 cleave_status cleave_import_scatter_elements(cleave_importer *im);
 cleave_status cleave_import_scatter_nd(cleave_importer *im);
 cleave_status cleave_import_selu(cleave_importer *im);
@@ -80,5 +81,9 @@ cleave_status cleave_import_trilu(cleave_importer *im);
 cleave_status cleave_import_unary(cleave_importer *im);
 cleave_status cleave_import_variadic(cleave_importer *im);
 cleave_status cleave_import_where(cleave_importer *im);
+
+/* Those of nodes that the fusing table makes. */
+cleave_status cleave_import_turned(cleave_importer *im);
+cleave_status cleave_import_without_nan(cleave_importer *im);
 
 #endif

@@ -20,10 +20,28 @@ static cleave_status define(cleave_importer *im, cleave_value value) {
     return CLEAVE_OK;
 }
 
+/* Does it hide something?  Exporters fold masks into initializers. */
+static bool is_mask(const cleave_onnx_tensor *tensor) {
+    for (int64_t i = 0; i < tensor->n; i++)
+        if (!(tensor->floats[i] > -1e9f))
+            return tensor->floats[i] < 0; /* else it is no number */
+    return false;
+}
+
+/* One number, called as exporters call what they add. */
+static bool is_added_scalar(const cleave_onnx_tensor *tensor) {
+    static const char *const prefixes[] = {"val_", "onnx::", "/", "_val_"};
+    for (size_t i = 0; tensor->n == 1 && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(tensor->name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
 static cleave_value initializer_value(const cleave_onnx_tensor *tensor) {
     cleave_value value = {.name = tensor->name, .producer = -1};
-    /* What is trained are floats of some extent; scalars and integers are constants. */
-    if (tensor->floats != NULL && tensor->rank > 0) {
+    /* What is trained are floats of some extent; scalars, masks and integers are constants. */
+    if (tensor->floats != NULL && tensor->rank > 0 && !is_mask(tensor) &&
+        !is_added_scalar(tensor)) {
         value.state = CLEAVE_VALUE_SOURCE;
         value.initializer = tensor;
     } else {
@@ -285,7 +303,8 @@ static cleave_status import_data(const cleave_import_request *from, const char *
                           .arena = arena,
                           .error = error,
                           .loss = -1,
-                          .targets = -1};
+                          .targets = -1,
+                          .graph_version = CLEAVE_FIRST_GRAPH_VERSION};
     cleave_model result = {0};
     im.names.arena = &im.scratch;
     im.file = cleave_arena_string(arena, from->file);

@@ -14,7 +14,7 @@
 #include "graph/model/model.h"
 #include "graph/model/name_map.h"
 
-enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 21 };
+enum { CLEAVE_LEAST_OPERATOR_SET = 1, CLEAVE_MOST_OPERATOR_SET = 24 };
 
 /* What one import may make, so that a small file can't take all memory, or hours: elements of
    constants that are made or read while folding, and tensors, nests. */
@@ -25,6 +25,12 @@ enum { CLEAVE_MOST_DRAFTS = 1 << 12 };
 #define CLEAVE_MOST_SPENT (INT64_C(1) << 30)
 enum { CLEAVE_MOST_DRAFTS = 1 << 17 };
 #endif
+
+enum { CLEAVE_MOST_TABLES = 16 }; /* that are looked for among those that are there */
+
+/* The domain of nodes that the fusing table makes and ONNX has no operator for: this pointer, which
+   no file can have. */
+extern const char *const cleave_fused_domain;
 
 typedef enum cleave_value_state {
     CLEAVE_VALUE_UNKNOWN,  /* not computed (yet) */
@@ -78,6 +84,8 @@ typedef struct cleave_draft_operator {
     int32_t main_nest, tail_nest; /* tail: the pointwise nest that writes output; -1: none yet */
     int32_t output;               /* tensor; -1: takes no tail */
     int64_t fan_in;               /* of a product or convolution: what its bias is drawn by */
+    bool turns;                   /* it is rotary positions */
+    bool bypassed;                /* a reader reads past it: dropped where nothing else reads it */
 } cleave_draft_operator;
 
 struct cleave_importer {
@@ -99,7 +107,9 @@ struct cleave_importer {
     CLEAVE_LIST(cleave_draft_operator) operators;
     CLEAVE_LIST(cleave_assignment) assignments;
     int32_t loss, targets;
-    int64_t spent; /* elements: see CLEAVE_MOST_SPENT */
+    int64_t spent;                                /* elements: see CLEAVE_MOST_SPENT */
+    int32_t n_tables, tables[CLEAVE_MOST_TABLES]; /* constants of rotary positions */
+    int graph_version; /* of the newest row of the fusing table that was used */
 };
 
 /* BAD_INPUT at the node being imported: "FILE: node NAME (TYPE): ...". */
@@ -270,6 +280,10 @@ cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
 cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
 /* Makes one operator of each attention among the drafts; fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
+/* Drops operators that are bypassed and that nothing reads; compact.c. */
+cleave_status cleave_import_drop_bypassed(cleave_importer *im);
+/* Drops nests without an operator, and operators without a nest; compact.c. */
+cleave_status cleave_import_compact(cleave_importer *im);
 /* The model's list of inputs; new_id: [n drafts] tensors of the model, or -1; inputs.c. */
 cleave_status cleave_import_list_inputs(cleave_importer *im, const int32_t *new_id,
                                         cleave_model *model);

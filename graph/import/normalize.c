@@ -1,6 +1,7 @@
 /* Normalisations by statistics of the samples themselves: layer, instance and group normalisation,
    and those without parameters. */
 #include "graph/import/pointwise.h"
+#include "graph/import/rows.h"
 #include "graph/import/statistics.h"
 
 /* Adds scale or bias, broadcast to the last of the nest's first `rank` axes. */
@@ -71,22 +72,28 @@ static cleave_status add_row_statistic(cleave_importer *im, const cleave_statist
     return CLEAVE_OK;
 }
 
+/* What the norms over the last dimensions have in common: their input, its first dimension that is
+   normalised, and epsilon. */
+static cleave_status read_layer(cleave_importer *im, int32_t *input, int *axis, double *epsilon) {
+    int64_t wanted, stash;
+    CLEAVE_TRY(cleave_import_integer(im, "axis", -1, &wanted));
+    CLEAVE_TRY(cleave_import_integer(im, "stash_type", 1, &stash));
+    CLEAVE_TRY(cleave_import_number(im, "epsilon", 1e-5, epsilon));
+    if (stash != CLEAVE_ONNX_FLOAT)
+        return cleave_import_fail(im, "attribute stash_type is %lld, supported is 1",
+                                  (long long)stash);
+    CLEAVE_TRY(cleave_import_tensor(im, 0, input));
+    return cleave_import_axis(im, wanted, im->tensors.items[*input].tensor.rank, axis);
+}
+
 cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     cleave_statistics statistics = {0};
-    int64_t wanted, stash;
     double epsilon;
     int axis, scale, bias = -1;
     cleave_nest nest;
     int32_t input;
-    CLEAVE_TRY(cleave_import_integer(im, "axis", -1, &wanted));
-    CLEAVE_TRY(cleave_import_integer(im, "stash_type", 1, &stash));
-    CLEAVE_TRY(cleave_import_number(im, "epsilon", 1e-5, &epsilon));
-    if (stash != CLEAVE_ONNX_FLOAT)
-        return cleave_import_fail(im, "attribute stash_type is %lld, supported is 1",
-                                  (long long)stash);
-    CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
+    CLEAVE_TRY(read_layer(im, &input, &axis, &epsilon));
     int rank = im->tensors.items[input].tensor.rank;
-    CLEAVE_TRY(cleave_import_axis(im, wanted, rank, &axis));
     statistics.input = cleave_whole_operand(input, rank);
     for (int d = axis; d < rank; d++)
         statistics.reduced |= 1u << d;
@@ -99,6 +106,64 @@ cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     if (cleave_import_has_input(im, 2))
         CLEAVE_TRY(add_broadcast(im, &nest, 2, rank, 0, &bias));
     emit_affine(&nest, emit_normal(im, &statistics, epsilon, &nest), scale, bias);
+    return cleave_import_end_result(im, &nest);
+}
+
+/* Where input 1 is p x a parameter + q, as in Gemma's 1 + weight, the nest reads the parameter and
+   computes that itself. */
+static cleave_status add_scale(cleave_importer *im, cleave_nest *nest, int rank, int *scale) {
+    int32_t tensor;
+    CLEAVE_TRY(cleave_import_tensor(im, 1, &tensor));
+    int32_t op = im->tensors.items[tensor].op;
+    int32_t from = op >= 0 ? im->operators.items[op].main_nest : -1;
+    const cleave_nest *line = from >= 0 ? &im->nests.items[from].nest : NULL;
+    if (line == NULL || line->output.tensor != tensor || line->n_inputs != 1 ||
+        line->n_instructions != 1 || line->tape[0].opcode != CLEAVE_OP_SCALE ||
+        im->tensors.items[line->inputs[0].tensor].tensor.kind != CLEAVE_TENSOR_PARAMETER)
+        return add_broadcast(im, nest, 1, rank, 1, scale);
+    const cleave_instruction it = line->tape[0];
+    int32_t weight = line->inputs[0].tensor;
+    const cleave_tensor *of = &im->tensors.items[weight].tensor;
+    int64_t shape[CLEAVE_MAX_RANK];
+    for (int d = 0; d < rank; d++)
+        shape[d] = nest->axes[d].extent;
+    if (of->rank > rank || !cleave_has_shape(of, of->rank, shape + rank - of->rank))
+        return add_broadcast(im, nest, 1, rank, 1, scale);
+    cleave_import_initialise(im, weight, 0, (float)((1 - it.q) / it.p));
+    int input = cleave_nest_add_input(nest, weight);
+    cleave_map_broadcast(&nest->inputs[input], of, rank, shape);
+    *scale = cleave_nest_emit(nest, CLEAVE_OP_SCALE, input, 0, it.p, it.q);
+    im->operators.items[op].bypassed = true;
+    return CLEAVE_OK;
+}
+
+/* x / sqrt(mean(x^2) + epsilon) x scale */
+cleave_status cleave_import_rms_normalization(cleave_importer *im) {
+    cleave_rows rows = {0};
+    double epsilon;
+    int axis, scale;
+    int64_t count = 1;
+    cleave_nest nest;
+    CLEAVE_TRY(read_layer(im, &rows.input, &axis, &epsilon));
+    const cleave_tensor from = im->tensors.items[rows.input].tensor;
+    rows.rank = from.rank;
+    for (int d = axis; d < from.rank; d++) {
+        rows.reduced |= 1u << d;
+        count *= from.shape[d];
+    }
+    CLEAVE_TRY(cleave_import_open_over(im, rows.input, true, &rows.op));
+    CLEAVE_TRY(cleave_rows_new_tensor(im, &rows, ".squares", &rows.sum));
+    cleave_nest squares = cleave_rows_reduce(im, &rows, CLEAVE_COMBINE_SUM, rows.sum);
+    cleave_nest_emit(&squares, CLEAVE_OP_MUL, 0, 0, 0, 0);
+    CLEAVE_TRY(cleave_import_add_nest(im, &squares, ".squares", NULL));
+    cleave_operand input = cleave_whole_operand(rows.input, from.rank);
+    CLEAVE_TRY(cleave_import_begin_result(im, rows.op, &input, &nest));
+    int sum = cleave_rows_add_input(&rows, &nest, rows.sum);
+    CLEAVE_TRY(add_scale(im, &nest, from.rank, &scale));
+    int shifted = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, sum, 0, 1 / (double)count, epsilon);
+    int inverse = cleave_nest_emit(&nest, CLEAVE_OP_RSQRT, shifted, 0, 0, 0);
+    int unit = cleave_nest_emit(&nest, CLEAVE_OP_MUL, 0, inverse, 0, 0);
+    cleave_nest_emit(&nest, CLEAVE_OP_MUL, unit, scale, 0, 0);
     return cleave_import_end_result(im, &nest);
 }
 

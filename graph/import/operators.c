@@ -122,6 +122,8 @@ static const operator_row table[] = {
     {"PRelu",                     2, 2,   cleave_import_prelu, {0}},
     {"Pad",                       1, 4,   cleave_import_pad, {"mode", "pads", "value"}},
     {"Pow",                       2, 2,   cleave_import_binary, {0}},
+    {"RMSNormalization",          2, 2,   cleave_import_rms_normalization,
+      {"axis", "epsilon", "stash_type"}},
     {"RNN",                       3, 6,   cleave_import_recurrent,
       {ACTIVATIONS, "clip", "direction", "hidden_size", "layout"}},
     {"RandomNormal",              0, 0,   cleave_import_random,
@@ -261,9 +263,17 @@ static cleave_status check_row(cleave_importer *im, const operator_row *row) {
     return CLEAVE_OK;
 }
 
+/* Nodes that the fusing table makes. */
+static cleave_status import_fused(cleave_importer *im) {
+    return strcmp(im->node->type, "RotaryEmbedding") == 0 ? cleave_import_turned(im)
+                                                          : cleave_import_without_nan(im);
+}
+
 cleave_status cleave_import_node(cleave_importer *im) {
     const operator_row *row = find_row(im->node);
     bool folded;
+    if (im->node->domain == cleave_fused_domain)
+        return import_fused(im);
     if (row == NULL)
         return fail_unsupported(im);
     CLEAVE_TRY(check_age(im));

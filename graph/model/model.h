@@ -198,7 +198,7 @@ typedef struct cleave_model {
     const char *file;  /* as given */
     char hash[33];     /* of the graph with its shapes, not the weights */
     int64_t batch;     /* 0 where the model has no symbolic batch dimension */
-    int graph_version; /* of the fusing table */
+    int graph_version; /* of the newest row of the fusing table that applies to it */
     int32_t n_tensors, n_nests, n_operators, n_assignments, n_outputs;
     cleave_tensor *tensors;
     cleave_nest *nests; /* in topological order: forward runs them so, backward in reverse */
@@ -216,7 +216,8 @@ typedef struct cleave_model {
     cleave_arena *arena;
 } cleave_model;
 
-enum { CLEAVE_GRAPH_VERSION = 3 };
+/* FIRST: of models that no newer row of the table fuses. */
+enum { CLEAVE_FIRST_GRAPH_VERSION = 3, CLEAVE_GRAPH_VERSION = 4 };
 
 /* Views of views: how deep they may be stacked, and how many base pieces one may have. */
 enum { CLEAVE_MAX_VIEW_DEPTH = 64, CLEAVE_MAX_VIEW_LEAVES = 4096 };

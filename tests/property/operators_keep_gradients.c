@@ -356,7 +356,7 @@ static void check_layouts(drawn_case *c, const interpreter_result *expected) {
 /* ---- a case ---------------------------------------------------------------------------------- */
 
 static drawn_model *new_drawn_model(drawn_case *c, const generator *g, uint64_t seed) {
-    static const int opsets[] = {9, 11, 12, 13, 14, 15, 17, 18, 20, 21};
+    static const int opsets[] = {9, 11, 12, 13, 14, 15, 17, 18, 20, 21, 23};
     drawn_model *m = c->drawn = CLEAVE_ARENA_ARRAY(&c->arena, drawn_model, 1);
     m->arena = &c->arena;
     m->random.key = cleave_hash_join(cleave_hash_string(g->type), seed);

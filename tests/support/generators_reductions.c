@@ -119,7 +119,7 @@ static void layer_normalization(drawn_model *m, const char *type) {
     drawn_shape row = shape_of(shape.rank - axis, shape.extent + axis);
     const char *x = draw_operand(m, shape, DRAWN_ANY),
                *scale = draw_operand(m, row, DRAWN_POSITIVE), *bias = NULL;
-    if (draw_chance(m, 0.7))
+    if (type[0] == 'L' && draw_chance(m, 0.7)) /* that by the mean square has none */
         bias = draw_operand(m, row, DRAWN_ANY);
     set_integer(m, "axis", draw_sign_of_axis(m, axis, shape.rank));
     set_number(m, "epsilon", 1e-2);
@@ -205,6 +205,7 @@ const generator reduction_generators[] = {
     {"LpNormalization", 7, lp_normalization, true},
     {"MeanVarianceNormalization", 9, mean_variance_normalization, true},
     {"NegativeLogLikelihoodLoss", 12, loss, true},
+    {"RMSNormalization", 23, layer_normalization, true},
     {"ReduceL1", 7, reduction, true},
     {"ReduceL2", 7, reduction, true},
     {"ReduceLogSum", 7, positive_reduction, false},
