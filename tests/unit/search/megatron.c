@@ -57,7 +57,7 @@ static const char *axis_of(const char *name) {
 Test(megatron, columns_then_rows_and_tokens_outside_of_them) {
     static const char *const expected[][2] = {{"model.embed_tokens", "v"},
                                               {"model.layers.1.input_layernorm", "t"},
-                                              {"model.layers.1.self_attn.q_proj", "k"},
+                                              {"model.layers.1.self_attn.q_proj", "h"},
                                               {"model.layers.1.self_attn.v_proj", "k"},
                                               {"model.layers.1.self_attn", "h"},
                                               {"model.layers.1.self_attn.o_proj", "h"},
