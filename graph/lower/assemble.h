@@ -36,8 +36,7 @@ typedef struct lower_assembly {
     int32_t *first_row; /* [n_events] of rows and bindings */
     /* Of a step that is told by a few micro-batches (turns.h): */
     struct {
-        CLEAVE_LIST(int32_t) begins; /* first items of blocks */
-        CLEAVE_LIST(int32_t) likes;
+        CLEAVE_LIST(int32_t) begins;  /* first items of blocks */
         CLEAVE_LIST(uint8_t) windows; /* of blocks */
         CLEAVE_LIST(cleave_turn) turns;
         CLEAVE_LIST(uint8_t) owners; /* of buffers */

@@ -29,10 +29,7 @@ bool lower_turns_take(lower_assembly *assembly, int32_t list, int32_t micro_batc
     int32_t *block = &assembly->told.block_of[(list + 2) * CLEAVE_FEW_MICRO_BATCHES + window];
     bool is_new = *block == 0;
     if (is_new) {
-        const int32_t *first = &assembly->told.block_of[(list + 2) * CLEAVE_FEW_MICRO_BATCHES];
-        int32_t like = first[0] > 0 ? first[0] - 1 : assembly->told.begins.n;
         PUSH(assembly, told.begins, assembly->items.n);
-        PUSH(assembly, told.likes, like);
         PUSH(assembly, told.windows, (uint8_t)(updates ? CLEAVE_WINDOW_NONE : window));
         *block = assembly->told.begins.n;
     }
@@ -71,7 +68,6 @@ void lower_turns_finish(lower_assembly *assembly) {
                             .n_turns = assembly->told.turns.n};
     lower_builder *builder = assembly->builder;
     turns->first_item = COPIED(builder, assembly->told.begins);
-    turns->like = COPIED(builder, assembly->told.likes);
     turns->window = COPIED(builder, assembly->told.windows);
     turns->turns = COPIED(builder, assembly->told.turns);
     turns->owner = COPIED(builder, assembly->told.owners);
@@ -79,7 +75,6 @@ void lower_turns_finish(lower_assembly *assembly) {
 
 void lower_turns_free(lower_assembly *assembly) {
     CLEAVE_LIST_FREE(&assembly->told.begins);
-    CLEAVE_LIST_FREE(&assembly->told.likes);
     CLEAVE_LIST_FREE(&assembly->told.windows);
     CLEAVE_LIST_FREE(&assembly->told.turns);
     CLEAVE_LIST_FREE(&assembly->told.owners);

@@ -238,10 +238,9 @@ typedef struct cleave_turns {
     int32_t n_blocks, n_turns;
     int32_t *first_item; /* [n_blocks + 1] of each in the program's items: of the prologue, those of
                             the schedule, and the updates, which are one */
-    int32_t *like;   /* [n_blocks] the same number for a block in all its windows, below n_blocks */
-    uint8_t *window; /* [n_blocks] 0, 1 or 2; NONE: the updates */
-    cleave_turn *turns; /* [n_turns]; the micro-batch of the updates is the last */
-    uint8_t *owner;     /* [n_buffers] the window whose own it is; NONE: it is there once */
+    uint8_t *window;     /* [n_blocks] 0, 1 or 2; NONE: the updates */
+    cleave_turn *turns;  /* [n_turns]; the micro-batch of the updates is the last */
+    uint8_t *owner;      /* [n_buffers] the window whose own it is; NONE: it is there once */
 } cleave_turns;
 
 /* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not

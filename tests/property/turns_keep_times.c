@@ -267,7 +267,6 @@ static void begin(made *to, const drawn *of, cleave_arena *arena, int32_t n_wind
     to->gradients = array(arena, S * n, sizeof(int32_t));
     to->turns = (cleave_turns){.micro_batches = of->schedule.micro_batches,
                                .first_item = array(arena, blocks + 1, sizeof(int32_t)),
-                               .like = array(arena, blocks, sizeof(int32_t)),
                                .window = array(arena, blocks, 1),
                                .turns = array(arena, of->n_blocks + 1, sizeof(cleave_turn))};
 }
