@@ -2,6 +2,7 @@
 
 #include "graph/lower/events.h"
 #include "graph/lower/instances.h"
+#include "graph/lower/turns.h"
 #include "graph/program/work.h"
 
 #include <stdlib.h>
@@ -24,6 +25,14 @@ static int32_t bound_in(const lower_assembly *assembly, int32_t event, int32_t p
 static bool adds(const lower_assembly *assembly, int32_t event, int32_t p, int32_t window) {
     int32_t row = assembly->rows.items[assembly->first_row[event] + p];
     return row == LOWER_ADDS || (row == LOWER_CARRIES && window > 0);
+}
+
+/* When a pass of a nest runs. */
+static cleave_when when_of(const lower_builder *builder, int32_t n, uint8_t pass) {
+    if (builder->micro == NULL || lower_goes_on(builder, n))
+        return CLEAVE_WHEN_EVERY;
+    cleave_when value = lower_value_when(builder, builder->model->nests[n].output.tensor);
+    return pass == CLEAVE_PASS_FORWARD ? value : cleave_when_gradient(value);
 }
 
 /* A compute without operands, with its workspace. */
@@ -58,6 +67,8 @@ static cleave_compute new_compute(lower_assembly *assembly, int32_t n, int32_t p
                          .last = -1,
                          .storage = compute.workspace});
     PUSH(assembly, sent, false);
+    bool every = when_of(builder, n, (uint8_t)pass) == CLEAVE_WHEN_EVERY;
+    lower_turns_note_buffer(assembly, every ? window : CLEAVE_WINDOW_NONE);
     return compute;
 }
 
@@ -351,10 +362,11 @@ static block_slots list_block_slots(const order *o) {
     for (int kind = 0; kind < CLEAVE_N_BLOCK_KINDS; kind++)
         for (int32_t s = 0; s < n_stages; s++) {
             const cleave_stage_block block = {.kind = (uint8_t)kind, .stage = s};
+            int32_t list = lower_turns_list(&builder->layout->schedule, kind, s);
             for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
                 if (is_in_block(o, slot, &block))
                     lists.slots[n++] = slot;
-            lists.first[kind * n_stages + s + 1] = n;
+            lists.first[list + 1] = n;
         }
     return lists;
 }
@@ -375,10 +387,13 @@ static void place_blocks(const order *o) {
         lower_unwind(builder, status);
     block_slots lists = list_block_slots(o);
     for (int32_t b = 0; b < n_blocks; b++) {
-        int32_t list = sequence[b].kind * of->n_stages + sequence[b].stage;
-        for (int32_t i = lists.first[list]; i < lists.first[list + 1]; i++)
-            place_slot(o, lists.slots[i], sequence[b].micro_batch);
+        int32_t list = lower_turns_list(of, sequence[b].kind, sequence[b].stage);
+        int32_t window = lower_turns_window(o->assembly, sequence[b].micro_batch);
+        if (lower_turns_take(o->assembly, list, sequence[b].micro_batch))
+            for (int32_t i = lists.first[list]; i < lists.first[list + 1]; i++)
+                place_slot(o, lists.slots[i], window);
     }
+    lower_turns_take(o->assembly, LOWER_TURN_OF_UPDATES, of->micro_batches - 1);
     for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
         if (schedule->slots[slot].nest < 0)
             place_slot(o, slot, o->assembly->n_windows - 1);
@@ -390,9 +405,11 @@ static void place_everything(lower_assembly *assembly) {
     lower_instances_make(assembly);
     order o = begin_order(assembly);
     sort_chunks(&o);
-    for (int32_t w = 0; w < assembly->n_windows; w++)
-        for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
-            place_slot(&o, slot, w);
+    lower_turns_begin(assembly);
+    for (int32_t u = 0; u < layout->schedule.micro_batches && schedule->n_prologue_slots > 0; u++)
+        if (lower_turns_take(assembly, LOWER_TURN_OF_PROLOGUE, u))
+            for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
+                place_slot(&o, slot, lower_turns_window(assembly, u));
     if (assembly->builder->options->training && !cleave_schedule_is_plain(&layout->schedule))
         place_blocks(&o);
     else
@@ -477,6 +494,7 @@ void lower_assembly_finish(lower_assembly *assembly, cleave_program *program) {
     TAKE(assembly, program, messages);
     TAKE(assembly, program, collectives);
     TAKE(assembly, program, held);
+    lower_turns_finish(assembly);
 }
 
 void lower_assembly_free(lower_assembly *assembly) {
@@ -499,4 +517,5 @@ void lower_assembly_free(lower_assembly *assembly) {
     CLEAVE_LIST_FREE(&assembly->placed_touches);
     CLEAVE_LIST_FREE(&assembly->rows);
     CLEAVE_LIST_FREE(&assembly->bindings);
+    lower_turns_free(assembly);
 }

@@ -34,6 +34,14 @@ typedef struct lower_assembly {
     CLEAVE_LIST(int32_t) rows;
     CLEAVE_LIST(int32_t) bindings;
     int32_t *first_row; /* [n_events] of rows and bindings */
+    /* Of a step that is told by a few micro-batches (turns.h): */
+    struct {
+        CLEAVE_LIST(int32_t) begins;  /* first items of blocks */
+        CLEAVE_LIST(uint8_t) windows; /* of blocks */
+        CLEAVE_LIST(cleave_turn) turns;
+        CLEAVE_LIST(uint8_t) owners; /* of buffers */
+        int32_t *block_of; /* [2 + lists of blocks][few] 0: none yet, else 1 more than the block */
+    } told;
     /* Of micro-batches (instances.h): */
     int32_t n_windows;
     bool *is_shared;         /* [buffers of the first] it is that of all */

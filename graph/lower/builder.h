@@ -42,7 +42,8 @@ typedef struct lower_builder {
     int32_t n_devices;                 /* of the window, where there is a fold */
     const cleave_fold *fold;           /* null: all devices are lowered */
     const cleave_micro_batches *micro; /* null: the whole batch at once */
-    cleave_when when; /* of the items that follow; EVERY, where there are no micro-batches */
+    cleave_turns *turns; /* null: all micro-batches are lowered, else the first, second and last */
+    cleave_when when;    /* of the items that follow; EVERY, where there are no micro-batches */
     /* Of a fold: some lists of devices of all windows, since most tensors have the same. */
     struct {
         int32_t n;

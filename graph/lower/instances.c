@@ -1,5 +1,7 @@
 #include "graph/lower/instances.h"
 
+#include "graph/lower/turns.h"
+
 #include "graph/program/item_buffers.h"
 
 #include <string.h>
@@ -85,18 +87,23 @@ static cleave_buffer later(const lower_assembly *assembly, int32_t b, int32_t wi
 void lower_instances_make(lower_assembly *assembly) {
     lower_builder *builder = assembly->builder;
     int32_t n = assembly->buffers.n;
-    assembly->n_windows = builder->micro != NULL ? builder->micro->n : 1;
+    assembly->n_windows = builder->turns != NULL   ? CLEAVE_FEW_MICRO_BATCHES
+                          : builder->micro != NULL ? builder->micro->n
+                                                   : 1;
     if (assembly->n_windows == 1)
         return;
     assembly->is_shared = LOWER_ARRAY(builder, bool, n);
     assembly->first_instance = LOWER_ARRAY(builder, int32_t, n);
     find_shared(assembly);
+    for (int32_t b = 0; b < n; b++)
+        lower_turns_note_buffer(assembly, assembly->is_shared[b] ? CLEAVE_WINDOW_NONE : 0);
     for (int32_t b = 0; b < n; b++) {
         assembly->first_instance[b] = assembly->buffers.n;
         for (int32_t w = 1; w < assembly->n_windows && !assembly->is_shared[b]; w++) {
             const cleave_buffer buffer = later(assembly, b, w);
             PUSH(assembly, buffers, buffer);
             PUSH(assembly, sent, assembly->sent.items[b]);
+            lower_turns_note_buffer(assembly, w);
         }
     }
 }

@@ -3,6 +3,7 @@
    it: in between the two run side by side. */
 #include "graph/lower/lifetimes.h"
 
+#include "graph/lower/turns.h"
 #include "graph/program/item_buffers.h"
 
 #include <string.h>
@@ -120,6 +121,7 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
         to->storage = renamed[to->storage];
     }
     assembly->buffers.n = kept;
+    lower_turns_rename_buffers(assembly, renamed);
 #define RENAME(id) ((id) = (id) < 0 ? -1 : renamed[id])
     for (int32_t i = 0; i < assembly->computes.n; i++) {
         cleave_compute *compute = &assembly->computes.items[i];

@@ -24,7 +24,7 @@ static cleave_status lower_guarded(lowering *state, lower_assembly *assembly, cl
 static cleave_status lower_devices(const cleave_model *model, const cleave_layout *layout,
                                    const cleave_fold *fold, const cleave_lower_options *options,
                                    cleave_arena *arena, cleave_program *program,
-                                   cleave_error *error) {
+                                   cleave_turns *turns, cleave_error *error) {
     if (options->training && model->loss < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
@@ -56,7 +56,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                                   .parts = parts,
                                   .n_devices = layout->n_devices,
                                   .fold = fold,
-                                  .micro = cut};
+                                  .micro = cut,
+                                  .turns = turns};
     *assembly = (lower_assembly){.builder = &state->base, .schedule = &schedule};
     cleave_arena scratch = {0};
     cleave_status status = lower_guarded(state, assembly, &scratch, &schedule, &result);
@@ -64,7 +65,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     lower_assembly_free(assembly);
     lowering_free(state);
     CLEAVE_TRY(status);
-    CLEAVE_TRY(cleave_memory_plan(&result, arena, error));
+    if (turns == NULL)
+        CLEAVE_TRY(cleave_memory_plan(&result, arena, error));
     *program = result;
     return CLEAVE_OK;
 }
@@ -72,7 +74,13 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
 cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layout,
                            const cleave_lower_options *options, cleave_arena *arena,
                            cleave_program *program, cleave_error *error) {
-    return lower_devices(model, layout, NULL, options, arena, program, error);
+    return lower_devices(model, layout, NULL, options, arena, program, NULL, error);
+}
+
+cleave_status cleave_lower_few(const cleave_model *model, const cleave_layout *layout,
+                               const cleave_lower_options *options, cleave_arena *arena,
+                               cleave_program *program, cleave_turns *turns, cleave_error *error) {
+    return lower_devices(model, layout, NULL, options, arena, program, turns, error);
 }
 
 cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,
@@ -81,5 +89,5 @@ cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *
     if (!options->training)
         return cleave_fail(error, CLEAVE_NO_LAYOUT,
                            "outputs of a model are gathered on one device");
-    return lower_devices(model, &fold->window, fold, options, arena, program, error);
+    return lower_devices(model, &fold->window, fold, options, arena, program, NULL, error);
 }

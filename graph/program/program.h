@@ -224,6 +224,25 @@ typedef struct cleave_program {
     int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
 
+/* One block after the other, as a step of many micro-batches goes through them, of a program that
+   has the first, one in between and the last.  All in between are alike: a block of one of them is
+   that of the program's, with messages, collectives and buffers of its own. */
+typedef struct cleave_turn {
+    int32_t block, micro_batch;
+} cleave_turn;
+
+enum { CLEAVE_FEW_MICRO_BATCHES = 3, CLEAVE_WINDOW_NONE = UINT8_MAX };
+
+typedef struct cleave_turns {
+    int32_t micro_batches; /* of the step, more than there are in the program */
+    int32_t n_blocks, n_turns;
+    int32_t *first_item; /* [n_blocks + 1] of each in the program's items: of the prologue, those of
+                            the schedule, and the updates, which are one */
+    uint8_t *window;     /* [n_blocks] 0, 1 or 2; NONE: the updates */
+    cleave_turn *turns;  /* [n_turns]; the micro-batch of the updates is the last */
+    uint8_t *owner;      /* [n_buffers] the window whose own it is; NONE: it is there once */
+} cleave_turns;
+
 /* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
    counted. */
 int64_t cleave_program_bytes_sent(const cleave_program *program);

@@ -178,6 +178,25 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     return CLEAVE_OK;
 }
 
+/* By a few micro-batches, where they tell of all; what it rests on is asked of every item. */
+static cleave_status price_few(cleave_pricer *pricer, const cleave_price_subject *what, bool *done,
+                               cleave_price *price, cleave_error *error) {
+    cleave_lowered lowered;
+    cleave_price made = *price;
+    cleave_error why_not = {""};
+    if (what->grounds != NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_lowered_few(pricer, what->layout, what->in_steps, done, &lowered, error));
+    cleave_status status =
+        *done ? price_lowered(pricer, what, &lowered, &made, &why_not) : CLEAVE_NO_LAYOUT;
+    *done = status == CLEAVE_OK;
+    if (*done)
+        *price = made;
+    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
+        *error = why_not;
+    return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
+}
+
 static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
                                             cleave_price *price, cleave_error *error) {
     cleave_lowered lowered;
@@ -187,9 +206,11 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
                                        &folds, &lowered, error));
     if (!folds && (what->memory == CLEAVE_MEMORY_IN_DOUBT || what->estimate != NULL))
         CLEAVE_TRY(fits_by_estimate(pricer, what, &done, price, error));
+    pricer->n_devices_planned += folds ? lowered.program.n_devices : what->layout->n_devices;
+    if (!folds && !done)
+        CLEAVE_TRY(price_few(pricer, what, &done, price, error));
     if (!folds && !done)
         CLEAVE_TRY(cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
-    pricer->n_devices_planned += folds ? lowered.program.n_devices : what->layout->n_devices;
     return done ? CLEAVE_OK : price_lowered(pricer, what, &lowered, price, error);
 }
 

@@ -9,7 +9,7 @@
 /* A few blocks, where the pricer knows how they repeat. */
 static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layout *layout,
                                   bool folded, cleave_lowered *lowered, cleave_error *error) {
-    lowered->repeats = false;
+    lowered->repeats = lowered->is_few = false;
     if (pricer->repeats == NULL || !cleave_layout_is_plain(layout))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, &lowered->repeats,
@@ -51,7 +51,7 @@ cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *la
 
 cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
                                    bool in_steps, cleave_lowered *lowered, cleave_error *error) {
-    lowered->repeats = false;
+    lowered->repeats = lowered->is_few = false;
     if (!in_steps)
         CLEAVE_TRY(lower_blocks(pricer, layout, false, lowered, error));
     if (lowered->repeats)
@@ -60,6 +60,20 @@ cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *l
     pricer->lower.symbolic_collectives = !in_steps;
     return cleave_lower(pricer->model, layout, &pricer->lower, &pricer->arena, &lowered->program,
                         error);
+}
+
+cleave_status cleave_lowered_few(cleave_pricer *pricer, const cleave_layout *layout, bool in_steps,
+                                 bool *tell, cleave_lowered *lowered, cleave_error *error) {
+    *lowered = (cleave_lowered){.is_few = true};
+    *tell = pricer->lower.training && cleave_few_tell(layout);
+    if (!*tell)
+        return CLEAVE_OK;
+    cleave_arena_reset(&pricer->arena);
+    pricer->lower.symbolic_collectives = !in_steps;
+    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, &pricer->lower, &pricer->arena,
+                                &lowered->few, error));
+    lowered->program = lowered->few.program;
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
@@ -83,7 +97,9 @@ bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error)
 /* ---- what follows from it -------------------------------------------------------------------- */
 
 const cleave_program *cleave_lowered_program(const cleave_lowered *lowered) {
-    return lowered->repeats ? &lowered->repeated.whole.program : &lowered->program;
+    return lowered->repeats  ? &lowered->repeated.whole.program
+           : lowered->is_few ? &lowered->few.whole
+                             : &lowered->program;
 }
 
 cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowered *lowered,
@@ -93,6 +109,8 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
     cleave_simulated_step made;
     if (lowered->repeats)
         return cleave_repeated_simulate(&lowered->repeated, step, shares, error);
+    if (lowered->is_few)
+        return cleave_few_simulate(&lowered->few, pricer->cache, &pricer->arena, step, NULL, error);
     if (shares == NULL) {
         CLEAVE_TRY(cleave_simulate(&lowered->program, pricer->cache, CLEAVE_RULE_SCAN,
                                    &pricer->arena, &timeline, error));
@@ -126,13 +144,14 @@ static double collective_bytes(const cleave_collective *of) {
     return blocks * (double)of->bytes / plan.n_blocks;
 }
 
-/* Of all windows.  Many tensors are combined by the same devices. */
-static int64_t count_bytes(const cleave_program *program) {
+/* Of all windows, and of micro-batches where there are few (else null).  Many tensors are combined
+   by the same devices. */
+static int64_t count_bytes(const cleave_program *program, const cleave_few *few) {
     int64_t messages = 0;
     double collectives = 0, per_byte = 0;
     const cleave_collective *last = NULL;
     for (int32_t m = 0; m < program->n_messages; m++)
-        messages += program->messages[m].bytes;
+        messages += program->messages[m].bytes * (few != NULL ? few->message_times[m] : 1);
     for (int32_t c = 0; c < program->n_collectives; c++) {
         const cleave_collective *of = &program->collectives[c];
         bool everywhere = of->devices[of->n_devices - 1] >= program->n_devices;
@@ -140,12 +159,17 @@ static int64_t count_bytes(const cleave_program *program) {
             of->n_devices != last->n_devices || of->node_members != last->node_members)
             per_byte = of->bytes > 0 ? collective_bytes(of) / (double)of->bytes : 0;
         last = of;
-        collectives += per_byte * (double)of->bytes * (everywhere ? 1 : program->n_windows);
+        int32_t times = few != NULL  ? few->collective_times[c]
+                        : everywhere ? 1
+                                     : program->n_windows;
+        collectives += per_byte * (double)of->bytes * times;
     }
     return messages * program->n_windows + (int64_t)(collectives + 0.5);
 }
 
 int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered, bool in_steps) {
+    if (lowered->is_few)
+        return count_bytes(&lowered->program, &lowered->few);
     const cleave_program *program = cleave_lowered_program(lowered);
-    return in_steps ? cleave_program_bytes_sent(program) : count_bytes(program);
+    return in_steps ? cleave_program_bytes_sent(program) : count_bytes(program, NULL);
 }

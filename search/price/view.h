@@ -4,12 +4,15 @@
 #ifndef CLEAVE_SEARCH_PRICE_VIEW_H
 #define CLEAVE_SEARCH_PRICE_VIEW_H
 
+#include "search/price/few.h"
 #include "search/price/repeat.h"
 
 /* It lives until the pricer's next one. */
 typedef struct cleave_lowered {
     bool repeats;             /* `program` is of a few blocks, and this of all of them: */
     cleave_repeated repeated; /* where it does */
+    bool is_few;              /* `program` is of a few micro-batches, and this of all of them: */
+    cleave_few few;           /* where it is */
     cleave_program program;
 } cleave_lowered;
 
@@ -20,7 +23,11 @@ cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *la
 /* All devices. */
 cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
                                    bool in_steps, cleave_lowered *lowered, cleave_error *error);
-/* Either. */
+/* The same, by three micro-batches of many; `tell` is false where it has no more, or these don't
+   tell of all. */
+cleave_status cleave_lowered_few(cleave_pricer *pricer, const cleave_layout *layout, bool in_steps,
+                                 bool *tell, cleave_lowered *lowered, cleave_error *error);
+/* Either of the first two. */
 cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
                                          cleave_lowered *lowered, cleave_error *error);
 

@@ -10,16 +10,6 @@
 /* Steps of either lane have code of their own, and so have runs and items. */
 #define INLINE static inline __attribute__((always_inline))
 
-struct cleave_scan_memory {
-    int64_t *hop_begin, *end_begin, *collective_end; /* of the workspace */
-    cleave_scan_link *links;                         /* [n_links] */
-    int64_t *head;                /* [n_messages] when the first of the two posts ended */
-    int64_t *release;             /* [n_messages] when it has left */
-    int64_t *collective_ready;    /* [n_collectives] */
-    cleave_scan_link *processors; /* [n_devices] */
-    cleave_scan_device *devices;  /* [n_devices] */
-};
-
 cleave_scan_memory *cleave_scan_memory_create(const cleave_engine_problem *problem,
                                               const cleave_engine_workspace *workspace,
                                               cleave_arena *arena) {
@@ -49,14 +39,7 @@ static void reset(const cleave_engine_problem *problem, cleave_scan_memory *w) {
     memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
 }
 
-typedef struct scan {
-    const cleave_engine_problem *problem;
-    cleave_scan_memory *w;
-    cleave_scan_device *devices;
-    const int64_t *duration;
-    int64_t *start, *end, *arrival;              /* of the timeline */
-    const int64_t *until[CLEAVE_PRICED_N_KINDS]; /* what is waited for, by kinds of items */
-} scan;
+typedef cleave_scan scan;
 
 /* The work of a message's ends; returns when its source is done. */
 INLINE int64_t work_at_ends(const cleave_engine_problem *problem, cleave_scan_memory *w,
@@ -247,11 +230,15 @@ INLINE const cleave_scan_step *run_step(const scan *s, const cleave_work_times *
     return step;
 }
 
-/* Returns when the last lane ends. */
-INLINE int64_t run_steps(const scan *s, const cleave_work_times *times) {
-    const cleave_scan_step *end = s->problem->steps + s->problem->n_steps;
-    for (const cleave_scan_step *step = s->problem->steps; step < end; step++)
+INLINE void run_steps(const scan *s, const cleave_work_times *times, int32_t first_step,
+                      int32_t end_step) {
+    const cleave_scan_step *end = s->problem->steps + end_step;
+    for (const cleave_scan_step *step = s->problem->steps + first_step; step < end; step++)
         step = step->queue & 1 ? run_step(s, times, step, 1) : run_step(s, times, step, 0);
+}
+
+/* Returns when the last lane ends. */
+INLINE int64_t run_rest(const scan *s, const cleave_work_times *times) {
     int64_t last = 0;
     for (int32_t d = 0; d < s->problem->n_queues / 2; d++) {
         cleave_scan_device *device = &s->devices[d];
@@ -261,15 +248,24 @@ INLINE int64_t run_steps(const scan *s, const cleave_work_times *times) {
     return last;
 }
 
-static int64_t run_by_items(const scan *s) { return run_steps(s, NULL); }
-static int64_t run_by_runs(const scan *s, const cleave_work_times *times) {
-    return run_steps(s, times);
+void cleave_scan_run(const scan *s, int32_t first_step, int32_t end_step) {
+    run_steps(s, NULL, first_step, end_step);
 }
 
-static cleave_status run_scan(const cleave_engine_problem *problem, cleave_scan_memory *w,
-                              const cleave_work_times *times, cleave_timeline *timeline,
-                              cleave_error *error) {
-    const scan s = {.problem = problem,
+int64_t cleave_scan_end(const scan *s) { return run_rest(s, NULL); }
+
+static int64_t run_by_items(const scan *s) {
+    run_steps(s, NULL, 0, s->problem->n_steps);
+    return run_rest(s, NULL);
+}
+static int64_t run_by_runs(const scan *s, const cleave_work_times *times) {
+    run_steps(s, times, 0, s->problem->n_steps);
+    return run_rest(s, times);
+}
+
+cleave_status cleave_scan_begin(const cleave_engine_problem *problem, cleave_scan_memory *w,
+                                cleave_timeline *timeline, scan *begun, cleave_error *error) {
+    *begun = (scan){.problem = problem,
                     .w = w,
                     .devices = w->devices,
                     .duration = problem->step.duration,
@@ -283,6 +279,14 @@ static cleave_status run_scan(const cleave_engine_problem *problem, cleave_scan_
     if (problem->stuck >= 0)
         return fail_stuck(problem, error);
     reset(problem, w);
+    return CLEAVE_OK;
+}
+
+static cleave_status run_scan(const cleave_engine_problem *problem, cleave_scan_memory *w,
+                              const cleave_work_times *times, cleave_timeline *timeline,
+                              cleave_error *error) {
+    scan s;
+    CLEAVE_TRY(cleave_scan_begin(problem, w, timeline, &s, error));
     timeline->step = times != NULL ? run_by_runs(&s, times) : run_by_items(&s);
     return CLEAVE_OK;
 }

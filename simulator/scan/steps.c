@@ -132,6 +132,24 @@ static void add_step(step_finder *f, int32_t item) {
         step[-1].kind = CLEAVE_SCAN_POSTS;
 }
 
+/* Before an item; behind the last one for n_items. */
+static void cut(step_finder *f, int32_t item, int32_t *next_cut) {
+    cleave_engine_problem *problem = f->problem;
+    for (; *next_cut < problem->n_cuts && problem->cuts[*next_cut] == item; ++*next_cut) {
+        for (int32_t d = 0; d < problem->n_queues / 2; d++) {
+            int32_t work = end_run(f, d);
+            if (work >= 0)
+                problem->steps[problem->n_steps++] =
+                    (cleave_scan_step){.work = work,
+                                       .item = problem->work_items[work],
+                                       .queue = 2 * d,
+                                       .subject = -1,
+                                       .kind = CLEAVE_SCAN_CATCH_UP};
+        }
+        problem->cut_steps[*next_cut] = problem->n_steps;
+    }
+}
+
 /* Numbers the runs, which so far are known by the places that they begin at. */
 static cleave_status number_runs(cleave_engine_problem *problem, int32_t n_work,
                                  cleave_arena *arena, cleave_error *error) {
@@ -171,20 +189,25 @@ cleave_status cleave_scan_find_steps(cleave_engine_problem *problem, cleave_aren
     CLEAVE_TRY(list_work(&f, arena, &n_work, error));
     int64_t n_steps = (int64_t)problem->step.n_items - n_work;
     n_steps += problem->step.ends != NULL ? problem->step.n_messages : 0;
+    n_steps += problem->n_cuts > 0 ? n_work : 0;
     problem->steps = CLEAVE_ARENA_ARRAY(arena, cleave_scan_step, n_steps);
+    problem->cut_steps = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_cuts);
     problem->run_of = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)n_work + 1);
     problem->rest = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_queues / 2);
     if (f.posted == NULL || f.poster == NULL || f.joined == NULL || problem->steps == NULL ||
-        problem->run_of == NULL || problem->rest == NULL)
+        problem->cut_steps == NULL || problem->run_of == NULL || problem->rest == NULL)
         return cleave_fail_memory(error, "sorting items for the scan");
     problem->n_steps = 0;
     problem->stuck = -1;
+    int32_t next_cut = 0;
     for (int32_t i = 0; i < problem->step.n_items; i++) {
+        cut(&f, i, &next_cut);
         if (is_work_of_main(problem, i))
             f.next[problem->step.queue[i] / 2]++;
         else
             add_step(&f, i);
     }
+    cut(&f, problem->step.n_items, &next_cut);
     for (int32_t d = 0; d < problem->n_queues / 2; d++)
         problem->rest[d] = end_run(&f, d);
     return number_runs(problem, n_work, arena, error);

@@ -76,6 +76,11 @@ typedef struct cleave_engine_problem {
     int32_t *rest;       /* [n_queues / 2] the run of it; -1: none */
     int32_t n_steps;
     cleave_scan_step *steps;
+    /* Items before which all work so far is behind a step, so that the steps between two of them
+       are those of the items between them; and these steps. */
+    int32_t n_cuts;
+    const int32_t *cuts; /* [n_cuts] ascending; given */
+    int32_t *cut_steps;  /* [n_cuts] */
     int32_t stuck; /* the first item that stands before what it waits for; -1: there is none */
 } cleave_engine_problem;
 

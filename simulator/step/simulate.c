@@ -14,13 +14,17 @@ static cleave_status fold_machine(const cleave_program *program, const cleave_ma
     return cleave_machine_fold_links(machine, program->n_devices, arena, image, error);
 }
 
-cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost_cache *cache,
-                                      cleave_arena *arena, cleave_engine_problem *problem,
-                                      cleave_error *error) {
+static cleave_status prepare(const cleave_program *program, const cleave_turns *turns,
+                             cleave_cost_cache *cache, cleave_arena *arena,
+                             cleave_engine_problem *problem, cleave_error *error) {
     const cleave_machine *machine = cleave_cost_cache_machine(cache);
     const cleave_fragment whole = {.program = *program};
     cleave_engine_problem made = {.n_queues = program->n_devices * CLEAVE_N_LANES,
                                   .n_links = machine->n_links};
+    if (turns != NULL) {
+        made.cuts = turns->first_item;
+        made.n_cuts = turns->n_blocks + 1;
+    }
     int32_t *image;
     CLEAVE_TRY(fold_machine(program, machine, arena, &image, error));
     CLEAVE_TRY(cleave_price(&whole, cache, image, arena, &made.step, error));
@@ -28,6 +32,18 @@ cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost
     CLEAVE_TRY(cleave_engine_finish(&made, arena, error));
     *problem = made;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost_cache *cache,
+                                      cleave_arena *arena, cleave_engine_problem *problem,
+                                      cleave_error *error) {
+    return prepare(program, NULL, cache, arena, problem, error);
+}
+
+cleave_status cleave_simulate_prepare_few(const cleave_program *program, const cleave_turns *turns,
+                                          cleave_cost_cache *cache, cleave_arena *arena,
+                                          cleave_engine_problem *problem, cleave_error *error) {
+    return prepare(program, turns, cache, arena, problem, error);
 }
 
 cleave_status cleave_simulate_run(const cleave_engine_problem *problem, cleave_rule rule,

@@ -23,6 +23,10 @@ cleave_status cleave_simulate(const cleave_program *program, cleave_cost_cache *
 cleave_status cleave_simulate_prepare(const cleave_program *program, cleave_cost_cache *cache,
                                       cleave_arena *arena, cleave_engine_problem *problem,
                                       cleave_error *error);
+/* The first half, of a program of a few micro-batches, for simulator/scan/turns.h. */
+cleave_status cleave_simulate_prepare_few(const cleave_program *program, const cleave_turns *turns,
+                                          cleave_cost_cache *cache, cleave_arena *arena,
+                                          cleave_engine_problem *problem, cleave_error *error);
 cleave_status cleave_simulate_run(const cleave_engine_problem *problem, cleave_rule rule,
                                   cleave_engine_workspace *workspace, cleave_timeline *timeline,
                                   cleave_error *error);

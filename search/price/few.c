@@ -1,0 +1,260 @@
+#include "search/price/few.h"
+
+#include "graph/program/memory_plan.h"
+#include "simulator/scan/turns.h"
+#include "simulator/step/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool cleave_few_tell(const cleave_layout *layout) {
+    return layout->schedule.micro_batches > CLEAVE_FEW_MICRO_BATCHES;
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+static int32_t block_of(const cleave_turns *turns, int32_t item) {
+    int32_t lo = 0, hi = turns->n_blocks;
+    while (hi - lo > 1) {
+        int32_t middle = lo + (hi - lo) / 2;
+        if (turns->first_item[middle] <= item)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+/* Those that the one in between stands for, itself among them. */
+static int32_t n_between(const cleave_turns *turns) {
+    return turns->micro_batches - CLEAVE_FEW_MICRO_BATCHES + 1;
+}
+
+static void count_item(cleave_few *few, const cleave_item *item, int32_t times) {
+    if (item->kind == CLEAVE_ITEM_SEND)
+        few->message_times[item->subject] = times;
+    if (item->kind == CLEAVE_ITEM_JOIN)
+        few->collective_times[item->subject] = times;
+}
+
+/* By item, of what its kind is about; a collective in its steps has no item and counts for nothing.
+ */
+static cleave_status count_times(cleave_few *few, cleave_arena *arena, cleave_error *error) {
+    const cleave_turns *turns = &few->turns;
+    few->message_times = CLEAVE_ARENA_ARRAY(arena, int32_t, few->program.n_messages);
+    few->collective_times = CLEAVE_ARENA_ARRAY(arena, int32_t, few->program.n_collectives);
+    if (few->message_times == NULL || few->collective_times == NULL)
+        return cleave_fail_memory(error, "counting micro-batches");
+    for (int32_t b = 0; b < turns->n_blocks; b++)
+        for (int32_t i = turns->first_item[b]; i < turns->first_item[b + 1]; i++)
+            count_item(few, &few->program.items[i], turns->window[b] == 1 ? n_between(turns) : 1);
+    return CLEAVE_OK;
+}
+
+/* What the micro-batch in between has, so many times more. */
+static cleave_status count_whole(cleave_few *few, cleave_error *error) {
+    const cleave_program *of = &few->program;
+    const cleave_turns *turns = &few->turns;
+    int64_t n_items = 0, kinds[CLEAVE_ITEM_AWAIT + 1] = {0}, n_pieces = 0, n_buffers = 0;
+    int64_t more = n_between(turns) - 1;
+    int32_t last_collective = -1;
+    for (int32_t b = 0; b < turns->n_blocks; b++)
+        for (int32_t i = turns->first_item[b]; i < turns->first_item[b + 1]; i++) {
+            const cleave_item *item = &of->items[i];
+            if (turns->window[b] != 1)
+                continue;
+            /* Its joins stand side by side. */
+            bool again = item->kind == CLEAVE_ITEM_JOIN && item->subject == last_collective;
+            last_collective = item->kind == CLEAVE_ITEM_JOIN ? item->subject : last_collective;
+            kinds[item->kind] += !again;
+            n_pieces += item->kind == CLEAVE_ITEM_COPY ? of->copies[item->subject].n_pieces : 0;
+            n_items++;
+        }
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        n_buffers += turns->owner[b] == 1;
+    if (of->n_items + more * n_items > INT32_MAX || of->n_buffers + more * n_buffers > INT32_MAX ||
+        of->n_copy_pieces + more * n_pieces > INT32_MAX)
+        return cleave_fail(error, CLEAVE_FAILED, "the program has more than 2^31 items");
+    few->whole = *of;
+    few->whole.n_items += (int32_t)(more * n_items);
+    few->whole.n_buffers += (int32_t)(more * n_buffers);
+    few->whole.n_copy_pieces += (int32_t)(more * n_pieces);
+    few->whole.n_computes += (int32_t)(more * kinds[CLEAVE_ITEM_COMPUTE]);
+    few->whole.n_loads += (int32_t)(more * kinds[CLEAVE_ITEM_LOAD]);
+    few->whole.n_copies += (int32_t)(more * kinds[CLEAVE_ITEM_COPY]);
+    few->whole.n_messages += (int32_t)(more * kinds[CLEAVE_ITEM_SEND]);
+    few->whole.n_collectives += (int32_t)(more * kinds[CLEAVE_ITEM_JOIN]);
+    return CLEAVE_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* A position of an item among those of its block at which a life begins or ends; others are not
+   counted, since only the order matters. */
+typedef struct place {
+    int32_t block, rank;
+} place;
+
+typedef struct planning {
+    const cleave_few *few;
+    place *first, *last; /* [n_buffers] */
+    int32_t *base;       /* [n_turns + 1] positions before a turn, among all micro-batches */
+    int32_t *first_turn, *turns; /* [n_blocks + 2]; those of each block */
+    int32_t *begins, *order;     /* [few + 2]; buffers by the micro-batch in which
+                                    their lives begin */
+} planning;
+
+static bool begin_planning(const cleave_few *few, cleave_arena *scratch, planning *p) {
+    size_t n = (size_t)few->program.n_buffers, n_blocks = (size_t)few->turns.n_blocks;
+    size_t n_turns = (size_t)few->turns.n_turns;
+    *p = (planning){.few = few,
+                    .first = CLEAVE_ARENA_ARRAY(scratch, place, n),
+                    .last = CLEAVE_ARENA_ARRAY(scratch, place, n),
+                    .base = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns + 1),
+                    .first_turn = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_blocks + 2),
+                    .turns = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns),
+                    .begins = CLEAVE_ARENA_ARRAY(scratch, int32_t, CLEAVE_FEW_MICRO_BATCHES + 2),
+                    .order = CLEAVE_ARENA_ARRAY(scratch, int32_t, n)};
+    return p->first != NULL && p->last != NULL && p->base != NULL && p->first_turn != NULL &&
+           p->turns != NULL && p->begins != NULL && p->order != NULL;
+}
+
+static void list_turns(planning *p) {
+    const cleave_turns *turns = &p->few->turns;
+    for (int32_t t = 0; t < turns->n_turns; t++)
+        p->first_turn[turns->turns[t].block + 2]++;
+    for (int32_t b = 0; b < turns->n_blocks; b++)
+        p->first_turn[b + 2] += p->first_turn[b + 1];
+    for (int32_t t = 0; t < turns->n_turns; t++)
+        p->turns[p->first_turn[turns->turns[t].block + 1]++] = t;
+}
+
+static bool find_places(planning *p, cleave_arena *scratch) {
+    const cleave_program *of = &p->few->program;
+    const cleave_turns *turns = &p->few->turns;
+    int32_t *rank = CLEAVE_ARENA_ARRAY(scratch, int32_t, (size_t)of->n_items + 1);
+    if (rank == NULL)
+        return false;
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        rank[of->buffers[b].first + 1] = rank[of->buffers[b].last + 1] = 1;
+    for (int32_t i = 0; i < of->n_items; i++)
+        rank[i + 1] += rank[i];
+    for (int32_t b = 0; b < of->n_buffers; b++) {
+        int32_t first = of->buffers[b].first, last = of->buffers[b].last;
+        int32_t begins = block_of(turns, first), ends = block_of(turns, last);
+        p->first[b] = (place){begins, rank[first] - rank[turns->first_item[begins]]};
+        p->last[b] = (place){ends, rank[last] - rank[turns->first_item[ends]]};
+    }
+    for (int32_t t = 0; t < turns->n_turns; t++) {
+        const int32_t *first = &turns->first_item[turns->turns[t].block];
+        p->base[t + 1] = p->base[t] + rank[first[1]] - rank[first[0]];
+    }
+    return true;
+}
+
+/* The window in which the life of a buffer begins. */
+static int32_t window_of(const planning *p, int32_t b) {
+    int32_t owner = p->few->turns.owner[b], begins = p->few->turns.window[p->first[b].block];
+    int32_t window = owner != CLEAVE_WINDOW_NONE ? owner : begins;
+    return window != CLEAVE_WINDOW_NONE ? window : CLEAVE_FEW_MICRO_BATCHES - 1;
+}
+
+static void sort_buffers(planning *p) {
+    const cleave_program *of = &p->few->program;
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        if (of->buffers[b].storage == b)
+            p->begins[window_of(p, b) + 2]++;
+    for (int32_t w = 0; w < CLEAVE_FEW_MICRO_BATCHES; w++)
+        p->begins[w + 2] += p->begins[w + 1];
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        if (of->buffers[b].storage == b)
+            p->order[p->begins[window_of(p, b) + 1]++] = b;
+}
+
+/* In the micro-batch in between that comes `later` behind the first of these, or where it is once.
+ */
+static int32_t position(const planning *p, place at, int32_t later) {
+    bool is_between = p->few->turns.window[at.block] == 1;
+    return p->base[p->turns[p->first_turn[at.block] + (is_between ? later : 0)]] + at.rank;
+}
+
+/* Of lives that begin at one position the plan places those first that are listed first: as buffers
+   are numbered, within what begins in one micro-batch. */
+static int32_t list_lives(const planning *p, cleave_life *lives) {
+    const cleave_turns *turns = &p->few->turns;
+    int32_t n = 0, end = p->base[turns->n_turns] - 1;
+    for (int32_t u = 0; u < turns->micro_batches; u++) {
+        bool last = u + 1 == turns->micro_batches;
+        int32_t window = u == 0 ? 0 : last ? CLEAVE_FEW_MICRO_BATCHES - 1 : 1;
+        int32_t later = window == 1 ? u - 1 : 0;
+        for (int32_t i = p->begins[window]; i < p->begins[window + 1]; i++) {
+            int32_t b = p->order[i];
+            const cleave_buffer *buffer = &p->few->program.buffers[b];
+            if (later > 0 && turns->owner[b] == CLEAVE_WINDOW_NONE)
+                continue;
+            cleave_life *life = &lives[n++];
+            *life = (cleave_life){.bytes = buffer->bytes, .device = buffer->device, .last = end};
+            if (!buffer->persistent) {
+                life->first = position(p, p->first[b], later);
+                life->last = position(p, p->last[b], later);
+            }
+        }
+    }
+    return n;
+}
+
+static cleave_status plan_memory(cleave_few *few, cleave_arena *arena, cleave_error *error) {
+    planning p;
+    cleave_arena scratch = {0};
+    cleave_life *lives = CLEAVE_ARENA_ARRAY(&scratch, cleave_life, few->whole.n_buffers);
+    int64_t *offset = CLEAVE_ARENA_ARRAY(&scratch, int64_t, few->whole.n_buffers);
+    few->whole.peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, few->program.n_devices);
+    bool ready = begin_planning(few, &scratch, &p) && find_places(&p, &scratch) && lives != NULL &&
+                 offset != NULL && few->whole.peak_bytes != NULL;
+    cleave_status status = CLEAVE_OK;
+    if (ready) {
+        list_turns(&p);
+        sort_buffers(&p);
+        const cleave_lives all = {.n = list_lives(&p, lives),
+                                  .n_devices = few->program.n_devices,
+                                  .n_items = p.base[few->turns.n_turns],
+                                  .items = lives};
+        status = cleave_memory_plan_lives(&all, offset, few->whole.peak_bytes, error);
+    }
+    cleave_arena_free(&scratch);
+    return ready ? status : cleave_fail_memory(error, "planning memory");
+}
+
+cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
+                               const cleave_lower_options *options, cleave_arena *arena,
+                               cleave_few *few, cleave_error *error) {
+    CLEAVE_TRY(cleave_lower_few(model, layout, options, arena, &few->program, &few->turns, error));
+    CLEAVE_TRY(count_times(few, arena, error));
+    CLEAVE_TRY(count_whole(few, error));
+    return plan_memory(few, arena, error);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cache,
+                                  cleave_arena *arena, int64_t *step, int32_t *taken,
+                                  cleave_error *error) {
+    cleave_engine_problem problem;
+    cleave_settling *settling;
+    cleave_timeline timeline;
+    cleave_turns_time time;
+    cleave_turns_subject of = {
+        .program = &few->program, .turns = &few->turns, .problem = &problem, .timeline = &timeline};
+    CLEAVE_TRY(
+        cleave_simulate_prepare_few(&few->program, &few->turns, cache, arena, &problem, error));
+    CLEAVE_TRY(cleave_settling_create(&few->program, cache, &problem, arena, &settling, error));
+    if (settling != NULL)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "what devices do to each other takes all");
+    CLEAVE_TRY(cleave_engine_workspace_create(&problem, arena, &of.workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(&problem, arena, &timeline, error));
+    CLEAVE_TRY(cleave_engine_scan_turns(&of, arena, &time, error));
+    *step = time.step;
+    if (taken != NULL)
+        *taken = time.taken;
+    return CLEAVE_OK;
+}

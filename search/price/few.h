@@ -1,0 +1,35 @@
+/* The price of a layout of many micro-batches from three of them: what lowering all would give,
+   memory and times, to the bit.
+
+   The lives of buffers follow from the turns of the step (cleave_turns) as items do, so all of them
+   are planned, those of every micro-batch; but none of them is lowered. */
+#ifndef CLEAVE_SEARCH_PRICE_FEW_H
+#define CLEAVE_SEARCH_PRICE_FEW_H
+
+#include "costmodel/cost.h"
+#include "graph/lower/lower.h"
+
+typedef struct cleave_few {
+    cleave_program program; /* of three micro-batches; no memory plan */
+    cleave_turns turns;
+    cleave_program whole; /* of all: counts, and the memory plan's peaks; its arrays are those of
+                             the three */
+    /* How often each message and collective of the three is there in all. */
+    int32_t *message_times, *collective_times; /* [n_messages], [n_collectives] */
+} cleave_few;
+
+/* Has a layout so many micro-batches that three tell of them? */
+bool cleave_few_tell(const cleave_layout *layout);
+
+/* Lowers three micro-batches, and plans the memory of all.  In the arena. */
+cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
+                               const cleave_lower_options *options, cleave_arena *arena,
+                               cleave_few *few, cleave_error *error);
+
+/* The step by scan, picoseconds, and the turns that were taken for it (may be null).  NO_LAYOUT,
+   saying why, where three do not tell of all. */
+cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cache,
+                                  cleave_arena *arena, int64_t *step, int32_t *taken,
+                                  cleave_error *error);
+
+#endif

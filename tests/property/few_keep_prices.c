@@ -1,0 +1,116 @@
+/* Three micro-batches tell the price of a layout with many (search/price/few.h): step, memory of
+   every device, what the program itself takes and what is sent are those of the program of all of
+   them, to the bit. */
+#include "../support/drawn_schedule.h"
+#include "graph/import/import.h"
+#include "search/price/few.h"
+#include "search/price/price.h"
+#include "simulator/step/simulate.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_DEVICES = 8 };
+
+static int n_layouts(int usually) {
+    const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* of each model, by hand */
+    return text != NULL ? atoi(text) : usually;
+}
+
+typedef struct trial {
+    cleave_arena arena;
+    cleave_error error;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_pricer pricer;
+    char name[160];
+} trial;
+
+static void ok(const trial *t, cleave_status status) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
+}
+
+static void begin(trial *t, const char *model, int64_t batch, const char *machine) {
+    char path[300];
+    *t = (trial){0};
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
+    ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
+    ok(t, cleave_machine_read(path, N_DEVICES, &t->arena, &t->machine, &t->error));
+    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
+}
+
+static void end(trial *t) {
+    cleave_pricer_destroy(&t->pricer);
+    cleave_arena_free(&t->arena);
+}
+
+static void expect_same_memory(const trial *t, const cleave_few *few, const cleave_program *all) {
+    cr_assert_eq(few->whole.n_items, all->n_items, "%s: %d, not %d items", t->name,
+                 few->whole.n_items, all->n_items);
+    cr_assert_eq(few->whole.n_buffers, all->n_buffers, "%s: buffers", t->name);
+    cr_assert_eq(cleave_program_own_bytes(&few->whole), cleave_program_own_bytes(all), "%s",
+                 t->name);
+    for (int32_t d = 0; d < N_DEVICES; d++)
+        cr_assert_eq(few->whole.peak_bytes[d], all->peak_bytes[d],
+                     "%s: %lld bytes on device %d, not %lld", t->name,
+                     (long long)few->whole.peak_bytes[d], d, (long long)all->peak_bytes[d]);
+}
+
+/* Lowered both ways; false where three don't tell the time. */
+static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_steps) {
+    cleave_arena scratch = {0};
+    cleave_few few;
+    cleave_program all;
+    cleave_timeline timeline;
+    cleave_lower_options options = t->pricer.lower;
+    int64_t step;
+    options.symbolic_collectives = !in_steps;
+    ok(t, cleave_few_lower(&t->model, layout, &options, &scratch, &few, &t->error));
+    ok(t, cleave_lower(&t->model, layout, &options, &scratch, &all, &t->error));
+    expect_same_memory(t, &few, &all);
+    cleave_status status =
+        cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, NULL, &t->error);
+    cr_assert(status == CLEAVE_OK || status == CLEAVE_NO_LAYOUT, "%s: %s", t->name,
+              t->error.message);
+    if (status == CLEAVE_OK) {
+        ok(t, cleave_simulate(&all, t->pricer.cache, CLEAVE_RULE_SCAN, &scratch, &timeline,
+                              &t->error));
+        cr_assert_eq(step, timeline.step, "%s: %lld, not %lld", t->name, (long long)step,
+                     (long long)timeline.step);
+    } else {
+        printf("%s: %s\n", t->name, t->error.message);
+    }
+    cleave_arena_free(&scratch);
+    return status == CLEAVE_OK;
+}
+
+static void try_layouts(const char *model, int64_t batch, const char *machine, int n) {
+    trial t;
+    int told = 0, tried = 0;
+    begin(&t, model, batch, machine);
+    for (uint64_t seed = 0; tried < n; seed++) {
+        cleave_arena scratch = {0};
+        cleave_layout layout;
+        ok(&t, cleave_layout_random(&t.model, N_DEVICES, seed, &scratch, &layout, &t.error));
+        if (draw_schedule(&t.model, seed, (int32_t)batch, &scratch, &layout) &&
+            cleave_few_tell(&layout)) {
+            snprintf(t.name, sizeof t.name, "%s on %s, seed %d: %s, %d stages, m = %d", model,
+                     machine, (int)seed, cleave_schedule_names[layout.schedule.kind],
+                     layout.schedule.n_stages, layout.schedule.micro_batches);
+            told += expect_same_price(&t, &layout, seed % 3 == 0);
+            tried++;
+        }
+        cleave_arena_free(&scratch);
+    }
+    printf("%s on %s: %d of %d told by three micro-batches\n", model, machine, told, tried);
+    cr_expect_geq(told, tried * 9 / 10, "%s", model);
+    end(&t);
+}
+
+Test(few, three_micro_batches_tell_the_price_of_many) {
+    try_layouts("mlp", 48, "a100-128x8", n_layouts(40));
+    try_layouts("lenet5", 16, "v100-32x8", n_layouts(10));
+    try_layouts("byte_gpt", 24, "p100-4x4", n_layouts(10));
+}
