@@ -187,8 +187,8 @@ static bool fill_call(kernel_subject *of) {
         filled = fill_array(of, &nest->output, &call->output, 17);
     if (filled && !forward)
         filled = fill_array(of, &nest->output, &call->output_gradient, 18);
-    if (filled && !forward && nest->kept_combined)
-        filled = fill_array(of, &nest->output, &call->combined, 19);
+    if (filled && (forward ? nest->attention != NULL : nest->kept_combined))
+        filled = fill_array(of, cleave_nest_combined(nest), &call->combined, 19);
     return filled;
 }
 
@@ -233,7 +233,7 @@ static cleave_surroundings surroundings_of(const kernel_subject *with, const cle
     }
     if (call->output.data != call->inputs[0].data)
         surround_with(&of, with, &call->output, &nest->output, bytes[CLEAVE_REUSE_OUTPUT]);
-    surround_with(&of, with, &call->combined, &nest->output, bytes[CLEAVE_REUSE_COMBINED]);
+    surround_with(&of, with, &call->combined, cleave_nest_combined(nest), bytes[CLEAVE_REUSE_COMBINED]);
     surround_with(&of, with, &call->output_gradient, &nest->output,
                   bytes[CLEAVE_REUSE_OUTPUT_GRADIENT]);
     return of;

@@ -31,6 +31,7 @@ typedef struct cleave_layout {
                         backward alone reads of it is not kept until then */
     bool *sharded;   /* [model's n_tensors] update of this parameter is sharded */
     cleave_collective_rules collectives;
+    bool stores_scores; /* of attention: no operator is one nest of graph/model/attention.h */
 } cleave_layout;
 
 /* All operators unsplit on device 0. */

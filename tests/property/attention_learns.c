@@ -1,11 +1,13 @@
 /* Attention in the forms that importing fuses: under any layout, with its keys split among devices
    too, it learns what one device does.  Each part then has a maximum, a sum and a weighted sum of
-   values of its own keys only, some of which a mask may hide altogether. */
+   values of its own keys only, some of which a mask may hide altogether.  And so it does as one nest
+   that stores no scores (graph/model/attention.h), where its keys are whole. */
 #include "../support/interpreter.h"
 #include "../support/onnx_writer.h"
 #include "base/random.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/model/attention.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -25,6 +27,7 @@ typedef struct form {
     bool drops;     /* weights */
     bool shifts;    /* adds a parameter to the sums of values: a tail of the second product */
     bool unbatched; /* no dimension of samples */
+    bool caps;      /* scores, by a hyperbolic tangent */
 } form;
 
 static float data[4096];
@@ -118,7 +121,12 @@ static void mix(bytes *graph, const form *f) {
     attribute_integer(&axis, "axis", -1);
     initializer(graph, "scale", 0, NULL, 1, &scale, sizeof scale);
     node(graph, "MatMul", "scores", "q k", "scores", NULL);
-    node(graph, "Mul", "scaled", "scores scale", "scaled", NULL);
+    if (f->caps) {
+        node(graph, "Mul", "scaled", "scores scale", "uncapped", NULL);
+        node(graph, "Tanh", "capped", "uncapped", "scaled", NULL);
+    } else {
+        node(graph, "Mul", "scaled", "scores scale", "scaled", NULL);
+    }
     add_mask(graph, f);
     node(graph, "Softmax", "softmax", "masked", "weights", &axis);
     if (f->drops) {
@@ -225,13 +233,26 @@ static void draw(const cleave_model *model, int32_t op, int keys, uint64_t seed,
     cr_assert_eq(cleave_layout_set(layout, op, 1, degree, devices, arena, &error), CLEAVE_OK);
 }
 
+/* Trains it with one nest for attention; was there one? */
+static bool train_fused(const cleave_model *stored, int32_t op, const cleave_layout *layout,
+                        uint64_t timing, cleave_arena *arena, interpreter_result *result,
+                        const char *what) {
+    cleave_error error = {""};
+    cleave_model model = *stored;
+    model.arena = arena;
+    cr_assert_eq(cleave_model_fuse_attention(&model, layout, &error), CLEAVE_OK, "%s: %s", what,
+                 error.message);
+    train(&model, layout, timing, arena, result, what);
+    return model.operators[op].n_nests == 1;
+}
+
 static void check(form f) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_layout single;
     cleave_error error = {""};
     interpreter_result expected;
-    int n_split = 0;
+    int n_split = 0, n_fused = 0;
     for (size_t i = 0; i < sizeof data / sizeof *data; i++)
         data[i] = (float)cleave_random_uniform(7, i) * 2 - 1;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
@@ -251,9 +272,14 @@ static void check(form f) {
         n_split += layout.splits[op].degree[keys] > 1;
         train(&model, &layout, seed, &scratch, &result, what);
         compare(&model, &result, &expected, what);
+        bool fused = train_fused(&model, op, &layout, seed, &scratch, &result, what);
+        cr_expect_eq(fused, !f.shifts && layout.splits[op].degree[keys] == 1, "%s", what);
+        n_fused += fused;
+        compare(&model, &result, &expected, what);
         cleave_arena_free(&scratch);
     }
     cr_expect_gt(n_split, N_LAYOUTS / 3);
+    cr_expect(f.shifts || n_fused > 10, "%s: %d", f.what, n_fused);
     cleave_arena_free(&arena);
 }
 
@@ -279,6 +305,9 @@ Test(attention_learns, with_something_added_to_sums_of_values) {
 }
 Test(attention_learns, with_keys_that_heads_share) {
     check((form){.what = "one key", .mask = CAUSAL, .one_key = true});
+}
+Test(attention_learns, with_capped_scores) {
+    check((form){.what = "caps", .mask = CAUSAL, .caps = true, .drops = true});
 }
 Test(attention_learns, of_a_single_sample) {
     check((form){.what = "unbatched", .mask = CAUSAL, .unbatched = true});
