@@ -6,6 +6,7 @@
 #include "cli/split_text.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"
 #include "simulator/step/priced_program.h"
@@ -188,6 +189,25 @@ static cleave_status try_flips(comparison *c, explain_changes *changes, bool qui
     return status;
 }
 
+/* One model for A with splits of B: attention whose keys either splits is as where they are split,
+   as it is where either stores scores. */
+static cleave_status fuse_for_both(const comparison *c, cleave_arena *arena, cleave_model *fused,
+                                   cleave_error *error) {
+    const cleave_layout *b = &c->sides[1].layout;
+    cleave_layout both = c->sides[0].layout;
+    both.stores_scores = both.stores_scores || b->stores_scores;
+    both.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, both.n_operators);
+    if (both.splits == NULL)
+        return cleave_fail_memory(error, "comparing layouts");
+    for (int32_t op = 0; op < both.n_operators; op++) {
+        both.splits[op] = c->sides[0].layout.splits[op];
+        for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+            if (b->splits[op].degree[a] > both.splits[op].degree[a])
+                both.splits[op].degree[a] = b->splits[op].degree[a];
+    }
+    return cleave_model_fuse_attention(&c->model, &both, arena, fused, error);
+}
+
 /* On the devices of the layout that has more. */
 static cleave_status predict_both(const diff_values *values, comparison *c, cleave_arena *arena,
                                   cleave_error *error) {
@@ -200,15 +220,20 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
     CLEAVE_TRY(cleave_machine_read(values->machine, n_devices, arena, &machine, error));
     for (int i = 0; i < 2; i++) {
         c->sides[i].layout.n_devices = n_devices;
-        CLEAVE_TRY(predict(&c->model, &machine, options.optimizer_states, &c->sides[i], error));
+        cleave_model fused;
+        CLEAVE_TRY(
+            cleave_model_fuse_attention(&c->model, &c->sides[i].layout, arena, &fused, error));
+        CLEAVE_TRY(predict(&fused, &machine, options.optimizer_states, &c->sides[i], error));
     }
     c->is_predicted = true;
     if (!cleave_layout_is_plain(&c->sides[0].layout))
         return CLEAVE_OK; /* changes of it can't be estimated */
     c->is_tried = true;
     explain_changes changes;
-    cleave_status status = explain_changes_create(&c->model, &machine, &c->sides[0].layout,
-                                                  &options, arena, &changes, error);
+    cleave_model fused;
+    CLEAVE_TRY(fuse_for_both(c, arena, &fused, error));
+    cleave_status status = explain_changes_create(&fused, &machine, &c->sides[0].layout, &options,
+                                                  arena, &changes, error);
     if (status == CLEAVE_OK)
         status = try_flips(c, &changes, values->quiet, error);
     explain_changes_destroy(&changes);

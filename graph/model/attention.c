@@ -11,12 +11,13 @@ typedef struct maker {
     const cleave_operator *op;
     cleave_nest *nest; /* under construction */
     cleave_attention *of;
-    cleave_nest *members;                /* [n_members] */
-    int (*axis)[CLEAVE_MAX_AXES];        /* [n_members] */
-    int (*input)[CLEAVE_MAX_INPUTS];     /* [n_members] */
-    int32_t written[CLEAVE_ATTENTION_MEMBERS];       /* output of each member */
+    cleave_nest *members;                      /* [n_members] */
+    int (*axis)[CLEAVE_MAX_AXES];              /* [n_members] */
+    int (*input)[CLEAVE_MAX_INPUTS];           /* [n_members] */
+    int32_t written[CLEAVE_ATTENTION_MEMBERS]; /* output of each member */
     int32_t n_before;
-    const cleave_nest *const *before; /* [n_before] what was made of the operators before, or null */
+    const cleave_nest *const
+        *before; /* [n_before] what was made of the operators before, or null */
 } maker;
 
 /* ---- what tapes say -------------------------------------------------------------------------- */
@@ -64,8 +65,8 @@ static bool is_sum(const cleave_nest *nest) {
 static bool is_weights(const cleave_nest *nest) {
     bool fits = nest->kind == CLEAVE_NEST_POINTWISE && nest->n_inputs == 3 &&
                 nest->derivation == CLEAVE_DERIVE_OPERATOR && nest->n_instructions >= 3 &&
-                is(&nest->tape[0], CLEAVE_OP_SUB, 0, 1) && is(&nest->tape[1], CLEAVE_OP_EXP, 3, 0) &&
-                is(&nest->tape[2], CLEAVE_OP_DIV, 4, 2);
+                is(&nest->tape[0], CLEAVE_OP_SUB, 0, 1) &&
+                is(&nest->tape[1], CLEAVE_OP_EXP, 3, 0) && is(&nest->tape[2], CLEAVE_OP_DIV, 4, 2);
     for (int i = 3; fits && i < nest->n_instructions; i++) {
         const cleave_instruction *it = &nest->tape[i];
         fits = only_scales(it, 2 + i) || is(it, CLEAVE_OP_COPY, 2 + i, 0) ||
@@ -78,9 +79,8 @@ static bool is_weights(const cleave_nest *nest) {
 
 /* Dimension d is axis d of the operator, from the first on. */
 static bool is_plain(const cleave_dimension_map *map) {
-    return map->n_terms == 0
-               ? map->offset == 0
-               : map->n_terms == 1 && map->offset == 0 && map->terms[0].stride == 1;
+    return map->n_terms == 0 ? map->offset == 0
+                             : map->n_terms == 1 && map->offset == 0 && map->terms[0].stride == 1;
 }
 
 /* Do all dimensions follow axes of the operator, or of the member alone, without windows? */
@@ -127,8 +127,7 @@ static bool copy_members(maker *m) {
     for (int i = 0; i < n; i++) {
         m->members[i] = m->model->nests[m->op->nests[i]];
         m->written[i] = m->members[i].output.tensor;
-        if (m->members[i].derivation != CLEAVE_DERIVE_OPERATOR ||
-            m->members[i].attention != NULL ||
+        if (m->members[i].derivation != CLEAVE_DERIVE_OPERATOR || m->members[i].attention != NULL ||
             !is_plain_operand(m->model, &m->members[i].output))
             return false;
         for (int k = 0; k < m->members[i].n_inputs; k++)
@@ -393,7 +392,7 @@ static bool splits_keys(const cleave_layout *layout, const cleave_nest *nest) {
 }
 
 /* The nests of the model, with one in place of each operator's that has one, where its last was. */
-static bool put_in_place(cleave_model *model, const cleave_nest *const *made, bool any) {
+static bool put_in_place(cleave_model *model, const cleave_nest *const *made) {
     int32_t *id = CLEAVE_ARENA_ARRAY(model->arena, int32_t, model->n_nests), n = 0;
     cleave_nest *nests = CLEAVE_ARENA_ARRAY(model->arena, cleave_nest, model->n_nests);
     cleave_operator *operators =
@@ -404,8 +403,6 @@ static bool put_in_place(cleave_model *model, const cleave_nest *const *made, bo
     if (id == NULL || nests == NULL || operators == NULL || lists == NULL || tensors == NULL ||
         writer == NULL)
         return false;
-    if (!any)
-        return true;
     memcpy(tensors, model->tensors, (size_t)model->n_tensors * sizeof *tensors);
     memcpy(operators, model->operators, (size_t)model->n_operators * sizeof *operators);
     for (int32_t t = 0; t < model->n_tensors; t++)
@@ -444,10 +441,8 @@ static bool put_in_place(cleave_model *model, const cleave_nest *const *made, bo
     return true;
 }
 
-cleave_status cleave_model_fuse_attention(cleave_model *model, const cleave_layout *layout,
-                                          cleave_error *error) {
-    if (layout != NULL && layout->stores_scores)
-        return CLEAVE_OK;
+static cleave_status fuse_all(cleave_model *model, const cleave_layout *layout,
+                              cleave_error *error) {
     int32_t *readers = CLEAVE_ARENA_ARRAY(model->arena, int32_t, model->n_tensors);
     const cleave_nest **made =
         CLEAVE_ARENA_ARRAY(model->arena, const cleave_nest *, model->n_operators);
@@ -470,7 +465,18 @@ cleave_status cleave_model_fuse_attention(cleave_model *model, const cleave_layo
             any = true;
         }
     }
-    if (!enough || !put_in_place(model, made, any))
+    if (!enough || (any && !put_in_place(model, made)))
         return cleave_fail_memory(error, "making one nest of attention's");
-    return cleave_model_check(model, error);
+    return any ? cleave_model_check(model, error) : CLEAVE_OK;
+}
+
+cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleave_layout *layout,
+                                          cleave_arena *arena, cleave_model *fused,
+                                          cleave_error *error) {
+    cleave_model made = *model;
+    made.arena = arena;
+    if (!(layout != NULL ? layout->stores_scores : model->stores_scores))
+        CLEAVE_TRY(fuse_all(&made, layout, error));
+    *fused = made;
+    return CLEAVE_OK;
 }

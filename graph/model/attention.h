@@ -43,22 +43,25 @@ typedef struct cleave_attention {
     const int (*axis)[CLEAVE_MAX_AXES];    /* [n_members] axis of the one nest, by own axis */
     const int (*input)[CLEAVE_MAX_INPUTS]; /* [n_members] input of the one nest; -1: the output of
                                               a member */
-    int n_pointwise;                    /* members 1 .. n_pointwise make the scores */
-    int maximum, sum, weights;          /* members */
-    int rows, keys, width, value_width; /* axes of the one nest, whose inputs 0 to 2 are queries,
-                                           keys, values; the others are masks and biases */
-    double scale;      /* of the product */
-    cleave_nest tail;  /* pointwise and linear, what becomes of a weight; no instructions: nothing */
+    int n_pointwise;                       /* members 1 .. n_pointwise make the scores */
+    int maximum, sum, weights;             /* members */
+    int rows, keys, width, value_width;    /* axes of the one nest, whose inputs 0 to 2 are queries,
+                                              keys, values; the others are masks and biases */
+    double scale;                          /* of the product */
+    cleave_nest tail; /* pointwise and linear, what becomes of a weight; no instructions: nothing */
     double plain_scale; /* where there is a PLAIN block */
     int64_t n_row_grains, n_key_grains;
-    const uint8_t *seen;      /* [n_row_grains][n_key_grains] */
-    const int32_t *n_hidden;  /* [n_row_grains + 1][n_key_grains + 1] of those before */
+    const uint8_t *seen;     /* [n_row_grains][n_key_grains] */
+    const int32_t *n_hidden; /* [n_row_grains + 1][n_key_grains + 1] of those before */
 } cleave_attention;
 
-/* Makes one nest of each operator that is of this form, but for those whose keys the layout (null:
-   none) splits, or all, where it wants scores stored.  The model must be finished; what is new lives
-   in its arena.  Ids of operators and tensors, and the hash, stay.  FAILED when memory is short. */
-cleave_status cleave_model_fuse_attention(cleave_model *model, const cleave_layout *layout,
+/* The model as a layout has it: of each operator that is of this form one nest is made, but for
+   those whose keys the layout splits, or all, where it wants scores stored.  Without a layout
+   (null) the model says that.  It must be finished; what is new lives in the arena, `fused` refers
+   to all else of it, and may be the model itself.  Ids of operators and tensors, and the hash,
+   stay.  FAILED when memory is short. */
+cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleave_layout *layout,
+                                          cleave_arena *arena, cleave_model *fused,
                                           cleave_error *error);
 
 /* The worst that is in a range of rows and keys, both not empty. */
@@ -70,9 +73,10 @@ double cleave_attention_seen_share(const cleave_attention *attention, const int6
 /* Is any? */
 bool cleave_attention_hides(const cleave_attention *attention);
 
-/* attention_seen.c: fills in what is hidden and plain, or takes it from one of those before that has
-   the same masks.  False when memory is short. */
-bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *nest, int32_t n_before,
-                                const cleave_nest *const *before, cleave_attention *attention);
+/* attention_seen.c: fills in what is hidden and plain, or takes it from one of those before that
+   has the same masks.  False when memory is short. */
+bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *nest,
+                                int32_t n_before, const cleave_nest *const *before,
+                                cleave_attention *attention);
 
 #endif

@@ -1,7 +1,7 @@
 /* Attention in the forms that importing fuses: under any layout, with its keys split among devices
    too, it learns what one device does.  Each part then has a maximum, a sum and a weighted sum of
-   values of its own keys only, some of which a mask may hide altogether.  And so it does as one nest
-   that stores no scores (graph/model/attention.h), where its keys are whole. */
+   values of its own keys only, some of which a mask may hide altogether.  And so it does as one
+   nest that stores no scores (graph/model/attention.h), where its keys are whole. */
 #include "../support/interpreter.h"
 #include "../support/onnx_writer.h"
 #include "base/random.h"
@@ -246,14 +246,13 @@ static void draw(const cleave_model *model, int32_t op, int keys, uint64_t seed,
 }
 
 /* Trains it with one nest for attention, by fast kernels in every other layout; was there one? */
-static bool train_fused(cleave_kernels *kernels, const cleave_model *stored, int32_t op, const cleave_layout *layout,
-                        uint64_t timing, cleave_arena *arena, interpreter_result *result,
-                        const char *what) {
+static bool train_fused(cleave_kernels *kernels, const cleave_model *stored, int32_t op,
+                        const cleave_layout *layout, uint64_t timing, cleave_arena *arena,
+                        interpreter_result *result, const char *what) {
     cleave_error error = {""};
-    cleave_model model = *stored;
-    model.arena = arena;
-    cr_assert_eq(cleave_model_fuse_attention(&model, layout, &error), CLEAVE_OK, "%s: %s", what,
-                 error.message);
+    cleave_model model;
+    cr_assert_eq(cleave_model_fuse_attention(stored, layout, arena, &model, &error), CLEAVE_OK,
+                 "%s: %s", what, error.message);
     train_by(timing % 2 == 0 ? kernels : NULL, &model, layout, timing, arena, result, what);
     return model.operators[op].n_nests == 1;
 }

@@ -230,7 +230,8 @@ static int check_config(const char *config, int64_t length, cleave_random *rando
                                            .with_loss = true};
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
     for (int32_t i = 0; i < model.n_nests; i++) {
         const cleave_nest *nest = &model.nests[i];
         if (nest->attention == NULL)
