@@ -136,9 +136,9 @@ static digest digest_of(const cleave_cost_cache *cache, const cleave_compute *co
         digest_padding(&d, cache->model, &nest->inputs[i], &compute->part);
     digest_padding(&d, cache->model, &nest->output, &compute->part);
     if (nest->attention != NULL)
-        digest_add(&d, (int64_t)(0x1p30 * cleave_attention_seen_share(nest->attention,
-                                                                      compute->part.lo,
-                                                                      compute->part.hi)));
+        digest_add(&d,
+                   (int64_t)(0x1p30 * cleave_attention_seen_share(nest->attention, compute->part.lo,
+                                                                  compute->part.hi)));
     if (d.a == 0 && d.b == 0)
         d.a = 1;
     return d;

@@ -1,10 +1,11 @@
 /* Attention without stored scores (graph/model/attention.h): a head after the other, blocks of
    queries x keys, whose scores stay in a cache.
 
-   Forward goes over the keys with a running maximum, sum and weighted sum of values per row (Milakov
-   and Gimelshein 2018; Dao et al. 2022); backward makes each block again from the rows' statistics,
-   and adds its share to the gradients of queries, keys and values.  Blocks that a constant mask
-   hides are left out; a row that has nothing else is gone over once more with all of them.
+   Forward goes over the keys with a running maximum, sum and weighted sum of values per row
+   (Milakov and Gimelshein 2018; Dao et al. 2022); backward makes each block again from the rows'
+   statistics, and adds its share to the gradients of queries, keys and values.  Blocks that a
+   constant mask hides are left out; a row that has nothing else is gone over once more with all of
+   them.
 
    Blocks lie at multiples of their size, one goes after the other, and sums are in that order, so
    results depend on the part alone. */
@@ -20,7 +21,14 @@ enum { LANES = 16, QUERY = 0, KEY = 1, VALUE = 2, N_MATRICES = 8 };
 
 /* Operands of a head; those whose rows are not contiguous in the part have copies. */
 typedef enum matrix_id {
-    QUERIES, KEYS, VALUES, OUTPUT, OF_QUERIES, OF_KEYS, OF_VALUES, OF_OUTPUT
+    QUERIES,
+    KEYS,
+    VALUES,
+    OUTPUT,
+    OF_QUERIES,
+    OF_KEYS,
+    OF_VALUES,
+    OF_OUTPUT
 } matrix_id;
 
 typedef struct operand {
@@ -38,8 +46,8 @@ typedef struct attention {
     attention_matrix head[N_MATRICES];
     cleave_reach statistics;
     int64_t n_rows, n_keys, width, value_width;
-    float *sums;                         /* [rows of a block][value_width] forward */
-    float *maximum, *total, *along;      /* [rows]: m and 1 / l, and sum of y dy of each row */
+    float *sums;                    /* [rows of a block][value_width] forward */
+    float *maximum, *total, *along; /* [rows]: m and 1 / l, and sum of y dy of each row */
     cleave_kernel_pace pace;
 } attention;
 
@@ -80,9 +88,9 @@ static cleave_status multiply_rows(const attention *a, double scale, const atten
 }
 
 /* What a tile gives to its rows (of `to`, from keys' `from`), or, transposed, to its keys. */
-static cleave_status add_product(const attention *a, double scale, const float *tile, bool transposed,
-                                 const attention_matrix *from, const attention_matrix *to,
-                                 int64_t width, cleave_error *error) {
+static cleave_status add_product(const attention *a, double scale, const float *tile,
+                                 bool transposed, const attention_matrix *from,
+                                 const attention_matrix *to, int64_t width, cleave_error *error) {
     const attention_block *block = &a->run.block;
     int64_t row = block->row - a->run.call->part.lo[a->run.of->rows];
     int64_t key = block->key - a->run.call->part.lo[a->run.of->keys];
@@ -196,8 +204,7 @@ static bool set_keys(attention *a, int64_t key, int64_t *end, bool all) {
         return false;
     block->key = first;
     block->n_keys = last - first;
-    block->seen = all ? CLEAVE_SEEN_MIXED
-                      : cleave_attention_seen(of, row, row_end, first, last);
+    block->seen = all ? CLEAVE_SEEN_MIXED : cleave_attention_seen(of, row, row_end, first, last);
     return true;
 }
 
@@ -332,7 +339,8 @@ static cleave_status recall_rows(attention *a, cleave_error *error) {
     for (int64_t r = 0; r < a->n_rows; r++) {
         maximum[r] = statistics[a->statistics.base + r * a->statistics.stride[rows]];
         total[r] = 1;
-        a->along[r] = dot(a->value_width, row_of(&a->head[OUTPUT], r), row_of(&a->head[OF_OUTPUT], r));
+        a->along[r] =
+            dot(a->value_width, row_of(&a->head[OUTPUT], r), row_of(&a->head[OF_OUTPUT], r));
     }
     cleave_status status = CLEAVE_OK;
     for (int64_t row = part->lo[rows]; row < part->hi[rows] && status == CLEAVE_OK;
@@ -406,8 +414,8 @@ static cleave_status backward_block(attention *a, cleave_error *error) {
         CLEAVE_TRY(add_product(a, scale, a->run.gradient, true, &a->head[QUERIES],
                                &a->head[OF_KEYS], a->width, error));
     return a->operands[OF_QUERIES].used
-               ? add_product(a, scale, a->run.gradient, false, &a->head[KEYS],
-                             &a->head[OF_QUERIES], a->width, error)
+               ? add_product(a, scale, a->run.gradient, false, &a->head[KEYS], &a->head[OF_QUERIES],
+                             a->width, error)
                : CLEAVE_OK;
 }
 

@@ -27,16 +27,17 @@ typedef struct attention_run {
     const cleave_kernel_call *call;
     const cleave_attention *of;
     bool backward;
-    int64_t at[CLEAVE_MAX_AXES]; /* of the head: where the axes other than rows, keys, widths stand */
+    int64_t
+        at[CLEAVE_MAX_AXES]; /* of the head: where the axes other than rows, keys, widths stand */
     attention_block block;
     /* Dense, [CLEAVE_ATTENTION_TILE] each.  scores[i]: as they are after member i; in backward
        several, where a member's gradient needs what it read or wrote, else the same one. */
     float *scores[CLEAVE_ATTENTION_MEMBERS];
     float *exponentials; /* exp(s - m) [/ l]: in the place of scores that nothing reads again, */
     float *weights;      /* and behind the tail; the same where there is none */
-    float *gradient, *spare;  /* backward: of what is at hand, and room for the next */
-    float *of_input;          /* backward: of a mask or bias, under a block */
-    void *workspace;          /* of the tape kernel */
+    float *gradient, *spare; /* backward: of what is at hand, and room for the next */
+    float *of_input;         /* backward: of a mask or bias, under a block */
+    void *workspace;         /* of the tape kernel */
     int64_t workspace_bytes;
 } attention_run;
 

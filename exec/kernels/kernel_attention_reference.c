@@ -1,6 +1,6 @@
 /* The nests that an ATTENTION is (graph/model/attention.h), one after the other by the reference
-   kernel, with memory for all that is between: what the fast kernel is compared with.  A row that is
-   masked whole, whose scores all are minus infinity, has weights of zero. */
+   kernel, with memory for all that is between: what the fast kernel is compared with.  A row that
+   is masked whole, whose scores all are minus infinity, has weights of zero. */
 #include "exec/kernels/kernel_table.h"
 #include "graph/model/attention.h"
 
@@ -56,7 +56,8 @@ static cleave_kernel_call call_of(const evaluation *e, int i, cleave_pass pass) 
     call.poll_context = e->call->poll_context;
     for (int k = 0; k < nest->n_inputs; k++) {
         int of = e->of->input[i][k];
-        call.inputs[k].data = of < 0 ? (void *)e->value[writer_of(e, i, k)] : e->call->inputs[of].data;
+        call.inputs[k].data =
+            of < 0 ? (void *)e->value[writer_of(e, i, k)] : e->call->inputs[of].data;
     }
     call.output.data = i == e->of->n_members - 1 ? e->call->output.data : e->value[i];
     return call;

@@ -58,8 +58,8 @@ static void set_part(const attention_run *run, int member, const cleave_nest *ne
 }
 
 /* A call of a pointwise nest that stands at a member's place; `read` is the score that it reads. */
-static void describe(const attention_run *run, int member, const cleave_nest *nest, cleave_pass pass,
-                     cleave_kernel_call *call) {
+static void describe(const attention_run *run, int member, const cleave_nest *nest,
+                     cleave_pass pass, cleave_kernel_call *call) {
     *call = (cleave_kernel_call){.model = run->call->model,
                                  .nest = nest,
                                  .pass = pass,
@@ -237,7 +237,8 @@ int64_t attention_lay_out_tiles(attention_run *run, char *base) {
     if (run->backward) {
         run->gradient = carve_tile(base, &used);
         run->spare = carve_tile(base, &used);
-        run->of_input = carve(base, &used, most_inputs * CLEAVE_ATTENTION_TILE * (int64_t)sizeof(float));
+        run->of_input =
+            carve(base, &used, most_inputs * CLEAVE_ATTENTION_TILE * (int64_t)sizeof(float));
     }
     run->workspace_bytes = find_workspace(of);
     run->workspace = carve(base, &used, run->workspace_bytes);

@@ -429,9 +429,9 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
         s->write_gradient == NULL || s->read_again == NULL || s->write_again == NULL ||
-        s->write_statistics == NULL || s->write_statistics_again == NULL ||
-        s->slot_of == NULL || s->write == NULL || s->read_gradient == NULL ||
-        s->read_combined == NULL || s->first_touched == NULL || s->touched == NULL || next == NULL)
+        s->write_statistics == NULL || s->write_statistics_again == NULL || s->slot_of == NULL ||
+        s->write == NULL || s->read_gradient == NULL || s->read_combined == NULL ||
+        s->first_touched == NULL || s->touched == NULL || next == NULL)
         return false;
     if (s->n_slots > 0)
         memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);

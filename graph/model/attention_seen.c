@@ -90,8 +90,9 @@ static score read(const reader *r, int member, const cleave_operand *operand) {
         int axis = map->n_terms > 0 ? r->of->axis[member][map->terms[0].axis] : -1;
         if (map->n_terms > 0 && axis != r->of->rows && axis != r->of->keys)
             return (score){0, 0, true};
-        at = at * tensor->shape[d] +
-             (map->n_terms == 0 ? map->offset : axis == r->of->rows ? r->row : r->key);
+        at = at * tensor->shape[d] + (map->n_terms == 0     ? map->offset
+                                      : axis == r->of->rows ? r->row
+                                                            : r->key);
     }
     return known(tensor->type == CLEAVE_I64 ? (double)((const int64_t *)tensor->value)[at]
                                             : (double)((const float *)tensor->value)[at]);
@@ -101,8 +102,7 @@ static score through(const reader *r, int member, score before) {
     const cleave_nest *nest = &r->of->members[member];
     score registers[CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE] = {{0}};
     for (int k = 0; k < nest->n_inputs; k++)
-        registers[k] =
-            r->of->input[member][k] < 0 ? before : read(r, member, &nest->inputs[k]);
+        registers[k] = r->of->input[member][k] < 0 ? before : read(r, member, &nest->inputs[k]);
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *it = &nest->tape[i];
         int operands = cleave_opcode_operands(it->opcode);
@@ -221,8 +221,9 @@ static const cleave_attention *find_like(const cleave_model *model, const cleave
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *nest, int32_t n_before,
-                                const cleave_nest *const *before, cleave_attention *of) {
+bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *nest,
+                                int32_t n_before, const cleave_nest *const *before,
+                                cleave_attention *of) {
     int64_t n_rows = nest->axes[of->rows].extent, n_keys = nest->axes[of->keys].extent;
     int64_t rows = (n_rows + CLEAVE_SEEN_GRAIN - 1) / CLEAVE_SEEN_GRAIN;
     int64_t keys = (n_keys + CLEAVE_SEEN_GRAIN - 1) / CLEAVE_SEEN_GRAIN;
@@ -235,7 +236,7 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
         of->plain_scale = like->plain_scale;
         return true;
     }
-    uint8_t *seen = CLEAVE_ARENA_ARRAY(model->arena, uint8_t, rows *keys);
+    uint8_t *seen = CLEAVE_ARENA_ARRAY(model->arena, uint8_t, rows * keys);
     int32_t *hidden = CLEAVE_ARENA_ARRAY(model->arena, int32_t, (rows + 1) * (keys + 1));
     if (seen == NULL || hidden == NULL)
         return false;
@@ -258,8 +259,8 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
 
 cleave_seen cleave_attention_seen(const cleave_attention *of, int64_t row, int64_t row_end,
                                   int64_t key, int64_t key_end) {
-    cleave_seen all = (cleave_seen)of->seen[row / CLEAVE_SEEN_GRAIN * of->n_key_grains +
-                                            key / CLEAVE_SEEN_GRAIN];
+    cleave_seen all =
+        (cleave_seen)of->seen[row / CLEAVE_SEEN_GRAIN * of->n_key_grains + key / CLEAVE_SEEN_GRAIN];
     for (int64_t i = row / CLEAVE_SEEN_GRAIN; i * CLEAVE_SEEN_GRAIN < row_end; i++)
         for (int64_t j = key / CLEAVE_SEEN_GRAIN; j * CLEAVE_SEEN_GRAIN < key_end; j++)
             if (of->seen[i * of->n_key_grains + j] != all)

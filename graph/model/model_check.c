@@ -411,9 +411,8 @@ cleave_status cleave_model_check(const cleave_model *model, cleave_error *error)
     CLEAVE_TRY(check_ends(model, error));
     int32_t *last = calloc((size_t)model->n_tensors + 1, sizeof *last);
     bool *is_read = calloc((size_t)model->n_tensors + 1, sizeof *is_read);
-    cleave_status status = last != NULL && is_read != NULL
-                               ? CLEAVE_OK
-                               : cleave_fail_memory(error, "checking a model");
+    cleave_status status =
+        last != NULL && is_read != NULL ? CLEAVE_OK : cleave_fail_memory(error, "checking a model");
     if (status == CLEAVE_OK) {
         mark_read(model, is_read);
         status = check_written(model, is_read, error);

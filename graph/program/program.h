@@ -91,7 +91,7 @@ typedef struct cleave_compute {
     cleave_part part;
     /* Buffer ids, -1 where the pass does not use the operand.  Each has the box of the operand. */
     int32_t inputs[CLEAVE_MAX_INPUTS];
-    int32_t output;                             /* forward: written; backward: read, where kept */
+    int32_t output;   /* forward: written; backward: read, where kept */
     int32_t combined; /* backward of moments: the combined output; of attention: its statistics,
                          which forward writes */
     int32_t output_gradient;                    /* backward: read */

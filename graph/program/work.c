@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[] = {"convolution", "product", "pool",  "moments",
+static const char *const kind_names[] = {"convolution", "product", "pool",   "moments",
                                          "pointwise",   "reduce",  "gather", "attention"};
 static const double piece_bytes = 0x1p25;
 /* Within what sockets hold, so that a link needn't wait. */
@@ -248,7 +248,8 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
     *work = (cleave_work){0};
     cleave_work_measure(model, nest, pass, part, work);
     snprintf(work->family, sizeof work->family, "%s%s%s %s", is_grouped(nest) ? "grouped " : "",
-             kind_names[nest->kind], is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
+             kind_names[nest->kind],
+             is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);
     write_key(model, nest, pass, part, work);
 }
