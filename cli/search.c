@@ -211,6 +211,11 @@ static void print_text(const search_values *values, const cleave_search_result *
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
+    if (values->recompute != NULL &&
+        strcmp(values->recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) == 0 &&
+        count_recomputed(&result->best.layout) == 0)
+        printf("Nothing is recomputed: attention stores no scores that could be%s.\n",
+               result->best.layout.stores_scores ? "" : " (--attention stored does)");
     char bound[64];
     print_bound(result);
     if (result->additive_seconds > 0) {
