@@ -59,7 +59,7 @@ typedef struct comparison {
     int32_t n_operators, n_updates;
     difference *operators; /* [n_operators] */
     difference *updates;   /* [n_updates] */
-    bool collectives, schedule, is_predicted;
+    bool collectives, schedule, attention, is_predicted;
     bool is_tried; /* what each difference is worth is known */
 } comparison;
 
@@ -119,13 +119,14 @@ static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave
                                  &c->sides[i].schedule, error));
     }
     c->schedule = !cleave_schedule_same(&a->schedule, &b->schedule);
+    c->attention = a->stores_scores != b->stores_scores;
     c->collectives = strcmp(c->sides[0].collectives, c->sides[1].collectives) != 0;
     return CLEAVE_OK;
 }
 
 static bool is_same(const comparison *c) {
     return c->n_operators == 0 && c->n_updates == 0 && !c->collectives && !c->schedule &&
-           c->sides[0].n_devices == c->sides[1].n_devices;
+           !c->attention && c->sides[0].n_devices == c->sides[1].n_devices;
 }
 
 /* ---- what that is worth ---- */
@@ -327,13 +328,17 @@ static void print_text(const comparison *c, cleave_arena *arena) {
     if (c->schedule)
         printf("\nschedule of A:%s\nschedule of B:%s\n", c->sides[0].schedule,
                c->sides[1].schedule);
+    if (c->attention)
+        printf("\nattention of %s: stores its scores\n",
+               c->sides[0].layout.stores_scores ? "A" : "B");
     if (is_same(c))
         printf("\nThe layouts are the same.\n");
     else
-        printf("\n%d of %d operators and %d update%s differ%s%s.\n", c->n_operators,
+        printf("\n%d of %d operators and %d update%s differ%s%s%s.\n", c->n_operators,
                c->model.n_operators, c->n_updates, c->n_updates == 1 ? "" : "s",
                c->collectives ? ", and the collectives do" : "",
-               c->schedule ? ", and the schedule does" : "");
+               c->schedule ? ", and the schedule does" : "",
+               c->attention ? ", and what attention stores does" : "");
     if (c->is_tried && c->n_operators + c->n_updates > 0)
         printf("\"A with B's\" is an estimate of A's step with that one alone as in B; together "
                "they do more or less than added up.\n");
@@ -359,6 +364,10 @@ static void put_side(cleave_json_writer *w, const char *key, const comparison *c
     if (s->layout.collectives.direct || s->layout.collectives.n > 0) {
         cleave_json_key(w, "collectives");
         cleave_collective_rules_write(w, &s->layout.collectives);
+    }
+    if (s->layout.stores_scores) {
+        cleave_json_key(w, "attention");
+        cleave_json_put_string(w, "stored");
     }
     cleave_schedule_write(w, &c->model, &s->layout.schedule);
     cleave_json_end_object(w);
@@ -393,6 +402,7 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
     put_side(&w, "b", c, &c->sides[1]);
     cleave_json_key(&w, "differences"); /* of all sorts; devices of the files count as one */
     cleave_json_put_integer(&w, c->n_operators + c->n_updates + c->collectives + c->schedule +
+                                    c->attention +
                                     (c->sides[0].n_devices != c->sides[1].n_devices));
     cleave_json_key(&w, "operators");
     cleave_json_begin_array(&w, false);

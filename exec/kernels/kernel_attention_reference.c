@@ -69,7 +69,7 @@ static void mend_rows(const evaluation *e, int i) {
         if (i == e->of->maximum && isinf(e->value[i][r]))
             e->value[i][r] = 0;
         if (i == e->of->sum && !(e->value[i][r] > 0))
-            e->value[i][r] = 1;
+            e->value[i][r] = HUGE_VALF;
     }
 }
 
@@ -86,7 +86,9 @@ static cleave_status forward(const evaluation *e, cleave_error *error) {
     CLEAVE_TRY(run_members(e, e->of->n_members, error));
     float *statistics = e->call->combined.data;
     for (int64_t r = 0; r < e->size[e->of->sum]; r++)
-        statistics[r] = e->value[e->of->maximum][r] + logf(e->value[e->of->sum][r]);
+        statistics[r] = isinf(e->value[e->of->sum][r])
+                            ? -HUGE_VALF
+                            : e->value[e->of->maximum][r] + logf(e->value[e->of->sum][r]);
     return CLEAVE_OK;
 }
 
