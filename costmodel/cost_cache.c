@@ -1,8 +1,7 @@
 #include "costmodel/cost_cache.h"
 
-#include "graph/model/attention.h"
-
 #include "base/random.h"
+#include "graph/model/attention.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -41,6 +41,40 @@ typedef struct attention_run {
     int64_t workspace_bytes;
 } attention_run;
 
+enum { QUERY = 0, KEY = 1, VALUE = 2, N_MATRICES = 8 }; /* inputs; matrices */
+
+/* Operands of a head; those whose rows are not contiguous in the part have copies. */
+typedef enum attention_matrix_id {
+    QUERIES,
+    KEYS,
+    VALUES,
+    OUTPUT,
+    OF_QUERIES,
+    OF_KEYS,
+    OF_VALUES,
+    OF_OUTPUT
+} attention_matrix_id;
+
+typedef struct attention_operand {
+    const cleave_array *array;
+    cleave_reach reach;
+    int along, width_axis; /* axes: rows or keys; width */
+    int64_t n, width, row, column;
+    float *copy; /* [n][width] where `column` is not 1 */
+    bool used;
+} attention_operand;
+
+typedef struct attention {
+    attention_run run;
+    attention_operand operands[N_MATRICES];
+    attention_matrix head[N_MATRICES];
+    cleave_reach statistics;
+    int64_t n_rows, n_keys, width, value_width;
+    float *sums;                    /* [rows of a block][value_width] forward */
+    float *maximum, *total, *along; /* [rows]: m and 1 / l, and sum of y dy of each row */
+    cleave_kernel_pace pace;
+} attention;
+
 /* Takes what it needs of the memory from `base` on, or (null) only counts: bytes. */
 int64_t attention_lay_out_tiles(attention_run *run, char *base);
 
@@ -52,5 +86,16 @@ cleave_status attention_make_weights(attention_run *run, cleave_error *error);
    into that of products, while gradients of masks and biases are added up. */
 cleave_status attention_unmake_weights(attention_run *run, cleave_error *error);
 cleave_status attention_unmake_scores(attention_run *run, cleave_error *error);
+
+/* kernel_attention_head.c: the operands of a call, at its first head, without memory. */
+attention attention_begin(cleave_kernels *kernels, const cleave_kernel_call *call);
+/* The same as attention_lay_out_tiles, for all that a call needs. */
+int64_t attention_lay_out(attention *a, char *base);
+/* Where the operands of the head at run.at lie, from their copies where they have one; */
+void attention_find_head(attention *a);
+/* what was written goes back from its copy; */
+void attention_leave_head(attention *a);
+/* and the next head; false: that was the last. */
+bool attention_next_head(attention *a);
 
 #endif

@@ -70,7 +70,7 @@ static score step(const cleave_instruction *it, score x, score y) {
     default:
         break;
     }
-    return (score){NAN, 0, true};
+    return (score){(double)NAN, 0, true};
 }
 
 typedef struct reader {

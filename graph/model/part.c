@@ -2,9 +2,8 @@
  * output. */
 #include "graph/model/part.h"
 
-#include "graph/model/attention.h"
-
 #include "base/checked.h"
+#include "graph/model/attention.h"
 
 void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,
                          cleave_box *raw) {
