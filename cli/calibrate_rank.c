@@ -12,6 +12,7 @@
 #include "cli/table.h"
 #include "exec/measure/measure.h"
 #include "exec/measure/measure_link.h"
+#include "graph/model/attention.h"
 
 #include <math.h>
 #include <string.h>
@@ -360,15 +361,23 @@ static cleave_status list_works(calibration *c, calibrate_works *works, cleave_e
             return cleave_fail_memory(error, "listing what to measure");
         CLEAVE_TRY(calibrate_import(c->values, i, c->arena, model, error));
         int64_t touched_bytes = 0;
+        cleave_model *fused = CLEAVE_ARENA_ARRAY(c->arena, cleave_model, 1);
+        if (fused == NULL)
+            return cleave_fail_memory(error, "listing what to measure");
+        CLEAVE_TRY(cleave_model_fuse_attention(model, NULL, c->arena, fused, error));
         if (!c->values->again)
-            CLEAVE_TRY(calibrate_works_add(works, model, &machine, &touched_bytes, error));
+            CLEAVE_TRY(calibrate_works_add(works, fused, &machine, &touched_bytes, error));
         for (int l = 0; l < c->values->layouts.n; l++) { /* of the only model */
             cleave_layout layout;
             int64_t of_layout;
             CLEAVE_TRY(
                 cleave_layout_read(c->values->layouts.items[l], model, c->arena, &layout, error));
+            cleave_model *as_it_has = CLEAVE_ARENA_ARRAY(c->arena, cleave_model, 1);
+            if (as_it_has == NULL)
+                return cleave_fail_memory(error, "listing what to measure");
+            CLEAVE_TRY(cleave_model_fuse_attention(model, &layout, c->arena, as_it_has, error));
             CLEAVE_TRY(
-                calibrate_works_add_layout(works, model, &machine, &layout, &of_layout, error));
+                calibrate_works_add_layout(works, as_it_has, &machine, &layout, &of_layout, error));
             if (c->values->again && of_layout > touched_bytes)
                 touched_bytes = of_layout;
         }

@@ -46,6 +46,13 @@ extern const command command_calibrate, command_search, command_simulate, comman
             .help = "inputs of the model that are data, the others of floats being parameters "    \
                     "(default as `cleave show` says)"                                              \
     }
+#define ROW_ATTENTION(type)                                                                        \
+    {                                                                                              \
+        "--attention", "fused|stored", OPTION_TEXT, offsetof(type, attention),                     \
+            .standard = "fused",                                                                   \
+            .help = "whether attention keeps its scores for backward; a layout file that says "    \
+                    "so, or splits keys, always does"                                              \
+    }
 #define ROW_MACHINE(type)                                                                          \
     {                                                                                              \
         "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \

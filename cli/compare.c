@@ -6,6 +6,7 @@
 #include "cli/inputs.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "search/search.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 typedef struct compare_values {
     const char *model, *machine, *output, *optimizer, *inputs;
+    const char *attention;
     int64_t batch, sequence, devices, proposals, seed, steps;
     double time, momentum;
     bool json, quiet;
@@ -24,6 +26,7 @@ static const option_row rows[] = {
     ROW_BATCH(compare_values),
     ROW_SEQUENCE(compare_values),
     ROW_INPUTS(compare_values),
+    ROW_ATTENTION(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
@@ -217,6 +220,8 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     comparison *all = NULL;
     int n = 0;
     CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->attention, &model, error));
+    CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));

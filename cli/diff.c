@@ -6,6 +6,7 @@
 #include "cli/split_text.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"
 #include "simulator/step/priced_program.h"
@@ -58,7 +59,7 @@ typedef struct comparison {
     int32_t n_operators, n_updates;
     difference *operators; /* [n_operators] */
     difference *updates;   /* [n_updates] */
-    bool collectives, schedule, is_predicted;
+    bool collectives, schedule, attention, is_predicted;
     bool is_tried; /* what each difference is worth is known */
 } comparison;
 
@@ -118,13 +119,14 @@ static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave
                                  &c->sides[i].schedule, error));
     }
     c->schedule = !cleave_schedule_same(&a->schedule, &b->schedule);
+    c->attention = a->stores_scores != b->stores_scores;
     c->collectives = strcmp(c->sides[0].collectives, c->sides[1].collectives) != 0;
     return CLEAVE_OK;
 }
 
 static bool is_same(const comparison *c) {
     return c->n_operators == 0 && c->n_updates == 0 && !c->collectives && !c->schedule &&
-           c->sides[0].n_devices == c->sides[1].n_devices;
+           !c->attention && c->sides[0].n_devices == c->sides[1].n_devices;
 }
 
 /* ---- what that is worth ---- */
@@ -197,6 +199,25 @@ static bool can_be_tried(const comparison *c) {
     return can;
 }
 
+/* One model for A with splits of B: attention whose keys either splits is as where they are split,
+   as it is where either stores scores. */
+static cleave_status fuse_for_both(const comparison *c, cleave_arena *arena, cleave_model *fused,
+                                   cleave_error *error) {
+    const cleave_layout *b = &c->sides[1].layout;
+    cleave_layout both = c->sides[0].layout;
+    both.stores_scores = both.stores_scores || b->stores_scores;
+    both.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, both.n_operators);
+    if (both.splits == NULL)
+        return cleave_fail_memory(error, "comparing layouts");
+    for (int32_t op = 0; op < both.n_operators; op++) {
+        both.splits[op] = c->sides[0].layout.splits[op];
+        for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+            if (b->splits[op].degree[a] > both.splits[op].degree[a])
+                both.splits[op].degree[a] = b->splits[op].degree[a];
+    }
+    return cleave_model_fuse_attention(&c->model, &both, arena, fused, error);
+}
+
 /* On the devices of the layout that has more. */
 static cleave_status predict_both(const diff_values *values, comparison *c, cleave_arena *arena,
                                   cleave_error *error) {
@@ -209,15 +230,20 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
     CLEAVE_TRY(cleave_machine_read(values->machine, n_devices, arena, &machine, error));
     for (int i = 0; i < 2; i++) {
         c->sides[i].layout.n_devices = n_devices;
-        CLEAVE_TRY(predict(&c->model, &machine, options.optimizer_states, &c->sides[i], error));
+        cleave_model fused;
+        CLEAVE_TRY(
+            cleave_model_fuse_attention(&c->model, &c->sides[i].layout, arena, &fused, error));
+        CLEAVE_TRY(predict(&fused, &machine, options.optimizer_states, &c->sides[i], error));
     }
     c->is_predicted = true;
     if (!can_be_tried(c))
         return CLEAVE_OK;
     c->is_tried = true;
     explain_changes changes;
-    cleave_status status = explain_changes_create(&c->model, &machine, &c->sides[0].layout,
-                                                  &options, arena, &changes, error);
+    cleave_model fused;
+    CLEAVE_TRY(fuse_for_both(c, arena, &fused, error));
+    cleave_status status = explain_changes_create(&fused, &machine, &c->sides[0].layout, &options,
+                                                  arena, &changes, error);
     if (status == CLEAVE_OK)
         status = try_flips(c, &changes, values->quiet, error);
     explain_changes_destroy(&changes);
@@ -313,13 +339,17 @@ static void print_text(const comparison *c, cleave_arena *arena) {
     if (c->schedule)
         printf("\nschedule of A:%s\nschedule of B:%s\n", c->sides[0].schedule,
                c->sides[1].schedule);
+    if (c->attention)
+        printf("\nattention of %s: stores its scores\n",
+               c->sides[0].layout.stores_scores ? "A" : "B");
     if (is_same(c))
         printf("\nThe layouts are the same.\n");
     else
-        printf("\n%d of %d operators and %d update%s differ%s%s.\n", c->n_operators,
+        printf("\n%d of %d operators and %d update%s differ%s%s%s.\n", c->n_operators,
                c->model.n_operators, c->n_updates, c->n_updates == 1 ? "" : "s",
                c->collectives ? ", and the collectives do" : "",
-               c->schedule ? ", and the schedule does" : "");
+               c->schedule ? ", and the schedule does" : "",
+               c->attention ? ", and what attention stores does" : "");
     if (c->is_tried && c->n_operators + c->n_updates > 0)
         printf("\"A with B's\" is an estimate of A's step with that one alone as in B; together "
                "they do more or less than added up.\n");
@@ -345,6 +375,10 @@ static void put_side(cleave_json_writer *w, const char *key, const comparison *c
     if (s->layout.collectives.direct || s->layout.collectives.n > 0) {
         cleave_json_key(w, "collectives");
         cleave_collective_rules_write(w, &s->layout.collectives);
+    }
+    if (s->layout.stores_scores) {
+        cleave_json_key(w, "attention");
+        cleave_json_put_string(w, "stored");
     }
     cleave_schedule_write(w, &c->model, &s->layout.schedule);
     cleave_json_end_object(w);
@@ -379,6 +413,7 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
     put_side(&w, "b", c, &c->sides[1]);
     cleave_json_key(&w, "differences"); /* of all sorts; devices of the files count as one */
     cleave_json_put_integer(&w, c->n_operators + c->n_updates + c->collectives + c->schedule +
+                                    c->attention +
                                     (c->sides[0].n_devices != c->sides[1].n_devices));
     cleave_json_key(&w, "operators");
     cleave_json_begin_array(&w, false);

@@ -3,6 +3,7 @@
 #include "cli/explain_report.h"
 #include "cli/inputs.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 
 typedef struct explain_values {
     const char *model, *machine, *layout, *operator_name, *optimizer, *inputs;
@@ -45,6 +46,7 @@ static cleave_status explain(const explain_values *values, cleave_arena *arena,
                                        &options.optimizer_states, error));
     CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
+    CLEAVE_TRY(cleave_model_fuse_attention(&model, &layout, arena, &model, error));
     CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
     CLEAVE_TRY(explain_layout(&model, &machine, &layout, &options, arena, &e, error));
     if (values->json)

@@ -4,12 +4,21 @@
 #include "exec/kernels/optimizer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
                                    cleave_model *model, cleave_error *error) {
     cleave_import_request trained = *request;
     trained.with_loss = true;
     return cleave_model_import_as(&trained, arena, model, error);
+}
+
+cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error) {
+    model->stores_scores = strcmp(attention, "stored") == 0;
+    if (!model->stores_scores && strcmp(attention, "fused") != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--attention %s: fused and stored are known",
+                           attention);
+    return CLEAVE_OK;
 }
 
 cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,

@@ -16,6 +16,8 @@
                                     .batch = (values)->batch,                                      \
                                     .sequence = (values)->sequence,                                \
                                     .inputs = (values)->inputs})
+/* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
+cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
 /* Imports it with its loss. */
 cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
                                    cleave_model *model, cleave_error *error);

@@ -8,10 +8,12 @@
 #include "exec/data/text.h"
 #include "exec/ranks.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs;
+    const char *attention;
     int64_t batch, sequence, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, no_overlap;
@@ -22,6 +24,7 @@ static const option_row rows[] = {
     ROW_BATCH(run_values),
     ROW_SEQUENCE(run_values),
     ROW_INPUTS(run_values),
+    ROW_ATTENTION(run_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
@@ -103,12 +106,14 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
                                      .with_loss = !values->forward,
                                      .inputs = values->inputs};
     CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
+    CLEAVE_TRY(inputs_attention(values->attention, &inputs->model, error));
     if (values->layout == NULL)
         return cleave_layout_create(&inputs->model, 1, arena, &inputs->layout, error);
     cleave_status status =
         cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     if (values->forward && status == CLEAVE_BAD_INPUT &&
-        inputs_trained_model(INPUTS_MODEL(values), arena, &inputs->model, &ignored) == CLEAVE_OK)
+        inputs_trained_model(INPUTS_MODEL(values), arena, &inputs->model, &ignored) == CLEAVE_OK &&
+        inputs_attention(values->attention, &inputs->model, &ignored) == CLEAVE_OK)
         status = cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     return status;
 }
@@ -117,6 +122,8 @@ static cleave_status load(const run_values *values, cleave_arena *arena, run_inp
                           cleave_error *error) {
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
     CLEAVE_TRY(load_model(values, arena, inputs, error));
+    CLEAVE_TRY(
+        cleave_model_fuse_attention(&inputs->model, &inputs->layout, arena, &inputs->model, error));
     if (values->machine != NULL)
         CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,
                                        &inputs->machine, error));

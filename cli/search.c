@@ -6,13 +6,14 @@
 #include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 
 #include <signal.h>
 #include <string.h>
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
-    const char *schedule, *recompute, *zero;
+    const char *schedule, *recompute, *zero, *attention;
     int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
         virtual_stages, tensor;
     double time, memory_limit, momentum;
@@ -24,6 +25,7 @@ static const option_row rows[] = {
     ROW_BATCH(search_values),
     ROW_SEQUENCE(search_values),
     ROW_INPUTS(search_values),
+    ROW_ATTENTION(search_values),
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
@@ -222,6 +224,11 @@ static void print_text(const search_values *values, const cleave_search_result *
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
+    if (values->recompute != NULL &&
+        strcmp(values->recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) == 0 &&
+        count_recomputed(&result->best.layout) == 0)
+        printf("Nothing is recomputed: attention stores no scores that could be%s.\n",
+               result->best.layout.stores_scores ? "" : " (--attention stored does)");
     char bound[64];
     print_bound(result);
     if (result->additive_seconds > 0) {
@@ -304,6 +311,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     cleave_search_result result;
     cleave_constraints constraints;
     CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->attention, &model, error));
+    CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
     CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));

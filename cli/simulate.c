@@ -6,6 +6,7 @@
 #include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "search/search.h"
 #include "simulator/events/tasks.h"
 #include "simulator/report/trace.h"
@@ -18,6 +19,7 @@
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs;
     const char *engine;
+    const char *attention;
     int64_t batch, sequence, devices, seed;
     double momentum;
     bool json, closed_form, folded;
@@ -29,6 +31,7 @@ static const option_row rows[] = {
     ROW_BATCH(simulate_values),
     ROW_SEQUENCE(simulate_values),
     ROW_INPUTS(simulate_values),
+    ROW_ATTENTION(simulate_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
      .help = "the machine file"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(simulate_values, layout),
@@ -106,8 +109,8 @@ static cleave_status check_usage(const simulate_values *values, cleave_error *er
     return CLEAVE_OK;
 }
 
-/* The layout, and the machine cut to its devices. */
-static cleave_status load_layout(const simulate_values *values, const cleave_model *model,
+/* The layout, the model as that has it, and the machine cut to its devices. */
+static cleave_status load_layout(const simulate_values *values, cleave_model *model,
                                  cleave_arena *arena, cleave_machine *machine,
                                  cleave_layout *layout, cleave_error *error) {
     int32_t devices = (int32_t)values->devices;
@@ -117,8 +120,10 @@ static cleave_status load_layout(const simulate_values *values, const cleave_mod
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "--devices %d: the layout %s is for %d devices", devices,
                                values->layout, layout->n_devices);
+        CLEAVE_TRY(cleave_model_fuse_attention(model, layout, arena, model, error));
         return cleave_machine_read(values->machine, layout->n_devices, arena, machine, error);
     }
+    CLEAVE_TRY(cleave_model_fuse_attention(model, NULL, arena, model, error));
     CLEAVE_TRY(cleave_machine_read(values->machine, devices, arena, machine, error));
     bool applies = false;
     CLEAVE_TRY(cleave_baseline_layout(model, machine, values->method, (uint64_t)values->seed, arena,
@@ -360,6 +365,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     result.apart = values->dump_tasks != NULL;
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
     CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->attention, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
     cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
                                               &priced, &result, error);

@@ -1,6 +1,7 @@
 #include "costmodel/cost_cache.h"
 
 #include "base/random.h"
+#include "graph/model/attention.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -133,6 +134,10 @@ static digest digest_of(const cleave_cost_cache *cache, const cleave_compute *co
     for (int i = 0; i < nest->n_inputs; i++)
         digest_padding(&d, cache->model, &nest->inputs[i], &compute->part);
     digest_padding(&d, cache->model, &nest->output, &compute->part);
+    if (nest->attention != NULL)
+        digest_add(&d,
+                   (int64_t)(0x1p30 * cleave_attention_seen_share(nest->attention, compute->part.lo,
+                                                                  compute->part.hi)));
     if (d.a == 0 && d.b == 0)
         d.a = 1;
     return d;

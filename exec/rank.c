@@ -172,7 +172,7 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
             operand_array(rank, compute, &nest->inputs[i], compute->input_gradients[i]);
     }
     call.output = operand_array(rank, compute, &nest->output, compute->output);
-    call.combined = operand_array(rank, compute, &nest->output, compute->combined);
+    call.combined = operand_array(rank, compute, cleave_nest_combined(nest), compute->combined);
     call.output_gradient = operand_array(rank, compute, &nest->output, compute->output_gradient);
     if (compute->workspace >= 0) {
         call.workspace = cleave_rank_buffer(rank, compute->workspace);

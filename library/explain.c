@@ -1,5 +1,6 @@
 /* Explanations: the house's, in seconds. */
 #include "search/explain/explain.h"
+#include "graph/model/attention.h"
 #include "library/objects.h"
 
 #include <stdlib.h>
@@ -73,6 +74,7 @@ static cleave_status explain(const cleave_model *model, const cleave_machine *ma
                              const cleave_explanation_settings *settings, door_explanation *made,
                              cleave_error *error) {
     explanation e;
+    cleave_model fused;
     explain_options options = {.most_splits = settings->splits == 0  ? 64
                                               : settings->splits < 0 ? 0
                                                                      : settings->splits,
@@ -80,7 +82,8 @@ static cleave_status explain(const cleave_model *model, const cleave_machine *ma
                                .quiet = !settings->progress};
     CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum,
                                      &options.optimizer_states, error));
-    CLEAVE_TRY(explain_layout(model, machine, layout, &options, &made->arena, &e, error));
+    CLEAVE_TRY(cleave_model_fuse_attention(model, layout, &made->arena, &fused, error));
+    CLEAVE_TRY(explain_layout(&fused, machine, layout, &options, &made->arena, &e, error));
     return take(&e, made, error);
 }
 

@@ -1,6 +1,7 @@
 /* Running as a rank. */
 #include "exec/run.h"
 #include "exec/ranks.h"
+#include "graph/model/attention.h"
 #include "library/objects.h"
 #include "simulator/report/trace.h"
 
@@ -45,7 +46,9 @@ static cleave_status run(cleave_world *world, const cleave_model *model,
                          const cleave_layout *layout, const cleave_run_options *options,
                          const char *trace_file, door_run *made, cleave_error *error) {
     cleave_run_result result;
-    CLEAVE_TRY(cleave_run(world, model, layout, options, &made->arena, &result, error));
+    cleave_model fused;
+    CLEAVE_TRY(cleave_model_fuse_attention(model, layout, &made->arena, &fused, error));
+    CLEAVE_TRY(cleave_run(world, &fused, layout, options, &made->arena, &result, error));
     made->outcome.rank = cleave_world_rank(world);
     if (made->outcome.rank != 0)
         return CLEAVE_OK;

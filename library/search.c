@@ -1,6 +1,7 @@
 /* Search: the house's, with constraints from files and with an outcome that lives by itself. */
 #include "search/search.h"
 #include "base/process.h"
+#include "graph/model/attention.h"
 #include "library/objects.h"
 
 #include <stdlib.h>
@@ -78,12 +79,14 @@ static cleave_status search(const cleave_model *model, const cleave_machine *mac
     cleave_search_options options;
     cleave_search_result found;
     cleave_layout *layout = CLEAVE_ARENA_ARRAY(&made->arena, cleave_layout, 1);
-    if (layout == NULL)
+    cleave_model *fused = CLEAVE_ARENA_ARRAY(&made->arena, cleave_model, 1);
+    if (layout == NULL || fused == NULL)
         return cleave_fail_memory(error, "searching");
-    CLEAVE_TRY(set_up(settings, model, machine, &made->arena, &constraints, &options, error));
+    CLEAVE_TRY(cleave_model_fuse_attention(model, NULL, &made->arena, fused, error));
+    CLEAVE_TRY(set_up(settings, fused, machine, &made->arena, &constraints, &options, error));
     if (!settings->leave_malloc)
         cleave_process_keep_memory();
-    cleave_status status = cleave_search(model, machine, &options, &made->arena, &found, error);
+    cleave_status status = cleave_search(fused, machine, &options, &made->arena, &found, error);
     if (status == CLEAVE_OK)
         status = take(&found, layout, &made->arena, &made->outcome, error);
     if (!settings->leave_malloc)

@@ -1,4 +1,5 @@
 /* Simulation: one step by the rule of the prediction, and its timeline in seconds. */
+#include "graph/model/attention.h"
 #include "graph/program/program.h"
 #include "library/objects.h"
 #include "simulator/report/item_label.h"
@@ -81,12 +82,16 @@ static cleave_status lower(const cleave_model *model, const cleave_machine *mach
     };
     CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum, &how.optimizer_states,
                                      error));
+    cleave_model *fused = CLEAVE_ARENA_ARRAY(scratch, cleave_model, 1);
+    if (fused == NULL)
+        return cleave_fail_memory(error, "simulating a layout");
+    CLEAVE_TRY(cleave_model_fuse_attention(model, layout, scratch, fused, error));
     cleave_status status =
-        cleave_priced_program_make(model, machine, layout, &how, scratch, priced, error);
+        cleave_priced_program_make(fused, machine, layout, &how, scratch, priced, error);
     if (status != CLEAVE_NO_LAYOUT || !how.folded)
         return status;
     how.folded = false;
-    return cleave_priced_program_make(model, machine, layout, &how, scratch, priced, error);
+    return cleave_priced_program_make(fused, machine, layout, &how, scratch, priced, error);
 }
 
 static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,

@@ -13,7 +13,8 @@
 
 static const cleave_kernel_row *const table[] = {
     &cleave_product_kernel, &cleave_winograd_kernel, &cleave_convolution_kernel,
-    &cleave_pool_kernel,    &cleave_gather_kernel,   &cleave_tile_kernel};
+    &cleave_pool_kernel,    &cleave_gather_kernel,   &cleave_attention_kernel,
+    &cleave_tile_kernel};
 enum { N_ROWS = sizeof table / sizeof table[0] };
 
 cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *error) {
@@ -57,7 +58,8 @@ void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *n
         call->input_gradients[i] = call->inputs[i];
     }
     describe_array(model, part, &nest->output, &call->output);
-    call->combined = call->output_gradient = call->output;
+    call->output_gradient = call->output;
+    describe_array(model, part, cleave_nest_combined(nest), &call->combined);
 }
 
 static const cleave_kernel_row *choose(cleave_kernels *kernels, const cleave_kernel_call *call) {

@@ -23,7 +23,7 @@ typedef struct cleave_kernel_call {
     cleave_part part; /* not empty */
     cleave_array inputs[CLEAVE_MAX_INPUTS];
     cleave_array output;          /* forward: written; backward: read, where kept */
-    cleave_array combined;        /* backward of moments */
+    cleave_array combined;        /* backward of moments; statistics of attention: forward writes */
     cleave_array output_gradient; /* backward: read */
     cleave_array input_gradients[CLEAVE_MAX_INPUTS]; /* backward: overwritten, */
     uint32_t accumulated; /* or, with bit i, added to: of products only */
@@ -56,7 +56,7 @@ cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_cal
                                 cleave_error *error);
 
 /* The name of the kernel that cleave_kernel_run takes for this call, which needs no data:
-   "product", "winograd", "convolution", "pool", "gather", "tape" or "reference". */
+   "product", "winograd", "convolution", "pool", "gather", "attention", "tape" or "reference". */
 const char *cleave_kernel_choice(cleave_kernels *kernels, const cleave_kernel_call *call);
 
 /* Straight from the nest: walks every point of the axes, evaluates the tape and combines.  Slow,

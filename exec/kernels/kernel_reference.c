@@ -365,6 +365,8 @@ static cleave_status run_backward(const cleave_kernel_call *call, cleave_error *
 }
 
 cleave_status cleave_kernel_run_reference(const cleave_kernel_call *call, cleave_error *error) {
+    if (call->nest->attention != NULL)
+        return cleave_kernel_run_attention_reference(call, error);
     if (call->nest->n_instructions < 1)
         return cleave_fail(error, CLEAVE_FAILED, "nest %s has no instruction", call->nest->name);
     return call->pass == CLEAVE_PASS_FORWARD ? run_forward(call, error) : run_backward(call, error);

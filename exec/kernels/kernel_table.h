@@ -23,7 +23,8 @@ typedef struct cleave_kernel_row {
 } cleave_kernel_row;
 
 extern const cleave_kernel_row cleave_product_kernel, cleave_winograd_kernel,
-    cleave_convolution_kernel, cleave_pool_kernel, cleave_gather_kernel, cleave_tile_kernel;
+    cleave_convolution_kernel, cleave_pool_kernel, cleave_gather_kernel, cleave_attention_kernel,
+    cleave_tile_kernel;
 
 /* The convolution that a call asks for; false where its nest is none. */
 bool cleave_kernel_describe_convolution(const cleave_kernel_call *call, cleave_convolution *c);
@@ -74,6 +75,10 @@ cleave_status cleave_kernel_pace_piece(cleave_kernel_pace *pace, cleave_error *e
 static inline cleave_status cleave_kernel_pace_step(cleave_kernel_pace *pace, cleave_error *error) {
     return ++pace->done < pace->next ? CLEAVE_OK : cleave_kernel_pace_piece(pace, error);
 }
+
+/* kernel_attention_reference.c: the nests that an ATTENTION is, one after the other. */
+cleave_status cleave_kernel_run_attention_reference(const cleave_kernel_call *call,
+                                                    cleave_error *error);
 
 /* Sets all elements to zero. */
 void cleave_kernel_zero(const cleave_kernel_call *call, const cleave_operand *operand,

@@ -129,6 +129,27 @@ static bool fill_ids(kernel_subject *of, const cleave_operand *operand, cleave_a
     return true;
 }
 
+/* Constants have their values: what masks hide is not done. */
+static bool fill_constant(const cleave_tensor *tensor, cleave_array *array) {
+    if (tensor->kind != CLEAVE_TENSOR_CONSTANT || tensor->view.kind != CLEAVE_VIEW_NONE ||
+        tensor->type != CLEAVE_F32)
+        return false;
+    int64_t index[CLEAVE_MAX_RANK] = {0};
+    for (int d = 0; d < tensor->rank; d++)
+        index[d] = array->box.lo[d];
+    for (int d = 0; d >= 0;) {
+        int64_t from = 0, to = 0;
+        for (int e = 0; e < tensor->rank; e++) {
+            from = from * tensor->shape[e] + index[e];
+            to += (index[e] - array->box.lo[e]) * array->strides[e];
+        }
+        ((float *)array->data)[to] = ((const float *)tensor->value)[from];
+        for (d = tensor->rank - 1; d >= 0 && ++index[d] == array->box.hi[d]; d--)
+            index[d] = array->box.lo[d];
+    }
+    return true;
+}
+
 /* Floats in (-1, 1) as in a network, where branches of the libraries depend on signs; in (0.1, 1.1)
    where the tape minds.  No special values, no denormals. */
 static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave_array *array,
@@ -138,7 +159,7 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
     array->data = own(of, n * cleave_type_bytes(tensor->type));
     if (array->data == NULL)
         return false;
-    if (fill_ids(of, operand, array, n, key))
+    if (fill_ids(of, operand, array, n, key) || fill_constant(tensor, array))
         return true;
     /* A short hash that vectorises: there may be a hundred million values, and their signs must not
        make a pattern that a branch predictor learns. */
@@ -187,8 +208,8 @@ static bool fill_call(kernel_subject *of) {
         filled = fill_array(of, &nest->output, &call->output, 17);
     if (filled && !forward)
         filled = fill_array(of, &nest->output, &call->output_gradient, 18);
-    if (filled && !forward && nest->kept_combined)
-        filled = fill_array(of, &nest->output, &call->combined, 19);
+    if (filled && (forward ? nest->attention != NULL : nest->kept_combined))
+        filled = fill_array(of, cleave_nest_combined(nest), &call->combined, 19);
     return filled;
 }
 
@@ -233,7 +254,8 @@ static cleave_surroundings surroundings_of(const kernel_subject *with, const cle
     }
     if (call->output.data != call->inputs[0].data)
         surround_with(&of, with, &call->output, &nest->output, bytes[CLEAVE_REUSE_OUTPUT]);
-    surround_with(&of, with, &call->combined, &nest->output, bytes[CLEAVE_REUSE_COMBINED]);
+    surround_with(&of, with, &call->combined, cleave_nest_combined(nest),
+                  bytes[CLEAVE_REUSE_COMBINED]);
     surround_with(&of, with, &call->output_gradient, &nest->output,
                   bytes[CLEAVE_REUSE_OUTPUT_GRADIENT]);
     return of;

@@ -128,6 +128,9 @@ static cleave_compute forward_compute(lower_assembly *assembly, int32_t n, int32
         compute.inputs[i] = bound_in(assembly, reading(schedule, n, i, again), p, window);
     compute.output =
         bound_in(assembly, again ? schedule->write_again[n] : schedule->write[n], p, window);
+    compute.combined = bound_in(
+        assembly, again ? schedule->write_statistics_again[n] : schedule->write_statistics[n], p,
+        window);
     if (is_in_place(assembly, n, p, again, readers))
         assembly->buffers.items[compute.output].storage =
             assembly->buffers.items[compute.inputs[0]].storage;

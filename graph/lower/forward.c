@@ -76,7 +76,7 @@ static void plan_event(lowering *state, const lower_event *event) {
         plan_operand(state, &model->nests[event->nest].inputs[event->input], event);
         break;
     case LOWER_READ_COMBINED:
-        plan_operand(state, &model->nests[event->nest].output, event);
+        plan_operand(state, cleave_nest_combined(&model->nests[event->nest]), event);
         break;
     case LOWER_READ_LOSS:
         plan_loss(state);
@@ -127,7 +127,7 @@ void lower_read(lowering *state, const lower_event *event) {
 
 void lower_write(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
-    const cleave_operand *output = &builder->model->nests[event->nest].output;
+    const cleave_operand *output = lower_written(&builder->model->nests[event->nest], event);
     const cleave_parts *parts = &builder->parts[event->nest];
     int32_t *binding = lower_binding(state, (int32_t)(event - state->schedule->events));
     movement *move = event->again ? &state->tensors[output->tensor].again

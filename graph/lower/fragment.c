@@ -35,6 +35,8 @@ static void forget_boxes(cleave_lowerer *lowerer, int32_t nest) {
             lowerer->boxes[schedule->read[nest][i]].is_known = false;
     if (schedule->write[nest] >= 0)
         lowerer->boxes[schedule->write[nest]].is_known = false;
+    if (schedule->write_statistics[nest] >= 0)
+        lowerer->boxes[schedule->write_statistics[nest]].is_known = false;
 }
 
 static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layout,
@@ -187,7 +189,8 @@ static const box_hash *find_boxes(cleave_lowerer *lowerer, int32_t e) {
         return of;
     *of = (box_hash){1, 1, true};
     put_parts(lowerer, event->nest,
-              event->kind == LOWER_WRITE ? &nest->output : &nest->inputs[event->input], of);
+              event->kind == LOWER_WRITE ? lower_written(nest, event) : &nest->inputs[event->input],
+              of);
     return of;
 }
 

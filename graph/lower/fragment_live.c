@@ -60,7 +60,7 @@ static bool uses(const lowering *state, const lower_event *event, cleave_pass pa
     case LOWER_READ:
         return (lower_inputs_read(nest, gradients) & (1u << event->input)) != 0;
     case LOWER_WRITE:
-        return nest->kept_output;
+        return event->input < 0 && nest->kept_output;
     case LOWER_READ_GRADIENT:
     case LOWER_READ_COMBINED:
         return true;

@@ -105,6 +105,8 @@ static void forward_of_nests(planner *p, bool in_prologue) {
         for (int i = 0; i < nest->n_inputs; i++)
             add_event(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
         add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+        if (nest->attention != NULL)
+            add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, 0, nest->statistics.tensor);
     }
 }
 
@@ -190,10 +192,13 @@ static void find_again(planner *p) {
                 each_of_stage(p, nest->inputs[i].tensor, stage, need);
         if (nest->differentiable && (nest->kept_output || nest->kept_combined))
             need(p, nest->output.tensor);
+        if (nest->differentiable && nest->kept_combined)
+            need(p, cleave_nest_combined(nest)->tensor);
         p->again[n] = may_come_again(p, n) && p->needed[nest->output.tensor];
         if (!p->again[n])
             continue;
         p->schedule->again_in[nest->output.tensor] = stage;
+        p->schedule->again_in[cleave_nest_combined(nest)->tensor] = stage;
         for (int i = 0; i < nest->n_inputs; i++)
             each_of_stage(p, nest->inputs[i].tensor, stage, need);
     }
@@ -222,6 +227,8 @@ static void come_again(planner *p, int32_t tensor) {
     for (int i = 0; i < nest->n_inputs; i++)
         add_again(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
     add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+    if (nest->attention != NULL)
+        add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, 0, nest->statistics.tensor);
 }
 
 static bool sees_again(const planner *p, int32_t tensor, int32_t stage) {
@@ -270,7 +277,7 @@ static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first
         add_event(p, LOWER_READ_GRADIENT, 0, n, -1, nest->output.tensor);
         if (nest->kept_combined)
             (p->again[n] ? add_again : add_event)(p, LOWER_READ_COMBINED, 1, n, -1,
-                                                  nest->output.tensor);
+                                                  cleave_nest_combined(nest)->tensor);
     }
     read_again(p, n, pass, first);
     for (int i = 0; i < nest->n_inputs; i++)
@@ -346,7 +353,7 @@ static void find_slots_of_nests(lower_schedule *s, int32_t n_nests) {
 static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
     for (int32_t n = 0; n < n_nests; n++) {
         s->write[n] = s->read_gradient[n] = s->read_combined[n] = -1;
-        s->write_again[n] = -1;
+        s->write_again[n] = s->write_statistics[n] = s->write_statistics_again[n] = -1;
         for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
             s->read[n][i] = s->write_gradient[n][i] = s->read_again[n][i] = s->read_back[n][0][i] =
                 s->read_back[n][1][i] = -1;
@@ -361,7 +368,10 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
                 (event->again ? s->read_again : s->read)[event->nest][event->input] = e;
             break;
         case LOWER_WRITE:
-            (event->again ? s->write_again : s->write)[event->nest] = e;
+            if (event->input < 0)
+                (event->again ? s->write_again : s->write)[event->nest] = e;
+            else
+                (event->again ? s->write_statistics_again : s->write_statistics)[event->nest] = e;
             break;
         case LOWER_READ_GRADIENT:
             s->read_gradient[event->nest] = e;
@@ -405,6 +415,7 @@ static void touch_families(const cleave_model *model, lower_schedule *s, int32_t
         for (int i = 0; i < nest->n_inputs; i++)
             touch(s, op, s->family_of[nest->inputs[i].tensor]);
         touch(s, op, s->family_of[nest->output.tensor]);
+        touch(s, op, s->family_of[cleave_nest_combined(nest)->tensor]);
     }
 }
 
@@ -413,7 +424,7 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     lower_schedule *s = p->schedule;
     size_t n_nests = (size_t)model->n_nests, n_families = (size_t)s->n_families, n_operands = 0;
     for (size_t n = 0; n < n_nests; n++)
-        n_operands += (size_t)model->nests[n].n_inputs + 1;
+        n_operands += (size_t)model->nests[n].n_inputs + 2;
     s->n_slots = p->slots.n;
     s->n_events = p->events.n;
     s->slots = CLEAVE_ARENA_ARRAY(arena, cleave_slot, s->n_slots);
@@ -426,6 +437,8 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->read_again = cleave_arena_alloc(arena, n_nests, sizeof *s->read_again);
     s->read_back = cleave_arena_alloc(arena, n_nests, sizeof *s->read_back);
     s->write_again = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->write_statistics = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->write_statistics_again = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_gradient = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_combined = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->first_touched = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)model->n_operators + 1);
@@ -433,7 +446,8 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
     if (s->slots == NULL || s->events == NULL || s->first_event == NULL || s->read == NULL ||
         s->write_gradient == NULL || s->read_again == NULL || s->read_back == NULL ||
-        s->write_again == NULL || s->slot_of == NULL || s->write == NULL ||
+        s->write_again == NULL || s->write_statistics == NULL ||
+        s->write_statistics_again == NULL || s->slot_of == NULL || s->write == NULL ||
         s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
         s->touched == NULL || next == NULL)
         return false;

@@ -19,7 +19,7 @@
 
 typedef enum lower_event_kind {
     LOWER_READ,           /* forward: the nest reads an input */
-    LOWER_WRITE,          /* forward: the nest writes its output */
+    LOWER_WRITE,          /* forward: the nest writes its output, or (input 0) its statistics */
     LOWER_READ_LOSS,      /* the whole loss, on all devices that computed some of it */
     LOWER_READ_OUTPUT,    /* forward programs: a whole output of the model, `input` of them */
     LOWER_READ_GRADIENT,  /* backward: the gradient of the nest's output */
@@ -67,9 +67,9 @@ typedef struct lower_schedule {
     lower_event *events;             /* [n_events] by family, then in order */
     /* Where to find the events of a nest, -1: none.  [n_nests][CLEAVE_MAX_INPUTS] or [n_nests]. */
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
-    int32_t *write, *read_gradient, *read_combined;
+    int32_t *write, *write_statistics, *read_gradient, *read_combined;
     /* The same of what comes again: what backward reads, where it is there. */
-    int32_t (*read_again)[CLEAVE_MAX_INPUTS], *write_again;
+    int32_t (*read_again)[CLEAVE_MAX_INPUTS], *write_again, *write_statistics_again;
     /* What a backward pass reads by itself: [n_nests][pass - 1], -1: it does not. */
     int32_t (*read_back)[CLEAVE_PASS_WEIGHT_GRADIENT][CLEAVE_MAX_INPUTS];
     int32_t n_visits;
@@ -95,6 +95,12 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
                                     const cleave_micro_batches *micro, const cleave_layout *layout,
                                     cleave_arena *arena, lower_schedule *schedule,
                                     cleave_error *error);
+
+/* What a nest writes at an event. */
+static inline const cleave_operand *lower_written(const cleave_nest *nest,
+                                                  const lower_event *event) {
+    return event->input < 0 ? &nest->output : &nest->statistics;
+}
 
 /* alike.c: see cleave_lowerer_alike. */
 cleave_status lower_find_alike(const cleave_model *model, const lower_schedule *schedule,

@@ -1,5 +1,7 @@
 #include "graph/model/alike.h"
 
+#include "graph/model/attention.h"
+
 #include <stdlib.h>
 
 void cleave_digest_put_tensor(cleave_digest *digest, const cleave_tensor *tensor) {
@@ -56,6 +58,26 @@ static void put_axes(cleave_digest *digest, int n, const cleave_axis *axes) {
     }
 }
 
+static void put_tape(cleave_digest *digest, const cleave_nest *nest) {
+    for (int i = 0; i < nest->n_instructions; i++) {
+        cleave_digest_put(digest, nest->tape[i].opcode);
+        cleave_digest_put(digest, nest->tape[i].a);
+        cleave_digest_put(digest, nest->tape[i].b);
+    }
+}
+
+/* What its time and its boxes depend on: its members' tapes, and what is hidden. */
+static void put_attention(cleave_digest *digest, const cleave_model *model, const cleave_nest *nest,
+                          bool boxes) {
+    const cleave_attention *of = nest->attention;
+    put_operand(digest, model, &nest->statistics, boxes);
+    cleave_digest_put(digest, of->n_members);
+    for (int i = 0; i < of->n_members; i++)
+        put_tape(digest, &of->members[i]);
+    for (int64_t i = 0; i < of->n_row_grains * of->n_key_grains; i++)
+        cleave_digest_put(digest, of->seen[i]);
+}
+
 static void put_nest(cleave_digest *digest, const cleave_model *model, const cleave_nest *nest,
                      bool boxes) {
     cleave_digest_put_facts(digest, model, nest);
@@ -70,11 +92,9 @@ static void put_nest(cleave_digest *digest, const cleave_model *model, const cle
     for (int i = 0; i < nest->n_inputs; i++)
         put_operand(digest, model, &nest->inputs[i], boxes);
     put_operand(digest, model, &nest->output, boxes);
-    for (int i = 0; i < nest->n_instructions; i++) {
-        cleave_digest_put(digest, nest->tape[i].opcode);
-        cleave_digest_put(digest, nest->tape[i].a);
-        cleave_digest_put(digest, nest->tape[i].b);
-    }
+    if (nest->attention != NULL)
+        put_attention(digest, model, nest, boxes);
+    put_tape(digest, nest);
 }
 
 static cleave_digest digest_operator(const cleave_model *model, int32_t op, bool boxes) {

@@ -23,6 +23,7 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     cleave_layout result = {.n_devices = n_devices,
                             .n_operators = model->n_operators,
                             .n_tensors = model->n_tensors,
+                            .stores_scores = model->stores_scores,
                             .schedule = {.micro_batches = 1, .n_stages = 1}};
     memcpy(result.model_hash, model->hash, sizeof result.model_hash);
     result.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, model->n_operators);

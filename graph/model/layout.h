@@ -44,6 +44,7 @@ typedef struct cleave_layout {
                         backward alone reads of it is not kept until then */
     uint8_t *sharded; /* [n_tensors] cleave_sharded: how much of this parameter's state is */
     cleave_collective_rules collectives;
+    bool stores_scores; /* of attention: no operator is one nest of graph/model/attention.h */
 } cleave_layout;
 
 /* All operators unsplit on device 0. */

@@ -237,7 +237,7 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
     static const char *const keys[] = {"cleave_layout", "model",      "machine",
                                        "devices",       "method",     "predicted_step_seconds",
                                        "operators",     "parameters", "collectives",
-                                       "schedule",      NULL};
+                                       "schedule",      "attention",  NULL};
     cleave_json_cursor version, devices, operators;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
@@ -251,6 +251,20 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
     CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
     CLEAVE_TRY(read_model_of(root, model, error));
     return cleave_json_integer(&devices, 1, CLEAVE_MAX_DEVICES, n_devices, error);
+}
+
+static cleave_status read_attention(const cleave_json_cursor *root, bool *stores_scores,
+                                    cleave_error *error) {
+    cleave_json_cursor at;
+    const char *text;
+    if (!cleave_json_find(root, "attention", &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_string(&at, &text, error));
+    *stores_scores = strcmp(text, "stored") == 0;
+    if (!*stores_scores && strcmp(text, "fused") != 0)
+        return cleave_json_fail(&at, error, "attention is \"fused\" or \"stored\", not \"%.64s\"",
+                                text);
+    return CLEAVE_OK;
 }
 
 /* `listed` null: all operators have to be. */
@@ -270,6 +284,7 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
             return cleave_json_fail(&predicted, error, "%g seconds are below 0",
                                     result.predicted_step_seconds);
     }
+    CLEAVE_TRY(read_attention(&root, &result.stores_scores, error));
     reader in = {.model = model, .arena = arena, .layout = &result, .some = listed != NULL};
     in.listed = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
     in.listed_updates = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
@@ -419,6 +434,10 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
     if (layout->predicted_step_seconds > 0 && isfinite(layout->predicted_step_seconds)) {
         cleave_json_key(out, "predicted_step_seconds");
         cleave_json_put_number(out, layout->predicted_step_seconds);
+    }
+    if (layout->stores_scores) {
+        cleave_json_key(out, "attention");
+        cleave_json_put_string(out, "stored");
     }
     cleave_schedule_write(out, model, &layout->schedule);
     cleave_json_key(out, "operators");

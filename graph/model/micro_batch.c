@@ -107,6 +107,7 @@ static cleave_status value_of_samples(const finder *f, int32_t n) {
                                        : CLEAVE_WHEN_LAST;
     f->from_data[output] = from_data && !adds_up;
     f->asked[output] = from_data && adds_up;
+    f->of->value[cleave_nest_combined(nest)->tensor] = f->of->value[output];
     return CLEAVE_OK;
 }
 
@@ -117,6 +118,7 @@ static void value_once(const finder *f, int32_t n) {
         last = last || f->of->value[nest->inputs[i].tensor] == CLEAVE_WHEN_LAST;
     f->of->value[nest->output.tensor] = last ? CLEAVE_WHEN_LAST : CLEAVE_WHEN_FIRST;
     f->from_data[nest->output.tensor] = false;
+    f->of->value[cleave_nest_combined(nest)->tensor] = f->of->value[nest->output.tensor];
 }
 
 /* Views that no nest reads, too: their sources are numbered before them. */

@@ -30,7 +30,7 @@ typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64 } cleave_type;
 static inline int64_t cleave_type_bytes(cleave_type type) { return type == CLEAVE_I64 ? 8 : 4; }
 
 typedef enum cleave_tensor_kind {
-    CLEAVE_TENSOR_ACTIVATION, /* written by a nest, or a view */
+    CLEAVE_TENSOR_ACTIVATION, /* written by a nest, or a view; or neither written nor read */
     CLEAVE_TENSOR_PARAMETER,  /* trained */
     CLEAVE_TENSOR_BUFFER,     /* kept from step to step, not trained: running statistics */
     CLEAVE_TENSOR_DATA,       /* given from outside at each step: inputs, targets */
@@ -124,7 +124,9 @@ typedef enum cleave_nest_kind {
     CLEAVE_NEST_MOMENTS,     /* statistics */
     CLEAVE_NEST_POINTWISE,   /* any tape, no axis missing */
     CLEAVE_NEST_REDUCE,      /* any tape, plain maps, sum or maximum over the axes missing */
-    CLEAVE_NEST_GATHER       /* look-up by data: see graph/model/gather.h */
+    CLEAVE_NEST_GATHER,      /* look-up by data: see graph/model/gather.h */
+    CLEAVE_NEST_ATTENTION /* several nests at once, without their scores: graph/model/attention.h;
+                             its tape is that of the last of them */
 } cleave_nest_kind;
 
 typedef struct cleave_axis {
@@ -154,7 +156,9 @@ typedef struct cleave_nest {
     int operator_axis[CLEAVE_MAX_AXES]; /* for OPERATOR; -1: an axis the operator lacks, whole */
     int n_inputs;
     cleave_operand inputs[CLEAVE_MAX_INPUTS];
-    cleave_operand output; /* of a base activation that no other nest writes */
+    cleave_operand output;     /* of a base activation that no other nest writes */
+    cleave_operand statistics; /* of an ATTENTION: written, too, for backward to read */
+    const struct cleave_attention *attention; /* what an ATTENTION does; else null */
     cleave_combiner combiner;
     int n_instructions;
     cleave_instruction tape[CLEAVE_MAX_TAPE];
@@ -163,7 +167,7 @@ typedef struct cleave_nest {
     uint32_t gradient_inputs; /* bit i: backward gives a gradient of input i */
     uint32_t kept_inputs;     /* bit i: backward reads input i */
     bool kept_output;         /* backward reads the part's own output piece */
-    bool kept_combined;       /* backward reads the combined output (moments) */
+    bool kept_combined;       /* backward reads the combined output (moments), or the statistics */
     bool in_place; /* forward may write its output over input 0 (pointwise, same map, input 0 not
                       kept) */
 } cleave_nest;
@@ -211,6 +215,7 @@ typedef struct cleave_model {
                      only */
     int32_t targets;      /* data tensor named "targets", or -1 */
     int32_t n_onnx_nodes; /* for `show` */
+    bool stores_scores;   /* what layouts of it say of attention, unless a file says otherwise */
     /* Derived by cleave_model_finish: who writes and reads. */
     int32_t *writer; /* [n_tensors] nest that writes a base activation, else -1 */
     cleave_arena *arena;
@@ -241,6 +246,11 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
    maximum (POOL only) and MOMENTS keep in addition the inputs that the combined value depends on;
    MOMENTS keeps the combined output too. */
 bool cleave_nest_backward_from_output(const cleave_nest *nest);
+
+/* What kept_combined is about, of its nest. */
+static inline const cleave_operand *cleave_nest_combined(const cleave_nest *nest) {
+    return nest->kind == CLEAVE_NEST_ATTENTION ? &nest->statistics : &nest->output;
+}
 
 /* Every invariant written down above; in every build.  FAILED, naming the nest or tensor. */
 cleave_status cleave_model_check(const cleave_model *model, cleave_error *error);

@@ -319,10 +319,26 @@ static cleave_status check_moments(const cleave_model *model, const cleave_nest 
                               nest->name, output->name);
 }
 
-static cleave_status check_written(const cleave_model *model, cleave_error *error) {
+/* Marks what nests read, and what views see. */
+static void mark_read(const cleave_model *model, bool *is_read) {
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            is_read[model->nests[n].inputs[i].tensor] = true;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        for (int32_t i = 0; i < model->tensors[t].view.n_sources; i++)
+            is_read[model->tensors[t].view.sources[i]] = true;
+    for (int32_t i = 0; i < model->n_outputs; i++)
+        is_read[model->outputs[i]] = true;
+    for (int32_t i = 0; i < model->n_assignments; i++)
+        is_read[model->assignments[i].source] = true;
+}
+
+static cleave_status check_written(const cleave_model *model, const bool *is_read,
+                                   cleave_error *error) {
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];
-        if (model->writer[nest->output.tensor] != n)
+        if (model->writer[nest->output.tensor] != n ||
+            model->writer[cleave_nest_combined(nest)->tensor] != n)
             return cleave_fail(error, CLEAVE_FAILED, "tensor %s is written by two nests",
                                model->tensors[nest->output.tensor].name);
     }
@@ -330,7 +346,7 @@ static cleave_status check_written(const cleave_model *model, cleave_error *erro
         const cleave_tensor *tensor = &model->tensors[t];
         bool base =
             tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->view.kind == CLEAVE_VIEW_NONE;
-        if (base != (model->writer[t] >= 0))
+        if (base != (model->writer[t] >= 0) && (!base || is_read[t]))
             return cleave_fail(error, CLEAVE_FAILED, "tensor %s is %s by a nest", tensor->name,
                                base ? "an activation and not written" : "written");
     }
@@ -392,12 +408,18 @@ cleave_status cleave_model_check(const cleave_model *model, cleave_error *error)
         CLEAVE_TRY(check_moments(model, nest, error));
         CLEAVE_TRY(check_gather(nest, error));
     }
-    CLEAVE_TRY(check_written(model, error));
     CLEAVE_TRY(check_ends(model, error));
     int32_t *last = calloc((size_t)model->n_tensors + 1, sizeof *last);
-    if (last == NULL)
-        return cleave_fail_memory(error, "checking a model");
-    cleave_status status = check_order(model, last, error);
+    bool *is_read = calloc((size_t)model->n_tensors + 1, sizeof *is_read);
+    cleave_status status =
+        last != NULL && is_read != NULL ? CLEAVE_OK : cleave_fail_memory(error, "checking a model");
+    if (status == CLEAVE_OK) {
+        mark_read(model, is_read);
+        status = check_written(model, is_read, error);
+    }
+    if (status == CLEAVE_OK)
+        status = check_order(model, last, error);
+    free(is_read);
     free(last);
     return status;
 }

@@ -122,7 +122,7 @@ static cleave_status check_nest_references(const cleave_model *model, int32_t id
         nest->n_inputs > CLEAVE_MAX_INPUTS)
         return cleave_fail(error, CLEAVE_FAILED, "nest %s has %d axes and %d inputs", nest->name,
                            nest->n_axes, nest->n_inputs);
-    if ((int)nest->kind < 0 || nest->kind > CLEAVE_NEST_GATHER || (int)nest->combiner < 0 ||
+    if ((int)nest->kind < 0 || nest->kind > CLEAVE_NEST_ATTENTION || (int)nest->combiner < 0 ||
         nest->combiner > CLEAVE_COMBINE_MOMENTS || (int)nest->derivation < 0 ||
         nest->derivation > CLEAVE_DERIVE_OWNERS)
         return cleave_fail(error, CLEAVE_FAILED, "nest %s has kind %d, combiner %d, derivation %d",
@@ -134,6 +134,11 @@ static cleave_status check_nest_references(const cleave_model *model, int32_t id
     for (int i = 0; i < nest->n_inputs; i++)
         CLEAVE_TRY(check_operand_references(model, nest, &nest->inputs[i], error));
     CLEAVE_TRY(check_operand_references(model, nest, &nest->output, error));
+    if ((nest->kind == CLEAVE_NEST_ATTENTION) != (nest->attention != NULL))
+        return cleave_fail(error, CLEAVE_FAILED, "nest %s is of kind %d and %s attention",
+                           nest->name, (int)nest->kind, nest->attention != NULL ? "has" : "lacks");
+    if (nest->attention != NULL)
+        CLEAVE_TRY(check_operand_references(model, nest, &nest->statistics, error));
     return check_tape(nest, error);
 }
 

@@ -3,6 +3,7 @@
 #include "graph/model/part.h"
 
 #include "base/checked.h"
+#include "graph/model/attention.h"
 
 void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,
                          cleave_box *raw) {
@@ -64,6 +65,8 @@ uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *n
     uint32_t axes = padded_axes_of(model, &whole, &nest->output);
     for (int i = 0; i < nest->n_inputs; i++)
         axes |= padded_axes_of(model, &whole, &nest->inputs[i]);
+    if (nest->attention != NULL && cleave_attention_hides(nest->attention))
+        axes |= 1u << nest->attention->rows | 1u << nest->attention->keys;
     return axes;
 }
 

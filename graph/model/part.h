@@ -38,8 +38,8 @@ void cleave_part_box(const cleave_model *model, const cleave_part *part,
                      const cleave_operand *operand, cleave_box *box);
 
 /* Along which axes (bit a: axis a) it matters where a part lies, since an operand of the nest may
-   stick out of its tensor there.  Parts of equal extents that begin alike along these do equal
-   work. */
+   stick out of its tensor there, or a mask hides more in one place than in another.  Parts of equal
+   extents that begin alike along these do equal work. */
 uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *nest);
 /* For sure, of two parts of that nest? */
 bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, const cleave_part *a,

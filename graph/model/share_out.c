@@ -155,6 +155,7 @@ cleave_status cleave_share_out_nest(const cleave_model *model, int32_t n, cleave
         CLEAVE_TRY(axis_of_owners(f, n));
     for (int i = 0; i < nest->n_inputs; i++)
         CLEAVE_TRY(mark_operand(f, nest, f->of->nest_axis[n], &nest->inputs[i]));
+    CLEAVE_TRY(mark_operand(f, nest, f->of->nest_axis[n], cleave_nest_combined(nest)));
     return mark_operand(f, nest, f->of->nest_axis[n], &nest->output);
 }
 

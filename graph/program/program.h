@@ -91,8 +91,9 @@ typedef struct cleave_compute {
     cleave_part part;
     /* Buffer ids, -1 where the pass does not use the operand.  Each has the box of the operand. */
     int32_t inputs[CLEAVE_MAX_INPUTS];
-    int32_t output;                             /* forward: written; backward: read, where kept */
-    int32_t combined;                           /* backward of moments: the combined output */
+    int32_t output;   /* forward: written; backward: read, where kept */
+    int32_t combined; /* backward of moments: the combined output; of attention: its statistics,
+                         which forward writes */
     int32_t output_gradient;                    /* backward: read */
     int32_t input_gradients[CLEAVE_MAX_INPUTS]; /* backward: written */
     uint32_t accumulated;                       /* bit i: input_gradients[i] is added to instead */

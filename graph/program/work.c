@@ -12,6 +12,7 @@
 #include "graph/program/work.h"
 
 #include "base/random.h"
+#include "graph/model/attention.h"
 #include "graph/model/gather.h"
 
 #include <inttypes.h>
@@ -19,8 +20,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[] = {"convolution", "product", "pool",  "moments",
-                                         "pointwise",   "reduce",  "gather"};
+static const char *const kind_names[] = {"convolution", "product", "pool",   "moments",
+                                         "pointwise",   "reduce",  "gather", "attention"};
 static const double piece_bytes = 0x1p25;
 /* Within what sockets hold, so that a link needn't wait. */
 static const double copy_piece_bytes = 0x1p20;
@@ -81,6 +82,16 @@ static void append_tape(text *t, const cleave_nest *nest) {
                nest->tape[i].b);
 }
 
+/* What is done to scores and weights, and how many of the scores are not hidden: by blocks, so that
+   parts differ that lie differently under a mask. */
+static void append_attention(text *t, const cleave_nest *nest, const cleave_part *part) {
+    const cleave_attention *of = nest->attention;
+    for (int i = 1; i <= of->n_pointwise; i++)
+        append_tape(t, &of->members[i]);
+    append_tape(t, &of->tail);
+    append(t, " / seen=%.4f", cleave_attention_seen_share(of, part->lo, part->hi));
+}
+
 static bool is_product(const cleave_nest *nest) {
     return nest->kind == CLEAVE_NEST_CONVOLUTION || nest->kind == CLEAVE_NEST_PRODUCT;
 }
@@ -106,7 +117,9 @@ static void write_key(const cleave_model *model, const cleave_nest *nest, cleave
     append_operand(&t, model, nest, &nest->output, part);
     if (pass != CLEAVE_PASS_FORWARD)
         append(&t, " / gradient=%" PRIx32, cleave_nest_pass_inputs(model, nest, pass));
-    if (!is_product(nest))
+    if (nest->attention != NULL)
+        append_attention(&t, nest, part);
+    else if (!is_product(nest))
         append_tape(&t, nest);
     int32_t pieces = cleave_work_pieces(model, nest, pass, part);
     if (pieces > 1)
@@ -157,6 +170,8 @@ static double count_bytes(const cleave_model *model, const cleave_nest *nest, cl
     double bytes = operand_bytes(model, &nest->output, part);
     if (backward && nest->kept_output)
         bytes *= 2;
+    if (nest->attention != NULL)
+        bytes += operand_bytes(model, &nest->statistics, part);
     for (int i = 0; i < nest->n_inputs; i++) {
         double input = operand_bytes(model, &nest->inputs[i], part);
         bytes += reads_input(nest, pass, gradients, i) ? input : 0;
@@ -173,9 +188,26 @@ static int count_gradients(const cleave_model *model, const cleave_nest *nest, c
     return n;
 }
 
+/* Two products forward; backward makes scores again, and gradients of them, queries, keys and
+   values. */
+static double count_attention_flops(const cleave_nest *nest, cleave_pass pass,
+                                    const cleave_part *part) {
+    const cleave_attention *of = nest->attention;
+    double scores = cleave_attention_seen_share(of, part->lo, part->hi);
+    double width = (double)nest->axes[of->width].extent;
+    double value_width = (double)nest->axes[of->value_width].extent;
+    for (int a = 0; a < nest->n_axes; a++)
+        if (a != of->width && a != of->value_width)
+            scores *= (double)(part->hi[a] - part->lo[a]);
+    return 2 * scores *
+           (pass == CLEAVE_PASS_FORWARD ? width + value_width : 3 * width + 2 * value_width);
+}
+
 static double count_flops(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part) {
     double points = 1;
+    if (nest->attention != NULL)
+        return count_attention_flops(nest, pass, part);
     int table_axis = nest->kind == CLEAVE_NEST_GATHER ? cleave_gather_axis(nest) : -1;
     for (int a = 0; a < nest->n_axes; a++)
         points *= a == table_axis ? 1 : (double)(part->hi[a] - part->lo[a]);
@@ -193,7 +225,7 @@ static int32_t round_pieces(double pieces) {
 
 int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                            const cleave_part *part) {
-    double piece_flops = is_product(nest) ? 0x1p29 : 0x1p27;
+    double piece_flops = is_product(nest) || nest->attention != NULL ? 0x1p29 : 0x1p27;
     return round_pieces(count_flops(model, nest, pass, part) / piece_flops +
                         count_bytes(model, nest, pass, part) / piece_bytes);
 }
@@ -216,7 +248,8 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
     *work = (cleave_work){0};
     cleave_work_measure(model, nest, pass, part, work);
     snprintf(work->family, sizeof work->family, "%s%s%s %s", is_grouped(nest) ? "grouped " : "",
-             kind_names[nest->kind], is_product(nest) ? "" : combiner_names[nest->combiner],
+             kind_names[nest->kind],
+             is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);
     write_key(model, nest, pass, part, work);
 }

@@ -112,8 +112,9 @@ static cleave_status add_forward(lives *l, int32_t n, cleave_error *error) {
         CLEAVE_TRY(add_value(l, n, &nest->inputs[i], last, error));
     }
     bool is_kept = nest->kept_output || nest->kept_combined;
-    return add_value(l, n, &nest->output, is_kept && backward > forward ? backward : forward,
-                     error);
+    int32_t last = is_kept && backward > forward ? backward : forward;
+    CLEAVE_TRY(add_value(l, n, &nest->output, last, error));
+    return nest->attention != NULL ? add_value(l, n, &nest->statistics, last, error) : CLEAVE_OK;
 }
 
 static cleave_status add_gradients(lives *l, int32_t n, cleave_pass pass, cleave_error *error) {

@@ -86,12 +86,13 @@ static bool is_dense(const cleave_model *model, int32_t op) {
     return false;
 }
 
-/* A product of two activations, as in attention. */
+/* A product of two activations, as in attention, or all of that. */
 static bool is_attention_product(const cleave_model *model, int32_t op) {
     const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
-    return nest->kind == CLEAVE_NEST_PRODUCT && nest->n_inputs == 2 &&
-           nest_behind(model, nest->inputs[0].tensor) >= 0 &&
-           nest_behind(model, nest->inputs[1].tensor) >= 0;
+    return nest->kind == CLEAVE_NEST_ATTENTION ||
+           (nest->kind == CLEAVE_NEST_PRODUCT && nest->n_inputs == 2 &&
+            nest_behind(model, nest->inputs[0].tensor) >= 0 &&
+            nest_behind(model, nest->inputs[1].tensor) >= 0);
 }
 
 /* ---- setting splits ---- */

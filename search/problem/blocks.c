@@ -148,6 +148,7 @@ static cleave_status find_needed(shortener *s) {
         for (int i = 0; i < nest->n_inputs; i++)
             CLEAVE_TRY(need(s, nest->inputs[i].tensor));
         CLEAVE_TRY(need(s, nest->output.tensor));
+        CLEAVE_TRY(need(s, cleave_nest_combined(nest)->tensor));
     }
     for (int32_t o = 0; o < model->n_outputs; o++)
         CLEAVE_TRY(need(s, model->outputs[o]));
@@ -241,6 +242,8 @@ static cleave_status copy_nests(shortener *s) {
         for (int i = 0; i < of->n_inputs; i++)
             of->inputs[i].tensor = new_tensor(s, of->inputs[i].tensor);
         of->output.tensor = new_tensor(s, of->output.tensor);
+        if (of->attention != NULL)
+            of->statistics.tensor = new_tensor(s, of->statistics.tensor);
     }
     return CLEAVE_OK;
 }

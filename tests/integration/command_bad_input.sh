@@ -171,6 +171,7 @@ expect_error 2 "empty.json: the file is empty" simulate --tasks "$work/empty.jso
 
 # --- Layouts
 lenet=(--model "$models/lenet5.onnx" --batch 8)
+expect_error 2 "--attention flash" search "${lenet[@]}" --machine "$machine" --attention flash -o "$work/output"
 expect_ok search "${lenet[@]}" --machine "$machine" --method data-parallel -o "$work/plan.layout.json"
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json"
 expect_error 2 plan.layout.json simulate --model "$models/mlp.onnx" --batch 8 --machine "$machine" \

@@ -116,4 +116,27 @@ for zero in 1 2 3; do
     expect_zero "$calibrated" 2 $zero 4 1 --optimizer adam
     expect_zero "$four" 4 $zero 4 2
 done
+
+# ---- attention without stored scores
+
+# The scores of 12 heads alone take 48 MiB at 1,024 tokens; what a rank takes is said as exactly without them, and of
+# what it would take with them at 4,096 it is at most an eighth.
+gpt=$work/config.json
+cat >"$gpt" <<'END'
+{"model_type": "gpt2", "vocab_size": 32, "n_positions": 4096, "n_embd": 96, "n_layer": 1, "n_head": 12,
+ "attn_pdrop": 0.1}
+END
+models=(--model "$gpt" --sequence 1024 --batch 2)
+expect_ok calibrate "${models[@]}" --devices 2 --time 2 -o "$calibrated"
+expect_law data-parallel 0
+expect_law random 1
+peak_at_4096() { # FORM
+    expect_ok simulate --model "$gpt" --sequence 4096 --batch 1 --machine "$tree/configs/machines/two-cores.json" \
+        --devices 1 --method data-parallel --attention "$1" --json
+    json_list "$work/out" peak_bytes
+}
+stored=$(peak_at_4096 stored)
+fused=$(peak_at_4096 fused)
+awk -v stored="$stored" -v fused="$fused" 'BEGIN { exit !(fused > 0 && stored >= 8 * fused) }' ||
+    fail "at 4,096 tokens scores take $stored bytes where they are stored, $fused where not"
 finish

@@ -7,6 +7,7 @@
 #include "exec/data/safetensors.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/model/attention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,10 +123,13 @@ static int compare_bytes(oracle *test, const cleave_layout *layout, const cleave
     cleave_error error = {""};
     cleave_arena scratch = {0};
     cleave_program program;
+    cleave_model model;
     int64_t *bytes = NULL;
     cleave_lower_options options = {.training = true};
     cleave_json_cursor rows;
-    if (cleave_lower(&test->imported, layout, &options, &scratch, &program, &error) != CLEAVE_OK ||
+    if (cleave_model_fuse_attention(&test->imported, layout, &scratch, &model, &error) !=
+            CLEAVE_OK ||
+        cleave_lower(&model, layout, &options, &scratch, &program, &error) != CLEAVE_OK ||
         cleave_program_check(&program, &error) != CLEAVE_OK ||
         cleave_program_bytes_between(&program, &scratch, &bytes, &error) != CLEAVE_OK ||
         cleave_json_get(root, "bytes_between", &rows, &error) != CLEAVE_OK)
@@ -178,6 +182,7 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
                  ", %s of %d stages, %d micro-batches", cleave_schedule_names[layout.schedule.kind],
                  layout.schedule.n_stages, layout.schedule.micro_batches);
     }
+    layout.stores_scores = seed % 4 == 3; /* of models with attention: as the five nests */
     if (cleave_layout_write(layout_path, &test->imported, &layout, &error) != CLEAVE_OK)
         return fail(test, what, error.message);
     snprintf(command, sizeof command,

@@ -1,11 +1,13 @@
 /* Attention in the forms that importing fuses: under any layout, with its keys split among devices
    too, it learns what one device does.  Each part then has a maximum, a sum and a weighted sum of
-   values of its own keys only, some of which a mask may hide altogether. */
+   values of its own keys only, some of which a mask may hide altogether.  And so it does as one
+   nest that stores no scores (graph/model/attention.h), where its keys are whole. */
 #include "../support/interpreter.h"
 #include "../support/onnx_writer.h"
 #include "base/random.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/model/attention.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -25,6 +27,7 @@ typedef struct form {
     bool drops;     /* weights */
     bool shifts;    /* adds a parameter to the sums of values: a tail of the second product */
     bool unbatched; /* no dimension of samples */
+    bool caps;      /* scores, by a hyperbolic tangent */
 } form;
 
 static float data[4096];
@@ -118,7 +121,12 @@ static void mix(bytes *graph, const form *f) {
     attribute_integer(&axis, "axis", -1);
     initializer(graph, "scale", 0, NULL, 1, &scale, sizeof scale);
     node(graph, "MatMul", "scores", "q k", "scores", NULL);
-    node(graph, "Mul", "scaled", "scores scale", "scaled", NULL);
+    if (f->caps) {
+        node(graph, "Mul", "scaled", "scores scale", "uncapped", NULL);
+        node(graph, "Tanh", "capped", "uncapped", "scaled", NULL);
+    } else {
+        node(graph, "Mul", "scaled", "scores scale", "scaled", NULL);
+    }
     add_mask(graph, f);
     node(graph, "Softmax", "softmax", "masked", "weights", &axis);
     if (f->drops) {
@@ -160,10 +168,16 @@ static void import(const form *f, cleave_arena *arena, cleave_model *model) {
         CLEAVE_OK, "%s: %s", f->what, error.message);
 }
 
-static void train(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
-                  cleave_arena *arena, interpreter_result *result, const char *what) {
+/* By the fast kernels, or (null) by the reference. */
+static void train_by(cleave_kernels *kernels, const cleave_model *model,
+                     const cleave_layout *layout, uint64_t timing, cleave_arena *arena,
+                     interpreter_result *result, const char *what) {
     cleave_error error = {""};
     cleave_lower_options lower = {.training = true, .optimizer_states = 1};
+    if (kernels != NULL) {
+        lower.workspace = cleave_kernel_workspace;
+        lower.workspace_context = kernels;
+    }
     cleave_program program;
     cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s: %s",
                  what, error.message);
@@ -171,12 +185,18 @@ static void train(const cleave_model *model, const cleave_layout *layout, uint64
     interpreter_options options = {.seed = 5,
                                    .timing_seed = timing,
                                    .steps = N_STEPS,
+                                   .kernels = kernels,
                                    .datum = datum,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     options.optimizer.learning_rate = 0.3;
     options.optimizer.momentum = 0.5;
     cr_assert_eq(interpreter_run(&program, &options, arena, result, &error), CLEAVE_OK, "%s: %s",
                  what, error.message);
+}
+
+static void train(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
+                  cleave_arena *arena, interpreter_result *result, const char *what) {
+    train_by(NULL, model, layout, timing, arena, result, what);
 }
 
 static void compare(const cleave_model *model, const interpreter_result *result,
@@ -225,13 +245,27 @@ static void draw(const cleave_model *model, int32_t op, int keys, uint64_t seed,
     cr_assert_eq(cleave_layout_set(layout, op, 1, degree, devices, arena, &error), CLEAVE_OK);
 }
 
+/* Trains it with one nest for attention, by fast kernels in every other layout; was there one? */
+static bool train_fused(cleave_kernels *kernels, const cleave_model *stored, int32_t op,
+                        const cleave_layout *layout, uint64_t timing, cleave_arena *arena,
+                        interpreter_result *result, const char *what) {
+    cleave_error error = {""};
+    cleave_model model;
+    cr_assert_eq(cleave_model_fuse_attention(stored, layout, arena, &model, &error), CLEAVE_OK,
+                 "%s: %s", what, error.message);
+    train_by(timing % 2 == 0 ? kernels : NULL, &model, layout, timing, arena, result, what);
+    return model.operators[op].n_nests == 1;
+}
+
 static void check(form f) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_layout single;
     cleave_error error = {""};
     interpreter_result expected;
-    int n_split = 0;
+    int n_split = 0, n_fused = 0;
+    cleave_kernels *kernels;
+    cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
     for (size_t i = 0; i < sizeof data / sizeof *data; i++)
         data[i] = (float)cleave_random_uniform(7, i) * 2 - 1;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
@@ -251,9 +285,15 @@ static void check(form f) {
         n_split += layout.splits[op].degree[keys] > 1;
         train(&model, &layout, seed, &scratch, &result, what);
         compare(&model, &result, &expected, what);
+        bool fused = train_fused(kernels, &model, op, &layout, seed, &scratch, &result, what);
+        cr_expect_eq(fused, !f.shifts && layout.splits[op].degree[keys] == 1, "%s", what);
+        n_fused += fused;
+        compare(&model, &result, &expected, what);
         cleave_arena_free(&scratch);
     }
+    cleave_kernels_destroy(kernels);
     cr_expect_gt(n_split, N_LAYOUTS / 3);
+    cr_expect(f.shifts || n_fused > 10, "%s: %d", f.what, n_fused);
     cleave_arena_free(&arena);
 }
 
@@ -279,6 +319,9 @@ Test(attention_learns, with_something_added_to_sums_of_values) {
 }
 Test(attention_learns, with_keys_that_heads_share) {
     check((form){.what = "one key", .mask = CAUSAL, .one_key = true});
+}
+Test(attention_learns, with_capped_scores) {
+    check((form){.what = "caps", .mask = CAUSAL, .caps = true, .drops = true});
 }
 Test(attention_learns, of_a_single_sample) {
     check((form){.what = "unbatched", .mask = CAUSAL, .unbatched = true});

@@ -64,7 +64,7 @@ static cleave_status compute(machine_state *state, const cleave_compute *item) {
         call.input_gradients[i] = array_of(state, item, &nest->inputs[i], item->input_gradients[i]);
     }
     call.output = array_of(state, item, &nest->output, item->output);
-    call.combined = array_of(state, item, &nest->output, item->combined);
+    call.combined = array_of(state, item, cleave_nest_combined(nest), item->combined);
     call.output_gradient = array_of(state, item, &nest->output, item->output_gradient);
     if (item->workspace >= 0) {
         call.workspace = buffer_data(state, item->workspace);

@@ -265,6 +265,24 @@ Test(layout_file, an_operator_listed_twice_is_refused) {
     cr_expect_not_null(strstr(error.message, "dense"), "%s", error.message);
 }
 
+/* "stored" is kept and written; "fused" is what a file means that says nothing. */
+Test(layout_file, what_attention_stores_is_kept) {
+    cleave_layout layout;
+    cleave_error error = {""};
+    cr_assert_eq(parse(OPERATORS(CONV ", " DENSE), &layout, &error), CLEAVE_OK);
+    cr_expect_not(layout.stores_scores);
+    cr_assert_eq(parse(HEAD ", \"attention\": \"fused\", \"operators\": {" CONV ", " DENSE "}}",
+                       &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect_not(layout.stores_scores);
+    cr_assert_eq(parse(HEAD ", \"attention\": \"stored\", \"operators\": {" CONV ", " DENSE "}}",
+                       &layout, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect(layout.stores_scores);
+    expect_refused(HEAD ", \"attention\": \"flash\", \"operators\": {" CONV ", " DENSE "}}",
+                   "p.json: $.attention: attention is \"fused\" or \"stored\", not \"flash\"");
+}
+
 /* ---- schedules ------------------------------------------------------------------------------- */
 
 /* Perceptrons of two layers: dense0 relu0 dense1 relu1 @loss, 8 samples. */

@@ -1,0 +1,155 @@
+/* The nests that an ATTENTION is (graph/model/attention.h), one after the other by the reference
+   kernel, with memory for all that is between: what the fast kernel is compared with.  A row that
+   is masked whole, whose scores all are minus infinity, has weights of zero. */
+#include "exec/kernels/kernel_table.h"
+#include "graph/model/attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct evaluation {
+    const cleave_kernel_call *call;
+    const cleave_attention *of;
+    cleave_part part[CLEAVE_ATTENTION_MEMBERS];
+    int64_t size[CLEAVE_ATTENTION_MEMBERS];
+    float *value[CLEAVE_ATTENTION_MEMBERS];    /* [size] what each writes; of the last one null */
+    float *gradient[CLEAVE_ATTENTION_MEMBERS]; /* [size] of that, in backward */
+} evaluation;
+
+/* The member whose output an input of another is. */
+static int writer_of(const evaluation *e, int member, int input) {
+    int32_t tensor = e->of->members[member].inputs[input].tensor;
+    int writer = 0;
+    while (e->of->members[writer].output.tensor != tensor)
+        writer++;
+    return writer;
+}
+
+static bool begin(evaluation *e) {
+    for (int i = 0; i < e->of->n_members; i++) {
+        const cleave_nest *nest = &e->of->members[i];
+        cleave_part *part = &e->part[i];
+        for (int a = 0; a < nest->n_axes; a++) {
+            part->lo[a] = e->call->part.lo[e->of->axis[i][a]];
+            part->hi[a] = e->call->part.hi[e->of->axis[i][a]];
+        }
+        cleave_box box;
+        cleave_part_box(e->call->model, part, &nest->output, &box);
+        e->size[i] = cleave_box_size(e->call->model->tensors[nest->output.tensor].rank, &box);
+        if (i == e->of->n_members - 1)
+            continue;
+        e->value[i] = calloc((size_t)e->size[i] + 1, sizeof(float));
+        e->gradient[i] = calloc((size_t)e->size[i] + 1, sizeof(float));
+        if (e->value[i] == NULL || e->gradient[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static cleave_kernel_call call_of(const evaluation *e, int i, cleave_pass pass) {
+    cleave_kernel_call call;
+    const cleave_nest *nest = &e->of->members[i];
+    cleave_kernel_call_describe(e->call->model, nest, pass, &e->part[i], &call);
+    call.seed = e->call->seed;
+    call.step = e->call->step;
+    call.poll = e->call->poll;
+    call.poll_context = e->call->poll_context;
+    for (int k = 0; k < nest->n_inputs; k++) {
+        int of = e->of->input[i][k];
+        call.inputs[k].data =
+            of < 0 ? (void *)e->value[writer_of(e, i, k)] : e->call->inputs[of].data;
+    }
+    call.output.data = i == e->of->n_members - 1 ? e->call->output.data : e->value[i];
+    return call;
+}
+
+/* Maxima and sums of rows without any score are such that their weights are zero. */
+static void mend_rows(const evaluation *e, int i) {
+    for (int64_t r = 0; r < e->size[i]; r++) {
+        if (i == e->of->maximum && isinf(e->value[i][r]))
+            e->value[i][r] = 0;
+        if (i == e->of->sum && !(e->value[i][r] > 0))
+            e->value[i][r] = HUGE_VALF;
+    }
+}
+
+static cleave_status run_members(const evaluation *e, int n, cleave_error *error) {
+    for (int i = 0; i < n; i++) {
+        cleave_kernel_call call = call_of(e, i, CLEAVE_PASS_FORWARD);
+        CLEAVE_TRY(cleave_kernel_run_reference(&call, error));
+        mend_rows(e, i);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status forward(const evaluation *e, cleave_error *error) {
+    CLEAVE_TRY(run_members(e, e->of->n_members, error));
+    float *statistics = e->call->combined.data;
+    for (int64_t r = 0; r < e->size[e->of->sum]; r++)
+        statistics[r] = isinf(e->value[e->of->sum][r])
+                            ? -HUGE_VALF
+                            : e->value[e->of->maximum][r] + logf(e->value[e->of->sum][r]);
+    return CLEAVE_OK;
+}
+
+static void add(int64_t n, const float *from, float *to) {
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+/* Adds what a member gives to the gradients of what it reads. */
+static cleave_status run_back(const evaluation *e, int i, cleave_pass pass, cleave_error *error) {
+    const cleave_nest *nest = &e->of->members[i];
+    uint32_t gradients = cleave_nest_pass_inputs(e->call->model, nest, pass);
+    cleave_kernel_call call = call_of(e, i, pass);
+    call.output_gradient.data =
+        i == e->of->n_members - 1 ? e->call->output_gradient.data : e->gradient[i];
+    cleave_status status = CLEAVE_OK;
+    for (int k = 0; k < nest->n_inputs; k++) {
+        int64_t n = cleave_kernel_array_size(&call, &nest->inputs[k], &call.inputs[k]);
+        if (gradients >> k & 1)
+            call.input_gradients[k].data = calloc((size_t)n + 1, sizeof(float));
+        if ((gradients >> k & 1) && call.input_gradients[k].data == NULL)
+            status = cleave_fail_memory(error, "running a reference kernel");
+    }
+    if (status == CLEAVE_OK && gradients != 0)
+        status = cleave_kernel_run_reference(&call, error);
+    for (int k = 0; k < nest->n_inputs; k++) {
+        int of = e->of->input[i][k];
+        if (status == CLEAVE_OK && (gradients >> k & 1))
+            add(cleave_kernel_array_size(&call, &nest->inputs[k], &call.inputs[k]),
+                call.input_gradients[k].data,
+                of < 0 ? e->gradient[writer_of(e, i, k)] : e->call->input_gradients[of].data);
+        if (gradients >> k & 1)
+            free(call.input_gradients[k].data);
+    }
+    return status;
+}
+
+static cleave_status backward(const evaluation *e, cleave_error *error) {
+    const cleave_nest *nest = e->call->nest;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (cleave_kernel_gradients(e->call) >> i & 1)
+            cleave_kernel_zero(e->call, &nest->inputs[i], &e->call->input_gradients[i]);
+    CLEAVE_TRY(run_members(e, e->of->n_members - 1, error));
+    for (int i = e->of->n_members - 1; i >= 0; i--)
+        for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
+             pass++)
+            CLEAVE_TRY(run_back(e, i, pass, error));
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_kernel_run_attention_reference(const cleave_kernel_call *call,
+                                                    cleave_error *error) {
+    evaluation e = {.call = call, .of = call->nest->attention};
+    cleave_status status = CLEAVE_OK;
+    if (!begin(&e))
+        status = cleave_fail_memory(error, "running a reference kernel");
+    else
+        status = call->pass == CLEAVE_PASS_FORWARD ? forward(&e, error) : backward(&e, error);
+    for (int i = 0; i < e.of->n_members; i++) {
+        free(e.value[i]);
+        free(e.gradient[i]);
+    }
+    return status;
+}
