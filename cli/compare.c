@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 typedef struct compare_values {
-    const char *model, *machine, *output, *optimizer, *inputs;
+    const char *model, *machine, *output, *optimizer, *inputs, *precision, *reduce_precision;
     int64_t batch, sequence, devices, proposals, seed, steps;
     double time, momentum;
     bool json, quiet;
@@ -24,6 +24,8 @@ static const option_row rows[] = {
     ROW_BATCH(compare_values),
     ROW_SEQUENCE(compare_values),
     ROW_INPUTS(compare_values),
+    ROW_PRECISION(compare_values),
+    ROW_REDUCE_PRECISION(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",

@@ -15,7 +15,9 @@
     (&(const cleave_import_request){.file = (values)->model,                                       \
                                     .batch = (values)->batch,                                      \
                                     .sequence = (values)->sequence,                                \
-                                    .inputs = (values)->inputs})
+                                    .inputs = (values)->inputs,                                    \
+                                    .precision = (values)->precision,                              \
+                                    .reduce_precision = (values)->reduce_precision})
 /* Imports it with its loss. */
 cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
                                    cleave_model *model, cleave_error *error);

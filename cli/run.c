@@ -11,7 +11,7 @@
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs;
+        *inputs, *precision, *reduce_precision;
     int64_t batch, sequence, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, no_overlap;
@@ -22,6 +22,8 @@ static const option_row rows[] = {
     ROW_BATCH(run_values),
     ROW_SEQUENCE(run_values),
     ROW_INPUTS(run_values),
+    ROW_PRECISION(run_values),
+    ROW_REDUCE_PRECISION(run_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
@@ -101,7 +103,9 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
                                      .batch = values->batch,
                                      .sequence = values->sequence,
                                      .with_loss = !values->forward,
-                                     .inputs = values->inputs};
+                                     .inputs = values->inputs,
+                                     .precision = values->precision,
+                                     .reduce_precision = values->reduce_precision};
     CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
     if (values->layout == NULL)
         return cleave_layout_create(&inputs->model, 1, arena, &inputs->layout, error);

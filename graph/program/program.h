@@ -73,9 +73,10 @@ typedef enum cleave_buffer_kind {
 typedef struct cleave_buffer {
     cleave_buffer_kind kind;
     int32_t device;
-    int32_t tensor; /* whose piece it is (its gradient, for gradients); -1: none (messages,
-                       workspace) */
-    cleave_box box; /* of that tensor */
+    int32_t tensor;   /* whose piece it is (its gradient, for gradients); -1: none (messages,
+                         workspace) */
+    cleave_box box;   /* of that tensor */
+    cleave_type type; /* of its elements (graph/model/precision.h) */
     int64_t bytes;
     int32_t first, last; /* global positions of the first and last item that uses it; persistent
                             ones: 0 and n_items - 1 */
@@ -105,6 +106,8 @@ typedef struct cleave_update {
     int32_t tensor;              /* parameter */
     int32_t parameter, gradient; /* buffers: the gradient has the box that is updated, */
     int64_t first;    /* and the elements of the parameter from this one on are of that box */
+    int32_t master;   /* buffer of that box, of which the parameter gets a rounded copy; -1: the
+                         parameter is exact itself */
     int32_t state[2]; /* buffers, -1 where the optimizer has fewer */
 } cleave_update;
 
@@ -124,7 +127,7 @@ typedef enum cleave_copy_mode {
  * extent. */
 typedef struct cleave_copy_piece {
     cleave_copy_mode mode;
-    cleave_type type;
+    cleave_type type, source_type;             /* of the destination; of the source, if any */
     int32_t destination, source;               /* buffers */
     int64_t destination_offset, source_offset; /* elements */
     float fill;
@@ -223,6 +226,9 @@ typedef struct cleave_program {
     int32_t *output_devices; /* [n_outputs] on this device */
     int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
+
+/* What an update reads and writes. */
+double cleave_update_bytes(const cleave_program *program, const cleave_update *update);
 
 /* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
    counted. */
