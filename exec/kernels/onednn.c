@@ -166,6 +166,14 @@ static movement describe_movement(const cleave_convolution *c) {
     return m;
 }
 
+/* The forward that a backward belongs to, whose operands are all of one type. */
+static descriptions forward_of(const cleave_convolution *c, const descriptions *d) {
+    descriptions of = *d;
+    if (c->half_x || c->half_w || c->half_y)
+        of.x.data_type = of.y.data_type = of.any_w.data_type = dnnl_bf16;
+    return of;
+}
+
 /* Backward is described beside a forward that it belongs to. */
 static dnnl_primitive_desc_t describe_convolution(const cleave_onednn *onednn,
                                                   const cleave_convolution *c,
@@ -173,12 +181,13 @@ static dnnl_primitive_desc_t describe_convolution(const cleave_onednn *onednn,
                                                   dnnl_primitive_attr_t attributes) {
     movement m = describe_movement(c);
     bool forward = c->pass == CLEAVE_CONVOLUTION_FORWARD;
+    descriptions hint = forward ? *d : forward_of(c, d);
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t first = NULL, result = NULL;
     if (dnnl_dilated_convolution_forward_desc_init(
             &desc, forward ? dnnl_forward_inference : dnnl_forward_training,
-            dnnl_convolution_direct, &d->x, &d->any_w, NULL, &d->y, m.stride, m.dilation, m.pad_lo,
-            m.pad_hi) != dnnl_success ||
+            dnnl_convolution_direct, &hint.x, &hint.any_w, NULL, &hint.y, m.stride, m.dilation,
+            m.pad_lo, m.pad_hi) != dnnl_success ||
         dnnl_primitive_desc_create(&first, &desc, attributes, onednn->engine, NULL) != dnnl_success)
         return NULL;
     if (forward)
