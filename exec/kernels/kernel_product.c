@@ -7,12 +7,8 @@
    of its operands merge.  Of what remains, the best choice of one row, one column and one summed
    axis makes a matrix product; the others are looped over.
 
-   oneDNN does the matrix products where vectors are wide, but for small ones, whose call costs it
-   more than OpenBLAS; OpenBLAS does the others, unless it is older than the processor and half as
-   fast as it could be.  Those with few rows and much to read are done here:
-   exec/kernels/few_rows.h. */
-#include "exec/kernels/few_rows.h"
-#include "exec/kernels/kernel_table.h"
+   What does the matrix products: exec/kernels/multiply.h. */
+#include "exec/kernels/multiply.h"
 
 #include <string.h>
 
@@ -255,117 +251,6 @@ static loops remaining_loops(const contraction *c, int *n_outer) {
     return rest;
 }
 
-/* Where the matrices of a product begin: so many bytes behind the start of their arrays; and bytes
-   of the elements of the operands and of the result. */
-typedef struct matrices {
-    const void *a_of, *b_of;
-    void *c_of;
-    int64_t a, b, c;
-    int64_t operand, result;
-} matrices;
-
-static cleave_bf16_product product_of_halves(const cleave_blas_product *p, const matrices *at) {
-    cleave_bf16_product key;
-    memset(&key, 0, sizeof key);
-    key.m = p->m;
-    key.n = p->n;
-    key.k = p->k;
-    key.a_transposed = p->a_transposed;
-    key.b_transposed = p->b_transposed;
-    key.a_row = p->a_row;
-    key.b_row = p->b_row;
-    key.c_row = p->c_row;
-    key.exact = at->result == (int64_t)sizeof(float);
-    key.adds = p->beta > 0;
-    key.alpha = (double)p->alpha;
-    return key;
-}
-
-static cleave_status multiply(const cleave_kernels *kernels, const cleave_kernel_call *call,
-                              const cleave_blas_product *of, const matrices *at,
-                              cleave_error *error) {
-    enum { SMALL = 1 << 18 }; /* multiply-adds */
-    const char *a = (const char *)at->a_of + at->a, *b = (const char *)at->b_of + at->b;
-    char *c = (char *)at->c_of + at->c;
-    if (at->operand != (int64_t)sizeof(float)) {
-        cleave_bf16_product halves = product_of_halves(of, at);
-        return cleave_onednn_bf16_multiply(kernels->onednn, &halves, a, b, c, call->workspace,
-                                           error);
-    }
-    cleave_blas_product product = *of;
-    product.a = (const float *)(const void *)a;
-    product.b = (const float *)(const void *)b;
-    product.c = (float *)(void *)c;
-    if (cleave_few_rows_fits(&product)) {
-        cleave_few_rows_multiply(&product);
-        return CLEAVE_OK;
-    }
-    bool small = (double)product.m * (double)product.n * (double)product.k < SMALL;
-    if (small ? !kernels->small_products_by_blas : !kernels->large_products_by_blas)
-        return cleave_onednn_multiply(&product, error);
-    cleave_blas_multiply(&product);
-    return CLEAVE_OK;
-}
-
-/* One matrix product in blocks of rows or columns of the result, whichever are more: the operand
-   that every block reads anew is then the smaller one.  Rows also where reading it so often is
-   little beside the result, since they are contiguous there.  The libraries' kernels are whole on
-   blocks of this many. */
-enum { BLOCK = 48, LEAST_BLOCKS = 2 };
-
-typedef struct cut_product {
-    const cleave_blas_product *whole;
-    bool by_rows;
-    int64_t extent, blocks, pieces; /* at least 1 */
-} cut_product;
-
-static cut_product cut(const cleave_blas_product *product, int64_t pieces) {
-    cut_product c = {.whole = product};
-    c.by_rows = product->m > product->n ||
-                (product->m >= pieces * product->k && product->m >= pieces * LEAST_BLOCKS * BLOCK);
-    c.extent = c.by_rows ? product->m : product->n;
-    c.blocks = (c.extent + BLOCK - 1) / BLOCK;
-    int64_t most = c.blocks / LEAST_BLOCKS;
-    c.pieces = pieces > most ? most : pieces;
-    c.pieces = c.pieces < 2 ? 1 : c.pieces;
-    return c;
-}
-
-/* The i-th piece; `at`, of the whole, becomes its own. */
-static cleave_blas_product piece_of(const cut_product *c, int64_t i, matrices *at) {
-    cleave_blas_product piece = *c->whole;
-    if (c->pieces == 1)
-        return piece;
-    int64_t start = BLOCK * cleave_block_start(c->blocks, c->pieces, i),
-            end = BLOCK * cleave_block_start(c->blocks, c->pieces, i + 1);
-    int64_t n = (end < c->extent ? end : c->extent) - start;
-    if (c->by_rows) {
-        piece.m = n;
-        at->a += start * (piece.a_transposed ? 1 : piece.a_row) * at->operand;
-        at->c += start * piece.c_row * at->result;
-    } else {
-        piece.n = n;
-        at->b += start * (piece.b_transposed ? piece.b_row : 1) * at->operand;
-        at->c += start * at->result;
-    }
-    return piece;
-}
-
-static cleave_status multiply_in_pieces(const cleave_kernels *kernels,
-                                        const cleave_kernel_call *call,
-                                        const cleave_blas_product *product, const matrices *whole,
-                                        int64_t pieces, cleave_error *error) {
-    cut_product c = cut(product, pieces);
-    for (int64_t i = 0; i < c.pieces; i++) {
-        matrices at = *whole;
-        cleave_blas_product piece = piece_of(&c, i, &at);
-        if (i > 0)
-            CLEAVE_TRY(cleave_kernel_poll_now(call, error));
-        CLEAVE_TRY(multiply(kernels, call, &piece, &at, error));
-    }
-    return CLEAVE_OK;
-}
-
 static int64_t count_steps(const loops *rest) {
     int64_t steps = 1;
     for (int l = 0; l < rest->n; l++)
@@ -396,9 +281,9 @@ static taken_apart take_apart(const cleave_kernel_call *call, int wanted, double
     return t;
 }
 
-static matrices matrices_at(const taken_apart *t, const int64_t *at) {
-    matrices m = {.operand = cleave_type_bytes(t->arrays[X]->type),
-                  .result = cleave_type_bytes(t->arrays[Z]->type)};
+static cleave_matrices matrices_at(const taken_apart *t, const int64_t *at) {
+    cleave_matrices m = {.operand = cleave_type_bytes(t->arrays[X]->type),
+                         .result = cleave_type_bytes(t->arrays[Z]->type)};
     int a = t->c.swapped ? Y : X, b = t->c.swapped ? X : Y;
     m.a_of = t->arrays[a]->data;
     m.b_of = t->arrays[b]->data;
@@ -415,12 +300,13 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
     cleave_kernel_pace pace = cleave_kernel_pace_start(call, t.steps);
     int64_t index[CLEAVE_MAX_AXES] = {0}, at[N_ROLES] = {t.c.base[X], t.c.base[Y], t.c.base[Z]};
     for (;;) {
-        matrices m = matrices_at(&t, at);
+        cleave_matrices m = matrices_at(&t, at);
         cleave_blas_product product = t.product;
         for (int l = t.n_outer; l < t.rest.n; l++)
             if (index[l] > 0)
                 product.beta = 1;
-        CLEAVE_TRY(multiply_in_pieces(kernels, call, &product, &m, call->pieces / t.steps, error));
+        CLEAVE_TRY(
+            cleave_multiply_in_pieces(kernels, call, &product, &m, call->pieces / t.steps, error));
         CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
         int l = t.rest.n - 1;
         for (; l >= 0; l--) {
@@ -443,26 +329,18 @@ static int64_t workspace_of_halves(cleave_kernels *kernels, const cleave_kernel_
                                    int wanted, double alpha) {
     enum { SMALL = 1 << 15 }; /* multiply-adds */
     taken_apart t = take_apart(call, wanted, alpha);
-    matrices m = matrices_at(&t, t.c.base);
+    cleave_matrices m = matrices_at(&t, t.c.base);
     const cleave_blas_product *p = &t.product;
-    int64_t most = 0;
     if (t.arrays[X]->type != CLEAVE_BF16 || t.arrays[Y]->type != CLEAVE_BF16 ||
         !kernels->multiplies_bf16 || (double)p->m * (double)p->n * (double)p->k < SMALL ||
         (t.arrays[Z]->type == CLEAVE_BF16 && (t.rest.n > t.n_outer || p->beta > 0)))
         return -1;
-    cut_product c = cut(p, call->pieces / t.steps);
-    for (int64_t i = 0; i < c.pieces; i++)
-        for (int adds = 0; adds < (t.rest.n > t.n_outer ? 2 : 1); adds++) {
-            matrices at = m;
-            cleave_blas_product piece = piece_of(&c, i, &at);
-            piece.beta = adds > 0 ? 1 : piece.beta;
-            cleave_bf16_product key = product_of_halves(&piece, &at);
-            int64_t bytes = cleave_onednn_bf16_workspace(kernels->onednn, &key);
-            if (bytes < 0)
-                return -1;
-            most = bytes > most ? bytes : most;
-        }
-    return most;
+    cleave_blas_product adds = *p; /* where sums are looped over, all steps but the first one */
+    adds.beta = t.rest.n > t.n_outer ? 1 : p->beta;
+    int64_t pieces = call->pieces / t.steps,
+            first = cleave_multiply_workspace(kernels, p, &m, pieces),
+            later = cleave_multiply_workspace(kernels, &adds, &m, pieces);
+    return first < 0 || later < 0 ? -1 : first > later ? first : later;
 }
 
 static bool is_half(const cleave_kernel_call *call, int wanted) {
