@@ -128,7 +128,7 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
              values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
     int64_t length = values->sequences.n > 0 ? values->sequences.items[i] : 0;
     snprintf(sequence, sizeof sequence, "%lld", (long long)length);
-    const char *arguments[16] = {"run",      "--model",   values->models.items[i],
+    const char *arguments[24] = {"run",      "--model",   values->models.items[i],
                                  "--layout", layout_path, "--steps",
                                  "2",        "--json"};
     int n = 8;
@@ -144,6 +144,7 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs.items[i];
     }
+    inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     cleave_status status = calibrate_import(values, i, &arena, &model, error);
     if (status == CLEAVE_OK)
         status = cleave_baseline_layout(&model, machine, "data-parallel", 0, &arena, &layout,

@@ -106,6 +106,7 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs;
     }
+    inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     CLEAVE_TRY(cleave_layout_write(path, model, &c->plan->layout, error));
     if (!values->quiet)
         fprintf(stderr, "running %s, %s steps\n", c->name, steps);

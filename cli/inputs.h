@@ -22,6 +22,11 @@
 cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
                                    cleave_model *model, cleave_error *error);
 
+/* The options of these precisions, for a command that is started, behind its first n arguments;
+   returns how many there are then. */
+int inputs_put_precision(const char *precision, const char *reduce_precision,
+                         const char **arguments, int n);
+
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
                                       cleave_error *error);

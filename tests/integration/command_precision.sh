@@ -42,6 +42,12 @@ measured=$(sed -n '/"bytes_between"/,/]/p' "$work/out" | tr -d ' \n')
 awk -v a="$(losses)" -v b="${rounded%% *}" 'BEGIN { d = a - b; exit !(a > 0 && d < b / 512 && -d < b / 512) }' ||
     fail "the loss of two ranks is $(losses), of one $rounded"
 
+# What is started to compare, or to calibrate, is of the same precision.
+expect_ok compare "${gpt[@]}" --machine "$with_rates" --time 1 --steps 2 "${halves[@]}"
+expect_ok calibrate --model "$models/lenet5.onnx" --batch 16 --devices 2 --time 1 "${halves[@]}" -o "$work/calibrated.json"
+grep -q '"key": "product forward sum .* bf16' "$work/calibrated.json" || fail "no kernel of bf16 was measured"
+expect_ok simulate --model "$models/lenet5.onnx" --batch 16 --machine "$work/calibrated.json" --method data-parallel "${halves[@]}"
+
 # Weights are saved exact, and bf16 goes on from them.
 expect_ok run "${gpt[@]}" --steps 1 "${halves[@]}" --save "$work/weights.safetensors"
 grep -aq '"dtype": "F32"' "$work/weights.safetensors" || fail "no F32 in the weights"
