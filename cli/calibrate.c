@@ -42,6 +42,8 @@ static const option_row rows[] = {
      .help = "of the machine (default its host name)"},
     {"-o", "MACHINE.json", OPTION_OUTPUT, offsetof(calibrate_values, output), .required = true,
      .help = "the machine file; what it has is kept"},
+    ROW_PRECISION(calibrate_values),
+    ROW_REDUCE_PRECISION(calibrate_values),
     ROW_QUIET(calibrate_values),
 };
 
@@ -76,7 +78,9 @@ cleave_status calibrate_import(const calibrate_values *values, int i, cleave_are
         .file = values->models.items[i],
         .batch = values->batches.n > 0 ? values->batches.items[i] : 0,
         .sequence = values->sequences.n > 0 ? values->sequences.items[i] : 0,
-        .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL};
+        .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL,
+        .precision = values->precision,
+        .reduce_precision = values->reduce_precision};
     return inputs_trained_model(&request, arena, model, error);
 }
 
@@ -124,7 +128,7 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
              values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
     int64_t length = values->sequences.n > 0 ? values->sequences.items[i] : 0;
     snprintf(sequence, sizeof sequence, "%lld", (long long)length);
-    const char *arguments[16] = {"run",      "--model",   values->models.items[i],
+    const char *arguments[24] = {"run",      "--model",   values->models.items[i],
                                  "--layout", layout_path, "--steps",
                                  "2",        "--json"};
     int n = 8;
@@ -140,6 +144,7 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs.items[i];
     }
+    inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     cleave_status status = calibrate_import(values, i, &arena, &model, error);
     if (status == CLEAVE_OK)
         status = cleave_baseline_layout(&model, machine, "data-parallel", 0, &arena, &layout,

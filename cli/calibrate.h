@@ -8,7 +8,7 @@
 #include "graph/model/model.h"
 
 typedef struct calibrate_values {
-    const char *output, *name;
+    const char *output, *name, *precision, *reduce_precision;
     option_texts models, inputs, layouts;
     option_integers batches, sequences;
     int64_t devices;

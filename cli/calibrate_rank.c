@@ -124,14 +124,18 @@ static cleave_status save(calibration *c, cleave_error *error) {
     cleave_machine machine;
     char host[64] = "this-machine";
     gethostname(host, sizeof host - 1);
-    double best = 0;
+    double best = 0, best_halves = 0;
     for (int32_t k = 0; k < c->kind.n_kernels; k++) {
         const cleave_kernel_time *kernel = &c->kind.kernels[k];
-        if (kernel->seconds > 0 && !calibrate_is_byte_family(kernel->family))
-            best = fmax(best, kernel->flops / kernel->seconds);
+        if (kernel->seconds <= 0 || calibrate_is_byte_family(kernel->family))
+            continue;
+        double *of = strncmp(kernel->family, "bf16 ", 5) == 0 ? &best_halves : &best;
+        *of = fmax(*of, kernel->flops / kernel->seconds);
     }
     if (best > 0)
         c->kind.flops_per_second = best;
+    if (best_halves > 0)
+        c->kind.bf16_flops_per_second = best_halves;
     CLEAVE_TRY(cleave_device_kind_fit(&c->kind, c->arena, error));
     CLEAVE_TRY(cleave_machine_create_node(c->values->name != NULL ? c->values->name : host,
                                           &c->kind, c->n_devices, c->links, c->n_links, c->arena,
@@ -332,6 +336,8 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
         .launch_seconds = 2e-6,
         .kernel_version = cleave_kernels_version(),
     };
+    bool halves = c->values->precision != NULL && strcmp(c->values->precision, "bf16") == 0;
+    c->kind.bf16_flops_per_second = halves ? c->kind.flops_per_second : 0;
     char *text = NULL;
     int64_t bytes;
     CLEAVE_TRY(share_old_file(c, &text, &bytes, error));
@@ -343,8 +349,11 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
     const cleave_device_kind *kind = &old.kinds[0];
     if (kind->kernel_version != NULL && strcmp(kind->kernel_version, c->kind.kernel_version) == 0) {
         int64_t memory_bytes = c->kind.memory_bytes;
+        double rate = c->kind.bf16_flops_per_second;
         c->kind = *kind;
         c->kind.memory_bytes = memory_bytes;
+        if (c->kind.bf16_flops_per_second <= 0)
+            c->kind.bf16_flops_per_second = rate;
         c->kind.kernel_version = cleave_kernels_version();
     }
     return CLEAVE_OK;

@@ -53,6 +53,16 @@ extern const command command_calibrate, command_search, command_simulate, comman
             .help = "whether attention keeps its scores for backward; a layout file that says "    \
                     "so, or splits keys, always does"                                              \
     }
+#define ROW_PRECISION(type)                                                                        \
+    {                                                                                              \
+        "--precision", "f32|bf16", OPTION_TEXT, offsetof(type, precision),                         \
+            .help = "of activations and weights, kept, sent and multiplied (default f32)"          \
+    }
+#define ROW_REDUCE_PRECISION(type)                                                                 \
+    {                                                                                              \
+        "--reduce-precision", "f32|bf16", OPTION_TEXT, offsetof(type, reduce_precision),           \
+            .help = "of partial sums that are sent (default f32)"                                  \
+    }
 #define ROW_MACHINE(type)                                                                          \
     {                                                                                              \
         "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 typedef struct compare_values {
-    const char *model, *machine, *output, *optimizer, *inputs;
+    const char *model, *machine, *output, *optimizer, *inputs, *precision, *reduce_precision;
     const char *attention;
     int64_t batch, sequence, devices, proposals, seed, steps;
     double time, momentum;
@@ -27,6 +27,8 @@ static const option_row rows[] = {
     ROW_SEQUENCE(compare_values),
     ROW_INPUTS(compare_values),
     ROW_ATTENTION(compare_values),
+    ROW_PRECISION(compare_values),
+    ROW_REDUCE_PRECISION(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
@@ -107,6 +109,7 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs;
     }
+    inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     CLEAVE_TRY(cleave_layout_write(path, model, &c->plan->layout, error));
     if (!values->quiet)
         fprintf(stderr, "running %s, %s steps\n", c->name, steps);

@@ -6,7 +6,8 @@
 #include "graph/model/attention.h"
 
 typedef struct explain_values {
-    const char *model, *machine, *layout, *operator_name, *optimizer, *inputs;
+    const char *model, *machine, *layout, *operator_name, *optimizer, *inputs, *precision,
+        *reduce_precision;
     int64_t batch, sequence, splits;
     double memory_limit, momentum;
     bool json, quiet;
@@ -17,6 +18,8 @@ static const option_row rows[] = {
     ROW_BATCH(explain_values),
     ROW_SEQUENCE(explain_values),
     ROW_INPUTS(explain_values),
+    ROW_PRECISION(explain_values),
+    ROW_REDUCE_PRECISION(explain_values),
     ROW_MACHINE(explain_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
      .required = true, .help = "the layout to explain"},

@@ -21,6 +21,19 @@ cleave_status inputs_attention(const char *attention, cleave_model *model, cleav
     return CLEAVE_OK;
 }
 
+int inputs_put_precision(const char *precision, const char *reduce_precision,
+                         const char **arguments, int n) {
+    if (precision != NULL) {
+        arguments[n++] = "--precision";
+        arguments[n++] = precision;
+    }
+    if (reduce_precision != NULL) {
+        arguments[n++] = "--reduce-precision";
+        arguments[n++] = reduce_precision;
+    }
+    return n;
+}
+
 cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,
                                       cleave_error *error) {
     cleave_optimizer optimizer;

@@ -15,12 +15,19 @@
     (&(const cleave_import_request){.file = (values)->model,                                       \
                                     .batch = (values)->batch,                                      \
                                     .sequence = (values)->sequence,                                \
-                                    .inputs = (values)->inputs})
+                                    .inputs = (values)->inputs,                                    \
+                                    .precision = (values)->precision,                              \
+                                    .reduce_precision = (values)->reduce_precision})
 /* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
 /* Imports it with its loss. */
 cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
                                    cleave_model *model, cleave_error *error);
+
+/* The options of these precisions, for a command that is started, behind its first n arguments;
+   returns how many there are then. */
+int inputs_put_precision(const char *precision, const char *reduce_precision,
+                         const char **arguments, int n);
 
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,

@@ -12,8 +12,7 @@
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs;
-    const char *attention;
+        *inputs, *precision, *reduce_precision, *attention;
     int64_t batch, sequence, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, no_overlap;
@@ -25,6 +24,8 @@ static const option_row rows[] = {
     ROW_SEQUENCE(run_values),
     ROW_INPUTS(run_values),
     ROW_ATTENTION(run_values),
+    ROW_PRECISION(run_values),
+    ROW_REDUCE_PRECISION(run_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
@@ -104,7 +105,9 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
                                      .batch = values->batch,
                                      .sequence = values->sequence,
                                      .with_loss = !values->forward,
-                                     .inputs = values->inputs};
+                                     .inputs = values->inputs,
+                                     .precision = values->precision,
+                                     .reduce_precision = values->reduce_precision};
     CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &inputs->model, error));
     if (values->layout == NULL)

@@ -12,8 +12,9 @@
 #include <string.h>
 
 typedef struct search_values {
-    const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs;
-    const char *schedule, *recompute, *zero, *attention;
+    const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs,
+        *precision, *reduce_precision, *attention;
+    const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
         virtual_stages, tensor;
     double time, memory_limit, momentum;
@@ -26,6 +27,8 @@ static const option_row rows[] = {
     ROW_SEQUENCE(search_values),
     ROW_INPUTS(search_values),
     ROW_ATTENTION(search_values),
+    ROW_PRECISION(search_values),
+    ROW_REDUCE_PRECISION(search_values),
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",

@@ -17,7 +17,8 @@
 #include <string.h>
 
 typedef struct simulate_values {
-    const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs;
+    const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs,
+        *precision, *reduce_precision;
     const char *engine;
     const char *attention;
     int64_t batch, sequence, devices, seed;
@@ -32,6 +33,8 @@ static const option_row rows[] = {
     ROW_SEQUENCE(simulate_values),
     ROW_INPUTS(simulate_values),
     ROW_ATTENTION(simulate_values),
+    ROW_PRECISION(simulate_values),
+    ROW_REDUCE_PRECISION(simulate_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
      .help = "the machine file"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(simulate_values, layout),

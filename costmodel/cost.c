@@ -29,7 +29,8 @@ double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
     }
     *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
     return kind->launch_seconds +
-           fmax(work->flops / (kind->flops_per_second * kind->product_efficiency),
+           fmax(work->flops /
+                    (cleave_device_kind_flops(kind, work->type) * kind->product_efficiency),
                 work->bytes / (kind->bytes_per_second * kind->memory_efficiency));
 }
 
@@ -109,9 +110,7 @@ static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *cop
 
 static int64_t price_update(const cleave_cost_cache *cache, const cleave_program *program,
                             const cleave_update *update, int32_t kind) {
-    int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
-    double bytes = cleave_work_bytes_of_update(program->buffers[update->gradient].bytes, n_states);
-    return bytes_picoseconds(cache->update[kind], bytes);
+    return bytes_picoseconds(cache->update[kind], cleave_update_bytes(program, update));
 }
 
 /* Read once, written once. */

@@ -51,7 +51,8 @@ static inline double cleave_family_fit_seconds(const cleave_family_fit *fit, dou
 typedef struct cleave_device_kind {
     const char *name, *source;
     int64_t memory_bytes;
-    double flops_per_second, bytes_per_second;    /* peaks */
+    double flops_per_second, bytes_per_second;    /* peaks, of products in f32 */
+    double bf16_flops_per_second;                 /* and in bf16; 0: it has none */
     double product_efficiency, memory_efficiency; /* of the roofline, in (0, 1] */
     double launch_seconds;                        /* per compute item */
     int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
@@ -61,6 +62,12 @@ typedef struct cleave_device_kind {
     int32_t kernel_capacity;     /* that `kernels` has room for; 0: no more than there are */
     cleave_family_fit *fits;
 } cleave_device_kind;
+
+/* The peak of products of this type. */
+static inline double cleave_device_kind_flops(const cleave_device_kind *kind, cleave_type type) {
+    return type == CLEAVE_BF16 && kind->bf16_flops_per_second > 0 ? kind->bf16_flops_per_second
+                                                                  : kind->flops_per_second;
+}
 
 /* A transport works only while it is called: by a rank that waits all the time, by one that
    computes between two pieces of its work.  So many of them an end computes until a message is

@@ -3,8 +3,9 @@
    {"cleave_machine": 1, "name": NAME, "kinds": {NAME: KIND, ...},
     "node": NODE or "nodes": [NODE, ...], "network": NETWORK (needed from two nodes on)}
 
-   KIND      "memory", "flops", "memory_bandwidth": quantities ("16 GiB", "9.5 TFLOP/s",
-             "732 GB/s"); "efficiency": {"product": F, "memory": F}, shares of the peaks in (0, 1],
+   KIND      "memory", "flops" (of f32), "memory_bandwidth": quantities ("16 GiB",
+             "9.5 TFLOP/s", "732 GB/s"); "rates": {"bf16": quantity}, where it multiplies
+             bf16; "efficiency": {"product": F, "memory": F}, shares of the peaks in (0, 1],
              1 if left out; "launch": seconds of every item, 0 if left out; "source": where the
              figures come from.  After calibration also "runtime": resident bytes of a rank beside
              arena and program; "kernel_version": libraries that the times are of; "kernels":

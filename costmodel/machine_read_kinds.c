@@ -8,7 +8,8 @@
 
 static const char *const kind_keys[] = {
     "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
-    "runtime", "kernel_version", "kernels",          "fits",       NULL};
+    "runtime", "kernel_version", "kernels",          "fits",       "rates",  NULL};
+static const char *const rate_keys[] = {"bf16", NULL};
 static const char *const efficiency_keys[] = {"product", "memory", NULL};
 static const char *const kernel_keys[] = {"key",   "family",    "seconds", "spread", "flops",
                                           "bytes", "workspace", "alone",   NULL};
@@ -166,6 +167,11 @@ static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor
     CLEAVE_TRY(get_bytes(r, at, "runtime", false, &kind->runtime_bytes));
     if (cleave_json_find(at, "efficiency", &member))
         CLEAVE_TRY(read_efficiency(r, &member, kind));
+    if (cleave_json_find(at, "rates", &member)) {
+        CLEAVE_TRY(cleave_json_expect_keys(&member, rate_keys, r->error));
+        CLEAVE_TRY(machine_read_quantity(r, &member, "bf16", CLEAVE_UNIT_FLOPS, true,
+                                         &kind->bf16_flops_per_second));
+    }
     if (cleave_json_find(at, "source", &member))
         CLEAVE_TRY(machine_read_string(r, at, "source", &kind->source));
     if (cleave_json_find(at, "kernel_version", &member))

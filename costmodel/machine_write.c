@@ -79,6 +79,12 @@ static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
     cleave_json_begin_object(w, false);
     put_quantity(w, "memory", (double)kind->memory_bytes, CLEAVE_UNIT_BYTES);
     put_quantity(w, "flops", kind->flops_per_second, CLEAVE_UNIT_FLOPS);
+    if (kind->bf16_flops_per_second > 0) {
+        cleave_json_key(w, "rates");
+        cleave_json_begin_object(w, true);
+        put_quantity(w, "bf16", kind->bf16_flops_per_second, CLEAVE_UNIT_FLOPS);
+        cleave_json_end_object(w);
+    }
     put_quantity(w, "memory_bandwidth", kind->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
     cleave_json_key(w, "efficiency");
     cleave_json_begin_object(w, true);

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 #include "exec/memory.h"
 #include "graph/program/work.h"
@@ -122,14 +123,10 @@ void cleave_rank_destroy(cleave_rank *rank) {
     *rank = (cleave_rank){0};
 }
 
-static cleave_array operand_array(const cleave_rank *rank, const cleave_compute *compute,
-                                  const cleave_operand *operand, int32_t buffer) {
-    cleave_array array = {0};
-    const cleave_model *model = rank->program->model;
-    cleave_part_box(model, &compute->part, operand, &array.box);
-    cleave_tensor_strides(&model->tensors[operand->tensor], &array.box, array.strides);
-    array.data = buffer >= 0 ? cleave_rank_buffer(rank, buffer) : NULL;
-    return array;
+static void give_data(const cleave_rank *rank, int32_t buffer, cleave_array *array) {
+    array->data = buffer >= 0 ? cleave_rank_buffer(rank, buffer) : NULL;
+    if (buffer >= 0)
+        array->type = rank->program->buffers[buffer].type;
 }
 
 static cleave_status advance(cleave_rank *rank, cleave_lane lane, int32_t most, bool *moved,
@@ -156,24 +153,21 @@ static cleave_status poll(void *context, cleave_error *error) {
 static cleave_status run_compute(cleave_rank *rank, const cleave_compute *compute,
                                  cleave_error *error) {
     const cleave_nest *nest = &rank->program->model->nests[compute->nest];
-    cleave_kernel_call call = {.model = rank->program->model,
-                               .nest = nest,
-                               .pass = compute->pass,
-                               .part = compute->part,
-                               .accumulated = compute->accumulated,
-                               .seed = rank->options->seed,
-                               .step = rank->step,
-                               .pieces = compute->pieces,
-                               .poll = poll,
-                               .poll_context = rank};
+    cleave_kernel_call call;
+    cleave_kernel_call_describe(rank->program->model, nest, compute->pass, &compute->part, &call);
+    call.accumulated = compute->accumulated;
+    call.seed = rank->options->seed;
+    call.step = rank->step;
+    call.pieces = compute->pieces;
+    call.poll = poll;
+    call.poll_context = rank;
     for (int i = 0; i < nest->n_inputs; i++) {
-        call.inputs[i] = operand_array(rank, compute, &nest->inputs[i], compute->inputs[i]);
-        call.input_gradients[i] =
-            operand_array(rank, compute, &nest->inputs[i], compute->input_gradients[i]);
+        give_data(rank, compute->inputs[i], &call.inputs[i]);
+        give_data(rank, compute->input_gradients[i], &call.input_gradients[i]);
     }
-    call.output = operand_array(rank, compute, &nest->output, compute->output);
-    call.combined = operand_array(rank, compute, cleave_nest_combined(nest), compute->combined);
-    call.output_gradient = operand_array(rank, compute, &nest->output, compute->output_gradient);
+    give_data(rank, compute->output, &call.output);
+    give_data(rank, compute->combined, &call.combined);
+    give_data(rank, compute->output_gradient, &call.output_gradient);
     if (compute->workspace >= 0) {
         call.workspace = cleave_rank_buffer(rank, compute->workspace);
         call.workspace_bytes = rank->program->buffers[compute->workspace].bytes;
@@ -184,10 +178,12 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
 
 static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                                 cleave_error *error) {
-    int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
-    int64_t bytes = rank->program->buffers[update->gradient].bytes;
-    int64_t n = bytes / (int64_t)sizeof(float), first = update->first;
-    int32_t pieces = cleave_work_pieces_of_bytes(cleave_work_bytes_of_update(bytes, n_states));
+    int64_t n = rank->program->buffers[update->gradient].bytes / (int64_t)sizeof(float);
+    int64_t first = update->first;
+    int32_t pieces = cleave_work_pieces_of_bytes(cleave_update_bytes(rank->program, update));
+    char *parameter = cleave_rank_buffer(rank, update->parameter);
+    float *exact = update->master < 0 ? (float *)parameter + first
+                                      : (float *)cleave_rank_buffer(rank, update->master);
     for (int32_t i = 0; i < pieces; i++) {
         int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
         float *state[2] = {NULL, NULL};
@@ -196,10 +192,12 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                 state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + from;
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from,
-                                (float *)cleave_rank_buffer(rank, update->parameter) + first + from,
+        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from, exact + from,
                                 (const float *)cleave_rank_buffer(rank, update->gradient) + from,
                                 state[0], state[1]);
+        if (update->master >= 0)
+            cleave_convert(CLEAVE_F32, exact + from, CLEAVE_BF16,
+                           (uint16_t *)parameter + first + from, to - from);
     }
     return CLEAVE_OK;
 }

@@ -1,5 +1,6 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
+#include "graph/model/precision.h"
 #include "search/price/view.h"
 #include "search/session.h"
 
@@ -170,8 +171,8 @@ static int64_t lasting_bytes(const session *s) {
     int64_t bytes = 0;
     for (int32_t t = 0; t < s->model->n_tensors; t++)
         if (s->model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
-            bytes += cleave_tensor_size(&s->model->tensors[t]) * (int64_t)sizeof(float) *
-                     (1 + s->options->optimizer_states);
+            bytes += cleave_tensor_size(&s->model->tensors[t]) *
+                     cleave_lasting_bytes(&s->model->tensors[t], s->options->optimizer_states);
     return bytes;
 }
 

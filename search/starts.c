@@ -49,9 +49,9 @@ static cleave_status add_named(session *s, const char *name, bool plain, cleave_
 }
 
 /* Products a second of the kind of device d. */
-static double product_rate(const cleave_machine *machine, int32_t d) {
-    const cleave_device_kind *kind = &machine->kinds[machine->device_kind[d]];
-    return kind->flops_per_second * kind->product_efficiency;
+static double product_rate(const session *s, int32_t d) {
+    const cleave_device_kind *kind = &s->machine->kinds[s->machine->device_kind[d]];
+    return cleave_device_kind_flops(kind, s->model->precision) * kind->product_efficiency;
 }
 
 /* Of devices of several kinds the slowest sets the pace of even blocks, and one operator at a time
@@ -70,7 +70,7 @@ static cleave_status add_quick_starts(session *s, cleave_error *error) {
             continue;
         seen[machine->device_kind[slowest]] = true;
         for (int32_t d = 0; d < machine->n_devices; d++)
-            if (product_rate(machine, d) >= product_rate(machine, slowest))
+            if (product_rate(s, d) >= product_rate(s, slowest))
                 quick[n++] = d;
         cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
         if (layout == NULL)

@@ -6,6 +6,7 @@
 #include "exec/data/initial.h"
 #include "exec/data/tensor_file.h"
 #include "exec/data/text.h"
+#include "exec/kernels/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -323,6 +324,20 @@ static cleave_status initial_box(const cleave_values *values, int32_t t, const c
     return CLEAVE_OK;
 }
 
+/* The same, rounded. */
+static cleave_status initial_halves(const cleave_values *values, const cleave_buffer *buffer,
+                                    void *data, cleave_error *error) {
+    int64_t n = buffer->bytes / cleave_type_bytes(buffer->type);
+    float *exact = malloc((size_t)n * sizeof *exact + 1);
+    if (exact == NULL)
+        return cleave_fail_memory(error, "reading a tensor");
+    cleave_status status = initial_box(values, buffer->tensor, &buffer->box, exact, error);
+    if (status == CLEAVE_OK)
+        cleave_convert(CLEAVE_F32, exact, buffer->type, data, n);
+    free(exact);
+    return status;
+}
+
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
                                  cleave_error *error) {
     for (int32_t b = 0; b < rank->program->n_buffers; b++) {
@@ -332,6 +347,8 @@ cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
         void *data = cleave_rank_buffer(rank, b);
         if (buffer->kind == CLEAVE_BUFFER_STATE)
             memset(data, 0, (size_t)buffer->bytes);
+        else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
+            CLEAVE_TRY(initial_halves(values, buffer, data, error));
         else if (buffer->kind != CLEAVE_BUFFER_DATA)
             CLEAVE_TRY(initial_box(values, buffer->tensor, &buffer->box, data, error));
     }
@@ -382,11 +399,12 @@ static cleave_status send_box(const cleave_rank *rank, int32_t t, int32_t device
     if (dense == NULL)
         return cleave_fail_memory(error, "saving a tensor");
     if (rank->device == device) {
-        const cleave_box *held = &rank->program->buffers[b].box;
-        box_walk from = walk_box(tensor, held, box), to = walk_box(tensor, box, box);
+        const cleave_buffer *held = &rank->program->buffers[b];
+        box_walk from = walk_box(tensor, &held->box, box), to = walk_box(tensor, box, box);
         const char *data = cleave_rank_buffer(rank, b);
         for (int64_t i = 0; i < size; i++, walk_on(&from), walk_on(&to))
-            memcpy(dense + (size_t)to.at * element, data + (size_t)from.at * element, element);
+            cleave_convert(held->type, data + from.at * cleave_type_bytes(held->type), tensor->type,
+                           dense + (size_t)to.at * element, 1);
     }
     if (device != 0 && rank->device == device)
         cleave_world_send_now(rank->world, dense, size * (int64_t)element, 0);

@@ -3,6 +3,8 @@
    are then a few long contiguous rows. */
 #include "exec/kernels/copy.h"
 
+#include "exec/kernels/convert.h"
+
 #include <string.h>
 
 typedef struct block {
@@ -99,12 +101,65 @@ static void short_rows(int64_t n_rows, float *to, int64_t to_next, const float *
     }
 }
 
+/* Is neither end bf16, nor an integer? */
+static bool is_exact(const cleave_copy_piece *piece) {
+    return piece->type == CLEAVE_F32 &&
+           (piece->source_type == CLEAVE_F32 || piece->mode == CLEAVE_COPY_FILL);
+}
+
 /* Are the rows of a block copied as they are, and short? */
 static bool has_short_rows(const cleave_copy_piece *piece, const block *b) {
     enum { SHORT = 32 };
     int inner = b->rank - 1;
-    return inner > 0 && piece->mode == CLEAVE_COPY_ASSIGN && piece->type != CLEAVE_I64 &&
-           b->to[inner] == 1 && b->from[inner] == 1 && b->extent[inner] <= SHORT;
+    return inner > 0 && piece->mode == CLEAVE_COPY_ASSIGN && is_exact(piece) && b->to[inner] == 1 &&
+           b->from[inner] == 1 && b->extent[inner] <= SHORT;
+}
+
+/* Rows of which one end at least is bf16: computed in f32, and rounded once. */
+static void row_half(const cleave_copy_piece *piece, int64_t n, void *to, int64_t to_stride,
+                     const void *from, int64_t from_stride) {
+    cleave_type type = piece->type, source = piece->source_type;
+    if (piece->mode == CLEAVE_COPY_ASSIGN && to_stride == 1 && from_stride == 1) {
+        cleave_convert(source, from, type, to, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float x = piece->mode == CLEAVE_COPY_FILL
+                      ? piece->fill
+                      : cleave_element_get(source, from, i * from_stride);
+        float before = piece->mode == CLEAVE_COPY_SUM || piece->mode == CLEAVE_COPY_MAX
+                           ? cleave_element_get(type, to, i * to_stride)
+                           : 0;
+        x = piece->mode == CLEAVE_COPY_SUM                 ? before + x
+            : piece->mode == CLEAVE_COPY_MAX && before > x ? before
+                                                           : x;
+        cleave_element_put(type, to, i * to_stride, x);
+    }
+}
+
+/* The same of a dense sum, where it takes time. */
+static void sum_half(const cleave_copy_piece *piece, int64_t n, void *to, const void *from) {
+    float *restrict exact = to;
+    uint16_t *restrict half = to;
+    const uint16_t *restrict halves = from;
+    const float *restrict floats = from;
+    if (piece->type == CLEAVE_F32)
+        for (int64_t i = 0; i < n; i++)
+            exact[i] += cleave_bf16_widen(halves[i]);
+    else if (piece->source_type == CLEAVE_F32)
+        for (int64_t i = 0; i < n; i++)
+            half[i] = cleave_bf16_round(cleave_bf16_widen(half[i]) + floats[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            half[i] = cleave_bf16_round(cleave_bf16_widen(half[i]) + cleave_bf16_widen(halves[i]));
+}
+
+static void row_of_halves(const cleave_copy_piece *piece, int64_t n, char *to, int64_t to_stride,
+                          const char *from, int64_t from_stride) {
+    if (piece->mode == CLEAVE_COPY_SUM && to_stride == 1 && from_stride == 1)
+        sum_half(piece, n, to, from);
+    else
+        row_half(piece, n, to, to_stride, from, from_stride);
 }
 
 static void row_integer(cleave_copy_mode mode, int64_t n, int64_t *to, int64_t to_stride,
@@ -156,6 +211,13 @@ void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, co
             row_integer(piece->mode, b.extent[inner], (int64_t *)destination + to, b.to[inner],
                         source == NULL ? NULL : (const int64_t *)source + from, b.from[inner],
                         piece->fill);
+        else if (!is_exact(piece))
+            row_of_halves(piece, b.extent[inner],
+                          (char *)destination + to * cleave_type_bytes(piece->type), b.to[inner],
+                          source == NULL
+                              ? NULL
+                              : (const char *)source + from * cleave_type_bytes(piece->source_type),
+                          b.from[inner]);
         else
             row_float(piece->mode, b.extent[inner], (float *)destination + to, b.to[inner],
                       source == NULL ? NULL : (const float *)source + from, b.from[inner],

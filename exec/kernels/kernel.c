@@ -3,6 +3,8 @@
 #include "exec/kernels/kernel_table.h"
 
 #include "exec/kernels/blas.h"
+#include "exec/kernels/widen.h"
+#include "graph/model/precision.h"
 #include "graph/program/work.h"
 
 #include <stdlib.h>
@@ -28,6 +30,7 @@ cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *erro
     }
     made->small_products_by_blas = cleave_blas_knows_processor();
     made->large_products_by_blas = !cleave_blas_has_wide_vectors();
+    made->multiplies_bf16 = cleave_onednn_multiplies_bf16();
 #ifdef __SSE__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero, denormals are zero */
 #endif
@@ -44,6 +47,7 @@ void cleave_kernels_destroy(cleave_kernels *kernels) {
 
 static void describe_array(const cleave_model *model, const cleave_part *part,
                            const cleave_operand *operand, cleave_array *array) {
+    array->type = model->tensors[operand->tensor].stored;
     cleave_part_box(model, part, operand, &array->box);
     cleave_tensor_strides(&model->tensors[operand->tensor], &array->box, array->strides);
 }
@@ -56,37 +60,65 @@ void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *n
     for (int i = 0; i < nest->n_inputs; i++) {
         describe_array(model, part, &nest->inputs[i], &call->inputs[i]);
         call->input_gradients[i] = call->inputs[i];
+        call->input_gradients[i].type = cleave_gradient_type(model, nest, part, i);
     }
     describe_array(model, part, &nest->output, &call->output);
     call->output_gradient = call->output;
     describe_array(model, part, cleave_nest_combined(nest), &call->combined);
+    call->output.type = cleave_output_type(model, nest, part);
 }
 
-static const cleave_kernel_row *choose(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    for (int i = 0; i < N_ROWS; i++)
-        if ((table[i]->kinds >> call->nest->kind & 1) && (table[i]->passes >> call->pass & 1) &&
-            (call->accumulated == 0 || table[i]->accumulates) && table[i]->fits(kernels, call))
-            return table[i];
-    return NULL;
+/* A row, and whether it is given the call with its operands widened. */
+typedef struct choice {
+    const cleave_kernel_row *row; /* null: the reference */
+    bool widens;
+} choice;
+
+static choice choose(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    cleave_kernel_call wide;
+    bool widens = cleave_kernel_widen(call, &wide);
+    for (int i = 0; i < N_ROWS; i++) {
+        if (!(table[i]->kinds >> call->nest->kind & 1) || !(table[i]->passes >> call->pass & 1) ||
+            (call->accumulated != 0 && !table[i]->accumulates))
+            continue;
+        if ((!widens || table[i]->takes_bf16) && table[i]->fits(kernels, call))
+            return (choice){table[i], false};
+        if (widens && table[i]->fits(kernels, &wide))
+            return (choice){table[i], true};
+    }
+    return (choice){NULL, false};
+}
+
+static int64_t workspace_of(cleave_kernels *kernels, choice taken, const cleave_kernel_call *call) {
+    cleave_kernel_call wide;
+    if (taken.row == NULL)
+        return 0;
+    if (taken.widens)
+        cleave_kernel_widen(call, &wide);
+    int64_t bytes = taken.row->workspace == NULL
+                        ? 0
+                        : taken.row->workspace(kernels, taken.widens ? &wide : call);
+    return taken.widens ? bytes + cleave_kernel_widened_bytes(call) : bytes;
 }
 
 const char *cleave_kernel_choice(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    const cleave_kernel_row *row = choose(kernels, call);
+    const cleave_kernel_row *row = choose(kernels, call).row;
     return row != NULL ? row->name : "reference";
 }
 
 cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_call *call,
                                 cleave_error *error) {
-    const cleave_kernel_row *row = choose(kernels, call);
-    if (row == NULL)
+    choice taken = choose(kernels, call);
+    if (taken.row == NULL)
         return cleave_kernel_run_reference(call, error);
-    int64_t needed = row->workspace != NULL ? row->workspace(kernels, call) : 0;
+    int64_t needed = workspace_of(kernels, taken, call);
     if (needed > call->workspace_bytes)
         return cleave_fail(error, CLEAVE_FAILED,
                            "the %s kernel of nest %s needs %lld bytes of workspace and has %lld",
-                           row->name, call->nest->name, (long long)needed,
+                           taken.row->name, call->nest->name, (long long)needed,
                            (long long)call->workspace_bytes);
-    return row->run(kernels, call, error);
+    return taken.widens ? cleave_kernel_run_widened(kernels, taken.row, call, error)
+                        : taken.row->run(kernels, call, error);
 }
 
 int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const cleave_nest *nest,
@@ -97,8 +129,7 @@ int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const 
 }
 
 int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    const cleave_kernel_row *row = choose(kernels, call);
-    return row != NULL && row->workspace != NULL ? row->workspace(kernels, call) : 0;
+    return workspace_of(kernels, choose(kernels, call), call);
 }
 
 cleave_status cleave_kernel_poll_now(const cleave_kernel_call *call, cleave_error *error) {
@@ -161,5 +192,7 @@ int cleave_kernel_record_axis(const cleave_nest *nest) {
 
 void cleave_kernel_zero(const cleave_kernel_call *call, const cleave_operand *operand,
                         const cleave_array *array) {
-    memset(array->data, 0, (size_t)cleave_kernel_array_size(call, operand, array) * sizeof(float));
+    memset(
+        array->data, 0,
+        (size_t)(cleave_kernel_array_size(call, operand, array) * cleave_type_bytes(array->type)));
 }

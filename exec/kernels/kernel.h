@@ -7,7 +7,8 @@
 
 /* A local piece: dense in the memory order of its tensor, over the clipped box of its operand. */
 typedef struct cleave_array {
-    void *data; /* float or int64_t, by the tensor's type; null: the pass does not use it */
+    void *data;       /* null: the pass does not use it */
+    cleave_type type; /* of its elements: float, int64_t, or uint16_t that hold bf16 */
     cleave_box box;
     int64_t strides[CLEAVE_MAX_RANK]; /* elements */
 } cleave_array;
@@ -29,6 +30,7 @@ typedef struct cleave_kernel_call {
     uint32_t accumulated; /* or, with bit i, added to: of products only */
     void *workspace;
     int64_t workspace_bytes;
+    bool widened;  /* from operands of bf16, for a kernel that knows f32 alone */
     uint64_t seed; /* of dropout */
     int64_t step;
     /* The kernel cuts its work into so many pieces, or as many as its shapes allow, whether there

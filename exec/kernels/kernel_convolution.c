@@ -168,6 +168,9 @@ bool cleave_kernel_describe_convolution(const cleave_kernel_call *call, cleave_c
     int n = single_axis(&nest->inputs[0].map[0]);
     if (n < 0 || n != single_axis(&nest->output.map[0]) || !describe_channels(call, &a, c))
         return false;
+    c->half_x = a.x->type == CLEAVE_BF16;
+    c->half_w = a.w->type == CLEAVE_BF16;
+    c->half_y = a.y->type == CLEAVE_BF16;
     c->batch = extent_of(call, n);
     c->x_stride[0] = a.x->strides[0];
     c->y_stride[0] = a.y->strides[0];
@@ -229,9 +232,19 @@ static int64_t workspace_of(cleave_kernels *kernels, const cut_convolution *piec
     return longer > shorter ? longer : shorter;
 }
 
+/* Is it all f32, or does it multiply bf16? */
+static bool has_types(const cleave_kernels *kernels, const cleave_convolution *c) {
+    if (!c->half_x && !c->half_w && !c->half_y)
+        return true;
+    return kernels->multiplies_bf16 &&
+           (c->pass == CLEAVE_CONVOLUTION_FORWARD         ? c->half_x && c->half_w
+            : c->pass == CLEAVE_CONVOLUTION_BACKWARD_DATA ? c->half_w && c->half_y
+                                                          : c->half_x && !c->half_w && c->half_y);
+}
+
 static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_convolution c;
-    return cleave_kernel_describe_convolution(call, &c) &&
+    return cleave_kernel_describe_convolution(call, &c) && has_types(kernels, &c) &&
            (reads_nothing(&c) ||
             cleave_onednn_convolution_workspace(kernels->onednn, &c, false) >= 0);
 }
@@ -263,8 +276,8 @@ static cleave_status run_pieces(cleave_kernels *kernels, const cleave_kernel_cal
                                                  : i == 0       ? CLEAVE_CONVOLUTION_FIRST_PIECE
                                                                 : CLEAVE_CONVOLUTION_LATER_PIECE,
                                                  error));
-        at.x += piece->batch * piece->x_stride[0];
-        at.y += piece->batch * piece->y_stride[0];
+        at.x += piece->batch * piece->x_stride[0] * cleave_type_bytes(a->x->type);
+        at.y += piece->batch * piece->y_stride[0] * cleave_type_bytes(a->y->type);
     }
     return back ? cleave_onednn_convolution_reorder(kernels->onednn, first, at.w, at.workspace,
                                                     error)
@@ -295,6 +308,7 @@ const cleave_kernel_row cleave_convolution_kernel = {
     .kinds = 1u << CLEAVE_NEST_CONVOLUTION,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
               1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .takes_bf16 = true,
     .fits = fits,
     .workspace = workspace,
     .run = run,

@@ -5,6 +5,7 @@
    are summed with; a negative id counts from the end of the whole table, not of the range.  One
    axis is the row: dense in table and output where there is such a one, and not of the ids.  The
    others are walked, whatever their strides. */
+#include "exec/kernels/convert.h"
 #include "exec/kernels/kernel_table.h"
 
 #include "graph/model/gather.h"
@@ -79,7 +80,8 @@ static int64_t find_row(const cleave_kernel_call *call, const look_up *of, int64
     if (call->model->tensors[call->nest->inputs[IDS].tensor].type == CLEAVE_I64) {
         id = ((const int64_t *)call->inputs[IDS].data)[at];
     } else {
-        double number = (double)((const float *)call->inputs[IDS].data)[at];
+        double number =
+            (double)cleave_element_get(call->inputs[IDS].type, call->inputs[IDS].data, at);
         if (!(number >= -(double)extent && number < (double)extent))
             return -1;
         id = (int64_t)number;
@@ -97,34 +99,38 @@ static float element(const cleave_kernel_call *call, bool found, int64_t at) {
         return 0;
     return call->model->tensors[call->nest->inputs[TABLE].tensor].type == CLEAVE_I64
                ? (float)((const int64_t *)table->data)[at]
-               : ((const float *)table->data)[at];
+               : cleave_element_get(table->type, table->data, at);
 }
 
 /* One run of the inner loop; `ids`, `table` and `output` are where it begins. */
 static void run_forward(const cleave_kernel_call *call, const look_up *of, int64_t ids,
                         int64_t table, int64_t output) {
-    float *to = (float *)call->output.data + output;
+    cleave_type type = call->output.type;
+    int64_t size = cleave_type_bytes(type);
+    char *to = (char *)call->output.data + output * size;
     int64_t along_v = of->table.stride[of->v], at = find_row(call, of, ids);
     int64_t step = of->row >= 0 ? of->table.stride[of->row] : 0;
     int64_t out = of->row >= 0 ? of->output.stride[of->row] : 0;
-    bool floats = call->model->tensors[call->nest->inputs[TABLE].tensor].type == CLEAVE_F32;
+    bool alike = call->inputs[TABLE].type == type &&
+                 call->model->tensors[call->nest->inputs[TABLE].tensor].type == CLEAVE_F32;
     if (!of->varies && out == 1 && at < 0) {
-        memset(to, 0, (size_t)of->n * sizeof *to);
-    } else if (!of->varies && out == 1 && step == 1 && floats) {
-        memcpy(to, (const float *)call->inputs[TABLE].data + table + at * along_v,
-               (size_t)of->n * sizeof *to);
+        memset(to, 0, (size_t)(of->n * size));
+    } else if (!of->varies && out == 1 && step == 1 && alike) {
+        memcpy(to, (const char *)call->inputs[TABLE].data + (table + at * along_v) * size,
+               (size_t)(of->n * size));
     } else {
         for (int64_t i = 0; i < of->n; i++) {
             if (of->varies && i > 0)
                 at = find_row(call, of, ids + i * of->ids.stride[of->row]);
-            to[i * out] = element(call, at >= 0, table + at * along_v + i * step);
+            cleave_element_put(type, to, i * out,
+                               element(call, at >= 0, table + at * along_v + i * step));
         }
     }
 }
 
 static void run_backward(const cleave_kernel_call *call, const look_up *of, int64_t ids,
                          int64_t table, int64_t output) {
-    const float *from = (const float *)call->output_gradient.data + output;
+    const cleave_array *from = &call->output_gradient;
     float *to = (float *)call->input_gradients[TABLE].data + table;
     int64_t along_v = of->table.stride[of->v], at = find_row(call, of, ids);
     int64_t step = of->row >= 0 ? of->table.stride[of->row] : 0;
@@ -134,21 +140,24 @@ static void run_backward(const cleave_kernel_call *call, const look_up *of, int6
     if (!of->varies && out == 1 && step == 1) {
         float *restrict row = to + at * along_v;
         for (int64_t i = 0; i < of->n; i++)
-            row[i] += from[i];
+            row[i] += cleave_element_get(from->type, from->data, output + i);
         return;
     }
     for (int64_t i = 0; i < of->n; i++) {
         if (of->varies && i > 0)
             at = find_row(call, of, ids + i * of->ids.stride[of->row]);
         if (at >= 0)
-            to[at * along_v + i * step] += from[i * out];
+            to[at * along_v + i * step] +=
+                cleave_element_get(from->type, from->data, output + i * out);
     }
 }
 
 static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
     (void)kernels;
     look_up of;
-    return describe(call, &of);
+    return (call->pass == CLEAVE_PASS_FORWARD || /* sums of rows are exact */
+            call->input_gradients[TABLE].type == CLEAVE_F32) &&
+           describe(call, &of);
 }
 
 static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call,
@@ -188,6 +197,7 @@ const cleave_kernel_row cleave_gather_kernel = {
     .name = "gather",
     .kinds = 1u << CLEAVE_NEST_GATHER,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
+    .takes_bf16 = true,
     .fits = fits,
     .run = run,
 };

@@ -7,12 +7,8 @@
    of its operands merge.  Of what remains, the best choice of one row, one column and one summed
    axis makes a matrix product; the others are looped over.
 
-   oneDNN does the matrix products where vectors are wide, but for small ones, whose call costs it
-   more than OpenBLAS; OpenBLAS does the others, unless it is older than the processor and half as
-   fast as it could be.  Those with few rows and much to read are done here:
-   exec/kernels/few_rows.h. */
-#include "exec/kernels/few_rows.h"
-#include "exec/kernels/kernel_table.h"
+   What does the matrix products: exec/kernels/multiply.h. */
+#include "exec/kernels/multiply.h"
 
 #include <string.h>
 
@@ -255,57 +251,6 @@ static loops remaining_loops(const contraction *c, int *n_outer) {
     return rest;
 }
 
-static cleave_status multiply(const cleave_kernels *kernels, const cleave_blas_product *product,
-                              cleave_error *error) {
-    enum { SMALL = 1 << 18 }; /* multiply-adds */
-    if (cleave_few_rows_fits(product)) {
-        cleave_few_rows_multiply(product);
-        return CLEAVE_OK;
-    }
-    bool small = (double)product->m * (double)product->n * (double)product->k < SMALL;
-    if (small ? !kernels->small_products_by_blas : !kernels->large_products_by_blas)
-        return cleave_onednn_multiply(product, error);
-    cleave_blas_multiply(product);
-    return CLEAVE_OK;
-}
-
-/* One matrix product in `pieces` blocks of rows or columns of the result, whichever are more: the
-   operand that every block reads anew is then the smaller one.  Rows also where reading it so often
-   is little beside the result, since they are contiguous there.  The libraries' kernels are whole
-   on blocks of this many. */
-static cleave_status multiply_in_pieces(const cleave_kernels *kernels,
-                                        const cleave_kernel_call *call,
-                                        const cleave_blas_product *product, int64_t pieces,
-                                        cleave_error *error) {
-    enum { BLOCK = 48, LEAST_BLOCKS = 2 };
-    bool by_rows = product->m > product->n || (product->m >= pieces * product->k &&
-                                               product->m >= pieces * LEAST_BLOCKS * BLOCK);
-    int64_t extent = by_rows ? product->m : product->n, blocks = (extent + BLOCK - 1) / BLOCK;
-    if (pieces > blocks / LEAST_BLOCKS)
-        pieces = blocks / LEAST_BLOCKS;
-    if (pieces < 2)
-        return multiply(kernels, product, error);
-    for (int64_t i = 0; i < pieces; i++) {
-        int64_t start = BLOCK * cleave_block_start(blocks, pieces, i),
-                end = BLOCK * cleave_block_start(blocks, pieces, i + 1);
-        int64_t n = (end < extent ? end : extent) - start;
-        cleave_blas_product piece = *product;
-        if (by_rows) {
-            piece.m = n;
-            piece.a += start * (product->a_transposed ? 1 : product->a_row);
-            piece.c += start * product->c_row;
-        } else {
-            piece.n = n;
-            piece.b += start * (product->b_transposed ? product->b_row : 1);
-            piece.c += start;
-        }
-        if (i > 0)
-            CLEAVE_TRY(cleave_kernel_poll_now(call, error));
-        CLEAVE_TRY(multiply(kernels, &piece, error));
-    }
-    return CLEAVE_OK;
-}
-
 static int64_t count_steps(const loops *rest) {
     int64_t steps = 1;
     for (int l = 0; l < rest->n; l++)
@@ -313,41 +258,64 @@ static int64_t count_steps(const loops *rest) {
     return steps;
 }
 
+/* A contraction, taken apart. */
+typedef struct taken_apart {
+    contraction c;
+    const cleave_array *arrays[N_ROLES];
+    cleave_blas_product product;
+    int n_outer;
+    loops rest;
+    int64_t steps;
+} taken_apart;
+
+static taken_apart take_apart(const cleave_kernel_call *call, int wanted, double alpha) {
+    taken_apart t = {.n_outer = 0};
+    const cleave_operand *operands[N_ROLES];
+    choose_roles(call, wanted, operands, t.arrays);
+    classify(call, wanted, &t.c);
+    choose_loops(&t.c, &t.product);
+    t.rest = remaining_loops(&t.c, &t.n_outer);
+    t.product.alpha = (float)alpha;
+    t.product.beta = wanted >= 0 && (call->accumulated >> wanted & 1) ? 1 : 0;
+    t.steps = count_steps(&t.rest);
+    return t;
+}
+
+static cleave_matrices matrices_at(const taken_apart *t, const int64_t *at) {
+    cleave_matrices m = {.operand = cleave_type_bytes(t->arrays[X]->type),
+                         .result = cleave_type_bytes(t->arrays[Z]->type)};
+    int a = t->c.swapped ? Y : X, b = t->c.swapped ? X : Y;
+    m.a_of = t->arrays[a]->data;
+    m.b_of = t->arrays[b]->data;
+    m.c_of = t->arrays[Z]->data;
+    m.a = at[a] * m.operand;
+    m.b = at[b] * m.operand;
+    m.c = at[Z] * m.result;
+    return m;
+}
+
 static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel_call *call,
                               int wanted, double alpha, cleave_error *error) {
-    contraction c;
-    cleave_blas_product product = {0};
-    const cleave_operand *operands[N_ROLES];
-    const cleave_array *arrays[N_ROLES];
-    choose_roles(call, wanted, operands, arrays);
-    classify(call, wanted, &c);
-    choose_loops(&c, &product);
-    int n_outer = 0;
-    loops rest = remaining_loops(&c, &n_outer);
-    product.alpha = (float)alpha;
-    int64_t steps = count_steps(&rest), pieces = call->pieces / steps;
-    cleave_kernel_pace pace = cleave_kernel_pace_start(call, steps);
-    int64_t index[CLEAVE_MAX_AXES] = {0}, at[N_ROLES] = {c.base[X], c.base[Y], c.base[Z]};
+    taken_apart t = take_apart(call, wanted, alpha);
+    cleave_kernel_pace pace = cleave_kernel_pace_start(call, t.steps);
+    int64_t index[CLEAVE_MAX_AXES] = {0}, at[N_ROLES] = {t.c.base[X], t.c.base[Y], t.c.base[Z]};
     for (;;) {
-        const float *x = (const float *)arrays[X]->data + at[X],
-                    *y = (const float *)arrays[Y]->data + at[Y];
-        product.a = c.swapped ? y : x;
-        product.b = c.swapped ? x : y;
-        product.c = (float *)arrays[Z]->data + at[Z];
-        product.beta = wanted >= 0 && (call->accumulated >> wanted & 1) ? 1 : 0;
-        for (int l = n_outer; l < rest.n; l++)
+        cleave_matrices m = matrices_at(&t, at);
+        cleave_blas_product product = t.product;
+        for (int l = t.n_outer; l < t.rest.n; l++)
             if (index[l] > 0)
                 product.beta = 1;
-        CLEAVE_TRY(multiply_in_pieces(kernels, call, &product, pieces, error));
+        CLEAVE_TRY(
+            cleave_multiply_in_pieces(kernels, call, &product, &m, call->pieces / t.steps, error));
         CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
-        int l = rest.n - 1;
+        int l = t.rest.n - 1;
         for (; l >= 0; l--) {
             for (int role = 0; role < N_ROLES; role++)
-                at[role] += rest.items[l].stride[role];
-            if (++index[l] < rest.items[l].extent)
+                at[role] += t.rest.items[l].stride[role];
+            if (++index[l] < t.rest.items[l].extent)
                 break;
             for (int role = 0; role < N_ROLES; role++)
-                at[role] -= rest.items[l].stride[role] * rest.items[l].extent;
+                at[role] -= t.rest.items[l].stride[role] * t.rest.items[l].extent;
             index[l] = 0;
         }
         if (l < 0)
@@ -355,19 +323,60 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
     }
 }
 
-static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    (void)kernels;
+/* The workspace of a contraction of bf16; -1: it has to be widened, since oneDNN has none, it is
+   small, or sums would be rounded on their way. */
+static int64_t workspace_of_halves(cleave_kernels *kernels, const cleave_kernel_call *call,
+                                   int wanted, double alpha) {
+    enum { SMALL = 1 << 15 }; /* multiply-adds */
+    taken_apart t = take_apart(call, wanted, alpha);
+    cleave_matrices m = matrices_at(&t, t.c.base);
+    const cleave_blas_product *p = &t.product;
+    if (t.arrays[X]->type != CLEAVE_BF16 || t.arrays[Y]->type != CLEAVE_BF16 ||
+        !kernels->multiplies_bf16 || (double)p->m * (double)p->n * (double)p->k < SMALL ||
+        (t.arrays[Z]->type == CLEAVE_BF16 && (t.rest.n > t.n_outer || p->beta > 0)))
+        return -1;
+    cleave_blas_product adds = *p; /* where sums are looped over, all steps but the first one */
+    adds.beta = t.rest.n > t.n_outer ? 1 : p->beta;
+    int64_t pieces = call->pieces / t.steps,
+            first = cleave_multiply_workspace(kernels, p, &m, pieces),
+            later = cleave_multiply_workspace(kernels, &adds, &m, pieces);
+    return first < 0 || later < 0 ? -1 : first > later ? first : later;
+}
+
+static bool is_half(const cleave_kernel_call *call, int wanted) {
+    const cleave_operand *operands[N_ROLES];
+    const cleave_array *arrays[N_ROLES];
+    choose_roles(call, wanted, operands, arrays);
+    return arrays[X]->type == CLEAVE_BF16 || arrays[Y]->type == CLEAVE_BF16 ||
+           arrays[Z]->type == CLEAVE_BF16;
+}
+
+/* Of all contractions of a call, the most workspace; -1: it does not fit. */
+static int64_t find_workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
     double alpha;
     contraction c;
     if (!is_scaled_product(call->nest, &alpha) || call->nest->combiner > CLEAVE_COMBINE_SUM)
-        return false;
-    if (call->pass == CLEAVE_PASS_FORWARD)
-        return classify(call, -1, &c);
-    uint32_t gradients = cleave_kernel_gradients(call);
-    for (int i = 0; i < 2; i++)
-        if ((gradients >> i & 1) && !classify(call, i, &c))
-            return false;
-    return true;
+        return -1;
+    bool forward = call->pass == CLEAVE_PASS_FORWARD;
+    uint32_t gradients = forward ? 1 : cleave_kernel_gradients(call);
+    int64_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        int wanted = forward ? -1 : i;
+        if (!(gradients >> i & 1))
+            continue;
+        if (!classify(call, wanted, &c))
+            return -1;
+        int64_t bytes =
+            is_half(call, wanted) ? workspace_of_halves(kernels, call, wanted, alpha) : 0;
+        if (bytes < 0)
+            return -1;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    return find_workspace(kernels, call) >= 0;
 }
 
 static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call,
@@ -389,6 +398,8 @@ const cleave_kernel_row cleave_product_kernel = {
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
               1u << CLEAVE_PASS_WEIGHT_GRADIENT,
     .accumulates = true,
+    .takes_bf16 = true,
     .fits = fits,
+    .workspace = find_workspace,
     .run = run,
 };

@@ -3,6 +3,7 @@
 
    Backward walks the same points: the adjoint of the output's element times the derivative of the
    tape is added to the gradient of every input at the element that the point reads. */
+#include "exec/kernels/convert.h"
 #include "exec/kernels/dropout.h"
 #include "exec/kernels/kernel_table.h"
 
@@ -177,7 +178,7 @@ static double element(const cleave_kernel_call *call, int i, int64_t at) {
         return 0;
     bool integer = call->model->tensors[call->nest->inputs[i].tensor].type == CLEAVE_I64;
     return integer ? (double)((const int64_t *)array->data)[at]
-                   : (double)((const float *)array->data)[at];
+                   : (double)cleave_element_get(array->type, array->data, at);
 }
 
 /* The tape's value at the point; all registers are left in w->value. */
@@ -196,7 +197,8 @@ static void adjoints_at(walk *w, double seed) {
     const cleave_nest *nest = w->nest;
     int last = nest->n_inputs + nest->n_instructions - 1;
     if (nest->kept_output && nest->combiner == CLEAVE_COMBINE_NONE && w->call->output.data != NULL)
-        w->value[last] = (double)((const float *)w->call->output.data)[w->output_at];
+        w->value[last] =
+            (double)cleave_element_get(w->call->output.type, w->call->output.data, w->output_at);
     memset(w->adjoint, 0, sizeof w->adjoint);
     w->adjoint[last] = seed;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
@@ -252,11 +254,11 @@ static void combine(cleave_combiner combiner, combined *c, int64_t at, double x)
 
 /* The record of one cell, starting at its count. */
 static void store_moments(const cleave_kernel_call *call, const combined *c, int64_t at) {
-    float *record = (float *)call->output.data + at;
-    int64_t step = call->output.strides[0];
-    record[0] = (float)c->count[at];
-    record[step] = (float)c->value[at];
-    record[2 * step] = (float)c->square[at];
+    const cleave_array *to = &call->output;
+    int64_t step = to->strides[0];
+    cleave_element_put(to->type, to->data, at, (float)c->count[at]);
+    cleave_element_put(to->type, to->data, at + step, (float)c->value[at]);
+    cleave_element_put(to->type, to->data, at + 2 * step, (float)c->square[at]);
 }
 
 static cleave_status run_forward(const cleave_kernel_call *call, cleave_error *error) {
@@ -273,7 +275,7 @@ static cleave_status run_forward(const cleave_kernel_call *call, cleave_error *e
         status = pace_to(&pace, &w, error);
     }
     if (nest->combiner == CLEAVE_COMBINE_MOMENTS) {
-        memset(call->output.data, 0, (size_t)n * sizeof(float));
+        cleave_kernel_zero(call, &nest->output, &call->output);
         /* Offsets with record index 0 are those of the cells; the others hold nothing here. */
         for (walk w = walk_start(call); walk_next(&w);)
             store_moments(call, &c, w.output_at);
@@ -283,7 +285,7 @@ static cleave_status run_forward(const cleave_kernel_call *call, cleave_error *e
             if (integer)
                 ((int64_t *)call->output.data)[i] = (int64_t)c.value[i];
             else
-                ((float *)call->output.data)[i] = (float)c.value[i];
+                cleave_element_put(call->output.type, call->output.data, i, (float)c.value[i]);
         }
     }
     free(c.value);
@@ -307,23 +309,29 @@ static void find_maxima(const cleave_kernel_call *call, double *best, double *fi
 
 /* Adjoint of the value at this point. */
 static double seed_at(const walk *w, double value, const combined *c) {
-    const float *gradient = (const float *)w->call->output_gradient.data + w->output_at;
-    if (w->nest->combiner == CLEAVE_COMBINE_MAX)
-        return (double)w->ordinal == c->square[w->output_at] ? (double)gradient[0] : 0;
-    if (w->nest->combiner != CLEAVE_COMBINE_MOMENTS)
-        return (double)gradient[0];
-    const float *record = (const float *)w->call->combined.data + w->output_at;
-    int64_t step = w->call->combined.strides[0],
-            gradient_step = w->call->output_gradient.strides[0];
-    return (double)gradient[gradient_step] / (double)record[0] +
-           2 * (value - (double)record[step]) * (double)gradient[2 * gradient_step];
+    const cleave_array *gradient = &w->call->output_gradient, *record = &w->call->combined;
+    int64_t at = w->output_at;
+    if (w->nest->combiner != CLEAVE_COMBINE_MOMENTS) {
+        bool passes =
+            w->nest->combiner != CLEAVE_COMBINE_MAX || (double)w->ordinal == c->square[at];
+        return passes ? (double)cleave_element_get(gradient->type, gradient->data, at) : 0;
+    }
+    double count = (double)cleave_element_get(record->type, record->data, at),
+           mean = (double)cleave_element_get(record->type, record->data, at + record->strides[0]),
+           by_mean = (double)cleave_element_get(gradient->type, gradient->data,
+                                                at + gradient->strides[0]),
+           by_square = (double)cleave_element_get(gradient->type, gradient->data,
+                                                  at + 2 * gradient->strides[0]);
+    return by_mean / count + 2 * (value - mean) * by_square;
 }
 
 static void store_gradient(const cleave_kernel_call *call, int i, const double *sums, int64_t n) {
-    float *gradient = call->input_gradients[i].data;
+    const cleave_array *to = &call->input_gradients[i];
     bool adds = (call->accumulated >> i & 1) != 0;
-    for (int64_t j = 0; sums != NULL && j < n; j++)
-        gradient[j] = (float)(adds ? (double)gradient[j] + sums[j] : sums[j]);
+    for (int64_t j = 0; sums != NULL && j < n; j++) {
+        double before = adds ? (double)cleave_element_get(to->type, to->data, j) : 0;
+        cleave_element_put(to->type, to->data, j, (float)(before + sums[j]));
+    }
 }
 
 static cleave_status run_backward(const cleave_kernel_call *call, cleave_error *error) {

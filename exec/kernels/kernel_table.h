@@ -9,6 +9,7 @@
 struct cleave_kernels {
     cleave_onednn *onednn;
     bool small_products_by_blas, large_products_by_blas; /* by OpenBLAS, else by oneDNN */
+    bool multiplies_bf16;                                /* else what is bf16 is widened */
 };
 
 /* A fast kernel.  `fits` and `workspace` look at maps and boxes only, never at data. */
@@ -16,6 +17,8 @@ typedef struct cleave_kernel_row {
     const char *name;
     uint32_t kinds, passes; /* bits of cleave_nest_kind and cleave_pass */
     bool accumulates;       /* can add to gradients */
+    bool takes_bf16;        /* asked whether it fits calls with operands of bf16; others, and where
+                               it does not, are asked of calls that are widened: widen.h */
     bool (*fits)(cleave_kernels *kernels, const cleave_kernel_call *call);
     int64_t (*workspace)(cleave_kernels *kernels, const cleave_kernel_call *call); /* null: none */
     cleave_status (*run)(cleave_kernels *kernels, const cleave_kernel_call *call,

@@ -4,6 +4,7 @@
    What follows from operands alone that stay the same from tile to tile is not computed again.
    Results go to sinks: stored, or summed over the points that share an element (an output with a
    combiner, the gradient of a broadcast operand). */
+#include "exec/kernels/convert.h"
 #include "exec/kernels/dropout.h"
 #include "exec/kernels/kernel_tile_run.h"
 
@@ -81,8 +82,8 @@ static void forward_tile(tile_run *run) {
     int last = plan->tape.n_registers - 1;
     float *output = call->output.data;
     load_values(run);
-    bool in_place =
-        plan->combiner == CLEAVE_COMBINE_NONE && tile_lies_contiguously(run, plan->output);
+    bool in_place = plan->combiner == CLEAVE_COMBINE_NONE && call->output.type == CLEAVE_F32 &&
+                    tile_lies_contiguously(run, plan->output);
     run->tile.value[last] = in_place ? output + run->at[plan->output] : run->value[last];
     run->tile.changed |= (uint64_t)1 << last;
     cleave_tape_forward(&plan->tape, &run->tile);
@@ -90,7 +91,7 @@ static void forward_tile(tile_run *run) {
     switch (plan->combiner) {
     case CLEAVE_COMBINE_NONE:
         if (!in_place)
-            tile_scatter(run, plan->output, x, output + run->at[plan->output]);
+            tile_scatter(run, plan->output, x, &call->output);
         break;
     case CLEAVE_COMBINE_SUM:
         tile_add(run, plan->output, x, run->total);
@@ -138,6 +139,7 @@ static void place_gradients(tile_run *run, uint64_t inputs) {
     for (int i = 0; i < run->call->nest->n_inputs; i++) {
         int stream = plan->gradient[i];
         bool direct = stream >= 0 && (inputs >> i & 1) && !plan->summed[i] &&
+                      run->call->input_gradients[i].type == CLEAVE_F32 &&
                       tile_lies_contiguously(run, stream);
         run->tile.adjoint[i] = direct
                                    ? (float *)run->call->input_gradients[i].data + run->at[stream]
@@ -153,9 +155,8 @@ static void sink_gradients(tile_run *run, uint64_t inputs) {
             continue;
         if (plan->summed[i])
             tile_add(run, stream, run->tile.adjoint[i], run->sums[i]);
-        else if (!tile_lies_contiguously(run, stream))
-            tile_scatter(run, stream, run->adjoint[i],
-                         (float *)run->call->input_gradients[i].data + run->at[stream]);
+        else if (run->tile.adjoint[i] == run->adjoint[i])
+            tile_scatter(run, stream, run->adjoint[i], &run->call->input_gradients[i]);
     }
 }
 
@@ -298,19 +299,19 @@ static void finish_moments(const tile_run *run, int64_t n) {
 static cleave_status run_forward(tile_run *run, cleave_error *error) {
     const cleave_kernel_call *call = run->call;
     int64_t n = cleave_kernel_array_size(call, &call->nest->output, &call->output);
-    float *output = call->output.data;
+    void *output = call->output.data;
     if (run->total != NULL)
         memset(run->total, 0, (size_t)n * sizeof *run->total);
     if (run->square != NULL)
         memset(run->square, 0, (size_t)n * sizeof *run->square);
     for (int64_t i = 0; run->plan->combiner == CLEAVE_COMBINE_MAX && i < n; i++)
-        output[i] = -HUGE_VALF;
+        ((float *)output)[i] = -HUGE_VALF;
     CLEAVE_TRY(walk_all(run, forward_tile, error));
     if (run->plan->combiner == CLEAVE_COMBINE_MOMENTS)
         finish_moments(run, n);
     else if (run->total != NULL)
         for (int64_t i = 0; i < n; i++)
-            output[i] = (float)run->total[i];
+            cleave_element_put(call->output.type, output, i, (float)run->total[i]);
     return CLEAVE_OK;
 }
 
@@ -339,7 +340,8 @@ static cleave_status run_backward(tile_run *run, cleave_error *error) {
         backward_columns(run);
     for (int i = 0; i < call->nest->n_inputs; i++)
         for (int64_t j = 0; run->sums[i] != NULL && j < size[i]; j++)
-            ((float *)call->input_gradients[i].data)[j] = (float)run->sums[i][j];
+            cleave_element_put(call->input_gradients[i].type, call->input_gradients[i].data, j,
+                               (float)run->sums[i][j]);
     return CLEAVE_OK;
 }
 
@@ -376,6 +378,7 @@ const cleave_kernel_row cleave_tile_kernel = {
     .name = "tape",
     .kinds = ~0u,
     .passes = ~0u,
+    .takes_bf16 = true,
     .fits = fits,
     .workspace = workspace,
     .run = run_kernel,

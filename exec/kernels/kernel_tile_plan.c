@@ -281,7 +281,9 @@ bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *pla
     *plan = (cleave_tile_plan){.combiner = nest->combiner};
     bool backward = call->pass != CLEAVE_PASS_FORWARD;
     if (nest->n_instructions < 1 || (backward && nest->combiner == CLEAVE_COMBINE_MAX) ||
-        call->model->tensors[nest->output.tensor].type != CLEAVE_F32)
+        call->model->tensors[nest->output.tensor].type != CLEAVE_F32 ||
+        ((nest->combiner == CLEAVE_COMBINE_MAX || nest->combiner == CLEAVE_COMBINE_MOMENTS) &&
+         call->output.type != CLEAVE_F32))
         return false;
     if (backward) {
         plan->gradients = cleave_kernel_gradients(call);

@@ -1,5 +1,7 @@
 #include "exec/kernels/kernel_tile_run.h"
 
+#include "exec/kernels/convert.h"
+
 #include <string.h>
 
 static void spread(float value, int n, float *to) {
@@ -21,6 +23,34 @@ static void gather_floats(const tile_run *run, int stream, const float *from, fl
     }
 }
 
+static void widen_row(int n, const uint16_t *restrict from, float *restrict to) {
+    for (int i = 0; i < n; i++)
+        to[i] = cleave_bf16_widen(from[i]);
+}
+
+static void round_row(int n, const float *restrict from, uint16_t *restrict to) {
+    for (int i = 0; i < n; i++)
+        to[i] = cleave_bf16_round(from[i]);
+}
+
+static void gather_halves(const tile_run *run, int stream, const uint16_t *from, float *to) {
+    int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
+    if (tile_lies_contiguously(run, stream)) {
+        widen_row(run->tile.n, from, to);
+        return;
+    }
+    for (int r = 0; r < run->rows; r++, to += run->columns) {
+        const uint16_t *at = from + r * row;
+        if (column == 1)
+            widen_row(run->columns, at, to);
+        else if (column == 0)
+            spread(cleave_bf16_widen(*at), run->columns, to);
+        else
+            for (int c = 0; c < run->columns; c++)
+                to[c] = cleave_bf16_widen(at[c * column]);
+    }
+}
+
 static void gather_integers(const tile_run *run, int stream, const int64_t *from, float *to) {
     int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
     for (int r = 0; r < run->rows; r++)
@@ -37,7 +67,8 @@ static void fetch_ahead(const tile_run *run, const float *at) {
 float *tile_load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
                  bool *fresh) {
     tile_loaded *cache = &run->cache[stream];
-    bool direct = type == CLEAVE_F32 && tile_lies_contiguously(run, stream);
+    bool half = array->type == CLEAVE_BF16,
+         direct = type == CLEAVE_F32 && !half && tile_lies_contiguously(run, stream);
     *fresh = cache->at != run->at[stream];
     cache->at = run->at[stream];
     if (direct) {
@@ -50,6 +81,8 @@ float *tile_load(tile_run *run, int stream, const cleave_array *array, cleave_ty
         return cache->scratch;
     if (type == CLEAVE_I64)
         gather_integers(run, stream, (const int64_t *)array->data + cache->at, cache->scratch);
+    else if (half)
+        gather_halves(run, stream, (const uint16_t *)array->data + cache->at, cache->scratch);
     else
         gather_floats(run, stream, (const float *)array->data + cache->at, cache->scratch);
     return cache->scratch;
@@ -69,8 +102,28 @@ const int64_t *tile_load_index(tile_run *run, int stream, bool *fresh) {
     return cache->scratch;
 }
 
-void tile_scatter(const tile_run *run, int stream, const float *from, float *to) {
+static void scatter_halves(const tile_run *run, int stream, const float *from, uint16_t *to) {
     int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
+    if (tile_lies_contiguously(run, stream)) {
+        round_row(run->tile.n, from, to);
+        return;
+    }
+    for (int r = 0; r < run->rows; r++, from += run->columns) {
+        if (column == 1)
+            round_row(run->columns, from, to + r * row);
+        else
+            for (int c = 0; c < run->columns; c++)
+                to[r * row + c * column] = cleave_bf16_round(from[c]);
+    }
+}
+
+void tile_scatter(const tile_run *run, int stream, const float *from, const cleave_array *array) {
+    int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
+    if (array->type == CLEAVE_BF16) {
+        scatter_halves(run, stream, from, (uint16_t *)array->data + run->at[stream]);
+        return;
+    }
+    float *to = (float *)array->data + run->at[stream];
     for (int r = 0; r < run->rows; r++)
         for (int c = 0; c < run->columns; c++)
             to[r * row + c * column] = *from++;

@@ -52,7 +52,7 @@ float *tile_load(tile_run *run, int stream, const cleave_array *array, cleave_ty
 const int64_t *tile_load_index(tile_run *run, int stream, bool *fresh);
 
 /* The tile's values x, row by row, to the stream's elements in memory. */
-void tile_scatter(const tile_run *run, int stream, const float *x, float *to);
+void tile_scatter(const tile_run *run, int stream, const float *x, const cleave_array *to);
 /* sums[element of the stream] += x */
 void tile_add(const tile_run *run, int stream, const float *x, double *sums);
 void tile_max(const tile_run *run, int stream, const float *x, float *best);

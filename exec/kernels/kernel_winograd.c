@@ -156,9 +156,9 @@ static int64_t points_of(const filtering *f) {
 }
 
 static bool fits(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    (void)kernels;
     filtering f;
-    return describe(call, &f) && f.saves;
+    /* Direct convolutions of bf16 are quicker than this in f32. */
+    return !(call->widened && kernels->multiplies_bf16) && describe(call, &f) && f.saves;
 }
 
 static int64_t workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {

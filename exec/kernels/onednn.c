@@ -26,12 +26,23 @@ typedef struct compiled {
     struct compiled *next; /* of the same bucket */
 } compiled;
 
+/* One compiled product of bf16. */
+typedef struct compiled_product {
+    cleave_bf16_product key;
+    bool possible;
+    dnnl_primitive_t product;
+    dnnl_memory_t a, b, c, scratch;
+    int64_t scratch_bytes;
+    struct compiled_product *next; /* of the same bucket */
+} compiled_product;
+
 enum { N_BUCKETS = 256 };
 
 struct cleave_onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     compiled *buckets[N_BUCKETS];
+    compiled_product *products[N_BUCKETS];
 };
 
 /* OpenMP's own call, found where the library that oneDNN brought has it; without OpenMP there is
@@ -76,9 +87,24 @@ static void destroy_compiled(compiled *one) {
     free(one);
 }
 
+static void destroy_product(compiled_product *one) {
+    dnnl_memory_t memories[] = {one->a, one->b, one->c, one->scratch};
+    for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++)
+        if (memories[i] != NULL)
+            dnnl_memory_destroy(memories[i]);
+    if (one->product != NULL)
+        dnnl_primitive_destroy(one->product);
+    free(one);
+}
+
 void cleave_onednn_destroy(cleave_onednn *onednn) {
     if (onednn == NULL)
         return;
+    for (int b = 0; b < N_BUCKETS; b++)
+        for (compiled_product *one = onednn->products[b], *next; one != NULL; one = next) {
+            next = one->next;
+            destroy_product(one);
+        }
     for (int b = 0; b < N_BUCKETS; b++)
         for (compiled *one = onednn->buckets[b], *next; one != NULL; one = next) {
             next = one->next;
@@ -90,6 +116,8 @@ void cleave_onednn_destroy(cleave_onednn *onednn) {
         dnnl_engine_destroy(onednn->engine);
     free(onednn);
 }
+
+static dnnl_data_type_t type_of(int64_t half) { return half ? dnnl_bf16 : dnnl_f32; }
 
 /* The three operands as oneDNN describes them: as they lie, and weights in any format. */
 typedef struct descriptions {
@@ -112,11 +140,13 @@ static bool describe(const cleave_convolution *c, descriptions *d) {
     for (int i = 0; i < rank + 1; i++)
         w_stride[i] = c->w_stride[i];
     int skip = c->groups == 1 ? 1 : 0; /* ungrouped weights have no dimension of groups */
-    return dnnl_memory_desc_init_by_strides(&d->x, rank, x, dnnl_f32, x_stride) == dnnl_success &&
-           dnnl_memory_desc_init_by_strides(&d->y, rank, y, dnnl_f32, y_stride) == dnnl_success &&
-           dnnl_memory_desc_init_by_strides(&d->plain_w, rank + 1 - skip, w + skip, dnnl_f32,
+    dnnl_data_type_t x_type = type_of(c->half_x), w_type = type_of(c->half_w),
+                     y_type = type_of(c->half_y);
+    return dnnl_memory_desc_init_by_strides(&d->x, rank, x, x_type, x_stride) == dnnl_success &&
+           dnnl_memory_desc_init_by_strides(&d->y, rank, y, y_type, y_stride) == dnnl_success &&
+           dnnl_memory_desc_init_by_strides(&d->plain_w, rank + 1 - skip, w + skip, w_type,
                                             w_stride + skip) == dnnl_success &&
-           dnnl_memory_desc_init_by_tag(&d->any_w, rank + 1 - skip, w + skip, dnnl_f32,
+           dnnl_memory_desc_init_by_tag(&d->any_w, rank + 1 - skip, w + skip, w_type,
                                         dnnl_format_tag_any) == dnnl_success;
 }
 
@@ -136,6 +166,14 @@ static movement describe_movement(const cleave_convolution *c) {
     return m;
 }
 
+/* The forward that a backward belongs to, whose operands are all of one type. */
+static descriptions forward_of(const cleave_convolution *c, const descriptions *d) {
+    descriptions of = *d;
+    if (c->half_x || c->half_w || c->half_y)
+        of.x.data_type = of.y.data_type = of.any_w.data_type = dnnl_bf16;
+    return of;
+}
+
 /* Backward is described beside a forward that it belongs to. */
 static dnnl_primitive_desc_t describe_convolution(const cleave_onednn *onednn,
                                                   const cleave_convolution *c,
@@ -143,12 +181,13 @@ static dnnl_primitive_desc_t describe_convolution(const cleave_onednn *onednn,
                                                   dnnl_primitive_attr_t attributes) {
     movement m = describe_movement(c);
     bool forward = c->pass == CLEAVE_CONVOLUTION_FORWARD;
+    descriptions hint = forward ? *d : forward_of(c, d);
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t first = NULL, result = NULL;
     if (dnnl_dilated_convolution_forward_desc_init(
             &desc, forward ? dnnl_forward_inference : dnnl_forward_training,
-            dnnl_convolution_direct, &d->x, &d->any_w, NULL, &d->y, m.stride, m.dilation, m.pad_lo,
-            m.pad_hi) != dnnl_success ||
+            dnnl_convolution_direct, &hint.x, &hint.any_w, NULL, &hint.y, m.stride, m.dilation,
+            m.pad_lo, m.pad_hi) != dnnl_success ||
         dnnl_primitive_desc_create(&first, &desc, attributes, onednn->engine, NULL) != dnnl_success)
         return NULL;
     if (forward)
@@ -234,17 +273,17 @@ static bool compile(const cleave_onednn *onednn, compiled *one) {
 }
 
 /* FNV-1a over the bytes of the key. */
-static uint32_t bucket_of(const cleave_convolution *key) {
-    const unsigned char *bytes = (const unsigned char *)key;
+static uint32_t bucket_of(const void *key, size_t n) {
+    const unsigned char *bytes = key;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < sizeof *key; i++)
+    for (size_t i = 0; i < n; i++)
         hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
     return (uint32_t)(hash >> 32) % N_BUCKETS;
 }
 
 /* The compiled convolution of this shape; null only when memory is short. */
 static compiled *find(cleave_onednn *onednn, const cleave_convolution *key) {
-    compiled **bucket = &onednn->buckets[bucket_of(key)];
+    compiled **bucket = &onednn->buckets[bucket_of(key, sizeof *key)];
     for (compiled *one = *bucket; one != NULL; one = one->next)
         if (memcmp(&one->key, key, sizeof *key) == 0)
             return one;
@@ -287,7 +326,7 @@ static cleave_status fail(cleave_error *error) {
 }
 
 cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
-                                                const cleave_convolution *convolution, float *w,
+                                                const cleave_convolution *convolution, void *w,
                                                 void *workspace, cleave_error *error) {
     compiled *one = find(onednn, convolution);
     if (one == NULL || !one->possible)
@@ -326,7 +365,7 @@ cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
     compiled *one = find(onednn, convolution);
     if (one == NULL || !one->possible)
         return cleave_fail(error, CLEAVE_FAILED, "oneDNN has no convolution of this shape");
-    char *own = one->w_bytes > 0 ? arrays.workspace : (char *)arrays.w;
+    char *own = one->w_bytes > 0 ? arrays.workspace : arrays.w;
     char *piece = (char *)arrays.workspace + one->w_bytes;
     char *scratch = piece + bytes_of_piece(one, place != CLEAVE_CONVOLUTION_WHOLE);
     bool adds = place == CLEAVE_CONVOLUTION_LATER_PIECE &&
@@ -355,4 +394,102 @@ cleave_status cleave_onednn_multiply(const cleave_blas_product *p, cleave_error 
                : cleave_fail(error, CLEAVE_FAILED,
                              "oneDNN failed in a matrix product of %lld x %lld x %lld",
                              (long long)p->m, (long long)p->n, (long long)p->k);
+}
+
+bool cleave_onednn_multiplies_bf16(void) {
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
+           dnnl_cpu_isa_avx512_core_bf16;
+}
+
+/* A matrix as it lies, or as it lies transposed. */
+static bool describe_matrix(int64_t rows, int64_t columns, int64_t row, bool transposed,
+                            dnnl_data_type_t type, dnnl_memory_desc_t *desc) {
+    dnnl_dims_t dims = {rows, columns}, strides = {transposed ? 1 : row, transposed ? row : 1};
+    return dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides) == dnnl_success;
+}
+
+static bool set_attributes(const cleave_bf16_product *key, dnnl_primitive_attr_t attributes) {
+    float alpha = (float)key->alpha;
+    dnnl_post_ops_t after;
+    if (dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) !=
+            dnnl_success ||
+        dnnl_primitive_attr_set_output_scales(attributes, 1, 0, &alpha) != dnnl_success ||
+        dnnl_post_ops_create(&after) != dnnl_success)
+        return false;
+    bool done = (!key->adds || dnnl_post_ops_append_sum(after, 1) == dnnl_success) &&
+                dnnl_primitive_attr_set_post_ops(attributes, after) == dnnl_success;
+    dnnl_post_ops_destroy(after);
+    return done;
+}
+
+static bool compile_product(const cleave_onednn *onednn, compiled_product *one) {
+    const cleave_bf16_product *p = &one->key;
+    dnnl_memory_desc_t a, b, c;
+    dnnl_matmul_desc_t matmul;
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_primitive_desc_t desc = NULL;
+    if (!describe_matrix(p->m, p->k, p->a_row, p->a_transposed != 0, dnnl_bf16, &a) ||
+        !describe_matrix(p->k, p->n, p->b_row, p->b_transposed != 0, dnnl_bf16, &b) ||
+        !describe_matrix(p->m, p->n, p->c_row, false, type_of(!p->exact), &c) ||
+        dnnl_matmul_desc_init(&matmul, &a, &b, NULL, &c) != dnnl_success ||
+        dnnl_primitive_attr_create(&attributes) != dnnl_success)
+        return false;
+    bool done = set_attributes(p, attributes) &&
+                dnnl_primitive_desc_create(&desc, &matmul, attributes, onednn->engine, NULL) ==
+                    dnnl_success;
+    if (done) {
+        const dnnl_memory_desc_t *scratch =
+            dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+        one->scratch_bytes = rounded(dnnl_memory_desc_get_size(scratch));
+        done = make_memory(onednn, &a, &one->a) && make_memory(onednn, &b, &one->b) &&
+               make_memory(onednn, &c, &one->c) && make_memory(onednn, scratch, &one->scratch) &&
+               dnnl_primitive_create(&one->product, desc) == dnnl_success;
+        dnnl_primitive_desc_destroy(desc);
+    }
+    dnnl_primitive_attr_destroy(attributes);
+    return done;
+}
+
+static compiled_product *find_product(cleave_onednn *onednn, const cleave_bf16_product *key) {
+    compiled_product **bucket = &onednn->products[bucket_of(key, sizeof *key)];
+    for (compiled_product *one = *bucket; one != NULL; one = one->next)
+        if (memcmp(&one->key, key, sizeof *key) == 0)
+            return one;
+    compiled_product *one = calloc(1, sizeof *one);
+    if (one == NULL)
+        return NULL;
+    memcpy(&one->key, key, sizeof *key);
+    one->possible = compile_product(onednn, one);
+    one->next = *bucket;
+    *bucket = one;
+    return one;
+}
+
+int64_t cleave_onednn_bf16_workspace(cleave_onednn *onednn, const cleave_bf16_product *product) {
+    const compiled_product *one = find_product(onednn, product);
+    return one != NULL && one->possible ? one->scratch_bytes : -1;
+}
+
+cleave_status cleave_onednn_bf16_multiply(cleave_onednn *onednn, const cleave_bf16_product *product,
+                                          const void *a, const void *b, void *c, void *workspace,
+                                          cleave_error *error) {
+    compiled_product *one = find_product(onednn, product);
+    bool done = one != NULL && one->possible;
+    if (done) {
+        dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, one->a},
+                                       {DNNL_ARG_WEIGHTS, one->b},
+                                       {DNNL_ARG_DST, one->c},
+                                       {DNNL_ARG_SCRATCHPAD, one->scratch}};
+        /* It reads the first two, and its handles are of what may be written. */
+        done = dnnl_memory_set_data_handle(one->a, (void *)(uintptr_t)a) == dnnl_success &&
+               dnnl_memory_set_data_handle(one->b, (void *)(uintptr_t)b) == dnnl_success &&
+               dnnl_memory_set_data_handle(one->c, c) == dnnl_success &&
+               dnnl_memory_set_data_handle(one->scratch, workspace) == dnnl_success &&
+               dnnl_primitive_execute(one->product, onednn->stream, 4, arguments) == dnnl_success &&
+               dnnl_stream_wait(onednn->stream) == dnnl_success;
+    }
+    return done ? CLEAVE_OK
+                : cleave_fail(error, CLEAVE_FAILED,
+                              "oneDNN failed in a bf16 product of %lld x %lld x %lld",
+                              (long long)product->m, (long long)product->n, (long long)product->k);
 }

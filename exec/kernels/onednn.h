@@ -20,6 +20,24 @@ void cleave_onednn_destroy(cleave_onednn *onednn);
 /* The matrix product of blas.h, by oneDNN. */
 cleave_status cleave_onednn_multiply(const cleave_blas_product *product, cleave_error *error);
 
+/* Has the processor instructions for products of bf16?  Without, what follows has none. */
+bool cleave_onednn_multiplies_bf16(void);
+
+/* c[m, n] = alpha a[m, k] b[k, n], a and b in bf16, as blas.h has them.  Every byte is part of the
+   key: start from zeroes. */
+typedef struct cleave_bf16_product {
+    int64_t m, n, k, a_transposed, b_transposed, a_row, b_row, c_row;
+    int64_t exact; /* c is f32, else bf16; */
+    int64_t adds;  /* and added to */
+    double alpha;
+} cleave_bf16_product;
+
+/* Bytes of workspace; -1 where oneDNN has none of this shape. */
+int64_t cleave_onednn_bf16_workspace(cleave_onednn *onednn, const cleave_bf16_product *product);
+cleave_status cleave_onednn_bf16_multiply(cleave_onednn *onednn, const cleave_bf16_product *product,
+                                          const void *a, const void *b, void *c, void *workspace,
+                                          cleave_error *error);
+
 enum { CLEAVE_MAX_SPATIAL = 3 };
 
 typedef enum cleave_convolution_pass {
@@ -33,6 +51,7 @@ typedef enum cleave_convolution_pass {
    out...]. */
 typedef struct cleave_convolution {
     int64_t pass;
+    int64_t half_x, half_w, half_y; /* in bf16, else f32 */
     int64_t n_spatial, batch, groups, c, k;
     int64_t in[CLEAVE_MAX_SPATIAL], out[CLEAVE_MAX_SPATIAL], window[CLEAVE_MAX_SPATIAL],
         stride[CLEAVE_MAX_SPATIAL], dilation[CLEAVE_MAX_SPATIAL] /* 1: dense */,
@@ -55,7 +74,7 @@ typedef enum cleave_convolution_place {
 } cleave_convolution_place;
 
 typedef struct cleave_convolution_arrays {
-    float *x, *w, *y; /* of the piece; w as it lies */
+    char *x, *w, *y; /* of the piece; w as it lies */
     void *workspace;
 } cleave_convolution_arrays;
 
@@ -69,7 +88,7 @@ bool cleave_onednn_same_weights(cleave_onednn *onednn, const cleave_convolution 
                                 const cleave_convolution *b);
 
 cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
-                                                const cleave_convolution *convolution, float *w,
+                                                const cleave_convolution *convolution, void *w,
                                                 void *workspace, cleave_error *error);
 
 /* Forward writes y; backward data writes x, backward weights the weights in oneDNN's format, from

@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "exec/data/initial.h"
+#include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 #include "exec/measure/surroundings.h"
 #include "exec/memory.h"
@@ -124,7 +125,7 @@ static bool fill_ids(kernel_subject *of, const cleave_operand *operand, cleave_a
         if (tensor->type == CLEAVE_I64)
             ((int64_t *)array->data)[i] = id;
         else
-            ((float *)array->data)[i] = (float)id;
+            cleave_element_put(array->type, array->data, i, (float)id);
     }
     return true;
 }
@@ -156,21 +157,20 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
                        uint64_t key) {
     const cleave_tensor *tensor = &of->call.model->tensors[operand->tensor];
     int64_t n = cleave_box_size(tensor->rank, &array->box);
-    array->data = own(of, n * cleave_type_bytes(tensor->type));
+    array->data = own(of, n * cleave_type_bytes(array->type));
     if (array->data == NULL)
         return false;
     if (fill_ids(of, operand, array, n, key) || fill_constant(tensor, array))
         return true;
     /* A short hash that vectorises: there may be a hundred million values, and their signs must not
        make a pattern that a branch predictor learns. */
-    float *values = array->data;
     bool any_sign = takes_any_sign(of->call.nest);
     float scale = any_sign ? 0x1p-23f : 0x1p-24f, least = any_sign ? -1.0f : 0.1f;
     for (int64_t i = 0; i < n; i++) {
         uint32_t x = ((uint32_t)i + (uint32_t)key) * UINT32_C(0x9e3779b1);
         x = (x ^ (x >> 15)) * UINT32_C(0x85ebca77);
         x = (x ^ (x >> 13)) * UINT32_C(0xc2b2ae3d);
-        values[i] = least + (float)(x >> 8) * scale;
+        cleave_element_put(array->type, array->data, i, least + (float)(x >> 8) * scale);
     }
     return true;
 }
@@ -181,8 +181,8 @@ static bool fill_in_place(kernel_subject *of) {
     cleave_kernel_call *call = &of->call;
     const cleave_operand *input = &call->nest->inputs[0];
     const cleave_tensor *tensor = &call->model->tensors[input->tensor];
-    int64_t bytes =
-        cleave_box_size(tensor->rank, &call->inputs[0].box) * cleave_type_bytes(tensor->type);
+    int64_t bytes = cleave_box_size(tensor->rank, &call->inputs[0].box) *
+                    cleave_type_bytes(call->inputs[0].type);
     call->output.data = call->inputs[0].data;
     of->values = own(of, bytes);
     if (of->values != NULL)
@@ -231,7 +231,7 @@ static void surround_with(cleave_surroundings *of, const kernel_subject *with,
                           const cleave_array *array, const cleave_operand *operand,
                           int64_t touched_since) {
     const cleave_tensor *tensor = &with->call.model->tensors[operand->tensor];
-    int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
+    int64_t bytes = cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(array->type);
     bool written_over = with->values != NULL && array == &with->call.inputs[0];
     if (array->data != NULL && bytes > 0)
         cleave_surroundings_add(of,

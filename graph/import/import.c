@@ -6,6 +6,7 @@
 #include "graph/import/internal.h"
 #include "graph/model/digraph.h"
 #include "graph/model/model_internal.h"
+#include "graph/model/precision.h"
 
 #include <string.h>
 
@@ -323,8 +324,8 @@ static cleave_status import_data(const cleave_import_request *from, const char *
     return status;
 }
 
-cleave_status cleave_model_import_as(const cleave_import_request *request, cleave_arena *arena,
-                                     cleave_model *model, cleave_error *error) {
+static cleave_status import_request(const cleave_import_request *request, cleave_arena *arena,
+                                    cleave_model *model, cleave_error *error) {
     if (request->data != NULL)
         return import_data(request, NULL, arena, model, error);
     cleave_arena scratch = {0};
@@ -337,6 +338,13 @@ cleave_status cleave_model_import_as(const cleave_import_request *request, cleav
     }
     cleave_arena_free(&scratch);
     return status;
+}
+
+cleave_status cleave_model_import_as(const cleave_import_request *request, cleave_arena *arena,
+                                     cleave_model *model, cleave_error *error) {
+    CLEAVE_TRY(import_request(request, arena, model, error));
+    return cleave_model_choose_precision(model, request->precision, request->reduce_precision,
+                                         error);
 }
 
 cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,

@@ -14,6 +14,7 @@ typedef struct cleave_import_request {
     bool with_loss;
     const char *inputs; /* "x,mask": of the float inputs of fixed shape these are data, and the
                            others are parameters; null: graph/import/inputs.c decides */
+    const char *precision, *reduce_precision; /* as of graph/model/precision.h; null: f32 */
 } cleave_import_request;
 
 /* Imports a model.  Initializers with external data are read from files beside it.  With a loss the

@@ -249,11 +249,14 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
         const lower_operand *operand = &state->operands.items[id];
         state->part = p;
         lower_begin_stretch(state, false, 0);
-        *binding =
-            lower_buffer(builder,
-                         pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
-                                                             : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
-                         operand->device, operand->tensor, &operand->box);
+        *binding = lower_buffer_of_type(
+            builder,
+            pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_BUFFER_GRADIENT
+                                                : CLEAVE_BUFFER_ACTIVATION_GRADIENT,
+            operand->device, operand->tensor,
+            cleave_gradient_type(builder->model, &builder->model->nests[n],
+                                 &builder->parts[n].items[p], i),
+            &operand->box);
         if (is_carried)
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_CARRIES;
         contribute_gradient(state, event, p, *binding, is_carried);

@@ -61,7 +61,7 @@ static void grow_sent(lower_builder *builder) {
 
 /* Its box is left to the caller: buffers are large and many. */
 static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                                 int32_t tensor, int64_t bytes) {
+                                 int32_t tensor, cleave_type type, int64_t bytes) {
     if (bytes < 0)
         lower_fail(builder, CLEAVE_FAILED, "a buffer has more than 2^63 bytes");
     cleave_buffer *buffer = LOWER_ROOM(builder, &builder->buffers);
@@ -69,6 +69,7 @@ static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind
     buffer->kind = kind;
     buffer->device = device;
     buffer->tensor = tensor;
+    buffer->type = type;
     buffer->bytes = bytes;
     buffer->offset = 0;
     buffer->storage = builder->buffers.n - 1;
@@ -80,17 +81,25 @@ static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind
     return buffer;
 }
 
-int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                     int32_t tensor, const cleave_box *box) {
+int32_t lower_buffer_of_type(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                             int32_t tensor, cleave_type type, const cleave_box *box) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
-    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type);
-    lower_copy_box(of->rank, box, &add_buffer(builder, kind, device, tensor, bytes)->box);
+    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(type);
+    lower_copy_box(of->rank, box, &add_buffer(builder, kind, device, tensor, type, bytes)->box);
     return builder->buffers.n - 1;
 }
 
+int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                     int32_t tensor, const cleave_box *box) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    bool exact = kind == CLEAVE_BUFFER_GRADIENT || kind == CLEAVE_BUFFER_STATE;
+    return lower_buffer_of_type(builder, kind, device, tensor,
+                                exact ? cleave_exact_type(of) : of->stored, box);
+}
+
 int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                           int64_t bytes) {
-    add_buffer(builder, kind, device, -1, bytes)->box.lo[0] = 0; /* no box is of rank -1 */
+                           cleave_type type, int64_t bytes) {
+    add_buffer(builder, kind, device, -1, type, bytes)->box.lo[0] = 0; /* no box is of rank -1 */
     return builder->buffers.n - 1;
 }
 
@@ -338,13 +347,16 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
                     const lower_region *source, float fill) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
     const lower_region *from = source != NULL ? source : destination;
+    cleave_type type = lower_type_of(builder, destination->buffer),
+                source_type = lower_type_of(builder, from->buffer);
     if (cleave_box_is_empty(of->rank, box) ||
         (mode == CLEAVE_COPY_ASSIGN && lower_region_same_place(of->rank, box, destination, from)))
         return;
     /* In place, and dimensions past the rank are left as they are: pieces are large and many. */
     cleave_copy_piece *piece = next_piece(builder);
     piece->mode = mode;
-    piece->type = of->type;
+    piece->type = type;
+    piece->source_type = source_type;
     piece->destination = destination->buffer;
     piece->source = source != NULL ? source->buffer : -1;
     piece->destination_offset = lower_region_offset(of->rank, destination, box);
@@ -359,10 +371,12 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     }
     simplify_piece(piece);
     cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
-    int64_t passes = mode == CLEAVE_COPY_FILL ? 1 : mode == CLEAVE_COPY_ASSIGN ? 2 : 3;
-    int64_t bytes = cleave_box_size(of->rank, box) * cleave_type_bytes(of->type) * passes;
+    bool adds = mode != CLEAVE_COPY_FILL && mode != CLEAVE_COPY_ASSIGN;
+    int64_t bytes =
+        cleave_box_size(of->rank, box) * ((adds ? 2 : 1) * cleave_type_bytes(type) +
+                                          (source != NULL ? cleave_type_bytes(source_type) : 0));
     copy->bytes += bytes;
-    copy->summed_bytes += passes == 3 ? bytes : 0;
+    copy->summed_bytes += adds ? bytes : 0;
     if (!repeat_last_piece(builder, piece))
         keep_piece(builder, copy, piece);
 }

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "graph/lower/fragment.h"
 #include "graph/model/fold.h"
+#include "graph/model/precision.h"
 #include "graph/model/view.h"
 
 #include <setjmp.h>
@@ -106,11 +107,14 @@ void *lower_array(lower_builder *builder, size_t count, size_t size);
 #define LOWER_ARRAY(builder, type, count)                                                          \
     ((type *)lower_array((builder), (size_t)(count), sizeof(type)))
 
-/* A buffer for a dense piece of a tensor, or for `bytes` without one (tensor -1). */
+/* A buffer for a dense piece of a tensor, or for `bytes` without one (tensor -1): of values, or by
+   its kind of what is exact (a parameter's gradient and state); or of another type. */
 int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
                      int32_t tensor, const cleave_box *box);
+int32_t lower_buffer_of_type(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                             int32_t tensor, cleave_type type, const cleave_box *box);
 int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                           int64_t bytes);
+                           cleave_type type, int64_t bytes);
 
 /* Dimensions past the rank are left as they are: boxes and regions are large and many, so they are
    filled where they lie. */
@@ -215,8 +219,8 @@ static inline bool lower_in_every_window(const lower_builder *builder, int32_t n
     return builder->fold != NULL && builder->fold->sharing.nest_axis[nest] >= 0;
 }
 
-static inline int64_t lower_type_bytes(const lower_builder *builder, int32_t tensor) {
-    return tensor < 0 ? 4 : cleave_type_bytes(builder->model->tensors[tensor].type);
+static inline cleave_type lower_type_of(const lower_builder *builder, int32_t buffer) {
+    return builder->buffers.items[buffer].type;
 }
 
 #endif

@@ -66,6 +66,7 @@ static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t 
         cleave_update update = from->updates.items[i];
         update.parameter = moved(update.parameter, buffers);
         update.gradient = moved(update.gradient, buffers);
+        update.master = moved(update.master, buffers);
         for (int s = 0; s < 2; s++)
             update.state[s] = moved(update.state[s], buffers);
         PUSH(to, updates, update);

@@ -25,6 +25,7 @@ typedef struct reduction {
     int32_t n_members;
     const int32_t *members; /* [n_members] devices, ascending */
     int64_t unit_elements;
+    cleave_type type; /* of the vector */
     int64_t unit_bytes;
     int64_t *first_unit; /* [cells of the bucket] where each begins in the vector, in the bucket's
                             order */
@@ -75,6 +76,8 @@ static lower_region vector_region(const reduction *state, const move_cell *cell,
    first one there. */
 static bool holds_vector(const reduction *state, const move_demand *demand, lower_region *region) {
     const cleave_tensor *tensor = &state->builder->model->tensors[state->move->tensor];
+    if (lower_type_of(state->builder, demand->at.buffer) != state->type)
+        return false;
     for (int32_t c = 0; c < state->bucket->cells.n; c++) {
         const cleave_box *box = &cell_of(state, c)->box;
         if (!cleave_box_contains(tensor->rank, &demand->at.box, box))
@@ -139,7 +142,7 @@ static void lay_out(reduction *state) {
 static lower_region cell_region(const reduction *state, int32_t i, int32_t c) {
     lower_region region =
         vector_region(state, cell_of(state, c), state->buffer[i], state->first_unit[c]);
-    region.offset += state->offset[i] / lower_type_bytes(state->builder, state->move->tensor);
+    region.offset += state->offset[i] / cleave_type_bytes(state->type);
     return region;
 }
 
@@ -210,11 +213,12 @@ static void pack_vector(const reduction *state, int32_t i) {
     lower_region place = {.buffer = -1};
     if (vector_in_place(state, i, &place)) {
         state->buffer[i] = place.buffer;
-        state->offset[i] = place.offset * lower_type_bytes(builder, state->move->tensor);
+        state->offset[i] = place.offset * cleave_type_bytes(state->type);
         builder->sent[place.buffer] = true;
     } else {
         int64_t bytes = state->n_units * state->unit_bytes;
-        state->buffer[i] = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, bytes);
+        state->buffer[i] =
+            lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, state->type, bytes);
     }
     lower_copy_begin(builder);
     int32_t end = state->first_source[i + 1];
@@ -243,10 +247,10 @@ static void unpack_vector(const reduction *state, int32_t i) {
 /* Adds received units to the vector. */
 static void add_units(const reduction *state, int32_t i, int64_t first, int64_t n_units) {
     lower_builder *builder = state->builder;
-    const cleave_tensor *tensor = &builder->model->tensors[state->move->tensor];
-    int64_t element = cleave_type_bytes(tensor->type);
+    int64_t element = cleave_type_bytes(state->type);
     cleave_copy_piece piece = {.mode = move_mode(state->move),
-                               .type = tensor->type,
+                               .type = state->type,
+                               .source_type = state->type,
                                .destination = state->buffer[i],
                                .source = state->received[i],
                                .destination_offset =
@@ -387,7 +391,8 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     int32_t n = bucket->n_devices;
     reduction state = {.builder = builder, .move = move, .bucket = bucket};
     state.unit_elements = move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1;
-    state.unit_bytes = state.unit_elements * lower_type_bytes(builder, move->tensor);
+    state.type = bucket->kind == CLEAVE_ALL_GATHER ? move->value_type : move->partial_type;
+    state.unit_bytes = state.unit_elements * cleave_type_bytes(state.type);
     state.n_members = n * bucket->n_windows;
     state.members = list_members(&state);
     cleave_collective collective = describe(&state);
@@ -405,10 +410,10 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     LOWER_PUSH(builder, &builder->collectives, collective);
     int64_t received = most_received(&state) * state.unit_bytes;
     for (int32_t i = 0; i < n; i++)
-        state.received[i] =
-            bucket->kind == CLEAVE_ALL_GATHER
-                ? -1
-                : lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, bucket->devices[i], received);
+        state.received[i] = bucket->kind == CLEAVE_ALL_GATHER
+                                ? -1
+                                : lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
+                                                     bucket->devices[i], state.type, received);
     if (builder->options->symbolic_collectives)
         run_symbolic(&state);
     else

@@ -67,7 +67,22 @@ int32_t lower_mark_speakers(const lower_builder *builder, movement *move, const 
 
 /* ---- combining at owners --------------------------------------------------------------------- */
 
-/* Where the owner adds up a block: its first demand, or memory of its own. */
+/* A contribution of the owner that may be added to. */
+static const lower_region *own_place(const lower_builder *builder, const movement *move,
+                                     const lower_cell *at, int32_t owner) {
+    const lower_cutting *c = move->cutting;
+    for (int32_t i = c->listed[owner] == c->n_listed ? c->first_contribution[owner] : -1; i >= 0;
+         i = c->next_contribution[i]) {
+        const move_contribution *from = &move->contributions.items[at->contributions[i]];
+        if (from->may_take && !from->taken &&
+            lower_type_of(builder, from->at.buffer) == move->sum_type)
+            return &from->at;
+    }
+    return NULL;
+}
+
+/* Where the owner adds up a block: its first demand; where that is less exact than the sum, a
+   contribution; or memory of its own. */
 static move_place begin_sum(lower_builder *builder, movement *move, const lower_cell *at,
                             const cleave_box *block, int32_t owner) {
     const lower_cutting *c = move->cutting;
@@ -75,11 +90,17 @@ static move_place begin_sum(lower_builder *builder, movement *move, const lower_
     move->sums.n++;
     sum->device = owner;
     sum->receives = sum->sent = false;
-    if (c->reads[owner])
+    bool reads = c->reads[owner] && move->value_type == move->sum_type;
+    const lower_region *own =
+        c->reads[owner] && !reads ? own_place(builder, move, at, owner) : NULL;
+    if (reads)
         sum->at = move->demands.items[at->demands[c->first_demand[owner]]].at;
+    else if (own != NULL)
+        sum->at = *own;
     else
-        sum->at = lower_region_of(
-            builder, lower_buffer(builder, CLEAVE_BUFFER_MESSAGE, owner, move->tensor, block));
+        sum->at =
+            lower_region_of(builder, lower_buffer_of_type(builder, CLEAVE_BUFFER_MESSAGE, owner,
+                                                          move->tensor, move->sum_type, block));
     return ~(move->sums.n - 1);
 }
 

@@ -99,10 +99,9 @@ void move_exchanges_find(lower_builder *builder, movement *move) {
 /* ---- joining --------------------------------------------------------------------------------- */
 
 /* What packing a transfer reads and writes. */
-static int64_t packing_bytes(const lower_builder *builder, const movement *move,
-                             const move_transfer *transfer) {
+static int64_t packing_bytes(const movement *move, const move_transfer *transfer) {
     return 2 * transfer->bytes +
-           3 * transfer->summed_elements * lower_type_bytes(builder, move->tensor);
+           3 * transfer->summed_elements * cleave_type_bytes(move_type(move, transfer->stage));
 }
 
 /* A transfer that needs no packing, or no unpacking, is sent from or received in its place. */
@@ -120,7 +119,7 @@ static void add_transfer(lower_builder *builder, movement *move, int32_t t,
     } else {
         transfer->sent_from = -1;
         packing[from->index].n_copies++;
-        packing[from->index].bytes += packing_bytes(builder, move, transfer);
+        packing[from->index].bytes += packing_bytes(move, transfer);
         from->sent_bytes += transfer->bytes;
     }
     transfer->received_in = -1;
@@ -132,15 +131,16 @@ static void add_transfer(lower_builder *builder, movement *move, int32_t t,
 }
 
 static void take_buffers(lower_builder *builder, movement *move, const move_exchange *exchange) {
+    cleave_type type = move_type(move, exchange->stage);
     for (int32_t i = 0; i < exchange->n_devices; i++) {
         int32_t device = exchange->devices[i];
         move_member *member = &move->members[exchange->stage][device];
         if (member->sent_bytes > 0)
-            member->send_buffer =
-                lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, member->sent_bytes);
+            member->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, type,
+                                                     member->sent_bytes);
         if (member->received_bytes > 0)
-            member->receive_buffer =
-                lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, member->received_bytes);
+            member->receive_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device,
+                                                        type, member->received_bytes);
     }
 }
 
@@ -275,7 +275,7 @@ void move_exchanges_combine(lower_builder *builder, movement *move) {
         return;
     cleave_packing *adding = LOWER_ARRAY(builder, cleave_packing, builder->n_devices);
     int32_t *item = LOWER_ARRAY(builder, int32_t, builder->n_devices);
-    int64_t element = lower_type_bytes(builder, move->tensor);
+    int64_t element = cleave_type_bytes(move->partial_type);
     for (int32_t t = 0; t < move->transfers.n; t++) {
         const move_transfer *transfer = &move->transfers.items[t];
         if (transfer->stage != MOVE_PARTIAL || transfer->exchange < 0)

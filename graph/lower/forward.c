@@ -140,8 +140,12 @@ void lower_write(lowering *state, const lower_event *event) {
             continue;
         cleave_box box;
         cleave_part_box(builder->model, part, output, &box);
-        binding[p] =
-            lower_buffer(builder, CLEAVE_BUFFER_ACTIVATION, part->device, output->tensor, &box);
+        binding[p] = lower_buffer_of_type(
+            builder, CLEAVE_BUFFER_ACTIVATION, part->device, output->tensor,
+            event->input < 0
+                ? cleave_output_type(builder->model, &builder->model->nests[event->nest], part)
+                : builder->model->tensors[output->tensor].stored,
+            &box);
         move_contribution *added = move_contribute(builder, move, part->key, part->device);
         lower_set_region(builder, binding[p], &added->at);
         added->may_take = true;

@@ -137,6 +137,7 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
     for (int32_t i = 0; i < assembly->updates.n; i++) {
         RENAME(assembly->updates.items[i].parameter);
         RENAME(assembly->updates.items[i].gradient);
+        RENAME(assembly->updates.items[i].master);
         RENAME(assembly->updates.items[i].state[0]);
         RENAME(assembly->updates.items[i].state[1]);
     }

@@ -29,6 +29,8 @@ static void lay_demands_into_contributions(lower_builder *builder, movement *mov
         for (int32_t c = first[demand->device]; c >= 0; c = next[c]) {
             move_contribution *from = &move->contributions.items[c];
             if (from->taken || !from->may_take ||
+                lower_type_of(builder, demand->at.buffer) !=
+                    lower_type_of(builder, from->at.buffer) ||
                 !cleave_box_equal(tensor->rank, &demand->at.box, &from->at.box) ||
                 !lower_region_is_dense(tensor, &from->at.box, &from->at) || from->at.offset != 0)
                 continue;
@@ -71,12 +73,14 @@ static void packed_region(const lower_builder *builder, const movement *move, co
     cleave_tensor_strides(&builder->model->tensors[move->tensor], &region->box, region->stride);
 }
 
-/* Of a flow alone in its transfer, where the elements lie in one run. */
+/* Of a flow alone in its transfer, where the elements lie in one run, as they are sent. */
 static bool is_in_place(const lower_builder *builder, const movement *move, const move_flow *flow,
                         const lower_region *region, move_end *end) {
     const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
     const cleave_box *box = box_of(move, flow);
-    if (!lower_region_is_dense(tensor, box, region))
+    if (!lower_region_is_dense(tensor, box, region) ||
+        lower_type_of(builder, region->buffer) !=
+            move_type(move, move->transfers.items[flow->transfer].stage))
         return false;
     *end = (move_end){region->buffer, lower_region_offset(tensor->rank, region, box)};
     return true;
@@ -117,7 +121,8 @@ static void pack(lower_builder *builder, movement *move, move_transfer *transfer
 
 /* Both ends post all transfers of a stage. */
 static void post_stage(lower_builder *builder, movement *move, move_stage stage) {
-    int64_t element = lower_type_bytes(builder, move->tensor);
+    cleave_type type = move_type(move, stage);
+    int64_t element = cleave_type_bytes(type);
     for (int32_t t = 0; t < move->transfers.n; t++) {
         move_transfer *transfer = &move->transfers.items[move->posting[t]];
         if (transfer->stage != stage || transfer->exchange >= 0)
@@ -125,13 +130,13 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
         move_end from, to;
         if (!move_sent_in_place(builder, move, transfer, &from)) {
             transfer->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
-                                                       transfer->source, transfer->bytes);
+                                                       transfer->source, type, transfer->bytes);
             from = (move_end){transfer->send_buffer, 0};
             pack(builder, move, transfer);
         }
         if (!move_received_in_place(builder, move, transfer, &to)) {
-            transfer->receive_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
-                                                          transfer->destination, transfer->bytes);
+            transfer->receive_buffer = lower_buffer_bytes(
+                builder, CLEAVE_BUFFER_MESSAGE, transfer->destination, type, transfer->bytes);
             to = (move_end){transfer->receive_buffer, 0};
         }
         transfer->run = lower_messages(builder, move->tensor, move->lane, transfer->source,
@@ -173,15 +178,32 @@ static bool has_collectives(const movement *move) {
 void move_carry(lower_builder *builder, const movement *move, cleave_buffer_kind kind,
                 move_contribution *contribution) {
     lower_region given = contribution->at;
-    int32_t total = lower_buffer(builder, kind, contribution->device, move->tensor, &given.box);
+    int32_t total = lower_buffer_of_type(builder, kind, contribution->device, move->tensor,
+                                         builder->model->tensors[move->tensor].type,
+                                         &given.box); /* it adds up */
     lower_set_region(builder, total, &contribution->at);
     contribution->may_take = true;
     lower_carry(builder, move->tensor, &contribution->at, &given, contribution->device);
 }
 
+/* A sum is as exact as what it is made of. */
+static void find_types(const lower_builder *builder, movement *move) {
+    const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
+    move->value_type = move->demands.n > 0
+                           ? lower_type_of(builder, move->demands.items[0].at.buffer)
+                           : tensor->stored;
+    move->sum_type = tensor->stored;
+    for (int32_t i = 0; i < move->contributions.n; i++) {
+        cleave_type type = lower_type_of(builder, move->contributions.items[i].at.buffer);
+        move->sum_type = type == CLEAVE_BF16 ? move->sum_type : type;
+    }
+    move->partial_type = cleave_reduce_type(builder->model, move->tensor, move->sum_type);
+}
+
 void move_begin(lower_builder *builder, movement *move) {
     int rank = rank_of(builder, move);
     move->begun = true;
+    find_types(builder, move);
     if (!are_sorted(move))
         qsort(move->contributions.items, (size_t)move->contributions.n,
               sizeof *move->contributions.items, compare_contributions);
@@ -303,7 +325,8 @@ static int32_t arrive_of_exchange(lower_builder *builder, movement *move, int32_
         n += move->sizes.items[flow->box];
     }
     move_exchange_arrive(builder, move, &move->transfers.items[t],
-                         n * lower_type_bytes(builder, move->tensor), unpacking);
+                         n * cleave_type_bytes(move_type(move, move->transfers.items[t].stage)),
+                         unpacking);
     return target;
 }
 

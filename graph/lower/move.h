@@ -140,6 +140,9 @@ typedef struct movement {
     cleave_combiner combiner;  /* of several keys */
     bool zero_where_unwritten; /* gradients; else an error */
     bool repeats;              /* of a fold: in all windows in the same place */
+    /* Of what goes to readers; of sums, as they are combined; and of partial results on their way:
+       by contributions and demands, when the movement begins. */
+    cleave_type value_type, sum_type, partial_type;
     CLEAVE_LIST(move_contribution) contributions;
     CLEAVE_LIST(move_demand) demands;
     /* What cutting gives: */
@@ -250,6 +253,11 @@ void move_exchange_unpack(lower_builder *builder, movement *move, int32_t demand
 bool move_group_is_collective(const lower_builder *builder, int32_t n_devices);
 
 void move_collectives_combine(lower_builder *builder, movement *move);
+
+/* Of the elements of a message of this stage. */
+static inline cleave_type move_type(const movement *move, move_stage stage) {
+    return stage == MOVE_PARTIAL ? move->partial_type : move->value_type;
+}
 
 static inline cleave_copy_mode move_mode(const movement *move) {
     return move->combiner == CLEAVE_COMBINE_MAX       ? CLEAVE_COPY_MAX

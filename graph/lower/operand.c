@@ -203,7 +203,8 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     operand->buffer = lower_buffer(builder, buffer_kind(of), device, tensor, box);
     operand->first_piece = first;
     operand->n_pieces = n;
-    operand->whole = n == 1 && is_whole(builder, tensor, box, &state->pulled.items[0]);
+    operand->whole = n == 1 && is_whole(builder, tensor, box, &state->pulled.items[0]) &&
+                     of->stored == builder->model->tensors[state->pulled.items[0].tensor].stored;
     operand->filled = operand->arrived = false;
     for (int32_t i = 0; i < n; i++)
         add_piece(state, &state->pulled.items[i], again_in);

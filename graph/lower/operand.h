@@ -39,6 +39,7 @@ typedef struct lower_holder {
 typedef struct lower_share {
     int32_t holder;
     lower_region at;
+    int32_t master;       /* buffer that it updates first, of its box; -1: none */
     int32_t first_demand; /* of its gradient */
 } lower_share;
 

@@ -114,7 +114,7 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
         lower_region at = lower_region_within(parameter->rank, &held, &block);
         if (s->sharded >= CLEAVE_SHARDED_WEIGHT || !lower_region_is_dense(parameter, &block, &at))
             at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
-        LOWER_PUSH(builder, &of->shares, (lower_share){.holder = h, .at = at});
+        LOWER_PUSH(builder, &of->shares, (lower_share){.holder = h, .at = at, .master = -1});
     }
 }
 
@@ -215,6 +215,7 @@ static void plan_shares(lowering *state, int32_t tensor) {
     for (int32_t h = 0; h < of->holders.n; h++)
         LOWER_PUSH(builder, &of->shares,
                    (lower_share){.holder = h,
+                                 .master = -1,
                                  .at = lower_region_of(builder, of->holders.items[h].buffer)});
 }
 

@@ -54,7 +54,7 @@ static int32_t find_transfer(lower_builder *builder, movement *move, move_stage 
    are many. */
 static move_flow *add_flow(lower_builder *builder, movement *move, int32_t t, int32_t box) {
     move_transfer *transfer = &move->transfers.items[t];
-    int64_t bytes = lower_type_bytes(builder, move->tensor);
+    int64_t bytes = cleave_type_bytes(move_type(move, transfer->stage));
     move_flow *added = LOWER_ROOM(builder, &move->flows);
     move->flows.n++;
     added->transfer = t;

@@ -26,6 +26,15 @@ static void gather_shares(lowering *state, int32_t tensor) {
     move_all(builder, &of->forward);
 }
 
+static int32_t lasting_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
+                              int32_t tensor, const cleave_box *box) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    int32_t buffer =
+        lower_buffer_of_type(builder, kind, device, tensor, cleave_exact_type(of), box);
+    builder->buffers.items[buffer].persistent = true;
+    return buffer;
+}
+
 void lower_update(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     int32_t tensor = event->tensor;
@@ -36,8 +45,12 @@ void lower_update(lowering *state, const lower_event *event) {
         lower_begin_gradient(state, tensor);
     lower_do(builder, CLEAVE_WHEN_LAST);
     for (int32_t i = 0; i < of->shares.n; i++) {
-        const lower_share *share = &of->shares.items[i];
+        lower_share *share = &of->shares.items[i];
         int32_t device = of->holders.items[share->holder].device;
+        const cleave_box *box = &share->at.box;
+        bool has_master = cleave_has_master(&builder->model->tensors[tensor]);
+        share->master =
+            has_master ? lasting_buffer(builder, CLEAVE_BUFFER_PARAMETER, device, tensor, box) : -1;
         if (n_reduced == 0 && of->main_after[share->holder] >= 0)
             lower_sync(builder, of->main_after[share->holder]);
         int32_t gradient = n_reduced > 0
@@ -47,12 +60,10 @@ void lower_update(lowering *state, const lower_event *event) {
                                 .parameter = share->at.buffer,
                                 .first = share->at.offset,
                                 .gradient = gradient,
+                                .master = share->master,
                                 .state = {-1, -1}};
-        for (int k = 0; k < builder->options->optimizer_states; k++) {
-            update.state[k] =
-                lower_buffer(builder, CLEAVE_BUFFER_STATE, device, tensor, &share->at.box);
-            builder->buffers.items[update.state[k]].persistent = true;
-        }
+        for (int k = 0; k < builder->options->optimizer_states; k++)
+            update.state[k] = lasting_buffer(builder, CLEAVE_BUFFER_STATE, device, tensor, box);
         LOWER_PUSH(builder, &builder->updates, update);
         lower_item(builder, device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_UPDATE, builder->updates.n - 1);
     }
@@ -86,15 +97,17 @@ static void list_held(lowering *state, int32_t tensor) {
     for (int32_t i = 0; i < of->shares.n && of->sharded; i++) {
         const lower_share *share = &of->shares.items[i];
         LOWER_PUSH(builder, &builder->held,
-                   (cleave_held){tensor, of->holders.items[share->holder].device, share->at.buffer,
+                   (cleave_held){tensor, of->holders.items[share->holder].device,
+                                 share->master >= 0 ? share->master : share->at.buffer,
                                  share->at.box});
     }
     for (int32_t h = 0; h < of->holders.n && !of->sharded; h++) {
         const lower_holder *holder = &of->holders.items[h];
+        int32_t master = h < of->shares.n ? of->shares.items[h].master : -1; /* one share each */
         for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
-            LOWER_PUSH(
-                builder, &builder->held,
-                (cleave_held){tensor, holder->device, holder->buffer, state->uses.items[u].box});
+            LOWER_PUSH(builder, &builder->held,
+                       (cleave_held){tensor, holder->device, master >= 0 ? master : holder->buffer,
+                                     state->uses.items[u].box});
     }
 }
 

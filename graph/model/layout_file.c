@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "graph/model/precision.h"
 #include "graph/model/schedule_file.h"
 
 #include <math.h>
@@ -234,10 +235,19 @@ static cleave_status read_label(const cleave_json_cursor *root, const char *key,
 
 static cleave_status read_head(const cleave_json_cursor *root, const cleave_model *model,
                                int64_t *n_devices, cleave_error *error) {
-    static const char *const keys[] = {"cleave_layout", "model",      "machine",
-                                       "devices",       "method",     "predicted_step_seconds",
-                                       "operators",     "parameters", "collectives",
-                                       "schedule",      "attention",  NULL};
+    static const char *const keys[] = {"cleave_layout",
+                                       "model",
+                                       "machine",
+                                       "devices",
+                                       "method",
+                                       "predicted_step_seconds",
+                                       "operators",
+                                       "parameters",
+                                       "collectives",
+                                       "schedule",
+                                       "attention",
+                                       "training",
+                                       NULL};
     cleave_json_cursor version, devices, operators;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
@@ -267,6 +277,33 @@ static cleave_status read_attention(const cleave_json_cursor *root, bool *stores
     return CLEAVE_OK;
 }
 
+static cleave_status read_precision(const cleave_json_cursor *at, const char *key,
+                                    cleave_type expected, bool asked, cleave_error *error) {
+    cleave_json_cursor member;
+    const char *name = "f32";
+    bool found = cleave_json_find(at, key, &member);
+    if (found)
+        CLEAVE_TRY(cleave_json_string(&member, &name, error));
+    if (strcmp(name, "f32") != 0 && strcmp(name, "bf16") != 0)
+        return cleave_json_fail(&member, error, "\"%.64s\" is none of: f32, bf16", name);
+    if (!asked && strcmp(name, cleave_precision_name(expected)) != 0)
+        return cleave_json_fail(found ? &member : at, error,
+                                "was made for %s %s, but it is %s: say which with --precision", key,
+                                name, cleave_precision_name(expected));
+    return CLEAVE_OK;
+}
+
+/* What the layout was made for, unless another precision is asked for. */
+static cleave_status read_training(const cleave_json_cursor *root, const cleave_model *model,
+                                   cleave_error *error) {
+    static const char *const keys[] = {"precision", "reduce_precision", NULL};
+    cleave_json_cursor at = *root;
+    if (cleave_json_find(root, "training", &at))
+        CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
+    CLEAVE_TRY(read_precision(&at, keys[0], model->precision, model->precision_asked, error));
+    return read_precision(&at, keys[1], model->reduce_precision, model->precision_asked, error);
+}
+
 /* `listed` null: all operators have to be. */
 static cleave_status read_layout(const cleave_json *document, const cleave_model *model,
                                  cleave_arena *arena, cleave_layout *layout,
@@ -274,6 +311,7 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
     cleave_json_cursor root = cleave_json_root(document), predicted, collectives, schedule;
     int64_t n_devices;
     CLEAVE_TRY(read_head(&root, model, &n_devices, error));
+    CLEAVE_TRY(read_training(&root, model, error));
     cleave_layout result;
     CLEAVE_TRY(cleave_layout_create(model, (int32_t)n_devices, arena, &result, error));
     CLEAVE_TRY(read_label(&root, "machine", result.machine, sizeof result.machine, error));
@@ -419,6 +457,20 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
         cleave_json_end_object(out);
 }
 
+static void put_training(cleave_json_writer *out, const cleave_model *model) {
+    if (model->precision == CLEAVE_F32)
+        return;
+    cleave_json_key(out, "training");
+    cleave_json_begin_object(out, true);
+    cleave_json_key(out, "precision");
+    cleave_json_put_string(out, cleave_precision_name(model->precision));
+    if (model->reduce_precision != CLEAVE_F32) {
+        cleave_json_key(out, "reduce_precision");
+        cleave_json_put_string(out, cleave_precision_name(model->reduce_precision));
+    }
+    cleave_json_end_object(out);
+}
+
 static void put_layout(cleave_json_writer *out, const cleave_model *model,
                        const cleave_layout *layout) {
     cleave_json_begin_object(out, false);
@@ -439,6 +491,7 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
         cleave_json_key(out, "attention");
         cleave_json_put_string(out, "stored");
     }
+    put_training(out, model);
     cleave_schedule_write(out, model, &layout->schedule);
     cleave_json_key(out, "operators");
     cleave_json_begin_object(out, false);

@@ -24,10 +24,14 @@
 
 enum { CLEAVE_MAX_AXES = 12, CLEAVE_MAX_INPUTS = 8, CLEAVE_MAX_TAPE = 32, CLEAVE_MAX_TERMS = 2 };
 
-typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64 } cleave_type;
+/* A tensor is of one of the first two; in memory an f32 one may be bf16: see
+   graph/model/precision.h. */
+typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64, CLEAVE_BF16 } cleave_type;
 /* Activations are f32, which holds every integer from minus this to this, and not the next one. */
 #define CLEAVE_MOST_EXACT_INTEGER (INT64_C(1) << 24)
-static inline int64_t cleave_type_bytes(cleave_type type) { return type == CLEAVE_I64 ? 8 : 4; }
+static inline int64_t cleave_type_bytes(cleave_type type) {
+    return type == CLEAVE_I64 ? 8 : type == CLEAVE_BF16 ? 2 : 4;
+}
 
 typedef enum cleave_tensor_kind {
     CLEAVE_TENSOR_ACTIVATION, /* written by a nest, or a view; or neither written nor read */
@@ -71,6 +75,8 @@ typedef struct cleave_tensor {
                                    is n h w c. Every local piece is dense in this order. */
     cleave_view view;
     bool needs_gradient; /* a parameter can be reached through it */
+    cleave_type stored;  /* derived: of its values in memory and in messages; of its initial value,
+                            and in files, it is `type` */
     /* Initial value (row-major in the logical shape): of a constant always, of a parameter, buffer
        or datum where the file has one; else null.  f32 or int64, by `type`. */
     const void *value;
@@ -203,6 +209,9 @@ typedef struct cleave_model {
     char hash[33];     /* of the graph with its shapes, not the weights */
     int64_t batch;     /* 0 where the model has no symbolic batch dimension */
     int graph_version; /* of the newest row of the fusing table that applies to it */
+    /* F32 or BF16: of values, and of partial sums on their way (graph/model/precision.h). */
+    cleave_type precision, reduce_precision;
+    bool precision_asked; /* for: a layout that was made for another one is taken, too */
     int32_t n_tensors, n_nests, n_operators, n_assignments, n_outputs;
     cleave_tensor *tensors;
     cleave_nest *nests; /* in topological order: forward runs them so, backward in reverse */

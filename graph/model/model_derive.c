@@ -8,6 +8,7 @@
    last instruction whose derivative can be written with its own value: if nothing else needs a
    register that depends on an input, keeping the output is enough. */
 #include "graph/model/model_internal.h"
+#include "graph/model/precision.h"
 
 enum { MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
 
@@ -211,14 +212,14 @@ static bool reads_base(const cleave_model *model, int32_t id, int32_t base) {
     return false;
 }
 
-static bool can_run_in_place(const cleave_model *model, const cleave_nest *nest) {
+bool cleave_nest_can_run_in_place(const cleave_model *model, const cleave_nest *nest) {
     if (nest->kind != CLEAVE_NEST_POINTWISE || nest->n_inputs == 0 || (nest->kept_inputs & 1) != 0)
         return false;
     int32_t source = nest->inputs[0].tensor;
     const cleave_tensor *in = &model->tensors[source];
     const cleave_tensor *out = &model->tensors[nest->output.tensor];
     if (in->kind != CLEAVE_TENSOR_ACTIVATION || in->view.kind != CLEAVE_VIEW_NONE ||
-        in->type != out->type || in->rank != out->rank)
+        in->stored != out->stored || in->rank != out->rank)
         return false;
     for (int d = 0; d < in->rank; d++)
         if (in->shape[d] != out->shape[d] || in->order[d] != out->order[d])
@@ -250,8 +251,7 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
     find_gradients(model, useful);
     for (int32_t n = 0; n < model->n_nests; n++)
         find_kept(&model->nests[n]);
-    for (int32_t n = 0; n < model->n_nests; n++)
-        model->nests[n].in_place = can_run_in_place(model, &model->nests[n]);
+    cleave_model_set_precision(model, model->precision, model->reduce_precision);
     cleave_model_hash(model);
     return cleave_model_check(model, error);
 }

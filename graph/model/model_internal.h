@@ -19,4 +19,7 @@ void cleave_model_find_useful(const cleave_model *model, bool *useful);
    parameters of which none gets a gradient. */
 cleave_status cleave_model_check_trained(const cleave_model *model, cleave_error *error);
 
+/* May forward write its output over input 0? */
+bool cleave_nest_can_run_in_place(const cleave_model *model, const cleave_nest *nest);
+
 #endif

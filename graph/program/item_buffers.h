@@ -38,6 +38,7 @@ static inline void cleave_item_visit_buffers(const cleave_item_records *records,
         const cleave_update *update = &records->updates[item->subject];
         visit(context, update->parameter);
         visit(context, update->gradient);
+        visit(context, update->master);
         visit(context, update->state[0]);
         visit(context, update->state[1]);
         break;

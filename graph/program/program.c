@@ -1,6 +1,8 @@
 /* Reading programs: bytes between devices, and the check of every invariant. */
 #include "graph/program/program.h"
 
+#include "graph/program/work.h"
+
 #include "base/checked.h"
 
 static bool spans_windows(const cleave_program *program, const cleave_collective *collective) {
@@ -32,6 +34,15 @@ int64_t cleave_program_own_bytes(const cleave_program *program) {
         if (spans_windows(program, &program->collectives[c]))
             once += (int64_t)sizeof *program->collectives;
     return once + (bytes - once) * n_windows;
+}
+
+double cleave_update_bytes(const cleave_program *program, const cleave_update *update) {
+    int64_t exact = program->buffers[update->gradient].bytes;
+    int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
+    int64_t copy = update->master < 0
+                       ? 0
+                       : exact / cleave_type_bytes(CLEAVE_F32) * cleave_type_bytes(CLEAVE_BF16);
+    return cleave_work_bytes_of_update(exact, n_states) + (double)copy;
 }
 
 int64_t cleave_program_bytes_sent(const cleave_program *program) {
@@ -78,15 +89,15 @@ static bool buffer_on(const cleave_program *program, int32_t buffer, int32_t dev
 }
 
 static bool piece_side_fits(const cleave_program *program, const cleave_copy_piece *piece,
-                            int32_t buffer, int64_t offset, const int64_t *stride) {
+                            cleave_type type, int32_t buffer, int64_t offset,
+                            const int64_t *stride) {
     int64_t last = offset;
     for (int d = 0; d < piece->rank; d++) {
         if (piece->extent[d] < 1 || stride[d] < 0)
             return false;
         last += (piece->extent[d] - 1) * stride[d];
     }
-    return offset >= 0 &&
-           (last + 1) * cleave_type_bytes(piece->type) <= program->buffers[buffer].bytes;
+    return offset >= 0 && (last + 1) * cleave_type_bytes(type) <= program->buffers[buffer].bytes;
 }
 
 static cleave_status check_copy(const cleave_program *program, int32_t item, cleave_error *error) {
@@ -99,11 +110,14 @@ static cleave_status check_copy(const cleave_program *program, int32_t item, cle
             (!fill && (piece->source < 0 || !buffer_on(program, piece->source, device, item))))
             return bad_item(program, item,
                             "a copy uses a buffer of another device or out of its life", error);
-        if (!piece_side_fits(program, piece, piece->destination, piece->destination_offset,
-                             piece->destination_stride) ||
-            (!fill && !piece_side_fits(program, piece, piece->source, piece->source_offset,
-                                       piece->source_stride)))
+        if (!piece_side_fits(program, piece, piece->type, piece->destination,
+                             piece->destination_offset, piece->destination_stride) ||
+            (!fill && !piece_side_fits(program, piece, piece->source_type, piece->source,
+                                       piece->source_offset, piece->source_stride)))
             return bad_item(program, item, "a copy leaves its buffer", error);
+        if (program->buffers[piece->destination].type != piece->type ||
+            (!fill && program->buffers[piece->source].type != piece->source_type))
+            return bad_item(program, item, "a copy takes elements for what they are not", error);
     }
     return CLEAVE_OK;
 }
@@ -147,6 +161,27 @@ static cleave_status check_message_item(const cleave_program *program, int32_t i
 }
 
 /* `n_subjects` by kinds of items; a SYNC's subject is an earlier one. */
+static int64_t elements_of(const cleave_program *program, int32_t buffer) {
+    return program->buffers[buffer].bytes / cleave_type_bytes(program->buffers[buffer].type);
+}
+
+static cleave_status check_update(const cleave_program *program, int32_t item,
+                                  cleave_error *error) {
+    const cleave_update *update = &program->updates[program->items[item].subject];
+    int32_t device = program->items[item].device, master = update->master;
+    if (update->parameter < 0 || update->gradient < 0 ||
+        !buffer_on(program, update->parameter, device, item) ||
+        !buffer_on(program, update->gradient, device, item) ||
+        !buffer_on(program, master, device, item) || update->first < 0 ||
+        elements_of(program, update->parameter) - update->first <
+            elements_of(program, update->gradient) ||
+        (master >= 0 && elements_of(program, master) != elements_of(program, update->gradient)) ||
+        program->buffers[update->gradient].type != CLEAVE_F32 ||
+        program->buffers[master >= 0 ? master : update->parameter].type != CLEAVE_F32)
+        return bad_item(program, item, "an update whose buffers do not match", error);
+    return CLEAVE_OK;
+}
+
 static cleave_status check_item(const cleave_program *program, const int32_t *n_subjects,
                                 int32_t item, cleave_error *error) {
     const cleave_item *at = &program->items[item];
@@ -170,16 +205,8 @@ static cleave_status check_item(const cleave_program *program, const int32_t *n_
             return bad_item(program, item, "a sync waits for its own lane or another device",
                             error);
         return CLEAVE_OK;
-    case CLEAVE_ITEM_UPDATE: {
-        const cleave_update *update = &program->updates[at->subject];
-        if (update->parameter < 0 || update->gradient < 0 ||
-            !buffer_on(program, update->parameter, at->device, item) ||
-            !buffer_on(program, update->gradient, at->device, item) || update->first < 0 ||
-            program->buffers[update->parameter].bytes - update->first * (int64_t)sizeof(float) <
-                program->buffers[update->gradient].bytes)
-            return bad_item(program, item, "an update whose buffers do not match", error);
-        return CLEAVE_OK;
-    }
+    case CLEAVE_ITEM_UPDATE:
+        return check_update(program, item, error);
     default:
         return CLEAVE_OK;
     }

@@ -73,9 +73,10 @@ typedef enum cleave_buffer_kind {
 typedef struct cleave_buffer {
     cleave_buffer_kind kind;
     int32_t device;
-    int32_t tensor; /* whose piece it is (its gradient, for gradients); -1: none (messages,
-                       workspace) */
-    cleave_box box; /* of that tensor */
+    int32_t tensor;   /* whose piece it is (its gradient, for gradients); -1: none (messages,
+                         workspace) */
+    cleave_box box;   /* of that tensor */
+    cleave_type type; /* of its elements (graph/model/precision.h) */
     int64_t bytes;
     int32_t first, last; /* global positions of the first and last item that uses it; persistent
                             ones: 0 and n_items - 1 */
@@ -106,6 +107,8 @@ typedef struct cleave_update {
     int32_t tensor;              /* parameter */
     int32_t parameter, gradient; /* buffers: the gradient has the box that is updated, */
     int64_t first;    /* and the elements of the parameter from this one on are of that box */
+    int32_t master;   /* buffer of that box, of which the parameter gets a rounded copy; -1: the
+                         parameter is exact itself */
     int32_t state[2]; /* buffers, -1 where the optimizer has fewer */
 } cleave_update;
 
@@ -125,7 +128,7 @@ typedef enum cleave_copy_mode {
  * extent. */
 typedef struct cleave_copy_piece {
     cleave_copy_mode mode;
-    cleave_type type;
+    cleave_type type, source_type;             /* of the destination; of the source, if any */
     int32_t destination, source;               /* buffers */
     int64_t destination_offset, source_offset; /* elements */
     float fill;
@@ -243,6 +246,9 @@ typedef struct cleave_turns {
     cleave_turn *turns;  /* [n_turns]; the micro-batch of the updates is the last */
     uint8_t *owner;      /* [n_buffers] the window whose own it is; NONE: it is there once */
 } cleave_turns;
+
+/* What an update reads and writes. */
+double cleave_update_bytes(const cleave_program *program, const cleave_update *update);
 
 /* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
    counted. */

@@ -65,9 +65,9 @@ static void touch_buffer(void *context, int32_t buffer) {
 }
 
 /* One side of a piece: what lies between its first and its last element. */
-static void touch_piece(tracker *t, const cleave_copy_piece *piece, int32_t buffer, int64_t offset,
-                        const int64_t *stride) {
-    int64_t bytes = cleave_type_bytes(piece->type), span = 1;
+static void touch_piece(tracker *t, const cleave_copy_piece *piece, cleave_type type,
+                        int32_t buffer, int64_t offset, const int64_t *stride) {
+    int64_t bytes = cleave_type_bytes(type), span = 1;
     for (int d = 0; d < piece->rank; d++)
         span += (piece->extent[d] - 1) * stride[d];
     if (buffer >= 0)
@@ -77,8 +77,9 @@ static void touch_piece(tracker *t, const cleave_copy_piece *piece, int32_t buff
 static void touch_copy(tracker *t, const cleave_copy *copy) {
     for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
         const cleave_copy_piece *piece = &t->program->copy_pieces[p];
-        touch_piece(t, piece, piece->source, piece->source_offset, piece->source_stride);
-        touch_piece(t, piece, piece->destination, piece->destination_offset,
+        touch_piece(t, piece, piece->source_type, piece->source, piece->source_offset,
+                    piece->source_stride);
+        touch_piece(t, piece, piece->type, piece->destination, piece->destination_offset,
                     piece->destination_stride);
     }
 }

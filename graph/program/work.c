@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "graph/model/attention.h"
 #include "graph/model/gather.h"
+#include "graph/model/precision.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -58,11 +59,12 @@ static void append_dimension(text *t, const cleave_nest *nest, const cleave_dime
 }
 
 static void append_operand(text *t, const cleave_model *model, const cleave_nest *nest,
-                           const cleave_operand *operand, const cleave_part *part) {
+                           const cleave_operand *operand, cleave_type type,
+                           const cleave_part *part) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
     cleave_box raw;
     cleave_part_raw_box(part, operand, tensor->rank, &raw);
-    append(t, " %s.", tensor->type == CLEAVE_I64 ? "i64" : "f32");
+    append(t, " %s.", cleave_precision_name(type));
     for (int d = 0; d < tensor->rank; d++)
         append(t, "%d", tensor->order[d]);
     append(t, tensor->kind == CLEAVE_TENSOR_PARAMETER ? "p[" : "[");
@@ -103,6 +105,25 @@ static bool is_grouped(const cleave_nest *nest) {
     return false;
 }
 
+/* Of parts forward writes values, or partial results; backward reads the gradient of values. */
+static cleave_type output_type(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                               const cleave_part *part) {
+    return pass == CLEAVE_PASS_FORWARD ? cleave_output_type(model, nest, part)
+                                       : model->tensors[nest->output.tensor].stored;
+}
+
+static void append_gradients(text *t, const cleave_model *model, const cleave_nest *nest,
+                             cleave_pass pass, const cleave_part *part) {
+    uint32_t gradients = cleave_nest_pass_inputs(model, nest, pass), exact = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if ((gradients >> i & 1) != 0 && cleave_gradient_type(model, nest, part, i) !=
+                                             model->tensors[nest->inputs[i].tensor].stored)
+            exact |= UINT32_C(1) << i;
+    append(t, " / gradient=%" PRIx32, gradients);
+    if (exact != 0) /* that are not stored as their inputs are */
+        append(t, " exact=%" PRIx32, exact);
+}
+
 static void write_key(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                       const cleave_part *part, cleave_work *work) {
     text t = {.n = 0};
@@ -112,11 +133,12 @@ static void write_key(const cleave_model *model, const cleave_nest *nest, cleave
         append(&t, " %s=%" PRId64, nest->axes[a].name, part->hi[a] - part->lo[a]);
     append(&t, " /");
     for (int i = 0; i < nest->n_inputs; i++)
-        append_operand(&t, model, nest, &nest->inputs[i], part);
+        append_operand(&t, model, nest, &nest->inputs[i],
+                       model->tensors[nest->inputs[i].tensor].stored, part);
     append(&t, " >");
-    append_operand(&t, model, nest, &nest->output, part);
+    append_operand(&t, model, nest, &nest->output, output_type(model, nest, pass, part), part);
     if (pass != CLEAVE_PASS_FORWARD)
-        append(&t, " / gradient=%" PRIx32, cleave_nest_pass_inputs(model, nest, pass));
+        append_gradients(&t, model, nest, pass, part);
     if (nest->attention != NULL)
         append_attention(&t, nest, part);
     else if (!is_product(nest))
@@ -134,12 +156,17 @@ static void write_key(const cleave_model *model, const cleave_nest *nest, cleave
              cleave_hash_string(t.bytes));
 }
 
-static double operand_bytes(const cleave_model *model, const cleave_operand *operand,
-                            const cleave_part *part) {
-    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+static double operand_size(const cleave_model *model, const cleave_operand *operand,
+                           const cleave_part *part) {
     cleave_box box;
     cleave_part_box(model, part, operand, &box);
-    return (double)cleave_box_size(tensor->rank, &box) * (double)cleave_type_bytes(tensor->type);
+    return (double)cleave_box_size(model->tensors[operand->tensor].rank, &box);
+}
+
+static double bytes_of(cleave_type type) { return (double)cleave_type_bytes(type); }
+
+static double stored_bytes(const cleave_model *model, const cleave_operand *operand) {
+    return bytes_of(model->tensors[operand->tensor].stored);
 }
 
 /* Does this pass read input i?  A product's gradient of one input reads the others. */
@@ -154,11 +181,15 @@ static bool reads_input(const cleave_nest *nest, cleave_pass pass, uint32_t grad
    the whole gradient of the table and adds to those rows. */
 static double count_gather_bytes(const cleave_model *model, const cleave_nest *nest,
                                  cleave_pass pass, const cleave_part *part) {
-    double rows = operand_bytes(model, &nest->output, part);
-    double bytes = 2 * rows + operand_bytes(model, &nest->inputs[0], part);
-    if (pass != CLEAVE_PASS_FORWARD)
-        bytes += rows + operand_bytes(model, &nest->inputs[1], part);
-    return bytes;
+    enum { IDS, TABLE };
+    double rows = operand_size(model, &nest->output, part);
+    double bytes =
+        operand_size(model, &nest->inputs[IDS], part) * stored_bytes(model, &nest->inputs[IDS]) +
+        rows * bytes_of(output_type(model, nest, pass, part));
+    if (pass == CLEAVE_PASS_FORWARD)
+        return bytes + rows * stored_bytes(model, &nest->inputs[TABLE]);
+    return bytes + (2 * rows + operand_size(model, &nest->inputs[TABLE], part)) *
+                       bytes_of(cleave_gradient_type(model, nest, part, TABLE));
 }
 
 static double count_bytes(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
@@ -167,15 +198,19 @@ static double count_bytes(const cleave_model *model, const cleave_nest *nest, cl
     if (nest->kind == CLEAVE_NEST_GATHER)
         return count_gather_bytes(model, nest, pass, part);
     uint32_t gradients = backward ? cleave_nest_pass_inputs(model, nest, pass) : 0;
-    double bytes = operand_bytes(model, &nest->output, part);
+    double bytes =
+        operand_size(model, &nest->output, part) * bytes_of(output_type(model, nest, pass, part));
     if (backward && nest->kept_output)
         bytes *= 2;
     if (nest->attention != NULL)
-        bytes += operand_bytes(model, &nest->statistics, part);
+        bytes +=
+            operand_size(model, &nest->statistics, part) * stored_bytes(model, &nest->statistics);
     for (int i = 0; i < nest->n_inputs; i++) {
-        double input = operand_bytes(model, &nest->inputs[i], part);
-        bytes += reads_input(nest, pass, gradients, i) ? input : 0;
-        bytes += gradients >> i & 1 ? input : 0;
+        double size = operand_size(model, &nest->inputs[i], part);
+        if (reads_input(nest, pass, gradients, i))
+            bytes += size * stored_bytes(model, &nest->inputs[i]);
+        if ((gradients >> i & 1) != 0)
+            bytes += size * bytes_of(cleave_gradient_type(model, nest, part, i));
     }
     return bytes;
 }
@@ -236,9 +271,25 @@ int32_t cleave_work_pieces_of_copy(int64_t bytes) {
     return round_pieces((double)bytes / copy_piece_bytes);
 }
 
+static bool takes_halves(const cleave_model *model, const cleave_nest *nest) {
+    bool takes = model->tensors[nest->output.tensor].stored == CLEAVE_BF16;
+    for (int i = 0; i < nest->n_inputs; i++)
+        takes = takes || model->tensors[nest->inputs[i].tensor].stored == CLEAVE_BF16;
+    return takes;
+}
+
+/* Of the numbers that are multiplied, by units that products alone use. */
+static cleave_type multiplied_type(const cleave_model *model, const cleave_nest *nest) {
+    bool halves = is_product(nest);
+    for (int i = 0; i < nest->n_inputs; i++)
+        halves = halves && model->tensors[nest->inputs[i].tensor].stored == CLEAVE_BF16;
+    return halves ? CLEAVE_BF16 : CLEAVE_F32;
+}
+
 void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                          const cleave_part *part, cleave_work *work) {
     work->key[0] = work->family[0] = '\0';
+    work->type = multiplied_type(model, nest);
     work->flops = count_flops(model, nest, pass, part);
     work->bytes = count_bytes(model, nest, pass, part);
 }
@@ -247,7 +298,8 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
                           const cleave_part *part, cleave_work *work) {
     *work = (cleave_work){0};
     cleave_work_measure(model, nest, pass, part, work);
-    snprintf(work->family, sizeof work->family, "%s%s%s %s", is_grouped(nest) ? "grouped " : "",
+    snprintf(work->family, sizeof work->family, "%s%s%s%s %s",
+             takes_halves(model, nest) ? "bf16 " : "", is_grouped(nest) ? "grouped " : "",
              kind_names[nest->kind],
              is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);

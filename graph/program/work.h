@@ -11,9 +11,10 @@ typedef struct cleave_work {
     char key[CLEAVE_WORK_KEY_BYTES]; /* equal keys: the same kernel on the same local shapes.  Such
                                         as "convolution forward n=32 k=64 h=55 w=55 c=3 r=11 s=11 /
                                         stride 4 ..." */
-    char family[64]; /* operator kind and pass, for predictions from neighbours: "convolution
-                        forward" */
-    double flops;    /* floating-point operations: 2 per multiply-add */
+    char family[64];  /* operator kind and pass, for predictions from neighbours: "convolution
+                         forward" */
+    cleave_type type; /* F32 or BF16, in which products multiply */
+    double flops;     /* floating-point operations: 2 per multiply-add */
     double
         bytes; /* least memory traffic: each operand box read once and each result written once */
 } cleave_work;

@@ -2,6 +2,7 @@
    gradients back; within an operator, or on an edge between two.  Edges are kept only as long as
    they are a forest, those of the chain first, and what moves between two operators without one
    counts nothing. */
+#include "graph/model/precision.h"
 #include "search/bound/building.h"
 
 #include <string.h>
@@ -57,7 +58,7 @@ int32_t bound_find_exchange(bound_building *b, int32_t reader, int input) {
     bool covers = bound_covers_always(b->model, nest, &nest->inputs[input]);
     bound_moved moved = {.rank = tensor->rank,
                          .elements = (double)cleave_tensor_size(tensor),
-                         .element_bytes = (double)cleave_type_bytes(tensor->type),
+                         .element_bytes = (double)cleave_stored_bytes(tensor),
                          .all_wanted = true};
     bound_exchange e = {.tensor = t,
                         .writer = b->model->writer[t],

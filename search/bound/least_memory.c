@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "graph/lower/events.h"
+#include "graph/model/precision.h"
 #include "graph/model/view.h"
 #include "search/bound/internal.h"
 
@@ -178,9 +179,12 @@ static void add_tensor(const lives *l, int32_t from, int32_t end, int states, in
     const life *items = l->items.items;
     const cleave_tensor *tensor = &l->model->tensors[items[from].tensor];
     int32_t kept[MOST_BOXES], n_kept = 0;
-    int64_t each = cleave_type_bytes(tensor->type);
+    bool is_parameter = tensor->kind == CLEAVE_TENSOR_PARAMETER;
+    int64_t each = items[from].is_gradient && is_parameter
+                       ? cleave_type_bytes(cleave_exact_type(tensor))
+                       : cleave_stored_bytes(tensor);
     if (!items[from].is_gradient && l->update_of[items[from].tensor] >= 0)
-        each *= 1 + states;
+        each = cleave_lasting_bytes(tensor, states);
     for (int32_t i = from; i < end && n_kept < MOST_BOXES; i++) {
         const life *item = &items[i];
         int64_t size = size_beside(tensor->rank, items, kept, n_kept, &item->box);

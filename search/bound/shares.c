@@ -23,6 +23,7 @@
    last forward element crosses links after that, so the chain forward may be added to it.  Closed
    forms of all-to-alls hide a part of what links carry behind the processors, so these two hold for
    collectives in steps. */
+#include "graph/model/precision.h"
 #include "search/bound/building.h"
 
 /* ---- what ways take by themselves ------------------------------------------------------------ */
@@ -108,7 +109,7 @@ static void add_parameters(bound_building *b, int32_t op, const int32_t *reader,
             const cleave_tensor *tensor = &model->tensors[t];
             bound_moved moved = {.rank = tensor->rank,
                                  .elements = (double)cleave_tensor_size(tensor),
-                                 .element_bytes = (double)cleave_type_bytes(tensor->type),
+                                 .element_bytes = (double)cleave_stored_bytes(tensor),
                                  .all_wanted = true};
             const bound_port *port = bound_ports_of(b, n, k);
             if (port == NULL)

@@ -25,6 +25,7 @@
 #include "search/bound/internal.h"
 
 #include "costmodel/byte_price.h"
+#include "graph/model/precision.h"
 #include "graph/model/view.h"
 
 #include <math.h>
@@ -48,9 +49,12 @@ static cleave_status update_work(const cleave_model *model, const cleave_machine
         const cleave_tensor *tensor = &model->tensors[t];
         if (tensor->kind != CLEAVE_TENSOR_PARAMETER || !tensor->needs_gradient)
             continue;
-        cleave_buffer buffer = {.bytes = cleave_tensor_size(tensor) * 4};
+        cleave_buffer buffer = {.bytes = cleave_tensor_size(tensor) *
+                                         cleave_type_bytes(cleave_exact_type(tensor))};
         cleave_update update = {
-            .tensor = t, .state = {optimizer_states > 0 ? 0 : -1, optimizer_states > 1 ? 0 : -1}};
+            .tensor = t,
+            .master = cleave_has_master(tensor) ? 0 : -1,
+            .state = {optimizer_states > 0 ? 0 : -1, optimizer_states > 1 ? 0 : -1}};
         cleave_item item = {.kind = CLEAVE_ITEM_UPDATE};
         cleave_program program = {.model = model,
                                   .n_items = 1,

@@ -1,3 +1,4 @@
+#include "graph/model/precision.h"
 #include "search/improve/sweep_internal.h"
 
 #include <stdlib.h>
@@ -136,10 +137,14 @@ static int64_t held_by(const sweep_builder *b, int32_t op, const cleave_candidat
         for (int i = 0; i < nest->n_inputs; i++) {
             bool trained =
                 model->loss >= 0 && cleave_tensor_sees_parameter(model, nest->inputs[i].tensor);
-            bytes += elements_of(model, nest, &nest->inputs[i], c) * 4 *
-                     (trained ? 2 + b->source->optimizer_states : 1);
+            const cleave_tensor *tensor = &model->tensors[nest->inputs[i].tensor];
+            bytes += elements_of(model, nest, &nest->inputs[i], c) *
+                     (trained ? cleave_type_bytes(tensor->type) +
+                                    cleave_lasting_bytes(tensor, b->source->optimizer_states)
+                              : cleave_stored_bytes(tensor));
         }
-        bytes += elements_of(model, nest, &nest->output, c) * 4;
+        bytes += elements_of(model, nest, &nest->output, c) *
+                 cleave_stored_bytes(&model->tensors[nest->output.tensor]);
     }
     return bytes * c->n_parts;
 }
@@ -154,7 +159,8 @@ static int64_t bytes_of(const sweep_builder *b, int32_t candidate) {
 
 /* Sharding the update of a parameter takes most of its state off. */
 static int64_t bytes_of_update(const sweep_builder *b, int32_t tensor) {
-    int64_t bytes = cleave_tensor_size(&b->source->model->tensors[tensor]) * 4;
+    const cleave_tensor *of = &b->source->model->tensors[tensor];
+    int64_t bytes = cleave_tensor_size(of) * cleave_type_bytes(cleave_exact_type(of));
     int64_t change = -bytes * b->source->optimizer_states;
     if (!b->kind.lean)
         return 0;

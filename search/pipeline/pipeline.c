@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "graph/model/axis_sort.h"
 #include "graph/model/micro_batch.h"
+#include "graph/model/precision.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
 
@@ -393,7 +394,7 @@ static void note_parameter(finder *f, int32_t tensor, int32_t op) {
         note_parameter(f, of->view.sources[s], op);
     if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
         return;
-    int64_t bytes = cleave_tensor_size(of) * cleave_type_bytes(of->type);
+    int64_t bytes = cleave_tensor_size(of) * cleave_stored_bytes(of);
     if (f->reader[tensor] > 0)
         f->parameters[f->reader[tensor] - 1] -= bytes;
     f->parameters[op] += bytes;

@@ -1,4 +1,5 @@
 #include "search/pipeline/stages.h"
+#include "graph/model/precision.h"
 
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
         if (model->writer[t] < 0)
             continue;
         int64_t size =
-            cleave_tensor_size(&model->tensors[t]) * cleave_type_bytes(model->tensors[t].type);
+            cleave_tensor_size(&model->tensors[t]) * cleave_stored_bytes(&model->tensors[t]);
         for (int32_t op = model->nests[model->writer[t]].op; op < last[t]; op++)
             found[op] += size;
     }

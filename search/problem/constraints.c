@@ -3,6 +3,7 @@
 #include "search/problem/constraints.h"
 
 #include "graph/model/part.h"
+#include "graph/model/precision.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -209,7 +210,7 @@ static int64_t box_bytes(const cleave_model *model, const cleave_part *part,
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
     cleave_box box;
     cleave_part_box(model, part, operand, &box);
-    return cleave_box_size(tensor->rank, &box) * cleave_type_bytes(tensor->type);
+    return cleave_box_size(tensor->rank, &box) * cleave_stored_bytes(tensor);
 }
 
 /* What a part of a nest needs at once in forward: its inputs, those of one base tensor once, since

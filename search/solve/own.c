@@ -6,6 +6,7 @@
 #include "search/solve/internal.h"
 
 #include "base/random.h"
+#include "graph/model/precision.h"
 
 #include <math.h>
 
@@ -41,7 +42,8 @@ static cleave_status price_parameter(additive_making *m, const cleave_port_set *
     }
     int64_t sync;
     double update = cleave_work_bytes_of_update((int64_t)bytes, m->options->optimizer_states);
-    own->bytes[value] += (int64_t)(bytes * (2 + states));
+    bool has_master = cleave_has_master(&m->model->tensors[set->tensor]);
+    own->bytes[value] += (int64_t)(bytes * (2 + states + (has_master ? 0.5 : 0)));
     own->cost[value] += cleave_picoseconds(slowest_bytes(m->machine, "update", update));
     CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), read,
                                       CLEAVE_RESHARD_RESULTS, &sync, error));

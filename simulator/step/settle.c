@@ -37,17 +37,14 @@ struct cleave_settling {
 /* Of an item, with a poll after each. */
 static int32_t count_pieces(const cleave_program *program, int32_t id) {
     const cleave_item *item = &program->items[id];
-    const cleave_update *update;
     int32_t pieces = 1;
     switch ((cleave_item_kind)item->kind) {
     case CLEAVE_ITEM_COMPUTE:
         pieces = program->computes[item->subject].pieces;
         break;
     case CLEAVE_ITEM_UPDATE:
-        update = &program->updates[item->subject];
         pieces = cleave_work_pieces_of_bytes(
-            cleave_work_bytes_of_update(program->buffers[update->gradient].bytes,
-                                        (update->state[0] >= 0) + (update->state[1] >= 0)));
+            cleave_update_bytes(program, &program->updates[item->subject]));
         break;
     case CLEAVE_ITEM_COPY:
         pieces = cleave_work_pieces_of_copy(program->copies[item->subject].bytes);

@@ -47,6 +47,13 @@ for seed in 1 2 3; do
     expect_law random "$seed" --momentum 0.9
 done
 
+# ---- bf16
+
+expect_ok calibrate "${models[@]}" --devices 2 --time 1 --precision bf16 -o "$calibrated"
+models+=(--precision bf16)
+expect_law data-parallel 0 --optimizer adam
+expect_law random 4 --momentum 0.9
+
 # ---- schedules
 
 # Twice the devices, which are joined alike: what a rank has beside its arena does not change.

@@ -3,6 +3,7 @@
 
 #include "base/random.h"
 #include "exec/data/initial.h"
+#include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 
 #include <stdlib.h>
@@ -47,6 +48,7 @@ static cleave_array array_of(const machine_state *state, const cleave_compute *c
     cleave_tensor_strides(&state->program->model->tensors[operand->tensor], &array.box,
                           array.strides);
     array.data = buffer >= 0 ? buffer_data(state, buffer) : NULL;
+    array.type = buffer >= 0 ? state->program->buffers[buffer].type : CLEAVE_F32;
     return array;
 }
 
@@ -128,14 +130,17 @@ static cleave_status run_item(machine_state *state, int32_t id) {
         break;
     case CLEAVE_ITEM_UPDATE: {
         const cleave_update *update = &program->updates[item->subject];
-        float *slots[2] = {NULL, NULL};
+        float *slots[2] = {NULL, NULL}, *exact = buffer_data(state, update->parameter);
+        int64_t n = program->buffers[update->gradient].bytes / 4;
+        exact = update->master >= 0 ? buffer_data(state, update->master) : exact + update->first;
         for (int s = 0; s < 2; s++)
             if (update->state[s] >= 0)
                 slots[s] = buffer_data(state, update->state[s]);
-        cleave_optimizer_update(&state->options->optimizer, state->step + 1,
-                                program->buffers[update->gradient].bytes / 4,
-                                (float *)buffer_data(state, update->parameter) + update->first,
+        cleave_optimizer_update(&state->options->optimizer, state->step + 1, n, exact,
                                 buffer_data(state, update->gradient), slots[0], slots[1]);
+        if (update->master >= 0)
+            cleave_convert(CLEAVE_F32, exact, CLEAVE_BF16,
+                           (uint16_t *)buffer_data(state, update->parameter) + update->first, n);
         break;
     }
     case CLEAVE_ITEM_COPY: {
@@ -203,6 +208,17 @@ static cleave_status run_step(machine_state *state) {
     return CLEAVE_OK;
 }
 
+static void fill(const machine_state *state, const cleave_buffer *buffer, void *data,
+                 cleave_arena *arena) {
+    const cleave_tensor *tensor = &state->program->model->tensors[buffer->tensor];
+    int64_t n = cleave_box_size(tensor->rank, &buffer->box);
+    bool half = buffer->type == CLEAVE_BF16;
+    void *exact = half ? CLEAVE_ARENA_ARRAY(arena, float, n) : data;
+    cleave_initial_fill(tensor, state->options->seed, &buffer->box, exact);
+    if (half)
+        cleave_convert(CLEAVE_F32, exact, CLEAVE_BF16, data, n);
+}
+
 static cleave_status prepare(machine_state *state, cleave_arena *arena) {
     const cleave_program *program = state->program;
     int32_t n_lanes = program->n_devices * CLEAVE_N_LANES;
@@ -234,8 +250,7 @@ static cleave_status prepare(machine_state *state, cleave_arena *arena) {
         if (buffer->kind == CLEAVE_BUFFER_STATE)
             memset(buffer_data(state, b), 0, (size_t)buffer->bytes);
         else
-            cleave_initial_fill(&program->model->tensors[buffer->tensor], state->options->seed,
-                                &buffer->box, buffer_data(state, b));
+            fill(state, buffer, buffer_data(state, b), arena);
     }
     return CLEAVE_OK;
 }
@@ -301,14 +316,14 @@ static void collect_outputs(machine_state *state, cleave_arena *arena, float **o
                                           n = cleave_tensor_size(tensor);
         cleave_tensor_strides(tensor, &box, strides);
         outputs[o] = CLEAVE_ARENA_ARRAY(arena, float, n);
-        const float *data =
-            (const float *)(void *)(state->memory[program->output_devices[o]] +
-                                    program->buffers[program->output_buffers[o]].offset);
+        const cleave_buffer *buffer = &program->buffers[program->output_buffers[o]];
+        const void *data = state->memory[program->output_devices[o]] + buffer->offset;
+        cleave_type type = buffer->type == CLEAVE_BF16 ? CLEAVE_BF16 : CLEAVE_F32;
         for (int64_t i = 0; i < n; i++) {
             int64_t from = 0;
             for (int d = 0; d < tensor->rank; d++)
                 from += index[d] * strides[d];
-            outputs[o][i] = data[from];
+            outputs[o][i] = cleave_element_get(type, data, from);
             for (int d = tensor->rank - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
                 index[d] = 0;
         }

@@ -1,0 +1,169 @@
+#include "graph/model/precision.h"
+
+#include "graph/model/model_internal.h"
+
+#include <string.h>
+
+static bool is_statistic(const cleave_model *model, const cleave_operand *operand) {
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    return tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->needs_gradient &&
+           tensor->stored == CLEAVE_F32;
+}
+
+/* Point by point: of statistics and parameters alone, a statistic. */
+static bool reads_statistics_alone(const cleave_model *model, const cleave_nest *nest) {
+    bool reads = false;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        int32_t tensor = nest->inputs[i].tensor;
+        if (model->tensors[tensor].stored == CLEAVE_BF16 &&
+            !cleave_tensor_sees_parameter(model, tensor))
+            return false;
+        reads = reads || is_statistic(model, &nest->inputs[i]);
+    }
+    return reads;
+}
+
+static bool gives_statistics(const cleave_model *model, const cleave_nest *nest) {
+    int32_t last = model->loss >= 0 ? model->writer[model->loss] : -1;
+    switch (nest->kind) {
+    case CLEAVE_NEST_MOMENTS:
+    case CLEAVE_NEST_REDUCE:
+        return true;
+    case CLEAVE_NEST_POINTWISE:
+        return (last >= 0 && nest->op == model->nests[last].op) ||
+               reads_statistics_alone(model, nest);
+    case CLEAVE_NEST_CONVOLUTION:
+    case CLEAVE_NEST_PRODUCT:
+    case CLEAVE_NEST_POOL:
+    case CLEAVE_NEST_GATHER:
+    case CLEAVE_NEST_ATTENTION:
+        break;
+    }
+    return last >= 0 && nest->op == model->nests[last].op;
+}
+
+/* A view is stored as its sources are; of several that differ it is a value. */
+static cleave_type stored_of(cleave_model *model, int32_t id) {
+    cleave_tensor *tensor = &model->tensors[id];
+    if (tensor->view.kind == CLEAVE_VIEW_NONE)
+        return tensor->stored;
+    cleave_type stored = stored_of(model, tensor->view.sources[0]);
+    for (int32_t s = 1; s < tensor->view.n_sources; s++)
+        if (stored_of(model, tensor->view.sources[s]) != stored)
+            stored = tensor->needs_gradient ? model->precision : tensor->type;
+    tensor->stored = tensor->type == CLEAVE_F32 ? stored : tensor->type;
+    return tensor->stored;
+}
+
+void cleave_model_set_precision(cleave_model *model, cleave_type precision,
+                                cleave_type reduce_precision) {
+    model->precision = precision;
+    model->reduce_precision = reduce_precision;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        cleave_tensor *tensor = &model->tensors[t];
+        bool value = tensor->type == CLEAVE_F32 && (tensor->kind == CLEAVE_TENSOR_PARAMETER ||
+                                                    tensor->kind == CLEAVE_TENSOR_ACTIVATION);
+        tensor->stored =
+            value && (tensor->needs_gradient || tensor->kind == CLEAVE_TENSOR_PARAMETER)
+                ? precision
+                : tensor->type;
+    }
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[n];
+        for (int i = 0; i < nest->n_inputs; i++)
+            stored_of(model, nest->inputs[i].tensor);
+        cleave_tensor *output = &model->tensors[nest->output.tensor];
+        if (output->stored == CLEAVE_BF16 && gives_statistics(model, nest))
+            output->stored = output->type;
+    }
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        stored_of(model, t);
+    for (int32_t n = 0; n < model->n_nests; n++)
+        model->nests[n].in_place = cleave_nest_can_run_in_place(model, &model->nests[n]);
+}
+
+static bool is_whole(const cleave_nest *nest, const cleave_part *part, int axis) {
+    return part->lo[axis] == 0 && part->hi[axis] == nest->axes[axis].extent;
+}
+
+/* Do boxes of an operand overlap where this axis of one of its dimensions is cut? */
+static bool overlaps(const cleave_nest *nest, const cleave_dimension_map *map, int t) {
+    for (int i = 0; i < map->n_terms; i++)
+        if (i != t && map->terms[i].stride * (nest->axes[map->terms[i].axis].extent - 1) >=
+                          map->terms[t].stride)
+            return true;
+    return false;
+}
+
+/* May parts beside this one have more of what is summed over the axes that an operand lacks? */
+static bool is_partial(const cleave_model *model, const cleave_nest *nest, const cleave_part *part,
+                       const cleave_operand *operand) {
+    int rank = model->tensors[operand->tensor].rank;
+    for (int a = 0; a < nest->n_axes; a++)
+        if (!is_whole(nest, part, a) && !cleave_operand_maps_axis(operand, rank, a))
+            return true;
+    for (int d = 0; d < rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (!is_whole(nest, part, operand->map[d].terms[t].axis) &&
+                overlaps(nest, &operand->map[d], t))
+                return true;
+    return false;
+}
+
+cleave_type cleave_output_type(const cleave_model *model, const cleave_nest *nest,
+                               const cleave_part *part) {
+    const cleave_tensor *tensor = &model->tensors[nest->output.tensor];
+    return tensor->stored == CLEAVE_BF16 && is_partial(model, nest, part, &nest->output)
+               ? tensor->type
+               : tensor->stored;
+}
+
+cleave_type cleave_gradient_type(const cleave_model *model, const cleave_nest *nest,
+                                 const cleave_part *part, int input) {
+    const cleave_operand *operand = &nest->inputs[input];
+    const cleave_tensor *tensor = &model->tensors[operand->tensor];
+    if (tensor->stored != CLEAVE_BF16)
+        return tensor->stored;
+    return cleave_tensor_sees_parameter(model, operand->tensor) ||
+                   is_partial(model, nest, part, operand)
+               ? cleave_exact_type(tensor)
+               : tensor->stored;
+}
+
+cleave_type cleave_reduce_type(const cleave_model *model, int32_t tensor, cleave_type type) {
+    bool rounds = model->tensors[tensor].stored == CLEAVE_BF16;
+    return rounds && model->reduce_precision == CLEAVE_BF16 ? CLEAVE_BF16 : type;
+}
+
+int64_t cleave_lasting_bytes(const cleave_tensor *parameter, int optimizer_states) {
+    int64_t exact = cleave_type_bytes(cleave_exact_type(parameter));
+    return cleave_stored_bytes(parameter) +
+           exact * (optimizer_states + (cleave_has_master(parameter) ? 1 : 0));
+}
+
+static cleave_status find(const char *option, const char *name, cleave_type *precision,
+                          cleave_error *error) {
+    bool is_bf16 = name != NULL && strcmp(name, "bf16") == 0;
+    if (name != NULL && !is_bf16 && strcmp(name, "f32") != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s \"%.64s\" is neither \"f32\" nor \"bf16\"",
+                           option, name);
+    *precision = is_bf16 ? CLEAVE_BF16 : CLEAVE_F32;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_model_choose_precision(cleave_model *model, const char *precision,
+                                            const char *reduce_precision, cleave_error *error) {
+    cleave_type of_values = CLEAVE_F32, of_sums = CLEAVE_F32;
+    CLEAVE_TRY(find("precision", precision, &of_values, error));
+    CLEAVE_TRY(find("reduce precision", reduce_precision, &of_sums, error));
+    if (of_sums == CLEAVE_BF16 && of_values != CLEAVE_BF16)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "reduce precision \"bf16\" goes with precision \"bf16\" alone");
+    cleave_model_set_precision(model, of_values, of_sums);
+    model->precision_asked = precision != NULL;
+    return CLEAVE_OK;
+}
+
+const char *cleave_precision_name(cleave_type precision) {
+    return precision == CLEAVE_BF16 ? "bf16" : precision == CLEAVE_I64 ? "i64" : "f32";
+}
