@@ -46,7 +46,9 @@ cleave_status session_stage(session *s, cleave_error *error) {
         .wish = *session_wish(s),
         .baseline = session_searches(s) ? NULL : s->options->method,
         .best = allows_plain ? best_price(s) : NULL,
+        .constraints = s->constraints,
         .collectives = &s->collectives,
+        .progress = &s->progress,
         .until_seconds =
             s->options->time_seconds > 0 ? cleave_clock_seconds() + session_seconds_left(s) : 0,
         .interrupted = s->options->interrupted};
