@@ -34,9 +34,14 @@ cleave_status cleave_micro_batches_model(const cleave_model *model,
     made.operators = copy(arena, model->operators, model->n_operators, sizeof *model->operators);
     if (made.tensors == NULL || made.nests == NULL || made.operators == NULL)
         return cleave_fail_memory(error, "cutting the batch into micro-batches");
-    for (int32_t t = 0; t < model->n_tensors; t++)
-        if (micro->sharing.tensor_dimension[t] >= 0)
-            made.tensors[t].shape[micro->sharing.tensor_dimension[t]] /= micro->n;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        cleave_tensor *tensor = &made.tensors[t];
+        if (micro->sharing.tensor_dimension[t] < 0)
+            continue;
+        tensor->shape[micro->sharing.tensor_dimension[t]] /= micro->n;
+        tensor->file_rank = tensor->rank;
+        memcpy(tensor->file_shape, tensor->shape, sizeof tensor->file_shape);
+    }
     for (int32_t n = 0; n < model->n_nests; n++)
         cut_nest(model, micro, n, &made);
     *of_one = made;

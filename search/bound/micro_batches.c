@@ -62,9 +62,13 @@ static cleave_status add_baselines(bounding *b, int32_t n_devices) {
 
 static cleave_status list_splits(bounding *b) {
     int32_t n_devices = b->of->machine->n_devices;
-    CLEAVE_TRY(cleave_micro_batches_find(b->of->model, b->options->micro_batches, &b->arena,
-                                         &b->micro, b->error));
-    CLEAVE_TRY(cleave_micro_batches_model(b->of->model, &b->micro, &b->arena, &b->small, b->error));
+    b->small = *b->of->model;
+    if (b->options->micro_batches > 1) { /* a model that can't be cut has stages even so */
+        CLEAVE_TRY(cleave_micro_batches_find(b->of->model, b->options->micro_batches, &b->arena,
+                                             &b->micro, b->error));
+        CLEAVE_TRY(
+            cleave_micro_batches_model(b->of->model, &b->micro, &b->arena, &b->small, b->error));
+    }
     CLEAVE_TRY(cleave_problem_create(&b->small, b->of->machine, b->of->constraints, &b->arena,
                                      &b->problem, b->error));
     CLEAVE_TRY(cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error));
@@ -78,9 +82,11 @@ static cleave_status list_splits(bounding *b) {
     return CLEAVE_OK;
 }
 
-/* Of an operator all nests are done once for every micro-batch. */
+/* Are all nests of an operator done once for every micro-batch? */
 static bool is_windowed(const bounding *b, int32_t op) {
     const cleave_operator *of = &b->small.operators[op];
+    if (b->options->micro_batches == 1)
+        return true;
     for (int32_t k = 0; k < of->n_nests; k++)
         if (b->micro.sharing.nest_axis[of->nests[k]] < 0)
             return false;
@@ -94,7 +100,7 @@ static cleave_status bound_work(bounding *b, double *bound) {
                                 b->options->forms == CLEAVE_BOUND_STEPS, &other, b->error));
     for (int32_t op = 0; op < b->small.n_operators; op++) {
         double least = (double)b->candidates.lists[b->candidates.list_of[op]].least_total;
-        work += least * (is_windowed(b, op) ? b->micro.n : 1);
+        work += least * (is_windowed(b, op) ? b->options->micro_batches : 1);
     }
     *bound = (work + (double)other) / b->of->machine->n_devices * (1 - 1e-12); /* sums round */
     return CLEAVE_OK;
