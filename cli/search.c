@@ -144,6 +144,11 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_end_object(w);
     cleave_json_key(w, "lower_bound_seconds");
     cleave_json_put_number(w, result->lower_bound_seconds);
+    cleave_json_key(w, "staged_bound_seconds");
+    if (result->staged_bound_seconds > 0)
+        cleave_json_put_number(w, result->staged_bound_seconds);
+    else
+        cleave_json_put_null(w);
     cleave_json_key(w, "additive_seconds");
     put_additive(w, result, result->additive_seconds);
     cleave_json_key(w, "additive_gap");
@@ -184,29 +189,31 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
         table_quantity(t, (double)plan->bytes_sent, CLEAVE_UNIT_BYTES);
 }
 
-/* The bound is one of layouts that take the whole batch at once. */
+/* Of a layout that takes the whole batch at once the bound is one of all that do. */
 static void print_bound(const cleave_search_result *result) {
     const cleave_schedule *schedule = &result->best.layout.schedule;
+    bool is_plain = cleave_layout_is_plain(&result->best.layout);
+    double least = is_plain ? result->lower_bound_seconds : result->staged_bound_seconds;
     char bound[64];
-    cleave_unit_format(result->lower_bound_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
-    if (!cleave_layout_is_plain(&result->best.layout)) {
-        int32_t n_again = count_recomputed(&result->best.layout);
-        printf(
-            "\nIt has %d micro-batch%s in %d stage%s (%s), and recomputes %d of %d operators.  No "
-            "layout that takes the whole batch at once can take less than %s; of others no bound "
-            "is "
-            "known.\n",
-            schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es", schedule->n_stages,
-            schedule->n_stages == 1 ? "" : "s", cleave_schedule_names[schedule->kind], n_again,
-            result->best.layout.n_operators, bound);
+    cleave_unit_format(least, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
+    printf("\n");
+    if (!is_plain)
+        printf("It has %d micro-batch%s in %d stage%s (%s), and recomputes %d of %d operators.  ",
+               schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
+               schedule->n_stages, schedule->n_stages == 1 ? "" : "s",
+               cleave_schedule_names[schedule->kind], count_recomputed(&result->best.layout),
+               result->best.layout.n_operators);
+    if (!is_plain && least <= 0) {
+        printf("No bound of such layouts is known.\n");
         return;
     }
-    printf("\nNo layout can take less than %s", bound);
-    if (result->bound_binds != NULL)
+    printf("No layout can take less than %s", bound);
+    if (!is_plain)
+        printf(", whatever its stages and micro-batches");
+    else if (result->bound_binds != NULL)
         printf(" (%s)", result->bound_binds);
     printf(": the found one is within %.2f x of that.\n",
-           result->lower_bound_seconds > 0 ? result->best.step_seconds / result->lower_bound_seconds
-                                           : 0);
+           least > 0 ? result->best.step_seconds / least : 0);
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,

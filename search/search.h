@@ -49,6 +49,9 @@ typedef struct cleave_search_result {
                       than are lowered: all figures have them in closed form then */
     double search_seconds, lower_bound_seconds;
     const char *bound_binds; /* what that bound mostly consists of; null: not known */
+    /* No layout is below this whatever its stages, micro-batches and recomputation, as far as the
+       schedule that is asked for leaves them open; only where the best has some.  0: not known. */
+    double staged_bound_seconds;
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,
        and how far the proven bound may be below it, as a share of it. */
     double additive_seconds, additive_gap;

@@ -127,6 +127,8 @@ const cleave_schedule_wish *session_wish(const session *s);
 bool session_allows(const session *s, const cleave_layout *layout);
 /* Adds layouts in stages and micro-batches to what was found, where some may be the result. */
 cleave_status session_stage(session *s, cleave_error *error);
+/* A bound of them all, where the result is one of these. */
+cleave_status session_bound_staged(session *s, cleave_error *error);
 
 /* Is the result of a search polished: does it descend once more, in steps? */
 bool session_polishes(const session *s);

@@ -1,4 +1,5 @@
 /* Layouts in stages and micro-batches, beside those of the whole batch in one stage. */
+#include "search/bound/micro_batches.h"
 #include "search/pipeline/pipeline.h"
 #include "search/problem/baselines.h"
 #include "search/session.h"
@@ -72,7 +73,9 @@ cleave_status session_stage(session *s, cleave_error *error) {
         .wish = wish,
         .baseline = baseline,
         .best = allows_plain ? best_price(s) : NULL,
+        .constraints = s->constraints,
         .collectives = &s->collectives,
+        .progress = &s->progress,
         .until_seconds =
             s->options->time_seconds > 0 ? cleave_clock_seconds() + session_seconds_left(s) : 0,
         .interrupted = s->options->interrupted};
@@ -86,5 +89,55 @@ cleave_status session_stage(session *s, cleave_error *error) {
         if (cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
             CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,
                                          &found.items[i].price, error));
+    return CLEAVE_OK;
+}
+
+/* Of more divisors than so many, or on devices that are not looked at one by one, none is looked
+   for. */
+enum { MOST_DIVISORS = 40 };
+
+/* Of all layouts with so many micro-batches; unchanged where the batch can't be cut so. */
+static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
+                               cleave_error *error) {
+    const cleave_layout *layouts[SESSION_MAX_FOUND];
+    cleave_micro_bound_options options = {.micro_batches = micro_batches,
+                                          .optimizer_states = s->options->optimizer_states,
+                                          .forms = CLEAVE_BOUND_STEPS,
+                                          .layouts = layouts};
+    cleave_error why = {""};
+    double seconds;
+    for (int32_t i = 0; i < s->n_found; i++)
+        if (s->found[i].layout.schedule.micro_batches == micro_batches)
+            layouts[options.n_layouts++] = &s->found[i].layout;
+    cleave_status status =
+        cleave_lower_bound_in_micro_batches(&s->problem, &options, &seconds, &why);
+    if (status == CLEAVE_BAD_INPUT)
+        return CLEAVE_OK;
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why;
+    if (status == CLEAVE_OK && (*least <= 0 || seconds < *least))
+        *least = seconds;
+    return status;
+}
+
+cleave_status session_bound_staged(session *s, cleave_error *error) {
+    const cleave_schedule_wish *wish = session_wish(s);
+    cleave_axis_sorts sorts;
+    double least = 0;
+    int32_t n = 0;
+    if (!s->result.best.applies || cleave_layout_is_plain(&s->result.best.layout) ||
+        s->reach.only_folds || session_interrupted(s))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_axis_sorts_find(s->model, &s->work, &sorts, error));
+    for (int32_t m = 1; m <= sorts.batch; m++)
+        n += sorts.batch % m == 0;
+    cleave_progress_update(&s->progress, -1, "bounding stages and micro-batches");
+    for (int32_t m = 1; (m <= sorts.batch || m == 1) && n <= MOST_DIVISORS; m++)
+        if ((m == 1 || sorts.batch % m == 0) &&
+            (wish->micro_batches == 0 || wish->micro_batches == m))
+            CLEAVE_TRY(bound_cut(s, m, &least, error));
+    if (least > s->result.lower_bound_seconds && cleave_schedule_wish_allows_plain(wish))
+        least = s->result.lower_bound_seconds;
+    s->result.staged_bound_seconds = least;
     return CLEAVE_OK;
 }

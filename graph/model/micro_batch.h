@@ -39,6 +39,13 @@ typedef struct cleave_micro_batches {
 cleave_status cleave_micro_batches_find(const cleave_model *model, int32_t n, cleave_arena *arena,
                                         cleave_micro_batches *found, cleave_error *error);
 
+/* The model of one micro-batch: the same operators, nests and tensors under the same numbers, with
+   the extents that a window has.  It refers to the names and values of the model, and lives in the
+   arena.  For prices, never for lowering: a mean still divides by the whole batch. */
+cleave_status cleave_micro_batches_model(const cleave_model *model,
+                                         const cleave_micro_batches *micro, cleave_arena *arena,
+                                         cleave_model *of_one, cleave_error *error);
+
 /* When the gradient of a value that is there so is complete. */
 static inline cleave_when cleave_when_gradient(cleave_when value) {
     return value == CLEAVE_WHEN_EVERY   ? CLEAVE_WHEN_EVERY

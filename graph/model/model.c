@@ -22,6 +22,28 @@ bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor) {
     return false;
 }
 
+int32_t cleave_tensor_writer(const cleave_model *model, int32_t tensor) {
+    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
+        tensor = model->tensors[tensor].view.sources[0];
+    return model->writer[tensor];
+}
+
+static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *last) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    if (of->view.kind == CLEAVE_VIEW_NONE && op > last[tensor])
+        last[tensor] = op;
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_reader(model, of->view.sources[s], op, last);
+}
+
+void cleave_model_last_readers(const cleave_model *model, int32_t *last) {
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        last[t] = -1;
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_reader(model, model->nests[n].inputs[i].tensor, model->nests[n].op, last);
+}
+
 bool cleave_operand_maps_axis(const cleave_operand *operand, int rank, int axis) {
     for (int d = 0; d < rank; d++)
         for (int t = 0; t < operand->map[d].n_terms; t++)

@@ -264,6 +264,8 @@ static inline const cleave_operand *cleave_nest_combined(const cleave_nest *nest
 /* Every invariant written down above; in every build.  FAILED, naming the nest or tensor. */
 cleave_status cleave_model_check(const cleave_model *model, cleave_error *error);
 
+/* The last operator that reads each base tensor, views seen through; -1: none, [n_tensors]. */
+void cleave_model_last_readers(const cleave_model *model, int32_t *last);
 int32_t cleave_model_find_operator(const cleave_model *model, const char *name); /* -1: none */
 int32_t cleave_model_find_tensor(const cleave_model *model, const char *name);   /* -1: none */
 
@@ -272,6 +274,9 @@ void cleave_tensor_strides(const cleave_tensor *tensor, const cleave_box *box, i
 int64_t cleave_tensor_size(const cleave_tensor *tensor); /* elements */
 /* Is it a parameter, or a view of one? */
 bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor);
+/* The nest that writes a tensor, or what the first source of a view comes from; -1: it comes from
+   outside. */
+int32_t cleave_tensor_writer(const cleave_model *model, int32_t tensor);
 /* Does an index of the operand, of a tensor of this rank, move with an axis of the nest? */
 bool cleave_operand_maps_axis(const cleave_operand *operand, int rank, int axis);
 

@@ -8,8 +8,10 @@
 #ifndef CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 #define CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 
+#include "base/progress.h"
 #include "search/pipeline/recompute.h"
 #include "search/price/price.h"
+#include "search/problem/constraints.h"
 #include "search/problem/node_cost.h"
 
 #include <signal.h>
@@ -50,10 +52,12 @@ typedef struct cleave_pipelines {
 
 typedef struct cleave_pipeline_options {
     cleave_schedule_wish wish;
-    const char *baseline;     /* that it is to be; null: any */
-    const cleave_price *best; /* of what is known so far; null: nothing is */
+    const char *baseline;                  /* that it is to be; null: any */
+    const cleave_price *best;              /* of what is known so far; null: nothing is */
+    const cleave_constraints *constraints; /* null: none; what is found may break them */
     const cleave_collective_rules *collectives;
-    double until_seconds; /* clock; 0: no limit, and the clock decides nothing */
+    cleave_progress *progress; /* may be null */
+    double until_seconds;      /* clock; 0: no limit, and the clock decides nothing */
     const volatile sig_atomic_t *interrupted; /* may be null */
 } cleave_pipeline_options;
 

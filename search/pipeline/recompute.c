@@ -5,19 +5,13 @@
 
 const char *const cleave_recompute_names[CLEAVE_N_RECOMPUTES] = {"none", "selective", "full"};
 
-static int32_t nest_behind(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return model->writer[tensor];
-}
-
 /* Has it a product of two activations? */
 static bool multiplies_activations(const cleave_model *model, int32_t op) {
     for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
         const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
         if (nest->kind == CLEAVE_NEST_PRODUCT && nest->n_inputs == 2 &&
-            nest_behind(model, nest->inputs[0].tensor) >= 0 &&
-            nest_behind(model, nest->inputs[1].tensor) >= 0)
+            cleave_tensor_writer(model, nest->inputs[0].tensor) >= 0 &&
+            cleave_tensor_writer(model, nest->inputs[1].tensor) >= 0)
             return true;
     }
     return false;
@@ -31,7 +25,7 @@ static bool follows(const cleave_model *model, int32_t op, const bool *marked) {
         if (nest->kind == CLEAVE_NEST_PRODUCT || nest->kind == CLEAVE_NEST_CONVOLUTION)
             return false;
         for (int i = 0; i < nest->n_inputs; i++) {
-            int32_t source = nest_behind(model, nest->inputs[i].tensor);
+            int32_t source = cleave_tensor_writer(model, nest->inputs[i].tensor);
             after = after || (source >= 0 && model->nests[source].op != op &&
                               marked[model->nests[source].op]);
         }
@@ -54,19 +48,9 @@ static void mark_selective(const cleave_model *model, bool *marked) {
         }
 }
 
-static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *last) {
-    const cleave_tensor *of = &model->tensors[tensor];
-    if (of->view.kind == CLEAVE_VIEW_NONE && op > last[tensor])
-        last[tensor] = op;
-    for (int32_t s = 0; s < of->view.n_sources; s++)
-        note_reader(model, of->view.sources[s], op, last);
-}
-
 /* `n_across` [n_operators]: tensors that are written up to an operator and read behind it. */
 static void mark_full(const cleave_model *model, int32_t *last, int32_t *n_across, bool *marked) {
-    for (int32_t n = 0; n < model->n_nests; n++)
-        for (int i = 0; i < model->nests[n].n_inputs; i++)
-            note_reader(model, model->nests[n].inputs[i].tensor, model->nests[n].op, last);
+    cleave_model_last_readers(model, last);
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (model->writer[t] >= 0)
             for (int32_t op = model->nests[model->writer[t]].op; op < last[t]; op++)
@@ -83,10 +67,16 @@ static void mark_full(const cleave_model *model, int32_t *last, int32_t *n_acros
 
 static void unmark_statistics(const cleave_model *model, bool *marked) {
     for (int32_t a = 0; a < model->n_assignments; a++) {
-        int32_t writer = nest_behind(model, model->assignments[a].source);
+        int32_t writer = cleave_tensor_writer(model, model->assignments[a].source);
         if (writer >= 0)
             marked[model->nests[writer].op] = false;
     }
+}
+
+void cleave_recompute_may(const cleave_model *model, bool *may) {
+    for (int32_t op = 0; op < model->n_operators; op++)
+        may[op] = true;
+    unmark_statistics(model, may);
 }
 
 cleave_status cleave_recompute_mark(const cleave_model *model, cleave_recompute what,

@@ -15,6 +15,9 @@ typedef enum cleave_recompute {
 } cleave_recompute;
 extern const char *const cleave_recompute_names[CLEAVE_N_RECOMPUTES]; /* "none", ... */
 
+/* Which operators may be recomputed, [n_operators]: those without running statistics. */
+void cleave_recompute_may(const cleave_model *model, bool *may);
+
 /* Marks the operators of a layout, but those with running statistics.  FAILED when memory is
    short. */
 cleave_status cleave_recompute_mark(const cleave_model *model, cleave_recompute what,

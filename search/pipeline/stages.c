@@ -5,24 +5,13 @@
 
 /* ---- what goes from stage to stage ----------------------------------------------------------- */
 
-/* The last operator that reads a base tensor, through views. */
-static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *last) {
-    const cleave_tensor *of = &model->tensors[tensor];
-    if (of->view.kind == CLEAVE_VIEW_NONE && op > last[tensor])
-        last[tensor] = op;
-    for (int32_t s = 0; s < of->view.n_sources; s++)
-        note_reader(model, of->view.sources[s], op, last);
-}
-
 cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena, int64_t **bytes,
                                  cleave_error *error) {
     int64_t *found = CLEAVE_ARENA_ARRAY(arena, int64_t, model->n_operators);
     int32_t *last = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     if (found == NULL || last == NULL)
         return cleave_fail_memory(error, "cutting a model into stages");
-    for (int32_t n = 0; n < model->n_nests; n++)
-        for (int i = 0; i < model->nests[n].n_inputs; i++)
-            note_reader(model, model->nests[n].inputs[i].tensor, model->nests[n].op, last);
+    cleave_model_last_readers(model, last);
     for (int32_t t = 0; t < model->n_tensors; t++) {
         if (model->writer[t] < 0)
             continue;

@@ -8,6 +8,9 @@
 #include <string.h>
 
 bool cleave_few_tell(const cleave_layout *layout) {
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        if (layout->sharded[t] > CLEAVE_SHARDED_UPDATE)
+            return false; /* what one micro-batch gathers or reduces, another one waits for */
     return layout->schedule.micro_batches > CLEAVE_FEW_MICRO_BATCHES;
 }
 

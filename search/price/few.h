@@ -18,7 +18,8 @@ typedef struct cleave_few {
     int32_t *message_times, *collective_times; /* [n_messages], [n_collectives] */
 } cleave_few;
 
-/* Has a layout so many micro-batches that three tell of them? */
+/* Has a layout so many micro-batches that three tell of them?  Not where gradients or weights are
+   sharded. */
 bool cleave_few_tell(const cleave_layout *layout);
 
 /* Lowers three micro-batches, and plans the memory of all.  In the arena. */

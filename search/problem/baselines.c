@@ -42,13 +42,6 @@ static int axis_named(const cleave_operator *op, const char *name) {
     return -1;
 }
 
-/* The nest that writes a tensor, or the first source of a view; -1: comes from outside. */
-static int32_t nest_behind(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return model->writer[tensor];
-}
-
 /* Is a tensor a parameter, or a view of one? */
 static bool is_parameter(const cleave_model *model, int32_t tensor) {
     while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
@@ -63,7 +56,7 @@ static int32_t operator_before(const cleave_model *model, int32_t op) {
     for (int32_t i = 0; i < of->n_nests; i++) {
         const cleave_nest *nest = &model->nests[of->nests[i]];
         for (int j = 0; j < nest->n_inputs; j++) {
-            int32_t source = nest_behind(model, nest->inputs[j].tensor);
+            int32_t source = cleave_tensor_writer(model, nest->inputs[j].tensor);
             if (source >= 0 && model->nests[source].op != op)
                 return model->nests[source].op;
         }
@@ -91,8 +84,8 @@ static bool is_attention_product(const cleave_model *model, int32_t op) {
     const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
     return nest->kind == CLEAVE_NEST_ATTENTION ||
            (nest->kind == CLEAVE_NEST_PRODUCT && nest->n_inputs == 2 &&
-            nest_behind(model, nest->inputs[0].tensor) >= 0 &&
-            nest_behind(model, nest->inputs[1].tensor) >= 0);
+            cleave_tensor_writer(model, nest->inputs[0].tensor) >= 0 &&
+            cleave_tensor_writer(model, nest->inputs[1].tensor) >= 0);
 }
 
 /* ---- setting splits ---- */

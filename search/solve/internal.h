@@ -16,7 +16,8 @@ typedef struct additive_values {
 /* What an operator costs by itself under each of its values. */
 typedef struct additive_own {
     uint64_t key;
-    int64_t *cost, *bytes; /* [n_values] picoseconds; of a device */
+    int64_t *cost, *bytes;        /* [n_values] picoseconds; of a device */
+    int64_t *once, *kept, *loose; /* [n_values] see cleave_additive_model */
 } additive_own;
 
 typedef struct additive_making {

@@ -116,13 +116,20 @@ static cleave_status make_variables(const additive_making *m, cleave_additive_mo
     const int64_t **cost = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     const int64_t **bytes = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     made->candidates = CLEAVE_ARENA_ARRAY(m->arena, const int32_t *, n);
-    if (n_values == NULL || cost == NULL || bytes == NULL || made->candidates == NULL)
+    made->once = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    made->kept = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    made->loose = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    if (n_values == NULL || cost == NULL || bytes == NULL || made->candidates == NULL ||
+        made->once == NULL || made->kept == NULL || made->loose == NULL)
         return cleave_fail_memory(error, "making the additive model");
     for (int32_t op = 0; op < n; op++) {
         n_values[op] = additive_values_of(m, op)->n;
         made->candidates[op] = additive_values_of(m, op)->candidate;
         cost[op] = m->own[op].cost;
         bytes[op] = m->own[op].bytes;
+        made->once[op] = m->own[op].once;
+        made->kept[op] = m->own[op].kept;
+        made->loose[op] = m->own[op].loose;
     }
     made->additive = (cleave_additive){.n_variables = n, .n_values = n_values, .cost = cost};
     made->memory.weight = bytes;

@@ -22,6 +22,13 @@ typedef struct cleave_additive_model {
     cleave_additive_limit memory; /* bytes of a device: persistent tensors and what forward keeps;
                                      most is 0 where there is no limit */
     int64_t fixed;                /* picoseconds that no choice changes */
+    /* [n_operators][n_values] of what these costs and bytes are made, for who counts it otherwise:
+       of a pipeline parameters are brought up to date once, and activations are kept by as many
+       micro-batches as are in flight. */
+    const int64_t **once;  /* picoseconds of `cost`: updates and their synchronisation */
+    const int64_t **kept;  /* bytes of `weight`: activations that forward keeps for backward */
+    const int64_t **loose; /* bytes of activations that others read and forward does not keep; not
+                              in `weight` */
 } cleave_additive_model;
 
 typedef struct cleave_additive_options {

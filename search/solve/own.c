@@ -44,10 +44,12 @@ static cleave_status price_parameter(additive_making *m, const cleave_port_set *
     double update = cleave_work_bytes_of_update((int64_t)bytes, m->options->optimizer_states);
     bool has_master = cleave_has_master(&m->model->tensors[set->tensor]);
     own->bytes[value] += (int64_t)(bytes * (2 + states + (has_master ? 0.5 : 0)));
-    own->cost[value] += cleave_picoseconds(slowest_bytes(m->machine, "update", update));
+    int64_t once = cleave_picoseconds(slowest_bytes(m->machine, "update", update));
     CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), read,
                                       CLEAVE_RESHARD_RESULTS, &sync, error));
-    own->cost[value] += (int64_t)((double)sync * m->options->exposed_sync);
+    once += (int64_t)((double)sync * m->options->exposed_sync);
+    own->once[value] += once;
+    own->cost[value] += once;
     return CLEAVE_OK;
 }
 
@@ -56,8 +58,13 @@ static cleave_status price_written(additive_making *m, const cleave_port_set *se
                                    additive_own *own, cleave_error *error) {
     const cleave_sharding *write = sharding_of(set->write, value);
     int64_t cost = 0;
-    if (m->kept[set->tensor])
-        own->bytes[value] += (int64_t)largest_bytes(write);
+    int64_t bytes = (int64_t)largest_bytes(write);
+    if (m->kept[set->tensor]) {
+        own->bytes[value] += bytes;
+        own->kept[value] += bytes;
+    } else if (m->first_read[set->tensor] < m->first_read[set->tensor + 1]) {
+        own->loose[value] += bytes;
+    }
     if (set->read != NULL || set->tensor == m->model->loss)
         CLEAVE_TRY(cleave_resharding_cost(m->resharder, write,
                                           set->read != NULL ? sharding_of(set->read, value) : write,
@@ -111,6 +118,7 @@ static uint64_t key_of(const additive_making *m, int32_t op) {
         key = cleave_hash_join(key, m->first_reader[tensor] == op);
         key = cleave_hash_join(key, tensor == m->model->loss);
         key = cleave_hash_join(key, m->kept[tensor]);
+        key = cleave_hash_join(key, m->first_read[tensor] < m->first_read[tensor + 1]);
     }
     return key;
 }
@@ -126,7 +134,11 @@ cleave_status additive_price_own(additive_making *m, int32_t op, cleave_error *e
         }
     own->cost = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
     own->bytes = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
-    if (own->cost == NULL || own->bytes == NULL)
+    own->once = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
+    own->kept = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
+    own->loose = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
+    if (own->cost == NULL || own->bytes == NULL || own->once == NULL || own->kept == NULL ||
+        own->loose == NULL)
         return cleave_fail_memory(error, "pricing operators");
     for (int32_t v = 0; v < n; v++)
         CLEAVE_TRY(price_value(m, op, v, own, error));

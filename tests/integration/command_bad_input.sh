@@ -105,7 +105,7 @@ bad_node "node the_node (Relu): attribute slope is not supported" Relu 1 2 3 -- 
 bad_node "node the_node (Softmax) has attribute axis twice" Softmax 1 2 3 -- axis axis
 bad_node "node the_node (Relu): graph input X has type STRING" Relu 8 2 3 --
 bad_node "graph input X is symbolic (side)" Relu 1 2 side --
-opset=99 bad_node "operator set 99, supported are 1 to 21" Relu 1 2 3 --
+opset=99 bad_node "operator set 99, supported are 1 to 24" Relu 1 2 3 --
 
 # Integers that f32 does not hold: of a constant, and of data (2^24 + 1; each file: eight bytes of header
 # length, the header, the data).

@@ -1,0 +1,98 @@
+/* What the parts of a search for stages share. */
+#ifndef CLEAVE_SEARCH_PIPELINE_INTERNAL_H
+#define CLEAVE_SEARCH_PIPELINE_INTERNAL_H
+
+#include "base/list.h"
+#include "graph/model/axis_sort.h"
+#include "search/pipeline/joint.h"
+#include "search/pipeline/pipeline.h"
+
+#include <string.h>
+
+/* Of so many micro-batches the bubble of the kinds there are is some per cent; and so many numbers
+   of them are looked at. */
+enum { PIPELINE_MOST_MICRO_BATCHES = 256, PIPELINE_MOST_CUTS = 32 };
+
+enum { PIPELINE_FREE = -1 };
+
+/* A layout that may be tried: of a baseline, or of a plan. */
+typedef struct pipeline_candidate {
+    const char *baseline; /* null: of the plan */
+    int32_t n_groups, n_virtual, tensor, micro_batches;
+    cleave_schedule_kind kind;
+    cleave_recompute recompute; /* of a baseline */
+    cleave_sharded sharded;     /* of a baseline */
+    int32_t family;             /* of a plan, of its group's */
+    const cleave_joint_plan *plan;
+    bool is_done;         /* a plan that was tried, and will not be again */
+    int32_t tries;        /* how often it has been planned with less memory */
+    double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
+                             a plan, what it is expected to take */
+} pipeline_candidate;
+
+typedef CLEAVE_LIST(pipeline_candidate) pipeline_candidates;
+
+/* How many times the expected a plan has come out to take. */
+typedef struct pipeline_lesson {
+    pipeline_candidate of;
+    double ratio;
+} pipeline_lesson;
+
+typedef struct pipeline_finder {
+    cleave_pricer *pricer;
+    cleave_node_costs *costs;
+    const cleave_pipeline_options *options;
+    cleave_arena *arena;
+    cleave_arena work; /* of the whole search */
+    int64_t batch;
+    int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
+    int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
+    int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
+    double slowest, quickest; /* links, bytes a second; 0: there are none */
+    cleave_axis_sorts sorts;
+    pipeline_candidates planned, known, failed; /* did not fit */
+    bool only_shards; /* of baselines those that shard gradients or weights */
+    CLEAVE_LIST(pipeline_lesson) lessons;
+    cleave_pipelines *found;
+    cleave_error *error;
+} pipeline_finder;
+
+static inline void pipeline_progress(const pipeline_finder *f, double share, const char *note) {
+    if (f->options->progress != NULL)
+        cleave_progress_update(f->options->progress, share, note);
+}
+
+static inline bool pipeline_is_wanted(int32_t wish, int32_t value) {
+    return wish == 0 || wish == value;
+}
+
+/* Numbers of micro-batches that are looked at: the one that is wished for, or divisors of the
+   batch, ascending; at most `most`. */
+int32_t pipeline_list_micro_batches(const pipeline_finder *f, int32_t most, int32_t *m);
+
+/* Interrupted, or is the time up? */
+bool pipeline_is_over(const pipeline_finder *f);
+
+/* So many parts of operators in so many micro-batches: no more than are lowered?  Else says so in
+   `why_none`. */
+bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches);
+bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout);
+
+/* known.c: layouts of baselines in stages and micro-batches. */
+cleave_status pipeline_add_known(pipeline_finder *f);
+/* `fits` false: the baseline has no such layout here. */
+cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate *of,
+                                    cleave_arena *arena, cleave_layout *layout, bool *fits,
+                                    cleave_error *error);
+
+/* planned.c: plans of all shapes that may be the best, with what each is expected to take. */
+bool pipeline_may_plan(const pipeline_finder *f);
+cleave_status pipeline_add_planned(pipeline_finder *f);
+/* Of a device, for an arena. */
+int64_t pipeline_memory(const pipeline_finder *f);
+/* The same shape once more, for so many bytes less than it has come out with; `fits` false: there
+   is none. */
+cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipeline_candidate *of,
+                                  bool *fits);
+
+#endif

@@ -1,0 +1,254 @@
+#include "search/pipeline/joint.h"
+
+#include "search/pipeline/stages.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Cuts are looked at anew so often at most. */
+enum { MOST_CUTS = 4 };
+
+/* Of a micro-batch its backward, which hides what parameters take once; and what never is hidden.
+ */
+static const double backward_share = 0.6, never_hidden = 0.1;
+
+typedef struct planning {
+    const cleave_group *group;
+    const cleave_group_family *family;
+    const cleave_joint_shape *shape;
+    int32_t n_operators, n_stages;
+    int64_t *work, *sends; /* [n_operators] of a micro-batch */
+    int32_t *stage_of;     /* [n_operators] */
+    cleave_joint_plan now;
+} planning;
+
+static int32_t group_of(const planning *p, int32_t stage) { return stage % p->shape->n_groups; }
+
+/* Micro-batches that a stage keeps at most: of virtual stages a group's share. */
+static double in_flight(const planning *p, int32_t stage) {
+    int32_t m = p->group->micro_batches, n = p->shape->n_groups, v = p->shape->n_virtual;
+    int32_t g = group_of(p, stage), most = n - g;
+    if (p->shape->kind == CLEAVE_SCHEDULE_GPIPE)
+        return m;
+    if (v > 1) {
+        int32_t chunks = 2 * (n - g - 1) + (v - 1) * n + 1;
+        return (chunks < m * v ? chunks : m * v) / (double)v;
+    }
+    return most < m ? most : m;
+}
+
+/* With gradients of weights put off, what is recomputed lives until then. */
+static double bytes_of(const planning *p, int32_t op, int32_t plan) {
+    const cleave_group_plan *of = &p->family->plans[plan];
+    double kept = (double)of->kept[op];
+    if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1)
+        kept += (double)of->second[op];
+    return (double)of->stays[op] + kept * in_flight(p, p->stage_of[op]);
+}
+
+/* The operators of a stage are [first, end). */
+static int32_t end_of(const planning *p, int32_t stage) {
+    return stage + 1 < p->n_stages ? p->now.first_operator[stage + 1] : p->n_operators;
+}
+
+/* What the operators of a group take with one plan.  The gradients of what an operator writes and
+   of what it reads are there at once. */
+static double bytes_with(planning *p, int32_t g, int32_t plan) {
+    double sum = 0, passing = 0;
+    for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
+        for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
+            p->now.plan_of[op] = (uint8_t)plan;
+            sum += bytes_of(p, op, plan);
+            passing = fmax(passing, 2 * (double)p->family->plans[plan].wrote[op]);
+        }
+    return sum + passing;
+}
+
+/* As many of the last operators as there is room for are as in the plan before. */
+static void mix(planning *p, int32_t g, int32_t plan, double most, double *bytes) {
+    for (int32_t s = p->n_stages - p->shape->n_groups + g; s >= 0; s -= p->shape->n_groups)
+        for (int32_t op = end_of(p, s) - 1; op >= p->now.first_operator[s]; op--) {
+            double with = *bytes + bytes_of(p, op, plan - 1) - bytes_of(p, op, plan);
+            if (with > most)
+                return;
+            p->now.plan_of[op] = (uint8_t)(plan - 1);
+            *bytes = with;
+        }
+}
+
+/* The quickest plan that a group has room for, or its first operators as that, and the others as
+   the one before. */
+static bool choose_for(planning *p, int32_t g, double *bytes) {
+    double most = (double)p->shape->most_bytes;
+    for (int32_t i = 0; i < p->family->n_plans; i++) {
+        *bytes = bytes_with(p, g, i);
+        if (*bytes > most)
+            continue;
+        if (i > 0)
+            mix(p, g, i, most, bytes);
+        return true;
+    }
+    return false;
+}
+
+/* Sums over the operators of a group; picoseconds. */
+static void add_times(const planning *p, int32_t g, double *time, double *once) {
+    *time = *once = 0;
+    for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
+        for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
+            *time += (double)p->family->plans[p->now.plan_of[op]].time[op];
+            *once += (double)p->family->plans[p->now.plan_of[op]].once[op];
+        }
+}
+
+static double foresee(const planning *p) {
+    double all = 0, slowest = 0, left = 0, path = 0, pace = 0;
+    for (int32_t g = 0; g < p->shape->n_groups; g++) {
+        double time, once;
+        add_times(p, g, &time, &once);
+        all += time;
+        slowest = fmax(slowest, time);
+        left = fmax(left, fmax(once - backward_share * time, never_hidden * once));
+    }
+    pace = slowest;
+    for (int32_t s = 0; s + 1 < p->n_stages; s++) {
+        double sends = (double)p->sends[end_of(p, s) - 1];
+        path += sends;
+        pace = fmax(pace, sends);
+    }
+    double bubble = (all - slowest) / p->shape->n_virtual;
+    if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1)
+        bubble /= 3;
+    return (p->group->micro_batches * pace + bubble + path + left) * 1e-12;
+}
+
+static cleave_status cut(planning *p, cleave_error *error) {
+    CLEAVE_TRY(cleave_stages_cut(p->n_operators, p->work, p->sends, p->n_stages,
+                                 p->now.first_operator, error));
+    for (int32_t op = 0, stage = 0; op < p->n_operators; op++) {
+        stage += stage + 1 < p->n_stages && p->now.first_operator[stage + 1] <= op;
+        p->stage_of[op] = stage;
+    }
+    return CLEAVE_OK;
+}
+
+/* Fills groups, cut as they are. */
+static bool choose(planning *p) {
+    p->now.bytes = 0;
+    for (int32_t g = 0; g < p->shape->n_groups; g++) {
+        double bytes;
+        if (!choose_for(p, g, &bytes))
+            return false;
+        p->now.bytes = (int64_t)bytes > p->now.bytes ? (int64_t)bytes : p->now.bytes;
+    }
+    p->now.seconds = foresee(p);
+    return true;
+}
+
+static void keep(const planning *p, cleave_joint_plan *plan) {
+    size_t n = (size_t)p->n_operators, n_stages = (size_t)p->n_stages;
+    int32_t *first_operator = plan->first_operator;
+    uint8_t *plan_of = plan->plan_of;
+    memcpy(first_operator, p->now.first_operator, n_stages * sizeof *first_operator);
+    memcpy(plan_of, p->now.plan_of, n * sizeof *plan_of);
+    *plan = p->now;
+    plan->first_operator = first_operator;
+    plan->plan_of = plan_of;
+}
+
+/* First by what operators take as fast as can be, where nothing has room by what they keep, else by
+   what they take as they have come out. */
+static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
+                              cleave_error *error) {
+    *fits = false;
+    for (int i = 0; i < MOST_CUTS; i++) {
+        CLEAVE_TRY(cut(p, error));
+        bool has_room = choose(p),
+             is_better = has_room && (!*fits || p->now.seconds < plan->seconds);
+        if (is_better)
+            keep(p, plan);
+        if (i > 0 && !is_better)
+            break;
+        *fits = *fits || has_room;
+        for (int32_t op = 0; op < p->n_operators; op++)
+            p->work[op] = has_room ? p->family->plans[p->now.plan_of[op]].time[op]
+                                   : (int64_t)bytes_of(p, op, p->family->n_plans - 1);
+    }
+    return CLEAVE_OK;
+}
+
+static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
+                      cleave_joint_plan *plan) {
+    int32_t n = p->n_operators;
+    p->work = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
+    p->sends = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
+    p->stage_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, n);
+    p->now.first_operator = CLEAVE_ARENA_ARRAY(scratch, int32_t, p->n_stages);
+    p->now.plan_of = CLEAVE_ARENA_ARRAY(scratch, uint8_t, n);
+    plan->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, p->n_stages);
+    plan->plan_of = CLEAVE_ARENA_ARRAY(arena, uint8_t, n);
+    return p->work != NULL && p->sends != NULL && p->stage_of != NULL &&
+           p->now.first_operator != NULL && p->now.plan_of != NULL &&
+           plan->first_operator != NULL && plan->plan_of != NULL;
+}
+
+cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_group *group,
+                                     const cleave_joint_shape *shape, cleave_arena *arena,
+                                     cleave_joint_plan *plan, bool *fits, cleave_error *error) {
+    cleave_arena scratch = {0};
+    cleave_joint_plan made = {0};
+    const cleave_group_family *family = &group->families[shape->family];
+    planning p = {.group = group,
+                  .family = family,
+                  .shape = shape,
+                  .n_operators = model->n_operators,
+                  .n_stages = shape->n_groups * shape->n_virtual,
+                  .now = {.group = group,
+                          .family = family,
+                          .n_groups = shape->n_groups,
+                          .n_virtual = shape->n_virtual,
+                          .kind = shape->kind}};
+    cleave_status status = make_room(&p, &scratch, arena, &made)
+                               ? CLEAVE_OK
+                               : cleave_fail_memory(error, "planning stages");
+    for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++) {
+        p.work[op] = family->plans[0].time[op];
+        p.sends[op] = shape->sends[op] / group->micro_batches;
+    }
+    if (status == CLEAVE_OK)
+        status = plan_all(&p, &made, fits, error);
+    cleave_arena_free(&scratch);
+    if (status == CLEAVE_OK)
+        *plan = made;
+    return status;
+}
+
+/* ---- as a layout ----------------------------------------------------------------------------- */
+
+cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,
+                                       int32_t n_devices, cleave_arena *arena,
+                                       cleave_layout *layout, cleave_error *error) {
+    cleave_layout made;
+    int32_t n_stages = plan->n_groups * plan->n_virtual;
+    const cleave_schedule schedule = {.micro_batches = plan->group->micro_batches,
+                                      .n_stages = n_stages,
+                                      .kind = plan->kind,
+                                      .first_operator = plan->first_operator};
+    CLEAVE_TRY(cleave_layout_create(model, n_devices, arena, &made, error));
+    CLEAVE_TRY(cleave_schedule_copy(&schedule, arena, &made.schedule, error));
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const cleave_group_plan *of = &plan->family->plans[plan->plan_of[op]];
+        const cleave_split *split = &of->splits[op];
+        int32_t g = cleave_schedule_stage_of(&schedule, op) % plan->n_groups;
+        int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
+        if (devices == NULL)
+            return cleave_fail_memory(error, "making a layout");
+        for (int32_t d = 0; d < split->n_parts; d++)
+            devices[d] = split->devices[d] + g * plan->group->n_devices;
+        CLEAVE_TRY(
+            cleave_layout_set(&made, op, split->replicas, split->degree, devices, arena, error));
+        made.recompute[op] = of->again[op];
+    }
+    *layout = made;
+    return CLEAVE_OK;
+}

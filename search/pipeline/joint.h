@@ -1,0 +1,48 @@
+/* Stages, micro-batches, splits and recomputation at once, by formula.
+
+   Of a number of devices a group and a number of micro-batches the plans of a group are known
+   (search/pipeline/group.h).  For a kind of schedule, operators are cut into stages such that the
+   slowest group is as quick as can be; each group takes the quickest plan that it has room for,
+   with as many micro-batches in flight as the kind has there, or a mixture of two neighbours: its
+   first operators as the leaner, the others as the quicker.  What operators take then is other
+   than before, so they are cut anew, as long as that helps.
+
+   The step is foreseen: all micro-batches of the slowest group, and before and after them one
+   micro-batch of the others; what is sent on; and what parameters take once.  Nothing is lowered;
+   who wants to know lowers the layout. */
+#ifndef CLEAVE_SEARCH_PIPELINE_JOINT_H
+#define CLEAVE_SEARCH_PIPELINE_JOINT_H
+
+#include "search/pipeline/group.h"
+
+typedef struct cleave_joint_shape {
+    int32_t n_groups, n_virtual; /* groups; stages of each */
+    cleave_schedule_kind kind;
+    int32_t family;       /* of the group's */
+    int64_t most_bytes;   /* of a device, for what is counted here */
+    const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an
+                             operator and read behind it, of the whole batch, there and back */
+} cleave_joint_shape;
+
+typedef struct cleave_joint_plan {
+    const cleave_group *group;
+    const cleave_group_family *family;
+    int32_t n_groups, n_virtual;
+    cleave_schedule_kind kind;
+    int32_t *first_operator; /* [n_groups x n_virtual] */
+    uint8_t *plan_of;        /* [n_operators] of the family's */
+    int64_t bytes;           /* of the fullest device, as far as counted */
+    double seconds;          /* foreseen */
+} cleave_joint_plan;
+
+/* `fits` false: nothing found has room.  In the arena. */
+cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_group *group,
+                                     const cleave_joint_shape *shape, cleave_arena *arena,
+                                     cleave_joint_plan *plan, bool *fits, cleave_error *error);
+
+/* Its layout on a machine of so many devices, group after group, without rules for collectives. */
+cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,
+                                       int32_t n_devices, cleave_arena *arena,
+                                       cleave_layout *layout, cleave_error *error);
+
+#endif

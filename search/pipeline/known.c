@@ -1,0 +1,252 @@
+/* What people run: the machine in equal groups, within a group data parallel, or megatron's
+   products shared by some neighbours and the samples by the rest. */
+#include "search/pipeline/internal.h"
+
+#include "search/pipeline/stages.h"
+#include "search/problem/baselines.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* A schedule with its stages cut. */
+static cleave_status make_schedule(pipeline_finder *f, const pipeline_candidate *of,
+                                   cleave_arena *arena, cleave_schedule *schedule) {
+    int32_t n_stages = of->n_groups * of->n_virtual;
+    *schedule = (cleave_schedule){
+        .micro_batches = of->micro_batches, .n_stages = n_stages, .kind = of->kind};
+    if (n_stages == 1)
+        return CLEAVE_OK;
+    schedule->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, n_stages);
+    if (schedule->first_operator == NULL)
+        return cleave_fail_memory(f->error, "cutting a model into stages");
+    return cleave_stages_cut(f->pricer->model->n_operators, f->op_work, f->sends, n_stages,
+                             schedule->first_operator, f->error);
+}
+
+cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate *of,
+                                    cleave_arena *arena, cleave_layout *layout, bool *fits,
+                                    cleave_error *error) {
+    cleave_schedule schedule;
+    CLEAVE_TRY(make_schedule(f, of, arena, &schedule));
+    const cleave_baseline_shape shape = {.schedule = &schedule,
+                                         .n_groups = of->n_groups,
+                                         .tensor = of->tensor,
+                                         .sharded = of->sharded};
+    CLEAVE_TRY(cleave_baseline_in_stages(f->pricer->model, f->pricer->machine, of->baseline, &shape,
+                                         arena, layout, fits, error));
+    layout->collectives = *f->options->collectives;
+    CLEAVE_TRY(cleave_recompute_mark(f->pricer->model, of->recompute, layout, error));
+    if (*fits)
+        return cleave_layout_check(f->pricer->model, layout, error);
+    return CLEAVE_OK;
+}
+
+/* ---- times from work alone ------------------------------------------------------------------- */
+
+/* What one micro-batch of an operator takes on its busiest device, picoseconds. */
+static cleave_status time_operator(pipeline_finder *f, const cleave_layout *layout, int32_t op,
+                                   int64_t *time) {
+    cleave_split split = layout->splits[op];
+    const cleave_operator *of = &f->pricer->model->operators[op];
+    cleave_node_cost cost = {0};
+    for (int a = 0; a < of->n_axes; a++)
+        if (f->sorts.of[op][a] == CLEAVE_SORT_SAMPLE && !of->axes[a].whole) {
+            split.degree[a] *= layout->schedule.micro_batches;
+            split.n_parts *= layout->schedule.micro_batches;
+            break;
+        }
+    CLEAVE_TRY(cleave_node_cost_of(f->costs, op, &split, &cost, NULL, f->error));
+    *time = cost.largest;
+    return CLEAVE_OK;
+}
+
+/* Of what an operator takes, its forward, about. */
+static const double forward_share = 0.3;
+
+/* The slowest group does all its micro-batches, and before and after them the others do one: about
+   what is left of that by gradients of weights that fill it. */
+static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout,
+                             pipeline_candidate *of) {
+    const cleave_schedule *schedule = &layout->schedule;
+    double slowest = 0, all = 0, m = schedule->micro_batches;
+    double *group = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
+    if (group == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        int64_t time;
+        CLEAVE_TRY(time_operator(f, layout, op, &time));
+        double again = layout->recompute[op] ? 1 + forward_share : 1;
+        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] +=
+            (double)time * 1e-12 * again;
+    }
+    for (int32_t g = 0; g < of->n_groups; g++) {
+        all += group[g];
+        slowest = group[g] > slowest ? group[g] : slowest;
+    }
+    double bubble = (all - slowest) / of->n_virtual;
+    of->least_seconds = m * slowest + (of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble);
+    return CLEAVE_OK;
+}
+
+/* ---- times from messages alone --------------------------------------------------------------- */
+
+/* How often all of a group send their weights, or gradients of them, once around: forward, for what
+   is recomputed, backward and the gradients in every micro-batch, or these and the new values once.
+ */
+static double count_rounds(const pipeline_candidate *of) {
+    double m = of->micro_batches;
+    return of->sharded == CLEAVE_SHARDED_WEIGHT
+               ? m * (of->recompute == CLEAVE_RECOMPUTE_FULL ? 4 : 3)
+           : of->sharded == CLEAVE_SHARDED_GRADIENT ? m + 1
+                                                    : 2;
+}
+
+/* Gradients of a group go round all that share its samples, over the network where the group is
+   more than a node; what is sent on from group to group, over as many cards as a group has nodes.
+   Either may be hidden behind work, but takes as long as it takes. */
+static double time_messages(const pipeline_finder *f, const cleave_layout *layout,
+                            const pipeline_candidate *of) {
+    const cleave_machine *machine = f->pricer->machine;
+    const cleave_schedule *schedule = &layout->schedule;
+    int32_t n = machine->n_devices / of->n_groups, n_tensor = of->tensor > 0 ? of->tensor : 1;
+    int32_t n_nodes = machine->devices_per_node > 0 ? n / machine->devices_per_node : 0;
+    double shares = (double)n / n_tensor, most = 0, bytes = 0;
+    double rate = n_nodes > 1 ? f->slowest : f->quickest;
+    if (rate <= 0)
+        return 0;
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        bool ends = op + 1 == layout->n_operators || cleave_schedule_stage_of(schedule, op) !=
+                                                         cleave_schedule_stage_of(schedule, op + 1);
+        bytes += (double)f->parameters[op];
+        if (!ends)
+            continue;
+        double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */
+        double sync = count_rounds(of) * bytes / n_tensor * (apart - 1) / apart / rate;
+        /* Of groups within a node, some neighbours are in two. */
+        int32_t behind = (cleave_schedule_stage_of(schedule, op) % of->n_groups + 1) * n;
+        bool leaves = n_nodes > 0 ||
+                      (machine->devices_per_node > 0 && behind % machine->devices_per_node == 0);
+        double on = leaves ? (double)f->sends[op] * 1e-12 / (n_nodes > 1 ? n_nodes : 1) / 2 : 0;
+        most = sync > most ? sync : most;
+        most = on > most ? on : most;
+        bytes = 0;
+    }
+    return most;
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+/* Of what is recomputed in one way, if it is at all: a model may have nothing of the kind. */
+static cleave_status add_one(pipeline_finder *f, pipeline_candidate of) {
+    cleave_arena *arena = &f->pricer->arena;
+    cleave_layout layout;
+    cleave_error why = {""};
+    bool fits = false;
+    cleave_arena_reset(arena);
+    cleave_status status = pipeline_known_layout(f, &of, arena, &layout, &fits, &why);
+    if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !fits)) {
+        if (why.message[0] != '\0')
+            memcpy(f->found->why_none, why.message, sizeof why.message);
+        return CLEAVE_OK;
+    }
+    if (status != CLEAVE_OK && f->error != NULL)
+        *f->error = why;
+    CLEAVE_TRY(status);
+    bool recomputes = false;
+    for (int32_t op = 0; op < layout.n_operators; op++)
+        recomputes = recomputes || layout.recompute[op];
+    bool is_known = cleave_layout_is_plain(&layout) && f->options->wish.zero == 0;
+    if (recomputes != (of.recompute != CLEAVE_RECOMPUTE_NONE) || is_known)
+        return CLEAVE_OK;
+    if (pipeline_is_too_large(f, &layout))
+        return CLEAVE_OK;
+    CLEAVE_TRY(foresee(f, &layout, &of));
+    double messages = time_messages(f, &layout, &of);
+    of.least_seconds = messages > of.least_seconds ? messages : of.least_seconds;
+    return CLEAVE_LIST_PUSH(&f->known, of) ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
+}
+
+/* Sharded state costs messages: where it is not asked for it is offered where memory may be short.
+ */
+static bool may_shard(const pipeline_finder *f, const pipeline_candidate *of) {
+    int32_t n_tensor = of->tensor > 0 ? of->tensor : 1;
+    if (f->options->wish.zero > 0)
+        return (int)of->sharded == f->options->wish.zero - 1;
+    if (of->sharded == CLEAVE_SHARDED_NOTHING)
+        return !f->only_shards;
+    return f->pricer->machine->n_devices / of->n_groups / n_tensor > 1 &&
+           (!f->only_shards || of->sharded >= CLEAVE_SHARDED_GRADIENT) &&
+           cleave_pricer_state_is_large(f->pricer, 1.0 / ((double)n_tensor * of->n_groups));
+}
+
+static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
+    int wish = f->options->wish.recompute;
+    for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
+        of.recompute = (cleave_recompute)what;
+        for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++)
+            if ((wish < 0 || wish == what) && may_shard(f, &of))
+                CLEAVE_TRY(add_one(f, of));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status add_kinds(pipeline_finder *f, pipeline_candidate of) {
+    static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_ZB_H1,
+                                                 CLEAVE_SCHEDULE_GPIPE};
+    const cleave_schedule_wish *wish = &f->options->wish;
+    for (int i = 0; i < 3; i++) {
+        of.kind = kinds[i];
+        of.n_virtual = 1;
+        /* Of one group all are alike; gpipe keeps more than 1f1b and is no quicker. */
+        bool is_usual = kinds[i] == CLEAVE_SCHEDULE_1F1B ||
+                        (kinds[i] == CLEAVE_SCHEDULE_ZB_H1 && of.n_groups > 1);
+        if ((wish->kind < 0 ? is_usual : wish->kind == (int)kinds[i]) &&
+            pipeline_is_wanted(wish->virtual_stages, 1) &&
+            pipeline_is_wanted(wish->stages, of.n_groups))
+            CLEAVE_TRY(add(f, of));
+    }
+    of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
+    for (of.n_virtual = 2; of.n_virtual <= 4 && of.n_groups > 1; of.n_virtual *= 2)
+        if ((wish->kind < 0 || wish->kind == CLEAVE_SCHEDULE_INTERLEAVED) &&
+            pipeline_is_wanted(wish->virtual_stages, of.n_virtual) &&
+            pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) &&
+            of.micro_batches % of.n_groups == 0 &&
+            of.n_groups * of.n_virtual <= f->pricer->model->n_operators)
+            CLEAVE_TRY(add(f, of));
+    return CLEAVE_OK;
+}
+
+static cleave_status add_micro_batches(pipeline_finder *f, pipeline_candidate of) {
+    int32_t m[PIPELINE_MOST_CUTS], n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
+    for (int32_t i = 0; i < n; i++) {
+        of.micro_batches = m[i];
+        CLEAVE_TRY(add_kinds(f, of));
+    }
+    return CLEAVE_OK;
+}
+
+static bool is_asked_for(const pipeline_finder *f, const char *baseline) {
+    return f->options->baseline == NULL || strcmp(f->options->baseline, baseline) == 0;
+}
+
+static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
+    int32_t n = f->pricer->machine->n_devices / n_groups;
+    pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups};
+    if (f->options->wish.tensor <= 1 && is_asked_for(f, of.baseline))
+        CLEAVE_TRY(add_micro_batches(f, of));
+    of.baseline = "megatron";
+    for (of.tensor = 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
+        if (n % of.tensor == 0 && pipeline_is_wanted(f->options->wish.tensor, of.tensor))
+            CLEAVE_TRY(add_micro_batches(f, of));
+    return CLEAVE_OK;
+}
+
+cleave_status pipeline_add_known(pipeline_finder *f) {
+    int32_t n_devices = f->pricer->machine->n_devices;
+    for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++)
+        if (n_devices % g == 0)
+            CLEAVE_TRY(add_groups(f, g));
+    return CLEAVE_OK;
+}

@@ -1,0 +1,303 @@
+/* Plans of every shape: devices of a group, micro-batches, kinds.
+
+   First with the splits of baselines, of all numbers of groups and of micro-batches that may be the
+   best: those come first whose work alone, shared out evenly and with the least bubble that any
+   kind leaves, takes least, and where that is above what the best plan is expected to take, it is
+   so for all that come after it.  Then with free splits, which take longer to find, of the few that
+   are expected to be the best so.
+
+   Shards of gradients and of weights (ZeRO) would be one more thing to enumerate in add_shapes:
+   they change what plans keep for good, and what they take once. */
+#include "search/pipeline/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* What is counted is a little less than the memory that a plan needs in the end: messages, and
+   gradients on their way. */
+static const double share_counted = 0.9;
+/* No kind leaves less of a bubble than this share of what 1F1B leaves. */
+static const double least_bubble = 0.25;
+/* Plans are expected to take what they take but for so much. */
+static const double in_doubt = 1.1;
+
+/* So many get free splits besides the best one of each number of groups; or, where no baseline has
+   room, so many. */
+enum { MOST_NEIGHBOURS = 4, MOST_IN_VAIN = 16 };
+
+typedef struct cut_of {
+    int32_t n_groups, micro_batches;
+    double least_seconds;
+    double expected_seconds; /* of its best plan; infinite: none has room */
+    bool is_free;            /* it has plans of free splits */
+} cut_of;
+
+typedef CLEAVE_LIST(cut_of) cut_list;
+
+static int by_least(const void *a, const void *b) {
+    const cut_of *x = a, *y = b;
+    if (x->least_seconds < y->least_seconds || x->least_seconds > y->least_seconds)
+        return x->least_seconds < y->least_seconds ? -1 : 1;
+    return x->n_groups != y->n_groups ? x->n_groups - y->n_groups
+                                      : x->micro_batches - y->micro_batches;
+}
+
+bool pipeline_may_plan(const pipeline_finder *f) {
+    const cleave_constraints *constraints = f->options->constraints;
+    return f->options->baseline == NULL && f->options->wish.tensor == 0 &&
+           f->options->wish.zero <= 1 && f->pricer->machine->n_kinds == 1 && f->batch > 0 &&
+           (constraints == NULL || constraints->n_fixed == 0);
+}
+
+int64_t pipeline_memory(const pipeline_finder *f) {
+    const cleave_machine *machine = f->pricer->machine;
+    int64_t limit = f->pricer->memory_limit_bytes;
+    return (limit > 0 ? limit : machine->kinds[0].memory_bytes) -
+           cleave_machine_runtime_bytes(machine, 0, 0);
+}
+
+/* Numbers of stages a group that a wish leaves. */
+static bool wants_stages(const pipeline_finder *f, int32_t n_groups) {
+    int32_t wish = f->options->wish.stages;
+    return wish == 0 || wish % n_groups == 0;
+}
+
+static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
+    const cleave_model *model = f->pricer->model;
+    int32_t n_devices = f->pricer->machine->n_devices, m[PIPELINE_MOST_CUTS];
+    int32_t n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
+    double work = 0;
+    for (int32_t op = 0; op < model->n_operators; op++)
+        work += (double)f->op_work[op] * 1e-12;
+    for (int32_t g = 1; g <= n_devices && g <= model->n_operators; g++)
+        for (int32_t i = 0; i < n && n_devices % g == 0 && wants_stages(f, g); i++) {
+            if (!pipeline_is_lowered(f, (int64_t)model->n_operators * (n_devices / g), m[i]))
+                continue;
+            double bubble = least_bubble * (g - 1) / m[i];
+            const cut_of cut = {g, m[i], work / n_devices * (1 + bubble), INFINITY, false};
+            if (!CLEAVE_LIST_PUSH(cuts, cut))
+                return cleave_fail_memory(f->error, "searching");
+        }
+    if (cuts->n > 0)
+        qsort(cuts->items, (size_t)cuts->n, sizeof *cuts->items, by_least);
+    return CLEAVE_OK;
+}
+
+/* Those that are as good by no plan keep their order. */
+static int by_expected(const void *a, const void *b) {
+    const cut_of *x = a, *y = b;
+    if (x->expected_seconds < y->expected_seconds || x->expected_seconds > y->expected_seconds)
+        return x->expected_seconds < y->expected_seconds ? -1 : 1;
+    return by_least(a, b);
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* From stage to stage: between groups of a node as quick as any link, else over the card of each
+   node; both ways at once. */
+static cleave_status sends_of(pipeline_finder *f, int32_t n_groups, const int64_t **sends) {
+    const cleave_machine *machine = f->pricer->machine;
+    int32_t n = machine->n_devices / n_groups, of_node = machine->devices_per_node;
+    double ways = of_node > 0 && n >= of_node ? n / (double)of_node
+                  : f->slowest > 0            ? f->quickest / f->slowest
+                                              : 1;
+    int64_t *made = CLEAVE_ARENA_ARRAY(&f->work, int64_t, f->pricer->model->n_operators);
+    for (int32_t op = 0; op < f->pricer->model->n_operators && made != NULL; op++)
+        made[op] = (int64_t)((double)f->sends[op] / ways / 2);
+    *sends = made;
+    return made != NULL ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
+}
+
+static cleave_status plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
+                          pipeline_candidate *of, bool *fits) {
+    cleave_joint_plan *made = CLEAVE_ARENA_ARRAY(&f->work, cleave_joint_plan, 1);
+    cleave_joint_shape shape = {.n_groups = of->n_groups,
+                                .n_virtual = of->n_virtual,
+                                .kind = of->kind,
+                                .family = of->family == PIPELINE_FREE ? 0 : of->family,
+                                .most_bytes = most_bytes};
+    if (made == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    CLEAVE_TRY(sends_of(f, of->n_groups, &shape.sends));
+    CLEAVE_TRY(
+        cleave_joint_plan_make(f->pricer->model, group, &shape, &f->work, made, fits, f->error));
+    of->plan = made;
+    of->least_seconds = made->seconds;
+    return CLEAVE_OK;
+}
+
+cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipeline_candidate *of,
+                                  bool *fits) {
+    pipeline_candidate again = *of;
+    int64_t most = of->plan->bytes - excess_bytes;
+    *fits = false;
+    again.tries++;
+    if (most > 0)
+        CLEAVE_TRY(plan(f, of->plan->group, most, &again, fits));
+    if (*fits)
+        *of = again;
+    return CLEAVE_OK;
+}
+
+/* The whole batch at once in one stage, with nothing recomputed, is searched for elsewhere. */
+static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
+    bool again = false;
+    for (int32_t op = 0; op < f->pricer->model->n_operators; op++)
+        again = again || of->plan->family->plans[of->plan->plan_of[op]].again[op];
+    return of->n_groups == 1 && of->n_virtual == 1 && of->micro_batches == 1 && !again;
+}
+
+static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
+                               pipeline_candidate of) {
+    bool fits;
+    const cleave_schedule_wish *wish = &f->options->wish;
+    if ((wish->kind >= 0 && wish->kind != (int)of.kind) ||
+        !pipeline_is_wanted(wish->virtual_stages, of.n_virtual) ||
+        !pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) ||
+        of.n_groups * of.n_virtual > f->pricer->model->n_operators)
+        return CLEAVE_OK;
+    CLEAVE_TRY(plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
+    if (!fits || is_plain(f, &of))
+        return CLEAVE_OK;
+    return CLEAVE_LIST_PUSH(&f->planned, of) ? CLEAVE_OK
+                                             : cleave_fail_memory(f->error, "searching");
+}
+
+/* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it. */
+static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, int32_t n_groups,
+                                int32_t family) {
+    pipeline_candidate of = {.n_groups = n_groups,
+                             .n_virtual = 1,
+                             .micro_batches = group->micro_batches,
+                             .family = family};
+    CLEAVE_TRY(add_shape(f, group, of));
+    of.kind = CLEAVE_SCHEDULE_ZB_H1;
+    if (n_groups > 1 || f->options->wish.kind >= 0)
+        CLEAVE_TRY(add_shape(f, group, of));
+    of.kind = CLEAVE_SCHEDULE_GPIPE;
+    if (f->options->wish.kind >= 0)
+        CLEAVE_TRY(add_shape(f, group, of));
+    of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
+    for (of.n_virtual = 2; of.n_virtual <= 4 && n_groups > 1; of.n_virtual *= 2)
+        if (of.micro_batches % n_groups == 0)
+            CLEAVE_TRY(add_shape(f, group, of));
+    return CLEAVE_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static double best_expected(const pipeline_finder *f, int32_t from) {
+    double best = INFINITY;
+    for (int32_t i = from; i < f->planned.n; i++)
+        best = fmin(best, f->planned.items[i].least_seconds);
+    return best;
+}
+
+/* What can't be cut so has no plans. */
+static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
+                             cut_of *cut) {
+    cleave_error why = {""};
+    int32_t n_devices = f->pricer->machine->n_devices, before = f->planned.n;
+    int32_t in_flight = cut->n_groups < cut->micro_batches ? cut->n_groups : cut->micro_batches;
+    cleave_group *group = CLEAVE_ARENA_ARRAY(&f->work, cleave_group, 1);
+    if (group == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    cleave_status status =
+        cleave_group_create(problem, n_devices / cut->n_groups, cut->micro_batches, in_flight,
+                            is_free, &f->work, group, &why);
+    if (status == CLEAVE_BAD_INPUT || status == CLEAVE_NO_LAYOUT) {
+        memcpy(f->found->why_none, why.message, sizeof why.message);
+        return CLEAVE_OK;
+    }
+    if (status != CLEAVE_OK && f->error != NULL)
+        *f->error = why;
+    CLEAVE_TRY(status);
+    for (int32_t family = 0; family < group->n_families; family++)
+        CLEAVE_TRY(add_shapes(f, group, cut->n_groups, is_free ? PIPELINE_FREE : family));
+    cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
+    return CLEAVE_OK;
+}
+
+static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *problem,
+                              cut_of *cut) {
+    if (cut->is_free || pipeline_is_over(f))
+        return CLEAVE_OK;
+    cut->is_free = true;
+    pipeline_progress(f, -1, "splitting operators within stages");
+    return add_cut(f, problem, true, cut);
+}
+
+/* The best of all, or none of that many groups has come before it. */
+static bool leads_its_groups(const cut_list *cuts, int32_t i) {
+    for (int32_t k = 0; k < i; k++)
+        if (cuts->items[k].n_groups == cuts->items[i].n_groups)
+            return false;
+    return true;
+}
+
+/* Of as many groups, with the next smaller or larger number of micro-batches, and without free
+   splits yet; null: there is none. */
+static cut_of *neighbour(const cut_list *cuts, int32_t n, const cut_of *of, bool larger) {
+    cut_of *best = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        cut_of *cut = &cuts->items[i];
+        bool beyond = larger ? cut->micro_batches > of->micro_batches
+                             : cut->micro_batches < of->micro_batches;
+        if (cut->n_groups == of->n_groups && beyond &&
+            (best == NULL || (cut->micro_batches < best->micro_batches) == larger))
+            best = cut;
+    }
+    return best == NULL || best->is_free ? NULL : best;
+}
+
+/* From the best that has free splits on. */
+static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_problem *problem,
+                                     const cut_list *cuts, int32_t n) {
+    for (int32_t tries = 0; tries < MOST_NEIGHBOURS; tries++) {
+        cut_of *best = NULL, *next = NULL;
+        for (int32_t i = 0; i < n; i++) {
+            cut_of *cut = &cuts->items[i], *fewer = neighbour(cuts, n, cut, false);
+            cut_of *more = fewer != NULL ? fewer : neighbour(cuts, n, cut, true);
+            if (cut->is_free && more != NULL && isfinite(cut->expected_seconds) &&
+                (best == NULL || cut->expected_seconds < best->expected_seconds)) {
+                best = cut;
+                next = more;
+            }
+        }
+        if (best == NULL)
+            break;
+        CLEAVE_TRY(free_cut(f, problem, next));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
+    const cleave_group_problem problem = {.model = f->pricer->model,
+                                          .machine = f->pricer->machine,
+                                          .constraints = f->options->constraints,
+                                          .optimizer_states = f->pricer->lower.optimizer_states,
+                                          .recompute = f->options->wish.recompute,
+                                          .memory_bytes = pipeline_memory(f)};
+    int32_t n = 0;
+    for (; n < cuts->n && !pipeline_is_over(f); n++) {
+        if (cuts->items[n].least_seconds > best_expected(f, 0) * in_doubt)
+            break;
+        pipeline_progress(f, (double)n / cuts->n, "planning stages");
+        CLEAVE_TRY(add_cut(f, &problem, false, &cuts->items[n]));
+    }
+    bool in_vain = f->planned.n == 0;
+    qsort(cuts->items, (size_t)n, sizeof *cuts->items, by_expected);
+    for (int32_t i = 0; i < n; i++)
+        if (in_vain ? i < MOST_IN_VAIN : leads_its_groups(cuts, i))
+            CLEAVE_TRY(free_cut(f, &problem, &cuts->items[i]));
+    return free_neighbours(f, &problem, cuts, n);
+}
+
+cleave_status pipeline_add_planned(pipeline_finder *f) {
+    cut_list cuts = {0};
+    cleave_status status = list_cuts(f, &cuts);
+    if (status == CLEAVE_OK && cuts.n > 0)
+        status = add_cuts(f, &cuts);
+    CLEAVE_LIST_FREE(&cuts);
+    return status;
+}

@@ -1,0 +1,124 @@
+/* No layout in stages and micro-batches, whatever it recomputes, takes less than the bound of its
+   number of micro-batches says: drawn splits, cuts, kinds and marks, by both rules of time, with
+   collectives in closed form or in steps; in stages alone where the batch can't be cut.  And the
+   model of one micro-batch is a model. */
+#include "../support/drawn_schedule.h"
+#include "../support/models.h"
+#include "../support/perceptron.h"
+#include "../support/test_machine.h"
+#include "graph/lower/lower.h"
+#include "graph/model/micro_batch.h"
+#include "search/bound/micro_batches.h"
+#include "simulator/step/simulate.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { N_SEEDS = 120, MOST_MICRO_BATCHES = 4 };
+
+typedef struct subject {
+    cleave_arena arena;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_problem problem;
+    cleave_cost_cache *cache;
+    const char *name;
+    double closest;
+    int n_looked_at, n_cut;
+} subject;
+
+static void ok(const subject *s, cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", s->name, error->message);
+}
+
+static void expect_above(subject *s, const cleave_layout *layout, bool in_steps,
+                         cleave_arena *scratch) {
+    const cleave_micro_bound_options options = {.micro_batches = layout->schedule.micro_batches,
+                                                .optimizer_states = 1,
+                                                .forms = in_steps ? CLEAVE_BOUND_STEPS
+                                                                  : CLEAVE_BOUND_ALL_FORMS,
+                                                .layouts = &layout,
+                                                .n_layouts = 1};
+    const cleave_lower_options lower = {
+        .training = true, .optimizer_states = 1, .symbolic_collectives = !in_steps};
+    cleave_error error = {""};
+    cleave_program program;
+    double bound;
+    ok(s, cleave_lower_bound_in_micro_batches(&s->problem, &options, &bound, &error), &error);
+    ok(s, cleave_lower(&s->model, layout, &lower, scratch, &program, &error), &error);
+    for (int rule = CLEAVE_RULE_EVENTS; rule <= CLEAVE_RULE_SCAN; rule++) {
+        cleave_timeline timeline;
+        ok(s, cleave_simulate(&program, s->cache, (cleave_rule)rule, scratch, &timeline, &error),
+           &error);
+        double step = (double)timeline.step * 1e-12;
+        cr_assert_geq(step, bound, "%s: %d micro-batches in %d stages take %.12g, bound %.12g",
+                      s->name, layout->schedule.micro_batches, layout->schedule.n_stages, step,
+                      bound);
+        s->closest = fmax(s->closest, bound / step);
+    }
+}
+
+static void expect_model(const subject *s, int32_t m, cleave_arena *scratch) {
+    cleave_error error = {""};
+    cleave_micro_batches micro;
+    cleave_model small;
+    ok(s, cleave_micro_batches_find(&s->model, m, scratch, &micro, &error), &error);
+    ok(s, cleave_micro_batches_model(&s->model, &micro, scratch, &small, &error), &error);
+    ok(s, cleave_model_check(&small, &error), &error);
+    for (int32_t t = 0; t < small.n_tensors; t++) {
+        int64_t parts = micro.sharing.tensor_dimension[t] >= 0 ? m : 1;
+        cr_assert_eq(cleave_tensor_size(&small.tensors[t]) * parts,
+                     cleave_tensor_size(&s->model.tensors[t]), "%s: %s", s->name,
+                     small.tensors[t].name);
+    }
+}
+
+static void try_seed(subject *s, uint64_t seed) {
+    cleave_arena scratch = {0};
+    cleave_error error = {""};
+    cleave_layout layout;
+    ok(s, cleave_layout_random(&s->model, s->machine.n_devices, seed, &scratch, &layout, &error),
+       &error);
+    if (draw_schedule(&s->model, seed, MOST_MICRO_BATCHES, &scratch, &layout)) {
+        s->n_looked_at++;
+        s->n_cut += layout.schedule.micro_batches > 1;
+        expect_above(s, &layout, seed % 2 == 0, &scratch);
+        if (layout.schedule.micro_batches > 1)
+            expect_model(s, layout.schedule.micro_batches, &scratch);
+    }
+    cleave_arena_free(&scratch);
+}
+
+static void try_model(subject *s, int n_seeds) {
+    cleave_error error = {""};
+    s->machine = make_machine(&s->arena, 2, 2, "16 GiB");
+    ok(s, cleave_problem_create(&s->model, &s->machine, NULL, &s->arena, &s->problem, &error),
+       &error);
+    ok(s, cleave_cost_cache_create(&s->model, &s->machine, &s->cache, &error), &error);
+    for (int seed = 0; seed < n_seeds; seed++)
+        try_seed(s, (uint64_t)seed);
+    printf("%s: %d layouts, %d of them in micro-batches; the bound is at most %.3f of a step\n",
+           s->name, s->n_looked_at, s->n_cut, s->closest);
+    cr_expect_gt(s->n_looked_at, n_seeds / 3, "%s", s->name);
+    cleave_cost_cache_destroy(s->cache);
+    cleave_arena_free(&s->arena);
+}
+
+Test(staged_bound_holds, of_drawn_layouts) {
+    static const int which[] = {MODEL_MLP, MODEL_TIED, MODEL_RECURRENT, MODEL_EMBEDDING};
+    for (int i = 0; i < 4; i++) {
+        subject s = {.name = hand_model_names[which[i]]};
+        cleave_error error = {""};
+        cr_assert(hand_model(which[i], &s.arena, &s.model, &error), "%s", error.message);
+        try_model(&s, N_SEEDS / 4);
+    }
+}
+
+/* Large operators, of which work is nearly all there is. */
+Test(staged_bound_holds, where_work_is_all) {
+    subject s = {.name = "perceptron"};
+    s.model = make_perceptron(&s.arena, 4, 256, 512);
+    try_model(&s, N_SEEDS);
+    cr_expect_gt(s.n_cut, N_SEEDS / 3);
+    cr_expect_gt(s.closest, 0.3);
+}

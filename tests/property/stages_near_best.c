@@ -1,0 +1,166 @@
+/* What a search of stages, micro-batches, splits and recomputation finds, against the best of all
+   there are, simulated one by one: small chains on two devices, with less and less memory. */
+#include "../support/perceptron.h"
+#include "../support/test_machine.h"
+#include "search/problem/candidates.h"
+#include "search/search.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_LAYERS = 2, N_OPERATORS = 2 * N_LAYERS + 1, MOST = 1 << 15, N_LIMITS = 5 };
+
+typedef struct outcome {
+    int64_t step, bytes;
+} outcome;
+
+typedef struct chain {
+    cleave_arena arena;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_pricer pricer;
+    cleave_candidates candidates;
+    cleave_collective_rules rules;
+    cleave_layout layout;
+    int32_t n;
+    outcome *all; /* [MOST] */
+} chain;
+
+static void ok(cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
+}
+
+static void price(chain *c) {
+    cleave_error error = {""};
+    cleave_price made;
+    const cleave_price_subject what = {.layout = &c->layout, .in_steps = true};
+    if (cleave_layout_check(&c->model, &c->layout, NULL) != CLEAVE_OK)
+        return;
+    cr_assert_lt(c->n, MOST);
+    ok(cleave_pricer_price(&c->pricer, &what, NULL, &made, &error), &error);
+    c->all[c->n++] = (outcome){made.step, made.peak_bytes};
+}
+
+/* All marks; with the many splits of one stage some of them. */
+static void price_marks(chain *c) {
+    uint32_t step = c->layout.schedule.n_stages == 1 ? 10 : 1;
+    for (uint32_t marks = 0; marks < 1u << N_OPERATORS; marks += step) {
+        for (int32_t op = 0; op < N_OPERATORS; op++)
+            c->layout.recompute[op] = (marks >> op & 1) != 0;
+        price(c);
+    }
+}
+
+/* In one stage, all splits of both devices. */
+static void price_splits(chain *c, int32_t op) {
+    if (op == N_OPERATORS) {
+        price_marks(c);
+        return;
+    }
+    const cleave_candidate_list *list = &c->candidates.lists[c->candidates.list_of[op]];
+    for (int32_t i = 0; i < list->n; i++) {
+        c->layout.splits[op] = cleave_candidate_split(&list->items[i]);
+        price_splits(c, op + 1);
+    }
+}
+
+/* In two stages each has a device. */
+static void price_cuts(chain *c, cleave_schedule_kind kind) {
+    static int32_t devices[2] = {0, 1};
+    for (int32_t cut = 1; cut < N_OPERATORS; cut++) {
+        int32_t first[2] = {0, cut};
+        c->layout.schedule.kind = kind;
+        c->layout.schedule.n_stages = 2;
+        c->layout.schedule.first_operator = first;
+        for (int32_t op = 0; op < N_OPERATORS; op++) {
+            cleave_split *split = &c->layout.splits[op];
+            *split = (cleave_split){.replicas = 1, .n_parts = 1, .devices = &devices[op >= cut]};
+            for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+                split->degree[a] = 1;
+        }
+        price_marks(c);
+    }
+}
+
+static void price_all(chain *c) {
+    for (int32_t m = 1; m <= 4; m *= 2) {
+        c->layout.schedule = (cleave_schedule){.micro_batches = m, .n_stages = 1};
+        price_splits(c, 0);
+        price_cuts(c, CLEAVE_SCHEDULE_1F1B);
+        price_cuts(c, CLEAVE_SCHEDULE_ZB_H1);
+        price_cuts(c, CLEAVE_SCHEDULE_GPIPE);
+    }
+}
+
+static void begin(chain *c, int64_t batch, int64_t width) {
+    cleave_error error = {""};
+    cleave_node_costs *costs;
+    c->model = make_perceptron(&c->arena, N_LAYERS, batch, width);
+    c->machine = make_machine(&c->arena, 1, 2, "16 GiB");
+    c->all = CLEAVE_ARENA_ARRAY(&c->arena, outcome, MOST);
+    ok(cleave_node_costs_create(&c->model, &c->machine, &costs, &error), &error);
+    ok(cleave_candidates_create(&c->model, &c->machine, costs, NULL, 0, &c->arena, &c->candidates,
+                                &error),
+       &error);
+    cleave_node_costs_destroy(costs);
+    ok(cleave_pricer_create(&c->model, &c->machine, 1, INT64_C(1) << 40, &c->pricer, &error),
+       &error);
+    ok(cleave_choose_collectives(&c->machine, false, &c->arena, &c->rules, &error), &error);
+    ok(cleave_layout_create(&c->model, 2, &c->arena, &c->layout, &error), &error);
+    c->layout.collectives = c->rules;
+}
+
+static double best_within(const chain *c, int64_t bytes) {
+    int64_t best = INT64_MAX;
+    for (int32_t i = 0; i < c->n; i++)
+        if (c->all[i].bytes <= bytes && c->all[i].step < best)
+            best = c->all[i].step;
+    return (double)best * 1e-12;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Limits from what the quickest of all needs down to a tenth above what the leanest does. */
+static void compare(chain *c, double *ratio) {
+    const outcome *quickest = &c->all[0];
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < c->n; i++) {
+        quickest = c->all[i].step < quickest->step ? &c->all[i] : quickest;
+        least = c->all[i].bytes < least ? c->all[i].bytes : least;
+    }
+    for (int l = 0; l < N_LIMITS; l++) {
+        int64_t lean = least + least / 10;
+        int64_t limit = quickest->bytes - (quickest->bytes - lean) * l / (N_LIMITS - 1);
+        const cleave_search_options options = {
+            .method = "auto", .optimizer_states = 1, .memory_limit_bytes = limit, .quiet = true};
+        cleave_error error = {""};
+        cleave_search_result result;
+        ok(cleave_search(&c->model, &c->machine, &options, &c->arena, &result, &error), &error);
+        ratio[l] = result.best.step_seconds / best_within(c, limit);
+        if (!cleave_layout_is_plain(&result.best.layout))
+            cr_expect_leq(result.staged_bound_seconds, best_within(c, INT64_MAX));
+    }
+}
+
+Test(stages_near_best, on_two_devices) {
+    static const int64_t sizes[][2] = {{64, 64}, {2048, 64}, {64, 512}};
+    enum { N_SIZES = sizeof sizes / sizeof sizes[0], N = N_SIZES * N_LIMITS };
+    double ratio[N];
+    for (int i = 0; i < N_SIZES; i++) {
+        chain c = {0};
+        begin(&c, sizes[i][0], sizes[i][1]);
+        price_all(&c);
+        compare(&c, &ratio[i * N_LIMITS]);
+        cleave_pricer_destroy(&c.pricer);
+        cleave_arena_free(&c.arena);
+    }
+    qsort(ratio, N, sizeof *ratio, ascending);
+    printf("found over the best of all: median %.4f, 95th %.4f, most %.4f\n", ratio[N / 2],
+           ratio[N * 95 / 100], ratio[N - 1]);
+    cr_expect_leq(ratio[N / 2], 1.02);
+    cr_expect_leq(ratio[N - 1], 1.2);
+}
