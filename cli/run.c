@@ -31,8 +31,9 @@ static const option_row rows[] = {
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
      .standard = "10", .help = "training steps"},
     {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
-     .help = "parameters and buffers to start from, or W.onnx with initializers (default: drawn "
-             "from the seed)"},
+     .help =
+         "parameters and buffers to start from; also W.safetensors.index.json, W.onnx (default: "
+         "drawn from the seed)"},
     {"--data", "X.safetensors", OPTION_TEXT, offsetof(run_values, data),
      .help = "inputs and targets (default: made up from the seed)"},
     {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),

@@ -5,6 +5,7 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,15 +16,32 @@ enum { MOST_HEADER_BYTES = 100 * 1000 * 1000 };
 static const struct {
     const char *name;
     cleave_type type;
-    bool truth;
-} types[] = {{"F32", CLEAVE_F32, false}, {"I64", CLEAVE_I64, false}, {"BOOL", CLEAVE_I64, true}};
+    cleave_stored stored;
+} types[] = {{"F32", CLEAVE_F32, CLEAVE_STORED_WHOLE},
+             {"I64", CLEAVE_I64, CLEAVE_STORED_WHOLE},
+             {"BOOL", CLEAVE_I64, CLEAVE_STORED_TRUTH},
+             {"F16", CLEAVE_F32, CLEAVE_STORED_F16},
+             {"BF16", CLEAVE_F32, CLEAVE_STORED_BF16}};
 
 const char *cleave_safetensors_type_name(const cleave_safetensors_entry *entry) {
-    return types[entry->truth ? 2 : entry->type == CLEAVE_I64 ? 1 : 0].name;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        if (types[t].stored == entry->stored &&
+            (types[t].type == entry->type || entry->stored == CLEAVE_STORED_TRUTH))
+            return types[t].name;
+    return "";
 }
 
 static int64_t element_bytes(const cleave_safetensors_entry *entry) {
-    return entry->truth ? 1 : cleave_type_bytes(entry->type);
+    switch (entry->stored) {
+    case CLEAVE_STORED_TRUTH:
+        return 1;
+    case CLEAVE_STORED_F16:
+    case CLEAVE_STORED_BF16:
+        return 2;
+    case CLEAVE_STORED_WHOLE:
+        break;
+    }
+    return cleave_type_bytes(entry->type);
 }
 
 int64_t cleave_safetensors_bytes(const cleave_safetensors_entry *entry) {
@@ -37,11 +55,11 @@ static cleave_status read_type(const cleave_json_cursor *at, cleave_safetensors_
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         if (strcmp(name, types[t].name) == 0) {
             entry->type = types[t].type;
-            entry->truth = types[t].truth;
+            entry->stored = types[t].stored;
             return CLEAVE_OK;
         }
-    return cleave_json_fail(at, error, "type \"%s\" is not supported (only F32, I64 and BOOL are)",
-                            name);
+    return cleave_json_fail(
+        at, error, "type \"%s\" is not supported (only F32, F16, BF16, I64 and BOOL are)", name);
 }
 
 static cleave_status read_shape(const cleave_json_cursor *at, cleave_safetensors_entry *entry,
@@ -228,6 +246,38 @@ static cleave_status fail_range(const cleave_safetensors_entry *entry, int64_t f
                        (long long)entry->n_elements);
 }
 
+/* As of IEEE 754: 5 bits of exponent and 10 of fraction. */
+static float of_f16(uint16_t half) {
+    int exponent = half >> 10 & 31, fraction = half & 1023;
+    float size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
+                 : exponent == 0 ? ldexpf((float)fraction, -24)
+                                 : ldexpf((float)(1024 + fraction), exponent - 25);
+    return half >> 15 != 0 ? -size : size;
+}
+
+/* The upper half of an f32. */
+static float of_bf16(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* `from` lies at the end of `to`: no element is overwritten before it was read. */
+static void widen(cleave_stored stored, int64_t count, const uint8_t *from, uint8_t *to) {
+    for (int64_t i = 0; stored != CLEAVE_STORED_WHOLE && i < count; i++) {
+        if (stored == CLEAVE_STORED_TRUTH) {
+            int64_t truth = from[i] != 0;
+            memcpy(to + i * (int64_t)sizeof truth, &truth, sizeof truth);
+            continue;
+        }
+        uint16_t half;
+        memcpy(&half, from + 2 * i, sizeof half);
+        float value = stored == CLEAVE_STORED_F16 ? of_f16(half) : of_bf16(half);
+        memcpy(to + i * (int64_t)sizeof value, &value, sizeof value);
+    }
+}
+
 cleave_status cleave_safetensors_read(const cleave_safetensors *file,
                                       const cleave_safetensors_entry *entry, int64_t first,
                                       int64_t count, void *data, cleave_error *error) {
@@ -236,17 +286,15 @@ cleave_status cleave_safetensors_read(const cleave_safetensors *file,
         return fail_range(entry, first, count, error);
     if (count == 0)
         return CLEAVE_OK;
-    /* Bytes of truth go where the last integers will lie, and become integers from the first on. */
+    /* Shorter elements go where the last whole ones will lie, and become whole from the first on.
+     */
     uint8_t *into = (uint8_t *)data + count * (cleave_type_bytes(entry->type) - size);
     if (fseeko(file->stream, (off_t)(file->data_start + entry->offset + first * size), SEEK_SET) !=
             0 ||
         fread(into, (size_t)size, (size_t)count, file->stream) != (size_t)count)
         return cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be read", file->path,
                            entry->name);
-    for (int64_t i = 0; entry->truth && i < count; i++) {
-        int64_t truth = into[i] != 0;
-        memcpy((uint8_t *)data + i * (int64_t)sizeof truth, &truth, sizeof truth);
-    }
+    widen(entry->stored, count, into, data);
     return CLEAVE_OK;
 }
 
@@ -345,7 +393,7 @@ cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
         return CLEAVE_OK;
     bool done =
         fseeko(stream, (off_t)(writer->data_start + entry->offset + first * size), SEEK_SET) == 0;
-    if (done && entry->truth)
+    if (done && entry->stored == CLEAVE_STORED_TRUTH)
         done = write_truths(stream, entry->type, count, data);
     else if (done)
         done = fwrite(data, (size_t)size, (size_t)count, stream) == (size_t)count;

@@ -1,13 +1,14 @@
-/* Two formats behind one list of entries. */
+/* Three formats behind one list of entries. */
 #include "exec/data/tensor_file.h"
 
+#include "exec/data/weight_index.h"
 #include "graph/import/onnx_file.h"
 
 #include <string.h>
 
-static bool is_onnx(const char *path) {
-    size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".onnx") == 0;
+static bool ends_with(const char *path, const char *end) {
+    size_t n = strlen(path), n_end = strlen(end);
+    return n > n_end && strcmp(path + n - n_end, end) == 0;
 }
 
 static cleave_status list_initializers(const cleave_onnx_graph *graph, cleave_arena *arena,
@@ -22,11 +23,12 @@ static cleave_status list_initializers(const cleave_onnx_graph *graph, cleave_ar
         const cleave_onnx_tensor *tensor = &graph->initializers[i];
         bool is_float = tensor->floats != NULL;
         cleave_safetensors_entry *entry = &file->file.entries[i];
-        *entry = (cleave_safetensors_entry){.name = tensor->name,
-                                            .type = is_float ? CLEAVE_F32 : CLEAVE_I64,
-                                            .truth = tensor->type == CLEAVE_ONNX_BOOL,
-                                            .rank = tensor->rank,
-                                            .n_elements = tensor->n};
+        *entry = (cleave_safetensors_entry){
+            .name = tensor->name,
+            .type = is_float ? CLEAVE_F32 : CLEAVE_I64,
+            .stored = tensor->type == CLEAVE_ONNX_BOOL ? CLEAVE_STORED_TRUTH : CLEAVE_STORED_WHOLE,
+            .rank = tensor->rank,
+            .n_elements = tensor->n};
         memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
         file->values[i] = is_float ? (const void *)tensor->floats : (const void *)tensor->integers;
     }
@@ -53,10 +55,89 @@ static cleave_status open_onnx(const char *path, cleave_arena *arena, cleave_ten
     return CLEAVE_OK;
 }
 
+/* ---- an index and its shards ------------------------------------------------------------------
+ */
+
+/* The name of a shard, beside the index. */
+static const char *beside(const char *path, const char *name, cleave_arena *arena) {
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash != NULL ? (size_t)(slash + 1 - path) : 0, n = strlen(name);
+    char *joined = CLEAVE_ARENA_ARRAY(arena, char, folder + n + 1);
+    if (joined == NULL)
+        return NULL;
+    memcpy(joined, path, folder);
+    memcpy(joined + folder, name, n + 1);
+    return joined;
+}
+
+static cleave_status open_shards(const cleave_weight_index *index, cleave_arena *arena,
+                                 cleave_tensor_file *file, cleave_error *error) {
+    file->shards = CLEAVE_ARENA_ARRAY(arena, cleave_safetensors, index->n_shards);
+    if (file->shards == NULL)
+        return cleave_fail_memory(error, "reading an index of weights");
+    for (int32_t s = 0; s < index->n_shards; s++) {
+        const char *path = beside(file->file.path, index->shards[s], arena);
+        if (path == NULL)
+            return cleave_fail_memory(error, "reading an index of weights");
+        CLEAVE_TRY(cleave_safetensors_open(path, arena, &file->shards[s], error));
+        file->n_shards++;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status list_indexed(const cleave_weight_index *index, cleave_arena *arena,
+                                  cleave_tensor_file *file, cleave_error *error) {
+    file->file.entries = CLEAVE_ARENA_ARRAY(arena, cleave_safetensors_entry, index->n_tensors);
+    file->shard_of = CLEAVE_ARENA_ARRAY(arena, int32_t, index->n_tensors);
+    if (file->file.entries == NULL || file->shard_of == NULL)
+        return cleave_fail_memory(error, "reading an index of weights");
+    for (int32_t i = 0; i < index->n_tensors; i++) {
+        const cleave_indexed_tensor *tensor = &index->tensors[i];
+        const cleave_safetensors *shard = &file->shards[tensor->shard];
+        const cleave_safetensors_entry *entry = cleave_safetensors_find(shard, tensor->name);
+        if (entry == NULL)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: tensor %s is not in %s",
+                               file->file.path, tensor->name, shard->path);
+        file->file.entries[i] = *entry;
+        file->shard_of[i] = tensor->shard;
+        file->file.n_entries++;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status open_index(const char *path, cleave_arena *arena, cleave_tensor_file *file,
+                                cleave_error *error) {
+    cleave_arena scratch = {0};
+    cleave_weight_index index = {0};
+    char *text;
+    size_t bytes;
+    cleave_tensor_file opened = {.file = {.path = cleave_arena_string(arena, path)}};
+    if (opened.file.path == NULL)
+        return cleave_fail_memory(error, "reading an index of weights");
+    cleave_status status = cleave_file_read(path, &scratch, &text, &bytes, error);
+    if (status == CLEAVE_OK)
+        status = cleave_weight_index_parse(text, bytes, path, &scratch, &index, error);
+    if (status == CLEAVE_OK)
+        status = open_shards(&index, arena, &opened, error);
+    if (status == CLEAVE_OK)
+        status = list_indexed(&index, arena, &opened, error);
+    cleave_arena_free(&scratch);
+    if (status == CLEAVE_OK)
+        *file = opened;
+    else
+        cleave_tensor_file_close(&opened);
+    return status;
+}
+
+/* ---- any of them ------------------------------------------------------------------------------
+ */
+
 cleave_status cleave_tensor_file_open(const char *path, cleave_arena *arena,
                                       cleave_tensor_file *file, cleave_error *error) {
-    if (is_onnx(path))
+    if (ends_with(path, ".onnx"))
         return open_onnx(path, arena, file, error);
+    if (ends_with(path, ".json"))
+        return open_index(path, arena, file, error);
     cleave_tensor_file opened = {.values = NULL};
     CLEAVE_TRY(cleave_safetensors_open(path, arena, &opened.file, error));
     *file = opened;
@@ -64,15 +145,20 @@ cleave_status cleave_tensor_file_open(const char *path, cleave_arena *arena,
 }
 
 void cleave_tensor_file_close(cleave_tensor_file *file) {
-    if (file->file.stream != NULL)
-        cleave_safetensors_close(&file->file);
+    cleave_safetensors_close(&file->file);
+    for (int32_t s = 0; s < file->n_shards; s++)
+        cleave_safetensors_close(&file->shards[s]);
 }
 
 cleave_status cleave_tensor_file_read(const cleave_tensor_file *file,
                                       const cleave_safetensors_entry *entry, int64_t first,
                                       int64_t count, void *data, cleave_error *error) {
-    if (file->values == NULL)
-        return cleave_safetensors_read(&file->file, entry, first, count, data, error);
+    if (file->values == NULL) {
+        const cleave_safetensors *holds =
+            file->n_shards > 0 ? &file->shards[file->shard_of[entry - file->file.entries]]
+                               : &file->file;
+        return cleave_safetensors_read(holds, entry, first, count, data, error);
+    }
     if (first < 0 || count < 0 || first > entry->n_elements || count > entry->n_elements - first)
         return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
                            (long long)first, (long long)(first + count), entry->name,

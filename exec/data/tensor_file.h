@@ -1,4 +1,5 @@
-/* Tensors of a file by name: of safetensors, or the initializers of an ONNX file (NAME.onnx).
+/* Tensors of a file by name: of safetensors, of an index of such files (NAME.json), or the
+   initializers of an ONNX file (NAME.onnx).
 
    Safetensors are read by pieces.  An ONNX file is decoded whole, with its external data, and its
    elements stay in the arena. */
@@ -10,6 +11,9 @@
 typedef struct cleave_tensor_file {
     cleave_safetensors file; /* its path and entries, whatever the format */
     const void **values;     /* [n_entries] of an ONNX file; null: the elements are in the file */
+    int32_t n_shards;        /* of an index; 0: it is none */
+    cleave_safetensors *shards;
+    int32_t *shard_of; /* [n_entries] */
 } cleave_tensor_file;
 
 /* Close it afterwards; entries live in the arena.  BAD_INPUT naming file and tensor. */

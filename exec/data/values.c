@@ -42,6 +42,10 @@ static int file_shape(const cleave_tensor *tensor, const int64_t **shape) {
     return differs ? tensor->file_rank : tensor->rank;
 }
 
+static cleave_stored stored_as(const cleave_tensor *tensor) {
+    return tensor->truth ? CLEAVE_STORED_TRUTH : CLEAVE_STORED_WHOLE;
+}
+
 /* It has another type or shape than the tensor. */
 static cleave_status fail_to_fit(const char *path, const cleave_safetensors_entry *entry,
                                  const cleave_tensor *tensor, const char *also,
@@ -49,13 +53,27 @@ static cleave_status fail_to_fit(const char *path, const cleave_safetensors_entr
     char found[160], wanted[160];
     const int64_t *shape;
     int rank = file_shape(tensor, &shape);
-    const cleave_safetensors_entry as_wanted = {.type = tensor->type, .truth = tensor->truth};
+    const cleave_safetensors_entry as_wanted = {.type = tensor->type, .stored = stored_as(tensor)};
     describe_shape(entry->rank, entry->shape, found, sizeof found);
     describe_shape(rank, shape, wanted, sizeof wanted);
     return cleave_fail(error, CLEAVE_BAD_INPUT,
                        "%s: tensor %s is %s of %s, but the model needs %s of %s%s", path,
                        entry->name, cleave_safetensors_type_name(entry), found,
                        cleave_safetensors_type_name(&as_wanted), wanted, also);
+}
+
+/* The file's tensor of a weight.  A file of a base model, as of GPT-2's, leaves out the first word
+   of names, which is that of the base within a model with a head. */
+static const cleave_safetensors_entry *entry_of(const cleave_values *values, const char *name) {
+    const cleave_safetensors *file = &values->weights.file;
+    const cleave_safetensors_entry *entry = cleave_safetensors_find(file, name);
+    const char *point = strchr(name, '.');
+    if (entry != NULL || point == NULL)
+        return entry;
+    for (int32_t i = 0; i < file->n_entries; i++)
+        if (strncmp(file->entries[i].name, name, (size_t)(point + 1 - name)) == 0)
+            return NULL;
+    return cleave_safetensors_find(file, point + 1);
 }
 
 /* One line that names all weights that the file lacks, or the first ones of many. */
@@ -66,8 +84,7 @@ static cleave_status check_missing(const cleave_values *values, cleave_error *er
     int32_t n = 0, n_named = 0;
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const char *name = model->tensors[t].name;
-        if (!has_weights(&model->tensors[t]) ||
-            cleave_safetensors_find(&values->weights.file, name) != NULL)
+        if (!has_weights(&model->tensors[t]) || entry_of(values, name) != NULL)
             continue;
         n++;
         if (n > n_named + 1 || used + strlen(name) + 3 > sizeof names)
@@ -88,8 +105,7 @@ static cleave_status check_missing(const cleave_values *values, cleave_error *er
 /* Not null: check_missing has been before. */
 static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
-    const cleave_safetensors_entry *entry =
-        cleave_safetensors_find(&values->weights.file, tensor->name);
+    const cleave_safetensors_entry *entry = entry_of(values, tensor->name);
     const int64_t *shape;
     int rank = file_shape(tensor, &shape);
     bool fits = entry->type == tensor->type && entry->rank == rank;
@@ -130,7 +146,8 @@ static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *
     if (entry == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model reads",
                            values->data.file.path, tensor->name);
-    bool fits = entry->type == tensor->type && (tensor->truth || !entry->truth) &&
+    bool fits = entry->type == tensor->type &&
+                (tensor->truth || entry->stored != CLEAVE_STORED_TRUTH) &&
                 entry->rank == tensor->rank;
     for (int d = 0; d < tensor->rank && fits; d++)
         fits = d == 0 && tensor->shape[0] > 0 && entry->shape[0] > 0
@@ -498,8 +515,10 @@ cleave_status cleave_values_save(cleave_values *values, const cleave_rank *rank,
         const cleave_tensor *tensor = &model->tensors[list[i].tensor];
         const int64_t *shape = tensor->shape;
         int rank_there = list[i].output < 0 ? file_shape(tensor, &shape) : tensor->rank;
-        entries[i] = (cleave_safetensors_entry){
-            .name = tensor->name, .type = tensor->type, .truth = tensor->truth, .rank = rank_there};
+        entries[i] = (cleave_safetensors_entry){.name = tensor->name,
+                                                .type = tensor->type,
+                                                .stored = stored_as(tensor),
+                                                .rank = rank_there};
         memcpy(entries[i].shape, shape, (size_t)rank_there * sizeof *shape);
     }
     cleave_safetensors_writer writer;

@@ -50,6 +50,25 @@ const char *cleave_compose_node(cleave_composer *c, const char *type, const char
     return c->failed ? NULL : name;
 }
 
+const char *cleave_compose_output(cleave_composer *c, const char *name) {
+    if (c->failed || c->nodes.n == 0)
+        return NULL;
+    cleave_onnx_node *node = &c->nodes.items[c->nodes.n - 1];
+    const char **longer = allocate(c, node->n_outputs + 1, sizeof *longer);
+    if (longer == NULL || name == NULL)
+        return NULL;
+    for (int32_t i = 0; i < node->n_outputs; i++)
+        longer[i] = node->outputs[i];
+    longer[node->n_outputs++] = name;
+    node->outputs = longer;
+    return name;
+}
+
+void cleave_compose_as_own(cleave_composer *c) {
+    if (!c->failed && c->nodes.n > 0)
+        c->nodes.items[c->nodes.n - 1].domain = CLEAVE_OWN_DOMAIN;
+}
+
 static void add_attribute(cleave_composer *c, cleave_onnx_attribute attribute) {
     if (c->failed || c->nodes.n == 0)
         return;

@@ -36,7 +36,11 @@ const char *cleave_compose_name(cleave_composer *c, const char *format, ...)
 const char *cleave_compose_node(cleave_composer *c, const char *type, const char *name,
                                 int32_t n_inputs, const char *const *inputs);
 
-/* Attributes of the node that was composed last. */
+/* Another output of the node that was composed last; it is called `name`. */
+const char *cleave_compose_output(cleave_composer *c, const char *name);
+/* That node is none of ONNX's, but one of Cleave's own. */
+void cleave_compose_as_own(cleave_composer *c);
+/* Attributes of that node. */
 void cleave_compose_integer(cleave_composer *c, const char *attribute, int64_t value);
 void cleave_compose_number(cleave_composer *c, const char *attribute, double value);
 void cleave_compose_text(cleave_composer *c, const char *attribute, const char *value);

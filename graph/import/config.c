@@ -20,8 +20,6 @@ const char *cleave_config_family(int i) {
 
 static cleave_status find_family(const cleave_json_cursor *root, const cleave_family **family,
                                  cleave_error *error) {
-    static const char *const of_experts[] = {"deepseek_v2", "deepseek_v3", "mixtral",
-                                             "olmoe",       "qwen2_moe",   "qwen3_moe"};
     cleave_json_cursor at;
     const char *type;
     CLEAVE_TRY(cleave_json_expect_object(root, error));
@@ -30,10 +28,6 @@ static cleave_status find_family(const cleave_json_cursor *root, const cleave_fa
                                 "is no model: it has no model_type, as the configurations of "
                                 "language models do");
     CLEAVE_TRY(cleave_json_string(&at, &type, error));
-    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
-        if (strcmp(of_experts[i], type) == 0)
-            return cleave_json_fail(&at, error,
-                                    "models of experts, as \"%s\" is, are not supported", type);
     char known[256] = "";
     size_t used = 0;
     for (int i = 0; i < cleave_n_families; i++) {
@@ -118,6 +112,40 @@ static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_fa
     return CLEAVE_OK;
 }
 
+/* Experts and latents, where a family has them. */
+static cleave_status check_experts(const cleave_json_cursor *root, const cleave_config *config,
+                                   cleave_error *error) {
+    enum { MOST_EXPERTS = 1 << 12 };
+    int64_t groups = config->groups > 0 ? config->groups : 1;
+    int64_t open = config->groups > 0 ? config->group_choices : 1;
+    if (config->experts > MOST_EXPERTS)
+        return cleave_json_fail(root, error, "%lld experts are more than %d",
+                                (long long)config->experts, MOST_EXPERTS);
+    if (config->experts % groups != 0 || open > groups)
+        return cleave_json_fail(root, error,
+                                "can't choose among %lld of %lld groups of %lld experts",
+                                (long long)open, (long long)groups, (long long)config->experts);
+    if (config->choices > config->experts / groups * open)
+        return cleave_json_fail(root, error, "%lld experts for each token are more than %lld",
+                                (long long)config->choices,
+                                (long long)(config->experts / groups * open));
+    if (config->shared_experts * config->expert_inner > CLEAVE_MOST_EXTENT)
+        return cleave_json_fail(root, error,
+                                "%lld shared experts of %lld are more than %lld in all",
+                                (long long)config->shared_experts, (long long)config->expert_inner,
+                                (long long)CLEAVE_MOST_EXTENT);
+    if (config->value_rank == 0)
+        return CLEAVE_OK;
+    if (config->heads != config->kv_heads)
+        return cleave_json_fail(root, error, "has %lld heads of queries and %lld of keys",
+                                (long long)config->heads, (long long)config->kv_heads);
+    if (config->heads * (config->plain_head + config->head) > CLEAVE_MOST_EXTENT ||
+        config->heads * (config->plain_head + config->value_head) > CLEAVE_MOST_EXTENT)
+        return cleave_json_fail(root, error, "%lld heads are too wide: more than %lld in all",
+                                (long long)config->heads, (long long)CLEAVE_MOST_EXTENT);
+    return CLEAVE_OK;
+}
+
 /* Patches and buckets, where a family has them. */
 static cleave_status check_tables(const cleave_json_cursor *root, const cleave_config *config,
                                   cleave_error *error) {
@@ -147,6 +175,7 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
+    CLEAVE_TRY(check_experts(root, config, error));
     return check_tables(root, config, error);
 }
 

@@ -20,6 +20,10 @@
     { name, CLEAVE_FIELD_NOT, 0, false, 0, NULL }
 #define YES(name)                                                                                  \
     { name, CLEAVE_FIELD_YES, 0, false, 0, NULL }
+#define EMPTY(name)                                                                                \
+    { name, CLEAVE_FIELD_EMPTY, 0, false, 0, NULL }
+#define ZERO(name)                                                                                 \
+    { name, CLEAVE_FIELD_ZERO, 0, false, 0, NULL }
 #define IS(name, text)                                                                             \
     { name, CLEAVE_FIELD_IS, 0, false, 0, text }
 #define FUNCTION(name, standard)                                                                   \
@@ -35,9 +39,11 @@
 #define TURNED(theta_name)                                                                         \
     NUMBER(theta_name, rotary.theta, 10000), ROTARY("rope_scaling"), ROTARY("rope_parameters")
 #define LLAMA(kv_standard, positions_standard)                                                     \
+    LLAMA_SIZES(kv_standard, positions_standard), TURNED("rope_theta"),                            \
+        NUMBER("rms_norm_eps", epsilon, 1e-6)
+#define LLAMA_SIZES(kv_standard, positions_standard)                                               \
     SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),                   \
-        EXTENT("num_key_value_heads", kv_heads, kv_standard), TURNED("rope_theta"),                \
-        NUMBER("rms_norm_eps", epsilon, 1e-6),                                                     \
+        EXTENT("num_key_value_heads", kv_heads, kv_standard),                                      \
         EXTENT("max_position_embeddings", positions, positions_standard),                          \
         RATE("attention_dropout", attention_dropout, 0)
 #define WINDOWS                                                                                    \
@@ -66,6 +72,64 @@ static const cleave_field qwen3[] = {LLAMA(32, 32768),
                                      FLAG("attention_bias", attention_bias, 0),
                                      WINDOWS,
                                      FUNCTION("hidden_act", "silu")};
+
+/* Experts; `expert_capacity` is no field of these families, but of others that drop tokens. */
+#define EXPERTS(choices_standard)                                                                  \
+    EXTENT("num_experts_per_tok", choices, choices_standard), NOT("output_router_logits"),         \
+        COUNT("expert_capacity", capacity, 0)
+
+static const cleave_field mixtral[] = {LLAMA_SIZES(8, 131072),
+                                       NUMBER("rope_theta", rotary.theta, 1e6),
+                                       ROTARY("rope_scaling"),
+                                       ROTARY("rope_parameters"),
+                                       NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                       EXPERTS(2),
+                                       EXTENT("num_local_experts", experts, 8),
+                                       EXTENT("num_experts", experts, 8),
+                                       EXTENT("head_dim", head, 0),
+                                       FLAG("tie_word_embeddings", tied, 0),
+                                       COUNT("sliding_window", window, 0),
+                                       ZERO("router_jitter_noise"),
+                                       FUNCTION("hidden_act", "silu")};
+
+static const cleave_field qwen3_moe[] = {LLAMA(4, 32768),
+                                         EXPERTS(8),
+                                         EXTENT("num_experts", experts, 128),
+                                         EXTENT("num_local_experts", experts, 128),
+                                         EXTENT("moe_intermediate_size", expert_inner, 768),
+                                         EXTENT("decoder_sparse_step", sparse_step, 1),
+                                         FLAG("norm_topk_prob", normalises, 0),
+                                         EXTENT("head_dim", head, 0),
+                                         FLAG("tie_word_embeddings", tied, 0),
+                                         FLAG("attention_bias", attention_bias, 0),
+                                         WINDOWS,
+                                         EMPTY("mlp_only_layers"),
+                                         FUNCTION("hidden_act", "silu")};
+
+static const cleave_field deepseek_v3[] = {LLAMA(0, 4096),
+                                           EXPERTS(8),
+                                           EXTENT("n_routed_experts", experts, 256),
+                                           EXTENT("num_local_experts", experts, 256),
+                                           EXTENT("n_shared_experts", shared_experts, 1),
+                                           EXTENT("moe_intermediate_size", expert_inner, 2048),
+                                           COUNT("first_k_dense_replace", dense_layers, 3),
+                                           EXTENT("n_group", groups, 8),
+                                           EXTENT("topk_group", group_choices, 4),
+                                           FLAG("norm_topk_prob", normalises, 1),
+                                           NUMBER("routed_scaling_factor", expert_scale, 2.5),
+                                           COUNT("q_lora_rank", query_rank, 1536),
+                                           EXTENT("kv_lora_rank", value_rank, 512),
+                                           EXTENT("qk_rope_head_dim", head, 64),
+                                           EXTENT("head_dim", head, 64),
+                                           EXTENT("qk_nope_head_dim", plain_head, 128),
+                                           EXTENT("v_head_dim", value_head, 128),
+                                           FLAG("rope_interleave", interleaved, 1),
+                                           FLAG("tie_word_embeddings", tied, 0),
+                                           FLAG("attention_bias", attention_bias, 0),
+                                           IS("scoring_func", "sigmoid"),
+                                           IS("topk_method", "noaux_tc"),
+                                           EXTENT("moe_layer_freq", sparse_step, 1),
+                                           FUNCTION("hidden_act", "silu")};
 
 static const cleave_field gemma[] = {LLAMA(16, 8192),
                                      EXTENT("head_dim", head, 256),
@@ -176,6 +240,8 @@ static const cleave_field t5[] = {
 
 const cleave_family cleave_families[] = {
     {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
+    {"deepseek_v3", FIELDS(deepseek_v3), cleave_compose_deepseek_v3, .has_text = true,
+     .turns = true, .has_own_head = true},
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
      .has_own_head = true},
     {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
@@ -185,10 +251,14 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"mixtral", FIELDS(mixtral), cleave_compose_mixtral, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
     {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, .has_text = true, .turns = true,
      .has_own_head = true},
     {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"qwen3_moe", FIELDS(qwen3_moe), cleave_compose_qwen3_moe, .has_text = true, .turns = true,
      .has_own_head = true},
     {"roberta", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
     {"t5", FIELDS(t5), cleave_compose_t5, .has_text = true, .has_own_head = true},

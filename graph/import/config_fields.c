@@ -10,6 +10,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "_name_or_path",
                                        "architectures",
                                        "attn_implementation",
+                                       "aux_loss_alpha",
                                        "bos_token_id",
                                        "chunk_size_feed_forward",
                                        "classifier_dropout",
@@ -19,6 +20,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "dtype",
                                        "encoder_stride",
                                        "eos_token_id",
+                                       "ep_size",
                                        "finetuning_task",
                                        "gradient_checkpointing",
                                        "id2label",
@@ -33,6 +35,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "n_ctx",
                                        "n_positions",
                                        "num_labels",
+                                       "num_nextn_predict_layers",
                                        "output_attentions",
                                        "output_hidden_states",
                                        "output_past",
@@ -44,7 +47,9 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "problem_type",
                                        "reorder_and_upcast_attn",
                                        "return_dict",
+                                       "router_aux_loss_coef",
                                        "sep_token_id",
+                                       "seq_aux",
                                        "summary_activation",
                                        "summary_first_dropout",
                                        "summary_proj_to_labels",
@@ -182,6 +187,13 @@ static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_fiel
     return CLEAVE_OK;
 }
 
+static cleave_status check_zero(const cleave_json_cursor *at, cleave_error *error) {
+    double value;
+    CLEAVE_TRY(cleave_json_number(at, &value, error));
+    return value == 0 ? CLEAVE_OK
+                      : cleave_json_fail(at, error, "%g is not supported, but 0", value);
+}
+
 static cleave_status read_field(const cleave_json_cursor *at, const cleave_field *field,
                                 cleave_arena *arena, void *member, cleave_error *error) {
     int64_t least = field->kind == CLEAVE_FIELD_EXTENT ? 1 : 0;
@@ -207,6 +219,13 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
         return cleave_rotary_read(at, member, error);
     case CLEAVE_FIELD_LAYERS:
         return read_layers(at, member, arena, error);
+    case CLEAVE_FIELD_EMPTY:
+        CLEAVE_TRY(cleave_json_expect_array(at, error));
+        return cleave_json_count(at) == 0
+                   ? CLEAVE_OK
+                   : cleave_json_fail(at, error, "is not empty, which is not supported");
+    case CLEAVE_FIELD_ZERO:
+        return check_zero(at, error);
     case CLEAVE_FIELD_LABELS:
         CLEAVE_TRY(cleave_json_expect_object(at, error));
         *(int64_t *)member = cleave_json_count(at);
@@ -241,6 +260,8 @@ static void set_standard(const cleave_field *field, void *member) {
     case CLEAVE_FIELD_IS:
     case CLEAVE_FIELD_ROTARY:
     case CLEAVE_FIELD_LAYERS:
+    case CLEAVE_FIELD_EMPTY:
+    case CLEAVE_FIELD_ZERO:
         break;
     }
 }
@@ -260,7 +281,8 @@ static int other_row(const cleave_json_cursor *root, const cleave_family *family
 /* Does a row have a member of the configuration? */
 static bool has_member(const cleave_field *field) {
     return field->kind != CLEAVE_FIELD_YES && field->kind != CLEAVE_FIELD_NOT &&
-           field->kind != CLEAVE_FIELD_IS;
+           field->kind != CLEAVE_FIELD_IS && field->kind != CLEAVE_FIELD_EMPTY &&
+           field->kind != CLEAVE_FIELD_ZERO;
 }
 
 /* Reads row i.  Two names of a member have to agree. */

@@ -26,6 +26,7 @@ typedef struct cleave_rotary {
     double theta, share; /* share: of a head's dimensions that are turned */
     double factor, low_frequency, high_frequency, fast, slow; /* where the kind has them */
     double attention_factor;                                  /* 0: not given */
+    double magnitude, magnitude_of_all;                       /* of yarn; 0: not given */
     int64_t original_positions;                               /* 0: not given */
     bool truncates;
 } cleave_rotary;
@@ -45,6 +46,17 @@ typedef struct cleave_config {
     int64_t first_position;               /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
     double epsilon, dropout, attention_dropout, embedding_dropout;
+    /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
+       for all).  Choices may be among some groups. */
+    int64_t experts, choices, expert_inner, capacity, groups, group_choices;
+    int64_t shared_experts, dense_layers,
+        sparse_step; /* sparse_step: of every so many layers, one */
+    double expert_scale;
+    bool normalises; /* the weights of a token's choices add up to 1 */
+    /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
+       the input itself), and of the parts of a head. */
+    int64_t query_rank, value_rank, plain_head, value_head;
+    bool interleaved; /* pairs of rotary positions are neighbours */
     bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
     const char *activation;
     cleave_layer_types layer_types;
@@ -65,6 +77,8 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_SQUARE,   /* an extent, or a list of two that are equal */
     CLEAVE_FIELD_ROTARY,   /* an object */
     CLEAVE_FIELD_LAYERS,   /* a list of "full_attention" and "sliding_attention" */
+    CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
+    CLEAVE_FIELD_ZERO,     /* 0, or null: what it switches on is not supported */
     CLEAVE_FIELD_LABELS    /* an object with a member for each label */
 } cleave_field_kind;
 
@@ -107,6 +121,9 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
 /* How many dimensions of a head are turned: its share, rounded down. */
 int64_t cleave_rotary_width(const cleave_config *config);
 
+/* What yarn makes of a magnitude: 1 where texts are not stretched. */
+double cleave_yarn_magnitude(const cleave_rotary *r, double magnitude);
+
 /* The tables of cosines and sines [sequence, width], shared by all layers. */
 typedef struct cleave_rotary_tables {
     const char *cosines, *sines;
@@ -124,6 +141,9 @@ const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);

@@ -1,27 +1,12 @@
 /* Llama and what is made like it: RMS norms before attention and a gated unit, rotary positions,
    heads that share keys.  Mistral adds windows, Qwen2 biases of queries, keys and values, Qwen3
    norms of queries and keys; Gemma's norms scale by 1 + weight, and its embedding is scaled. */
-#include "graph/import/config_fields.h"
+#include "graph/import/family_llama.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct style {
-    bool biases;     /* of queries, keys and values, whatever the file says */
-    bool head_norms; /* of queries and keys */
-    bool plus_one;   /* norms */
-    bool scaled_embedding;
-} style;
-
-typedef struct decoder {
-    cleave_composer *c;
-    const cleave_config *config;
-    const style *style;
-    cleave_rotary_tables rotary;
-    const char *masks[2]; /* of whole texts and of windows; null until one is needed */
-} decoder;
-
-static const char *norm(const decoder *d, const char *scope, const char *x, int64_t width) {
+static const char *norm(const cleave_decoder *d, const char *scope, const char *x, int64_t width) {
     return cleave_compose_rms_norm(d->c, scope, x, width, d->config->epsilon, d->style->plus_one);
 }
 
@@ -33,7 +18,7 @@ static bool is_windowed(const cleave_config *config, int64_t layer) {
                                      : layer >= config->first_windowed_layer;
 }
 
-static const char *mask_of(decoder *d, int64_t layer) {
+const char *cleave_decoder_mask(cleave_decoder *d, int64_t layer) {
     bool windowed = is_windowed(d->config, layer);
     const char **mask = &d->masks[windowed];
     if (*mask == NULL)
@@ -43,8 +28,8 @@ static const char *mask_of(decoder *d, int64_t layer) {
 }
 
 /* Queries, keys or values of one layer, split into heads. */
-static const char *heads_of(const decoder *d, const char *scope, const char *which, const char *x,
-                            const cleave_heads *heads) {
+static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
+                            const char *x, const cleave_heads *heads) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     bool is_query = which[0] == 'q';
@@ -62,13 +47,13 @@ static const char *heads_of(const decoder *d, const char *scope, const char *whi
                                  &d->rotary, heads->size);
 }
 
-static const char *attend(decoder *d, const char *block, const char *x, int64_t layer) {
+static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
     const cleave_attention how = {
         .heads = {config->sequence, config->heads, config->kv_heads, config->head},
         .scale = 1 / sqrt((double)config->head),
-        .added = {mask_of(d, layer)},
+        .added = {cleave_decoder_mask(d, layer)},
         .dropout = config->attention_dropout};
     const char *q = heads_of(d, scope, "q", x, &how.heads);
     const char *k = heads_of(d, scope, "k", x, &how.heads);
@@ -79,34 +64,40 @@ static const char *attend(decoder *d, const char *block, const char *x, int64_t 
                                  config->attention_bias);
 }
 
-static const char *feed(const decoder *d, const char *block, const char *x) {
-    cleave_composer *c = d->c;
-    const cleave_config *config = d->config;
-    const char *gate = cleave_compose_linear(c, cleave_compose_name(c, "%s.mlp.gate_proj", block),
-                                             x, config->width, config->inner, config->mlp_bias);
-    const char *up = cleave_compose_linear(c, cleave_compose_name(c, "%s.mlp.up_proj", block), x,
-                                           config->width, config->inner, config->mlp_bias);
+const char *cleave_compose_gated(cleave_composer *c, const cleave_config *config, const char *scope,
+                                 const char *x, int64_t inner) {
+    const char *gate = cleave_compose_linear(c, cleave_compose_name(c, "%s.gate_proj", scope), x,
+                                             config->width, inner, config->mlp_bias);
+    const char *up = cleave_compose_linear(c, cleave_compose_name(c, "%s.up_proj", scope), x,
+                                           config->width, inner, config->mlp_bias);
     gate = cleave_compose_activation(c, cleave_activation_find(config->activation),
-                                     cleave_compose_name(c, "%s.mlp.act_fn", block), gate);
-    x = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.mlp.gated", block), gate, up);
-    return cleave_compose_linear(c, cleave_compose_name(c, "%s.mlp.down_proj", block), x,
-                                 config->inner, config->width, config->mlp_bias);
+                                     cleave_compose_name(c, "%s.act_fn", scope), gate);
+    x = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.gated", scope), gate, up);
+    return cleave_compose_linear(c, cleave_compose_name(c, "%s.down_proj", scope), x, inner,
+                                 config->width, config->mlp_bias);
 }
 
-static const char *add_block(decoder *d, const char *x, int64_t layer) {
+static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    (void)layer;
+    return cleave_compose_gated(d->c, d->config, cleave_compose_name(d->c, "%s.mlp", block), x,
+                                d->config->inner);
+}
+
+static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
     cleave_composer *c = d->c;
     const char *block = cleave_compose_name(c, "model.layers.%lld", (long long)layer);
     const char *y =
         norm(d, cleave_compose_name(c, "%s.input_layernorm", block), x, d->config->width);
-    y = attend(d, block, y, layer);
+    y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, y, layer);
     x = CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.attended", block), x, y);
     y = norm(d, cleave_compose_name(c, "%s.post_attention_layernorm", block), x, d->config->width);
-    y = feed(d, block, y);
+    y = (d->style->feed != NULL ? d->style->feed : feed)(d, block, y, layer);
     return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.output", block), x, y);
 }
 
-static const char *compose(cleave_composer *c, const cleave_config *config, const style *how) {
-    decoder d = {.c = c, .config = config, .style = how};
+const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *config,
+                                   const cleave_decoder_style *how) {
+    cleave_decoder d = {.c = c, .config = config, .style = how};
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
     const char *table;
     const char *x = cleave_compose_embedding(c, "model.embed_tokens", ids, config->vocabulary,
@@ -125,24 +116,23 @@ static const char *compose(cleave_composer *c, const cleave_config *config, cons
 }
 
 const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config) {
-    return compose(c, config, &(style){0});
+    return cleave_compose_decoder(c, config, &(cleave_decoder_style){.biases = false});
 }
 
-/* A window may stand in the file and be switched off. */
-static cleave_config with_switched_window(const cleave_config *config) {
+cleave_config cleave_with_switched_window(const cleave_config *config) {
     cleave_config own = *config;
     own.window = config->uses_window ? config->window : 0;
     return own;
 }
 
 const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config) {
-    const cleave_config own = with_switched_window(config);
-    return compose(c, &own, &(style){.biases = true});
+    const cleave_config own = cleave_with_switched_window(config);
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.biases = true});
 }
 
 const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config) {
-    const cleave_config own = with_switched_window(config);
-    return compose(c, &own, &(style){.head_norms = true});
+    const cleave_config own = cleave_with_switched_window(config);
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.head_norms = true});
 }
 
 /* "gelu" in its files means the form with tanh. */
@@ -150,5 +140,6 @@ const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config
     cleave_config own = *config;
     if (strcmp(own.activation, "gelu") == 0)
         own.activation = "gelu_pytorch_tanh";
-    return compose(c, &own, &(style){.plus_one = true, .scaled_embedding = true});
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.plus_one = true, .scaled_embedding = true});
 }

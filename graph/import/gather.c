@@ -267,7 +267,10 @@ cleave_status cleave_import_gather_nd(cleave_importer *im) {
     for (int d = 0; d < by.rank - 1; d++) {
         of.shape[d] = by.shape[d];
         of.ids_map[d] = d;
-        of.axes[d] = d < b ? im->tensors.items[merged].axes[d] : "t";
+        of.axes[d] = d < b ? im->tensors.items[merged].axes[d]
+                     : im->tensors.items[joined].op >= 0 && n == 1
+                         ? im->tensors.items[joined].axes[d]
+                         : "t";
     }
     for (int d = 0; d < b; d++)
         of.table_map[d] = d;

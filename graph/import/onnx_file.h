@@ -63,6 +63,9 @@ typedef struct cleave_onnx_attribute {
     const cleave_onnx_tensor *tensor;
 } cleave_onnx_attribute;
 
+/* Of operators that are none of ONNX's. */
+#define CLEAVE_OWN_DOMAIN "cleave"
+
 typedef struct cleave_onnx_node {
     const char *name, *type, *domain; /* "" where the file has none */
     int32_t n_inputs, n_outputs, n_attributes;

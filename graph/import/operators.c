@@ -155,6 +155,7 @@ static const operator_row table[] = {
     {"ReverseSequence",           2, 2,   cleave_import_reverse_sequence,
       {"batch_axis", "time_axis"}},
     {"Round",                     1, 1,   cleave_import_unary, {0}},
+    {"Route",                     1, 1,   cleave_import_route, {"capacity", "experts"}},
     {"Scatter",                   3, 3,   cleave_import_scatter_elements, {"axis"}},
     {"ScatterElements",           3, 3,   cleave_import_scatter_elements, {"axis", "reduction"}},
     {"ScatterND",                 3, 3,   cleave_import_scatter_nd, {"reduction"}},
@@ -182,6 +183,7 @@ static const operator_row table[] = {
     {"Tanh",                      1, 1,   cleave_import_unary, {0}},
     {"ThresholdedRelu",           1, 1,   cleave_import_thresholded_relu, {"alpha"}},
     {"Tile",                      2, 2,   cleave_import_tile, {0}},
+    {"TopK",                      2, 2,   cleave_import_top_k, {"axis", "largest", "sorted"}},
     {"Transpose",                 1, 1,   cleave_import_transpose, {"perm"}},
     {"Trilu",                     1, 2,   cleave_import_trilu, {"upper"}},
     {"Unsqueeze",                 1, 2,   cleave_import_reshape_node, {"axes"}},
@@ -193,7 +195,8 @@ static const operator_row table[] = {
 enum { N_ROWS = sizeof table / sizeof *table };
 
 static const operator_row *find_row(const cleave_onnx_node *node) {
-    if (node->domain[0] != '\0' && strcmp(node->domain, "ai.onnx") != 0)
+    if (node->domain[0] != '\0' && strcmp(node->domain, "ai.onnx") != 0 &&
+        strcmp(node->domain, CLEAVE_OWN_DOMAIN) != 0)
         return NULL;
     for (int i = 0; i < N_ROWS; i++)
         if (strcmp(table[i].type, node->type) == 0)
@@ -221,6 +224,7 @@ static int least_set(const char *type) {
                    {"LSTM", 7},
                    {"PRelu", 7},
                    {"RNN", 7},
+                   {"TopK", 10},
                    {"Upsample", 7}};
     for (size_t i = 0; i < sizeof changed / sizeof *changed; i++)
         if (strcmp(type, changed[i].type) == 0)

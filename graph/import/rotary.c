@@ -43,6 +43,19 @@ static cleave_status read_positive(const cleave_json_cursor *at, const char *nam
                : cleave_json_fail(&member, error, "%g is not above 0", *value);
 }
 
+/* The same, but 0 is as if it were absent. */
+static cleave_status read_magnitude(const cleave_json_cursor *at, const char *name, double *value,
+                                    cleave_error *error) {
+    cleave_json_cursor member;
+    double given;
+    if (cleave_json_find(at, name, &member) && cleave_json_type_of(&member) != CLEAVE_JSON_NULL) {
+        CLEAVE_TRY(cleave_json_number(&member, &given, error));
+        if (given == 0)
+            return CLEAVE_OK;
+    }
+    return read_positive(at, name, value, error);
+}
+
 static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rotary *r,
                                  cleave_error *error) {
     bool scales = r->kind != CLEAVE_ROTARY_DEFAULT;
@@ -70,6 +83,8 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
                                        "beta_slow",
                                        "attention_factor",
                                        "original_max_position_embeddings",
+                                       "mscale",
+                                       "mscale_all_dim",
                                        "truncate",
                                        NULL};
     cleave_rotary r = *rotary;
@@ -90,6 +105,8 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
     CLEAVE_TRY(read_positive(at, "beta_fast", &r.fast, error));
     CLEAVE_TRY(read_positive(at, "beta_slow", &r.slow, error));
     CLEAVE_TRY(read_positive(at, "attention_factor", &r.attention_factor, error));
+    CLEAVE_TRY(read_magnitude(at, "mscale", &r.magnitude, error));
+    CLEAVE_TRY(read_magnitude(at, "mscale_all_dim", &r.magnitude_of_all, error));
     if (cleave_json_find(at, "truncate", &member))
         CLEAVE_TRY(cleave_json_boolean(&member, &r.truncates, error));
     if (cleave_json_find(at, "original_max_position_embeddings", &member))
@@ -154,6 +171,20 @@ static double frequency_of(const cleave_config *config, int64_t pair) {
     return frequency;
 }
 
+double cleave_yarn_magnitude(const cleave_rotary *r, double magnitude) {
+    return 0.1 * magnitude * log(r->factor) + 1;
+}
+
+/* Of cosines and sines. */
+static double yarn_scale(const cleave_rotary *r) {
+    if (r->attention_factor > 0)
+        return r->attention_factor;
+    return r->magnitude > 0 && r->magnitude_of_all > 0
+               ? cleave_yarn_magnitude(r, r->magnitude) /
+                     cleave_yarn_magnitude(r, r->magnitude_of_all)
+               : cleave_yarn_magnitude(r, 1);
+}
+
 cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const cleave_config *config) {
     const cleave_rotary *r = &config->rotary;
     cleave_rotary_tables tables = {.width = cleave_rotary_width(config)};
@@ -165,9 +196,7 @@ cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const clea
         c->failed = true;
         return tables;
     }
-    double scale = 1;
-    if (r->kind == CLEAVE_ROTARY_YARN)
-        scale = r->attention_factor > 0 ? r->attention_factor : 0.1 * log(r->factor) + 1;
+    double scale = r->kind == CLEAVE_ROTARY_YARN ? yarn_scale(r) : 1;
     for (int64_t i = 0; i < half; i++) {
         double frequency = frequency_of(config, i);
         for (int64_t t = 0; t < config->sequence; t++) {

@@ -370,7 +370,7 @@ typedef struct cleave_run_settings {
     double momentum;       /* of sgd */
     double weight_decay;
     uint64_t seed;       /* of what is drawn by chance: parameters, data, dropout */
-    const char *weights; /* safetensors, or an ONNX file with initializers; null: drawn */
+    const char *weights; /* safetensors, their index (.json), or an ONNX file; null: drawn */
     const char *data;    /* safetensors of inputs and targets; null: made up */
     const char *text;    /* instead: a file whose bytes are predicted */
     const char *save;    /* safetensors: the parameters, or with `forward` the outputs; null */

@@ -30,6 +30,7 @@ ROTARY = dict(**SMALL, intermediate_size=20, num_key_value_heads=2, max_position
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=100.0)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=32, rope_theta=50.0)
+EXPERTS = dict(**ROTARY, num_experts_per_tok=2)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CAUSAL = transformers.AutoModelForCausalLM
 MASKED = transformers.AutoModelForMaskedLM
@@ -40,6 +41,15 @@ MODELS = {
     "family_qwen2": (CAUSAL, dict(model_type="qwen2", **ROTARY, tie_word_embeddings=True, use_sliding_window=True,
                                   sliding_window=4, max_window_layers=1)),
     "family_qwen3": (CAUSAL, dict(model_type="qwen3", **ROTARY, head_dim=8, rope_scaling=YARN)),
+    "family_mixtral": (CAUSAL, dict(model_type="mixtral", **EXPERTS, num_local_experts=4)),
+    "family_mixtral_capacity": (CAUSAL, dict(model_type="mixtral", **EXPERTS, num_local_experts=4, expert_capacity=2)),
+    "family_qwen3_moe": (CAUSAL, dict(model_type="qwen3_moe", **EXPERTS, head_dim=8, num_experts=6,
+                                      moe_intermediate_size=12, decoder_sparse_step=2)),
+    "family_deepseek_v3": (CAUSAL, dict(model_type="deepseek_v3", **{**EXPERTS, "num_key_value_heads": 4},
+                                        n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1,
+                                        moe_intermediate_size=12, first_k_dense_replace=1, q_lora_rank=10,
+                                        kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5,
+                                        rope_scaling={**YARN, "mscale": 1.0, "mscale_all_dim": 0.5})),
     "family_gemma": (CAUSAL, dict(model_type="gemma", **{**ROTARY, "num_key_value_heads": 1}, head_dim=6,
                                   pad_token_id=None, tie_word_embeddings=True)),
     "family_phi": (CAUSAL, dict(model_type="phi", **{**ROTARY, "num_attention_heads": 2}, qk_layernorm=True,
@@ -90,18 +100,46 @@ def inputs_of(kind):
     return data, ids()
 
 
+def drop(module, capacity):
+    """Tokens find `capacity` rows at each expert, in their order; the framework's classes have room for all."""
+    route = module.forward
+
+    def forward(x):
+        logits, weights, choices = route(x)
+        chosen = F.one_hot(choices, module.num_experts).sum(1).reshape(4, 6, -1)  # batch, length, experts
+        position = (chosen.cumsum(1) - chosen).reshape(24, -1).gather(1, choices)
+        print("dropped", (position >= capacity).sum().item(), "of", position.numel())
+        return logits, weights * (position < capacity), choices
+
+    module.forward = forward
+
+
+def values_of(model, kind):
+    """Parameters, and what is kept beside them and not trained."""
+    kept = {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
+    return {checkpoint_name(kind, n): p.detach().float().numpy().copy()
+            for n, p in [*model.named_parameters(), *kept.items()]}
+
+
 def oracle(name, make, config, folder):
     torch.manual_seed(7)
     fields = dict(config)
-    kind = fields.pop("model_type")
-    model = make.from_config(transformers.AutoConfig.for_model(kind, **fields), attn_implementation="eager")
+    kind, capacity = fields.pop("model_type"), fields.pop("expert_capacity", None)
+    config_of = transformers.AutoConfig.for_model(kind, **fields)
+    config_of._experts_implementation = "eager"
+    model = make.from_config(config_of, attn_implementation="eager")
     model.train()
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
             p += 0.1 * torch.randn_like(p)
+        for n, b in model.named_buffers():
+            if n.endswith("e_score_correction_bias"):
+                b += 0.1 * torch.randn_like(b)
+    for module in model.modules():
+        if capacity is not None and type(module).__name__.endswith("TopKRouter"):
+            drop(module, capacity)
     data, targets = inputs_of(kind)
-    start = {checkpoint_name(kind, n): p.detach().clone().numpy() for n, p in model.named_parameters()}
-    write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), start)
+    write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), values_of(model, kind))
     model = model.double()
     losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
@@ -111,7 +149,7 @@ def oracle(name, make, config, folder):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    expect = {f"after3/{checkpoint_name(kind, n)}": p.detach().float().numpy() for n, p in model.named_parameters()}
+    expect = {f"after3/{n}": value for n, value in values_of(model, kind).items()}
     expect["loss_steps"] = numpy.array(losses, "float32")
     write_safetensors(os.path.join(folder, f"{name}.expect.safetensors"), expect)
     io = {n: v.numpy() for n, v in data.items()}

@@ -253,15 +253,16 @@ int main(int n_arguments, char **arguments) {
         const char *name;
         int batch, sequence;
     } models[] = {
-        {"tiny_mlp", 8, 0},     {"tiny_cnn", 6, 0},         {"tiny_resnet", 4, 0},
-        {"tiny_lstm_lm", 4, 0}, {"tiny_dlrm", 8, 0},        {"tiny_experts", 8, 0},
-        {"tiny_unet", 4, 0},    {"tiny_transformer", 4, 0}, {"tiny_transformer_op13", 4, 0},
-        {"tiny_mobile", 6, 0},  {"tiny_recurrent", 4, 0},   {"tiny_vit", 4, 0},
-        {"tiny_llama", 4, 0},   {"family_llama", 4, 6},     {"family_mistral", 4, 6},
-        {"family_qwen2", 4, 6}, {"family_qwen3", 4, 6},     {"family_gemma", 4, 6},
-        {"family_phi", 4, 6},   {"family_gpt_neox", 4, 6},  {"family_gpt2", 4, 6},
-        {"family_bert", 4, 6},  {"family_roberta", 4, 6},   {"family_vit", 4, 0},
-        {"family_t5", 4, 6},
+        {"tiny_mlp", 8, 0},         {"tiny_cnn", 6, 0},           {"tiny_resnet", 4, 0},
+        {"tiny_lstm_lm", 4, 0},     {"tiny_dlrm", 8, 0},          {"tiny_experts", 8, 0},
+        {"tiny_unet", 4, 0},        {"tiny_transformer", 4, 0},   {"tiny_transformer_op13", 4, 0},
+        {"tiny_mobile", 6, 0},      {"tiny_recurrent", 4, 0},     {"tiny_vit", 4, 0},
+        {"tiny_llama", 4, 0},       {"family_llama", 4, 6},       {"family_mistral", 4, 6},
+        {"family_qwen2", 4, 6},     {"family_qwen3", 4, 6},       {"family_gemma", 4, 6},
+        {"family_phi", 4, 6},       {"family_gpt_neox", 4, 6},    {"family_gpt2", 4, 6},
+        {"family_bert", 4, 6},      {"family_roberta", 4, 6},     {"family_vit", 4, 0},
+        {"family_t5", 4, 6},        {"family_mixtral", 4, 6},     {"family_mixtral_capacity", 4, 6},
+        {"family_qwen3_moe", 4, 6}, {"family_deepseek_v3", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

@@ -252,6 +252,57 @@ def check_oracle(oracle):
     expect_same(f"{oracle}, onnx", of(of_file), of(other))
 
 
+# ---- an index of shards, half as long elements, and a base model's names: as checkpoints have them --
+
+
+def bf16(raw):
+    """The upper half of each f32, and what that is."""
+    halves = b"".join(raw[i + 2 : i + 4] for i in range(0, len(raw), 4))
+    return halves, b"".join(b"\0\0" + halves[i : i + 2] for i in range(0, len(halves), 2))
+
+
+def f16(raw):
+    halves = struct.pack(f"<{len(raw) // 4}e", *floats(raw))
+    return halves, struct.pack(f"<{len(raw) // 4}f", *struct.unpack(f"<{len(halves) // 2}e", halves))
+
+
+def check_shards(prefix="transformer."):
+    weights = read_safetensors(os.path.join(oracles, "family_gpt2.weights.safetensors"))
+    size = ["--batch", 4, "--sequence", 6]
+    config = os.path.join(oracles, "family_gpt2.json")
+    machine = os.path.join(tree, "configs/machines/two-cores.json")
+    run("search", "--model", config, *size, "--machine", machine, "--method", "random", "--seed", 4,
+        "-o", at_work("shards.layout.json"))
+    kinds = [("F32", lambda raw: (raw, raw)), ("BF16", bf16), ("F16", f16)]
+    shards, expected, where = [{}, {}, {}], {}, {}
+    for i, (name, (_, shape, raw)) in enumerate(sorted(weights.items())):
+        raw = b"".join(struct.pack("<f", edge) for edge in (6e-8, -65504.0, 1.0, 1e-5)) + raw[16:] if i % 5 == 2 else raw
+        kind, shorten = kinds[i % 3]
+        short, value = shorten(raw)
+        expected[name] = ("F32", shape, value)
+        shards[i % 2][name.removeprefix(prefix)] = (kind, shape, short)
+        where[name.removeprefix(prefix)] = f"part-{i % 2}.safetensors"
+    for i in range(2):
+        write_safetensors(at_work(f"part-{i}.safetensors"), shards[i])
+
+    def index(**changes):
+        with open(at_work("model.safetensors.index.json"), "w") as file:
+            json.dump({"metadata": {"total_size": 1}, "weight_map": {**where, **changes}}, file)
+        return "--weights", at_work("model.safetensors.index.json")
+
+    expect_same("shards", train("shards", config, *size, *still, *index()), expected)
+    first = sorted(where)[0]
+    there = ["run", "--model", config, *size]
+    expect_error([first, "part-1.safetensors"], *there, *index(**{first: "part-1.safetensors"}))
+    expect_error(["part-9.safetensors"], *there, *index(**{first: "part-9.safetensors"}))
+    expect_error(["../part", first], *there, *index(**{first: "../part-0.safetensors"}))
+    del where[first]
+    expect_error([prefix + first], *there, *index())
+    # With the base's word in a file, names are whole: nothing is looked for without it.
+    write_safetensors(at_work("part-0.safetensors"), {**shards[0], prefix + "x": ("F32", [1], b"1234")})
+    expect_error([prefix + first], *there, *index(**{prefix + "x": "part-0.safetensors"}))
+
+
 # ---- optimizers: two steps, from what single steps of plain descent say of the gradients -----------
 
 
@@ -420,6 +471,7 @@ def check_errors():
 for name in ["tiny_mlp", "tiny_cnn"]:
     check_oracle(name)
 check_optimizers("tiny_mlp")
+check_shards()
 check_pytorch()
 check_external()
 check_errors()

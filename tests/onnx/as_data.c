@@ -37,11 +37,11 @@ static cleave_status write_data(const onnx_case *test, const char *path) {
     cleave_safetensors_writer writer;
     for (int i = 0; i < test->n_inputs; i++) {
         const cleave_onnx_tensor *input = &test->inputs[i].tensor;
-        entries[i] =
-            (cleave_safetensors_entry){.name = test->values[i]->name,
-                                       .type = input->floats != NULL ? CLEAVE_F32 : CLEAVE_I64,
-                                       .truth = input->type == CLEAVE_ONNX_BOOL,
-                                       .rank = input->rank};
+        entries[i] = (cleave_safetensors_entry){
+            .name = test->values[i]->name,
+            .type = input->floats != NULL ? CLEAVE_F32 : CLEAVE_I64,
+            .stored = input->type == CLEAVE_ONNX_BOOL ? CLEAVE_STORED_TRUTH : CLEAVE_STORED_WHOLE,
+            .rank = input->rank};
         memcpy(entries[i].shape, input->shape, sizeof input->shape);
     }
     CLEAVE_TRY(cleave_safetensors_writer_open(&writer, path, test->n_inputs, entries, test->error));
@@ -62,7 +62,7 @@ static cleave_status compare_saved(const onnx_case *test, const cleave_tensor_fi
     const char *name = test->graph->outputs[o].name;
     const cleave_onnx_tensor *want = &test->outputs[o].tensor;
     const cleave_safetensors_entry *entry = cleave_safetensors_find(&saved->file, name);
-    if (entry == NULL || entry->truth != (want->type == CLEAVE_ONNX_BOOL))
+    if (entry == NULL || (entry->stored == CLEAVE_STORED_TRUTH) != (want->type == CLEAVE_ONNX_BOOL))
         return cleave_fail(test->error, CLEAVE_FAILED, "output %s is saved as %s", name,
                            entry != NULL ? cleave_safetensors_type_name(entry) : "another one");
     void *read = CLEAVE_ARENA_ARRAY(test->arena, int64_t, entry->n_elements);

@@ -109,13 +109,43 @@ static void scatter_nd(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s %s %s", table, index, updates));
 }
 
+static void top_k(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 3);
+    int axis = (int)draw_between(m, 0, shape.rank - 1);
+    const char *outputs[] = {cleave_arena_printf(m->arena, "y%d", ++m->n_names),
+                             cleave_arena_printf(m->arena, "y%d", ++m->n_names)};
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    int64_t k = draw_between(m, 1, shape.extent[axis]);
+    const char *count = put_list(m, 1, &k);
+    set_integer(m, "axis", draw_sign_of_axis(m, axis, shape.rank));
+    set_integer(m, "largest", draw_chance(m, 0.5));
+    put_node_outputs(m, type, cleave_arena_printf(m->arena, "%s %s", x, count), 2, outputs);
+    put_output(m, outputs[0]);
+    put_discrete_output(m, outputs[1]);
+}
+
+static void route(drawn_model *m, const char *type) {
+    int64_t experts = draw_between(m, 1, 4), shape[3] = {2, draw_between(m, 1, 5), 0};
+    shape[2] = draw_between(m, 1, experts);
+    const char *outputs[] = {cleave_arena_printf(m->arena, "y%d", ++m->n_names),
+                             cleave_arena_printf(m->arena, "y%d", ++m->n_names)};
+    const char *choices = draw_ids(m, shape_of(3, shape), 0, experts - 1);
+    set_integer(m, "experts", experts);
+    set_integer(m, "capacity", draw_between(m, 1, shape[1]));
+    put_node_outputs(m, type, choices, 2, outputs);
+    put_discrete_output(m, outputs[0]);
+    put_discrete_output(m, outputs[1]);
+}
+
 const generator lookup_generators[] = {{"Compress", 9, compress, true},
                                        {"Gather", 7, gather, true},
                                        {"GatherElements", 11, gather_elements, true},
                                        {"GatherND", 12, gather_nd, true},
                                        {"OneHot", 11, one_hot, false},
                                        {"ReverseSequence", 10, reverse_sequence, true},
+                                       {"Route", 11, route, false},
                                        {"Scatter", 9, scatter_elements, true},
                                        {"ScatterElements", 11, scatter_elements, true},
                                        {"ScatterND", 11, scatter_nd, true},
+                                       {"TopK", 10, top_k, false},
                                        {0}};

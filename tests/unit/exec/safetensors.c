@@ -67,9 +67,16 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
     cr_assert(descriptor >= 0);
     close(descriptor);
     cleave_error error = {{0}};
-    cleave_safetensors_entry entries[] = {
-        {.name = "floats", .type = CLEAVE_F32, .truth = true, .rank = 1, .shape = {5}},
-        {.name = "integers", .type = CLEAVE_I64, .truth = true, .rank = 2, .shape = {1, 2}}};
+    cleave_safetensors_entry entries[] = {{.name = "floats",
+                                           .type = CLEAVE_F32,
+                                           .stored = CLEAVE_STORED_TRUTH,
+                                           .rank = 1,
+                                           .shape = {5}},
+                                          {.name = "integers",
+                                           .type = CLEAVE_I64,
+                                           .stored = CLEAVE_STORED_TRUTH,
+                                           .rank = 2,
+                                           .shape = {1, 2}}};
     const float floats[5] = {0, 1, 1, 0, 1};
     const int64_t integers[2] = {1, 0};
     cleave_safetensors_writer writer;
@@ -93,7 +100,7 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
     cr_assert(cleave_safetensors_open(path, &arena, &file, &error) == CLEAVE_OK, "%s",
               error.message);
     const cleave_safetensors_entry *entry = cleave_safetensors_find(&file, "floats");
-    cr_assert(entry != NULL && entry->truth && entry->type == CLEAVE_I64);
+    cr_assert(entry != NULL && entry->stored == CLEAVE_STORED_TRUTH && entry->type == CLEAVE_I64);
     cr_expect(entry->n_elements == 5 && cleave_safetensors_bytes(entry) == 5);
     cr_assert(cleave_safetensors_read(&file, entry, 1, 4, got, &error) == CLEAVE_OK);
     cr_expect(memcmp(got, (int64_t[]){1, 1, 0, 1}, sizeof got) == 0);
@@ -138,7 +145,7 @@ Test(safetensors, bad_headers_are_refused_with_their_reason) {
         {"", 0, ""},
         {"[]", 0, ""},
         {"{\"a\": 3}", 0, "a"},
-        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "F16"},
+        {"{\"a\": {\"dtype\": \"F64\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "F64"},
         {"{\"a\": {\"dtype\": \"BOOL\", \"shape\": [2], \"data_offsets\": [0, 16]}}", 16,
          "16 bytes for 2 elements of type BOOL"},
         {"{\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}}", 4, "dtype"},

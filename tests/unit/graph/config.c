@@ -260,16 +260,28 @@ Test(config, the_written_file_is_the_same_model) {
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
+#define MIXTRAL "\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, " SIZES
+#define DEEPSEEK "\"model_type\": \"deepseek_v3\", " SIZES
+
 static const struct {
     const char *text, *message;
     int64_t sequence;
 } refused[] = {
     {"{}", "no model_type", 8},
     {"{\"model_type\": 3}", "$.model_type", 8},
-    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, gemma", 8},
-    {"{\"model_type\": \"mixtral\", " SIZES "}", "models of experts", 8},
-    {"{\"model_type\": \"qwen3_moe\", " SIZES "}", "models of experts", 8},
-    {"{\"model_type\": \"deepseek_v3\", " SIZES "}", "models of experts", 8},
+    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, deepseek", 8},
+    {"{\"model_type\": \"olmoe\", " SIZES "}", "\"olmoe\" is not supported", 8},
+    {"{" MIXTRAL ", \"num_local_experts\": 1}", "2 experts for each token are more than 1", 8},
+    {"{" MIXTRAL ", \"num_local_experts\": 5000}", "5000 experts are more than 4096", 8},
+    {"{" MIXTRAL ", \"output_router_logits\": true}", "$.output_router_logits: is true", 8},
+    {"{" MIXTRAL ", \"router_jitter_noise\": 0.1}", "$.router_jitter_noise: 0.1", 8},
+    {"{\"model_type\": \"qwen3_moe\", " SIZES ", \"mlp_only_layers\": [1]}",
+     "$.mlp_only_layers: is not empty", 8},
+    {"{" DEEPSEEK ", \"n_group\": 3}", "groups of 256 experts", 8},
+    {"{" DEEPSEEK ", \"topk_group\": 9}", "9 of 8 groups", 8},
+    {"{" DEEPSEEK ", \"num_key_value_heads\": 2}", "4 heads of queries and 2 of keys", 8},
+    {"{" DEEPSEEK ", \"scoring_func\": \"softmax\"}", "$.scoring_func", 8},
+    {"{" DEEPSEEK ", \"topk_method\": \"greedy\"}", "$.topk_method", 8},
     {"{" LLAMA ", \"mixes_in\": 2}", "$.mixes_in: is no field that is known", 8},
     {"{" LLAMA ", \"auto_map\": {\"AutoModel\": \"x.Y\"}}", "$.auto_map: it names code", 8},
     {"{" LLAMA ", \"quantization_config\": {}}", "$.quantization_config", 8},
@@ -292,7 +304,7 @@ static const struct {
     {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}}", "\"longrope\" is not", 8},
     {"{" LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
      "original_max_position_embeddings", 8},
-    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"mscale\": 8}}", "mscale", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": 8}}", "short_factor", 8},
     {"{" LLAMA ", \"hidden_act\": null, \"is_decoder\": true}", "$.is_decoder: is true", 8},
     {"{" LLAMA ", \"head_dim\": 1048576}", "are more than 1048576 in all", 8},
     {"{" LLAMA ", \"head_dim\": 9223372036854775807}", "not in the range 1 to 1048576", 8},

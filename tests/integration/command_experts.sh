@@ -1,0 +1,47 @@
+# Experts that are split over the devices that samples are split over: rows go from all to all, and
+# what is learned is what PyTorch learns. Losses are those of tests/data/make_family_oracles.py.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+# expert_parallel NAME BYTES LOSS...: four ranks, of four samples and four experts each has one.
+expert_parallel() {
+    local oracle=$tree/tests/data/oracles/$1 bytes=$2
+    shift 2
+    local given=(--model "$oracle.json" --batch 4 --sequence 6)
+    expect_ok search "${given[@]}" --machine "$tree/configs/machines/p100-4x4.json" --devices 4 --method data-parallel \
+        --quiet -o "$work/samples.layout.json"
+    python3 - "$work/samples.layout.json" "$work/experts.layout.json" <<'END'
+import json, sys
+layout = json.load(open(sys.argv[1]))
+for name, operator in layout["operators"].items():
+    if ".experts." in name:
+        operator["split"] = {"e": 4}
+json.dump(layout, open(sys.argv[2], "w"))
+END
+    expect_ok run "${given[@]}" --layout "$work/experts.layout.json" --weights "$oracle.weights.safetensors" \
+        --data "$oracle.io.safetensors" --steps 3 --lr 0.1 --json --quiet
+    python3 - "$work/out" "$bytes" "$@" <<'END' || fail "$oracle: not what it should be"
+import json, sys
+run = json.load(open(sys.argv[1]))
+wanted = list(map(float, sys.argv[3:]))
+assert len(run["loss"]) == 3 and all(abs(a - b) < 1e-4 for a, b in zip(run["loss"], wanted)), run["loss"]
+# Devices 1 and 2 exchange nothing but rows, and so do 0 and 3; gradients that are added go over other pairs.
+sent = run["bytes_between"]
+assert all(sent[a][b] == int(sys.argv[2]) for a, b in [(1, 2), (2, 1), (0, 3), (3, 0)]), sent
+END
+}
+
+# 2 layers x (to experts, back, and the gradients of both) x rows of a sample at an expert x 16 x 4 bytes: with 6 rows
+# for the 6 tokens of a text 3,072, with a capacity of 2 rows 1,024.
+expert_parallel family_mixtral 3072 3.40801 3.08411 2.87631
+expert_parallel family_mixtral_capacity 1024 3.41394 3.07789 2.86895
+
+# Tokens that find no room: a capacity changes the loss, one for all tokens does not.
+mixtral=$tree/tests/data/oracles/family_mixtral
+for capacity in 6 100; do
+    sed "s/\"num_local_experts\"/\"expert_capacity\": $capacity, &/" "$mixtral.json" >"$work/room.json"
+    expect_ok run --model "$work/room.json" --batch 4 --sequence 6 --weights "$mixtral.weights.safetensors" \
+        --data "$mixtral.io.safetensors" --steps 1 --lr 0.1 --json --quiet
+    grep -q '3\.40800' "$work/out" || fail "capacity $capacity: $(cat "$work/out")"
+done
+finish
