@@ -275,30 +275,12 @@ static cleave_status read_constraints(const search_values *values, const cleave_
 
 static cleave_status read_wish(const search_values *values, cleave_schedule_wish *wish,
                                cleave_error *error) {
-    *wish = (cleave_schedule_wish){.micro_batches = (int32_t)values->micro_batches,
-                                   .stages = (int32_t)values->stages,
-                                   .virtual_stages = (int32_t)values->virtual_stages,
-                                   .tensor = (int32_t)values->tensor,
-                                   .kind = -1,
-                                   .recompute = -1};
-    for (int what = 0; what < CLEAVE_N_RECOMPUTES && values->recompute != NULL; what++)
-        if (strcmp(values->recompute, cleave_recompute_names[what]) == 0)
-            wish->recompute = what;
-    if (values->recompute != NULL && wish->recompute < 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "--recompute %s is none of: none, selective, full", values->recompute);
-    if (values->zero != NULL &&
-        (strlen(values->zero) != 1 || strchr("0123", *values->zero) == NULL))
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "--zero %s is none of: 0, 1, 2, 3",
-                           values->zero);
-    wish->zero = values->zero != NULL ? 1 + (*values->zero - '0') : 0;
-    for (int kind = 0; kind < CLEAVE_SCHEDULE_ORDERS && values->schedule != NULL; kind++)
-        if (strcmp(values->schedule, cleave_schedule_names[kind]) == 0)
-            wish->kind = kind;
-    if (values->schedule != NULL && wish->kind < 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "--schedule %s is none of: 1f1b, gpipe, interleaved, zb-h1",
-                           values->schedule);
+    CLEAVE_TRY(
+        cleave_schedule_wish_begin(values->schedule, values->recompute, values->zero, wish, error));
+    wish->micro_batches = (int32_t)values->micro_batches;
+    wish->stages = (int32_t)values->stages;
+    wish->virtual_stages = (int32_t)values->virtual_stages;
+    wish->tensor = (int32_t)values->tensor;
     return CLEAVE_OK;
 }
 

@@ -94,6 +94,25 @@ const int32_t *cleave_layout_parts(const cleave_layout *layout, int32_t op, int3
     return is_there ? layout->splits[op].devices : NULL;
 }
 
+int32_t cleave_layout_micro_batch_count(const cleave_layout *layout) {
+    return layout->schedule.micro_batches;
+}
+
+int32_t cleave_layout_stage_count(const cleave_layout *layout) { return layout->schedule.n_stages; }
+
+int32_t cleave_layout_stage(const cleave_layout *layout, int32_t op) {
+    return op >= 0 && op < layout->n_operators ? cleave_schedule_stage_of(&layout->schedule, op)
+                                               : -1;
+}
+
+const char *cleave_layout_schedule(const cleave_layout *layout) {
+    return cleave_schedule_names[layout->schedule.kind];
+}
+
+bool cleave_layout_is_recomputed(const cleave_layout *layout, int32_t op) {
+    return op >= 0 && op < layout->n_operators && cleave_layout_recomputes(layout, op);
+}
+
 cleave_status cleave_layout_change(cleave_layout *layout, const cleave_model *model, int32_t op,
                                    int32_t replicas, const int32_t *degree, const int32_t *devices,
                                    cleave_error *error) {

@@ -22,8 +22,11 @@ cleave_status cleave_model_load(const char *path, const cleave_model_settings *g
                                            .batch = settings.batch,
                                            .sequence = settings.sequence,
                                            .with_loss = !settings.forward,
-                                           .inputs = settings.inputs};
+                                           .inputs = settings.inputs,
+                                           .precision = settings.precision,
+                                           .reduce_precision = settings.reduce_precision};
     cleave_status status = cleave_model_import_as(&request, &made->arena, &made->model, error);
+    made->model.stores_scores = settings.stores_scores;
     if (status == CLEAVE_OK)
         *model = &made->model;
     else

@@ -11,6 +11,22 @@ typedef struct door_search {
     cleave_arena arena;
 } door_search;
 
+static cleave_status read_wish(const cleave_search_settings *settings, cleave_schedule_wish *wish,
+                               cleave_error *error) {
+    CLEAVE_TRY(cleave_schedule_wish_begin(settings->schedule, settings->recompute, settings->zero,
+                                          wish, error));
+    wish->micro_batches = settings->micro_batches;
+    wish->stages = settings->stages;
+    wish->virtual_stages = settings->virtual_stages;
+    wish->tensor = settings->tensor;
+    if (wish->micro_batches < 0 || wish->stages < 0 || wish->virtual_stages < 0 || wish->tensor < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%d micro-batches, %d stages, %d of a group, %d devices that share "
+                           "products: none may be below 0",
+                           wish->micro_batches, wish->stages, wish->virtual_stages, wish->tensor);
+    return CLEAVE_OK;
+}
+
 static cleave_status set_up(const cleave_search_settings *settings, const cleave_model *model,
                             const cleave_machine *machine, cleave_arena *arena,
                             cleave_constraints *constraints, cleave_search_options *options,
@@ -78,12 +94,15 @@ static cleave_status search(const cleave_model *model, const cleave_machine *mac
     cleave_constraints constraints;
     cleave_search_options options;
     cleave_search_result found;
+    cleave_schedule_wish wish;
     cleave_layout *layout = CLEAVE_ARENA_ARRAY(&made->arena, cleave_layout, 1);
     cleave_model *fused = CLEAVE_ARENA_ARRAY(&made->arena, cleave_model, 1);
     if (layout == NULL || fused == NULL)
         return cleave_fail_memory(error, "searching");
     CLEAVE_TRY(cleave_model_fuse_attention(model, NULL, &made->arena, fused, error));
     CLEAVE_TRY(set_up(settings, fused, machine, &made->arena, &constraints, &options, error));
+    CLEAVE_TRY(read_wish(settings, &wish, error));
+    options.schedule = &wish;
     if (!settings->leave_malloc)
         cleave_process_keep_memory();
     cleave_status status = cleave_search(fused, machine, &options, &made->arena, &found, error);

@@ -91,9 +91,14 @@ typedef struct cleave_model_settings {
                            data; the others are parameters.  null: those beside which the file has
                            no initializers are parameters */
     int64_t sequence;   /* length of texts, of a language model by its config.json; 0: not given */
+    /* "f32", which null is, or "bf16": of activations and weights as they are kept, sent and
+       multiplied, and of partial sums that are sent.  A layout that was made for another precision
+       is refused, but where one is given here. */
+    const char *precision, *reduce_precision;
+    bool stores_scores; /* attention keeps its scores for backward */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false, NULL, 0 }
+    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false }
 
 /* Reads an ONNX file, with external data beside it, or the config.json of a language model.  A
    model whose first output is a scalar is trained on that, any other gets a mean cross-entropy on
@@ -163,6 +168,16 @@ CLEAVE_API int32_t cleave_layout_degree(const cleave_layout *layout, int32_t op,
 CLEAVE_API const int32_t *cleave_layout_parts(const cleave_layout *layout, int32_t op,
                                               int32_t *n_parts);
 
+/* Into how many micro-batches the batch is cut, one after the other; 1: it is not. */
+CLEAVE_API int32_t cleave_layout_micro_batch_count(const cleave_layout *layout);
+/* The stages of a pipeline, and in which of them, from 0, an operator is; -1: no such operator. */
+CLEAVE_API int32_t cleave_layout_stage_count(const cleave_layout *layout);
+CLEAVE_API int32_t cleave_layout_stage(const cleave_layout *layout, int32_t op);
+/* In which order stages take micro-batches: "1f1b", "gpipe", "interleaved", "zb-h1" or "orders". */
+CLEAVE_API const char *cleave_layout_schedule(const cleave_layout *layout);
+/* Does an operator's forward come again before its backward, instead of being kept? */
+CLEAVE_API bool cleave_layout_is_recomputed(const cleave_layout *layout, int32_t op);
+
 /* Splits one operator otherwise: `degree` [n_axes] parts of each axis (0 counts as 1), so many
    replicas, and as many distinct devices as there are parts.  BAD_INPUT where that is not legal;
    the layout is then as it was.  The memory of what it replaces is freed with the layout. */
@@ -195,11 +210,18 @@ typedef struct cleave_search_settings {
      */
     const volatile int *interrupted;
     bool leave_malloc; /* as it is: see cleave_layout_search */
+    /* What a layout is to have; 0, and null, leave it open. */
+    int32_t micro_batches, stages; /* stages of a group of devices count as several */
+    int32_t virtual_stages;        /* of a group, of an interleaved pipeline */
+    int32_t tensor; /* devices that share each product, of megatron in stages or micro-batches */
+    const char *schedule;  /* "1f1b", "gpipe", "interleaved", "zb-h1" */
+    const char *recompute; /* "none", "selective", "full" */
+    const char *zero;      /* "0" to "3": shard nothing, updates, gradients, weights */
 } cleave_search_settings;
 #define CLEAVE_SEARCH_SETTINGS_INIT                                                                \
     {                                                                                              \
         sizeof(cleave_search_settings), NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, false,     \
-            NULL, false                                                                            \
+            NULL, false, 0, 0, 0, 0, NULL, NULL, NULL                                              \
     }
 
 /* A layout known by name, simulated. */

@@ -22,6 +22,28 @@ enum { LITTLE_WORK = 1024 };
  */
 enum { MOST_PARTS = 1 << 18 };
 
+cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
+                                         cleave_schedule_wish *wish, cleave_error *error) {
+    cleave_schedule_wish begun = {.kind = -1, .recompute = -1};
+    for (int k = 0; k < CLEAVE_SCHEDULE_ORDERS && kind != NULL; k++)
+        if (strcmp(kind, cleave_schedule_names[k]) == 0)
+            begun.kind = k;
+    for (int what = 0; what < CLEAVE_N_RECOMPUTES && recompute != NULL; what++)
+        if (strcmp(recompute, cleave_recompute_names[what]) == 0)
+            begun.recompute = what;
+    if (kind != NULL && begun.kind < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "schedule \"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1", kind);
+    if (recompute != NULL && begun.recompute < 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "recompute \"%.64s\" is none of: none, selective, full", recompute);
+    if (zero != NULL && (strlen(zero) != 1 || strchr("0123", *zero) == NULL))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "zero \"%.64s\" is none of: 0, 1, 2, 3", zero);
+    begun.zero = zero != NULL ? 1 + (*zero - '0') : 0;
+    *wish = begun;
+    return CLEAVE_OK;
+}
+
 bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches) {
     if (n_parts * micro_batches <= MOST_PARTS)
         return true;

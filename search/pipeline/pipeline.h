@@ -26,6 +26,10 @@ typedef struct cleave_schedule_wish {
     int zero;                      /* 1 + cleave_sharded, of all parameters */
 } cleave_schedule_wish;
 
+/* Nothing asked for, but what has these names; null leaves it open.  BAD_INPUT for another name. */
+cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
+                                         cleave_schedule_wish *wish, cleave_error *error);
+
 static inline bool cleave_schedule_wish_is_open(const cleave_schedule_wish *wish) {
     return wish->micro_batches == 0 && wish->stages == 0 && wish->virtual_stages == 0 &&
            wish->tensor == 0 && wish->kind < 0 && wish->recompute < 0 && wish->zero == 0;
