@@ -35,7 +35,9 @@ static cleave_status read_index(const cleave_json *document, cleave_arena *arena
                                 cleave_weight_index *index, cleave_error *error) {
     cleave_json_cursor root = cleave_json_root(document), map;
     CLEAVE_TRY(cleave_json_expect_object(&root, error));
-    CLEAVE_TRY(cleave_json_get(&root, "weight_map", &map, error));
+    if (!cleave_json_find(&root, "weight_map", &map))
+        return cleave_json_fail(&root, error,
+                                "not a safetensors file, nor an index of some: no \"weight_map\"");
     CLEAVE_TRY(cleave_json_expect_object(&map, error));
     int32_t n = cleave_json_count(&map);
     if (n == 0)

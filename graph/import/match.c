@@ -271,7 +271,7 @@ cleave_status cleave_match_replace(cleave_match *m, const char *type, int n_inpu
     return CLEAVE_OK;
 }
 
-const char *const cleave_fused_domain = "cleave";
+const char *const cleave_fused_domain = "cleave.fused";
 
 cleave_status cleave_match_replace_fused(cleave_match *m, const char *type, int n_inputs,
                                          const char *const *inputs) {

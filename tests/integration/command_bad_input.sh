@@ -131,7 +131,7 @@ expect_error 2 "integers.safetensors: element 1 of X is 16777217, not in -167772
     run --model "$work/node.onnx" --forward --data "$work/integers.safetensors" --save "$work/output"
 expect_error 2 "nowhere.safetensors: No such file" \
     run --model "$work/node.onnx" --forward --data "$work/nowhere.safetensors"
-expect_error 2 "$machine: not a safetensors file" \
+expect_error 2 "$machine: \$: not a safetensors file, nor an index" \
     run --model "$work/node.onnx" --forward --data "$machine"
 expect_error 2 "external.onnx: " show "$tree/tests/fuzz/corpus/model/external.onnx"
 
