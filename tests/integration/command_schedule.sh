@@ -68,7 +68,7 @@ exit=0
 "$cleave" diff "$work/z3.layout.json" "$work/z2.layout.json" "${gpt[@]}" >"$work/out" || exit=$?
 [ "$exit" = 1 ] && grep -qF 'sharded, with gradient and weight  sharded, with the gradient' "$work/out" ||
     fail "diff does not see that weights are sharded: $(cat "$work/out")"
-expect_error 2 "--zero 4 is none of: 0, 1, 2, 3" search "${four[@]}" --zero 4 -o "$work/x.json"
+expect_error 2 'zero "4" is none of: 0, 1, 2, 3' search "${four[@]}" --zero 4 -o "$work/x.json"
 sed '0,/"gradient": "sharded", /s///' "$work/z3.layout.json" >"$work/x.layout.json"
 expect_error 2 "weight: can't be sharded where the gradient is not" simulate "${gpt[@]}" --machine "$p100" --layout "$work/x.layout.json"
 

@@ -88,7 +88,8 @@ static void settings_of_other_versions_are_read(void) {
     CHECK(other == NULL && strstr(error.message, "later") != NULL);
 
     /* An earlier version had no `forward`: what lies behind its settings is not looked at. */
-    cleave_model_settings smaller = {offsetof(cleave_model_settings, forward), 16, true, NULL, 0};
+    cleave_model_settings smaller = {
+        .size = offsetof(cleave_model_settings, forward), .batch = 16, .forward = true};
     cleave_search_outcome *found = NULL;
     CHECK(cleave_model_load(path, &smaller, &other, &error) == CLEAVE_OK);
     CHECK(cleave_layout_search(other, machine, NULL, &found, &error) == CLEAVE_OK);
@@ -96,7 +97,7 @@ static void settings_of_other_versions_are_read(void) {
     cleave_model_free(other);
 
     other = NULL;
-    cleave_model_settings without = {0, 16, false, NULL, 0};
+    cleave_model_settings without = {.batch = 16};
     CHECK(cleave_model_load(path, &without, &other, &error) == CLEAVE_BAD_INPUT && other == NULL);
     CHECK(strstr(error.message, "_INIT") != NULL);
 }
@@ -295,6 +296,27 @@ static void a_search_finds_what_it_says(void) {
     cleave_search_outcome_free(found);
     settings.memory_limit_bytes = 1000;
     CHECK(cleave_layout_search(model, machine, &settings, &found, &error) == CLEAVE_NO_LAYOUT);
+    settings = (cleave_search_settings)CLEAVE_SEARCH_SETTINGS_INIT;
+    settings.stages = 2;
+    settings.micro_batches = 4;
+    settings.schedule = "gpipe";
+    settings.recompute = "none"; /* a chain has nothing to gain */
+    settings.zero = "2";
+    need(cleave_layout_search(model, machine, &settings, &found, &error));
+    CHECK(cleave_layout_micro_batch_count(found->layout) == 4);
+    CHECK(cleave_layout_stage_count(found->layout) == 2);
+    CHECK(strcmp(cleave_layout_schedule(found->layout), "gpipe") == 0);
+    int32_t last = cleave_operator_count(model) - 1, n_recomputed = 0;
+    CHECK(cleave_layout_stage(found->layout, 0) == 0);
+    CHECK(cleave_layout_stage(found->layout, last) == 1);
+    CHECK(cleave_layout_stage(found->layout, last + 1) == -1);
+    for (int32_t op = 0; op <= last; op++)
+        n_recomputed += cleave_layout_is_recomputed(found->layout, op);
+    CHECK(n_recomputed == 0);
+    cleave_search_outcome_free(found);
+    settings.zero = "4";
+    CHECK(cleave_layout_search(model, machine, &settings, &found, &error) == CLEAVE_BAD_INPUT);
+    CHECK(strstr(error.message, "0, 1, 2, 3") != NULL);
     settings = (cleave_search_settings)CLEAVE_SEARCH_SETTINGS_INIT;
     settings.method = "magic";
     CHECK(cleave_layout_search(model, machine, &settings, &found, &error) == CLEAVE_BAD_INPUT);
