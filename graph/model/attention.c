@@ -320,7 +320,11 @@ static void set_tail(maker *m) {
     tail->kept_output = false;
 }
 
-/* Backward reads all of it again. */
+void cleave_attention_keep(cleave_nest *nest) {
+    nest->kept_inputs = nest->differentiable ? (UINT32_C(1) << nest->n_inputs) - 1 : 0;
+    nest->kept_output = nest->kept_combined = nest->differentiable;
+}
+
 static void finish_nest(maker *m) {
     const cleave_nest *values = &m->members[m->of->n_members - 1];
     cleave_nest *nest = m->nest;
@@ -332,10 +336,7 @@ static void finish_nest(maker *m) {
     nest->n_instructions = 1;
     nest->attention = m->of;
     nest->differentiable = nest->gradient_inputs != 0;
-    if (!nest->differentiable)
-        return;
-    nest->kept_inputs = (UINT32_C(1) << nest->n_inputs) - 1;
-    nest->kept_output = nest->kept_combined = true;
+    cleave_attention_keep(nest);
 }
 
 static bool find_attention(maker *m) {

@@ -64,6 +64,9 @@ cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleav
                                           cleave_arena *arena, cleave_model *fused,
                                           cleave_error *error);
 
+/* Fills in what is kept for backward of such a nest, which reads all of it again. */
+void cleave_attention_keep(cleave_nest *nest);
+
 /* The worst that is in a range of rows and keys, both not empty. */
 cleave_seen cleave_attention_seen(const cleave_attention *attention, int64_t row, int64_t row_end,
                                   int64_t key, int64_t key_end);

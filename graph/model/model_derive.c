@@ -7,6 +7,7 @@
    computed again from the inputs in their *support*, which are therefore kept.  The exception is a
    last instruction whose derivative can be written with its own value: if nothing else needs a
    register that depends on an input, keeping the output is enough. */
+#include "graph/model/attention.h"
 #include "graph/model/model_internal.h"
 #include "graph/model/precision.h"
 
@@ -94,6 +95,8 @@ bool cleave_nest_backward_from_output(const cleave_nest *nest) {
 
 static uint32_t differentiable_inputs(const cleave_nest *nest) {
     uint32_t through[MAX_REGISTERS];
+    if (nest->attention != NULL)
+        return nest->gradient_inputs; /* as was derived of the nests that it stands for */
     if (nest->n_instructions == 0)
         return 0;
     /* A maximum over a splittable axis has no gradient: it is there to keep exponents small. */
@@ -180,6 +183,10 @@ static void find_kept(cleave_nest *nest) {
     nest->kept_inputs = 0;
     nest->kept_output = cleave_nest_backward_from_output(nest);
     nest->kept_combined = nest->differentiable && nest->combiner == CLEAVE_COMBINE_MOMENTS;
+    if (nest->attention != NULL) {
+        cleave_attention_keep(nest);
+        return;
+    }
     if (!nest->differentiable || nest->kept_output)
         return;
     uint32_t support[MAX_REGISTERS];
@@ -245,8 +252,10 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
         model->writer[t] = -1;
     /* What is derived below walks ids and registers, so those are checked before it. */
     CLEAVE_TRY(cleave_model_check_references(model, error));
-    for (int32_t n = 0; n < model->n_nests; n++)
+    for (int32_t n = 0; n < model->n_nests; n++) {
         model->writer[model->nests[n].output.tensor] = n;
+        model->writer[cleave_nest_combined(&model->nests[n])->tensor] = n;
+    }
     cleave_model_find_useful(model, useful);
     find_gradients(model, useful);
     for (int32_t n = 0; n < model->n_nests; n++)

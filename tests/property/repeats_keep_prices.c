@@ -3,6 +3,7 @@
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "search/improve/window.h"
 #include "search/price/view.h"
 #include "search/problem/baselines.h"
@@ -48,6 +49,7 @@ static void import(trial *t, const repeat_case *of) {
     }
     const deep_transformer shape = {of->layers, 256, 4, 32, 1000};
     ok(t, deep_transformer_import(&shape, of->batch, &t->arena, &t->model, &t->error));
+    ok(t, cleave_model_fuse_attention(&t->model, NULL, &t->arena, &t->model, &t->error));
 }
 
 static void begin(trial *t, const repeat_case *of) {

@@ -5,6 +5,7 @@
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "search/improve/chain.h"
 #include "search/improve/window.h"
 #include "search/problem/baselines.h"
@@ -42,6 +43,7 @@ static void begin(trial *t, const char *model, int layers, const char *machine, 
     } else {
         snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
         ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));
+        ok(t, cleave_model_fuse_attention(&t->model, NULL, &t->arena, &t->model, &t->error));
     }
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
     ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));

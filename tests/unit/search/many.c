@@ -2,6 +2,7 @@
    than its bound, and keeps to constraints; what was not priced is said. */
 #include "../../support/price_whole.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "search/price/price.h"
 #include "search/search.h"
 
@@ -22,6 +23,8 @@ static void load(const char *name, const char *of_machine, int32_t n_devices, in
     char path[300];
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", name);
     cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", of_machine);
     cr_assert_eq(cleave_machine_read(path, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
