@@ -8,6 +8,7 @@
 #include "graph/model/model_internal.h"
 #include "graph/model/precision.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -21,12 +22,16 @@ static cleave_status define(cleave_importer *im, cleave_value value) {
     return CLEAVE_OK;
 }
 
-/* Does it hide something?  Exporters fold masks into initializers. */
+/* Does it hide something, and nothing else?  Exporters fold masks into initializers. */
 static bool is_mask(const cleave_onnx_tensor *tensor) {
-    for (int64_t i = 0; i < tensor->n; i++)
-        if (!(tensor->floats[i] > -1e9f))
-            return tensor->floats[i] < 0; /* else it is no number */
-    return false;
+    bool hides = false;
+    for (int64_t i = 0; i < tensor->n; i++) {
+        bool hidden = tensor->floats[i] <= -1e9f, seen = fpclassify(tensor->floats[i]) == FP_ZERO;
+        if (!hidden && !seen)
+            return false;
+        hides = hides || hidden;
+    }
+    return hides;
 }
 
 /* One number, called as exporters call what they add. */
