@@ -63,6 +63,11 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--reduce-precision", "f32|bf16", OPTION_TEXT, offsetof(type, reduce_precision),           \
             .help = "of partial sums that are sent (default f32)"                                  \
     }
+#define ROW_FROZEN(type)                                                                           \
+    {                                                                                              \
+        "--frozen", "PATTERN,...", OPTION_TEXT, offsetof(type, frozen),                            \
+            .help = "parameters that are not trained, such as \"*.weight\" (default none)"         \
+    }
 #define ROW_MACHINE(type)                                                                          \
     {                                                                                              \
         "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 typedef struct compare_values {
-    const char *model, *machine, *output, *optimizer, *inputs, *precision, *reduce_precision;
+    const char *model, *machine, *output, *optimizer, *inputs, *precision, *reduce_precision,
+        *frozen;
     const char *attention;
     int64_t batch, sequence, devices, proposals, seed, steps;
     double time, momentum;
@@ -29,6 +30,7 @@ static const option_row rows[] = {
     ROW_ATTENTION(compare_values),
     ROW_PRECISION(compare_values),
     ROW_REDUCE_PRECISION(compare_values),
+    ROW_FROZEN(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
@@ -108,6 +110,10 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
     if (values->inputs != NULL) {
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs;
+    }
+    if (values->frozen != NULL) {
+        arguments[n++] = "--frozen";
+        arguments[n++] = values->frozen;
     }
     inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     CLEAVE_TRY(cleave_layout_write(path, model, &c->plan->layout, error));

@@ -15,7 +15,8 @@
 #include <string.h>
 
 typedef struct diff_values {
-    const char *a, *b, *model, *machine, *optimizer, *inputs, *precision, *reduce_precision;
+    const char *a, *b, *model, *machine, *optimizer, *inputs, *precision, *reduce_precision,
+        *frozen;
     int64_t batch, sequence;
     double momentum;
     bool json, quiet;
@@ -31,6 +32,7 @@ static const option_row rows[] = {
     ROW_INPUTS(diff_values),
     ROW_PRECISION(diff_values),
     ROW_REDUCE_PRECISION(diff_values),
+    ROW_FROZEN(diff_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
      .help = "also predict both, and what each operator's change alone would do to A"},
     ROW_OPTIMIZER(diff_values),

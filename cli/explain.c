@@ -7,7 +7,7 @@
 
 typedef struct explain_values {
     const char *model, *machine, *layout, *operator_name, *optimizer, *inputs, *precision,
-        *reduce_precision;
+        *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
     double memory_limit, momentum;
     bool json, quiet;
@@ -20,6 +20,7 @@ static const option_row rows[] = {
     ROW_INPUTS(explain_values),
     ROW_PRECISION(explain_values),
     ROW_REDUCE_PRECISION(explain_values),
+    ROW_FROZEN(explain_values),
     ROW_MACHINE(explain_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
      .required = true, .help = "the layout to explain"},

@@ -17,7 +17,8 @@
                                     .sequence = (values)->sequence,                                \
                                     .inputs = (values)->inputs,                                    \
                                     .precision = (values)->precision,                              \
-                                    .reduce_precision = (values)->reduce_precision})
+                                    .reduce_precision = (values)->reduce_precision,                \
+                                    .frozen = (values)->frozen})
 /* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
 /* Imports it with its loss. */

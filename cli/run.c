@@ -12,7 +12,7 @@
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs, *precision, *reduce_precision, *attention;
+        *inputs, *precision, *reduce_precision, *frozen, *attention;
     int64_t batch, sequence, steps, seed;
     double learning_rate, momentum, weight_decay, stall_timeout;
     bool forward, json, quiet, no_overlap;
@@ -26,6 +26,7 @@ static const option_row rows[] = {
     ROW_ATTENTION(run_values),
     ROW_PRECISION(run_values),
     ROW_REDUCE_PRECISION(run_values),
+    ROW_FROZEN(run_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
@@ -108,7 +109,8 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
                                      .with_loss = !values->forward,
                                      .inputs = values->inputs,
                                      .precision = values->precision,
-                                     .reduce_precision = values->reduce_precision};
+                                     .reduce_precision = values->reduce_precision,
+                                     .frozen = values->frozen};
     CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &inputs->model, error));
     if (values->layout == NULL)

@@ -13,7 +13,7 @@
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs,
-        *precision, *reduce_precision, *attention;
+        *precision, *reduce_precision, *frozen, *attention;
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
         virtual_stages, tensor;
@@ -29,6 +29,7 @@ static const option_row rows[] = {
     ROW_ATTENTION(search_values),
     ROW_PRECISION(search_values),
     ROW_REDUCE_PRECISION(search_values),
+    ROW_FROZEN(search_values),
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",

@@ -18,7 +18,7 @@
 
 typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs,
-        *precision, *reduce_precision;
+        *precision, *reduce_precision, *frozen;
     const char *engine;
     const char *attention;
     int64_t batch, sequence, devices, seed;
@@ -35,6 +35,7 @@ static const option_row rows[] = {
     ROW_ATTENTION(simulate_values),
     ROW_PRECISION(simulate_values),
     ROW_REDUCE_PRECISION(simulate_values),
+    ROW_FROZEN(simulate_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
      .help = "the machine file"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(simulate_values, layout),

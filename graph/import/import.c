@@ -348,6 +348,7 @@ static cleave_status import_request(const cleave_import_request *request, cleave
 cleave_status cleave_model_import_as(const cleave_import_request *request, cleave_arena *arena,
                                      cleave_model *model, cleave_error *error) {
     CLEAVE_TRY(import_request(request, arena, model, error));
+    CLEAVE_TRY(cleave_model_freeze(model, request->frozen, error));
     return cleave_model_choose_precision(model, request->precision, request->reduce_precision,
                                          error);
 }

@@ -183,6 +183,8 @@ static bool plan_shards(lowering *state, int32_t tensor) {
     list_used(&s);
     if (s.sharded > CLEAVE_SHARDED_UPDATE && !is_replicated(&s))
         s.sharded = CLEAVE_SHARDED_UPDATE; /* each has its own as it is */
+    if (s.sharded < CLEAVE_SHARDED_WEIGHT && !builder->model->tensors[tensor].needs_gradient)
+        return false; /* it has no update */
     for (int32_t i = 0, end; i < s.n_used; i = end) {
         for (end = i + 1; end < s.n_used && are_equal(&s.used[i], &s.used[end]);)
             end++;

@@ -293,13 +293,40 @@ static cleave_status read_precision(const cleave_json_cursor *at, const char *ke
     return CLEAVE_OK;
 }
 
-/* What the layout was made for, unless another precision is asked for. */
+/* Are the same parameters frozen that its patterns name? */
+static cleave_status read_frozen(const cleave_json_cursor *at, const cleave_model *model,
+                                 cleave_error *error) {
+    cleave_json_cursor list;
+    bool found = cleave_json_find(at, "frozen", &list);
+    if (found)
+        CLEAVE_TRY(cleave_json_expect_array(&list, error));
+    int32_t n = found ? cleave_json_count(&list) : 0;
+    bool differs = false;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        bool frozen = false;
+        for (int32_t i = 0; i < n; i++) {
+            cleave_json_cursor element = cleave_json_element(&list, i);
+            const char *pattern;
+            CLEAVE_TRY(cleave_json_string(&element, &pattern, error));
+            frozen = frozen || cleave_pattern_matches(pattern, model->tensors[t].name);
+        }
+        differs = differs || (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
+                              frozen != model->tensors[t].frozen);
+    }
+    return differs && !model->frozen_asked
+               ? cleave_json_fail(found ? &list : at, error,
+                                  "was made for other frozen parameters: say which with --frozen")
+               : CLEAVE_OK;
+}
+
+/* What the layout was made for, unless something else is asked for. */
 static cleave_status read_training(const cleave_json_cursor *root, const cleave_model *model,
                                    cleave_error *error) {
-    static const char *const keys[] = {"precision", "reduce_precision", NULL};
+    static const char *const keys[] = {"precision", "reduce_precision", "frozen", NULL};
     cleave_json_cursor at = *root;
     if (cleave_json_find(root, "training", &at))
         CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
+    CLEAVE_TRY(read_frozen(&at, model, error));
     CLEAVE_TRY(read_precision(&at, keys[0], model->precision, model->precision_asked, error));
     return read_precision(&at, keys[1], model->reduce_precision, model->precision_asked, error);
 }
@@ -458,15 +485,24 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
 }
 
 static void put_training(cleave_json_writer *out, const cleave_model *model) {
-    if (model->precision == CLEAVE_F32)
+    if (model->precision == CLEAVE_F32 && model->n_frozen == 0)
         return;
     cleave_json_key(out, "training");
     cleave_json_begin_object(out, true);
-    cleave_json_key(out, "precision");
-    cleave_json_put_string(out, cleave_precision_name(model->precision));
+    if (model->precision != CLEAVE_F32) {
+        cleave_json_key(out, "precision");
+        cleave_json_put_string(out, cleave_precision_name(model->precision));
+    }
     if (model->reduce_precision != CLEAVE_F32) {
         cleave_json_key(out, "reduce_precision");
         cleave_json_put_string(out, cleave_precision_name(model->reduce_precision));
+    }
+    if (model->n_frozen > 0) {
+        cleave_json_key(out, "frozen");
+        cleave_json_begin_array(out, true);
+        for (int32_t i = 0; i < model->n_frozen; i++)
+            cleave_json_put_string(out, model->frozen[i]);
+        cleave_json_end_array(out);
     }
     cleave_json_end_object(out);
 }

@@ -35,7 +35,7 @@ static inline int64_t cleave_type_bytes(cleave_type type) {
 
 typedef enum cleave_tensor_kind {
     CLEAVE_TENSOR_ACTIVATION, /* written by a nest, or a view; or neither written nor read */
-    CLEAVE_TENSOR_PARAMETER,  /* trained */
+    CLEAVE_TENSOR_PARAMETER,  /* trained, unless it is frozen */
     CLEAVE_TENSOR_BUFFER,     /* kept from step to step, not trained: running statistics */
     CLEAVE_TENSOR_DATA,       /* given from outside at each step: inputs, targets */
     CLEAVE_TENSOR_CONSTANT    /* known since the import */
@@ -74,7 +74,8 @@ typedef struct cleave_tensor {
     int order[CLEAVE_MAX_RANK]; /* dimensions as they lie in memory, outermost first: channels last
                                    is n h w c. Every local piece is dense in this order. */
     cleave_view view;
-    bool needs_gradient; /* a parameter can be reached through it */
+    bool frozen;         /* of a parameter: it stays as it is */
+    bool needs_gradient; /* a parameter that is trained can be reached through it */
     cleave_type stored;  /* derived: of its values in memory and in messages; of its initial value,
                             and in files, it is `type` */
     /* Initial value (row-major in the logical shape): of a constant always, of a parameter, buffer
@@ -212,6 +213,9 @@ typedef struct cleave_model {
     /* F32 or BF16: of values, and of partial sums on their way (graph/model/precision.h). */
     cleave_type precision, reduce_precision;
     bool precision_asked; /* for: a layout that was made for another one is taken, too */
+    int32_t n_frozen;
+    const char *const *frozen; /* [n_frozen] patterns of names of parameters that are not trained */
+    bool frozen_asked;         /* for: a layout that was made for others is taken, too */
     int32_t n_tensors, n_nests, n_operators, n_assignments, n_outputs;
     cleave_tensor *tensors;
     cleave_nest *nests; /* in topological order: forward runs them so, backward in reverse */
@@ -240,6 +244,13 @@ enum { CLEAVE_MAX_VIEW_DEPTH = 64, CLEAVE_MAX_VIEW_LEAVES = 4096 };
    checks.  Gradients are wanted of what lies between a parameter and the loss; in a model without a
    loss, between a parameter and an output (any tensor, where it names no output). */
 cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
+
+/* Freezes the parameters of a finished model whose names match one of the patterns, "a,b*", as of
+   fnmatch(3): they keep their values, and what leads to them alone gets no gradient.  Null: as the
+   model is; "": none, and that is asked for.  BAD_INPUT where a pattern matches none, or nothing is
+   left to train. */
+cleave_status cleave_model_freeze(cleave_model *model, const char *patterns, cleave_error *error);
+bool cleave_pattern_matches(const char *pattern, const char *name);
 
 /* Does backward of this (finished) nest work from its output alone?
 

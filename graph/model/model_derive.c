@@ -163,8 +163,8 @@ static void need_gradient(cleave_model *model, int32_t id, const bool *useful) {
 
 static void find_gradients(cleave_model *model, const bool *useful) {
     for (int32_t t = 0; t < model->n_tensors; t++)
-        model->tensors[t].needs_gradient =
-            model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER && useful[t];
+        model->tensors[t].needs_gradient = model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
+                                           !model->tensors[t].frozen && useful[t];
     for (int32_t n = 0; n < model->n_nests; n++) {
         cleave_nest *nest = &model->nests[n];
         for (int i = 0; i < nest->n_inputs; i++)
@@ -243,10 +243,21 @@ bool cleave_nest_can_run_in_place(const cleave_model *model, const cleave_nest *
     return true;
 }
 
+cleave_status cleave_model_derive_gradients(cleave_model *model, cleave_error *error) {
+    bool *useful = CLEAVE_ARENA_ARRAY(model->arena, bool, model->n_tensors);
+    if (useful == NULL)
+        return cleave_fail_memory(error, "looking for gradients");
+    cleave_model_find_useful(model, useful);
+    find_gradients(model, useful);
+    for (int32_t n = 0; n < model->n_nests; n++)
+        find_kept(&model->nests[n]);
+    cleave_model_set_precision(model, model->precision, model->reduce_precision);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
     model->writer = CLEAVE_ARENA_ARRAY(model->arena, int32_t, model->n_tensors);
-    bool *useful = CLEAVE_ARENA_ARRAY(model->arena, bool, model->n_tensors);
-    if (model->writer == NULL || useful == NULL)
+    if (model->writer == NULL)
         return cleave_fail_memory(error, "finishing a model");
     for (int32_t t = 0; t < model->n_tensors; t++)
         model->writer[t] = -1;
@@ -256,11 +267,7 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
         model->writer[model->nests[n].output.tensor] = n;
         model->writer[cleave_nest_combined(&model->nests[n])->tensor] = n;
     }
-    cleave_model_find_useful(model, useful);
-    find_gradients(model, useful);
-    for (int32_t n = 0; n < model->n_nests; n++)
-        find_kept(&model->nests[n]);
-    cleave_model_set_precision(model, model->precision, model->reduce_precision);
+    CLEAVE_TRY(cleave_model_derive_gradients(model, error));
     cleave_model_hash(model);
     return cleave_model_check(model, error);
 }

@@ -11,6 +11,10 @@ cleave_status cleave_model_check_references(const cleave_model *model, cleave_er
    file's name. */
 void cleave_model_hash(cleave_model *model);
 
+/* Gradients, and what backward keeps for them, of what leads from parameters that are trained to
+   the loss. */
+cleave_status cleave_model_derive_gradients(cleave_model *model, cleave_error *error);
+
 /* Which tensors can change what is differentiated: the loss; in a model without one its outputs, or
    everything where it names none.  [n_tensors], all false before. */
 void cleave_model_find_useful(const cleave_model *model, bool *useful);

@@ -136,7 +136,7 @@ cleave_type cleave_reduce_type(const cleave_model *model, int32_t tensor, cleave
 }
 
 int64_t cleave_lasting_bytes(const cleave_tensor *parameter, int optimizer_states) {
-    int64_t exact = cleave_type_bytes(cleave_exact_type(parameter));
+    int64_t exact = parameter->needs_gradient ? cleave_type_bytes(cleave_exact_type(parameter)) : 0;
     return cleave_stored_bytes(parameter) +
            exact * (optimizer_states + (cleave_has_master(parameter) ? 1 : 0));
 }

@@ -41,8 +41,8 @@ cleave_type cleave_gradient_type(const cleave_model *model, const cleave_nest *n
 /* Of a parameter's gradient, master and state. */
 static inline cleave_type cleave_exact_type(const cleave_tensor *tensor) { return tensor->type; }
 
-/* Bytes of a parameter's element that stay from step to step where it is trained: the copy that is
-   computed with, a master beside it, and the states of the optimizer. */
+/* Bytes of a parameter's element that stay from step to step: the copy that is computed with and,
+   where it is trained, a master beside it, and the states of the optimizer. */
 int64_t cleave_lasting_bytes(const cleave_tensor *parameter, int optimizer_states);
 
 /* In which type partial results of a tensor, which are of `type` where they arise, are sent. */
@@ -50,7 +50,8 @@ cleave_type cleave_reduce_type(const cleave_model *model, int32_t tensor, cleave
 
 /* Does an update keep a master of the parameter beside the copy that is computed with? */
 static inline bool cleave_has_master(const cleave_tensor *tensor) {
-    return tensor->kind == CLEAVE_TENSOR_PARAMETER && tensor->stored != tensor->type;
+    return tensor->kind == CLEAVE_TENSOR_PARAMETER && tensor->needs_gradient &&
+           tensor->stored != tensor->type;
 }
 
 /* The same by names, "f32" or "bf16", null: f32; one that is given is asked for.  BAD_INPUT for

@@ -268,10 +268,11 @@ bool cleave_pricer_state_is_large(const cleave_pricer *pricer, double share) {
         if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
             model->tensors[t].view.kind == CLEAVE_VIEW_NONE)
             bytes += (double)cleave_tensor_size(&model->tensors[t]) *
-                     (double)cleave_type_bytes(model->tensors[t].type);
+                     (double)cleave_type_bytes(model->tensors[t].type) *
+                     (model->tensors[t].needs_gradient ? 2 + pricer->lower.optimizer_states : 1);
     for (int32_t k = 0; k < machine->n_kinds && pricer->memory_limit_bytes == 0; k++) {
         double memory = (double)machine->kinds[k].memory_bytes;
         least = k == 0 || memory < least ? memory : least;
     }
-    return 2 * share * bytes * (2 + pricer->lower.optimizer_states) > least;
+    return 2 * share * bytes > least;
 }

@@ -191,9 +191,10 @@ cleave_status cleave_sharding_create(const cleave_tensor *tensor, int32_t n_devi
                                      const cleave_shard_entry *entries, cleave_arena *arena,
                                      cleave_sharding *sharding, cleave_error *error) {
     cleave_sharding s = {.rank = tensor->rank,
-                         .element_bytes = tensor->kind == CLEAVE_TENSOR_PARAMETER
-                                              ? cleave_type_bytes(cleave_exact_type(tensor))
-                                              : cleave_stored_bytes(tensor),
+                         .element_bytes =
+                             tensor->kind == CLEAVE_TENSOR_PARAMETER && tensor->needs_gradient
+                                 ? cleave_type_bytes(cleave_exact_type(tensor))
+                                 : cleave_stored_bytes(tensor),
                          .n_devices = n_devices};
     memcpy(s.order, tensor->order, sizeof s.order);
     int32_t n = 0, n_slots = 2;

@@ -15,8 +15,9 @@
 
 enum { N_DEVICES = 6, N_STEPS = 2 };
 
-static void run(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
-                cleave_arena *arena, interpreter_result *result, const char *what) {
+static void run_steps(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
+                      int steps, double rate, cleave_arena *arena, interpreter_result *result,
+                      const char *what) {
     cleave_error error = {""};
     cleave_lower_options lower = {.training = true, .optimizer_states = 1};
     cleave_program program;
@@ -25,12 +26,17 @@ static void run(const cleave_model *model, const cleave_layout *layout, uint64_t
     cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s: %s", what, error.message);
     interpreter_options options = {.seed = 3,
                                    .timing_seed = timing,
-                                   .steps = N_STEPS,
+                                   .steps = steps,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
-    options.optimizer.learning_rate = 0.1;
+    options.optimizer.learning_rate = rate;
     options.optimizer.momentum = 0.9;
     cr_assert_eq(interpreter_run(&program, &options, arena, result, &error), CLEAVE_OK, "%s: %s",
                  what, error.message);
+}
+
+static void run(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
+                cleave_arena *arena, interpreter_result *result, const char *what) {
+    run_steps(model, layout, timing, N_STEPS, 0.1, arena, result, what);
 }
 
 static int n_layouts(void) {
@@ -38,8 +44,8 @@ static int n_layouts(void) {
     return text != NULL ? atoi(text) : 200;
 }
 
-static void compare(const cleave_model *model, const interpreter_result *result,
-                    const interpreter_result *expected, const char *what) {
+static void compare_values(const cleave_model *model, const interpreter_result *result,
+                           const interpreter_result *expected, const char *what) {
     for (int32_t t = 0; t < model->n_tensors; t++) {
         if (expected->values[t] == NULL)
             continue;
@@ -49,6 +55,11 @@ static void compare(const cleave_model *model, const interpreter_result *result,
                       what, model->tensors[t].name, (long long)i, got, want);
         }
     }
+}
+
+static void compare(const cleave_model *model, const interpreter_result *result,
+                    const interpreter_result *expected, const char *what) {
+    compare_values(model, result, expected, what);
     for (int step = 0; step < N_STEPS; step++)
         cr_assert_float_eq(result->loss[step], expected->loss[step], 1e-5,
                            "%s: loss %d: %g, not %g", what, step, result->loss[step],
@@ -128,6 +139,45 @@ Test(lowering, any_layout_with_tied_parameters_and_views_learns_the_same) {
 Test(lowering, any_layout_of_a_recurrence_learns_the_same) { check_hand_model(MODEL_RECURRENT); }
 Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) {
     check_hand_model(MODEL_EMBEDDING);
+}
+
+/* Gradients of what is trained are those of the model with nothing frozen, so on one device a step
+   gives these the values that they have there, and the others keep theirs; then any layout. */
+static void check_frozen(int which, const char *patterns) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    cleave_layout single;
+    interpreter_result before, expected, result;
+    cr_assert(hand_model(which, &arena, &model, &error), "%s", error.message);
+    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+    run_steps(&model, &single, 1, 1, 0, &arena, &before, "no rate");
+    run_steps(&model, &single, 1, 1, 0.1, &arena, &expected, "nothing frozen");
+    cr_assert_eq(cleave_model_freeze(&model, patterns, &error), CLEAVE_OK, "%s", error.message);
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        if (model.tensors[t].frozen)
+            expected.values[t] = before.values[t];
+    run_steps(&model, &single, 1, 1, 0.1, &arena, &result, patterns);
+    compare_values(&model, &result, &expected, patterns);
+    check_model(&model, &arena);
+    cleave_arena_free(&arena);
+}
+
+Test(lowering, any_layout_of_a_perceptron_keeps_what_is_frozen) {
+    check_frozen(MODEL_MLP, "?1,w2"); /* the lower layers, but a bias */
+    check_frozen(MODEL_MLP, "?3,b2"); /* gradients go through it */
+}
+Test(lowering, any_layout_of_a_convolutional_network_keeps_what_is_frozen) {
+    check_frozen(MODEL_CNN, "c?[12],bn.scale");
+}
+Test(lowering, any_layout_with_tied_parameters_keeps_what_is_frozen) {
+    check_frozen(MODEL_TIED, "cw1");
+}
+Test(lowering, any_layout_of_a_recurrence_keeps_what_is_frozen) {
+    check_frozen(MODEL_RECURRENT, "upper"); /* one of two that are read as one */
+}
+Test(lowering, any_layout_of_an_embedding_keeps_what_is_frozen) {
+    check_frozen(MODEL_EMBEDDING, "w1");
 }
 
 /* Without parameters there is no backward: the step ends with its running statistics and
