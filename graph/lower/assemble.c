@@ -76,19 +76,10 @@ static cleave_compute new_compute(lower_assembly *assembly, int32_t n, int32_t p
 static int32_t *count_readers(lower_builder *builder) {
     const cleave_model *model = builder->model;
     int32_t *readers = LOWER_ARRAY(builder, int32_t, model->n_tensors);
-    for (int32_t n = 0; n < model->n_nests; n++) {
-        for (int i = 0; i < model->nests[n].n_inputs; i++)
-            readers[model->nests[n].inputs[i].tensor]++;
+    cleave_model_count_readers(model, readers);
+    for (int32_t n = 0; n < model->n_nests; n++)
         if (model->nests[n].kept_combined || model->nests[n].kept_output)
             readers[model->nests[n].output.tensor]++;
-    }
-    for (int32_t t = 0; t < model->n_tensors; t++)
-        for (int32_t s = 0; s < model->tensors[t].view.n_sources; s++)
-            readers[model->tensors[t].view.sources[s]]++;
-    for (int32_t o = 0; o < model->n_outputs; o++)
-        readers[model->outputs[o]]++;
-    for (int32_t a = 0; a < model->n_assignments; a++)
-        readers[model->assignments[a].source]++;
     return readers;
 }
 

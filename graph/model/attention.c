@@ -373,21 +373,6 @@ static bool make(maker *m, cleave_nest *nest, bool *found) {
     return cleave_attention_find_seen(m->model, nest, m->n_before, m->before, m->of);
 }
 
-static void count_readers(const cleave_model *model, int32_t *readers) {
-    for (int32_t n = 0; n < model->n_nests; n++)
-        for (int i = 0; i < model->nests[n].n_inputs; i++)
-            readers[model->nests[n].inputs[i].tensor]++;
-    for (int32_t t = 0; t < model->n_tensors; t++)
-        for (int32_t s = 0; s < model->tensors[t].view.n_sources; s++)
-            readers[model->tensors[t].view.sources[s]]++;
-    for (int32_t o = 0; o < model->n_outputs; o++)
-        readers[model->outputs[o]]++;
-    for (int32_t a = 0; a < model->n_assignments; a++)
-        readers[model->assignments[a].source]++;
-    if (model->loss >= 0)
-        readers[model->loss]++;
-}
-
 static bool splits_keys(const cleave_layout *layout, const cleave_nest *nest) {
     return layout != NULL && layout->splits[nest->op].degree[nest->attention->keys] > 1;
 }
@@ -449,7 +434,9 @@ static cleave_status fuse_all(cleave_model *model, const cleave_layout *layout,
         CLEAVE_ARENA_ARRAY(model->arena, const cleave_nest *, model->n_operators);
     bool enough = readers != NULL && made != NULL, any = false;
     if (enough)
-        count_readers(model, readers);
+        cleave_model_count_readers(model, readers);
+    if (enough && model->loss >= 0)
+        readers[model->loss]++;
     for (int32_t op = 0; op < model->n_operators && enough; op++) {
         if (model->operators[op].n_nests < 5)
             continue;

@@ -36,6 +36,19 @@ static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, i
         note_reader(model, of->view.sources[s], op, last);
 }
 
+void cleave_model_count_readers(const cleave_model *model, int32_t *readers) {
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            readers[model->nests[n].inputs[i].tensor]++;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        for (int32_t s = 0; s < model->tensors[t].view.n_sources; s++)
+            readers[model->tensors[t].view.sources[s]]++;
+    for (int32_t o = 0; o < model->n_outputs; o++)
+        readers[model->outputs[o]]++;
+    for (int32_t a = 0; a < model->n_assignments; a++)
+        readers[model->assignments[a].source]++;
+}
+
 void cleave_model_last_readers(const cleave_model *model, int32_t *last) {
     for (int32_t t = 0; t < model->n_tensors; t++)
         last[t] = -1;

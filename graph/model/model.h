@@ -275,6 +275,8 @@ static inline const cleave_operand *cleave_nest_combined(const cleave_nest *nest
 /* Every invariant written down above; in every build.  FAILED, naming the nest or tensor. */
 cleave_status cleave_model_check(const cleave_model *model, cleave_error *error);
 
+/* Adds how many nests, views, outputs and assignments read each tensor, to [n_tensors]. */
+void cleave_model_count_readers(const cleave_model *model, int32_t *readers);
 /* The last operator that reads each base tensor, views seen through; -1: none, [n_tensors]. */
 void cleave_model_last_readers(const cleave_model *model, int32_t *last);
 int32_t cleave_model_find_operator(const cleave_model *model, const char *name); /* -1: none */
