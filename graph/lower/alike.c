@@ -4,7 +4,7 @@
    has to do with rather than by their ids.  Equal digests: alike under the same splits. */
 #include "graph/model/alike.h"
 #include "graph/lower/fragment.h"
-#include "graph/lower/schedule.h"
+#include "graph/lower/slots.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Fragments: a program in pieces, each of which follows from the splits of a few operators.
 
-   A program is put together from the fragments of its tensor families (graph/lower/schedule.h) and
+   A program is put together from the fragments of its tensor families (graph/lower/slots.h) and
    the computes of its nests.  cleave_lower does that; who tries one layout after the other lowers
    what a change of a split concerns, and no more. */
 #ifndef CLEAVE_GRAPH_LOWER_FRAGMENT_H

@@ -8,7 +8,7 @@
 #ifndef CLEAVE_GRAPH_LOWER_MEMBER_H
 #define CLEAVE_GRAPH_LOWER_MEMBER_H
 
-#include "graph/lower/schedule.h"
+#include "graph/lower/slots.h"
 
 typedef struct lower_members {
     int32_t *n;           /* [n_families] members; 0: the family is lowered as a whole */

@@ -6,7 +6,7 @@
 #define CLEAVE_GRAPH_LOWER_OPERAND_H
 
 #include "graph/lower/move.h"
-#include "graph/lower/schedule.h"
+#include "graph/lower/slots.h"
 
 typedef struct lower_operand {
     int32_t tensor, device;

@@ -12,7 +12,7 @@
 #ifndef CLEAVE_GRAPH_LOWER_VISIT_H
 #define CLEAVE_GRAPH_LOWER_VISIT_H
 
-#include "graph/lower/schedule.h"
+#include "graph/lower/slots.h"
 
 /* Is there a weight under a tensor of whose state so much is sharded? */
 bool lower_sees_sharded(const cleave_model *model, const cleave_layout *layout, int32_t tensor,

@@ -1,5 +1,5 @@
 /* Blocks are levels: the operators at one distance from the first, where those are neighbours that
-   touch one family of tensors (graph/lower/schedule.h).  So every family lies within a block or two
+   touch one family of tensors (graph/lower/slots.h).  So every family lies within a block or two
    neighbouring ones, and all that a step consists of, the fragments of families and the computes of
    nests, follows from the values of a block or of two neighbours.
 

@@ -1,4 +1,4 @@
-#include "graph/lower/schedule.h"
+#include "graph/lower/slots.h"
 
 #include "base/list.h"
 #include "graph/lower/events.h"

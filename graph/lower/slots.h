@@ -11,8 +11,8 @@
 
    An event is what a family does in a slot, in order.  A slot is: what its nest reads, its
    computes, what it writes; `rank` tells the three apart and orders the events of one slot. */
-#ifndef CLEAVE_GRAPH_LOWER_SCHEDULE_H
-#define CLEAVE_GRAPH_LOWER_SCHEDULE_H
+#ifndef CLEAVE_GRAPH_LOWER_SLOTS_H
+#define CLEAVE_GRAPH_LOWER_SLOTS_H
 
 #include "base/list.h"
 #include "graph/lower/fragment.h"
