@@ -1,6 +1,7 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
 #include "graph/model/precision.h"
+#include "graph/program/memory_plan.h"
 #include "search/price/view.h"
 #include "search/session.h"
 
@@ -69,8 +70,9 @@ static cleave_status find_peak(const cleave_program *program, int32_t device, cl
         const cleave_buffer *buffer = &program->buffers[b];
         if (buffer->device != device || buffer->storage != b)
             continue;
-        change[buffer->first] += buffer->bytes;
-        change[buffer->last + 1] -= buffer->bytes;
+        const cleave_life life = cleave_buffer_life(buffer);
+        change[cleave_life_used_from(&life)] += buffer->bytes;
+        change[cleave_life_used_to(&life) + 1] -= buffer->bytes;
     }
     int64_t live = 0, most = -1;
     for (int32_t i = 0; i < program->n_items; i++) {
@@ -109,8 +111,9 @@ static cleave_status list_holdings(const cleave_program *program, int32_t device
         return cleave_fail_memory(error, "searching");
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
-        if (buffer->device == device && buffer->storage == b && buffer->first <= item &&
-            item <= buffer->last)
+        const cleave_life life = cleave_buffer_life(buffer);
+        if (buffer->device == device && buffer->storage == b &&
+            cleave_life_used_from(&life) <= item && item <= cleave_life_used_to(&life))
             list[n_listed++] = (holding){buffer->kind, buffer->tensor, buffer->bytes};
     }
     if (n_listed > 0)

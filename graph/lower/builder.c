@@ -75,6 +75,9 @@ static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind
     buffer->storage = builder->buffers.n - 1;
     buffer->first = INT32_MAX;
     buffer->last = -1;
+    buffer->lane_first = INT32_MAX;
+    buffer->lane_last = -1;
+    buffer->lane_only = true; /* until the main lane uses it */
     buffer->persistent = false;
     if (builder->buffers.n > builder->sent_capacity)
         grow_sent(builder);

@@ -7,6 +7,8 @@
 typedef struct use {
     lowering *state;
     int32_t first, last;
+    int32_t slot;
+    bool main_lane;
 } use;
 
 static void touch(void *context, int32_t buffer) {
@@ -16,10 +18,18 @@ static void touch(void *context, int32_t buffer) {
     cleave_buffer *of = &at->state->base.buffers.items[buffer];
     of->first = at->first < of->first ? at->first : of->first;
     of->last = at->last > of->last ? at->last : of->last;
+    of->lane_first = at->slot < of->lane_first ? at->slot : of->lane_first;
+    of->lane_last = at->slot > of->lane_last ? at->slot : of->lane_last;
+    of->lane_only &= !at->main_lane;
 }
 
-/* What the communication lane uses may be in use until the main lane waits for it: in the update.
- */
+/* What the communication lane uses may be in use until the main lane waits for it, at the `end`. */
+static use use_of(lowering *state, const cleave_item *item, int32_t end) {
+    bool main_lane = item->lane == CLEAVE_LANE_MAIN, beside = !main_lane && item->slot < end;
+    return (use){state, item->slot, beside ? end : item->slot, item->slot, main_lane};
+}
+
+/* The main lane waits in the update. */
 static int32_t end_of_communication(const lowering *state) {
     const lower_schedule *schedule = state->schedule;
     int32_t end = 0;
@@ -39,16 +49,14 @@ static void touch_items(lowering *state) {
     int32_t end = end_of_communication(state);
     for (int32_t i = 0; i < builder->items.n; i++) {
         const cleave_item *item = &builder->items.items[i];
-        bool beside = item->lane == CLEAVE_LANE_COMMUNICATION && item->slot < end;
-        use at = {state, item->slot, beside ? end : item->slot};
+        use at = use_of(state, item, end);
         if (item->kind != CLEAVE_ITEM_COPY) /* whose buffers are among the touches */
             cleave_item_visit_buffers(&records, item, touch, &at);
     }
     for (int32_t i = 0; i < builder->touches.n; i++) {
         const lower_touch_mark *mark = &builder->touches.items[i];
-        const cleave_item *item = &builder->items.items[mark->item];
-        bool beside = item->lane == CLEAVE_LANE_COMMUNICATION && item->slot < end;
-        touch(&(use){state, item->slot, beside ? end : item->slot}, mark->buffer);
+        use at = use_of(state, &builder->items.items[mark->item], end);
+        touch(&at, mark->buffer);
     }
 }
 
@@ -80,7 +88,7 @@ static void touch_bindings(lowering *state, const lower_event *event) {
     }
     const int32_t *binding = lower_binding(state, (int32_t)(event - schedule->events));
     for (int32_t p = 0; p < state->base.parts[event->nest].n; p++)
-        touch(&(use){state, event->slot, last}, binding[p]);
+        touch(&(use){state, event->slot, last, event->slot, true}, binding[p]);
 }
 
 void lower_find_live_slots(lowering *state) {
@@ -97,5 +105,6 @@ void lower_find_live_slots(lowering *state) {
             continue;
         buffer->first = 0;
         buffer->last = schedule->n_slots - 1;
+        buffer->lane_only = false;
     }
 }

@@ -1,6 +1,7 @@
 /* Lifetimes.  Memory is planned by the program order of the main lane.  What the communication lane
    uses is live from the main-lane item that it last waited for to the main-lane item that waits for
-   it: in between the two run side by side. */
+   it: in between the two run side by side.  What it alone uses has its place in its own order, too.
+ */
 #include "graph/lower/lifetimes.h"
 
 #include "graph/lower/turns.h"
@@ -12,6 +13,8 @@
    stands by itself. */
 typedef struct span {
     int32_t first, last;
+    int32_t lane_first, lane_last; /* of items of the communication lane */
+    bool main_lane;                /* uses it */
 } span;
 
 typedef struct lifetimes {
@@ -24,6 +27,7 @@ typedef struct lifetimes {
 typedef struct use {
     const lifetimes *state;
     int32_t item;
+    bool main_lane;
 } use;
 
 static void touch(void *context, int32_t buffer) {
@@ -34,6 +38,13 @@ static void touch(void *context, int32_t buffer) {
     int32_t since = by->state->since[by->item], until = by->state->until[by->item];
     of->first = since < of->first ? since : of->first;
     of->last = until > of->last ? until : of->last;
+    of->lane_first = by->item < of->lane_first ? by->item : of->lane_first;
+    of->lane_last = by->item > of->lane_last ? by->item : of->lane_last;
+    of->main_lane |= by->main_lane;
+}
+
+static use use_of(const lifetimes *state, int32_t item) {
+    return (use){state, item, state->assembly->items.items[item].lane == CLEAVE_LANE_MAIN};
 }
 
 static void touch_items(const lifetimes *state) {
@@ -44,8 +55,10 @@ static void touch_items(const lifetimes *state) {
                                          .copies = assembly->copies.items,
                                          .copy_pieces = assembly->copy_pieces.items,
                                          .messages = assembly->messages.items};
-    for (int32_t i = 0; i < assembly->items.n; i++)
-        cleave_item_visit_buffers(&records, &assembly->items.items[i], touch, &(use){state, i});
+    for (int32_t i = 0; i < assembly->items.n; i++) {
+        use by = use_of(state, i);
+        cleave_item_visit_buffers(&records, &assembly->items.items[i], touch, &by);
+    }
 }
 
 /* Main-lane items run at their own position; items of the communication lane between two syncs. */
@@ -91,6 +104,9 @@ static void join_storage(const lifetimes *state) {
         span *root = &state->spans[storage];
         root->first = of->first < root->first ? of->first : root->first;
         root->last = of->last > root->last ? of->last : root->last;
+        root->lane_first = of->lane_first < root->lane_first ? of->lane_first : root->lane_first;
+        root->lane_last = of->lane_last > root->lane_last ? of->lane_last : root->lane_last;
+        root->main_lane |= of->main_lane;
     }
 }
 
@@ -118,6 +134,9 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
             *to = buffers[b];
         to->first = to->persistent ? 0 : state->spans[b].first;
         to->last = to->persistent ? assembly->items.n - 1 : state->spans[b].last;
+        to->lane_only = !to->persistent && !state->spans[b].main_lane;
+        to->lane_first = to->lane_only ? state->spans[b].lane_first : 0;
+        to->lane_last = to->lane_only ? state->spans[b].lane_last : 0;
         to->storage = renamed[to->storage];
     }
     assembly->buffers.n = kept;
@@ -170,14 +189,15 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
                        .since = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n),
                        .until = LOWER_ARRAY(assembly->builder, int32_t, assembly->items.n)};
     for (int32_t b = 0; b < assembly->buffers.n; b++)
-        state.spans[b] = (span){INT32_MAX, -1};
+        state.spans[b] = (span){INT32_MAX, -1, INT32_MAX, -1, false};
     find_spans(&state);
     touch_items(&state);
-    for (int32_t i = 0; i < assembly->placed_touches.n; i++)
-        touch(&(use){&state, assembly->placed_touches.items[i].item},
-              assembly->placed_touches.items[i].buffer);
+    for (int32_t i = 0; i < assembly->placed_touches.n; i++) {
+        use by = use_of(&state, assembly->placed_touches.items[i].item);
+        touch(&by, assembly->placed_touches.items[i].buffer);
+    }
     if (assembly->items.n > 0) {
-        use at_end = {&state, assembly->items.n - 1};
+        use at_end = {&state, assembly->items.n - 1, true};
         touch(&at_end, program->loss_buffer);
         for (int32_t o = 0; o < program->n_outputs; o++)
             touch(&at_end, program->output_buffers[o]);

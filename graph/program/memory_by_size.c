@@ -12,6 +12,13 @@ static int larger_first(const void *left, const void *right) {
     return a->begin < b->begin ? -1 : a->begin > b->begin ? 1 : 0;
 }
 
+static bool at_once(const cleave_span *a, const cleave_span *b) {
+    if (a->end < b->begin || b->end < a->begin)
+        return false;
+    return !a->lane_only || !b->lane_only ||
+           (a->lane_begin <= b->lane_end && b->lane_begin <= a->lane_end);
+}
+
 /* The lowest offset for `of` among what is placed, which is sorted by offset, and in `*at` where it
    comes there. */
 static int64_t lowest_offset(const cleave_span *placed, int32_t n_placed, const cleave_span *of,
@@ -20,7 +27,7 @@ static int64_t lowest_offset(const cleave_span *placed, int32_t n_placed, const 
     int32_t i = 0;
     for (; i < n_placed; i++) {
         const cleave_span *other = &placed[i];
-        if (other->end < of->begin || of->end < other->begin)
+        if (!at_once(other, of))
             continue;
         if (other->offset - offset >= of->bytes)
             break;

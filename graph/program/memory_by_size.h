@@ -6,11 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Memory that is in use from one moment to another, both included. */
+/* Memory that is in use from one moment to another, both included; what the communication lane
+   alone uses meets no more of that sort but by the moments of the lane. */
 typedef struct cleave_span {
     int64_t bytes, offset;
     int32_t life; /* which one it is, for the caller */
     int32_t begin, end;
+    int32_t lane_begin, lane_end;
+    bool lane_only;
 } cleave_span;
 
 /* Gives each span the lowest offset at which it meets none that was placed before it in time and

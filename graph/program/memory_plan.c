@@ -1,38 +1,32 @@
 /* Best fit over the free ranges, in the order in which buffers come to life: quick, and often no
-   larger than what lives at once, which no plan can be below.  Where it is larger, the device is
-   planned again by size, and the smaller plan counts. */
+   larger than what lives at once, which no plan can be below.  What the communication lane alone
+   uses would add up there until the main lane waits for it, so it is also tried in pools; and where
+   much is lost still, the device is planned again by size.  The smallest plan counts. */
 #include "graph/program/memory_plan.h"
 
 #include "base/checked.h"
+#include "graph/program/free_ranges.h"
 #include "graph/program/memory_by_size.h"
+#include "graph/program/memory_events.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* A life begins or ends.  All that one item uses lives at once, so at its position begins come
-   before ends; the lives of either sort ascend.  Events hold what planning asks for: of a deep
-   model the lives themselves don't stay in a cache. */
-typedef struct event {
-    int64_t bytes; /* aligned */
-    int32_t device;
-    int32_t life; /* that begins; or, where it ends, ~ of it */
-} event;
+/* What the communication lane alone uses, as long as there is some all the time, lies in a pool:
+   one piece of memory, with places by the order of the lane. */
+typedef struct pool {
+    int64_t bytes, offset;
+    int32_t n_left; /* lives that have not ended */
+} pool;
 
-static inline bool starts(const event *of) { return of->life >= 0; }
-static inline int32_t life_of(const event *of) { return of->life >= 0 ? of->life : ~of->life; }
-
-typedef struct free_range {
-    int64_t offset, bytes;
-} free_range;
-
-/* Deep models leave thousands of free ranges, so these are listed in two orders. */
 typedef struct planner {
-    int64_t *offset;     /* [lives] */
-    free_range *free;    /* by offset; room for one per life and one more */
-    free_range *by_size; /* the same by bytes, then offset */
-    int32_t n_free;
-    int64_t top;        /* end of the arena so far */
-    int64_t live, most; /* bytes that live now, and at most until now */
+    const cleave_lives *lives;
+    int64_t *offset; /* [lives] */
+    cleave_free_ranges free;
+    int64_t most;    /* bytes that live at once, as the smallest plan counts them */
+    int64_t top;     /* of the smallest plan so far */
+    int64_t *pooled; /* [lives] offsets with pools; within theirs, at first */
+    pool *pools;     /* [lives] */
+    int32_t *pool_of;
     /* [lives], to plan by size: */
     cleave_span *spans, *placed;
     int32_t *span_of;
@@ -42,131 +36,148 @@ typedef struct planner {
    that is lost is left. */
 enum { MOST_PLANNED_AGAIN = 8192, LOSS_THAT_COUNTS = 32 /* of what lives: the 32nd part */ };
 
-/* The first range by size that is as large and, of those that are no larger, at `offset` or
-   beyond. */
-static int32_t size_place(const planner *plan, int64_t bytes, int64_t offset) {
-    int32_t lo = 0, hi = plan->n_free;
-    while (lo < hi) {
-        int32_t middle = (lo + hi) / 2;
-        const free_range *of = &plan->by_size[middle];
-        if (of->bytes < bytes || (of->bytes == bytes && of->offset < offset))
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
-}
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The first range at `offset` or beyond. */
-static int32_t offset_place(const planner *plan, int64_t offset) {
-    int32_t lo = 0, hi = plan->n_free;
-    while (lo < hi) {
-        int32_t middle = (lo + hi) / 2;
-        if (plan->free[middle].offset < offset)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
-}
+/* ---- by time --------------------------------------------------------------------------------- */
 
-/* Moves `n` ranges from place `from` on to place `to`. */
-static void shift(free_range *ranges, int32_t to, int32_t from, int32_t n) {
-    memmove(&ranges[to], &ranges[from], (size_t)n * sizeof *ranges);
-}
-
-static void insert(planner *plan, int32_t at, free_range range) {
-    int32_t place = size_place(plan, range.bytes, range.offset);
-    shift(plan->by_size, place + 1, place, plan->n_free - place);
-    shift(plan->free, at + 1, at, plan->n_free - at);
-    plan->by_size[place] = plan->free[at] = range;
-    plan->n_free++;
-}
-
-static void erase(planner *plan, int32_t at) {
-    int32_t place = size_place(plan, plan->free[at].bytes, plan->free[at].offset);
-    plan->n_free--;
-    shift(plan->by_size, place, place + 1, plan->n_free - place);
-    shift(plan->free, at, at + 1, plan->n_free - at);
-}
-
-/* A range that stays between the same neighbours: only its place by size changes. */
-static void replace(planner *plan, int32_t at, free_range range) {
-    int32_t from = size_place(plan, plan->free[at].bytes, plan->free[at].offset);
-    int32_t to = size_place(plan, range.bytes, range.offset);
-    if (to > from) { /* it leaves a place before that */
-        to--;
-        shift(plan->by_size, from, from + 1, to - from);
-    } else {
-        shift(plan->by_size, to + 1, to, from - to);
-    }
-    plan->by_size[to] = plan->free[at] = range;
-}
-
-/* Of ranges of one size the first by offset. */
-static int64_t take(planner *plan, int64_t bytes) {
-    int32_t place = size_place(plan, bytes, -1);
-    if (place == plan->n_free) {
-        /* Grow; a free range at the very end grows with it. */
-        int64_t offset = plan->top;
-        if (plan->n_free > 0) {
-            const free_range *last = &plan->free[plan->n_free - 1];
-            if (last->offset + last->bytes == plan->top) {
-                offset = last->offset;
-                erase(plan, plan->n_free - 1);
-            }
-        }
-        plan->top = offset + bytes;
-        return offset;
-    }
-    const free_range best = plan->by_size[place];
-    int32_t at = offset_place(plan, best.offset);
-    if (best.bytes > bytes)
-        replace(plan, at, (free_range){best.offset + bytes, best.bytes - bytes});
-    else
-        erase(plan, at);
-    return best.offset;
-}
-
-static void give(planner *plan, int64_t offset, int64_t bytes) {
-    int32_t at = offset_place(plan, offset);
-    const free_range *of = plan->free;
-    bool joins_before = at > 0 && of[at - 1].offset + of[at - 1].bytes == offset;
-    bool joins_after = at < plan->n_free && offset + bytes == of[at].offset;
-    int64_t begin = joins_before ? of[at - 1].offset : offset;
-    int64_t end = joins_after ? of[at].offset + of[at].bytes : offset + bytes;
-    const free_range range = {begin, end - begin};
-    if (joins_before && joins_after)
-        erase(plan, at);
-    if (joins_before)
-        replace(plan, at - 1, range);
-    else if (joins_after)
-        replace(plan, at, range);
-    else
-        insert(plan, at, range);
-}
-
-/* The lives of a device from event to event; returns their number. */
-static int32_t list_spans(planner *plan, const event *events, int32_t n_events) {
-    int32_t n = 0;
-    for (int32_t e = 0; e < n_events; e++) {
-        const event *of = &events[e];
+static void plan_by_time(planner *plan, cleave_event_list events) {
+    int64_t live = 0;
+    plan->most = 0;
+    cleave_free_ranges_clear(&plan->free);
+    for (int32_t e = 0; e < events.n; e++) {
+        const cleave_life_event *of = &events.items[e];
         if (of->bytes == 0)
             continue;
-        if (starts(of)) {
-            plan->spans[n] =
-                (cleave_span){.bytes = of->bytes, .life = of->life, .begin = e, .end = n_events};
-            plan->span_of[of->life] = n++;
-        } else {
-            plan->spans[plan->span_of[life_of(of)]].end = e;
+        if (cleave_event_begins(of))
+            plan->offset[of->life] = cleave_free_ranges_take(&plan->free, of->bytes);
+        else
+            cleave_free_ranges_give(&plan->free, plan->offset[cleave_event_life(of)], of->bytes);
+        live += cleave_event_begins(of) ? of->bytes : -of->bytes;
+        plan->most = larger(plan->most, live);
+    }
+    plan->top = plan->free.top;
+}
+
+/* ---- with pools ------------------------------------------------------------------------------ */
+
+/* Which pool each life of the lane is in. */
+static void find_pools(planner *plan, cleave_event_list events) {
+    int32_t n_pools = 0, n_open = 0;
+    for (int32_t e = 0; e < events.n; e++) {
+        const cleave_life_event *of = &events.items[e];
+        int32_t life = cleave_event_life(of);
+        if (!plan->lives->items[life].lane_only)
+            continue;
+        if (!cleave_event_begins(of)) {
+            n_open--;
+            continue;
         }
+        if (n_open++ == 0)
+            plan->pools[n_pools++] = (pool){.offset = -1};
+        plan->pool_of[life] = n_pools - 1;
+        plan->pools[n_pools - 1].n_left++;
+    }
+}
+
+/* The lives of one pool come before those of the next in the lane, too. */
+static void fill_pools(planner *plan, cleave_event_list lane) {
+    int32_t now = -1;
+    for (int32_t e = 0; e < lane.n; e++) {
+        const cleave_life_event *of = &lane.items[e];
+        int32_t life = cleave_event_life(of);
+        if (plan->pool_of[life] != now)
+            cleave_free_ranges_clear(&plan->free);
+        now = plan->pool_of[life];
+        if (of->bytes == 0)
+            continue;
+        if (cleave_event_begins(of))
+            plan->pooled[life] = cleave_free_ranges_take(&plan->free, of->bytes);
+        else
+            cleave_free_ranges_give(&plan->free, plan->pooled[life], of->bytes);
+        plan->pools[now].bytes = larger(plan->pools[now].bytes, plan->free.top);
+    }
+}
+
+/* Memory of a pool is taken with its first life and given back with its last; returns by how much
+   more lives. */
+static int64_t go_on_in_pool(planner *plan, const cleave_life_event *of) {
+    pool *in = &plan->pools[plan->pool_of[cleave_event_life(of)]];
+    if (!cleave_event_begins(of)) {
+        if (--in->n_left > 0 || in->bytes == 0)
+            return 0;
+        cleave_free_ranges_give(&plan->free, in->offset, in->bytes);
+        return -in->bytes;
+    }
+    int64_t more = in->offset < 0 ? in->bytes : 0;
+    if (in->offset < 0)
+        in->offset = in->bytes > 0 ? cleave_free_ranges_take(&plan->free, in->bytes) : 0;
+    plan->pooled[of->life] += in->offset;
+    return more;
+}
+
+static int64_t go_on(planner *plan, const cleave_life_event *of) {
+    if (plan->lives->items[cleave_event_life(of)].lane_only)
+        return go_on_in_pool(plan, of);
+    if (of->bytes == 0)
+        return 0;
+    if (cleave_event_begins(of))
+        plan->pooled[of->life] = cleave_free_ranges_take(&plan->free, of->bytes);
+    else
+        cleave_free_ranges_give(&plan->free, plan->pooled[cleave_event_life(of)], of->bytes);
+    return cleave_event_begins(of) ? of->bytes : -of->bytes;
+}
+
+/* Takes the place of the plan by time if it is smaller. */
+static void plan_with_pools(planner *plan, cleave_event_list events, cleave_event_list lane) {
+    int64_t live = 0, most = 0;
+    for (int32_t e = 0; e < lane.n; e++)
+        plan->pooled[cleave_event_life(&lane.items[e])] = 0;
+    find_pools(plan, events);
+    fill_pools(plan, lane);
+    cleave_free_ranges_clear(&plan->free);
+    for (int32_t e = 0; e < events.n; e++) {
+        live += go_on(plan, &events.items[e]);
+        most = larger(most, live);
+    }
+    plan->most = smaller(plan->most, most);
+    if (plan->free.top >= plan->top)
+        return;
+    plan->top = plan->free.top;
+    for (int32_t e = 0; e < events.n; e++)
+        if (cleave_event_begins(&events.items[e]) && events.items[e].bytes > 0)
+            plan->offset[events.items[e].life] = plan->pooled[events.items[e].life];
+}
+
+/* ---- by size --------------------------------------------------------------------------------- */
+
+/* The lives of a device from event to event; returns their number. */
+static int32_t list_spans(planner *plan, cleave_event_list events) {
+    int32_t n = 0;
+    for (int32_t e = 0; e < events.n; e++) {
+        const cleave_life_event *of = &events.items[e];
+        if (of->bytes == 0)
+            continue;
+        if (!cleave_event_begins(of)) {
+            plan->spans[plan->span_of[cleave_event_life(of)]].end = e;
+            continue;
+        }
+        const cleave_life *life = &plan->lives->items[of->life];
+        plan->spans[n] = (cleave_span){.bytes = of->bytes,
+                                       .life = of->life,
+                                       .begin = e,
+                                       .end = events.n,
+                                       .lane_begin = life->lane_first,
+                                       .lane_end = life->lane_last,
+                                       .lane_only = life->lane_only};
+        plan->span_of[of->life] = n++;
     }
     return n;
 }
 
-/* Takes the place of the plan by time if it is smaller. */
-static void plan_by_size(planner *plan, const event *events, int32_t n_events) {
-    int32_t n = list_spans(plan, events, n_events);
+/* Takes the place of the plans before it if it is smaller. */
+static void plan_by_size(planner *plan, cleave_event_list events) {
+    int32_t n = list_spans(plan, events);
     int64_t top;
     if (!cleave_place_by_size(plan->spans, n, plan->top, plan->placed, &top))
         return;
@@ -175,118 +186,61 @@ static void plan_by_size(planner *plan, const event *events, int32_t n_events) {
     plan->top = top;
 }
 
-/* `events` of one device in order. */
-static void plan_device(planner *plan, const event *events, int32_t n_events) {
-    plan->n_free = 0;
-    plan->top = plan->live = plan->most = 0;
-    for (int32_t e = 0; e < n_events; e++) {
-        const event *of = &events[e];
-        if (of->bytes == 0)
-            continue;
-        if (starts(of))
-            plan->offset[of->life] = take(plan, of->bytes);
-        else
-            give(plan, plan->offset[life_of(of)], of->bytes);
-        plan->live += starts(of) ? of->bytes : -of->bytes;
-        plan->most = plan->live > plan->most ? plan->live : plan->most;
-    }
+/* The events of one device in order; of the lane, by its order. */
+static void plan_device(planner *plan, cleave_event_list events, cleave_event_list lane) {
+    plan_by_time(plan, events);
+    if (lane.n > 0)
+        plan_with_pools(plan, events, lane);
     if (plan->top - plan->most > plan->most / LOSS_THAT_COUNTS &&
-        n_events <= 2 * MOST_PLANNED_AGAIN)
-        plan_by_size(plan, events, n_events);
+        events.n <= 2 * MOST_PLANNED_AGAIN)
+        plan_by_size(plan, events);
 }
 
-/* What sorting needs; freed as one. */
-typedef struct sorting {
-    int32_t *start;  /* [n_devices + 1] of the events of a device */
-    int32_t *fill;   /* [n_devices + 1] */
-    int32_t *moment; /* [2 x n_items + 3] events before the begins, or the ends, at a position */
-    int32_t *begin;  /* [lives] which event of its device begins it */
-    event *by_moment, *events; /* [2 x lives] */
-} sorting;
+/* ---- all devices ----------------------------------------------------------------------------- */
 
-static void free_sorting(sorting *s) {
-    free(s->start);
-    free(s->fill);
-    free(s->moment);
-    free(s->begin);
-    free(s->by_moment);
-    free(s->events);
+/* Both orders of the lives; of the lane's, where it has some of its own. */
+typedef struct ordered {
+    cleave_life_events main, lane;
+    bool has_lane;
+} ordered;
+
+static cleave_event_list lane_of(const ordered *by, int32_t d) {
+    return by->has_lane ? cleave_life_events_of(&by->lane, d) : (cleave_event_list){NULL, 0};
 }
 
-static bool begin_sorting(const cleave_lives *lives, sorting *s) {
-    size_t n_devices = (size_t)lives->n_devices, n_events = 2 * (size_t)lives->n + 1;
-    *s = (sorting){.start = calloc(n_devices + 1, sizeof *s->start),
-                   .fill = calloc(n_devices + 1, sizeof *s->fill),
-                   .moment = calloc(2 * (size_t)lives->n_items + 3, sizeof *s->moment),
-                   .begin = malloc(((size_t)lives->n + 1) * sizeof *s->begin),
-                   .by_moment = malloc(n_events * sizeof *s->by_moment),
-                   .events = malloc(n_events * sizeof *s->events)};
-    return s->start != NULL && s->fill != NULL && s->moment != NULL && s->begin != NULL &&
-           s->by_moment != NULL && s->events != NULL;
-}
-
-/* Of a position from -1 on: a program without items still has what persists. */
-static size_t moment_of(int32_t position, bool start) {
-    return 2 * ((size_t)position + 1) + (start ? 0 : 1);
-}
-
-/* The events of each device in order: by counting, over all devices first by the moments, then by
-   device. */
-static void sort_events(const cleave_lives *lives, sorting *s) {
-    int32_t before = 0;
-    size_t n_moments = 2 * (size_t)lives->n_items + 2;
-    for (int32_t l = 0; l < lives->n; l++) {
-        s->moment[moment_of(lives->items[l].first, true)]++;
-        s->moment[moment_of(lives->items[l].last, false)]++;
-        s->start[lives->items[l].device + 1] += 2;
-    }
-    for (size_t m = 0; m < n_moments; m++) {
-        int32_t here = s->moment[m];
-        s->moment[m] = before;
-        before += here;
-    }
-    for (int32_t l = 0; l < lives->n; l++) {
-        const cleave_life *life = &lives->items[l];
-        int64_t bytes = cleave_buffer_aligned(life->bytes);
-        s->by_moment[s->moment[moment_of(life->first, true)]++] = (event){bytes, life->device, l};
-        s->by_moment[s->moment[moment_of(life->last, false)]++] = (event){bytes, life->device, ~l};
-    }
-    for (int32_t d = 0; d < lives->n_devices; d++)
-        s->fill[d + 1] = s->start[d + 1] += s->start[d];
-    for (int32_t e = 0; e < 2 * lives->n; e++) {
-        const event *of = &s->by_moment[e];
-        if (starts(of))
-            s->begin[of->life] = s->fill[of->device] - s->start[of->device];
-        s->events[s->fill[of->device]++] = *of;
-    }
-}
-
-/* Events of a device up to the last life that begins: what ends later changes nothing. */
-static int32_t count_events(const sorting *s, int32_t d) {
-    int32_t n = s->start[d + 1] - s->start[d];
-    while (n > 0 && !starts(&s->events[s->start[d] + n - 1]))
-        n--;
-    return n;
-}
-
-/* Devices mostly do the same: is this one like the one before it, event by event? */
-static bool is_as_before(const sorting *s, int32_t d, int32_t n) {
-    if (d == 0 || count_events(s, d - 1) != n)
+static bool same_events(const ordered *by, cleave_event_list x, cleave_event_list y) {
+    if (x.n != y.n)
         return false;
-    const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
-    for (int32_t e = 0; e < n; e++)
-        if (starts(&x[e]) != starts(&y[e]) || x[e].bytes != y[e].bytes ||
-            s->begin[life_of(&x[e])] != s->begin[life_of(&y[e])])
+    for (int32_t e = 0; e < x.n; e++)
+        if (cleave_event_begins(&x.items[e]) != cleave_event_begins(&y.items[e]) ||
+            x.items[e].bytes != y.items[e].bytes ||
+            by->main.begin[cleave_event_life(&x.items[e])] !=
+                by->main.begin[cleave_event_life(&y.items[e])])
             return false;
     return true;
 }
 
+/* Devices mostly do the same: is this one like the one before it, event by event? */
+static bool is_as_before(const ordered *by, int32_t d) {
+    return d > 0 &&
+           same_events(by, cleave_life_events_of(&by->main, d),
+                       cleave_life_events_of(&by->main, d - 1)) &&
+           same_events(by, lane_of(by, d), lane_of(by, d - 1));
+}
+
 /* A device that is as the one before it has everything in the same places. */
-static void copy_offsets(const sorting *s, int32_t d, int32_t n, int64_t *offset) {
-    const event *x = s->events + s->start[d], *y = s->events + s->start[d - 1];
-    for (int32_t e = 0; e < n; e++)
-        if (starts(&x[e]))
-            offset[x[e].life] = offset[y[e].life];
+static void copy_offsets(cleave_event_list to, cleave_event_list from, int64_t *offset) {
+    for (int32_t e = 0; e < to.n; e++)
+        if (cleave_event_begins(&to.items[e]))
+            offset[to.items[e].life] = offset[from.items[e].life];
+}
+
+static bool order(const cleave_lives *lives, ordered *by) {
+    *by = (ordered){.has_lane = false};
+    for (int32_t l = 0; l < lives->n && !by->has_lane; l++)
+        by->has_lane = lives->items[l].lane_only;
+    return cleave_life_events_create(lives, CLEAVE_LIVES_BY_MAIN_LANE, &by->main) &&
+           (!by->has_lane || cleave_life_events_create(lives, CLEAVE_LIVES_BY_LANE, &by->lane));
 }
 
 static cleave_status check_total(const cleave_lives *lives, cleave_error *error) {
@@ -301,43 +255,47 @@ static cleave_status check_total(const cleave_lives *lives, cleave_error *error)
 }
 
 static void free_planning(planner *plan) {
-    free(plan->free);
-    free(plan->by_size);
+    cleave_free_ranges_free(&plan->free);
+    free(plan->pooled);
+    free(plan->pools);
+    free(plan->pool_of);
     free(plan->spans);
     free(plan->placed);
     free(plan->span_of);
 }
 
 static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *plan) {
-    size_t n = (size_t)lives->n + 2;
-    *plan = (planner){.offset = offset,
-                      .free = malloc(n * sizeof *plan->free),
-                      .by_size = malloc(n * sizeof *plan->by_size),
+    size_t n = (size_t)lives->n + 1;
+    *plan = (planner){.lives = lives,
+                      .offset = offset,
+                      .pooled = malloc(n * sizeof *plan->pooled),
+                      .pools = malloc(n * sizeof *plan->pools),
+                      .pool_of = malloc(n * sizeof *plan->pool_of),
                       .spans = malloc(n * sizeof *plan->spans),
                       .placed = malloc(n * sizeof *plan->placed),
                       .span_of = malloc(n * sizeof *plan->span_of)};
-    return plan->free != NULL && plan->by_size != NULL && plan->spans != NULL &&
+    return cleave_free_ranges_create(&plan->free, lives->n) && plan->pooled != NULL &&
+           plan->pools != NULL && plan->pool_of != NULL && plan->spans != NULL &&
            plan->placed != NULL && plan->span_of != NULL;
 }
 
 cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offset,
                                        int64_t *peak_bytes, cleave_error *error) {
     CLEAVE_TRY(check_total(lives, error));
-    sorting s;
+    ordered by;
     planner plan;
-    bool sorts = begin_sorting(lives, &s), plans = begin_planning(lives, offset, &plan);
-    bool ready = sorts && plans;
-    if (ready)
-        sort_events(lives, &s);
+    bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
+    bool ready = orders && plans;
     for (int32_t d = 0; d < lives->n_devices && ready; d++) {
-        int32_t n_events = count_events(&s, d);
-        if (is_as_before(&s, d, n_events))
-            copy_offsets(&s, d, n_events, offset);
+        cleave_event_list events = cleave_life_events_of(&by.main, d);
+        if (is_as_before(&by, d))
+            copy_offsets(events, cleave_life_events_of(&by.main, d - 1), offset);
         else
-            plan_device(&plan, s.events + s.start[d], n_events);
+            plan_device(&plan, events, lane_of(&by, d));
         peak_bytes[d] = plan.top;
     }
-    free_sorting(&s);
+    cleave_life_events_free(&by.main);
+    cleave_life_events_free(&by.lane);
     free_planning(&plan);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
@@ -356,7 +314,7 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
         const cleave_buffer *of = &program->buffers[b];
         life_of[b] = lives.n;
         if (of->storage == b)
-            items[lives.n++] = (cleave_life){of->bytes, of->device, of->first, of->last};
+            items[lives.n++] = cleave_buffer_life(of);
     }
     cleave_status status =
         ready ? cleave_memory_plan_lives(&lives, offset, program->peak_bytes, error)

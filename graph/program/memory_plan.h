@@ -11,11 +11,43 @@ static inline int64_t cleave_buffer_aligned(int64_t bytes) {
            CLEAVE_BUFFER_ALIGNMENT;
 }
 
-/* Memory of a device that is used from one item to another, both included. */
+/* Memory of a device that is used from one item to another, both included.  The communication lane
+   runs beside the main one, so what it uses may be in use from the main lane's item that it last
+   waited for to the one that waits for it.  But of what it alone uses (`lane_only`) nothing is used
+   at once with more of that sort but by the order of the lane: from `lane_first` to `lane_last`,
+   within first to last. */
 typedef struct cleave_life {
     int64_t bytes;
     int32_t device, first, last;
+    int32_t lane_first, lane_last;
+    bool lane_only;
 } cleave_life;
+
+static inline cleave_life cleave_buffer_life(const cleave_buffer *of) {
+    return (cleave_life){.bytes = of->bytes,
+                         .device = of->device,
+                         .first = of->first,
+                         .last = of->last,
+                         .lane_first = of->lane_only ? of->lane_first : 0,
+                         .lane_last = of->lane_only ? of->lane_last : 0,
+                         .lane_only = of->lane_only};
+}
+
+/* Each position p becomes position[p]. */
+static inline void cleave_life_renumber(cleave_life *of, const int32_t *position) {
+    of->first = position[of->first];
+    of->last = position[of->last];
+    of->lane_first = of->lane_only ? position[of->lane_first] : 0;
+    of->lane_last = of->lane_only ? position[of->lane_last] : 0;
+}
+
+/* From when to when it holds what somebody wants: the bytes that do so at once are in use. */
+static inline int32_t cleave_life_used_from(const cleave_life *of) {
+    return of->lane_only ? of->lane_first : of->first;
+}
+static inline int32_t cleave_life_used_to(const cleave_life *of) {
+    return of->lane_only ? of->lane_last : of->last;
+}
 
 typedef struct cleave_lives {
     int32_t n, n_devices, n_items;

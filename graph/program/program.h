@@ -80,10 +80,13 @@ typedef struct cleave_buffer {
     int64_t bytes;
     int32_t first, last; /* global positions of the first and last item that uses it; persistent
                             ones: 0 and n_items - 1 */
-    bool persistent;     /* keeps its contents from step to step */
-    int32_t storage;     /* shares the memory of this buffer: its own id, or a buffer it lies in (in
-                            place) */
-    int64_t offset;      /* in the device's arena, bytes; by the memory plan */
+    int32_t lane_first, lane_last; /* where the communication lane alone uses it: its items that do
+                                      so first and last */
+    bool lane_only;
+    bool persistent; /* keeps its contents from step to step */
+    int32_t storage; /* shares the memory of this buffer: its own id, or a buffer it lies in (in
+                        place) */
+    int64_t offset;  /* in the device's arena, bytes; by the memory plan */
 } cleave_buffer;
 
 typedef struct cleave_compute {

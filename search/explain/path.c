@@ -2,6 +2,7 @@
    says the operator, the item's kind and lane the sort of work. */
 #include "search/explain/path.h"
 
+#include "graph/program/memory_plan.h"
 #include "simulator/report/critical_path.h"
 
 #include <stdlib.h>
@@ -227,8 +228,9 @@ static cleave_status find_held(finder *f, cleave_arena *scratch, cleave_error *e
         const cleave_buffer *buffer = &program->buffers[b];
         if (buffer->device != f->path->fullest_device || buffer->storage != b)
             continue;
-        change[buffer->first] += buffer->bytes;
-        change[buffer->last + 1] -= buffer->bytes;
+        const cleave_life life = cleave_buffer_life(buffer);
+        change[cleave_life_used_from(&life)] += buffer->bytes;
+        change[cleave_life_used_to(&life) + 1] -= buffer->bytes;
     }
     int64_t in_use = 0, most = -1;
     int32_t at = 0;
@@ -241,8 +243,9 @@ static cleave_status find_held(finder *f, cleave_arena *scratch, cleave_error *e
     }
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
+        const cleave_life life = cleave_buffer_life(buffer);
         if (buffer->device == f->path->fullest_device && buffer->storage == b &&
-            buffer->first <= at && at <= buffer->last)
+            cleave_life_used_from(&life) <= at && at <= cleave_life_used_to(&life))
             f->path->held_bytes[buffer->kind] += buffer->bytes;
     }
     return CLEAVE_OK;

@@ -40,30 +40,38 @@ static bool pair(const memory *m, int32_t block, int32_t next_block, int32_t *co
 static bool same_buffer(const cleave_program *program, int32_t a, int32_t b) {
     const cleave_buffer *x = &program->buffers[a], *y = &program->buffers[b];
     return x->kind == y->kind && x->device == y->device && x->bytes == y->bytes &&
-           x->persistent == y->persistent && (x->storage == a) == (y->storage == b);
+           x->persistent == y->persistent && x->lane_only == y->lane_only &&
+           (x->storage == a) == (y->storage == b);
 }
 
-/* The two ends of a life. */
+/* The ends of a life. */
+enum { FIRST, LAST, LANE_FIRST, LANE_LAST, N_ENDS };
 typedef struct life {
-    extend_reference first, last;
+    extend_reference ends[N_ENDS];
 } life;
+
+static int32_t end_of(const cleave_program *program, int32_t b, int end) {
+    const cleave_life of = cleave_buffer_life(&program->buffers[b]);
+    return end == FIRST        ? of.first
+           : end == LAST       ? of.last
+           : end == LANE_FIRST ? of.lane_first
+                               : of.lane_last;
+}
 
 static bool find_life(const memory *m, int32_t b, life *of) {
     const cleave_program *program = m->e->by->program;
     const cleave_buffer *buffer = &program->buffers[b];
-    extend_target first = {.item = buffer->first}, last = {.item = buffer->last};
-    if (buffer->persistent)
-        return true;
-    if (m->block[b] == m->e->by->middle) {
-        const cleave_buffer *next = &program->buffers[m->next[b]];
-        const cleave_buffer *before = &program->buffers[m->before[b]];
-        first.next = next->first;
-        first.before = before->first;
-        last.next = next->last;
-        last.before = before->last;
+    int n_ends = buffer->persistent ? 0 : buffer->lane_only ? N_ENDS : LANE_FIRST;
+    for (int end = 0; end < n_ends; end++) {
+        extend_target target = {.item = end_of(program, b, end)};
+        if (m->block[b] == m->e->by->middle) {
+            target.next = end_of(program, m->next[b], end);
+            target.before = end_of(program, m->before[b], end);
+        }
+        if (!extend_refer(m->e, m->block[b], target, &of->ends[end]))
+            return false;
     }
-    return extend_refer(m->e, m->block[b], first, &of->first) &&
-           extend_refer(m->e, m->block[b], last, &of->last);
+    return true;
 }
 
 static int32_t position(const extender *e, const extend_reference *reference, int32_t copy) {
@@ -82,11 +90,14 @@ static bool add_copies(memory *m, int32_t b) {
         return false;
     for (int32_t copy = 0; copy < (repeats ? e->by->more + 1 : 1); copy++) {
         cleave_life *made = &m->items[m->lives.n++];
-        bool persists = from->buffers[b].persistent;
+        bool persists = from->buffers[b].persistent, lane_only = from->buffers[b].lane_only;
         made->device = from->buffers[b].device;
         made->bytes = from->buffers[b].bytes;
-        made->first = persists ? 0 : position(e, &of.first, copy);
-        made->last = persists ? e->n_items - 1 : position(e, &of.last, copy);
+        made->first = persists ? 0 : position(e, &of.ends[FIRST], copy);
+        made->last = persists ? e->n_items - 1 : position(e, &of.ends[LAST], copy);
+        made->lane_only = lane_only;
+        made->lane_first = lane_only ? position(e, &of.ends[LANE_FIRST], copy) : 0;
+        made->lane_last = lane_only ? position(e, &of.ends[LANE_LAST], copy) : 0;
     }
     return true;
 }

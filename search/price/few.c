@@ -101,7 +101,8 @@ typedef struct place {
 typedef struct planning {
     const cleave_few *few;
     place *first, *last; /* [n_buffers] */
-    int32_t *base;       /* [n_turns + 1] positions before a turn, among all micro-batches */
+    place *lane_first, *lane_last;
+    int32_t *base; /* [n_turns + 1] positions before a turn, among all micro-batches */
     int32_t *first_turn, *turns; /* [n_blocks + 2]; those of each block */
     int32_t *begins, *order;     /* [few + 2]; buffers by the micro-batch in which
                                     their lives begin */
@@ -113,13 +114,16 @@ static bool begin_planning(const cleave_few *few, cleave_arena *scratch, plannin
     *p = (planning){.few = few,
                     .first = CLEAVE_ARENA_ARRAY(scratch, place, n),
                     .last = CLEAVE_ARENA_ARRAY(scratch, place, n),
+                    .lane_first = CLEAVE_ARENA_ARRAY(scratch, place, n),
+                    .lane_last = CLEAVE_ARENA_ARRAY(scratch, place, n),
                     .base = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns + 1),
                     .first_turn = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_blocks + 2),
                     .turns = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns),
                     .begins = CLEAVE_ARENA_ARRAY(scratch, int32_t, CLEAVE_FEW_MICRO_BATCHES + 2),
                     .order = CLEAVE_ARENA_ARRAY(scratch, int32_t, n)};
-    return p->first != NULL && p->last != NULL && p->base != NULL && p->first_turn != NULL &&
-           p->turns != NULL && p->begins != NULL && p->order != NULL;
+    return p->first != NULL && p->last != NULL && p->lane_first != NULL && p->lane_last != NULL &&
+           p->base != NULL && p->first_turn != NULL && p->turns != NULL && p->begins != NULL &&
+           p->order != NULL;
 }
 
 static void list_turns(planning *p) {
@@ -132,21 +136,30 @@ static void list_turns(planning *p) {
         p->turns[p->first_turn[turns->turns[t].block + 1]++] = t;
 }
 
+static place place_of(const cleave_turns *turns, const int32_t *rank, int32_t item) {
+    int32_t block = block_of(turns, item);
+    return (place){block, rank[item] - rank[turns->first_item[block]]};
+}
+
 static bool find_places(planning *p, cleave_arena *scratch) {
     const cleave_program *of = &p->few->program;
     const cleave_turns *turns = &p->few->turns;
     int32_t *rank = CLEAVE_ARENA_ARRAY(scratch, int32_t, (size_t)of->n_items + 1);
     if (rank == NULL)
         return false;
-    for (int32_t b = 0; b < of->n_buffers; b++)
-        rank[of->buffers[b].first + 1] = rank[of->buffers[b].last + 1] = 1;
+    for (int32_t b = 0; b < of->n_buffers; b++) {
+        const cleave_life life = cleave_buffer_life(&of->buffers[b]);
+        rank[life.first + 1] = rank[life.last + 1] = 1;
+        rank[life.lane_first + 1] = rank[life.lane_last + 1] = 1;
+    }
     for (int32_t i = 0; i < of->n_items; i++)
         rank[i + 1] += rank[i];
     for (int32_t b = 0; b < of->n_buffers; b++) {
-        int32_t first = of->buffers[b].first, last = of->buffers[b].last;
-        int32_t begins = block_of(turns, first), ends = block_of(turns, last);
-        p->first[b] = (place){begins, rank[first] - rank[turns->first_item[begins]]};
-        p->last[b] = (place){ends, rank[last] - rank[turns->first_item[ends]]};
+        const cleave_life life = cleave_buffer_life(&of->buffers[b]);
+        p->first[b] = place_of(turns, rank, life.first);
+        p->last[b] = place_of(turns, rank, life.last);
+        p->lane_first[b] = place_of(turns, rank, life.lane_first);
+        p->lane_last[b] = place_of(turns, rank, life.lane_last);
     }
     for (int32_t t = 0; t < turns->n_turns; t++) {
         const int32_t *first = &turns->first_item[turns->turns[t].block];
@@ -200,6 +213,11 @@ static int32_t list_lives(const planning *p, cleave_life *lives) {
             if (!buffer->persistent) {
                 life->first = position(p, p->first[b], later);
                 life->last = position(p, p->last[b], later);
+            }
+            if (buffer->lane_only) {
+                life->lane_only = true;
+                life->lane_first = position(p, p->lane_first[b], later);
+                life->lane_last = position(p, p->lane_last[b], later);
             }
         }
     }

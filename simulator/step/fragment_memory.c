@@ -197,10 +197,8 @@ static void number_slots(const fragment_memory *memory, int32_t place,
         number[slots[i]] = i;
     for (int32_t c = 0; c < price->priced.n_chunks; c++)
         price->priced.chunks[c].slot = number[price->priced.chunks[c].slot];
-    for (int32_t i = 0; i < price->n_live; i++) {
-        price->live[i].first = number[price->live[i].first];
-        price->live[i].last = number[price->live[i].last];
-    }
+    for (int32_t i = 0; i < price->n_live; i++)
+        cleave_life_renumber(&price->live[i], number);
 }
 
 /* Remembered of any place that is alike, or made. */

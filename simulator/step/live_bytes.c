@@ -42,11 +42,12 @@ static void weigh(live_bytes *live, remembered_fragment *fragment, int32_t sign)
     const cleave_fragment_price *price = fragment->shared->price;
     const int32_t *slots = live->slots[fragment->place];
     for (int32_t i = 0; i < price->n_live; i++) {
-        const cleave_live_range *range = &price->live[i];
-        int64_t *steps = &live->steps[(size_t)range->device * ((size_t)live->n_slots + 1)];
-        steps[slots[range->first]] += sign * range->bytes;
-        steps[slots[range->last] + 1] -= sign * range->bytes;
-        live->most[range->device] = -1;
+        const cleave_life *of = &price->live[i];
+        int64_t *steps = &live->steps[(size_t)of->device * ((size_t)live->n_slots + 1)];
+        int64_t bytes = sign * cleave_buffer_aligned(of->bytes);
+        steps[slots[cleave_life_used_from(of)]] += bytes;
+        steps[slots[cleave_life_used_to(of)] + 1] -= bytes;
+        live->most[of->device] = -1;
     }
     live->own_bytes += sign * price->own_bytes;
     fragment->uses += sign;
@@ -110,8 +111,8 @@ static int32_t list_lives(const live_bytes *live, cleave_life *lives) {
         const cleave_fragment_price *price = live->counted[place]->shared->price;
         const int32_t *slots = live->slots[place];
         for (int32_t i = 0; i < price->n_live; i++) {
-            const cleave_live_range *of = &price->live[i];
-            lives[n++] = (cleave_life){of->bytes, of->device, slots[of->first], slots[of->last]};
+            lives[n] = price->live[i];
+            cleave_life_renumber(&lives[n++], slots);
         }
     }
     return n;

@@ -98,12 +98,6 @@ static void keep(cleave_fragment_price *price, const cleave_priced_fragment *fro
     p->n_items = from->n_items;
 }
 
-static void add_live(cleave_fragment_price *price, int32_t device, int32_t first, int32_t last,
-                     int64_t bytes) {
-    price->live[price->n_live++] = (cleave_live_range){
-        .device = device, .first = first, .last = last, .bytes = cleave_buffer_aligned(bytes)};
-}
-
 static void add_workspaces(const cleave_program *program, const cleave_machine *machine,
                            cleave_fragment_price *price) {
     for (int32_t i = 0; i < program->n_items && program->n_computes > 0; i++) {
@@ -112,8 +106,10 @@ static void add_workspaces(const cleave_program *program, const cleave_machine *
                                               &program->model->nests[compute->nest], compute->pass,
                                               &compute->part);
         if (bytes > 0)
-            add_live(price, compute->part.device, program->items[i].slot, program->items[i].slot,
-                     bytes);
+            price->live[price->n_live++] = (cleave_life){.bytes = bytes,
+                                                         .device = compute->part.device,
+                                                         .first = program->items[i].slot,
+                                                         .last = program->items[i].slot};
     }
 }
 
@@ -121,7 +117,7 @@ static void add_buffers(const cleave_program *program, cleave_fragment_price *pr
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
         if (buffer->last >= 0)
-            add_live(price, buffer->device, buffer->first, buffer->last, buffer->bytes);
+            price->live[price->n_live++] = cleave_buffer_life(buffer);
     }
 }
 

@@ -2,21 +2,16 @@
 #ifndef CLEAVE_SIMULATOR_STEP_PRICE_FRAGMENT_H
 #define CLEAVE_SIMULATOR_STEP_PRICE_FRAGMENT_H
 
+#include "graph/program/memory_plan.h"
 #include "simulator/step/price.h"
-
-/* Memory that is in use on a device from slot `first` to slot `last`. */
-typedef struct cleave_live_range {
-    int32_t device, first, last;
-    int64_t bytes; /* aligned */
-} cleave_live_range;
 
 typedef struct cleave_fragment_price {
     cleave_priced_fragment priced;
     int32_t n_live;
-    cleave_live_range *live; /* [n_live] buffers, and workspaces of computes */
-    int64_t own_bytes;       /* cleave_program_own_bytes */
-    bool has_ends;           /* `priced` has what the ends of messages have to do */
-    size_t size;             /* of the block that all this lies in */
+    cleave_life *live; /* [n_live] buffers, and workspaces of computes, from slot to slot */
+    int64_t own_bytes; /* cleave_program_own_bytes */
+    bool has_ends;     /* `priced` has what the ends of messages have to do */
+    size_t size;       /* of the block that all this lies in */
 } cleave_fragment_price;
 
 /* One whose arrays are as large as the numbers of `counts` say, and not filled; null when memory is

@@ -17,7 +17,7 @@ struct priced_member {
     int32_t n_slots, n_windows;
     int32_t n_stretches, n_buffers;
     cleave_fragment_stretch *stretches; /* [n_stretches + 1] the last is the end of all */
-    cleave_live_range *buffers;         /* [n_buffers] last < first: it is never used */
+    cleave_life *buffers;               /* [n_buffers] last < first: it is never used */
 };
 
 /* A stretch of some member. */
@@ -31,7 +31,7 @@ typedef struct merger {
     priced_member **members;         /* [n_members] */
     stretch_ref *refs;               /* [n_refs] by `at` */
     int32_t **message, **collective; /* [n_members] the numbers of those of each in all */
-    cleave_live_range *buffers;
+    cleave_life *buffers;
     cleave_fragment_price *price;
 } merger;
 
@@ -69,13 +69,8 @@ static bool keep_stretches(priced_member *of, const cleave_fragment *fragment) {
                                   .first_collective = program->n_collectives};
     for (int32_t s = 0; s <= of->n_stretches && of->price->priced.n_collectives == 0; s++)
         of->stretches[s].first_collective = 0; /* those in steps have no price */
-    for (int32_t b = 0; b < of->n_buffers; b++) {
-        const cleave_buffer *buffer = &program->buffers[b];
-        of->buffers[b] = (cleave_live_range){.device = buffer->device,
-                                             .first = buffer->first,
-                                             .last = buffer->last,
-                                             .bytes = cleave_buffer_aligned(buffer->bytes)};
-    }
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        of->buffers[b] = cleave_buffer_life(&program->buffers[b]);
     return true;
 }
 
@@ -288,10 +283,22 @@ static void add_items(const merger *m, int32_t member, int32_t first, int32_t en
     }
 }
 
+static void join_lives(cleave_life *of, const cleave_life *more) {
+    of->first = more->first < of->first ? more->first : of->first;
+    of->last = more->last > of->last ? more->last : of->last;
+    of->lane_only &= more->lane_only;
+    of->lane_first = !of->lane_only                      ? 0
+                     : more->lane_first < of->lane_first ? more->lane_first
+                                                         : of->lane_first;
+    of->lane_last = !of->lane_only                    ? 0
+                    : more->lane_last > of->lane_last ? more->lane_last
+                                                      : of->lane_last;
+}
+
 /* What lies in one buffer of several members is in use as long as it is by any. */
 static void add_buffers(merger *m, int32_t r) {
     const cleave_fragment_stretch *of = stretch_of(m, r);
-    const cleave_live_range *from = &m->members[m->refs[r].member]->buffers[of[0].first_buffer];
+    const cleave_life *from = &m->members[m->refs[r].member]->buffers[of[0].first_buffer];
     int32_t n = of[1].first_buffer - of[0].first_buffer;
     bool shared = r > 0 && cleave_stretch_same(m->refs[r].at, m->refs[r - 1].at);
     if (!shared) {
@@ -299,11 +306,9 @@ static void add_buffers(merger *m, int32_t r) {
         m->n_buffers += n;
         return;
     }
-    cleave_live_range *to = m->buffers + m->n_buffers - n;
-    for (int32_t b = 0; b < n; b++) {
-        to[b].first = from[b].first < to[b].first ? from[b].first : to[b].first;
-        to[b].last = from[b].last > to[b].last ? from[b].last : to[b].last;
-    }
+    cleave_life *to = m->buffers + m->n_buffers - n;
+    for (int32_t b = 0; b < n; b++)
+        join_lives(&to[b], &from[b]);
 }
 
 static void begin_chunk(const merger *m, int32_t slot, int32_t rank) {
@@ -354,7 +359,7 @@ static bool number(merger *m, cleave_arena *arena) {
 static bool merge(merger *m, cleave_arena *arena) {
     if (!list_refs(m, arena) || !number(m, arena) || (m->price = create(m)) == NULL)
         return false;
-    m->buffers = CLEAVE_ARENA_ARRAY(arena, cleave_live_range, m->n_buffers);
+    m->buffers = CLEAVE_ARENA_ARRAY(arena, cleave_life, m->n_buffers);
     if (m->n_buffers > 0 && m->buffers == NULL) {
         free(m->price);
         return false;

@@ -54,8 +54,11 @@ static int64_t most_live(const cleave_program *program, int32_t device, cleave_a
         int32_t root = b;
         while (program->buffers[root].storage != root)
             root = program->buffers[root].storage;
-        first[root] = buffer->first < first[root] ? buffer->first : first[root];
-        last[root] = buffer->last > last[root] ? buffer->last : last[root];
+        const cleave_life life = cleave_buffer_life(&program->buffers[root]);
+        int32_t from = life.lane_only ? life.lane_first : buffer->first;
+        int32_t to = life.lane_only ? life.lane_last : buffer->last;
+        first[root] = from < first[root] ? from : first[root];
+        last[root] = to > last[root] ? to : last[root];
     }
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];

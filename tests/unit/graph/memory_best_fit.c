@@ -101,7 +101,9 @@ static void expect_disjoint(const cleave_lives *lives, const int64_t *offset, co
         cr_assert(x->bytes == 0 || offset[a] + x->bytes <= peak[x->device]);
         for (int32_t b = 0; b < a; b++) {
             const cleave_life *y = &lives->items[b];
-            bool together = x->device == y->device && x->first <= y->last && y->first <= x->last;
+            bool together = x->device == y->device && x->first <= y->last && y->first <= x->last &&
+                            (!x->lane_only || !y->lane_only ||
+                             (x->lane_first <= y->lane_last && y->lane_first <= x->lane_last));
             bool apart = offset[a] + x->bytes <= offset[b] || offset[b] + y->bytes <= offset[a];
             cr_assert(!together || apart || x->bytes == 0 || y->bytes == 0);
         }
@@ -134,10 +136,64 @@ Test(memory_best_fit, is_best_fit) {
     cr_expect_gt(n_plain, 100);
 }
 
+/* Some are used by the communication lane alone, for part of their lives. */
+static void draw_lane(cleave_random *random, cleave_life *items, int32_t n) {
+    for (int32_t l = 0; l < n; l++) {
+        cleave_life *of = &items[l];
+        if (cleave_random_below(random, 2) == 0)
+            continue;
+        int32_t room = of->last - of->first + 1;
+        of->lane_only = true;
+        of->lane_first = of->first + (int32_t)cleave_random_below(random, room);
+        of->lane_last =
+            of->lane_first + (int32_t)cleave_random_below(random, of->last - of->lane_first + 1);
+    }
+}
+
+Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
+    cleave_error error;
+    static cleave_life items[MOST_LIVES];
+    int n_smaller = 0;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        cleave_random random = {.key = seed};
+        int64_t offset[MOST_LIVES] = {0}, by_main[MOST_LIVES] = {0}, peak[DEVICES];
+        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
+        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
+        draw(&random, items, n, false);
+        draw_lane(&random, items, n);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+        expect_disjoint(&lives, offset, peak);
+        for (int32_t d = 0; d < DEVICES; d++) {
+            int64_t plain_peak = plain_plan(&lives, d, by_main);
+            cr_assert_leq(peak[d], plain_peak, "seed %d", (int)seed);
+            n_smaller += peak[d] < plain_peak * 9 / 10;
+        }
+    }
+    cr_expect_gt(n_smaller, 300);
+}
+
+/* A gradient after the other is summed up beside the main lane, which waits at the end. */
+Test(memory_best_fit, sums_beside_the_main_lane_take_turns) {
+    cleave_error error;
+    cleave_life items[21] = {{.bytes = 640, .first = 0, .last = 5}};
+    for (int32_t l = 0; l < 20; l++)
+        items[1 + l] = (cleave_life){.bytes = 64 * (1 + l % 4),
+                                     .first = 3 + l,
+                                     .last = 60,
+                                     .lane_only = true,
+                                     .lane_first = 20 + 2 * l,
+                                     .lane_last = 21 + 2 * l};
+    const cleave_lives lives = {.n = 21, .n_devices = 1, .n_items = 61, .items = items};
+    int64_t offset[21] = {0}, peak[1];
+    cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+    cr_expect_eq(peak[0], 640 + 256);
+    expect_disjoint(&lives, offset, peak);
+}
+
 Test(memory_best_fit, too_many_bytes_are_refused) {
     cleave_error error;
     const cleave_life items[] = {
-        {INT64_MAX / 2, 0, 0, 0}, {INT64_MAX / 2, 0, 0, 0}, {INT64_MAX / 2, 0, 0, 0}};
+        {.bytes = INT64_MAX / 2}, {.bytes = INT64_MAX / 2}, {.bytes = INT64_MAX / 2}};
     const cleave_lives lives = {.n = 3, .n_devices = 1, .n_items = 1, .items = items};
     int64_t offset[3] = {0}, peak[1];
     cr_expect_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_FAILED);
