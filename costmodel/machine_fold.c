@@ -2,6 +2,8 @@
 
 #include "costmodel/machine_routes.h"
 
+#include <stdlib.h>
+
 cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t window,
                                         cleave_error *error) {
     const cleave_network *network = &machine->network;
@@ -24,8 +26,10 @@ cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t w
 }
 
 cleave_status cleave_machine_fold_links(const cleave_machine *machine, int32_t window,
-                                        cleave_arena *arena, int32_t **image, cleave_error *error) {
+                                        int32_t n_windows, cleave_arena *arena, int32_t **image,
+                                        cleave_error *error) {
     const cleave_machine_routes *routes = machine->routes;
+    int32_t of_window = window / machine->devices_per_node, of_group = of_window * n_windows;
     int32_t *made = CLEAVE_ARENA_ARRAY(arena, int32_t, machine->n_links);
     if (made == NULL)
         return cleave_fail_memory(error, "folding a machine");
@@ -33,7 +37,7 @@ cleave_status cleave_machine_fold_links(const cleave_machine *machine, int32_t w
         made[l] = l;
     for (int32_t n = 0; n < routes->n_used_nodes; n++) {
         const cleave_node_place *node = &routes->nodes[n],
-                                *first = &routes->nodes[n % (window / machine->devices_per_node)];
+                                *first = &routes->nodes[n / of_group * of_group + n % of_window];
         const cleave_node_routes *type = &routes->types[node->type];
         for (int32_t l = 0; l < type->n_links; l++) {
             int32_t link = routes->link_of_local[node->first_link + l];
@@ -46,4 +50,71 @@ cleave_status cleave_machine_fold_links(const cleave_machine *machine, int32_t w
     }
     *image = made;
     return CLEAVE_OK;
+}
+
+typedef struct finder {
+    const cleave_machine *machine;
+    int32_t *image;
+    int32_t *like;  /* [n_links] of window 0: the link that is as it is in the present window, */
+    int32_t *known; /* [n_links] which that window is */
+    int32_t *taken; /* [n_links] 1 + the window whose messages take it; 0: none's */
+} finder;
+
+static bool are_alike(const cleave_link *a, const cleave_link *b) {
+    return a->bytes_per_second == b->bytes_per_second && a->latency_seconds == b->latency_seconds &&
+           a->overhead_seconds == b->overhead_seconds &&
+           a->overhead_seconds_per_byte == b->overhead_seconds_per_byte &&
+           a->protocol.first_bytes == b->protocol.first_bytes &&
+           a->protocol.first_bytes_per_second == b->protocol.first_bytes_per_second;
+}
+
+/* `link` of window 0 is as `other` of window `j`, from now on. */
+static bool match(finder *f, int32_t link, int32_t other, int32_t j) {
+    if (f->known[link] == j)
+        return f->like[link] == other;
+    f->known[link] = j;
+    f->like[link] = other;
+    if (f->image[other] == link && other != link)
+        return true; /* at a node */
+    if (f->taken[other] != 0 || f->image[other] != other)
+        return false;
+    f->taken[other] = j + 1;
+    f->image[other] = link;
+    return are_alike(&f->machine->links[link], &f->machine->links[other]);
+}
+
+static bool take_way(finder *f, const cleave_fold_way *way, int32_t j, int32_t by) {
+    int32_t first[CLEAVE_MAX_ROUTE], other[CLEAVE_MAX_ROUTE];
+    int32_t n = cleave_machine_route(f->machine, way->source, way->destination, first);
+    if (j == 0) {
+        for (int32_t l = 0; l < n; l++)
+            f->taken[first[l]] = 1;
+        return true;
+    }
+    bool alike =
+        cleave_machine_route(f->machine, way->source + by, way->destination + by, other) == n;
+    for (int32_t l = 0; l < n && alike; l++)
+        alike = match(f, first[l], other[l], j);
+    return alike;
+}
+
+cleave_status cleave_machine_fold_ways(const cleave_machine *machine, int32_t window,
+                                       int32_t n_windows, int32_t n_ways,
+                                       const cleave_fold_way *ways, int32_t *image,
+                                       cleave_error *error) {
+    size_t n = (size_t)machine->n_links;
+    int32_t *rows = calloc(3 * n + 1, sizeof *rows);
+    finder f = {machine, image, rows, rows + n, rows + 2 * n};
+    bool alike = true;
+    if (rows == NULL)
+        return cleave_fail_memory(error, "folding a machine");
+    for (int32_t j = 0; j < n_windows && alike; j++)
+        for (int32_t w = 0; w < n_ways && alike; w++)
+            alike = take_way(&f, &ways[w], j, j * window);
+    free(rows);
+    return alike ? CLEAVE_OK
+                 : cleave_fail(error, CLEAVE_NO_LAYOUT,
+                               "messages between groups of %d devices of %s meet otherwise in one "
+                               "window than in another",
+                               window * n_windows, machine->name);
 }

@@ -9,9 +9,23 @@
 cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t window,
                                         cleave_error *error);
 
-/* For every link, [n_links]: at a node, the same link of the node of window 0 that is at the same
-   place in its window; between nodes, itself.  The machine must have passed the check. */
+/* For every link, [n_links]: at a node, the same link of the node of window 0 of its group that is
+   at the same place in its window; between nodes, itself.  Groups have `n_windows` windows each.
+   The machine must have passed the check. */
 cleave_status cleave_machine_fold_links(const cleave_machine *machine, int32_t window,
-                                        cleave_arena *arena, int32_t **image, cleave_error *error);
+                                        int32_t n_windows, cleave_arena *arena, int32_t **image,
+                                        cleave_error *error);
+
+/* Two devices of window 0, of whatever groups, between which messages go. */
+typedef struct cleave_fold_way {
+    int32_t source, destination;
+} cleave_fold_way;
+
+/* Do messages on these ways meet one another in every window as in window 0, on links that no
+   other window's messages take?  Then links between nodes get images, too.  NO_LAYOUT otherwise. */
+cleave_status cleave_machine_fold_ways(const cleave_machine *machine, int32_t window,
+                                       int32_t n_windows, int32_t n_ways,
+                                       const cleave_fold_way *ways, int32_t *image,
+                                       cleave_error *error);
 
 #endif

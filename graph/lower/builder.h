@@ -47,8 +47,8 @@ typedef struct lower_builder {
     cleave_when when;    /* of the items that follow; EVERY, where there are no micro-batches */
     /* Of a fold: some lists of devices of all windows, since most tensors have the same. */
     struct {
-        int32_t n;
-        const int32_t *devices;
+        int32_t n, n_first;
+        const int32_t *first, *devices; /* in the first window; of all that take part */
     } known_members[LOWER_KNOWN_MEMBERS];
     int next_known;
     CLEAVE_LIST(cleave_fragment_chunk)
@@ -212,6 +212,11 @@ static inline cleave_when lower_value_when(const lower_builder *builder, int32_t
 /* Does a nest run in every micro-batch, of which there are several? */
 static inline bool lower_goes_on(const lower_builder *builder, int32_t nest) {
     return builder->micro != NULL && builder->micro->sharing.nest_axis[nest] >= 0;
+}
+
+/* The number of a device among those of all windows. */
+static inline int32_t lower_device_of_all(const lower_builder *builder, int32_t device) {
+    return builder->fold != NULL ? cleave_fold_device(builder->fold, device) : device;
 }
 
 /* Do the parts of a nest have other keys in each window of a fold? */

@@ -78,7 +78,7 @@ static void deliver_value(lower_builder *builder, movement *move, const lower_ce
         if (from < 0 || from >= at->n_contributions ||
             lower_cell_holder(move, at, from) != reader) {
             if (builder->fold != NULL &&
-                (move->repeats || builder->n_devices % at->n_contributions != 0))
+                (move->repeats || builder->fold->n_devices % at->n_contributions != 0))
                 lower_fail_fold(builder, move->tensor,
                                 "readers choose among holders by their numbers");
             from = reader + c->first_demand[reader]; /* spread readers */

@@ -21,7 +21,7 @@ typedef struct reduction {
     lower_builder *builder;
     movement *move;
     const move_bucket *bucket;
-    /* Of a fold, where all windows take part, the bucket's devices are the first of these. */
+    /* Of a fold, by their numbers among all devices; of all windows, where all take part. */
     int32_t n_members;
     const int32_t *members; /* [n_members] devices, ascending */
     int64_t unit_elements;
@@ -345,26 +345,50 @@ static void run_steps(const reduction *state) {
     }
 }
 
-/* The devices of all windows that do as those of the bucket do. */
+static int32_t group_of(const lower_builder *builder, int32_t device) {
+    return device / builder->fold->n_devices;
+}
+
+/* Group after group, of each window after window. */
+static void fill_members(const reduction *state, int32_t *members) {
+    const lower_builder *builder = state->builder;
+    const move_bucket *bucket = state->bucket;
+    int32_t n = 0, end;
+    for (int32_t first = 0; first < bucket->n_devices; first = end) {
+        end = first + 1;
+        while (end < bucket->n_devices &&
+               group_of(builder, bucket->devices[end]) == group_of(builder, bucket->devices[first]))
+            end++;
+        for (int32_t w = 0; w < bucket->n_windows; w++)
+            for (int32_t i = first; i < end; i++)
+                members[n++] = cleave_fold_device(builder->fold, bucket->devices[i]) +
+                               w * builder->fold->n_devices;
+    }
+}
+
+/* The devices, among all, that do as those of the bucket do. */
 static const int32_t *list_members(const reduction *state) {
     lower_builder *builder = state->builder;
     const move_bucket *bucket = state->bucket;
-    if (bucket->n_windows == 1)
+    if (bucket->n_windows == 1 && (builder->fold == NULL || builder->fold->n_groups == 1))
         return bucket->devices;
     for (int k = 0; k < LOWER_KNOWN_MEMBERS; k++)
         if (builder->known_members[k].n == state->n_members &&
-            memcmp(builder->known_members[k].devices, bucket->devices,
+            builder->known_members[k].n_first == bucket->n_devices &&
+            memcmp(builder->known_members[k].first, bucket->devices,
                    (size_t)bucket->n_devices * sizeof *bucket->devices) == 0)
             return builder->known_members[k].devices;
     cleave_arena *arena = builder->lasting != NULL ? builder->lasting : builder->arena;
     int32_t *members = CLEAVE_ARENA_ARRAY(arena, int32_t, state->n_members);
-    if (members == NULL)
+    int32_t *first = CLEAVE_ARENA_ARRAY(arena, int32_t, bucket->n_devices);
+    if (members == NULL || first == NULL)
         lower_fail_memory(builder);
-    for (int32_t m = 0; m < state->n_members; m++)
-        members[m] =
-            m / bucket->n_devices * builder->n_devices + bucket->devices[m % bucket->n_devices];
+    memcpy(first, bucket->devices, (size_t)bucket->n_devices * sizeof *first);
+    fill_members(state, members);
     int k = builder->next_known++ % LOWER_KNOWN_MEMBERS;
     builder->known_members[k].n = state->n_members;
+    builder->known_members[k].n_first = bucket->n_devices;
+    builder->known_members[k].first = first;
     builder->known_members[k].devices = members;
     return members;
 }

@@ -180,6 +180,16 @@ static void join(lower_builder *builder, movement *move, move_exchange *exchange
     }
 }
 
+/* By their numbers among all devices. */
+static const int32_t *number_devices(lower_builder *builder, const move_exchange *exchange) {
+    if (builder->fold == NULL || builder->fold->n_groups == 1)
+        return exchange->devices;
+    int32_t *devices = LOWER_ARRAY(builder, int32_t, exchange->n_devices);
+    for (int32_t i = 0; i < exchange->n_devices; i++)
+        devices[i] = lower_device_of_all(builder, exchange->devices[i]);
+    return devices;
+}
+
 static void post(lower_builder *builder, movement *move, int32_t x) {
     move_exchange *exchange = &move->exchanges.items[x];
     cleave_packing *packing = LOWER_ARRAY(builder, cleave_packing, exchange->n_devices);
@@ -204,7 +214,7 @@ static void post(lower_builder *builder, movement *move, int32_t x) {
                                    .algorithm = CLEAVE_ALGORITHM_DIRECT,
                                    .node_members = 1,
                                    .n_devices = exchange->n_devices,
-                                   .devices = exchange->devices,
+                                   .devices = number_devices(builder, exchange),
                                    .bytes = bytes,
                                    .tensor = move->tensor,
                                    .lane = (uint8_t)move->lane,

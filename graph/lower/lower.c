@@ -31,6 +31,7 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     cleave_program result = {.model = model,
                              .n_devices = layout->n_devices,
                              .n_windows = fold == NULL ? 1 : fold->n_windows,
+                             .n_groups = fold == NULL ? 1 : fold->n_groups,
                              .training = options->training};
     cleave_parts *parts;
     lower_schedule schedule;
@@ -65,6 +66,7 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     lower_assembly_free(assembly);
     lowering_free(state);
     CLEAVE_TRY(status);
+    result.n_spanning = cleave_program_count_spanning(&result);
     if (turns == NULL)
         CLEAVE_TRY(cleave_memory_plan(&result, arena, error));
     *program = result;
@@ -78,9 +80,11 @@ cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layou
 }
 
 cleave_status cleave_lower_few(const cleave_model *model, const cleave_layout *layout,
-                               const cleave_lower_options *options, cleave_arena *arena,
-                               cleave_program *program, cleave_turns *turns, cleave_error *error) {
-    return lower_devices(model, layout, NULL, options, arena, program, turns, error);
+                               const cleave_fold *fold, const cleave_lower_options *options,
+                               cleave_arena *arena, cleave_program *program, cleave_turns *turns,
+                               cleave_error *error) {
+    return lower_devices(model, fold != NULL ? &fold->window : layout, fold, options, arena,
+                         program, turns, error);
 }
 
 cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,

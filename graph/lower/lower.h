@@ -27,14 +27,16 @@ cleave_status cleave_lower(const cleave_model *model, const cleave_layout *layou
                            cleave_program *program, cleave_error *error);
 
 /* Lowers three micro-batches of the many that a layout has, and no memory plan: what a step of all
-   of them does follows from `turns`.  The layout is to be trained and has more than three. */
+   of them does follows from `turns`.  The layout is to be trained and has more than three.  Of all
+   devices, or, with a fold of the layout (it may be null), as cleave_lower_window has it. */
 cleave_status cleave_lower_few(const cleave_model *model, const cleave_layout *layout,
-                               const cleave_lower_options *options, cleave_arena *arena,
-                               cleave_program *program, cleave_turns *turns, cleave_error *error);
+                               const cleave_fold *fold, const cleave_lower_options *options,
+                               cleave_arena *arena, cleave_program *program, cleave_turns *turns,
+                               cleave_error *error);
 
-/* Lowers the first window of a fold and never any other: the program has M devices, and W windows
-   of it side by side are the program of all devices, item by item.  NO_LAYOUT, saying why, where
-   something turns out not to be the same in all windows. */
+/* Lowers the first window of a fold and never any other: the program has M devices of each group,
+   and W windows of it side by side are the program of all devices, item by item.  NO_LAYOUT, saying
+   why, where something turns out not to be the same in all windows. */
 cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *fold,
                                   const cleave_lower_options *options, cleave_arena *arena,
                                   cleave_program *program, cleave_error *error);

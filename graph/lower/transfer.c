@@ -95,12 +95,13 @@ void move_add_partial(lower_builder *builder, movement *move, int32_t source, in
 /* By stage, distance and source.  Where all send to all, each then sends to another one at a time;
    by source and destination all would begin with the first device.  Distances ahead come before
    those back, and no device has a number of its own in that, so all windows of a fold have one
-   order. */
-static uint64_t key_of(const move_transfer *transfer, uint64_t n_devices) {
-    int64_t distance = transfer->destination - transfer->source;
+   order: by their numbers among all devices. */
+static uint64_t key_of(const lower_builder *builder, const move_transfer *transfer,
+                       uint64_t n_devices) {
+    int32_t source = lower_device_of_all(builder, transfer->source);
+    int64_t distance = lower_device_of_all(builder, transfer->destination) - source;
     uint64_t ahead = (uint64_t)(distance < 0 ? distance + 2 * (int64_t)n_devices : distance);
-    return ((uint64_t)transfer->stage * 2 * n_devices + ahead) * n_devices +
-           (uint64_t)transfer->source;
+    return ((uint64_t)transfer->stage * 2 * n_devices + ahead) * n_devices + (uint64_t)source;
 }
 
 typedef struct sorted_transfer {
@@ -140,10 +141,10 @@ static sorted_transfer *sort_many(sorted_transfer *from, sorted_transfer *to, in
 
 void move_sort_transfers(lower_builder *builder, movement *move) {
     int32_t n = move->transfers.n;
-    uint64_t n_devices = (uint64_t)builder->n_devices;
+    uint64_t n_devices = (uint64_t)lower_device_of_all(builder, builder->n_devices - 1) + 1;
     sorted_transfer *items = LOWER_ARRAY(builder, sorted_transfer, n);
     for (int32_t t = 0; t < n; t++)
-        items[t] = (sorted_transfer){key_of(&move->transfers.items[t], n_devices), t};
+        items[t] = (sorted_transfer){key_of(builder, &move->transfers.items[t], n_devices), t};
     if (n <= FEW)
         sort_few(items, n);
     else

@@ -1,6 +1,8 @@
 /* Finding a fold: windows from the splits, then what each nest and each tensor shares out. */
 #include "graph/model/fold.h"
 
+#include "graph/model/micro_batch.h"
+
 #include <string.h>
 
 typedef struct finder {
@@ -35,14 +37,15 @@ static int32_t degree_of(const cleave_split *split, int axis) {
     return axis < 0 ? split->replicas : split->degree[axis];
 }
 
-/* `known`: a row of so many devices in order, or null; this one is, if it is in order. */
+/* `known`: a row of as many devices in order, or null; this one is, if it is in order. */
 static cleave_status check_order(const finder *f, const cleave_split *split, const char *name,
                                  const int32_t **known) {
     size_t size = (size_t)split->n_parts * sizeof *split->devices;
+    int32_t first = split->devices[0];
     if (*known != NULL && memcmp(*known, split->devices, size) == 0)
         return CLEAVE_OK;
     for (int32_t p = 0; p < split->n_parts; p++)
-        if (split->devices[p] != p)
+        if (split->devices[p] != first + p || first % split->n_parts != 0)
             return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
                                "the devices of %s are not in order: part %d is on %d", name, p,
                                split->devices[p]);
@@ -50,18 +53,27 @@ static cleave_status check_order(const finder *f, const cleave_split *split, con
     return CLEAVE_OK;
 }
 
+/* Devices of each of the equal groups that stages have. */
+static cleave_status find_groups(finder *f, int32_t *of_group) {
+    const cleave_layout *layout = f->layout;
+    int32_t n = layout->schedule.n_stages > 1 ? layout->splits[0].n_parts : layout->n_devices;
+    if (layout->n_devices % n != 0)
+        return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
+                           "%d devices are not several groups of %d, as the first stage has",
+                           layout->n_devices, n);
+    f->fold->n_groups = layout->n_devices / n;
+    *of_group = n;
+    return CLEAVE_OK;
+}
+
 /* Parts are row-major and devices in order, so a window has the parts of a run of outermost blocks.
  */
 static cleave_status find_windows(finder *f, int32_t node_devices) {
     const cleave_layout *layout = f->layout;
-    int32_t n_devices = layout->n_devices;
-    int32_t windows = n_devices % node_devices == 0 ? n_devices / node_devices : 1;
     const int32_t *in_order = NULL;
-    if (!cleave_layout_is_plain(layout))
-        return cleave_fail(
-            f->error, CLEAVE_NO_LAYOUT,
-            "layouts with stages, micro-batches, recomputation or sharded gradients are "
-            "not folded");
+    int32_t n_devices = 0;
+    CLEAVE_TRY(find_groups(f, &n_devices));
+    int32_t windows = n_devices % node_devices == 0 ? n_devices / node_devices : 1;
     if (windows < 2)
         return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
                            n_devices);
@@ -95,14 +107,20 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
 /* Splits with all their degrees, but with the parts of window 0 alone. */
 static cleave_status cut_window(finder *f, cleave_arena *arena) {
     cleave_layout *window = &f->fold->window;
+    int32_t n = f->fold->n_devices, of_group = n * f->fold->n_windows;
     *window = *f->layout;
-    window->n_devices = f->fold->n_devices;
+    window->n_devices = n * f->fold->n_groups;
     window->splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, f->layout->n_operators);
-    if (window->splits == NULL)
+    int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, window->n_devices);
+    if (window->splits == NULL || devices == NULL)
         return cleave_fail_memory(f->error, "folding a layout");
+    for (int32_t d = 0; d < window->n_devices; d++)
+        devices[d] = d;
     for (int32_t op = 0; op < f->layout->n_operators; op++) {
-        window->splits[op] = f->layout->splits[op];
-        window->splits[op].n_parts = f->fold->n_devices;
+        cleave_split *split = &window->splits[op];
+        *split = f->layout->splits[op];
+        split->devices = devices + split->devices[0] / of_group * n;
+        split->n_parts = n;
     }
     return CLEAVE_OK;
 }
@@ -128,6 +146,18 @@ static cleave_status axis_of_operator(const finder *f, int32_t n) {
     return CLEAVE_OK;
 }
 
+/* Within a micro-batch: what it has of a tensor is shared out. */
+static cleave_status take_micro_batch(finder *f, cleave_arena *arena, cleave_model *small) {
+    cleave_micro_batches micro;
+    if (f->layout->schedule.micro_batches <= 1)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_micro_batches_find(f->model, f->layout->schedule.micro_batches, arena, &micro,
+                                         f->error));
+    CLEAVE_TRY(cleave_micro_batches_model(f->model, &micro, arena, small, f->error));
+    f->model = small;
+    return CLEAVE_OK;
+}
+
 static cleave_status mark_everything(finder *f, cleave_arena *arena) {
     const cleave_model *model = f->model;
     cleave_sharing *sharing = &f->fold->sharing;
@@ -150,8 +180,10 @@ cleave_status cleave_fold_find(const cleave_model *model, const cleave_layout *l
                                cleave_error *error) {
     cleave_fold found = {0};
     finder f = {model, layout, &found, error};
+    cleave_model small;
     CLEAVE_TRY(find_windows(&f, node_devices));
     CLEAVE_TRY(cut_window(&f, arena));
+    CLEAVE_TRY(take_micro_batch(&f, arena, &small));
     CLEAVE_TRY(mark_everything(&f, arena));
     *fold = found;
     return CLEAVE_OK;

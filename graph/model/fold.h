@@ -3,7 +3,8 @@
    Where every operator spans all D devices in order, and what lies outermost in its split divides
    evenly into W windows, the map  device -> device + M,  M = D / W,  is a symmetry: window j of
    devices [j M, (j + 1) M) does with the j-th part of the outer axis what window 0 does with the
-   first.  So the tensors are of two sorts:
+   first.  Where stages are on equal groups of neighbours, of D devices each, every operator spans
+   its group, and window j is the j-th window of each group.  So the tensors are of two sorts:
 
    - shared out: one dimension is cut into W equal ranges, and what window j writes or reads lies
      within range j.  Such a tensor never leaves its window;
@@ -20,12 +21,18 @@
 #include "graph/model/share_out.h"
 
 typedef struct cleave_fold {
-    int32_t n_devices;    /* M, of a window */
-    int32_t n_windows;    /* W, 2 or more */
-    cleave_layout window; /* the layout with the parts of window 0 alone, on M devices; degrees are
-                             those of all */
+    int32_t n_groups;       /* 1, but for stages */
+    int32_t n_devices;      /* M, of a window in one group */
+    int32_t n_windows;      /* W, 2 or more */
+    cleave_layout window;   /* the layout with the parts of window 0 alone, on M devices of each
+                               group,   one group after the other; degrees are those of all */
     cleave_sharing sharing; /* of the devices' windows: data and constants are not marked */
 } cleave_fold;
+
+/* The number, among the devices of all windows, of one of window 0. */
+static inline int32_t cleave_fold_device(const cleave_fold *fold, int32_t device) {
+    return device + device / fold->n_devices * fold->n_devices * (fold->n_windows - 1);
+}
 
 /* Finds the smallest window that is a multiple of `node_devices`.  The fold lives in the arena and
    refers to the layout.  NO_LAYOUT, saying why, where the layout does not fold. */

@@ -5,8 +5,18 @@
 
 #include "base/checked.h"
 
-static bool spans_windows(const cleave_program *program, const cleave_collective *collective) {
-    return collective->devices[collective->n_devices - 1] >= program->n_devices;
+bool cleave_program_spans(const cleave_program *program, const cleave_collective *collective) {
+    int32_t i = 0;
+    while (i < collective->n_devices && cleave_program_has(program, collective->devices[i]))
+        i++;
+    return i < collective->n_devices;
+}
+
+int32_t cleave_program_count_spanning(const cleave_program *program) {
+    int32_t n = 0;
+    for (int32_t c = 0; c < program->n_collectives && program->n_windows > 1; c++)
+        n += cleave_program_spans(program, &program->collectives[c]);
+    return n;
 }
 
 int64_t cleave_program_own_bytes(const cleave_program *program) {
@@ -29,10 +39,8 @@ int64_t cleave_program_own_bytes(const cleave_program *program) {
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         bytes += (int64_t)arrays[i].n * (int64_t)arrays[i].bytes;
     /* Slots and the collectives of all windows are there once. */
-    int64_t once = (int64_t)program->n_slots * (int64_t)sizeof *program->slots;
-    for (int32_t c = 0; c < program->n_collectives && n_windows > 1; c++)
-        if (spans_windows(program, &program->collectives[c]))
-            once += (int64_t)sizeof *program->collectives;
+    int64_t once = (int64_t)program->n_slots * (int64_t)sizeof *program->slots +
+                   (int64_t)program->n_spanning * (int64_t)sizeof *program->collectives;
     return once + (bytes - once) * n_windows;
 }
 
@@ -55,16 +63,18 @@ int64_t cleave_program_bytes_sent(const cleave_program *program) {
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error) {
     int32_t n_windows = program->n_windows > 1 ? program->n_windows : 1;
-    size_t window = (size_t)program->n_devices, n = window * (size_t)n_windows;
+    size_t window = (size_t)cleave_program_window(program);
+    size_t n = (size_t)program->n_devices * (size_t)n_windows;
     int64_t *matrix = CLEAVE_ARENA_ARRAY(arena, int64_t, n * n);
     if (matrix == NULL)
         return cleave_fail_memory(error, "counting bytes between devices");
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         for (int32_t j = 0; j < n_windows; j++) {
-            size_t first = (size_t)j * window; /* no message leaves its window */
-            matrix[(first + (size_t)message->source) * n + first + (size_t)message->destination] +=
-                message->bytes;
+            size_t first = (size_t)j * window; /* of each group; no message leaves its window */
+            size_t source = (size_t)cleave_program_device(program, message->source);
+            size_t destination = (size_t)cleave_program_device(program, message->destination);
+            matrix[(first + source) * n + first + destination] += message->bytes;
         }
     }
     *bytes = matrix;

@@ -206,9 +206,13 @@ typedef struct cleave_program {
     const cleave_model *model;
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;
-    int32_t n_windows; /* more than 1: this is the first window of a fold (graph/model/fold.h) with
-                          so many; lists of a collective's devices are of all windows */
-    bool training;     /* with loss, backward and update; else forward only */
+    int32_t n_windows;  /* more than 1: this is the first window of a fold (graph/model/fold.h) with
+                           so many */
+    int32_t n_groups;   /* of a fold: devices are of the first window of each of so many groups; 0:
+                           of one.  Lists of a collective's devices are of all windows and groups,
+                           by the numbers that cleave_program_device gives */
+    int32_t n_spanning; /* of a fold: collectives of several windows */
+    bool training;      /* with loss, backward and update; else forward only */
     int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
         n_messages, n_collectives, n_held;
     cleave_item *items;
@@ -250,8 +254,30 @@ typedef struct cleave_turns {
     uint8_t *owner;      /* [n_buffers] the window whose own it is; NONE: it is there once */
 } cleave_turns;
 
+/* Devices of a window, in one group. */
+static inline int32_t cleave_program_window(const cleave_program *program) {
+    return program->n_groups > 1 ? program->n_devices / program->n_groups : program->n_devices;
+}
+
+/* Of a fold the number, among all devices, of one of the program's. */
+static inline int32_t cleave_program_device(const cleave_program *program, int32_t device) {
+    int32_t window = cleave_program_window(program);
+    return program->n_windows < 2 ? device
+                                  : device + device / window * window * (program->n_windows - 1);
+}
+
+/* Of a fold: is it one of the program's, of the first windows? */
+static inline bool cleave_program_has(const cleave_program *program, int32_t device) {
+    int32_t window = cleave_program_window(program);
+    return program->n_windows < 2 || device % (window * program->n_windows) < window;
+}
+
 /* What an update reads and writes. */
 double cleave_update_bytes(const cleave_program *program, const cleave_update *update);
+
+/* Do several windows join a collective; and how many of the program's list are such? */
+bool cleave_program_spans(const cleave_program *program, const cleave_collective *collective);
+int32_t cleave_program_count_spanning(const cleave_program *program);
 
 /* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
    counted. */

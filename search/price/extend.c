@@ -318,6 +318,7 @@ cleave_status cleave_program_extend(const cleave_extension *by, cleave_arena *ar
     cleave_extended made = {.program = {.model = by->program->model,
                                         .n_devices = by->program->n_devices,
                                         .n_windows = by->program->n_windows,
+                                        .n_groups = by->program->n_groups,
                                         .training = by->program->training},
                             .problem = {.n_queues = by->problem->n_queues,
                                         .n_links = by->problem->n_links,

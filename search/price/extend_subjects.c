@@ -132,5 +132,6 @@ cleave_status extend_collectives(extender *e, const extend_subjects *s) {
                 made->collective_links[at++] = old->collective_links[l];
         }
     made->collective_link_start[next] = at;
+    e->program->n_spanning = cleave_program_count_spanning(e->program);
     return CLEAVE_OK;
 }

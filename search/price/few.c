@@ -59,7 +59,7 @@ static cleave_status count_whole(cleave_few *few, cleave_error *error) {
     const cleave_program *of = &few->program;
     const cleave_turns *turns = &few->turns;
     int64_t n_items = 0, kinds[CLEAVE_ITEM_AWAIT + 1] = {0}, n_pieces = 0, n_buffers = 0;
-    int64_t more = n_between(turns) - 1;
+    int64_t more = n_between(turns) - 1, n_spanning = 0;
     int32_t last_collective = -1;
     for (int32_t b = 0; b < turns->n_blocks; b++)
         for (int32_t i = turns->first_item[b]; i < turns->first_item[b + 1]; i++) {
@@ -70,6 +70,8 @@ static cleave_status count_whole(cleave_few *few, cleave_error *error) {
             bool again = item->kind == CLEAVE_ITEM_JOIN && item->subject == last_collective;
             last_collective = item->kind == CLEAVE_ITEM_JOIN ? item->subject : last_collective;
             kinds[item->kind] += !again;
+            n_spanning += item->kind == CLEAVE_ITEM_JOIN && !again &&
+                          cleave_program_spans(of, &of->collectives[item->subject]);
             n_pieces += item->kind == CLEAVE_ITEM_COPY ? of->copies[item->subject].n_pieces : 0;
             n_items++;
         }
@@ -86,6 +88,7 @@ static cleave_status count_whole(cleave_few *few, cleave_error *error) {
     few->whole.n_loads += (int32_t)(more * kinds[CLEAVE_ITEM_LOAD]);
     few->whole.n_copies += (int32_t)(more * kinds[CLEAVE_ITEM_COPY]);
     few->whole.n_messages += (int32_t)(more * kinds[CLEAVE_ITEM_SEND]);
+    few->whole.n_spanning += (int32_t)(more * n_spanning);
     few->whole.n_collectives += (int32_t)(more * kinds[CLEAVE_ITEM_JOIN]);
     return CLEAVE_OK;
 }
@@ -247,9 +250,10 @@ static cleave_status plan_memory(cleave_few *few, cleave_arena *arena, cleave_er
 }
 
 cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
-                               const cleave_lower_options *options, cleave_arena *arena,
-                               cleave_few *few, cleave_error *error) {
-    CLEAVE_TRY(cleave_lower_few(model, layout, options, arena, &few->program, &few->turns, error));
+                               const cleave_fold *fold, const cleave_lower_options *options,
+                               cleave_arena *arena, cleave_few *few, cleave_error *error) {
+    CLEAVE_TRY(
+        cleave_lower_few(model, layout, fold, options, arena, &few->program, &few->turns, error));
     CLEAVE_TRY(count_times(few, arena, error));
     CLEAVE_TRY(count_whole(few, error));
     return plan_memory(few, arena, error);

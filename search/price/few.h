@@ -22,10 +22,11 @@ typedef struct cleave_few {
    sharded. */
 bool cleave_few_tell(const cleave_layout *layout);
 
-/* Lowers three micro-batches, and plans the memory of all.  In the arena. */
+/* Lowers three micro-batches, and plans the memory of all: of all devices, or with a fold (it may
+   be null) of its window.  In the arena. */
 cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
-                               const cleave_lower_options *options, cleave_arena *arena,
-                               cleave_few *few, cleave_error *error);
+                               const cleave_fold *fold, const cleave_lower_options *options,
+                               cleave_arena *arena, cleave_few *few, cleave_error *error);
 
 /* The step by scan, picoseconds, and the turns that were taken for it (may be null).  NO_LAYOUT,
    saying why, where three do not tell of all. */

@@ -197,21 +197,49 @@ static cleave_status price_few(cleave_pricer *pricer, const cleave_price_subject
     return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
 }
 
+/* By a window, and, if `is_few`, three micro-batches of it, where these tell of all. */
+static cleave_status price_folded(cleave_pricer *pricer, const cleave_price_subject *what,
+                                  bool is_few, bool *done, cleave_price *price,
+                                  cleave_error *error) {
+    cleave_lowered lowered;
+    cleave_price made = *price;
+    cleave_error why_not = {""};
+    bool must = what->view == CLEAVE_VIEW_WINDOW;
+    CLEAVE_TRY(cleave_lowered_fold(pricer, what->layout, is_few, must, done, &lowered, error));
+    if (!*done)
+        return CLEAVE_OK;
+    pricer->n_devices_planned += lowered.program.n_devices;
+    cleave_status status = price_lowered(pricer, what, &lowered, &made, &why_not);
+    *done = status == CLEAVE_OK;
+    if (*done)
+        *price = made;
+    if (status == CLEAVE_NO_LAYOUT && (is_few || !must))
+        return CLEAVE_OK;
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why_not;
+    return status;
+}
+
 static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
                                             cleave_price *price, cleave_error *error) {
     cleave_lowered lowered;
-    bool done = false, folds = false;
-    if (what->view != CLEAVE_VIEW_ALL && !what->in_steps)
-        CLEAVE_TRY(cleave_lowered_fold(pricer, what->layout, what->view == CLEAVE_VIEW_WINDOW,
-                                       &folds, &lowered, error));
-    if (!folds && (what->memory == CLEAVE_MEMORY_IN_DOUBT || what->estimate != NULL))
+    bool done = false, folds = what->view != CLEAVE_VIEW_ALL && !what->in_steps;
+    bool is_few = cleave_few_tell(what->layout);
+    if (folds && is_few)
+        CLEAVE_TRY(price_folded(pricer, what, true, &done, price, error));
+    if (folds && !done)
+        CLEAVE_TRY(price_folded(pricer, what, false, &done, price, error));
+    if (done)
+        return CLEAVE_OK;
+    if (what->memory == CLEAVE_MEMORY_IN_DOUBT || what->estimate != NULL)
         CLEAVE_TRY(fits_by_estimate(pricer, what, &done, price, error));
-    pricer->n_devices_planned += folds ? lowered.program.n_devices : what->layout->n_devices;
-    if (!folds && !done)
+    pricer->n_devices_planned += what->layout->n_devices;
+    if (!done)
         CLEAVE_TRY(price_few(pricer, what, &done, price, error));
-    if (!folds && !done)
-        CLEAVE_TRY(cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
-    return done ? CLEAVE_OK : price_lowered(pricer, what, &lowered, price, error);
+    if (done)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
+    return price_lowered(pricer, what, &lowered, price, error);
 }
 
 cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,

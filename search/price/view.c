@@ -19,8 +19,9 @@ static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layo
     return CLEAVE_OK;
 }
 
+/* Of many micro-batches three, where they tell of all. */
 static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *layout,
-                                  cleave_program *program, cleave_error *error) {
+                                  cleave_lowered *lowered, cleave_error *error) {
     cleave_fold fold;
     if (!cleave_machine_may_fold(pricer->machine, error))
         return CLEAVE_NO_LAYOUT;
@@ -29,18 +30,25 @@ static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *la
     CLEAVE_TRY(cleave_fold_find(pricer->model, layout, pricer->machine->devices_per_node,
                                 &pricer->arena, &fold, error));
     CLEAVE_TRY(cleave_machine_fold_check(pricer->machine, fold.n_devices, error));
-    return cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena, program,
-                               error);
+    if (!lowered->is_few)
+        return cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena,
+                                   &lowered->program, error);
+    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, &fold, &pricer->lower, &pricer->arena,
+                                &lowered->few, error));
+    lowered->program = lowered->few.program;
+    return CLEAVE_OK;
 }
 
-cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *layout, bool must,
-                                  bool *folds, cleave_lowered *lowered, cleave_error *error) {
+cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *layout, bool is_few,
+                                  bool must, bool *folds, cleave_lowered *lowered,
+                                  cleave_error *error) {
     cleave_error why_not = {""};
     CLEAVE_TRY(lower_blocks(pricer, layout, true, lowered, error));
     *folds = lowered->repeats;
     if (*folds)
         return CLEAVE_OK;
-    cleave_status status = lower_window(pricer, layout, &lowered->program, &why_not);
+    lowered->is_few = is_few && pricer->lower.training && cleave_few_tell(layout);
+    cleave_status status = lower_window(pricer, layout, lowered, &why_not);
     *folds = status == CLEAVE_OK;
     if (status == CLEAVE_NO_LAYOUT && !must)
         return CLEAVE_OK;
@@ -70,7 +78,7 @@ cleave_status cleave_lowered_few(cleave_pricer *pricer, const cleave_layout *lay
         return CLEAVE_OK;
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = !in_steps;
-    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, &pricer->lower, &pricer->arena,
+    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, NULL, &pricer->lower, &pricer->arena,
                                 &lowered->few, error));
     lowered->program = lowered->few.program;
     return CLEAVE_OK;
@@ -79,7 +87,7 @@ cleave_status cleave_lowered_few(cleave_pricer *pricer, const cleave_layout *lay
 cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_layout *layout,
                                          cleave_lowered *lowered, cleave_error *error) {
     bool folds;
-    CLEAVE_TRY(cleave_lowered_fold(pricer, layout, false, &folds, lowered, error));
+    CLEAVE_TRY(cleave_lowered_fold(pricer, layout, false, false, &folds, lowered, error));
     return folds ? CLEAVE_OK : cleave_lowered_whole(pricer, layout, false, lowered, error);
 }
 
@@ -109,8 +117,17 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
     cleave_simulated_step made;
     if (lowered->repeats)
         return cleave_repeated_simulate(&lowered->repeated, step, shares, error);
-    if (lowered->is_few)
-        return cleave_few_simulate(&lowered->few, pricer->cache, &pricer->arena, step, NULL, error);
+    if (lowered->is_few) {
+        CLEAVE_TRY(
+            cleave_few_simulate(&lowered->few, pricer->cache, &pricer->arena, step, NULL, error));
+        if (shares == NULL)
+            return CLEAVE_OK;
+        /* About: of a step of three micro-batches. */
+        CLEAVE_TRY(cleave_simulated_step_make(&lowered->program, pricer->cache, &pricer->arena,
+                                              &made, error));
+        *shares = made.prices.shares;
+        return CLEAVE_OK;
+    }
     if (shares == NULL) {
         CLEAVE_TRY(cleave_simulate(&lowered->program, pricer->cache, CLEAVE_RULE_SCAN,
                                    &pricer->arena, &timeline, error));
@@ -154,15 +171,13 @@ static int64_t count_bytes(const cleave_program *program, const cleave_few *few)
         messages += program->messages[m].bytes * (few != NULL ? few->message_times[m] : 1);
     for (int32_t c = 0; c < program->n_collectives; c++) {
         const cleave_collective *of = &program->collectives[c];
-        bool everywhere = of->devices[of->n_devices - 1] >= program->n_devices;
+        int32_t windows = cleave_program_spans(program, of) ? 1 : program->n_windows;
         if (last == NULL || of->kind != last->kind || of->algorithm != last->algorithm ||
             of->n_devices != last->n_devices || of->node_members != last->node_members)
             per_byte = of->bytes > 0 ? collective_bytes(of) / (double)of->bytes : 0;
         last = of;
-        int32_t times = few != NULL  ? few->collective_times[c]
-                        : everywhere ? 1
-                                     : program->n_windows;
-        collectives += per_byte * (double)of->bytes * times;
+        int32_t times = few != NULL ? few->collective_times[c] : 1;
+        collectives += per_byte * (double)of->bytes * times * windows;
     }
     return messages * program->n_windows + (int64_t)(collectives + 0.5);
 }

@@ -16,10 +16,12 @@ typedef struct cleave_lowered {
     cleave_program program;
 } cleave_lowered;
 
-/* The first window with collectives in closed form.  `folds` is false where the layout does not
+/* The first window with collectives in closed form; by three micro-batches of many where they may
+   tell of all (`is_few`).  `folds` is false where the layout does not
    fold on the pricer's machine; or that is NO_LAYOUT, saying why (`must`). */
-cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *layout, bool must,
-                                  bool *folds, cleave_lowered *lowered, cleave_error *error);
+cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *layout, bool is_few,
+                                  bool must, bool *folds, cleave_lowered *lowered,
+                                  cleave_error *error);
 /* All devices. */
 cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
                                    bool in_steps, cleave_lowered *lowered, cleave_error *error);

@@ -50,12 +50,12 @@ static int32_t find_group(finder *f, const cleave_collective *collective,
             (f->groups[g].devices == collective->devices ||
              memcmp(f->groups[g].devices, collective->devices, (size_t)n * sizeof(int32_t)) == 0))
             return g;
-    f->groups[f->n_groups] = (group){.devices = collective->devices,
-                                     .n_devices = n,
-                                     .next = *row - 1,
-                                     .known = known,
-                                     .inner = f->image == NULL || collective->devices[n - 1] <
-                                                                      f->of->program->n_devices};
+    f->groups[f->n_groups] =
+        (group){.devices = collective->devices,
+                .n_devices = n,
+                .next = *row - 1,
+                .known = known,
+                .inner = f->image == NULL || !cleave_program_spans(f->of->program, collective)};
     *row = ++f->n_groups;
     return f->n_groups - 1;
 }

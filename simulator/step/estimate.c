@@ -257,7 +257,8 @@ static cleave_status number_links_of_window(cleave_estimate *e, int64_t *latency
     fragment_memory *memory = &e->memory;
     int32_t n = 0, n_all = *n_links;
     CLEAVE_TRY(cleave_machine_fold_links(cleave_cost_cache_machine(e->cache), e->n_devices,
-                                         &memory->lasting, &memory->image, error));
+                                         e->fold->n_windows, &memory->lasting, &memory->image,
+                                         error));
     memory->link_number = CLEAVE_ARENA_ARRAY(&memory->lasting, int32_t, n_all);
     if (memory->link_number == NULL)
         return cleave_fail_memory(error, "estimating");

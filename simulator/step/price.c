@@ -14,13 +14,17 @@ static cleave_status short_of_memory(const pricing *p) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+static const cleave_route_price *route_of(const pricing *p, const cleave_message *message) {
+    return cleave_cost_route(p->cache, cleave_program_device(p->program, message->source),
+                             cleave_program_device(p->program, message->destination));
+}
+
 static cleave_status count_hops(const pricing *p, int64_t *n_hops) {
     const cleave_program *program = p->program;
     *n_hops = 0;
     for (int32_t m = 0; m < program->n_messages; m++) {
-        const cleave_message *message = &program->messages[m];
         p->priced->hop_start[m] = (int32_t)*n_hops;
-        *n_hops += cleave_cost_route(p->cache, message->source, message->destination)->n_links;
+        *n_hops += route_of(p, &program->messages[m])->n_links;
         if (*n_hops > INT32_MAX)
             return cleave_fail(p->error, CLEAVE_FAILED,
                                "the messages of the step cross more than 2^31 links");
@@ -70,8 +74,7 @@ static cleave_status price_ends(const pricing *p) {
         return short_of_memory(p);
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
-        const cleave_route_price *route =
-            cleave_cost_route(p->cache, message->source, message->destination);
+        const cleave_route_price *route = route_of(p, message);
         p->priced->ends[m] = (cleave_message_ends){
             .work = cleave_picoseconds(route->overhead_seconds_per_byte * (double)message->bytes),
             .agreement = cleave_picoseconds(agreement_of(p->machine, route, message->bytes)),
@@ -97,8 +100,8 @@ static cleave_status price_messages(const pricing *p) {
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
         int32_t first = made->hop_start[m];
-        serialize(p->machine, cleave_cost_route(p->cache, message->source, message->destination),
-                  message->bytes, made->hop_link + first, made->hop_serialization + first);
+        serialize(p->machine, route_of(p, message), message->bytes, made->hop_link + first,
+                  made->hop_serialization + first);
     }
     return price_ends(p);
 }
@@ -143,9 +146,8 @@ static cleave_status price_collective(const pricing *p, int32_t c, int32_t first
         CLEAVE_TRY(cleave_cost_cache_collective(p->cache, collective, &cost, p->error));
     p->priced->collective_busy[c] = cost.busy;
     p->priced->collective_rest[c] = cost.rest;
-    int32_t *joins = &p->priced->collective_joins[c]; /* those of a window come first */
-    while (*joins < collective->n_devices && collective->devices[*joins] < p->program->n_devices)
-        ++*joins;
+    for (int32_t i = 0; i < collective->n_devices; i++)
+        p->priced->collective_joins[c] += cleave_program_has(p->program, collective->devices[i]);
     return CLEAVE_OK;
 }
 

@@ -4,14 +4,42 @@
 #include "simulator/step/price.h"
 #include "simulator/step/settle.h"
 
+/* Pairs of devices between which messages go, each once. */
+static cleave_status list_ways(const cleave_program *program, cleave_arena *arena, int32_t *n_ways,
+                               cleave_fold_way **ways, cleave_error *error) {
+    size_t n = (size_t)program->n_devices;
+    bool *known = cleave_arena_alloc(arena, n, n);
+    *ways = CLEAVE_ARENA_ARRAY(arena, cleave_fold_way, program->n_messages);
+    if (known == NULL || *ways == NULL)
+        return cleave_fail_memory(error, "folding a machine");
+    *n_ways = 0;
+    for (int32_t m = 0; m < program->n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
+        bool *is_known = &known[(size_t)message->source * n + (size_t)message->destination];
+        if (!*is_known)
+            (*ways)[(*n_ways)++] =
+                (cleave_fold_way){cleave_program_device(program, message->source),
+                                  cleave_program_device(program, message->destination)};
+        *is_known = true;
+    }
+    return CLEAVE_OK;
+}
+
 /* What a fold needs of the machine. */
 static cleave_status fold_machine(const cleave_program *program, const cleave_machine *machine,
                                   cleave_arena *arena, int32_t **image, cleave_error *error) {
+    int32_t window = cleave_program_window(program), n_ways = 0;
+    cleave_fold_way *ways = NULL;
     *image = NULL;
     if (program->n_windows < 2)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_machine_fold_check(machine, program->n_devices, error));
-    return cleave_machine_fold_links(machine, program->n_devices, arena, image, error);
+    CLEAVE_TRY(cleave_machine_fold_check(machine, window, error));
+    CLEAVE_TRY(cleave_machine_fold_links(machine, window, program->n_windows, arena, image, error));
+    if (program->n_groups < 2)
+        return CLEAVE_OK;
+    CLEAVE_TRY(list_ways(program, arena, &n_ways, &ways, error));
+    return cleave_machine_fold_ways(machine, window, program->n_windows, n_ways, ways, *image,
+                                    error);
 }
 
 static cleave_status prepare(const cleave_program *program, const cleave_turns *turns,

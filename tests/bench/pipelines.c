@@ -73,7 +73,8 @@ static cleave_status price_few(bench *b, const cleave_layout *layout, priced *pr
     cleave_arena scratch = {0};
     cleave_few few;
     double begin = seconds();
-    cleave_status status = cleave_few_lower(&b->model, layout, &b->options, &scratch, &few, error);
+    cleave_status status =
+        cleave_few_lower(&b->model, layout, NULL, &b->options, &scratch, &few, error);
     if (status == CLEAVE_OK)
         status = cleave_few_simulate(&few, b->cache, &scratch, &price->step, NULL, error);
     if (status == CLEAVE_OK)

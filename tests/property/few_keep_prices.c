@@ -67,7 +67,7 @@ static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_ste
     cleave_lower_options options = t->pricer.lower;
     int64_t step;
     options.symbolic_collectives = !in_steps;
-    ok(t, cleave_few_lower(&t->model, layout, &options, &scratch, &few, &t->error));
+    ok(t, cleave_few_lower(&t->model, layout, NULL, &options, &scratch, &few, &t->error));
     ok(t, cleave_lower(&t->model, layout, &options, &scratch, &all, &t->error));
     expect_same_memory(t, &few, &all);
     cleave_status status =

@@ -1,10 +1,12 @@
 /* Law 3: one window of a layout that folds, lowered and simulated alone, has the times of all
    devices, bit for bit, by both rules, with collectives in closed form and expanded; its items side
-   by side are those of the whole program, and so are its bytes and its memory.  Layouts that are
-   symmetric but for one thing are not taken for symmetric. */
+   by side are those of the whole program, and so are its bytes and its memory: with stages,
+   micro-batches and recomputation, too.  Layouts that are symmetric but for one thing are not taken
+   for symmetric. */
 #include "../support/models.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "search/price/few.h"
 #include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>
@@ -178,6 +180,12 @@ static outcome simulate(trial *t, bool folded, bool expanded) {
     return result;
 }
 
+/* That of the window which does what a device does. */
+static int32_t image_of(const cleave_program *window, int32_t device) {
+    int32_t m = cleave_program_window(window), group = m * window->n_windows;
+    return device / group * m + device % m;
+}
+
 static void expect_equal(const trial *t, const outcome *folded, const outcome *full) {
     const cleave_program *window = &folded->program, *all = &full->program;
     int32_t n = all->n_devices, m = window->n_devices, w = window->n_windows;
@@ -187,8 +195,8 @@ static void expect_equal(const trial *t, const outcome *folded, const outcome *f
                      "%s, %d devices by %d, rule %d: %lld %lld", t->name, n, m, rule,
                      (long long)folded->step[rule], (long long)full->step[rule]);
         for (int32_t q = 0; q < 2 * n; q++)
-            cr_assert_eq(folded->ends[rule][q % (2 * m)], full->ends[rule][q], "%s: queue %d",
-                         t->name, q);
+            cr_assert_eq(folded->ends[rule][2 * image_of(window, q / 2) + q % 2],
+                         full->ends[rule][q], "%s: queue %d", t->name, q);
     }
     cr_assert_eq(window->n_items * w, all->n_items, "%s", t->name);
     cr_assert_eq(window->n_messages * w, all->n_messages, "%s", t->name);
@@ -196,7 +204,8 @@ static void expect_equal(const trial *t, const outcome *folded, const outcome *f
     cr_assert_arr_eq(folded->between, full->between, (size_t)n * (size_t)n * sizeof(int64_t), "%s",
                      t->name);
     for (int32_t d = 0; d < n; d++)
-        cr_assert_eq(window->peak_bytes[d % m], all->peak_bytes[d], "%s: device %d", t->name, d);
+        cr_assert_eq(window->peak_bytes[image_of(window, d)], all->peak_bytes[d], "%s: device %d",
+                     t->name, d);
 }
 
 /* Folded against full, if it folds. */
@@ -328,4 +337,125 @@ Test(folded, equals_full_on_any_layout_that_folds) {
         }
         cleave_arena_free(&t.arena);
     }
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+/* Nodes of two, on a switch of the first level for each four of them, joined by so many that what
+   goes to different nodes keeps apart. */
+static void make_rails(trial *t, int32_t n_nodes) {
+    char text[1200];
+    cleave_error error = {""};
+    snprintf(text, sizeof text,
+             "{\"cleave_machine\": 1, \"name\": \"rails\", \"kinds\": {\"k\": {\"memory\": \"1 "
+             "TiB\", \"flops\": \"9.5 TFLOP/s\", \"memory_bandwidth\": \"732 GB/s\"}}, \"nodes\": "
+             "[{\"count\": %d, \"devices\": 2, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1]], "
+             "\"bandwidth\": \"50 GB/s\", \"latency\": \"1 us\"}, {\"join\": [[0, \"card 0\"], [1, "
+             "\"card 1\"]], "
+             "\"bandwidth\": \"12 GB/s\", \"latency\": \"1 us\"}]}], \"network\": [{\"join\": "
+             "[[\"card 0\"], [\"card 1\"]], \"through\": \"leaf\", \"nodes\": 4, \"bandwidth\": "
+             "\"25 Gbit/s\", \"latency\": \"4 us\"}, {\"through\": \"spine\", \"switches\": %d, "
+             "\"oversubscription\": 1, \"latency\": \"1 us\"}]}",
+             n_nodes, below(t, 2) == 0 ? 4 : 2);
+    ok(t, cleave_machine_parse(text, strlen(text), "rails", 0, &t->arena, &t->machine, &error),
+       &error);
+}
+
+/* On the devices of its group, as draw_split on all. */
+static void draw_staged_split(trial *t, int32_t op, int32_t group, int32_t n_groups) {
+    int32_t n_all = t->machine.n_devices, n = n_all / n_groups;
+    t->machine.n_devices = n;
+    draw_split(t, op);
+    t->machine.n_devices = n_all;
+    for (int32_t d = 0; d < n; d++)
+        t->layout.splits[op].devices[d] += group * n;
+}
+
+/* Equal groups of devices, one stage each or two by turns. */
+static bool draw_stages(trial *t, int32_t n_groups) {
+    static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_GPIPE,
+                                                 CLEAVE_SCHEDULE_ZB_H1,
+                                                 CLEAVE_SCHEDULE_INTERLEAVED};
+    cleave_error error = {""};
+    cleave_schedule *schedule = &t->layout.schedule;
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
+       &error);
+    schedule->kind = kinds[below(t, 4)];
+    schedule->n_stages = schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * n_groups : n_groups;
+    schedule->first_operator = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, schedule->n_stages);
+    if (schedule->n_stages > t->model.n_operators)
+        return false;
+    for (int32_t s = 0; s < schedule->n_stages; s++)
+        schedule->first_operator[s] = t->model.n_operators * s / schedule->n_stages;
+    for (int32_t op = 0; op < t->model.n_operators; op++)
+        draw_staged_split(t, op, cleave_schedule_stage_of(schedule, op) % n_groups, n_groups);
+    draw_rules(t);
+    schedule->micro_batches = n_groups * (1 + below(t, 4));
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        t->layout.recompute[op] = below(t, 3) == 0;
+        if (t->layout.recompute[op] &&
+            cleave_layout_check(&t->model, &t->layout, &error) != CLEAVE_OK)
+            t->layout.recompute[op] = false;
+    }
+    return cleave_layout_check(&t->model, &t->layout, &error) == CLEAVE_OK;
+}
+
+/* Three micro-batches of the window tell what all of it do. */
+static void compare_few(trial *t) {
+    cleave_lower_options options = {
+        .training = true, .symbolic_collectives = true, .optimizer_states = 1};
+    cleave_error error = {""};
+    cleave_fold fold;
+    cleave_few few;
+    cleave_cost_cache *cache;
+    int64_t step = 0;
+    if (!cleave_few_tell(&t->layout))
+        return;
+    outcome all = simulate(t, true, false);
+    ok(t, cleave_cost_cache_create(&t->model, &t->machine, &cache, &error), &error);
+    ok(t,
+       cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node, &t->arena, &fold,
+                        &error),
+       &error);
+    ok(t, cleave_few_lower(&t->model, &t->layout, &fold, &options, &t->arena, &few, &error),
+       &error);
+    cleave_status status = cleave_few_simulate(&few, cache, &t->arena, &step, NULL, &error);
+    if (status != CLEAVE_NO_LAYOUT) {
+        ok(t, status, &error);
+        cr_assert_eq(step, all.step[CLEAVE_RULE_SCAN], "%s: by three", t->name);
+    }
+    cr_assert_eq(cleave_program_own_bytes(&few.whole), cleave_program_own_bytes(&all.program), "%s",
+                 t->name);
+    for (int32_t d = 0; d < all.program.n_devices; d++)
+        cr_assert_eq(few.whole.peak_bytes[d], all.program.peak_bytes[d], "%s", t->name);
+    cleave_cost_cache_destroy(cache);
+}
+
+Test(folded, equals_full_in_stages_and_micro_batches) {
+    static const char *const models[] = {"mlp", "lenet5", "byte_gpt"};
+    int folds[3] = {0}, rails = 0;
+    for (int round = 0; round < 160; round++) {
+        trial t = {.random = {.key = 9000 + (uint64_t)round}};
+        int model = round % 8 == 0 ? 2 : round % 2;
+        int32_t n_groups = 1 + below(&t, 3), per_group = 3 + below(&t, model == 2 ? 1 : 3);
+        bool on_rails = n_groups > 1 && below(&t, 2) == 0;
+        snprintf(t.name, sizeof t.name, "%s in stages, round %d", models[model], round);
+        if (on_rails)
+            make_rails(&t, n_groups * (per_group = 4));
+        else
+            make_fold_machine(&t, n_groups * per_group, 1 << below(&t, 2), below(&t, 4) == 0,
+                              false);
+        import(&t, models[model], n_groups * 12 * (int64_t)t.machine.n_devices);
+        if (draw_stages(&t, n_groups) && compare(&t, false)) {
+            folds[model]++;
+            rails += on_rails && n_groups > 1;
+            compare_few(&t);
+        }
+        cleave_arena_free(&t.arena);
+    }
+    printf("folds: %d of mlp, %d of lenet5, %d of byte_gpt; %d on rails\n", folds[0], folds[1],
+           folds[2], rails);
+    for (int m = 0; m < 3; m++)
+        cr_assert_gt(folds[m], 0, "%s never folds in stages", models[m]);
+    cr_assert_gt(rails, 0);
 }

@@ -109,11 +109,11 @@ static void expect_same_shares(trial *t, const cleave_layout *layout) {
     cleave_price_shares whole, few;
     bool folds;
     t->pricer.repeats = t->repeats;
-    ok(t, cleave_lowered_fold(&t->pricer, layout, true, &folds, &lowered, &t->error));
+    ok(t, cleave_lowered_fold(&t->pricer, layout, false, true, &folds, &lowered, &t->error));
     cr_assert(lowered.repeats, "%s", t->name);
     ok(t, cleave_lowered_simulate(&t->pricer, &lowered, &timeline.step, &few, &t->error));
     t->pricer.repeats = NULL;
-    ok(t, cleave_lowered_fold(&t->pricer, layout, true, &folds, &lowered, &t->error));
+    ok(t, cleave_lowered_fold(&t->pricer, layout, false, true, &folds, &lowered, &t->error));
     cr_assert_not(lowered.repeats, "%s", t->name);
     const cleave_program program = lowered.program;
     ok(t, cleave_simulate_prepare(&program, t->pricer.cache, &arena, &problem, &t->error));
