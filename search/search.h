@@ -35,7 +35,9 @@ typedef struct cleave_search_options {
     const cleave_schedule_wish *schedule;  /* stages and micro-batches; null: whatever is best */
     const char *resume_file; /* null: none.  "auto" goes on from the state there, if there is one,
                                 and leaves its own there */
-    bool quiet;              /* no progress */
+    bool alone; /* of a method that does not search: its layout, and none of the others nor a
+                   bound beside it */
+    bool quiet; /* no progress */
     const volatile sig_atomic_t
         *interrupted; /* may be null; set by a signal handler: stop with the best so far */
 } cleave_search_options;
