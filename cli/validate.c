@@ -68,7 +68,6 @@ static cleave_status read_model(const run_record *run, cleave_arena *arena, clea
     return cleave_model_fuse_attention(model, NULL, arena, model, error);
 }
 
-/* BAD_INPUT and NO_LAYOUT, with the reason, where the run can't be priced. */
 static cleave_status price(const run_record *run, cleave_arena *arena, validated_run *priced,
                            cleave_error *error) {
     cleave_model model;
@@ -87,7 +86,9 @@ static cleave_status price(const run_record *run, cleave_arena *arena, validated
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     priced->step_seconds = result.best.step_seconds;
     priced->shares = result.shares;
-    priced->memory_bytes = (double)result.best.peak_bytes;
+    priced->plan_bytes = (double)result.best.peak_bytes;
+    priced->memory_bytes =
+        result.framework_bytes > 0 ? (double)result.framework_bytes : priced->plan_bytes;
     return CLEAVE_OK;
 }
 
@@ -97,17 +98,13 @@ static cleave_status validate_one(const run_record *run, cleave_arena *arena, va
     cleave_arena scratch = {0};
     cleave_error why = {""};
     *one = (validated_run){.run = run, .refused = find_unsayable(run)};
-    if (one->refused != NULL)
+    if (one->refused != NULL || price(run, &scratch, one, &why) == CLEAVE_OK) {
+        cleave_arena_free(&scratch);
         return CLEAVE_OK;
-    cleave_status status = price(run, &scratch, one, &why);
-    cleave_arena_free(&scratch);
-    if (status == CLEAVE_BAD_INPUT || status == CLEAVE_NO_LAYOUT) {
-        one->refused = cleave_arena_string(arena, why.message);
-        status = one->refused != NULL ? CLEAVE_OK : cleave_fail_memory(error, "pricing runs");
-    } else if (status != CLEAVE_OK) {
-        *error = why;
     }
-    return status;
+    cleave_arena_free(&scratch);
+    one->refused = cleave_arena_string(arena, why.message);
+    return one->refused != NULL ? CLEAVE_OK : cleave_fail_memory(error, "pricing runs");
 }
 
 static cleave_status validate(const validate_values *values, cleave_arena *arena,

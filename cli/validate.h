@@ -11,7 +11,8 @@ typedef struct validated_run {
     const char *refused; /* why it is not priced; null: it is, and what follows is set */
     double step_seconds;
     cleave_price_shares shares;
-    double memory_bytes; /* of the fullest device, as a search says it */
+    double plan_bytes;   /* of the fullest device, as a search says it */
+    double memory_bytes; /* what a framework would allocate there, where that is known */
 } validated_run;
 
 typedef struct validated_table {

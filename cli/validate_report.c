@@ -232,6 +232,7 @@ static void put_run(cleave_json_writer *w, const validated_run *one) {
     cleave_json_end_object(w);
     put_number(w, "idle", one->shares.idle);
     put_number(w, "memory_bytes", one->memory_bytes);
+    put_number(w, "plan_bytes", one->plan_bytes);
     put_measured(w, "measured_memory_bytes", one->run->memory);
     cleave_json_end_object(w);
 }
