@@ -150,7 +150,7 @@ const command command_validate = {
     .details = "Prices each run of a table, and nothing else, as `search` would with the same\n"
                "numbers, and says how far off the steps and the memory are, and whether runs\n"
                "of a group are ranked as they were measured.  docs/formats.md has the columns.",
-    .examples = "  cleave validate tests/data/runs/two-cores.csv\n",
+    .examples = "  cleave validate configs/runs/two-cores.csv\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(validate_values),
     .run = run,
