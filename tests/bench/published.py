@@ -165,9 +165,27 @@ def sailor(folder):
         yield run
 
 
+def megatron(folder):
+    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same."""
+    sizes = {"megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96), "turing-530B": (105, 20480, 128),
+             "megatron-1T": (128, 25600, 160)}
+    for row in read(folder, "megatron_seqsel_fig1_memory.csv"):
+        layers, width, heads = sizes[row["model"]]
+        pipeline, micro_batch = int(row["pp"]), int(row["mbs"])
+        micro_batches = min(int(row["gbs"]) // micro_batch, 2 * pipeline)
+        memory = float(row["params_opt_gib"]) + float(row["activations_gib"])
+        yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
+               "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
+               "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
+               "pipeline": pipeline, "virtual": row["vp"], "attention": "stored", "precision": "bf16", "sharding": 0,
+               "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
+               "besides": "tensor parallel without sequence parallel" if row["mode"] == "none" else ""}
+
+
 SOURCES = {"simumax": ("simumax_b200.csv", simumax), "torchtitan": ("torchtitan.csv", torchtitan),
            "llm_foundry": ("llm_foundry_mpt.csv", llm_foundry), "mist": ("mist_l4.csv", mist),
-           "sailor": ("sailor_validation.csv", sailor)}
+           "sailor": ("sailor_validation.csv", sailor),
+           "megatron": ("megatron_seqsel_fig1_memory.csv", megatron)}
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
