@@ -8,7 +8,7 @@
 
 static const command *const commands[] = {&command_calibrate, &command_search, &command_simulate,
                                           &command_run,       &command_show,   &command_compare,
-                                          &command_explain,   &command_diff};
+                                          &command_explain,   &command_diff,   &command_validate};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_overview(FILE *stream) {

@@ -62,8 +62,8 @@ static cleave_status parse_number(const option_row *row, const char *text, const
     return CLEAVE_OK;
 }
 
-static cleave_status set_value(const option_row *row, const char *text, void *values,
-                               cleave_error *error) {
+cleave_status options_set(const option_row *row, const char *text, void *values,
+                          cleave_error *error) {
     static const cleave_unit bytes = CLEAVE_UNIT_BYTES, seconds = CLEAVE_UNIT_SECONDS;
     void *place = (char *)values + row->offset;
     switch (row->kind) {
@@ -168,7 +168,7 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
         return CLEAVE_OK;
     for (int r = 0; r < table->n_rows; r++)
         if (table->rows[r].standard != NULL)
-            CLEAVE_TRY(set_value(&table->rows[r], table->rows[r].standard, values, error));
+            CLEAVE_TRY(options_set(&table->rows[r], table->rows[r].standard, values, error));
     for (int i = 0; i < n_arguments; i++) {
         const option_row *row = NULL;
         const char *value = NULL;
@@ -178,7 +178,7 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
         if (seen[row - table->rows] && !repeats(row))
             return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is given twice", row->name);
         seen[row - table->rows] = true;
-        CLEAVE_TRY(set_value(row, value, values, error));
+        CLEAVE_TRY(options_set(row, value, values, error));
     }
     for (int r = 0; r < table->n_rows; r++)
         if (table->rows[r].required && !seen[r])

@@ -59,6 +59,10 @@ typedef struct option_table {
 cleave_status options_parse(const option_table *table, int n_arguments, char *const *arguments,
                             void *values, size_t value_bytes, bool *help, cleave_error *error);
 
+/* One value of a row, as options_parse reads it: for tables whose columns are rows. */
+cleave_status options_set(const option_row *row, const char *text, void *values,
+                          cleave_error *error);
+
 /* Whether the files that are to be written can be, before any work is done for them.  BAD_INPUT. */
 cleave_status options_check_outputs(const option_table *table, const void *values,
                                     cleave_error *error);

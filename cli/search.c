@@ -60,7 +60,9 @@ static const option_row rows[] = {
     {"--schedule", "KIND", OPTION_TEXT, offsetof(search_values, schedule),
      .help = "of a pipeline: 1f1b, gpipe, interleaved or zb-h1"},
     {"--recompute", "WHAT", OPTION_TEXT, offsetof(search_values, recompute),
-     .help = "none, selective (attention) or full (all but what blocks begin with), instead of "
+     .help = "none, selective (attention), alternate (all but attention and every other product) "
+             "or full "
+             "(all but what blocks begin with), instead of "
              "keeping it for backward (default as it turns out best)"},
     {"--virtual", "V", OPTION_INTEGER, offsetof(search_values, virtual_stages), .least = 1,
      .most = 4096, .help = "stages of a group of devices, of an interleaved pipeline"},

@@ -32,7 +32,9 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
     for (int32_t g = 0; g < s->n_given; g++) {
         /* Of a baseline by another name than the one asked for it is not the result. */
         const char *given = s->given[g].method;
-        if (given != NULL && (session_searches(s) || strcmp(given, s->options->method) == 0) &&
+        if (given != NULL &&
+            (session_searches(s) ||
+             (strcmp(given, s->options->method) == 0 && session_allows(s, s->given[g].layout))) &&
             same_layout(s->model, layout, s->given[g].layout))
             return CLEAVE_OK;
     }

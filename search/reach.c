@@ -34,7 +34,8 @@ cleave_status session_find_reach(session *s, cleave_error *error) {
         return CLEAVE_OK;
     if (n_devices > MOST_LOWERED) {
         bool can_lower = s->model->n_operators * n_devices <= MOST_LOWERED_PARTS;
-        CLEAVE_TRY(list_windows(s, error));
+        if (!session_is_alone(s))
+            CLEAVE_TRY(list_windows(s, error));
         s->reach.only_folds =
             s->reach.has_windows || !searches || s->constraints == NULL || !can_lower;
     }

@@ -24,6 +24,7 @@ typedef struct reported {
     const cleave_price_grounds *full_grounds; /* of that */
     cleave_price_grounds grounds;             /* with room for rules where they are asked for */
     int32_t baseline;                         /* in the result; -1: none */
+    bool is_wished; /* found by a method that does not search: it is what was asked for */
     bool is_local_optimum;
 } reported;
 
@@ -78,6 +79,7 @@ static void collect(const session *s, report *r) {
                                       .layout = &s->found[i].layout,
                                       .price = s->found[i].price,
                                       .baseline = -1,
+                                      .is_wished = !session_searches(s),
                                       .is_local_optimum = s->found[i].is_local_optimum};
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
@@ -165,7 +167,7 @@ static reported *find_best(report *r) {
     reported *best = NULL;
     for (int32_t i = 0; i < r->n; i++)
         if (is_wanted(r->session, r->items[i].method) &&
-            session_allows(r->session, r->items[i].layout) &&
+            (r->items[i].is_wished || session_allows(r->session, r->items[i].layout)) &&
             (best == NULL || cleave_price_better(&r->items[i].price, &best->price)))
             best = &r->items[i];
     return best;
@@ -291,6 +293,7 @@ static cleave_status take_grounds(session *s, reported *best, cleave_error *erro
     }
     keep_used_rules(best->grounds.used_rules, rules);
     s->result.shares = best->grounds.shares;
+    s->result.framework_bytes = best->grounds.framework_bytes;
     return CLEAVE_OK;
 }
 

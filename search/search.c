@@ -41,6 +41,8 @@ static int find_method(const char *name) {
 
 bool session_searches(const session *s) { return find_method(s->options->method) >= 0; }
 
+bool session_is_alone(const session *s) { return s->options->alone && !session_searches(s); }
+
 static bool is_method(const char *method) {
     for (int i = 0; cleave_baseline_names[i] != NULL; i++)
         if (strcmp(cleave_baseline_names[i], method) == 0)
@@ -86,7 +88,9 @@ static cleave_status bound_folds(session *s, cleave_bound *bound, cleave_error *
 
 static cleave_status prepare(session *s, cleave_error *error) {
     cleave_bound bound = {0};
-    CLEAVE_TRY(s->reach.only_folds ? bound_folds(s, &bound, error) : bound_all(s, &bound, error));
+    if (!session_is_alone(s))
+        CLEAVE_TRY(s->reach.only_folds ? bound_folds(s, &bound, error)
+                                       : bound_all(s, &bound, error));
     s->result.lower_bound_seconds = bound.seconds;
     s->result.bound_binds = bound.binds;
     s->most_bytes = cleave_most_memory(s->machine, s->options->memory_limit_bytes);

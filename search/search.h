@@ -35,7 +35,9 @@ typedef struct cleave_search_options {
     const cleave_schedule_wish *schedule;  /* stages and micro-batches; null: whatever is best */
     const char *resume_file; /* null: none.  "auto" goes on from the state there, if there is one,
                                 and leaves its own there */
-    bool quiet;              /* no progress */
+    bool alone; /* of a method that does not search: its layout, and none of the others nor a
+                   bound beside it */
+    bool quiet; /* no progress */
     const volatile sig_atomic_t
         *interrupted; /* may be null; set by a signal handler: stop with the best so far */
 } cleave_search_options;
@@ -45,6 +47,8 @@ typedef struct cleave_search_result {
     int32_t n_baselines;
     cleave_plan *baselines;     /* in the order of cleave_baseline_names */
     cleave_price_shares shares; /* what the best's step rests on */
+    int64_t framework_bytes;    /* what a framework would allocate for it on the fullest device
+                                   (graph/program/framework_memory.h); 0: not known */
     bool in_steps; /* steps of plans are those of collectives in their steps; false on more devices
                       than are lowered: all figures have them in closed form then */
     double search_seconds, lower_bound_seconds;

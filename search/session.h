@@ -75,6 +75,8 @@ typedef struct session {
 bool session_interrupted(const session *s);
 /* Is it one that goes beyond the layouts known by name? */
 bool session_searches(const session *s);
+/* Is its layout all that is asked for? */
+bool session_is_alone(const session *s);
 /* Seconds until the methods have to end; 0: no limit, a little more than 0 where it is over. */
 double session_seconds_left(const session *s);
 

@@ -126,7 +126,7 @@ cleave_status session_bound_staged(session *s, cleave_error *error) {
     double least = 0;
     int32_t n = 0;
     if (!s->result.best.applies || cleave_layout_is_plain(&s->result.best.layout) ||
-        s->reach.only_folds || session_interrupted(s))
+        s->reach.only_folds || session_is_alone(s) || session_interrupted(s))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_axis_sorts_find(s->model, &s->work, &sorts, error));
     for (int32_t m = 1; m <= sorts.batch; m++)

@@ -125,10 +125,18 @@ static cleave_status add_folded(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* The baselines that are plain, or those that are not. */
+static cleave_status add_baselines(session *s, bool plain, cleave_error *error) {
+    for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
+        if (!session_is_alone(s) || (cleave_schedule_wish_allows_plain(session_wish(s)) &&
+                                     strcmp(cleave_baseline_names[i], s->options->method) == 0))
+            CLEAVE_TRY(add_named(s, cleave_baseline_names[i], plain, error));
+    return CLEAVE_OK;
+}
+
 /* Layouts known without a search. */
 static cleave_status add_known(session *s, cleave_error *error) {
-    for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
-        CLEAVE_TRY(add_named(s, cleave_baseline_names[i], true, error));
+    CLEAVE_TRY(add_baselines(s, true, error));
     if (strcmp(s->options->method, "random") == 0)
         return add_named(s, "random", true, error);
     bool has_starts = session_searches(s) && !s->reach.only_folds;
@@ -200,7 +208,7 @@ static cleave_status run_task(void *context, int32_t worker, int32_t task, cleav
     case SEARCH_FOLDED:
         return s->reach.folds ? add_folded(s, error) : CLEAVE_OK;
     case LIST_CANDIDATES:
-        return s->reach.only_folds ? CLEAVE_OK : list_candidates(s, error);
+        return s->reach.only_folds || session_is_alone(s) ? CLEAVE_OK : list_candidates(s, error);
     default:
         return price(s, &s->pricers[worker], &s->given[task - FIRST_PRICE], error);
     }
@@ -219,8 +227,7 @@ cleave_status session_add_late_givens(session *s, cleave_error *error) {
     int32_t before = s->n_given;
     if (!cleave_schedule_wish_allows_plain(session_wish(s)))
         return CLEAVE_OK; /* they have one stage and the whole batch */
-    for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
-        CLEAVE_TRY(add_named(s, cleave_baseline_names[i], false, error));
+    CLEAVE_TRY(add_baselines(s, false, error));
     for (int32_t g = before; g < s->n_given; g++)
         CLEAVE_TRY(price(s, s->pricer, &s->given[g], error));
     return CLEAVE_OK;

@@ -77,6 +77,10 @@ typedef struct reader {
     const cleave_model *model;
     const cleave_attention *of;
     int64_t row, key;
+    bool asks_for_places; /* see asks_for_places */
+    bool has_before;      /* a place was seen: */
+    cleave_seen before;
+    double read_before[CLEAVE_ATTENTION_MEMBERS * CLEAVE_MAX_INPUTS];
 } reader;
 
 /* An element of an input that is constant, the same in all rows and keys of other axes. */
@@ -120,6 +124,15 @@ static score through(const reader *r, int member, score before) {
     return registers[nest->n_inputs + nest->n_instructions - 1];
 }
 
+/* Do scores depend on where they are, besides what is read there? */
+static bool asks_for_places(const cleave_attention *of) {
+    for (int i = 1; i <= of->n_pointwise; i++)
+        for (int k = 0; k < of->members[i].n_instructions; k++)
+            if (of->members[i].tape[k].opcode == CLEAVE_OP_INDEX)
+                return true;
+    return false;
+}
+
 /* PLAIN blocks have the same scale everywhere: the first that is met. */
 static cleave_seen see(cleave_attention *of, score x) {
     if (x.b <= surely_hidden || (x.a == 0 && !x.unknown && x.b <= CLEAVE_MOST_HIDDEN_SCORE))
@@ -131,11 +144,30 @@ static cleave_seen see(cleave_attention *of, score x) {
     return x.a == of->plain_scale ? CLEAVE_SEEN_PLAIN : CLEAVE_SEEN_MIXED;
 }
 
+/* Do constants say what they said at the place before?  Masks are long runs of one value. */
+static bool reads_as_before(reader *r) {
+    bool same = r->has_before && !r->asks_for_places;
+    int n = 0;
+    for (int i = 1; i <= r->of->n_pointwise; i++)
+        for (int k = 0; k < r->of->members[i].n_inputs; k++)
+            if (r->of->input[i][k] >= 0) {
+                double value = read(r, i, &r->of->members[i].inputs[k]).b;
+                same = same && !(value < r->read_before[n]) && !(value > r->read_before[n]) &&
+                       !isnan(value);
+                r->read_before[n++] = value;
+            }
+    return same;
+}
+
 static cleave_seen see_at(reader *r, cleave_attention *of) {
     score x = {.a = of->scale};
+    if (reads_as_before(r))
+        return r->before;
     for (int i = 1; i <= of->n_pointwise; i++)
         x = through(r, i, x);
-    return see(of, x);
+    r->before = see(of, x);
+    r->has_before = true;
+    return r->before;
 }
 
 static cleave_seen see_grain(reader *r, cleave_attention *of, int64_t n_rows, int64_t n_keys,
@@ -156,15 +188,11 @@ static cleave_seen see_grain(reader *r, cleave_attention *of, int64_t n_rows, in
 
 /* Do scores depend on nothing but the product?  Then one place is like all others. */
 static bool is_alike(const cleave_attention *of) {
-    for (int i = 1; i <= of->n_pointwise; i++) {
+    for (int i = 1; i <= of->n_pointwise; i++)
         for (int k = 0; k < of->members[i].n_inputs; k++)
             if (of->input[i][k] >= 0)
                 return false;
-        for (int k = 0; k < of->members[i].n_instructions; k++)
-            if (of->members[i].tape[k].opcode == CLEAVE_OP_INDEX)
-                return false;
-    }
-    return true;
+    return !asks_for_places(of);
 }
 
 /* ---- layers mostly have one mask ------------------------------------------------------------- */
@@ -240,7 +268,7 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
     int32_t *hidden = CLEAVE_ARENA_ARRAY(model->arena, int32_t, (rows + 1) * (keys + 1));
     if (seen == NULL || hidden == NULL)
         return false;
-    reader r = {.model = model, .of = of};
+    reader r = {.model = model, .of = of, .asks_for_places = asks_for_places(of)};
     bool alike = is_alike(of);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < keys; j++) {

@@ -184,6 +184,8 @@ static bool may_shard(const pipeline_finder *f, const pipeline_candidate *of) {
 static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
     int wish = f->options->wish.recompute;
     for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
+        if (wish < 0 && what == CLEAVE_RECOMPUTE_ALTERNATE)
+            continue; /* between two that are offered */
         of.recompute = (cleave_recompute)what;
         for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++)
             if ((wish < 0 || wish == what) && may_shard(f, &of))

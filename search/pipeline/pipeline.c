@@ -19,8 +19,8 @@ static const double most_used = 0.9, much_less = 0.99;
 /* Operators x devices for which all baselines are tried even so. */
 enum { LITTLE_WORK = 1024 };
 /* Parts of all operators in all micro-batches, beyond which a layout is not lowered: about a GiB.
- */
-enum { MOST_PARTS = 1 << 18 };
+   Those of sharded weights are gathered and reduced each by itself, which counts as so many. */
+enum { MOST_PARTS = 1 << 18, PARTS_OF_SHARDED = 4 };
 
 cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
                                          cleave_schedule_wish *wish, cleave_error *error) {
@@ -36,7 +36,8 @@ cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute
                            "schedule \"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1", kind);
     if (recompute != NULL && begun.recompute < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "recompute \"%.64s\" is none of: none, selective, full", recompute);
+                           "recompute \"%.64s\" is none of: none, selective, alternate, full",
+                           recompute);
     if (zero != NULL && (strlen(zero) != 1 || strchr("0123", *zero) == NULL))
         return cleave_fail(error, CLEAVE_BAD_INPUT, "zero \"%.64s\" is none of: 0, 1, 2, 3", zero);
     begun.zero = zero != NULL ? 1 + (*zero - '0') : 0;
@@ -55,9 +56,13 @@ bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micr
 
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout) {
     int64_t n_parts = 0;
+    bool shards = false;
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
-    return !pipeline_is_lowered(f, n_parts, layout->schedule.micro_batches);
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        shards = shards || layout->sharded[t] > CLEAVE_SHARDED_UPDATE;
+    return !pipeline_is_lowered(f, shards ? PARTS_OF_SHARDED * n_parts : n_parts,
+                                layout->schedule.micro_batches);
 }
 
 int32_t pipeline_list_micro_batches(const pipeline_finder *f, int32_t most, int32_t *m) {

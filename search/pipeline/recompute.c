@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const cleave_recompute_names[CLEAVE_N_RECOMPUTES] = {"none", "selective", "full"};
+const char *const cleave_recompute_names[CLEAVE_N_RECOMPUTES] = {"none", "selective", "alternate",
+                                                                 "full"};
 
 /* Has it a product of two activations? */
 static bool multiplies_activations(const cleave_model *model, int32_t op) {
@@ -65,6 +66,19 @@ static void mark_full(const cleave_model *model, int32_t *last, int32_t *n_acros
     }
 }
 
+/* Of what `full` marks, from one operator that it keeps to the next. */
+static void unmark_alternate(const cleave_model *model, bool *marked) {
+    int n_products = 0;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cleave_nest_kind kind = model->nests[model->operators[op].main_nest].kind;
+        bool attends = kind == CLEAVE_NEST_ATTENTION || multiplies_activations(model, op);
+        bool multiplies = kind == CLEAVE_NEST_PRODUCT || kind == CLEAVE_NEST_CONVOLUTION;
+        n_products = marked[op] ? n_products + (multiplies && !attends) : 0;
+        if (attends || (multiplies && n_products % 2 == 1))
+            marked[op] = false;
+    }
+}
+
 static void unmark_statistics(const cleave_model *model, bool *marked) {
     for (int32_t a = 0; a < model->n_assignments; a++) {
         int32_t writer = cleave_tensor_writer(model, model->assignments[a].source);
@@ -96,6 +110,8 @@ cleave_status cleave_recompute_mark(const cleave_model *model, cleave_recompute 
         mark_selective(model, layout->recompute);
     else
         mark_full(model, last, n_across, layout->recompute);
+    if (what == CLEAVE_RECOMPUTE_ALTERNATE)
+        unmark_alternate(model, layout->recompute);
     unmark_statistics(model, layout->recompute);
     free(last);
     free(n_across);

@@ -9,6 +9,9 @@ typedef enum cleave_recompute {
     CLEAVE_RECOMPUTE_SELECTIVE, /* products of two activations and what goes from one to the next,
                                    as attention (Korthikanti et al. 2022): much to keep, little to
                                    do */
+    CLEAVE_RECOMPUTE_ALTERNATE, /* as full, but attention and, from one operator that is kept to the
+                                   next, the first product, the third, ... are kept (torchtitan's
+                                   selective checkpoints) */
     CLEAVE_RECOMPUTE_FULL, /* all but the operators whose output alone goes on to all that follows:
                               of a residual network, blocks keep their inputs (Chen et al. 2016) */
     CLEAVE_N_RECOMPUTES

@@ -57,7 +57,9 @@ typedef enum cleave_price_memory {
 typedef struct cleave_price_grounds {
     bool known; /* the layout fits the memory */
     cleave_price_shares shares;
-    bool *used_rules; /* [rules of the layout], room given */
+    int64_t framework_bytes; /* as of graph/program/framework_memory.h; 0: not known, of blocks or
+                                micro-batches that stand for others */
+    bool *used_rules;        /* [rules of the layout], room given */
 } cleave_price_grounds;
 
 /* What is to be priced. */

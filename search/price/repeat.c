@@ -198,6 +198,9 @@ static cleave_status find_shares(const cleave_repeated *repeated, const cleave_t
     whole.items = CLEAVE_ARENA_ARRAY(repeated->arena, cleave_item, n);
     if (few == NULL || basis == NULL || whole.items == NULL)
         return cleave_fail_memory(error, "adding up prices");
+    whole.model = repeated->few.model; /* what its items are about is among the few */
+    whole.slots = repeated->few.slots;
+    whole.collectives = repeated->few.collectives;
     CLEAVE_TRY(cleave_cost_basis(&repeated->few, repeated->cache, few, error));
     for (int32_t i = 0; i < n; i++) {
         basis[i] = few[repeated->whole.origin[i]];

@@ -8,8 +8,13 @@
 /* Beyond these shares of what has no spread, a spread of the rest would promise too much. */
 static const double most_data_sheet = 0.05, most_links = 0.25;
 
+const char *const cleave_step_part_names[CLEAVE_N_STEP_PARTS] = {
+    "products",   "attention",      "other kernels", "updates",    "copies",
+    "all-reduce", "reduce-scatter", "all-gather",    "all-to-all", "messages"};
+
 typedef struct sums {
     double by_provenance[CLEAVE_N_PROVENANCES]; /* seconds */
+    double by_part[CLEAVE_N_STEP_PARTS];        /* seconds */
     double links;                               /* seconds */
     double predicted_error;                     /* sum of seconds x spread */
     double noise;                               /* measured prices: sum of its squares */
@@ -21,6 +26,44 @@ static bool is_of_links(cleave_item_kind kind) {
            kind != CLEAVE_ITEM_COPY;
 }
 
+static cleave_step_part part_of_compute(const cleave_program *program, const cleave_item *item) {
+    int32_t nest = program->slots != NULL ? program->slots[item->slot].nest : -1;
+    cleave_nest_kind kind = nest >= 0 ? program->model->nests[nest].kind : CLEAVE_NEST_POINTWISE;
+    return kind == CLEAVE_NEST_PRODUCT || kind == CLEAVE_NEST_CONVOLUTION ? CLEAVE_PART_PRODUCTS
+           : kind == CLEAVE_NEST_ATTENTION                                ? CLEAVE_PART_ATTENTION
+                                           : CLEAVE_PART_OTHER_KERNELS;
+}
+
+static cleave_step_part part_of(const cleave_program *program, const cleave_item *item) {
+    static const cleave_step_part collectives[] = {[CLEAVE_ALL_REDUCE] = CLEAVE_PART_ALL_REDUCE,
+                                                   [CLEAVE_REDUCE_SCATTER] =
+                                                       CLEAVE_PART_REDUCE_SCATTER,
+                                                   [CLEAVE_ALL_GATHER] = CLEAVE_PART_ALL_GATHER,
+                                                   [CLEAVE_ALL_TO_ALL] = CLEAVE_PART_ALL_TO_ALL};
+    switch ((cleave_item_kind)item->kind) {
+    case CLEAVE_ITEM_COMPUTE:
+        return part_of_compute(program, item);
+    case CLEAVE_ITEM_UPDATE:
+        return CLEAVE_PART_UPDATES;
+    case CLEAVE_ITEM_LOAD:
+    case CLEAVE_ITEM_COPY:
+        return CLEAVE_PART_COPIES;
+    case CLEAVE_ITEM_JOIN:
+    case CLEAVE_ITEM_AWAIT:
+        return collectives[program->collectives[item->subject].kind];
+    default:
+        return CLEAVE_PART_MESSAGES;
+    }
+}
+
+/* Seconds in which the main lane of a device does something, on average. */
+static double main_lane_seconds(const cleave_engine_problem *problem) {
+    int64_t all = 0;
+    for (int32_t i = 0; i < problem->step.n_items; i++)
+        all += problem->step.queue[i] % 2 == CLEAVE_LANE_MAIN ? problem->step.duration[i] : 0;
+    return 1e-12 * (double)all / (problem->n_queues / 2);
+}
+
 static void add_path(const cleave_program *program, const cleave_price_basis *basis,
                      const cleave_critical_path *path, sums *s) {
     for (int32_t i = 0; i < path->n; i++) {
@@ -28,6 +71,7 @@ static void add_path(const cleave_program *program, const cleave_price_basis *ba
         const cleave_price_basis *of = &basis[item];
         double seconds = 1e-12 * (double)path->segments[i].picoseconds;
         s->by_provenance[of->provenance] += seconds;
+        s->by_part[part_of(program, &program->items[item])] += seconds;
         if (is_of_links((cleave_item_kind)program->items[item].kind))
             s->links += seconds;
         double error = seconds * of->spread;
@@ -40,7 +84,7 @@ static void add_path(const cleave_program *program, const cleave_price_basis *ba
     }
 }
 
-static cleave_price_shares conclude(const sums *s, int32_t n_sources) {
+static cleave_price_shares conclude(const sums *s, double main_seconds, int32_t n_sources) {
     cleave_price_shares shares = {0};
     double step = 0, squares = s->noise;
     for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
@@ -51,7 +95,10 @@ static cleave_price_shares conclude(const sums *s, int32_t n_sources) {
     }
     for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
         shares.share[p] = s->by_provenance[p] / step;
+    for (int p = 0; p < CLEAVE_N_STEP_PARTS; p++)
+        shares.part[p] = s->by_part[p] / step;
     shares.links = s->links / step;
+    shares.idle = main_seconds < step ? 1 - main_seconds / step : 0;
     if (s->by_provenance[CLEAVE_PROVENANCE_PREDICTED] > 0)
         shares.predicted_spread =
             s->predicted_error / s->by_provenance[CLEAVE_PROVENANCE_PREDICTED];
@@ -76,7 +123,7 @@ cleave_status cleave_price_shares_find(const cleave_program *program,
                             : cleave_critical_path_find(problem, timeline, &scratch, &path, error);
     if (status == CLEAVE_OK) {
         add_path(program, basis, &path, &s);
-        *shares = conclude(&s, n_sources);
+        *shares = conclude(&s, main_lane_seconds(problem), n_sources);
     }
     cleave_arena_free(&scratch);
     return status;

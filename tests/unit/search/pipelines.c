@@ -215,24 +215,37 @@ Test(pipelines, recomputes_what_its_names_say) {
         kept += !layout.recompute[op];
     cr_expect(kept >= 4 && kept <= model.n_operators / 3, "%d of %d are kept", kept,
               model.n_operators);
+    int32_t n_full = n_recomputed(&layout), n_products = 0;
+    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_ALTERNATE, &layout, NULL),
+                 CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        n_products += layout.recompute[op] &&
+                      model.nests[model.operators[op].main_nest].kind == CLEAVE_NEST_PRODUCT;
+    cr_expect_lt(n_recomputed(&layout), n_full);
+    cr_expect_geq(n_products, 2, "%d products are recomputed", n_products); /* one of a block */
     cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_NONE, &layout, NULL), CLEAVE_OK);
     cr_expect_eq(n_recomputed(&layout), 0);
 }
 
-/* Each keeps less than the one before it, and takes longer. */
+/* Each keeps less than none, and full less than all; and takes longer. */
 Test(pipelines, recomputation_trades_time_for_memory) {
     import_gpt();
     options.method = "data-parallel";
-    double seconds = 0;
-    int64_t bytes = INT64_MAX;
+    double seconds[CLEAVE_N_RECOMPUTES];
+    int64_t bytes[CLEAVE_N_RECOMPUTES];
     for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
         wish =
             (cleave_schedule_wish){.micro_batches = 2, .stages = 1, .kind = -1, .recompute = what};
         cleave_search_result result = run();
         cr_expect_eq(n_recomputed(&result.best.layout) > 0, what != CLEAVE_RECOMPUTE_NONE);
-        cr_expect_gt(result.best.step_seconds, seconds, "%s", cleave_recompute_names[what]);
-        cr_expect_lt(result.best.peak_bytes, bytes, "%s", cleave_recompute_names[what]);
-        seconds = result.best.step_seconds;
-        bytes = result.best.peak_bytes;
+        seconds[what] = result.best.step_seconds;
+        bytes[what] = result.best.peak_bytes;
+    }
+    for (int what = CLEAVE_RECOMPUTE_SELECTIVE; what < CLEAVE_RECOMPUTE_FULL; what++) {
+        const char *name = cleave_recompute_names[what];
+        cr_expect_gt(seconds[what], seconds[CLEAVE_RECOMPUTE_NONE], "%s", name);
+        cr_expect_lt(bytes[what], bytes[CLEAVE_RECOMPUTE_NONE], "%s", name);
+        cr_expect_gt(seconds[CLEAVE_RECOMPUTE_FULL], seconds[what], "%s", name);
+        cr_expect_lt(bytes[CLEAVE_RECOMPUTE_FULL], bytes[what], "%s", name);
     }
 }

@@ -288,6 +288,10 @@ Test(timeline_errors, shares_follow_the_critical_path) {
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_PREDICTED], 27.0 / 43, 1e-12);
     cr_expect_eq(shares.share[CLEAVE_PROVENANCE_DATA_SHEET], 0);
     cr_expect_float_eq(shares.links, 6.0 / 43, 1e-12);
+    cr_expect_float_eq(shares.part[CLEAVE_PART_PRODUCTS], 30.0 / 43, 1e-12); /* A and B */
+    cr_expect_float_eq(shares.part[CLEAVE_PART_UPDATES], 4.0 / 43, 1e-12);
+    cr_expect_float_eq(shares.part[CLEAVE_PART_COPIES], 3.0 / 43, 1e-12);
+    cr_expect_float_eq(shares.part[CLEAVE_PART_MESSAGES], 6.0 / 43, 1e-12);
     cr_expect_float_eq(shares.predicted_spread, 12.0 / 27, 1e-12);
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(103), 1e-15);
 }

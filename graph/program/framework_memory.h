@@ -1,0 +1,19 @@
+/* What a framework allocates that runs the same layout: not the arena of our plan, but what its
+   tensors take.
+
+   The lives of buffers are those of the program, and each is a tensor of its own there, too.  But a
+   framework hands a collective the tensors themselves, and its library streams them through a few
+   MiB: there are no packed messages.  A reduce-scatter leaves a device's share of a gradient where
+   the whole was.  And what lives at a time is added up, without the holes that a plan may have. */
+#ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H
+#define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H
+
+#include "graph/program/program.h"
+
+/* The most bytes that are allocated at once, of the device with most; each buffer is a multiple of
+   512, as PyTorch's caching allocator has it.  Of a program in which all items stand.  FAILED when
+   memory is short. */
+cleave_status cleave_program_framework_bytes(const cleave_program *program, int64_t *bytes,
+                                             cleave_error *error);
+
+#endif

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Published runs against predictions: the table of `cleave validate` for measurements that others made.
+
+FOLDER has their files (simumax_b200.csv, torchtitan.csv, llm_foundry_mpt.csv, mist_l4.csv, sailor_validation.csv,
+megatron_seqsel_fig1_memory.csv); those that are missing are left out, and without the folder nothing is done.  Each
+source becomes one RUNS.csv, in a temporary folder or in --keep: a row for a row, what the source says in the words of
+docs/formats.md, and what Cleave has no word for as `besides`, so that no row is lost.  Nothing is fitted: prices are
+those of configs/machines.
+
+What the sources leave open is filled in as follows:
+  MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
+  torchtitan "selective" keeps every other product and attention: `alternate`.
+  Mist       fp16 as bf16.  Partitions of layers are Cleave's own.
+  Sailor     OPT and GPT-Neo as GPT-2.
+
+--ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
+"""
+import argparse
+import csv
+import glob
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
+COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
+           "pipeline", "virtual", "context", "expert", "schedule", "recompute", "sharding", "precision",
+           "reduce_precision", "attention", "besides", "step", "memory"]
+MIB = 1024 * 1024
+
+
+def llama(layers, width, inner, heads, kv_heads, vocabulary):
+    return {"model_type": "llama", "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocabulary,
+            "max_position_embeddings": 1 << 20, "tie_word_embeddings": False}
+
+
+def gpt2(layers, width, heads, vocabulary, sequence):
+    return {"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads, "vocab_size": vocabulary,
+            "n_positions": sequence, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+
+
+def machine(kind):
+    """The file that ships for a kind of device; the least named one if there are several."""
+    found = sorted(glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json")))
+    return found[0] if found else None
+
+
+def read(folder, name):
+    with open(os.path.join(folder, name), newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- sources: each gives rows, of which `kind` names the device -------------------------------------------------------
+
+def simumax(folder):
+    models = {row["model"]: json.loads(row["config_json"]) for row in read(folder, "simumax_models.csv")}
+    for row in read(folder, "simumax_b200.csv"):
+        of = next((models[m] for m in models if m.startswith(row["model"])), None)
+        data, micro_batch = int(row["dp"]), int(row["mbs"])
+        run = {"kind": "b200", "group": f"simumax {row['model']}", "name": row["case"].replace("_cef", ""),
+               "sequence": row["seq"], "batch": data * micro_batch * int(row["microbatches"]),
+               "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
+               "context": row["cp"], "sharding": 1, "precision": "bf16", "step": f"{row['measured_ms']} ms",
+               "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
+        if of["model_type"] == "dense":
+            run["model"] = llama(int(row["layers"]), of["hidden_size"], of["intermediate_size"], of["head_num"],
+                                 of["kv_head_num"], of["vocab_size"])
+        else:
+            run["model"] = {"model_type": row["model"]}
+            run["besides"] = f"latent attention, and experts over {row['ep']} devices"
+        yield run
+
+
+TITAN_MODELS = {"Llama3.1-8B": (32, 4096, 14336, 32, 8, 128256), "Llama3.1-70B": (80, 8192, 28672, 64, 8, 128256),
+                "Llama3.1-405B": (126, 16384, 53248, 128, 8, 128256)}
+
+
+def torchtitan(folder):
+    for row in read(folder, "torchtitan.csv"):
+        gpus, sequence, batch = int(row["gpus"]), int(row["seq"]), int(row["gbs"])
+        step = batch * sequence / (gpus * float(row["measured_tokens_s_gpu"]))
+        techniques = row["techniques"]
+        besides = ("products in 8 bits" if re.search("float8|fp8", techniques) else
+                   "asynchronous tensor parallelism" if "asyncTP" in techniques else "")
+        schedule = row["pp_schedule"].lower()
+        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100",
+               "group": f"torchtitan {row['model']} {gpus}", "name": f"{row['model']} {gpus} {techniques}",
+               "model": llama(*TITAN_MODELS[row["model"]]), "devices": gpus, "sequence": sequence, "batch": batch,
+               "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
+               "data": row["fsdp_dp"], "tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"],
+               "virtual": 2 if schedule.startswith("interleaved") else 1,
+               "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
+               "sharding": 3, "precision": "bf16", "besides": besides, "step": f"{step:.9g}",
+               "memory": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
+
+
+def llm_foundry(folder):
+    sizes = {re.search("mpt-(.*).yaml", row["yaml"]).group(1): row
+             for row in read(folder, "llm_foundry_mpt_arch.csv") if "mpt-" in row["yaml"]}
+    kinds = {"h100_80gb": "h100", "a100_80gb": "a100", "a100_40gb": "a100-40"}
+    for row in read(folder, "llm_foundry_mpt.csv"):
+        of, gpus, sequence = sizes[row["model"]], int(row["gpus"]), int(row["seq"])
+        besides = "products in 8 bits" if "fp8" in row["precision"] else \
+            "activations are moved to the host" if row["act_offload"] == "True" else ""
+        yield {"kind": kinds[row["gpu"]], "group": f"MPT {row['model']} {row['gpu']}",
+               "name": f"{row['model']} {row['gpu']} x{gpus} {sequence} {row['mbs']}",
+               "model": gpt2(int(of["n_layers"]), int(of["d_model"]), int(of["n_heads"]), int(of["vocab"]), sequence),
+               "devices": gpus, "sequence": sequence, "batch": row["gbs"], "micro_batch": row["mbs"],
+               "recompute": "full" if row["act_ckpt"] == "True" else "none",
+               "sharding": 3 if row["sharding"] == "FULL_SHARD" else 2, "precision": "bf16",
+               "reduce_precision": "bf16" if row["mp_mode"] == "PURE" else "f32",
+               "besides": besides, "step": row["derived_step_s"]}
+
+
+def mist(folder):
+    widths = {"1.3b": (24, 2048, 16), "2.7b": (32, 2560, 32), "7b": (32, 4096, 32)}
+    for row in read(folder, "mist_l4.csv"):
+        layers, width, heads = widths[row["size"]]
+        text = row["config_yaml"]
+        numbers = {key: [float(x) for x in re.findall(r"- (-?[\d.]+)", part)]
+                   for key, part in re.findall(r"(\w+): ((?:- )+-?[\d.]+(?: (?:- )+-?[\d.]+)*)", text)}
+        run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
+               "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
+               "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0,
+               "precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
+               "step": row["measured_iter_s"], "memory": ""}
+        peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
+        run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
+        run["model"] = gpt2(layers, width, heads, 50304, 2048) if row["family"] == "gpt" else \
+            llama(layers, width, {"1.3b": 5632, "2.7b": 6912, "7b": 11008}[row["size"]], heads, heads, 50304)
+        if "stage_strategies" not in numbers:
+            run.update(data=row["gpus"], micro_batch=1)
+            yield run
+            continue
+        plan, stages = numbers["stage_strategies"], len(numbers["layer_partitions"])
+        each = [plan[10 * s:10 * s + 10] for s in range(stages)]
+        micro_batch, data, tensor = (int(x) for x in each[0][:3])
+        run.update(pipeline=stages, data=data, tensor=tensor, micro_batch=micro_batch)
+        if any(sum(stage[6:]) > 0 for stage in each):
+            run["besides"] = "state or activations are moved to the host"
+        elif any(numbers["gradient_checkpointing"]):
+            run["besides"] = "some layers of some stages are recomputed"
+        yield run
+
+
+def sailor(folder):
+    sizes = {"OPT-350M": (24, 1024, 16, 50272), "GPT-NEO-2.7B": (32, 2560, 20, 50257)}
+    for row in read(folder, "sailor_validation.csv"):
+        kinds = set(re.findall(r"([\w-]+?)-\d+x", row["stage_replicas_gpuxcount_tp"]))
+        tensor = re.findall(r"tp(\d+)", row["stage_replicas_gpuxcount_tp"])
+        layers, width, heads, vocabulary = sizes[row["model"]]
+        run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx3090", "group": f"Sailor {row['model']}",
+               "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']}",
+               "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
+               "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
+               "pipeline": row["pp"], "precision": "bf16", "step": row["measured_iter_s"],
+               "memory": row["max_mem_bytes"]}
+        if len(set(tensor)) > 1 or len(kinds) > 1:
+            run["besides"] = f"devices of several kinds ({', '.join(sorted(kinds))}) in one stage or pipeline"
+        yield run
+
+
+def megatron(folder):
+    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same."""
+    sizes = {"megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96), "turing-530B": (105, 20480, 128),
+             "megatron-1T": (128, 25600, 160)}
+    for row in read(folder, "megatron_seqsel_fig1_memory.csv"):
+        layers, width, heads = sizes[row["model"]]
+        pipeline, micro_batch = int(row["pp"]), int(row["mbs"])
+        micro_batches = min(int(row["gbs"]) // micro_batch, 2 * pipeline)
+        memory = float(row["params_opt_gib"]) + float(row["activations_gib"])
+        yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
+               "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
+               "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
+               "pipeline": pipeline, "virtual": row["vp"], "attention": "stored", "precision": "bf16", "sharding": 0,
+               "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
+               "besides": "tensor parallel without sequence parallel" if row["mode"] == "none" else ""}
+
+
+SOURCES = {"simumax": ("simumax_b200.csv", simumax), "torchtitan": ("torchtitan.csv", torchtitan),
+           "llm_foundry": ("llm_foundry_mpt.csv", llm_foundry), "mist": ("mist_l4.csv", mist),
+           "sailor": ("sailor_validation.csv", sailor),
+           "megatron": ("megatron_seqsel_fig1_memory.csv", megatron)}
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+def write(path, runs, change=None):
+    """The runs as RUNS.csv; those whose device has no file are refused by it."""
+    with open(path, "w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")
+        table.writeheader()
+        for run in runs:
+            row = dict(run, model=json.dumps(run["model"]), machine=machine(run["kind"]))
+            if row["machine"] is None:
+                row.update(machine=f"{run['kind']}.json",
+                           besides=row.get("besides") or f"no machine file of {run['kind']} ships")
+            if change is not None:
+                change(row)
+            table.writerow(row)
+
+
+def validate(cleave, path):
+    """A run that needs more than 8 GiB to be priced is refused by that."""
+    done = subprocess.run([cleave, "validate", path, "--json"], stdout=subprocess.PIPE,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
+    if done.returncode == 3:
+        return None
+    if done.returncode != 0:
+        sys.exit(f"cleave validate {path}: exit {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def overall(result):
+    return result["groups"][-1]
+
+
+def percent(of, key):
+    return "-" if of is None else f"{100 * of[key]:.1f} %"
+
+
+def describe(source, result, runs):
+    """One line of a source, and why rows were refused."""
+    if result is None:
+        return [source, len(runs), 0, "-", "-", "-", "-", "-"]
+    of = overall(result)
+    step, memory = of["step"], of["memory"]
+    tau = "-" if step is None or step["tau"] is None else f"{step['tau']:.2f}"
+    return [source, of["runs"], of["priced"], percent(step, "median_error"), percent(step, "ninth_decile_error"),
+            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error")]
+
+
+def reasons(result):
+    counted = {}
+    for run in result["runs"] if result else []:
+        if "refused" in run:
+            counted[run["refused"]] = counted.get(run["refused"], 0) + 1
+    return counted
+
+
+def print_table(rows):
+    widths = [max(len(str(row[c])) for row in rows) for c in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(str(x).ljust(w) if c == 0 else str(x).rjust(w) for c, (x, w) in enumerate(zip(row, widths))))
+
+
+# ---- effects that are left out ---------------------------------------------------------------------------------------
+
+def change_rows(key, value):
+    def change(row):
+        row[key] = value
+    return change
+
+
+def change_machine(folder, edit):
+    """Rows whose machine is an edited copy."""
+    def change(row):
+        if not os.path.isfile(row["machine"]):
+            return
+        with open(row["machine"]) as file:
+            content = json.load(file)
+        edit(content)
+        row["machine"] = os.path.join(folder, os.path.basename(row["machine"]))
+        with open(row["machine"], "w") as file:
+            json.dump(content, file)
+    return change
+
+
+def without_memory_bound(content):
+    for kind in content["kinds"].values():
+        kind["memory_bandwidth"] = "1000000 GB/s"
+
+
+def without_launch(content):
+    for kind in content["kinds"].values():
+        kind["launch"] = "0 us"
+
+
+def without_links(content):
+    for link in content["node"]["links"] + content.get("network", []):
+        if "bandwidth" in link:
+            link["bandwidth"] = "1000000 GB/s"
+        link["latency"] = "0 us"
+    content.pop("collectives", None)
+
+
+def flat_efficiency(content):
+    """One figure for all shapes: what the curve says of large ones."""
+    for kind in content["kinds"].values():
+        kind.pop("curves", None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="of the published measurements")
+    parser.add_argument("--cleave", default=os.path.join(TREE, "build", "cleave"), help="the program")
+    parser.add_argument("--only", default=",".join(SOURCES), help="sources, between commas")
+    parser.add_argument("--ablate", action="store_true", help="leave one effect after the other out")
+    parser.add_argument("--keep", help="folder for the tables that are made")
+    options = parser.parse_args()
+    if not os.path.isdir(options.folder):
+        print(f"skipped: {options.folder} is no folder of published measurements")
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        bench(options, folder)
+
+
+def bench(options, folder):
+    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %"]]
+    effects = [["left out", *[s for s in options.only.split(",")]]]
+    why, runs_of = [], {}
+    for source in options.only.split(","):
+        file, rows_of = SOURCES[source]
+        if not os.path.isfile(os.path.join(options.folder, file)):
+            why.append(f"{source}: skipped: {file} is not in {options.folder}")
+            continue
+        runs = runs_of[source] = list(rows_of(options.folder))
+        path = os.path.join(folder, source + ".csv")
+        write(path, runs)
+        result = validate(options.cleave, path)
+        with open(os.path.join(folder, source + ".json"), "w") as out:
+            json.dump(result, out, indent=1)
+        table.append(describe(source, result, runs))
+        why += [f"{source}: {n} not priced: {reason}" for reason, n in reasons(result).items()]
+    print_table(table)
+    print("\n".join(why))
+    if not options.ablate:
+        return
+    left_out = {"nothing": None, "efficiency by shape": change_machine(folder, flat_efficiency),
+                "memory-bound kernels": change_machine(folder, without_memory_bound),
+                "launches": change_machine(folder, without_launch), "links": change_machine(folder, without_links),
+                "recomputation": change_rows("recompute", "none")}
+    for effect, change in left_out.items():
+        row = [effect]
+        for source in options.only.split(","):
+            path = os.path.join(folder, f"{source}-without.csv")
+            result = None
+            if source in runs_of:
+                write(path, runs_of[source], change)
+                result = validate(options.cleave, path)
+            row.append(percent(overall(result)["step"], "median_error") if result else "-")
+        effects.append(row)
+    print("\nMedian error of the step where an effect is left out:")
+    print_table(effects)
+
+
+if __name__ == "__main__":
+    main()
