@@ -311,7 +311,7 @@ static void print_operators(const comparison *c, cleave_arena *arena) {
             add_worth(&t, c, d);
     }
     printf("\n");
-    table_print(&t, stdout);
+    table_print_repeats(&t, stdout);
 }
 
 static void print_updates(const comparison *c, cleave_arena *arena) {
@@ -328,7 +328,7 @@ static void print_updates(const comparison *c, cleave_arena *arena) {
             add_worth(&t, c, d);
     }
     printf("\n");
-    table_print(&t, stdout);
+    table_print_repeats(&t, stdout);
 }
 
 static void print_text(const comparison *c, cleave_arena *arena) {

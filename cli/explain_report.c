@@ -2,10 +2,12 @@
 #include "cli/explain_report.h"
 
 #include "cli/inputs.h"
+#include "cli/repeats.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_names[CLEAVE_N_BUFFER_KINDS] = {
@@ -92,35 +94,96 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
     table_print(&t, stdout);
 }
 
-static void add_operator(const explanation *e, int32_t op, table *t) {
-    const cleave_operator *of = &e->model->operators[op];
-    const cleave_split *split = &e->layout->splits[op];
+/* Operators that are alike but for a number in their names, as those of layers are, told once. */
+typedef struct told {
+    const char *name;
+    int32_t first; /* of the operators */
+    int32_t best;  /* that whose next best split is the best; -1: none has one */
+    explain_operator sum;
+} told;
+
+static int compare_told(const void *a, const void *b) {
+    const told *x = a, *y = b;
+    if (x->sum.total != y->sum.total)
+        return x->sum.total > y->sum.total ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static void add_to(told *of, const explanation *e, int32_t op) {
     const explain_operator *path = &e->path.operators[op];
-    const explain_choice *choice = &e->choices[op];
+    const explain_choice *choices = e->choices;
+    of->sum.total += path->total;
+    of->sum.memory_bytes += path->memory_bytes;
+    for (int s = 0; s < EXPLAIN_N_SORTS; s++)
+        of->sum.picoseconds[s] += path->picoseconds[s];
+    if (choices[op].n > 0 &&
+        (of->best < 0 || choices[op].best[0].step < choices[of->best].best[0].step))
+        of->best = op;
+}
+
+static void add_operators(const explanation *e, const told *of, table *t) {
+    const cleave_operator *op = &e->model->operators[of->first];
+    const cleave_split *split = &e->layout->splits[of->first];
     char text[256];
     table_text(t, of->name);
-    split_text_degrees(of, split, text, sizeof text);
+    split_text_degrees(op, split, text, sizeof text);
     table_text(t, text);
     split_text_devices(split, text, 48);
     table_text(t, text);
-    table_format(t, "%.1f %%", 100 * share(path->total, e->path.step));
-    put_time(t, explain_computing(path->picoseconds));
-    put_time(t, path->picoseconds[EXPLAIN_EXCHANGE]);
-    put_time(t, path->picoseconds[EXPLAIN_SYNC]);
-    put_time(t, path->picoseconds[EXPLAIN_WAITING]);
-    table_quantity(t, (double)path->memory_bytes, CLEAVE_UNIT_BYTES);
-    explain_binds(e, op, text, sizeof text);
+    table_format(t, "%.1f %%", 100 * share(of->sum.total, e->path.step));
+    put_time(t, explain_computing(of->sum.picoseconds));
+    put_time(t, of->sum.picoseconds[EXPLAIN_EXCHANGE]);
+    put_time(t, of->sum.picoseconds[EXPLAIN_SYNC]);
+    put_time(t, of->sum.picoseconds[EXPLAIN_WAITING]);
+    table_quantity(t, (double)of->sum.memory_bytes, CLEAVE_UNIT_BYTES);
+    explain_binds(e, of->first, text, sizeof text);
     table_text(t, text);
-    if (choice->n > 0) {
-        describe(of, &choice->best[0].split, text, sizeof text);
-        put_change(t, e, &choice->best[0]);
+    if (of->best >= 0) {
+        const explain_alternative *next = &e->choices[of->best].best[0];
+        describe(&e->model->operators[of->best], &next->split, text, sizeof text);
+        put_change(t, e, next);
         table_text(t, text);
     } else {
         table_text(t, "-");
-        table_text(t, choice->tried > 0                   ? "none fits"
+        table_text(t, e->choices[of->first].tried > 0     ? "none fits"
                       : cleave_layout_is_plain(e->layout) ? "there is none"
                                                           : "not tried");
     }
+}
+
+/* What has to be equal for operators to be told as one. */
+static const char *kind_of(const explanation *e, int32_t op, cleave_arena *arena) {
+    char split[256], binds[192];
+    describe(&e->model->operators[op], &e->layout->splits[op], split, sizeof split);
+    explain_binds(e, op, binds, sizeof binds);
+    return cleave_arena_printf(arena, "%s\t%s\t%d", split, binds, e->choices[op].n > 0);
+}
+
+/* Finds [*n] of them, the largest shares first; null: memory is short. */
+static told *tell(const explanation *e, cleave_arena *arena, int32_t *n) {
+    const char **names = CLEAVE_ARENA_ARRAY(arena, const char *, e->n);
+    const char **kinds = CLEAVE_ARENA_ARRAY(arena, const char *, e->n);
+    repeats found;
+    if (names == NULL || kinds == NULL)
+        return NULL;
+    for (int32_t i = 0; i < e->n; i++) {
+        names[i] = e->model->operators[e->order[i]].name;
+        kinds[i] = kind_of(e, e->order[i], arena);
+        if (kinds[i] == NULL)
+            return NULL;
+    }
+    if (repeats_find(names, kinds, e->n, arena, &found, NULL) != CLEAVE_OK)
+        return NULL;
+    told *all = CLEAVE_ARENA_ARRAY(arena, told, found.n);
+    if (all == NULL)
+        return NULL;
+    for (int32_t i = 0; i < found.n; i++)
+        all[i] = (told){found.items[i].name, e->order[found.items[i].first], -1, {.total = 0}};
+    for (int32_t i = 0; i < e->n; i++)
+        add_to(&all[found.of[i]], e, e->order[i]);
+    qsort(all, (size_t)found.n, sizeof *all, compare_told);
+    *n = found.n;
+    return all;
 }
 
 static void print_operators(const explanation *e, cleave_arena *arena) {
@@ -128,10 +191,12 @@ static void print_operators(const explanation *e, cleave_arena *arena) {
                                         "compute",  "exchange", "sync",    "waiting",
                                         "memory",   "bound by", "change",  "with the next best"};
     table t = {.arena = arena, .n_columns = 12, .align = "lllrrrrrrlrl"};
+    int32_t n = 0;
+    const told *all = tell(e, arena, &n);
     for (int i = 0; i < 12; i++)
         table_text(&t, heads[i]);
-    for (int32_t i = 0; i < e->n; i++)
-        add_operator(e, e->order[i], &t);
+    for (int32_t i = 0; all != NULL && i < n; i++)
+        add_operators(e, &all[i], &t);
     table_print(&t, stdout);
 }
 

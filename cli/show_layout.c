@@ -3,6 +3,8 @@
 
 #include "cli/table.h"
 
+#include <string.h>
+
 /* Members that are strings or numbers, as text; "" when missing. */
 static void describe_member(const cleave_json_cursor *at, const char *key, char *text,
                             size_t bytes) {
@@ -93,32 +95,77 @@ static cleave_status print_operators(const cleave_json_cursor *operators, cleave
         table_format(&t, "%s%s", device_text, again ? ", recomputed" : "");
     }
     if (status == CLEAVE_OK)
-        table_print(&t, stdout);
+        table_print_repeats(&t, stdout);
     else
         CLEAVE_LIST_FREE(&t.cells);
     return status;
 }
 
-static void print_settings(const cleave_json_cursor *root, const char *key, const char *title) {
-    cleave_json_cursor settings;
-    if (!cleave_json_find(root, key, &settings))
+/* "sharded, gradient sharded". */
+static void print_updates(const cleave_json_cursor *root, cleave_arena *arena) {
+    static const char *const more[] = {"gradient", "weight"};
+    table t = {.arena = arena, .n_columns = 2, .align = "ll"};
+    cleave_json_cursor parameters;
+    if (!cleave_json_find(root, "parameters", &parameters))
         return;
-    for (int32_t i = 0; i < cleave_json_count(&settings); i++) {
+    table_text(&t, "parameter");
+    table_text(&t, "update");
+    for (int32_t i = 0; i < cleave_json_count(&parameters); i++) {
         const char *name;
-        char text[128], more[128];
-        cleave_json_cursor setting = cleave_json_member(&settings, i, &name);
-        describe_member(&settings, name, text, sizeof text);
-        if (text[0] == '\0')
-            describe_member(&setting, "update", text, sizeof text);
-        printf("%s %s: %s", title, name, text);
-        for (int k = 0; k < 2; k++) { /* of a parameter */
-            static const char *const keys[] = {"gradient", "weight"};
-            describe_member(&setting, keys[k], more, sizeof more);
-            if (more[0] != '\0')
-                printf(", %s %s", keys[k], more);
+        char update[128], text[128];
+        cleave_json_cursor parameter = cleave_json_member(&parameters, i, &name);
+        describe_member(&parameter, "update", update, sizeof update);
+        for (int k = 0; k < 2; k++) {
+            describe_member(&parameter, more[k], text, sizeof text);
+            size_t used = strlen(update);
+            if (text[0] != '\0')
+                snprintf(update + used, sizeof update - used, ", %s %s", more[k], text);
         }
-        printf("\n");
+        table_text(&t, name);
+        table_text(&t, update);
     }
+    printf("\n");
+    table_print_repeats(&t, stdout);
+}
+
+/* What a rule leaves out does not matter. */
+static void put_member(table *t, const cleave_json_cursor *rule, const char *key) {
+    char text[64];
+    describe_member(rule, key, text, sizeof text);
+    table_text(t, text[0] != '\0' ? text : "any");
+}
+
+/* A row per rule; one algorithm for all is a rule, too. */
+static void print_collectives(const cleave_json_cursor *root, cleave_arena *arena) {
+    static const char *const keys[] = {"devices", "nodes", "up_to"};
+    table t = {.arena = arena, .n_columns = 5, .align = "lrrrl"};
+    static const char *const heads[] = {"collective", "devices", "nodes", "up to", "algorithm"};
+    cleave_json_cursor collectives;
+    if (!cleave_json_find(root, "collectives", &collectives))
+        return;
+    for (int i = 0; i < 5; i++)
+        table_text(&t, heads[i]);
+    for (int32_t i = 0; i < cleave_json_count(&collectives); i++) {
+        const char *kind;
+        char for_all[64];
+        cleave_json_cursor rules = cleave_json_member(&collectives, i, &kind);
+        if (strcmp(kind, "node") == 0)
+            continue;
+        describe_member(&collectives, kind, for_all, sizeof for_all);
+        int32_t n = for_all[0] != '\0' ? 1 : cleave_json_count(&rules);
+        for (int32_t r = 0; r < n; r++) {
+            cleave_json_cursor rule = for_all[0] != '\0' ? rules : cleave_json_element(&rules, r);
+            table_text(&t, kind);
+            for (int k = 0; k < 3; k++)
+                put_member(&t, &rule, keys[k]);
+            if (for_all[0] != '\0')
+                table_text(&t, for_all);
+            else
+                put_member(&t, &rule, "algorithm");
+        }
+    }
+    printf("\n");
+    table_print(&t, stdout);
 }
 
 cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena,
@@ -147,7 +194,7 @@ cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena,
         CLEAVE_TRY(show_schedule(&schedule, &operators, arena, error));
     printf("\n");
     CLEAVE_TRY(print_operators(&operators, arena, error));
-    print_settings(root, "parameters", "parameter");
-    print_settings(root, "collectives", "collective");
+    print_updates(root, arena);
+    print_collectives(root, arena);
     return CLEAVE_OK;
 }

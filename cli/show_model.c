@@ -126,7 +126,7 @@ static void print_operators(const cleave_model *model, const show_space *space, 
             put_splits(&t, space->searched[o]);
         }
     }
-    table_print(&t, stdout);
+    table_print_repeats(&t, stdout);
 }
 
 static void print_space(const show_space *space) {

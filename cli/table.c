@@ -1,6 +1,8 @@
 /* A table for people. */
 #include "cli/table.h"
 
+#include "cli/repeats.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -42,4 +44,36 @@ void table_print(table *t, FILE *stream) {
             fprintf(stream, "%s%-*s%s", gap, last ? 0 : pad, t->cells.items[i], end);
     }
     CLEAVE_LIST_FREE(&t->cells);
+}
+
+/* All cells of a row but the first. */
+static const char *join_rest(const table *t, int32_t row) {
+    const char *joined = "";
+    for (int c = 1; c < t->n_columns && joined != NULL; c++)
+        joined =
+            cleave_arena_printf(t->arena, "%s\t%s", joined, t->cells.items[row * t->n_columns + c]);
+    return joined;
+}
+
+void table_print_repeats(table *t, FILE *stream) {
+    int32_t n = t->cells.n / t->n_columns;
+    const char **names = CLEAVE_ARENA_ARRAY(t->arena, const char *, n);
+    const char **rest = CLEAVE_ARENA_ARRAY(t->arena, const char *, n);
+    bool made = names != NULL && rest != NULL;
+    for (int32_t row = 0; row < n && made; row++) {
+        names[row] = t->cells.items[row * t->n_columns];
+        rest[row] = join_rest(t, row);
+        made = rest[row] != NULL;
+    }
+    repeats found;
+    if (made && repeats_find(names, rest, n, t->arena, &found, NULL) == CLEAVE_OK) {
+        t->cells.n = 0;
+        for (int32_t i = 0; i < found.n; i++) {
+            t->cells.items[t->cells.n++] = found.items[i].name;
+            for (int c = 1; c < t->n_columns; c++)
+                t->cells.items[t->cells.n++] =
+                    t->cells.items[found.items[i].first * t->n_columns + c];
+        }
+    }
+    table_print(t, stream);
 }

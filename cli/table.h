@@ -26,5 +26,7 @@ void table_quantity(table *t, double value, cleave_unit unit);
 
 /* Prints and frees. */
 void table_print(table *t, FILE *stream);
+/* Tells rows once that are alike but for one number in their first cell (cli/repeats.h). */
+void table_print_repeats(table *t, FILE *stream);
 
 #endif

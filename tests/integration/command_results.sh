@@ -85,6 +85,15 @@ for file in "$models"/*.onnx "$tree"/configs/machines/*.json "$work/plan.layout.
     [ "$(wc -l <"$work/out")" -gt 3 ] || fail "show $file prints hardly anything"
 done
 
+# Layers that are alike are told once.
+expect_ok show "$models/gpt2_small.onnx" --batch 1
+grep -q '^/h\.\[0-11\]/c_attn/Gemm ' "$work/out" || fail "twelve layers are not one: $(cat "$work/out")"
+expect_ok search --model "$models/bert_base.onnx" --batch 2 --machine "$machine" --method single -o "$work/bert.layout.json"
+expect_ok show "$work/bert.layout.json"
+[ "$(grep -c '\[0-11\]' "$work/out")" -gt 5 ] || fail "the layers of a layout are not told once: $(cat "$work/out")"
+expect_ok explain --model "$models/bert_base.onnx" --batch 2 --machine "$machine" --layout "$work/bert.layout.json" --splits 1
+[ "$(grep -c '\[0-11\]' "$work/out")" -gt 5 ] || fail "layers are not explained once: $(cat "$work/out")"
+
 # The layouts that ship fit the models that ship: MODEL-BATCH-....layout.json.
 for file in "$tree"/configs/layouts/*.layout.json; do
     name=$(basename "$file")
