@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes which parameters the framework's classes have for the configurations in configs/.
+"""Writes which parameters the framework's classes have for the configurations that ship.
 
-For each configs/NAME.json a file NAME.parameters beside it: on the first line how many elements all
+For each configs/models/NAME.json a file configs/NAME.parameters here: on the first line how many elements all
 have together, then a line for each parameter with its shape and its name, as checkpoints have it;
 those of layers that are alike on one line, with a star for the layer and how many there are.
 Needs PyTorch and transformers (made with 2.15 and 5.23).  The tests only need the files.
@@ -35,7 +35,8 @@ def shapes_of(fields):
 
 
 def main():
-    for path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs", "*.json"))):
+    here = os.path.dirname(os.path.abspath(__file__))
+    for path in sorted(glob.glob(os.path.join(here, "..", "..", "configs", "models", "*.json"))):
         with open(path) as file:
             shapes = shapes_of(json.load(file))
         alike = {}
@@ -43,9 +44,10 @@ def main():
             line = "x".join(map(str, shape)) + " " + re.sub(r"\.(block|layers?|h)\.\d+\.", r".\1.*.", name, count=1)
             alike[line] = alike.get(line, 0) + 1
         elements = sum(torch.Size(shape).numel() for shape in shapes.values())
-        with open(path.replace(".json", ".parameters"), "w") as file:
+        name = os.path.basename(path).removesuffix(".json")
+        with open(os.path.join(here, "configs", name + ".parameters"), "w") as file:
             file.write(f"{elements}\n" + "".join(f"{n} {line}\n" for line, n in sorted(alike.items())))
-        print(os.path.basename(path), elements)
+        print(name, elements)
 
 
 main()

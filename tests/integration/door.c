@@ -118,7 +118,7 @@ static void a_model_tells_its_operators(void) {
 static void a_language_model_is_loaded_by_its_configuration(const char *tree) {
     cleave_model_settings settings = CLEAVE_MODEL_SETTINGS_INIT;
     cleave_model *by_name = NULL;
-    const char *gpt2 = in(tree, "tests/data/configs/gpt2.json");
+    const char *gpt2 = in(tree, "configs/models/gpt2.json");
     settings.batch = 2;
     CHECK(cleave_model_load(gpt2, &settings, &by_name, &error) == CLEAVE_BAD_INPUT);
     settings.sequence = 16;

@@ -102,7 +102,7 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
 /* tests/data/make_family_names.py wrote what is expected; the counts are those that are published,
    such as 8,030,261,248 of Llama-3-8B.  No weight is made: the largest has 82 GB of them. */
 ParameterizedTest(published *of, config, published_models_have_the_parameters_of_the_framework) {
-    char *text = read_text("tests/data/configs/%s.json", of->name), *rest;
+    char *text = read_text("configs/models/%s.json", of->name), *rest;
     char *expected = read_text("tests/data/configs/%s.parameters", of->name);
     cleave_onnx_graph graph;
     cleave_error error = {""};
