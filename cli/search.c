@@ -145,6 +145,14 @@ static void print_json(const search_values *values, const cleave_search_result *
             cleave_json_put_null(w);
     }
     cleave_json_end_object(w);
+    cleave_json_key(w, "baseline_micro_batches");
+    cleave_json_begin_object(w, false);
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        if (result->baselines[b].applies) {
+            cleave_json_key(w, cleave_baseline_names[b]);
+            cleave_json_put_integer(w, result->baselines[b].layout.schedule.micro_batches);
+        }
+    cleave_json_end_object(w);
     cleave_json_key(w, "lower_bound_seconds");
     cleave_json_put_number(w, result->lower_bound_seconds);
     cleave_json_key(w, "staged_bound_seconds");
@@ -176,11 +184,33 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_end_object(w);
 }
 
+/* "8 micro-batches, 2 stages 1f1b, all recomputed"; "-" of a layout that has nothing of the kind.
+ */
+static void describe_schedule(const cleave_layout *layout, char *text, size_t bytes) {
+    const cleave_schedule *schedule = &layout->schedule;
+    int32_t n_recomputed = count_recomputed(layout), m = schedule->micro_batches;
+    int used = snprintf(text, bytes, "%d micro-batch%s", m, m == 1 ? "" : "es");
+    if (schedule->n_stages > 1)
+        used += snprintf(text + used, bytes - (size_t)used, ", %d stages %s", schedule->n_stages,
+                         cleave_schedule_names[schedule->kind]);
+    if (n_recomputed > 0)
+        snprintf(text + used, bytes - (size_t)used, ", %d of %d operators recomputed", n_recomputed,
+                 layout->n_operators);
+    if (cleave_layout_is_plain(layout))
+        snprintf(text, bytes, "-");
+}
+
+/* With a column for the schedule where the table has one. */
 static void add_plan(table *t, const char *name, const cleave_plan *plan, double best_seconds) {
+    char schedule[128];
     table_text(t, name);
     if (!plan->applies) {
-        for (int i = 0; i < 4; i++)
-            table_text(t, "-");
+        table_text(t, plan->peak_bytes > 0 ? "does not fit" : "-");
+        for (int i = 2; i < t->n_columns; i++)
+            if (i == 3 && plan->peak_bytes > 0)
+                table_quantity(t, (double)plan->peak_bytes, CLEAVE_UNIT_BYTES);
+            else
+                table_text(t, "-");
         return;
     }
     table_quantity(t, plan->step_seconds, CLEAVE_UNIT_SECONDS);
@@ -190,22 +220,36 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
         table_text(t, "-");
     else
         table_quantity(t, (double)plan->bytes_sent, CLEAVE_UNIT_BYTES);
+    describe_schedule(&plan->layout, schedule, sizeof schedule);
+    if (t->n_columns > 5)
+        table_text(t, schedule);
+}
+
+static void print_plans(const cleave_search_result *result, cleave_arena *arena) {
+    static const char *const heads[] = {"layout", "step",        "to found",
+                                        "memory", "sent a step", "schedule"};
+    bool is_plain = cleave_layout_is_plain(&result->best.layout);
+    char name[128];
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        is_plain = is_plain && (!result->baselines[b].applies ||
+                                cleave_layout_is_plain(&result->baselines[b].layout));
+    table t = {.arena = arena, .n_columns = is_plain ? 5 : 6, .align = "lrrrrl"};
+    for (int i = 0; i < t.n_columns; i++)
+        table_text(&t, heads[i]);
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        add_plan(&t, cleave_baseline_names[b], &result->baselines[b], result->best.step_seconds);
+    snprintf(name, sizeof name, "found (%s)", result->best.method);
+    add_plan(&t, name, &result->best, result->best.step_seconds);
+    table_print(&t, stdout);
 }
 
 /* Of a layout that takes the whole batch at once the bound is one of all that do. */
 static void print_bound(const cleave_search_result *result) {
-    const cleave_schedule *schedule = &result->best.layout.schedule;
     bool is_plain = cleave_layout_is_plain(&result->best.layout);
     double least = is_plain ? result->lower_bound_seconds : result->staged_bound_seconds;
     char bound[64];
     cleave_unit_format(least, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
     printf("\n");
-    if (!is_plain)
-        printf("It has %d micro-batch%s in %d stage%s (%s), and recomputes %d of %d operators.  ",
-               schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
-               schedule->n_stages, schedule->n_stages == 1 ? "" : "s",
-               cleave_schedule_names[schedule->kind], count_recomputed(&result->best.layout),
-               result->best.layout.n_operators);
     if (!is_plain && least <= 0) {
         printf("No bound of such layouts is known.\n");
         return;
@@ -221,18 +265,7 @@ static void print_bound(const cleave_search_result *result) {
 
 static void print_text(const search_values *values, const cleave_search_result *result,
                        const cleave_machine *machine, cleave_arena *arena) {
-    table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
-    table_text(&t, "layout");
-    table_text(&t, "step");
-    table_text(&t, "to found");
-    table_text(&t, "memory");
-    table_text(&t, "sent a step");
-    for (int32_t b = 0; b < result->n_baselines; b++)
-        add_plan(&t, cleave_baseline_names[b], &result->baselines[b], result->best.step_seconds);
-    char name[128];
-    snprintf(name, sizeof name, "found (%s)", result->best.method);
-    add_plan(&t, name, &result->best, result->best.step_seconds);
-    table_print(&t, stdout);
+    print_plans(result, arena);
     for (int32_t b = 0; b < result->n_baselines; b++)
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],

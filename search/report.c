@@ -240,13 +240,17 @@ static cleave_status make_plan(session *s, const reported *item, cleave_plan *pl
     return CLEAVE_OK;
 }
 
-/* What does not fit is no plan. */
+/* What does not fit is no plan, but one may want to know what it needs. */
 static cleave_status take_baseline(session *s, const reported *item, cleave_error *error) {
-    if (item->baseline >= 0)
-        s->result.baselines[item->baseline].unpriced = item->unpriced;
-    if (item->price.excess_bytes > 0 || item->baseline < 0)
+    if (item->baseline < 0)
         return CLEAVE_OK;
-    return make_plan(s, item, &s->result.baselines[item->baseline], error);
+    cleave_plan *plan = &s->result.baselines[item->baseline];
+    plan->unpriced = item->unpriced;
+    if (item->price.excess_bytes == 0)
+        return make_plan(s, item, plan, error);
+    if (item->unpriced == NULL)
+        plan->peak_bytes = item->price.peak_bytes;
+    return CLEAVE_OK;
 }
 
 /* ---- the last descent ------------------------------------------------------------------------ */

@@ -13,7 +13,7 @@
 typedef struct cleave_plan {
     const char *method;
     bool applies; /* false: does not apply to this model or machine, breaks a constraint, or does
-                     not fit; the rest is not set */
+                     not fit, and then peak_bytes says what it needs; the rest is not set */
     cleave_layout layout;
     double step_seconds;  /* by full simulation, with collectives in their steps; of a baseline that
                              is far behind the best, or of an interrupted search, in closed form */

@@ -48,12 +48,23 @@ static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
     return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;
 }
 
-/* Of ZeRO's baselines, which are others whose state is sharded: of one stage where nothing else is
-   said, and with as many micro-batches as is best. */
-static const char *name_baseline(const session *s, cleave_schedule_wish *wish) {
-    cleave_sharded sharded = cleave_baseline_shards(s->options->method);
+/* What a baseline is as people run it, where nothing else is said: of ZeRO's, data parallel or
+   megatron's products with sharded state, in one stage; of megatron-1f1b, products within a node
+   and a stage for each.  With as many micro-batches as is best. */
+static const char *name_baseline(const session *s, const char *name, cleave_schedule_wish *wish) {
+    cleave_sharded sharded = cleave_baseline_shards(name);
+    int32_t node = s->machine->devices_per_node;
+    if (strcmp(name, "megatron-1f1b") == 0) {
+        if (wish->tensor == 0)
+            wish->tensor = node;
+        if (wish->stages == 0 && wish->tensor > 0)
+            wish->stages = s->machine->n_devices / wish->tensor;
+        if (wish->kind < 0 && wish->virtual_stages <= 1)
+            wish->kind = CLEAVE_SCHEDULE_1F1B;
+        return "megatron";
+    }
     if (sharded == CLEAVE_SHARDED_NOTHING)
-        return s->options->method;
+        return name;
     if (wish->stages == 0 && wish->virtual_stages == 0 && wish->kind < 0)
         wish->stages = 1;
     if (wish->recompute < 0)
@@ -63,26 +74,112 @@ static const char *name_baseline(const session *s, cleave_schedule_wish *wish) {
     return wish->tensor > 1 ? "megatron" : "data-parallel";
 }
 
-cleave_status session_stage(session *s, cleave_error *error) {
-    cleave_schedule_wish wish = *session_wish(s);
-    const char *baseline = session_searches(s) ? NULL : name_baseline(s, &wish);
-    if (!looks_for_them(s, &wish))
-        return CLEAVE_OK;
-    bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
-    const cleave_pipeline_options options = {
-        .wish = wish,
+static cleave_pipeline_options pipeline_options(session *s, const cleave_schedule_wish *wish,
+                                                const char *baseline, const cleave_price *best) {
+    return (cleave_pipeline_options){
+        .wish = *wish,
         .baseline = baseline,
-        .best = allows_plain ? best_price(s) : NULL,
+        .best = best,
         .constraints = s->constraints,
         .collectives = &s->collectives,
         .progress = &s->progress,
         .until_seconds =
             s->options->time_seconds > 0 ? cleave_clock_seconds() + session_seconds_left(s) : 0,
         .interrupted = s->options->interrupted};
+}
+
+/* ---- baselines that don't fit as they are ---------------------------------------------------- */
+
+static session_given *find_given(session *s, const char *name) {
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (s->given[g].method != NULL && strcmp(s->given[g].method, name) == 0)
+            return &s->given[g];
+    return NULL;
+}
+
+/* What is asked for, and what people add to a baseline of that name; false: it has no stages. */
+static bool wish_for(const session *s, const char *name, cleave_schedule_wish *wish) {
+    int32_t n = s->machine->n_devices, node = s->machine->devices_per_node;
+    bool shards = cleave_baseline_shards(name) != CLEAVE_SHARDED_NOTHING;
+    bool is_staged = strcmp(name, "megatron-1f1b") == 0,
+         is_megatron = strcmp(name, "megatron") == 0;
+    *wish = *session_wish(s);
+    if (is_staged)
+        return node > 0 && n / node > 1;
+    if (is_megatron && wish->tensor == 0)
+        wish->tensor = node > 0 && n % node == 0 ? node : n;
+    if (!shards && wish->zero == 0)
+        wish->zero = 1 + CLEAVE_SHARDED_NOTHING;
+    if (wish->stages == 0 && wish->virtual_stages == 0 && wish->kind < 0)
+        wish->stages = 1;
+    return shards || is_megatron || strcmp(name, "data-parallel") == 0;
+}
+
+/* The best that fits, which takes the place of the baseline that does not. */
+static cleave_status give(session *s, const char *name, session_given *given,
+                          const cleave_pipelines *found, bool *fits, cleave_error *error) {
+    *fits = found->n > 0 && found->items[0].price.excess_bytes == 0 &&
+            cleave_constraints_allow_layout(s->constraints, s->model, &found->items[0].layout);
+    if (!*fits)
+        return CLEAVE_OK;
+    cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+    if (layout == NULL)
+        return cleave_fail_memory(error, "searching");
+    *layout = found->items[0].layout;
+    if (given == NULL)
+        given = &s->given[s->n_given++];
+    *given = (session_given){.method = name, .layout = layout, .price = found->items[0].price};
+    return CLEAVE_OK;
+}
+
+/* Without recomputation, or, where nothing fits so, with all of it. */
+static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
+    static const cleave_recompute ways[] = {CLEAVE_RECOMPUTE_NONE, CLEAVE_RECOMPUTE_FULL};
+    session_given *given = find_given(s, name);
+    cleave_schedule_wish wish;
+    bool fits = false, needs_stages = strcmp(name, "megatron-1f1b") == 0;
+    if (given == NULL && !needs_stages)
+        return CLEAVE_OK; /* it does not apply, or breaks a constraint */
+    if (given != NULL && (given->unpriced != NULL || given->price.excess_bytes == 0))
+        return CLEAVE_OK;
+    if (!wish_for(s, name, &wish))
+        return CLEAVE_OK;
+    int asked = wish.recompute;
+    for (int i = 0; i < (asked < 0 ? 2 : 1) && !fits && !session_interrupted(s); i++) {
+        cleave_pipelines found;
+        cleave_error why = {""};
+        wish.recompute = asked < 0 ? (int)ways[i] : asked;
+        const char *baseline = name_baseline(s, name, &wish);
+        const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, NULL);
+        cleave_progress_update(&s->progress, -1, name);
+        cleave_status status =
+            cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
+        if (status == CLEAVE_BAD_INPUT)
+            return CLEAVE_OK; /* it has no such layout */
+        if (status != CLEAVE_OK && error != NULL)
+            *error = why;
+        CLEAVE_TRY(status);
+        CLEAVE_TRY(give(s, name, given, &found, &fits, error));
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+cleave_status session_stage(session *s, cleave_error *error) {
+    cleave_schedule_wish wish = *session_wish(s);
+    const char *baseline = session_searches(s) ? NULL : name_baseline(s, s->options->method, &wish);
     cleave_pipelines found;
-    cleave_progress_update(&s->progress, -1, "stages and micro-batches");
+    if (!looks_for_them(s, &wish))
+        return CLEAVE_OK;
     if (s->costs == NULL)
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    for (int32_t i = 0; cleave_baseline_names[i] != NULL && baseline == NULL; i++)
+        CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
+    bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
+    const cleave_pipeline_options options =
+        pipeline_options(s, &wish, baseline, allows_plain ? best_price(s) : NULL);
+    cleave_progress_update(&s->progress, -1, "stages and micro-batches");
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
     s->stages_tried = found.n_tried > 0;
     for (int32_t i = 0; i < found.n; i++)

@@ -139,7 +139,7 @@ static cleave_status try_one(pipeline_finder *f, const pipeline_candidate *of, b
     cleave_status status = make_layout(f, of, &scratch, &layout);
     *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout) &&
              cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK;
-    const cleave_price_subject what = {.layout = &layout};
+    const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_FOLDED};
     if (*tried)
         status = cleave_pricer_price(f->pricer, &what, NULL, price, f->error);
     if (status == CLEAVE_OK && *tried)

@@ -11,8 +11,9 @@
 #include <string.h>
 
 const char *const cleave_baseline_names[CLEAVE_N_BASELINES + 1] = {
-    "data-parallel", "single", "layer-per-device", "one-weird-trick",
-    "megatron",      "zero-1", "zero-3",           NULL};
+    "data-parallel",   "single",        "layer-per-device",
+    "one-weird-trick", "megatron",      "zero-1",
+    "zero-3",          "megatron-1f1b", NULL};
 
 typedef struct builder {
     const cleave_model *model;
@@ -302,16 +303,18 @@ typedef cleave_status baseline_function(const builder *b, bool *applies, cleave_
 static const struct {
     const char *name;
     baseline_function *rule;
-    bool has_stages; /* it may be run in stages */
+    bool has_stages;   /* it may be run in stages ... */
+    bool needs_stages; /* ... and is not without */
     cleave_sharded sharded;
 } baselines[CLEAVE_N_BASELINES] = {
-    {"data-parallel", data_parallel, true, CLEAVE_SHARDED_NOTHING},
-    {"single", single, false, CLEAVE_SHARDED_NOTHING},
-    {"layer-per-device", layer_per_device, false, CLEAVE_SHARDED_NOTHING},
-    {"one-weird-trick", one_weird_trick, true, CLEAVE_SHARDED_NOTHING},
-    {"megatron", megatron, true, CLEAVE_SHARDED_NOTHING},
-    {"zero-1", data_parallel, true, CLEAVE_SHARDED_UPDATE},
-    {"zero-3", data_parallel, true, CLEAVE_SHARDED_WEIGHT},
+    {"data-parallel", data_parallel, true, false, CLEAVE_SHARDED_NOTHING},
+    {"single", single, false, false, CLEAVE_SHARDED_NOTHING},
+    {"layer-per-device", layer_per_device, false, false, CLEAVE_SHARDED_NOTHING},
+    {"one-weird-trick", one_weird_trick, true, false, CLEAVE_SHARDED_NOTHING},
+    {"megatron", megatron, true, false, CLEAVE_SHARDED_NOTHING},
+    {"zero-1", data_parallel, true, false, CLEAVE_SHARDED_UPDATE},
+    {"zero-3", data_parallel, true, false, CLEAVE_SHARDED_WEIGHT},
+    {"megatron-1f1b", megatron, true, true, CLEAVE_SHARDED_NOTHING},
 };
 
 cleave_sharded cleave_baseline_shards(const char *name) {
@@ -373,15 +376,18 @@ static cleave_status named(const cleave_model *model, const cleave_machine *mach
     while (which < CLEAVE_N_BASELINES && strcmp(baselines[which].name, name) != 0)
         which++;
     if (which == CLEAVE_N_BASELINES)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "method \"%s\" is no baseline: they are data-parallel, single, "
-                           "layer-per-device, one-weird-trick, megatron, zero-1, zero-3 and random",
-                           name);
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "method \"%s\" is no baseline: they are data-parallel, single, "
+            "layer-per-device, one-weird-trick, megatron, zero-1, zero-3, megatron-1f1b "
+            "and random",
+            name);
     if (shape != NULL && !baselines[which].has_stages)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" has no stages and no micro-batches", name);
     CLEAVE_TRY(begin(&b, shape, error));
     CLEAVE_TRY(baselines[which].rule(&b, applies, error));
+    *applies = *applies && (b.n_groups > 1 || !baselines[which].needs_stages);
     cleave_layout_shard(model,
                         shape != NULL && shape->sharded > baselines[which].sharded
                             ? shape->sharded

@@ -6,7 +6,7 @@
 #include "graph/model/layout.h"
 
 extern const char *const cleave_baseline_names[]; /* ends with null */
-enum { CLEAVE_N_BASELINES = 7 };
+enum { CLEAVE_N_BASELINES = 8 };
 
 /* Data parallel over some of the devices, ascending, unpriced. */
 cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleave_machine *machine,

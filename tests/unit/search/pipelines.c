@@ -1,6 +1,7 @@
 /* Stages, micro-batches and recomputation as a search finds them: cuts are the best there are, what
    people name is what they get, and where memory is short something is found that fits. */
 #include "search/pipeline/stages.h"
+#include "search/problem/baselines.h"
 #include "search/search.h"
 
 #include "../../support/perceptron.h"
@@ -9,6 +10,7 @@
 #include "graph/import/import.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { N_LAYERS = 8, BATCH = 64 };
 
@@ -189,6 +191,32 @@ Test(pipelines, zero_has_the_best_number_of_micro_batches) {
     }
 }
 
+static const cleave_plan *baseline_of(const cleave_search_result *result, const char *name) {
+    for (int32_t i = 0; i < result->n_baselines; i++)
+        if (strcmp(cleave_baseline_names[i], name) == 0)
+            return &result->baselines[i];
+    return NULL;
+}
+
+/* Half of what data parallel needs, which is nearly all activations. */
+Test(pipelines, baselines_that_do_not_fit_have_micro_batches) {
+    static const char *const cut[] = {"data-parallel", "zero-1", "zero-3"};
+    cleave_search_result all = run();
+    options.memory_limit_bytes = baseline_of(&all, "data-parallel")->peak_bytes / 2;
+    cleave_search_result result = run();
+    for (int i = 0; i < 3; i++) {
+        const cleave_plan *plan = baseline_of(&result, cut[i]);
+        cr_assert(plan->applies, "%s", cut[i]);
+        cr_expect_gt(plan->layout.schedule.micro_batches, 1, "%s", cut[i]);
+        cr_expect_eq(plan->layout.schedule.n_stages, 1, "%s", cut[i]);
+        cr_expect_leq(plan->peak_bytes, options.memory_limit_bytes, "%s", cut[i]);
+        cr_expect_geq(plan->step_seconds, result.best.step_seconds, "%s", cut[i]);
+    }
+    const cleave_plan *single = baseline_of(&result, "single");
+    cr_expect(!single->applies);
+    cr_expect_gt(single->peak_bytes, options.memory_limit_bytes, "what it needs is said");
+}
+
 /* ---- recomputation ---- */
 
 static void import_gpt(void) {
@@ -196,6 +224,29 @@ static void import_gpt(void) {
     cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true,
                                      &arena, &model, &error),
                  CLEAVE_OK, "%s", error.message);
+}
+
+/* Products within nodes of 2 devices, a stage for each of 2 nodes. */
+Test(pipelines, megatron_1f1b_has_a_stage_for_each_node) {
+    import_gpt();
+    wish.micro_batches = 4;
+    options.method = "megatron-1f1b";
+    cleave_search_result named = run();
+    wish.micro_batches = 0;
+    options.method = "auto";
+    cleave_search_result result = run();
+    const cleave_plan *plan = baseline_of(&result, "megatron-1f1b");
+    cr_assert(plan->applies);
+    cr_expect_leq(plan->step_seconds, named.best.step_seconds);
+    for (int i = 0; i < 2; i++) {
+        const cleave_layout *layout = i == 0 ? &named.best.layout : &plan->layout;
+        cr_expect_eq(layout->schedule.n_stages, 2);
+        cr_expect_eq(layout->schedule.kind, CLEAVE_SCHEDULE_1F1B);
+        for (int32_t op = 0; op < model.n_operators; op++)
+            cr_expect_eq(layout->splits[op].devices[0] / 2, /* the node */
+                         cleave_schedule_stage_of(&layout->schedule, op));
+    }
+    cr_expect_eq(named.best.layout.schedule.micro_batches, 4);
 }
 
 /* Of a transformer: attention alone; or all but what each half of a block begins with. */
