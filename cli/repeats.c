@@ -66,7 +66,8 @@ static int32_t end_of(const pattern *items, int32_t n, int32_t first) {
 
 /* Of each name the pattern that most names have, the first of equals: `chosen` [n]. */
 static void choose(patterns *all, pattern *chosen) {
-    qsort(all->items, (size_t)all->n, sizeof *all->items, compare_patterns);
+    if (all->n > 0)
+        qsort(all->items, (size_t)all->n, sizeof *all->items, compare_patterns);
     for (int32_t first = 0, end; first < all->n; first = end) {
         end = end_of(all->items, all->n, first);
         for (int32_t i = first; i < end; i++) {
