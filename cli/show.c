@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "cli/command.h"
-#include "graph/import/config.h"
-#include "graph/import/onnx_encode.h"
+#include "graph/import/config/config.h"
+#include "graph/import/onnx/onnx_encode.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "exec/data/tensor_file.h"
 
 #include "exec/data/weight_index.h"
-#include "graph/import/onnx_file.h"
+#include "graph/import/onnx/onnx_file.h"
 
 #include <string.h>
 

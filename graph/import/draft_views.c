@@ -1,6 +1,6 @@
 /* Views under construction: other shapes, parts and sequences of tensors. */
 #include "graph/import/draft_views.h"
-#include "graph/import/pointwise.h"
+#include "graph/import/operators/pointwise.h"
 
 /* A transpose of matrices between two reshapes that take their batch together and apart again: a
    view that permutes what a reshape apart alone would give. */

@@ -1,6 +1,6 @@
 /* From drafts to the model: outputs, names, the order of nests, and dropping what nothing reads. */
 #include "graph/import/internal.h"
-#include "graph/import/pointwise.h"
+#include "graph/import/operators/pointwise.h"
 
 #include <string.h>
 

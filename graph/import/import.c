@@ -2,7 +2,7 @@
 #include "graph/import/import.h"
 
 #include "base/file.h"
-#include "graph/import/config.h"
+#include "graph/import/config/config.h"
 #include "graph/import/internal.h"
 #include "graph/model/digraph.h"
 #include "graph/model/model_internal.h"

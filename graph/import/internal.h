@@ -10,7 +10,7 @@
 
 #include "base/list.h"
 #include "graph/import/handlers.h"
-#include "graph/import/onnx_file.h"
+#include "graph/import/onnx/onnx_file.h"
 #include "graph/model/model.h"
 #include "graph/model/name_map.h"
 
@@ -269,16 +269,16 @@ cleave_status cleave_import_name_inputs(cleave_importer *im);
 cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cleave_value *value,
                                             const char **why);
 /* Replaces nodes that spell out an operator by one of that operator; order, live: [n_nodes];
-   rewrite.c. */
+   fuse/rewrite.c. */
 cleave_status cleave_import_rewrite(cleave_importer *im, const int32_t *order, bool *live);
 /* Runs the handler of the node being imported, unless it can be folded; operators.c. */
 cleave_status cleave_import_node(cleave_importer *im);
-/* Computes the outputs of that node where it has constants alone; fold.c. */
+/* Computes the outputs of that node where it has constants alone; fold/fold.c. */
 cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
 /* The loss of a model whose first output this is: a scalar is trained as it is, logits get a mean
-   softmax cross-entropy; loss.c. */
+   softmax cross-entropy; operators/loss.c. */
 cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
-/* Makes one operator of each attention among the drafts; fuse.c. */
+/* Makes one operator of each attention among the drafts; fuse/fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
 /* Drops operators that are bypassed and that nothing reads; compact.c. */
 cleave_status cleave_import_drop_bypassed(cleave_importer *im);

@@ -1,10 +1,10 @@
 /* Fuzzes the reader of language models' configurations: whatever the text is, there is a graph that
    the importer takes, or says with a message why not; and the file that is written of it is the
    same model. */
-#include "graph/import/config.h"
+#include "graph/import/config/config.h"
 #include "fuzz.h"
 #include "graph/import/import.h"
-#include "graph/import/onnx_encode.h"
+#include "graph/import/onnx/onnx_encode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

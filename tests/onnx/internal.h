@@ -3,7 +3,7 @@
 #define CLEAVE_TESTS_ONNX_INTERNAL_H
 
 #include "exec/world.h"
-#include "graph/import/onnx_file.h"
+#include "graph/import/onnx/onnx_file.h"
 #include "graph/model/model.h"
 
 enum { MOST_TENSORS = 64 };

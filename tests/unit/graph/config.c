@@ -1,8 +1,8 @@
 /* Language models by their config.json: parameters as the framework has them, and what is refused.
    That they compute what the framework's classes do is tested by tests/integration/oracles.c. */
-#include "graph/import/config.h"
+#include "graph/import/config/config.h"
 #include "base/file.h"
-#include "graph/import/onnx_encode.h"
+#include "graph/import/onnx/onnx_encode.h"
 #include "imported.h"
 
 #include <criterion/parameterized.h>

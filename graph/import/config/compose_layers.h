@@ -1,0 +1,80 @@
+/* The layers that families of language models are made of, each with parameters of the framework's
+   names and shapes.
+
+   Every layer has a scope, such as "model.layers.0.mlp.up_proj": its parameters are SCOPE.weight
+   and SCOPE.bias, and its main node is SCOPE, so operators of a layout are called as the modules of
+   the framework are.  x is [batch, length, width] where nothing else is said. */
+#ifndef CLEAVE_GRAPH_IMPORT_COMPOSE_LAYERS_H
+#define CLEAVE_GRAPH_IMPORT_COMPOSE_LAYERS_H
+
+#include "graph/import/config/compose.h"
+
+/* x W^T + b with W [n_out, n_in]. */
+const char *cleave_compose_linear(cleave_composer *c, const char *scope, const char *x,
+                                  int64_t n_in, int64_t n_out, bool bias);
+/* x W + b with W [n_in, n_out], as GPT-2 keeps it. */
+const char *cleave_compose_conv1d(cleave_composer *c, const char *scope, const char *x,
+                                  int64_t n_in, int64_t n_out);
+/* x W^T with a weight [n_out, n_in] that is there already; the node is `name`. */
+const char *cleave_compose_tied(cleave_composer *c, const char *name, const char *x,
+                                const char *weight);
+
+/* Over the last dimension, of extent `width`. */
+const char *cleave_compose_layer_norm(cleave_composer *c, const char *scope, const char *x,
+                                      int64_t width, double epsilon);
+/* x / sqrt(mean(x^2) + epsilon) times the weight, or with `plus_one` times 1 + weight. */
+const char *cleave_compose_rms_norm(cleave_composer *c, const char *scope, const char *x,
+                                    int64_t width, double epsilon, bool plus_one);
+
+/* Rows of a table [rows, width], by ids [batch, length]; `weight` may be null. */
+const char *cleave_compose_embedding(cleave_composer *c, const char *scope, const char *ids,
+                                     int64_t rows, int64_t width, const char **weight);
+/* Rows first..first+length-1 of a table [rows, width], which is SCOPE.weight. */
+const char *cleave_compose_rows(cleave_composer *c, const char *scope, int64_t rows, int64_t width,
+                                int64_t first, int64_t length);
+
+/* A function by the name that configurations call it; null where there is none of that name. */
+typedef struct cleave_activation {
+    const char *name, *type, *approximate; /* of the ONNX operator; "Swish": x sigmoid(scale x) */
+    double scale;
+} cleave_activation;
+const cleave_activation *cleave_activation_find(const char *name);
+const char *cleave_compose_activation(cleave_composer *c, const cleave_activation *activation,
+                                      const char *name, const char *x);
+/* Drops elements in training; x itself where the rate is 0 or the graph is not for it. */
+const char *cleave_compose_dropout(cleave_composer *c, const char *name, const char *x,
+                                   double rate);
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+typedef struct cleave_heads {
+    int64_t length, heads, kv_heads, size; /* size: of a head; length: of queries or keys */
+} cleave_heads;
+
+/* [batch, length, heads x size] as [batch, length, heads, size]; that as [batch, heads, length,
+   size]; and both at once. */
+const char *cleave_compose_cut_heads(cleave_composer *c, const char *name, const char *x,
+                                     const cleave_heads *of, bool is_query);
+const char *cleave_compose_turn_heads(cleave_composer *c, const char *name, const char *x);
+const char *cleave_compose_split_heads(cleave_composer *c, const char *name, const char *x,
+                                       const cleave_heads *of, bool is_query);
+
+typedef struct cleave_attention {
+    cleave_heads heads;   /* length: of queries */
+    double scale;         /* of scores; 1: none */
+    const char *added[2]; /* to scores, [queries, keys] or with heads before; null: nothing */
+    double dropout;       /* of the weights */
+} cleave_attention;
+
+/* softmax(scale q k^T + added) v of split heads, joined again: [batch, queries, heads x size].
+   Where several heads share keys there are as many keys as queries, and keys are repeated. */
+const char *cleave_compose_attention(cleave_composer *c, const char *scope,
+                                     const cleave_attention *a, const char *q, const char *k,
+                                     const char *v);
+
+/* What is added to scores [length, length]: 0 where the query at i may see the key at j, which is
+   j <= i and, with a window above 0, i - window < j; else the least number of f32. */
+const char *cleave_compose_causal_mask(cleave_composer *c, const char *name, int64_t length,
+                                       int64_t window);
+
+#endif

@@ -1,0 +1,204 @@
+/* From the text of a configuration to its graph: the family, its sizes, whether they fit. */
+#include "graph/import/config/config.h"
+
+#include "graph/import/config/config_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool cleave_config_is_json(const void *data, size_t bytes) {
+    const char *text = data;
+    size_t i = 0;
+    while (i < bytes && (text[i] == ' ' || (text[i] >= '\t' && text[i] <= '\r')))
+        i++;
+    return i < bytes && text[i] == '{';
+}
+
+const char *cleave_config_family(int i) {
+    return i >= 0 && i < cleave_n_families ? cleave_families[i].model_type : NULL;
+}
+
+static cleave_status find_family(const cleave_json_cursor *root, const cleave_family **family,
+                                 cleave_error *error) {
+    cleave_json_cursor at;
+    const char *type;
+    CLEAVE_TRY(cleave_json_expect_object(root, error));
+    if (!cleave_json_find(root, "model_type", &at))
+        return cleave_json_fail(root, error,
+                                "is no model: it has no model_type, as the configurations of "
+                                "language models do");
+    CLEAVE_TRY(cleave_json_string(&at, &type, error));
+    char known[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < cleave_n_families; i++) {
+        if (strcmp(cleave_families[i].model_type, type) == 0) {
+            *family = &cleave_families[i];
+            return CLEAVE_OK;
+        }
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
+                                 cleave_families[i].model_type);
+    }
+    return cleave_json_fail(&at, error, "\"%.64s\" is not supported, but %s", type, known);
+}
+
+/* Members that follow from others where the file has none. */
+static cleave_status complete(const cleave_json_cursor *root, const cleave_family *family,
+                              cleave_config *config, cleave_error *error) {
+    if (config->kv_heads == 0)
+        config->kv_heads = config->heads;
+    if (family->skips_padding)
+        config->first_position = config->padding + 1;
+    if (config->inner == 0)
+        config->inner = 4 * config->width;
+    if (config->heads % config->kv_heads != 0)
+        return cleave_json_fail(root, error,
+                                "%lld heads of queries are no multiple of %lld heads of keys",
+                                (long long)config->heads, (long long)config->kv_heads);
+    if (config->layer_types.n > 0 && config->layer_types.n != config->layers)
+        return cleave_json_fail(root, error, "has %d layer_types for %lld layers",
+                                (int)config->layer_types.n, (long long)config->layers);
+    if (config->head > 0 && family->has_own_head)
+        return CLEAVE_OK;
+    if (config->head == 0 && config->width % config->heads != 0)
+        return cleave_json_fail(root, error, "a width of %lld is no multiple of %lld heads",
+                                (long long)config->width, (long long)config->heads);
+    if (config->head == 0)
+        config->head = config->width / config->heads;
+    return CLEAVE_OK;
+}
+
+static cleave_status check_length(const cleave_json_cursor *root, const cleave_family *family,
+                                  const cleave_config *config, cleave_error *error) {
+    long long sequence = (long long)config->sequence;
+    if (!family->has_text && sequence > 0)
+        return cleave_json_fail(root, error, "has no texts: --sequence %lld does not go with it",
+                                sequence);
+    if (family->has_text && sequence == 0)
+        return cleave_json_fail(root, error,
+                                "leaves the length of texts open: one is needed (--sequence N)");
+    if (sequence < 0 || sequence > CLEAVE_MOST_SEQUENCE)
+        return cleave_json_fail(root, error, "a sequence of %lld is not in the range 1 to %d",
+                                sequence, CLEAVE_MOST_SEQUENCE);
+    bool has_table = family->has_text && !family->turns && config->positions > 0;
+    int64_t first = config->first_position;
+    if (has_table && sequence > config->positions - first)
+        return cleave_json_fail(root, error, "a sequence of %lld is longer than its %lld positions",
+                                sequence, (long long)(config->positions - first));
+    return CLEAVE_OK;
+}
+
+static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_family *family,
+                                 const cleave_config *config, cleave_error *error) {
+    double share = config->rotary.share;
+    int64_t turned = family->turns ? cleave_rotary_width(config) : 2;
+    if (config->layers > CLEAVE_MOST_LAYERS || config->decoder_layers > CLEAVE_MOST_LAYERS)
+        return cleave_json_fail(root, error, "%lld layers are more than %d",
+                                (long long)config->layers, CLEAVE_MOST_LAYERS);
+    if (config->heads * config->head > CLEAVE_MOST_EXTENT)
+        return cleave_json_fail(root, error, "%lld heads of %lld are more than %lld in all",
+                                (long long)config->heads, (long long)config->head,
+                                (long long)CLEAVE_MOST_EXTENT);
+    if (family->turns && !family->turns_share && (share < 1 || share > 1))
+        return cleave_json_fail(root, error, "a partial_rotary_factor of %g is nothing that %s has",
+                                share, family->model_type);
+    if (turned < 2 || turned % 2 != 0 || (family->turns && turned > config->head))
+        return cleave_json_fail(root, error,
+                                "rotary positions would turn %lld of a head's %lld dimensions, "
+                                "which are no pairs",
+                                (long long)turned, (long long)config->head);
+    if (family->turns && config->rotary.kind == CLEAVE_ROTARY_YARN && config->rotary.theta <= 1)
+        return cleave_json_fail(root, error, "a rope_theta of %g is not above 1",
+                                config->rotary.theta);
+    return CLEAVE_OK;
+}
+
+/* Experts and latents, where a family has them. */
+static cleave_status check_experts(const cleave_json_cursor *root, const cleave_config *config,
+                                   cleave_error *error) {
+    enum { MOST_EXPERTS = 1 << 12 };
+    int64_t groups = config->groups > 0 ? config->groups : 1;
+    int64_t open = config->groups > 0 ? config->group_choices : 1;
+    if (config->experts > MOST_EXPERTS)
+        return cleave_json_fail(root, error, "%lld experts are more than %d",
+                                (long long)config->experts, MOST_EXPERTS);
+    if (config->experts % groups != 0 || open > groups)
+        return cleave_json_fail(root, error,
+                                "can't choose among %lld of %lld groups of %lld experts",
+                                (long long)open, (long long)groups, (long long)config->experts);
+    if (config->choices > config->experts / groups * open)
+        return cleave_json_fail(root, error, "%lld experts for each token are more than %lld",
+                                (long long)config->choices,
+                                (long long)(config->experts / groups * open));
+    if (config->shared_experts * config->expert_inner > CLEAVE_MOST_EXTENT)
+        return cleave_json_fail(root, error,
+                                "%lld shared experts of %lld are more than %lld in all",
+                                (long long)config->shared_experts, (long long)config->expert_inner,
+                                (long long)CLEAVE_MOST_EXTENT);
+    if (config->value_rank == 0)
+        return CLEAVE_OK;
+    if (config->heads != config->kv_heads)
+        return cleave_json_fail(root, error, "has %lld heads of queries and %lld of keys",
+                                (long long)config->heads, (long long)config->kv_heads);
+    if (config->heads * (config->plain_head + config->head) > CLEAVE_MOST_EXTENT ||
+        config->heads * (config->plain_head + config->value_head) > CLEAVE_MOST_EXTENT)
+        return cleave_json_fail(root, error, "%lld heads are too wide: more than %lld in all",
+                                (long long)config->heads, (long long)CLEAVE_MOST_EXTENT);
+    return CLEAVE_OK;
+}
+
+/* Patches and buckets, where a family has them. */
+static cleave_status check_tables(const cleave_json_cursor *root, const cleave_config *config,
+                                  cleave_error *error) {
+    if (config->image > 0) {
+        int64_t side = config->image / config->patch;
+        if (config->image % config->patch != 0)
+            return cleave_json_fail(root, error,
+                                    "an image of %lld is no multiple of patches of %lld",
+                                    (long long)config->image, (long long)config->patch);
+        if (side * side >= CLEAVE_MOST_SEQUENCE)
+            return cleave_json_fail(root, error, "%lld x %lld patches are more than %d",
+                                    (long long)side, (long long)side, CLEAVE_MOST_SEQUENCE - 1);
+        if (config->labels == 0)
+            return cleave_json_fail(root, error, "has no labels");
+    }
+    if (config->buckets > 0 && (config->buckets < 4 || config->distance <= config->buckets / 2))
+        return cleave_json_fail(root, error,
+                                "%lld buckets up to a distance of %lld are too few, or too many",
+                                (long long)config->buckets, (long long)config->distance);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_config(const cleave_json_cursor *root, const cleave_family *family,
+                                 cleave_arena *arena, cleave_config *config, cleave_error *error) {
+    config->rotary.share = 1;
+    CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
+    CLEAVE_TRY(complete(root, family, config, error));
+    CLEAVE_TRY(check_length(root, family, config, error));
+    CLEAVE_TRY(check_sizes(root, family, config, error));
+    CLEAVE_TRY(check_experts(root, config, error));
+    return check_tables(root, config, error);
+}
+
+static cleave_status compose(const cleave_json_cursor *root, const cleave_config_request *from,
+                             cleave_arena *arena, cleave_onnx_graph *graph, cleave_error *error) {
+    const cleave_family *family = NULL;
+    cleave_config config = {.sequence = from->sequence};
+    cleave_composer c = {.trains = from->trains, .arena = arena, .error = error};
+    CLEAVE_TRY(find_family(root, &family, error));
+    CLEAVE_TRY(read_config(root, family, arena, &config, error));
+    const char *logits = family->compose(&c, &config);
+    return family->has_text
+               ? cleave_compose_finish(&c, logits, 2,
+                                       (int64_t[]){config.sequence, config.vocabulary}, graph)
+               : cleave_compose_finish(&c, logits, 1, &config.labels, graph);
+}
+
+cleave_status cleave_config_decode(const cleave_config_request *from, cleave_arena *arena,
+                                   cleave_onnx_graph *graph, cleave_error *error) {
+    cleave_json *document;
+    CLEAVE_TRY(cleave_json_parse(from->data, from->bytes, from->file, &document, error));
+    cleave_json_cursor root = cleave_json_root(document);
+    cleave_status status = compose(&root, from, arena, graph, error);
+    cleave_json_free(document);
+    return status;
+}

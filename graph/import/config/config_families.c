@@ -1,0 +1,267 @@
+/* Fields of families and what they are when left out, as the classes of the framework have it. */
+#include "graph/import/config/config_fields.h"
+
+#include <stddef.h>
+
+#define MEMBER(member) offsetof(cleave_config, member)
+#define NEEDED(name, member)                                                                       \
+    { name, CLEAVE_FIELD_EXTENT, MEMBER(member), true, 0, NULL }
+#define EXTENT(name, member, standard)                                                             \
+    { name, CLEAVE_FIELD_EXTENT, MEMBER(member), false, standard, NULL }
+#define COUNT(name, member, standard)                                                              \
+    { name, CLEAVE_FIELD_COUNT, MEMBER(member), false, standard, NULL }
+#define NUMBER(name, member, standard)                                                             \
+    { name, CLEAVE_FIELD_NUMBER, MEMBER(member), false, standard, NULL }
+#define RATE(name, member, standard)                                                               \
+    { name, CLEAVE_FIELD_RATE, MEMBER(member), false, standard, NULL }
+#define FLAG(name, member, standard)                                                               \
+    { name, CLEAVE_FIELD_FLAG, MEMBER(member), false, standard, NULL }
+#define NOT(name)                                                                                  \
+    { name, CLEAVE_FIELD_NOT, 0, false, 0, NULL }
+#define YES(name)                                                                                  \
+    { name, CLEAVE_FIELD_YES, 0, false, 0, NULL }
+#define EMPTY(name)                                                                                \
+    { name, CLEAVE_FIELD_EMPTY, 0, false, 0, NULL }
+#define ZERO(name)                                                                                 \
+    { name, CLEAVE_FIELD_ZERO, 0, false, 0, NULL }
+#define IS(name, text)                                                                             \
+    { name, CLEAVE_FIELD_IS, 0, false, 0, text }
+#define FUNCTION(name, standard)                                                                   \
+    { name, CLEAVE_FIELD_FUNCTION, MEMBER(activation), false, 0, standard }
+#define ROTARY(name)                                                                               \
+    { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, NULL }
+
+/* What all models of one stack call alike. */
+#define SIZES                                                                                      \
+    NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                             \
+        NEEDED("num_attention_heads", heads), NOT("is_decoder"), NOT("add_cross_attention"),       \
+        NOT("is_encoder_decoder")
+#define TURNED(theta_name)                                                                         \
+    NUMBER(theta_name, rotary.theta, 10000), ROTARY("rope_scaling"), ROTARY("rope_parameters")
+#define LLAMA(kv_standard, positions_standard)                                                     \
+    LLAMA_SIZES(kv_standard, positions_standard), TURNED("rope_theta"),                            \
+        NUMBER("rms_norm_eps", epsilon, 1e-6)
+#define LLAMA_SIZES(kv_standard, positions_standard)                                               \
+    SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),                   \
+        EXTENT("num_key_value_heads", kv_heads, kv_standard),                                      \
+        EXTENT("max_position_embeddings", positions, positions_standard),                          \
+        RATE("attention_dropout", attention_dropout, 0)
+#define WINDOWS                                                                                    \
+    COUNT("sliding_window", window, 4096), FLAG("use_sliding_window", uses_window, 0),             \
+        COUNT("max_window_layers", first_windowed_layer, 28), {                                    \
+        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(layer_types), false, 0, NULL                    \
+    }
+
+static const cleave_field llama[] = {LLAMA(0, 2048),
+                                     EXTENT("head_dim", head, 0),
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     FLAG("mlp_bias", mlp_bias, 0),
+                                     FUNCTION("hidden_act", "silu")};
+
+static const cleave_field mistral[] = {
+    LLAMA(8, 131072), EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
+    COUNT("sliding_window", window, 4096), FUNCTION("hidden_act", "silu")};
+
+static const cleave_field qwen2[] = {LLAMA(32, 32768), FLAG("tie_word_embeddings", tied, 0),
+                                     WINDOWS, FUNCTION("hidden_act", "silu")};
+
+static const cleave_field qwen3[] = {LLAMA(32, 32768),
+                                     EXTENT("head_dim", head, 128),
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     WINDOWS,
+                                     FUNCTION("hidden_act", "silu")};
+
+/* Experts; `expert_capacity` is no field of these families, but of others that drop tokens. */
+#define EXPERTS(choices_standard)                                                                  \
+    EXTENT("num_experts_per_tok", choices, choices_standard), NOT("output_router_logits"),         \
+        COUNT("expert_capacity", capacity, 0)
+
+static const cleave_field mixtral[] = {LLAMA_SIZES(8, 131072),
+                                       NUMBER("rope_theta", rotary.theta, 1e6),
+                                       ROTARY("rope_scaling"),
+                                       ROTARY("rope_parameters"),
+                                       NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                       EXPERTS(2),
+                                       EXTENT("num_local_experts", experts, 8),
+                                       EXTENT("num_experts", experts, 8),
+                                       EXTENT("head_dim", head, 0),
+                                       FLAG("tie_word_embeddings", tied, 0),
+                                       COUNT("sliding_window", window, 0),
+                                       ZERO("router_jitter_noise"),
+                                       FUNCTION("hidden_act", "silu")};
+
+static const cleave_field qwen3_moe[] = {LLAMA(4, 32768),
+                                         EXPERTS(8),
+                                         EXTENT("num_experts", experts, 128),
+                                         EXTENT("num_local_experts", experts, 128),
+                                         EXTENT("moe_intermediate_size", expert_inner, 768),
+                                         EXTENT("decoder_sparse_step", sparse_step, 1),
+                                         FLAG("norm_topk_prob", normalises, 0),
+                                         EXTENT("head_dim", head, 0),
+                                         FLAG("tie_word_embeddings", tied, 0),
+                                         FLAG("attention_bias", attention_bias, 0),
+                                         WINDOWS,
+                                         EMPTY("mlp_only_layers"),
+                                         FUNCTION("hidden_act", "silu")};
+
+static const cleave_field deepseek_v3[] = {LLAMA(0, 4096),
+                                           EXPERTS(8),
+                                           EXTENT("n_routed_experts", experts, 256),
+                                           EXTENT("num_local_experts", experts, 256),
+                                           EXTENT("n_shared_experts", shared_experts, 1),
+                                           EXTENT("moe_intermediate_size", expert_inner, 2048),
+                                           COUNT("first_k_dense_replace", dense_layers, 3),
+                                           EXTENT("n_group", groups, 8),
+                                           EXTENT("topk_group", group_choices, 4),
+                                           FLAG("norm_topk_prob", normalises, 1),
+                                           NUMBER("routed_scaling_factor", expert_scale, 2.5),
+                                           COUNT("q_lora_rank", query_rank, 1536),
+                                           EXTENT("kv_lora_rank", value_rank, 512),
+                                           EXTENT("qk_rope_head_dim", head, 64),
+                                           EXTENT("head_dim", head, 64),
+                                           EXTENT("qk_nope_head_dim", plain_head, 128),
+                                           EXTENT("v_head_dim", value_head, 128),
+                                           FLAG("rope_interleave", interleaved, 1),
+                                           FLAG("tie_word_embeddings", tied, 0),
+                                           FLAG("attention_bias", attention_bias, 0),
+                                           IS("scoring_func", "sigmoid"),
+                                           IS("topk_method", "noaux_tc"),
+                                           EXTENT("moe_layer_freq", sparse_step, 1),
+                                           FUNCTION("hidden_act", "silu")};
+
+static const cleave_field gemma[] = {LLAMA(16, 8192),
+                                     EXTENT("head_dim", head, 256),
+                                     FLAG("tie_word_embeddings", tied, 1),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     IS("hidden_activation", "gelu_pytorch_tanh"),
+                                     FUNCTION("hidden_act", "gelu_pytorch_tanh"),
+                                     NOT("use_bidirectional_attention")};
+
+static const cleave_field phi[] = {SIZES,
+                                   NEEDED("vocab_size", vocabulary),
+                                   NEEDED("intermediate_size", inner),
+                                   EXTENT("num_key_value_heads", kv_heads, 0),
+                                   TURNED("rope_theta"),
+                                   NUMBER("partial_rotary_factor", rotary.share, 0.5),
+                                   NUMBER("layer_norm_eps", epsilon, 1e-5),
+                                   EXTENT("max_position_embeddings", positions, 2048),
+                                   RATE("attention_dropout", attention_dropout, 0),
+                                   RATE("resid_pdrop", dropout, 0),
+                                   RATE("embd_pdrop", embedding_dropout, 0),
+                                   FLAG("qk_layernorm", qk_norm, 0),
+                                   NOT("tie_word_embeddings"),
+                                   FUNCTION("hidden_act", "gelu_new")};
+
+static const cleave_field gpt_neox[] = {SIZES,
+                                        NEEDED("vocab_size", vocabulary),
+                                        NEEDED("intermediate_size", inner),
+                                        TURNED("rotary_emb_base"),
+                                        NUMBER("rotary_pct", rotary.share, 0.25),
+                                        NUMBER("rope_theta", rotary.theta, 10000),
+                                        NUMBER("partial_rotary_factor", rotary.share, 0.25),
+                                        NUMBER("layer_norm_eps", epsilon, 1e-5),
+                                        EXTENT("max_position_embeddings", positions, 2048),
+                                        RATE("attention_dropout", attention_dropout, 0),
+                                        RATE("attention_probs_dropout_prob", attention_dropout, 0),
+                                        RATE("hidden_dropout", dropout, 0),
+                                        RATE("hidden_dropout_prob", dropout, 0),
+                                        FLAG("use_parallel_residual", parallel, 1),
+                                        FLAG("attention_bias", attention_bias, 1),
+                                        FLAG("tie_word_embeddings", tied, 0),
+                                        FUNCTION("hidden_act", "gelu")};
+
+static const cleave_field gpt2[] = {NEEDED("n_embd", width),
+                                    NEEDED("n_layer", layers),
+                                    NEEDED("n_head", heads),
+                                    NEEDED("hidden_size", width),
+                                    NEEDED("num_hidden_layers", layers),
+                                    NEEDED("num_attention_heads", heads),
+                                    NEEDED("vocab_size", vocabulary),
+                                    EXTENT("n_positions", positions, 1024),
+                                    EXTENT("max_position_embeddings", positions, 1024),
+                                    EXTENT("n_inner", inner, 0),
+                                    NUMBER("layer_norm_epsilon", epsilon, 1e-5),
+                                    RATE("attn_pdrop", attention_dropout, 0.1),
+                                    RATE("resid_pdrop", dropout, 0.1),
+                                    RATE("embd_pdrop", embedding_dropout, 0.1),
+                                    FLAG("scale_attn_weights", scales, 1),
+                                    FLAG("scale_attn_by_inverse_layer_idx", scales_by_layer, 0),
+                                    FLAG("tie_word_embeddings", tied, 1),
+                                    NOT("is_decoder"),
+                                    NOT("add_cross_attention"),
+                                    NOT("is_encoder_decoder"),
+                                    FUNCTION("activation_function", "gelu_new")};
+
+#define ENCODER                                                                                    \
+    SIZES, EXTENT("intermediate_size", inner, 3072), NUMBER("layer_norm_eps", epsilon, 1e-12),     \
+        FUNCTION("hidden_act", "gelu")
+#define MASKED                                                                                     \
+    ENCODER, NEEDED("vocab_size", vocabulary), EXTENT("type_vocab_size", types, 2),                \
+        EXTENT("max_position_embeddings", positions, 512),                                         \
+        RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
+        RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
+        FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute")
+
+static const cleave_field bert[] = {MASKED};
+
+static const cleave_field roberta[] = {MASKED, COUNT("pad_token_id", padding, 1)};
+
+static const cleave_field vit[] = {
+    ENCODER,
+    RATE("hidden_dropout_prob", dropout, 0),
+    RATE("attention_probs_dropout_prob", attention_dropout, 0),
+    {"image_size", CLEAVE_FIELD_SQUARE, MEMBER(image), false, 224, NULL},
+    {"patch_size", CLEAVE_FIELD_SQUARE, MEMBER(patch), false, 16, NULL},
+    {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},
+    EXTENT("num_channels", channels, 3),
+    FLAG("qkv_bias", attention_bias, 1)};
+
+static const cleave_field t5[] = {
+    NEEDED("d_model", width),
+    NEEDED("num_layers", layers),
+    NEEDED("num_heads", heads),
+    NEEDED("vocab_size", vocabulary),
+    EXTENT("d_kv", head, 64),
+    EXTENT("d_ff", inner, 2048),
+    EXTENT("num_decoder_layers", decoder_layers, 0),
+    EXTENT("relative_attention_num_buckets", buckets, 32),
+    EXTENT("relative_attention_max_distance", distance, 128),
+    NUMBER("layer_norm_epsilon", epsilon, 1e-6),
+    RATE("dropout_rate", dropout, 0.1),
+    FLAG("tie_word_embeddings", tied, 1),
+    {"feed_forward_proj", CLEAVE_FIELD_GATED, MEMBER(activation), false, 0, "relu"},
+    FLAG("scale_decoder_outputs", scales, 1),
+    YES("is_encoder_decoder"),
+    NOT("is_decoder")};
+
+#define FIELDS(name) name, (int)(sizeof name / sizeof *name)
+
+const cleave_family cleave_families[] = {
+    {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
+    {"deepseek_v3", FIELDS(deepseek_v3), cleave_compose_deepseek_v3, .has_text = true,
+     .turns = true, .has_own_head = true},
+    {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
+    {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true,
+     .turns_share = true},
+    {"llama", FIELDS(llama), cleave_compose_llama, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"mixtral", FIELDS(mixtral), cleave_compose_mixtral, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
+    {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"qwen3_moe", FIELDS(qwen3_moe), cleave_compose_qwen3_moe, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"roberta", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"t5", FIELDS(t5), cleave_compose_t5, .has_text = true, .has_own_head = true},
+    {"vit", FIELDS(vit), cleave_compose_vit, .has_text = false},
+};
+const int cleave_n_families = (int)(sizeof cleave_families / sizeof *cleave_families);

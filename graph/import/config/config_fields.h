@@ -1,0 +1,155 @@
+/* What is read from a config.json, and how: a row for each field of a family. */
+#ifndef CLEAVE_GRAPH_IMPORT_CONFIG_FIELDS_H
+#define CLEAVE_GRAPH_IMPORT_CONFIG_FIELDS_H
+
+#include "base/json.h"
+#include "graph/import/config/compose_layers.h"
+
+/* What sizes may be: products of three are far from overflow. */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { CLEAVE_MOST_LAYERS = 8, CLEAVE_MOST_SEQUENCE = 1 << 6 };
+#else
+enum { CLEAVE_MOST_LAYERS = 1 << 12, CLEAVE_MOST_SEQUENCE = 1 << 14 };
+#endif
+#define CLEAVE_MOST_EXTENT (INT64_C(1) << 20)
+
+/* Rotary positions: what turns pairs of a head's dimensions, and how quickly. */
+typedef enum cleave_rotary_kind {
+    CLEAVE_ROTARY_DEFAULT,
+    CLEAVE_ROTARY_LINEAR,
+    CLEAVE_ROTARY_DYNAMIC,
+    CLEAVE_ROTARY_LLAMA3,
+    CLEAVE_ROTARY_YARN
+} cleave_rotary_kind;
+typedef struct cleave_rotary {
+    cleave_rotary_kind kind;
+    double theta, share; /* share: of a head's dimensions that are turned */
+    double factor, low_frequency, high_frequency, fast, slow; /* where the kind has them */
+    double attention_factor;                                  /* 0: not given */
+    double magnitude, magnitude_of_all;                       /* of yarn; 0: not given */
+    int64_t original_positions;                               /* 0: not given */
+    bool truncates;
+} cleave_rotary;
+
+/* Which layers have a window. */
+typedef struct cleave_layer_types {
+    int32_t n; /* 0: not given */
+    const bool *windowed;
+} cleave_layer_types;
+
+/* A configuration.  Families use some of the members; 0 and null: the family's own rule. */
+typedef struct cleave_config {
+    int64_t sequence;
+    int64_t layers, width, heads, kv_heads, head, inner, vocabulary, positions;
+    int64_t window, first_windowed_layer; /* keys that a query sees; 0: all */
+    int64_t types, padding;               /* kinds of segments, the id that pads */
+    int64_t first_position;               /* row of the table of positions */
+    int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
+    double epsilon, dropout, attention_dropout, embedding_dropout;
+    /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
+       for all).  Choices may be among some groups. */
+    int64_t experts, choices, expert_inner, capacity, groups, group_choices;
+    int64_t shared_experts, dense_layers,
+        sparse_step; /* sparse_step: of every so many layers, one */
+    double expert_scale;
+    bool normalises; /* the weights of a token's choices add up to 1 */
+    /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
+       the input itself), and of the parts of a head. */
+    int64_t query_rank, value_rank, plain_head, value_head;
+    bool interleaved; /* pairs of rotary positions are neighbours */
+    bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
+    const char *activation;
+    cleave_layer_types layer_types;
+    cleave_rotary rotary;
+} cleave_config;
+
+typedef enum cleave_field_kind {
+    CLEAVE_FIELD_EXTENT, /* 1 or more; null: as if left out */
+    CLEAVE_FIELD_COUNT,  /* 0 or more; null: 0 */
+    CLEAVE_FIELD_NUMBER, /* above 0 */
+    CLEAVE_FIELD_RATE,   /* in [0, 1) */
+    CLEAVE_FIELD_FLAG,
+    CLEAVE_FIELD_YES,      /* true, or null */
+    CLEAVE_FIELD_NOT,      /* false, or null: what it switches on is not supported */
+    CLEAVE_FIELD_FUNCTION, /* the name of an activation, into a const char * */
+    CLEAVE_FIELD_GATED,    /* the same, perhaps behind "gated-" */
+    CLEAVE_FIELD_IS,       /* the text in `text`, or null: nothing else is supported */
+    CLEAVE_FIELD_SQUARE,   /* an extent, or a list of two that are equal */
+    CLEAVE_FIELD_ROTARY,   /* an object */
+    CLEAVE_FIELD_LAYERS,   /* a list of "full_attention" and "sliding_attention" */
+    CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
+    CLEAVE_FIELD_ZERO,     /* 0, or null: what it switches on is not supported */
+    CLEAVE_FIELD_LABELS    /* an object with a member for each label */
+} cleave_field_kind;
+
+typedef struct cleave_field {
+    const char *name;
+    cleave_field_kind kind;
+    size_t offset; /* in cleave_config; several names may have one */
+    bool required; /* unless another name of the same member is there */
+    double standard;
+    const char *text; /* of texts: what it is when left out */
+} cleave_field;
+
+/* A row for each `model_type`. */
+typedef struct cleave_family {
+    const char *model_type;
+    const cleave_field *fields;
+    int n_fields;
+    const char *(*compose)(cleave_composer *c, const cleave_config *config);
+    bool has_text;      /* a length is needed */
+    bool turns;         /* has rotary positions; else a table of positions, or neither */
+    bool turns_share;   /* of a share of each head's dimensions */
+    bool has_own_head;  /* heads x size of a head need not be the width */
+    bool skips_padding; /* positions begin behind the id that pads */
+} cleave_family;
+
+/* Sorted by model_type. */
+extern const cleave_family cleave_families[];
+extern const int cleave_n_families;
+
+/* Reads a configuration by the fields of its family.  `config` has to be zeroed but for
+   `sequence`.  BAD_INPUT names the field. */
+cleave_status cleave_config_read(const cleave_json_cursor *root, const cleave_family *family,
+                                 cleave_arena *arena, cleave_config *config, cleave_error *error);
+
+/* ---- rotary positions; rotary.c ------------------------------------------------------------- */
+
+/* Reads `rope_scaling`, or `rope_parameters`, into what is there already. */
+cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *rotary,
+                                 cleave_error *error);
+/* How many dimensions of a head are turned: its share, rounded down. */
+int64_t cleave_rotary_width(const cleave_config *config);
+
+/* What yarn makes of a magnitude: 1 where texts are not stretched. */
+double cleave_yarn_magnitude(const cleave_rotary *r, double magnitude);
+
+/* The tables of cosines and sines [sequence, width], shared by all layers. */
+typedef struct cleave_rotary_tables {
+    const char *cosines, *sines;
+    int64_t width;
+} cleave_rotary_tables;
+cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const cleave_config *config);
+/* Turns the first dimensions of heads [.., sequence, head]. */
+const char *cleave_compose_rotary(cleave_composer *c, const char *name, const char *x,
+                                  const cleave_rotary_tables *tables, int64_t head);
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+/* Each puts its graph together and returns the name of the logits; family_*.c. */
+const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
+
+#endif

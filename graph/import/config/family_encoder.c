@@ -1,0 +1,217 @@
+/* Encoders: BERT and RoBERTa, which norm behind attention and unit and predict masked tokens, and
+   ViT, which norms before them and classifies images. */
+#include "graph/import/config/config_fields.h"
+
+#include <math.h>
+
+typedef struct encoder {
+    cleave_composer *c;
+    const cleave_config *config;
+    int64_t length;        /* of the texts, or patches and one */
+    const char *attention; /* the module of an attention's queries, keys and values */
+    bool biases;           /* of those */
+} encoder;
+
+static const char *name_of(const encoder *e, const char *scope, const char *what) {
+    return cleave_compose_name(e->c, "%s.%s", scope, what);
+}
+
+static const char *norm(const encoder *e, const char *scope, const char *what, const char *x) {
+    return cleave_compose_layer_norm(e->c, name_of(e, scope, what), x, e->config->width,
+                                     e->config->epsilon);
+}
+
+/* A linear layer of the block, as wide as x where nothing else is said. */
+static const char *linear(const encoder *e, const char *scope, const char *what, const char *x,
+                          int64_t n_in, int64_t n_out) {
+    return cleave_compose_linear(e->c, name_of(e, scope, what), x, n_in, n_out, true);
+}
+
+static const char *attend(const encoder *e, const char *block, const char *x) {
+    static const char *const modules[] = {"query", "key", "value"};
+    static const char *const heads[] = {"queries", "keys_of_heads", "values"};
+    cleave_composer *c = e->c;
+    const cleave_config *config = e->config;
+    const char *scope = name_of(e, block, e->attention), *parts[3];
+    const cleave_attention how = {.heads = {e->length, config->heads, config->heads, config->head},
+                                  .scale = 1 / sqrt((double)config->head),
+                                  .dropout = config->attention_dropout};
+    for (int i = 0; i < 3; i++) {
+        parts[i] = cleave_compose_linear(c, name_of(e, scope, modules[i]), x, config->width,
+                                         config->width, e->biases);
+        parts[i] = cleave_compose_split_heads(c, name_of(e, scope, heads[i]), parts[i], &how.heads,
+                                              i == 0);
+    }
+    x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
+    x = linear(e, block, "attention.output.dense", x, config->width, config->width);
+    return cleave_compose_dropout(c, name_of(e, block, "attention.output.dropout"), x,
+                                  config->dropout);
+}
+
+static const char *feed(const encoder *e, const char *block, const char *x) {
+    const cleave_config *config = e->config;
+    x = linear(e, block, "intermediate.dense", x, config->width, config->inner);
+    x = cleave_compose_activation(e->c, cleave_activation_find(config->activation),
+                                  name_of(e, block, "intermediate.act"), x);
+    x = linear(e, block, "output.dense", x, config->inner, config->width);
+    return cleave_compose_dropout(e->c, name_of(e, block, "output.dropout"), x, config->dropout);
+}
+
+/* ---- BERT and RoBERTa ------------------------------------------------------------------------ */
+
+static const char *normed_block(const encoder *e, const char *block, const char *x) {
+    const char *y = attend(e, block, x);
+    x = CLEAVE_COMPOSE(e->c, "Add", name_of(e, block, "attended"), x, y);
+    x = norm(e, block, "attention.output.LayerNorm", x);
+    y = feed(e, block, x);
+    x = CLEAVE_COMPOSE(e->c, "Add", name_of(e, block, "sum"), x, y);
+    return norm(e, block, "output.LayerNorm", x);
+}
+
+/* Adds what tells apart the segments of a text; where there is one kind only, its row. */
+static const char *add_segments(const encoder *e, const char *scope, const char *x) {
+    cleave_composer *c = e->c;
+    const cleave_config *config = e->config;
+    const char *module = name_of(e, scope, "token_type_embeddings"), *y;
+    if (config->types == 1)
+        y = cleave_compose_parameter(c, name_of(e, module, "weight"), 2,
+                                     (int64_t[]){1, config->width});
+    else
+        y = cleave_compose_embedding(
+            c, module,
+            cleave_compose_data(c, "token_type_ids", CLEAVE_ONNX_INT64, 1, &config->sequence),
+            config->types, config->width, NULL);
+    return CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_segments"), x, y);
+}
+
+/* What the blocks give of texts. */
+static const char *encode(const encoder *e, const char *model, const char **table) {
+    cleave_composer *c = e->c;
+    const cleave_config *config = e->config;
+    const char *scope = name_of(e, model, "embeddings");
+    const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
+    const char *x = cleave_compose_embedding(c, name_of(e, scope, "word_embeddings"), ids,
+                                             config->vocabulary, config->width, table);
+    x = add_segments(e, scope, x);
+    const char *positions =
+        cleave_compose_rows(c, name_of(e, scope, "position_embeddings"), config->positions,
+                            config->width, config->first_position, config->sequence);
+    x = CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_positions"), x, positions);
+    x = norm(e, scope, "LayerNorm", x);
+    x = cleave_compose_dropout(c, name_of(e, scope, "dropout"), x, config->dropout);
+    for (int64_t i = 0; i < config->layers; i++)
+        x = normed_block(e, cleave_compose_name(c, "%s.encoder.layer.%lld", model, (long long)i),
+                         x);
+    return x;
+}
+
+/* What gives logits over tokens: a layer, a norm, and the embedding's table or one like it. */
+typedef struct masked_head {
+    const char *scope, *layer, *norm, *activation;
+} masked_head;
+
+static const char *predict(const encoder *e, const masked_head *head, const char *table,
+                           const char *x) {
+    cleave_composer *c = e->c;
+    const cleave_config *config = e->config;
+    const char *decoder = name_of(e, head->scope, "decoder");
+    x = linear(e, head->scope, head->layer, x, config->width, config->width);
+    x = cleave_compose_activation(c, cleave_activation_find(head->activation),
+                                  name_of(e, head->scope, "act"), x);
+    x = norm(e, head->scope, head->norm, x);
+    if (!config->tied)
+        table = cleave_compose_parameter(c, name_of(e, decoder, "weight"), 2,
+                                         (int64_t[]){config->vocabulary, config->width});
+    x = cleave_compose_tied(c, decoder, x, table);
+    const char *bias =
+        cleave_compose_parameter(c, name_of(e, head->scope, "bias"), 1, &config->vocabulary);
+    return CLEAVE_COMPOSE(c, "Add", name_of(e, head->scope, "logits"), x, bias);
+}
+
+const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config) {
+    const encoder e = {c, config, config->sequence, "attention.self", true};
+    const masked_head head = {"cls.predictions", "transform.dense", "transform.LayerNorm",
+                              config->activation};
+    const char *table;
+    const char *x = encode(&e, "bert", &table);
+    return predict(&e, &head, table, x);
+}
+
+const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config) {
+    const encoder e = {c, config, config->sequence, "attention.self", true};
+    const masked_head head = {"lm_head", "dense", "layer_norm", "gelu"};
+    const char *table;
+    const char *x = encode(&e, "roberta", &table);
+    return predict(&e, &head, table, x);
+}
+
+/* ---- ViT ------------------------------------------------------------------------------------- */
+
+/* [batch, patches, width] */
+static const char *patches_of(const encoder *e, const char *scope) {
+    cleave_composer *c = e->c;
+    const cleave_config *config = e->config;
+    const int64_t patch[] = {config->patch, config->patch};
+    const char *image =
+        cleave_compose_data(c, "pixel_values", CLEAVE_ONNX_FLOAT, 3,
+                            (int64_t[]){config->channels, config->image, config->image});
+    const char *module = name_of(e, scope, "patch_embeddings.projection");
+    const char *weight = cleave_compose_parameter(
+        c, name_of(e, module, "weight"), 4,
+        (int64_t[]){config->width, config->channels, config->patch, config->patch});
+    const char *bias = cleave_compose_parameter(c, name_of(e, module, "bias"), 1, &config->width);
+    const char *x = CLEAVE_COMPOSE(c, "Conv", module, image, weight, bias);
+    cleave_compose_integers(c, "kernel_shape", 2, patch);
+    cleave_compose_integers(c, "strides", 2, patch);
+    x = cleave_compose_reshape(c, name_of(e, scope, "columns"), x, 3,
+                               (int64_t[]){0, config->width, e->length - 1});
+    return cleave_compose_transpose(c, name_of(e, scope, "patches"), x, 3, (int64_t[]){0, 2, 1});
+}
+
+/* With a class token in front, one for each sample. */
+static const char *embed_image(const encoder *e, const char *scope) {
+    cleave_composer *c = e->c;
+    const int64_t one = 1, two = 2, width = e->config->width;
+    int64_t *row = CLEAVE_ARENA_ARRAY(c->arena, int64_t, 2);
+    c->failed = c->failed || row == NULL;
+    if (row == NULL)
+        return NULL;
+    row[0] = 1;
+    row[1] = width;
+    const char *x = patches_of(e, scope);
+    const char *token =
+        cleave_compose_parameter(c, name_of(e, scope, "cls_token"), 3, (int64_t[]){1, 1, width});
+    const char *samples = CLEAVE_COMPOSE(c, "Shape", name_of(e, scope, "samples"), x);
+    cleave_compose_integer(c, "start", 0);
+    cleave_compose_integer(c, "end", one);
+    const char *rest = cleave_compose_ids(c, name_of(e, scope, "token_shape"), 1, &two, row);
+    const char *shape =
+        cleave_compose_concat(c, name_of(e, scope, "tokens_shape"), 0, samples, rest);
+    token = CLEAVE_COMPOSE(c, "Expand", name_of(e, scope, "tokens"), token, shape);
+    x = cleave_compose_concat(c, name_of(e, scope, "with_token"), 1, token, x);
+    const char *positions = cleave_compose_parameter(c, name_of(e, scope, "position_embeddings"), 3,
+                                                     (int64_t[]){1, e->length, width});
+    x = CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_positions"), x, positions);
+    return cleave_compose_dropout(c, name_of(e, scope, "dropout"), x, e->config->dropout);
+}
+
+static const char *vit_block(const encoder *e, const char *block, const char *x) {
+    const char *y = attend(e, block, norm(e, block, "layernorm_before", x));
+    x = CLEAVE_COMPOSE(e->c, "Add", name_of(e, block, "attended"), x, y);
+    y = feed(e, block, norm(e, block, "layernorm_after", x));
+    return CLEAVE_COMPOSE(e->c, "Add", name_of(e, block, "sum"), x, y);
+}
+
+const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config) {
+    static const int64_t first = 0;
+    const int64_t side = config->image / config->patch;
+    const encoder e = {c, config, side * side + 1, "attention.attention", config->attention_bias};
+    const char *x = embed_image(&e, "vit.embeddings");
+    for (int64_t i = 0; i < config->layers; i++)
+        x = vit_block(&e, cleave_compose_name(c, "vit.encoder.layer.%lld", (long long)i), x);
+    x = norm(&e, "vit", "layernorm", x);
+    const char *zero = cleave_compose_ids(c, "classifier.token", 0, NULL, &first);
+    x = CLEAVE_COMPOSE(c, "Gather", "classifier.class", x, zero);
+    cleave_compose_integer(c, "axis", 1);
+    return cleave_compose_linear(c, "classifier", x, config->width, config->labels, true);
+}

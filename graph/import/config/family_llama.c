@@ -1,0 +1,145 @@
+/* Llama and what is made like it: RMS norms before attention and a gated unit, rotary positions,
+   heads that share keys.  Mistral adds windows, Qwen2 biases of queries, keys and values, Qwen3
+   norms of queries and keys; Gemma's norms scale by 1 + weight, and its embedding is scaled. */
+#include "graph/import/config/family_llama.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *norm(const cleave_decoder *d, const char *scope, const char *x, int64_t width) {
+    return cleave_compose_rms_norm(d->c, scope, x, width, d->config->epsilon, d->style->plus_one);
+}
+
+/* Does a layer's window hide anything? */
+static bool is_windowed(const cleave_config *config, int64_t layer) {
+    if (config->window == 0 || config->window >= config->sequence)
+        return false;
+    return config->layer_types.n > 0 ? config->layer_types.windowed[layer]
+                                     : layer >= config->first_windowed_layer;
+}
+
+const char *cleave_decoder_mask(cleave_decoder *d, int64_t layer) {
+    bool windowed = is_windowed(d->config, layer);
+    const char **mask = &d->masks[windowed];
+    if (*mask == NULL)
+        *mask = cleave_compose_causal_mask(d->c, windowed ? "mask.window" : "mask.causal",
+                                           d->config->sequence, windowed ? d->config->window : 0);
+    return *mask;
+}
+
+/* Queries, keys or values of one layer, split into heads. */
+static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
+                            const char *x, const cleave_heads *heads) {
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    bool is_query = which[0] == 'q';
+    int64_t n = (is_query ? heads->heads : heads->kv_heads) * heads->size;
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s_proj", scope, which), x,
+                              config->width, n, config->attention_bias || d->style->biases);
+    x = cleave_compose_cut_heads(c, cleave_compose_name(c, "%s.%s.parts", scope, which), x, heads,
+                                 is_query);
+    if (which[0] != 'v' && d->style->head_norms)
+        x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
+    x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
+    if (which[0] == 'v')
+        return x;
+    return cleave_compose_rotary(c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
+                                 &d->rotary, heads->size);
+}
+
+static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    const cleave_config *config = d->config;
+    const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
+    const cleave_attention how = {
+        .heads = {config->sequence, config->heads, config->kv_heads, config->head},
+        .scale = 1 / sqrt((double)config->head),
+        .added = {cleave_decoder_mask(d, layer)},
+        .dropout = config->attention_dropout};
+    const char *q = heads_of(d, scope, "q", x, &how.heads);
+    const char *k = heads_of(d, scope, "k", x, &how.heads);
+    const char *v = heads_of(d, scope, "v", x, &how.heads);
+    x = cleave_compose_attention(d->c, scope, &how, q, k, v);
+    return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
+                                 config->heads * config->head, config->width,
+                                 config->attention_bias);
+}
+
+const char *cleave_compose_gated(cleave_composer *c, const cleave_config *config, const char *scope,
+                                 const char *x, int64_t inner) {
+    const char *gate = cleave_compose_linear(c, cleave_compose_name(c, "%s.gate_proj", scope), x,
+                                             config->width, inner, config->mlp_bias);
+    const char *up = cleave_compose_linear(c, cleave_compose_name(c, "%s.up_proj", scope), x,
+                                           config->width, inner, config->mlp_bias);
+    gate = cleave_compose_activation(c, cleave_activation_find(config->activation),
+                                     cleave_compose_name(c, "%s.act_fn", scope), gate);
+    x = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.gated", scope), gate, up);
+    return cleave_compose_linear(c, cleave_compose_name(c, "%s.down_proj", scope), x, inner,
+                                 config->width, config->mlp_bias);
+}
+
+static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    (void)layer;
+    return cleave_compose_gated(d->c, d->config, cleave_compose_name(d->c, "%s.mlp", block), x,
+                                d->config->inner);
+}
+
+static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
+    cleave_composer *c = d->c;
+    const char *block = cleave_compose_name(c, "model.layers.%lld", (long long)layer);
+    const char *y =
+        norm(d, cleave_compose_name(c, "%s.input_layernorm", block), x, d->config->width);
+    y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, y, layer);
+    x = CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.attended", block), x, y);
+    y = norm(d, cleave_compose_name(c, "%s.post_attention_layernorm", block), x, d->config->width);
+    y = (d->style->feed != NULL ? d->style->feed : feed)(d, block, y, layer);
+    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.output", block), x, y);
+}
+
+const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *config,
+                                   const cleave_decoder_style *how) {
+    cleave_decoder d = {.c = c, .config = config, .style = how};
+    const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
+    const char *table;
+    const char *x = cleave_compose_embedding(c, "model.embed_tokens", ids, config->vocabulary,
+                                             config->width, &table);
+    if (how->scaled_embedding)
+        x = CLEAVE_COMPOSE(
+            c, "Mul", "model.embed_tokens.scaled", x,
+            cleave_compose_scalar(c, "model.embed_tokens.scale", sqrt((double)config->width)));
+    d.rotary = cleave_compose_rotary_tables(c, config);
+    for (int64_t i = 0; i < config->layers; i++)
+        x = add_block(&d, x, i);
+    x = norm(&d, "model.norm", x, config->width);
+    return config->tied
+               ? cleave_compose_tied(c, "lm_head", x, table)
+               : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+}
+
+const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(c, config, &(cleave_decoder_style){.biases = false});
+}
+
+cleave_config cleave_with_switched_window(const cleave_config *config) {
+    cleave_config own = *config;
+    own.window = config->uses_window ? config->window : 0;
+    return own;
+}
+
+const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config) {
+    const cleave_config own = cleave_with_switched_window(config);
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.biases = true});
+}
+
+const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config) {
+    const cleave_config own = cleave_with_switched_window(config);
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.head_norms = true});
+}
+
+/* "gelu" in its files means the form with tanh. */
+const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    if (strcmp(own.activation, "gelu") == 0)
+        own.activation = "gelu_pytorch_tanh";
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.plus_one = true, .scaled_embedding = true});
+}
