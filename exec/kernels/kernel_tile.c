@@ -6,7 +6,7 @@
    combiner, the gradient of a broadcast operand). */
 #include "exec/kernels/convert.h"
 #include "exec/kernels/dropout.h"
-#include "exec/kernels/kernel_tile_run.h"
+#include "exec/kernels/kernel_tile_channels.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,6 +41,7 @@ static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *p
         run->column_sums[r] = sum ? carve(base, &used, 8 * columns) : NULL;
         run->column_parts[r] = sum ? carve(base, &used, 4 * columns) : NULL;
     }
+    used += tile_channels_lay_out(plan, base == NULL ? NULL : base + used, &run->channels);
     if (call->pass != CLEAVE_PASS_FORWARD)
         return used;
     int64_t n = cleave_kernel_array_size(call, &nest->output, &call->output);
@@ -185,25 +186,32 @@ static void backward_tile(tile_run *run) {
             tile_add_rows(run, run->tile.adjoint[r], run->column_parts[r], run->column_sums[r]);
 }
 
-/* The rest of backward, from the summed adjoints of the frontier: one row. */
+/* What varies along the columns alone, for the columns from this one on: one row. */
+static void load_columns(tile_run *run, int64_t column) {
+    const cleave_tile_plan *plan = run->plan;
+    int64_t left = plan->extent[plan->n_loops - 1] - column;
+    run->rows = 1;
+    run->row = 0;
+    run->column = column;
+    run->columns = (int)(left < plan->columns ? left : plan->columns);
+    run->tile.n = run->columns;
+    run->tile.changed = ~(uint64_t)0;
+    for (int s = 0; s < plan->n_streams; s++) {
+        run->cache[s].at = -1;
+        run->at[s] = plan->reach[s].base + column * tile_column_stride(run, s);
+    }
+    load_values(run);
+    run->tile.skipped = ~plan->by_column;
+    cleave_tape_forward(&plan->tape, &run->tile);
+}
+
+/* The rest of backward, from the summed adjoints of the frontier. */
 static void backward_columns(tile_run *run) {
     const cleave_tile_plan *plan = run->plan;
     int64_t columns = plan->extent[plan->n_loops - 1];
-    run->rows = 1;
-    run->row = 0;
-    for (run->column = 0; run->column < columns; run->column += plan->columns) {
-        int64_t left = columns - run->column;
-        run->columns = (int)(left < plan->columns ? left : plan->columns);
-        run->tile.n = run->columns;
-        run->tile.changed = ~(uint64_t)0;
-        for (int s = 0; s < plan->n_streams; s++) {
-            run->cache[s].at = -1;
-            run->at[s] = plan->reach[s].base + run->column * tile_column_stride(run, s);
-        }
-        load_values(run);
-        run->tile.skipped = ~plan->by_column;
+    for (int64_t column = 0; column < columns; column += plan->columns) {
+        load_columns(run, column);
         run->tile.given = plan->frontier;
-        cleave_tape_forward(&plan->tape, &run->tile);
         place_gradients(run, plan->by_column);
         for (int r = 0; r < plan->tape.n_registers; r++)
             for (int c = 0; run->column_sums[r] != NULL && c < run->columns; c++)
@@ -211,6 +219,21 @@ static void backward_columns(tile_run *run) {
         cleave_tape_backward(&plan->tape, &run->tile);
         sink_gradients(run, plan->by_column);
     }
+}
+
+/* The whole matrix, some columns after the other. */
+static cleave_status walk_channels(tile_run *run, cleave_error *error) {
+    const cleave_tile_plan *plan = run->plan;
+    int64_t columns = plan->extent[1];
+    bool forward = run->call->pass == CLEAVE_PASS_FORWARD;
+    run->pace = cleave_kernel_pace_start(run->call, tile_channels_steps(plan));
+    for (int64_t column = 0; column < columns; column += plan->columns) {
+        load_columns(run, column);
+        tile_channels_find_lines(run);
+        CLEAVE_TRY(forward ? tile_channels_forward(run, error)
+                           : tile_channels_backward(run, error));
+    }
+    return CLEAVE_OK;
 }
 
 /* The tiles of one setting of the outer loops. */
@@ -254,6 +277,8 @@ static int64_t count_tiles(const cleave_tile_plan *plan) {
 
 static cleave_status walk_all(tile_run *run, void (*body)(tile_run *run), cleave_error *error) {
     const cleave_tile_plan *plan = run->plan;
+    if (plan->channels.fits)
+        return walk_channels(run, error);
     run->pace = cleave_kernel_pace_start(run->call, count_tiles(plan));
     int64_t outer[CLEAVE_MAX_TILE_STREAMS], index[CLEAVE_MAX_AXES + 2] = {0};
     for (int s = 0; s < plan->n_streams; s++)

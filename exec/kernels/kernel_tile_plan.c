@@ -3,7 +3,7 @@
    The axes become a few loops, ordered as the largest operand lies in memory and merged wherever
    all operands allow it; the two innermost are walked in tiles.  An operand, a gradient or an index
    is a stream: something with a stride along every loop. */
-#include "exec/kernels/kernel_tile.h"
+#include "exec/kernels/kernel_tile_channels.h"
 
 typedef struct axis_list {
     int n;
@@ -144,8 +144,7 @@ static bool can_merge(const cleave_tile_plan *plan, int loop, int axis, int64_t 
     return true;
 }
 
-/* Is the stream the same for all rows and in all outer loops? */
-static bool is_by_column(const cleave_tile_plan *plan, int stream) {
+bool cleave_tile_is_by_column(const cleave_tile_plan *plan, int stream) {
     for (int l = 0; l < plan->n_loops - 1; l++)
         if (plan->stride[stream][l] != 0)
             return false;
@@ -158,14 +157,14 @@ static bool is_by_column(const cleave_tile_plan *plan, int stream) {
 static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
     uint64_t by_column = 0;
     for (int i = 0; i < nest->n_inputs; i++)
-        if ((plan->input[i] < 0 || is_by_column(plan, plan->input[i])) &&
-            (plan->gradient[i] < 0 || is_by_column(plan, plan->gradient[i])) &&
+        if ((plan->input[i] < 0 || cleave_tile_is_by_column(plan, plan->input[i])) &&
+            (plan->gradient[i] < 0 || cleave_tile_is_by_column(plan, plan->gradient[i])) &&
             (plan->input[i] >= 0 || plan->gradient[i] >= 0))
             by_column |= cleave_register_bit(i);
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         int operands = cleave_opcode_operands(at->opcode);
-        bool same = plan->index[i] < 0 || is_by_column(plan, plan->index[i]);
+        bool same = plan->index[i] < 0 || cleave_tile_is_by_column(plan, plan->index[i]);
         same = same && (operands < 1 || (by_column & cleave_register_bit(at->a)));
         same = same && (operands < 2 || (by_column & cleave_register_bit(at->b)));
         if (same)
@@ -231,8 +230,7 @@ static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
         for (int s = 0; s < plan->n_streams; s++)
             plan->stride[s][0] = 0;
     }
-    if (call->pass != CLEAVE_PASS_FORWARD)
-        find_by_column(call->nest, plan);
+    find_by_column(call->nest, plan);
     plan->tile = choose_tile(plan);
     int64_t columns = plan->extent[plan->n_loops - 1], rows = plan->extent[plan->n_loops - 2];
     if (columns <= plan->tile / 2) {
@@ -302,5 +300,6 @@ bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *pla
         !written_once(call, &nest->output, &call->output, &plan->reach[plan->output]))
         return false;
     make_loops(call, plan);
+    tile_channels_plan(call, plan);
     return true;
 }

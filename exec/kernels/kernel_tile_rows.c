@@ -23,12 +23,12 @@ static void gather_floats(const tile_run *run, int stream, const float *from, fl
     }
 }
 
-static void widen_row(int n, const uint16_t *restrict from, float *restrict to) {
+void tile_widen_row(int n, const uint16_t *restrict from, float *restrict to) {
     for (int i = 0; i < n; i++)
         to[i] = cleave_bf16_widen(from[i]);
 }
 
-static void round_row(int n, const float *restrict from, uint16_t *restrict to) {
+void tile_round_row(int n, const float *restrict from, uint16_t *restrict to) {
     for (int i = 0; i < n; i++)
         to[i] = cleave_bf16_round(from[i]);
 }
@@ -36,13 +36,13 @@ static void round_row(int n, const float *restrict from, uint16_t *restrict to) 
 static void gather_halves(const tile_run *run, int stream, const uint16_t *from, float *to) {
     int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
     if (tile_lies_contiguously(run, stream)) {
-        widen_row(run->tile.n, from, to);
+        tile_widen_row(run->tile.n, from, to);
         return;
     }
     for (int r = 0; r < run->rows; r++, to += run->columns) {
         const uint16_t *at = from + r * row;
         if (column == 1)
-            widen_row(run->columns, at, to);
+            tile_widen_row(run->columns, at, to);
         else if (column == 0)
             spread(cleave_bf16_widen(*at), run->columns, to);
         else
@@ -105,12 +105,12 @@ const int64_t *tile_load_index(tile_run *run, int stream, bool *fresh) {
 static void scatter_halves(const tile_run *run, int stream, const float *from, uint16_t *to) {
     int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
     if (tile_lies_contiguously(run, stream)) {
-        round_row(run->tile.n, from, to);
+        tile_round_row(run->tile.n, from, to);
         return;
     }
     for (int r = 0; r < run->rows; r++, from += run->columns) {
         if (column == 1)
-            round_row(run->columns, from, to + r * row);
+            tile_round_row(run->columns, from, to + r * row);
         else
             for (int c = 0; c < run->columns; c++)
                 to[r * row + c * column] = cleave_bf16_round(from[c]);

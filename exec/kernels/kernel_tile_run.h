@@ -14,6 +14,15 @@ typedef struct tile_loaded {
     void *scratch;
 } tile_loaded;
 
+/* What kernel_tile_channels.h works in, [columns] each. */
+typedef struct tile_channels {
+    float *factor, *centre, *shift; /* factor (x - centre) + shift */
+    float *factor_before[CLEAVE_MAX_TAPE], *shift_before[CLEAVE_MAX_TAPE]; /* of each link */
+    float *part[2];                                                        /* sums of some rows, */
+    double *sum[2];                                                        /* and of all */
+    float *row[3]; /* the matrix, the output's gradient and the result, where bf16 or not at hand */
+} tile_channels;
+
 typedef struct tile_run {
     const cleave_kernel_call *call;
     const cleave_tile_plan *plan;
@@ -30,6 +39,7 @@ typedef struct tile_run {
     float *column_parts[CLEAVE_MAX_REGISTERS]; /* and of some rows of them */
     double *total, *square;                    /* of the output */
     float *shift;
+    tile_channels channels;
     cleave_kernel_pace pace;
 } tile_run;
 
@@ -50,6 +60,10 @@ float *tile_load(tile_run *run, int stream, const cleave_array *array, cleave_ty
                  bool *fresh);
 /* The offsets of them. */
 const int64_t *tile_load_index(tile_run *run, int stream, bool *fresh);
+
+/* To and from elements of bf16. */
+void tile_widen_row(int n, const uint16_t *restrict from, float *restrict to);
+void tile_round_row(int n, const float *restrict from, uint16_t *restrict to);
 
 /* The tile's values x, row by row, to the stream's elements in memory. */
 void tile_scatter(const tile_run *run, int stream, const float *x, const cleave_array *to);

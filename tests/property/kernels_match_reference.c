@@ -7,7 +7,8 @@
    the call, and the workspace has a fence behind it. */
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
-#include "exec/kernels/kernel_table.h"
+#include "base/bf16.h"
+#include "exec/kernels/kernel_tile.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, winograd, convolution, pool, gather, tape, reference;
+    int calls, polled, product, winograd, convolution, pool, gather, tape, lines, reference;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -77,6 +78,8 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
     cleave_kernel_call call = random_call_of_pass(made, pass);
     if (of->row != NULL && workspace_of(of, &call) == 0)
         return 0;
+    cleave_tile_plan plan;
+    seen->lines += cleave_tile_plan_make(&call, &plan) && plan.channels.fits;
     count_choice(seen, of->row != NULL ? of->row->name : cleave_kernel_choice(of->kernels, &call));
     int polls = 0;
     call.pieces = pieces;
@@ -349,6 +352,78 @@ Test(kernels, moments_match_the_reference) {
     EXPECT_SHARE(seen, tape, 100);
 }
 
+Test(kernels, rows_of_channels_match_the_reference) {
+    tally seen = compare_many(random_lines, 300);
+    EXPECT_SHARE(seen, tape, 100);
+    EXPECT_SHARE(seen, lines, 50); /* parts of few channels are not */
+}
+
+/* Rounds the floats of an array to what bf16 has, and returns them as bf16. */
+static uint16_t *halve(float *values, int64_t n) {
+    uint16_t *halves = one_nest_memory(n * 2);
+    for (int64_t i = 0; i < n; i++) {
+        halves[i] = cleave_bf16_round(values[i]);
+        values[i] = cleave_bf16_widen(halves[i]);
+    }
+    return halves;
+}
+
+/* One pass over the same values, as floats and as bf16: the matrix' results must be equal once
+ * rounded. */
+static void compare_halves(random_call *made, cleave_pass pass, tally *seen) {
+    cleave_error error = {{0}};
+    cleave_kernel_call call = random_call_of_pass(made, pass);
+    cleave_tile_plan plan;
+    if (!cleave_tile_plan_make(&call, &plan) || !plan.channels.fits)
+        return;
+    seen->lines++;
+    bool forward = pass == CLEAVE_PASS_FORWARD;
+    int matrix = plan.channels.matrix;
+    cleave_kernel_call halved = call;
+    cleave_array *const read[] = {&halved.inputs[matrix],
+                                  forward ? &halved.inputs[matrix] : &halved.output_gradient,
+                                  plan.tape.from_output ? &halved.output : &halved.inputs[matrix]};
+    int64_t n = one_nest_bytes(&call, &call.nest->output, &call.output) / 4;
+    uint16_t *halves[3] = {NULL}; /* what stands twice among those read is rounded once */
+    for (int i = 0; i < 3; i++)
+        if (read[i]->type == CLEAVE_F32 && read[i]->data != NULL) {
+            read[i]->data = halves[i] = halve(read[i]->data, n);
+            read[i]->type = CLEAVE_BF16;
+        }
+    cleave_array *result = forward ? &halved.output : &halved.input_gradients[matrix];
+    const float *expected = forward ? call.output.data : call.input_gradients[matrix].data;
+    result->data = one_nest_memory(n * 2);
+    result->type = CLEAVE_BF16;
+    call.workspace_bytes = cleave_tile_kernel.workspace(NULL, &call);
+    call.workspace = halved.workspace = one_nest_memory(call.workspace_bytes);
+    cr_assert(cleave_tile_kernel.run(NULL, &call, &error) == CLEAVE_OK, "%s", error.message);
+    cr_assert(cleave_tile_kernel.run(NULL, &halved, &error) == CLEAVE_OK, "%s", error.message);
+    bool has_result = forward || plan.gradient[matrix] >= 0;
+    for (int64_t i = 0; has_result && i < n; i++)
+        cr_assert_eq(((uint16_t *)result->data)[i], cleave_bf16_round(expected[i]));
+    free(call.workspace);
+    free(result->data);
+    for (int i = 0; i < 3; i++)
+        free(halves[i]);
+}
+
+Test(kernels, rows_of_channels_in_bf16_are_those_of_f32_rounded) {
+    tally seen = {0};
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        cleave_error error = {{0}};
+        cleave_random random = {.key = seed};
+        one_nest one;
+        const cleave_nest *nest = random_lines(&one, &random, &error);
+        random_call made;
+        random_call_make(&one.model, nest, &random, true, &made);
+        compare_halves(&made, CLEAVE_PASS_FORWARD, &seen);
+        compare_halves(&made, CLEAVE_PASS_INPUT_GRADIENT, &seen);
+        random_call_free(&made);
+        cleave_arena_free(&one.arena);
+    }
+    cr_expect_gt(seen.lines, 100);
+}
+
 /* ---- finite differences -------------------------------------------------------------------- */
 
 /* sum of output gradient x output, after inputs moved by `by` along the directions; `size` gets the
@@ -460,6 +535,7 @@ Test(reference, gradients_equal_finite_differences) {
     check_gradient("reduce", random_smooth_reduce, 80);
     check_gradient("gather", random_gather, 80);
     check_gradient("moments", random_moments, 40);
+    check_gradient("lines", random_smooth_lines, 20);
     check_gradient("interleaved product", random_interleaved_product, 20);
     check_gradient("interleaving", random_interleaving, 40);
 }

@@ -260,6 +260,53 @@ static inline const cleave_nest *random_interleaving(one_nest *one, cleave_rando
     return one_nest_finish(one, error);
 }
 
+/* What is done to a[n, h, c] is a line whose numbers vary along c alone, as in batch normalisation:
+   a chain of links, each with an operand of c of its own or with one of those before. */
+static inline const cleave_nest *random_channels(one_nest *one, cleave_random *random,
+                                                 bool rectifies, cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_POINTWISE, CLEAVE_COMBINE_NONE);
+    const int64_t shape[] = {draw(random, 1, 3), draw(random, 2, 90), draw(random, 16, 70)};
+    for (int d = 0; d < 3; d++)
+        one_nest_axis(one, shape[d]);
+    int n_columns = (int)draw(random, 2, 4);
+    for (int i = 0; i <= n_columns; i++) {
+        bool whole = i == 0, trained = chance(random, 50);
+        int rank = whole ? 3 : 1;
+        cleave_operand *x = one_nest_input(
+            one, whole || !trained ? one_nest_activation(one, rank, shape + 3 - rank, NULL)
+                                   : one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, 1,
+                                                     shape + 2, NULL));
+        for (int d = 0; d < rank; d++)
+            x->map[d] = one_nest_along(3 - rank + d);
+    }
+    int32_t y = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 3, shape, NULL);
+    one->nest.output = (cleave_operand){
+        .tensor = y, .map = {one_nest_along(0), one_nest_along(1), one_nest_along(2)}};
+    int inverse = one_nest_do(one, CLEAVE_OP_RSQRT, positive(one, 1), 0, 0, 0), chain = 0;
+    if (chance(random, 60))
+        chain = one_nest_do(one, CLEAVE_OP_SUB, chain, 2, 0, 0);
+    for (int64_t links = draw(random, 1, 5); links > 0; links--) {
+        int other = chance(random, 30) ? inverse : 1 + (int)draw(random, 0, n_columns - 1);
+        static const cleave_opcode opcodes[] = {CLEAVE_OP_ADD, CLEAVE_OP_SUB,   CLEAVE_OP_MUL,
+                                                CLEAVE_OP_NEG, CLEAVE_OP_SCALE, CLEAVE_OP_MUL};
+        cleave_opcode opcode = opcodes[draw(random, 0, 5)];
+        bool first = cleave_opcode_operands(opcode) == 1 || chance(random, 50);
+        chain = one_nest_do(one, opcode, first ? chain : other, first ? other : chain, 0.5, 0.25);
+    }
+    if (rectifies && chance(random, 50))
+        one_nest_do(one, CLEAVE_OP_RELU, chain, 0, 0, 0);
+    return one_nest_finish(one, error);
+}
+
+static inline const cleave_nest *random_lines(one_nest *one, cleave_random *random,
+                                              cleave_error *error) {
+    return random_channels(one, random, true, error);
+}
+static inline const cleave_nest *random_smooth_lines(one_nest *one, cleave_random *random,
+                                                     cleave_error *error) {
+    return random_channels(one, random, false, error);
+}
+
 static inline const cleave_nest *random_moments(one_nest *one, cleave_random *random,
                                                 cleave_error *error) {
     one_nest_start(one, CLEAVE_NEST_MOMENTS, CLEAVE_COMBINE_MOMENTS);
