@@ -1,6 +1,7 @@
 /* The nests that an ATTENTION is (graph/model/attention.h), one after the other by the reference
    kernel, with memory for all that is between: what the fast kernel is compared with.  A row that
    is masked whole, whose scores all are minus infinity, has weights of zero. */
+#include "exec/kernels/convert.h"
 #include "exec/kernels/kernel_table.h"
 #include "graph/model/attention.h"
 
@@ -107,9 +108,11 @@ static cleave_status forward(const evaluation *e, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-static void add(int64_t n, const float *from, float *to) {
+static void add(int64_t n, const cleave_array *from, cleave_type type, void *to) {
     for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
+        cleave_element_put(type, to, i,
+                           cleave_element_get(type, to, i) +
+                               cleave_element_get(from->type, from->data, i));
 }
 
 /* Adds what a member gives to the gradients of what it reads. */
@@ -131,10 +134,12 @@ static cleave_status run_back(const evaluation *e, int i, cleave_pass pass, clea
         status = cleave_kernel_run_reference(&call, error);
     for (int k = 0; k < nest->n_inputs; k++) {
         int of = e->of->input[i][k];
-        if (status == CLEAVE_OK && (gradients >> k & 1))
-            add(cleave_kernel_array_size(&call, &nest->inputs[k], &call.inputs[k]),
-                call.input_gradients[k].data,
-                of < 0 ? e->gradient[writer_of(e, i, k)] : e->call->input_gradients[of].data);
+        int64_t n = cleave_kernel_array_size(&call, &nest->inputs[k], &call.inputs[k]);
+        if (status == CLEAVE_OK && (gradients >> k & 1) && of < 0)
+            add(n, &call.input_gradients[k], CLEAVE_F32, e->gradient[writer_of(e, i, k)]);
+        else if (status == CLEAVE_OK && (gradients >> k & 1))
+            add(n, &call.input_gradients[k], e->call->input_gradients[of].type,
+                e->call->input_gradients[of].data);
         if (gradients >> k & 1)
             free(call.input_gradients[k].data);
     }
@@ -151,6 +156,11 @@ static int64_t row_at(const evaluation *e, const cleave_operand *operand, const 
     return to;
 }
 
+static double element_at(const evaluation *e, const cleave_array *array, const int64_t *at) {
+    return (double)cleave_element_get(array->type, array->data,
+                                      row_at(e, &e->call->nest->output, array, at));
+}
+
 /* The gradient of a row's sum, of all keys: - sum of y dy / l. */
 static void give_sums(const evaluation *e) {
     const cleave_kernel_call *call = e->call;
@@ -162,10 +172,7 @@ static void give_sums(const evaluation *e) {
         int64_t row = row_at(e, &nest->statistics, &call->combined, at);
         double along = 0;
         for (at[width] = 0; at[width] < nest->axes[width].extent; at[width]++)
-            along +=
-                (double)((float *)call->output.data)[row_at(e, &nest->output, &call->output, at)] *
-                (double)((float *)call->output_gradient
-                             .data)[row_at(e, &nest->output, &call->output_gradient, at)];
+            along += element_at(e, &call->output, at) * element_at(e, &call->output_gradient, at);
         at[width] = 0;
         e->gradient[e->of->sum][row] = (float)(-along / (double)e->value[e->of->sum][row]);
         for (a = nest->n_axes - 1; a >= 0; at[a] = call->part.lo[a], a--)

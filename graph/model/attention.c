@@ -392,9 +392,12 @@ static bool put_in_place(cleave_model *model, const cleave_nest *const *made) {
     for (int32_t i = 0; i < model->n_nests; i++) {
         const cleave_nest *one = made[model->nests[i].op];
         id[i] = n;
-        if (one != NULL) /* of its tensors none but what the one nest writes is left */
-            tensors[model->nests[i].output.tensor].needs_gradient =
-                i == model->operators[one->op].main_nest && one->differentiable;
+        if (one != NULL && i == model->operators[one->op].main_nest) {
+            tensors[model->nests[i].output.tensor].needs_gradient = one->differentiable;
+        } else if (one != NULL) { /* of its tensors none but what the one nest writes is left */
+            tensors[model->nests[i].output.tensor].needs_gradient = false;
+            tensors[model->nests[i].output.tensor].stored = CLEAVE_F32;
+        }
         if (one != NULL && i != model->operators[one->op].main_nest)
             continue;
         nests[n] = one != NULL ? *one : model->nests[i];
