@@ -4,7 +4,9 @@
 #include "exec/kernels/copy.h"
 
 #include "exec/kernels/convert.h"
+#include "graph/model/attention.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct block {
@@ -78,6 +80,9 @@ static void row_float(cleave_copy_mode mode, int64_t n, float *to, int64_t to_st
             to[i * to_stride] = fill;
         break;
     case CLEAVE_COPY_MOMENTS:
+    case CLEAVE_COPY_STATISTICS:
+    case CLEAVE_COPY_SHARE:
+    case CLEAVE_COPY_SCALE:
         break;
     }
 }
@@ -190,6 +195,37 @@ static void row_moments(int64_t n, float *to, int64_t to_stride, int64_t to_reco
     }
 }
 
+/* A sum above a maximum as one above another one, which is not smaller. */
+static float sum_above(const cleave_row_statistics *of, float maximum) {
+    return of->sum > 0 ? of->sum * expf(of->maximum - maximum) : 0;
+}
+
+static void row_statistics(cleave_copy_mode mode, int64_t n, cleave_row_statistics *to,
+                           int64_t to_stride, const cleave_row_statistics *from,
+                           int64_t from_stride) {
+    for (int64_t i = 0; i < n; i++, to += to_stride, from += from_stride) {
+        if (mode == CLEAVE_COPY_STATISTICS && from->sum > 0) {
+            float maximum = to->maximum > from->maximum ? to->maximum : from->maximum;
+            to->sum = sum_above(to, maximum) + sum_above(from, maximum);
+            to->maximum = maximum;
+        } else if (mode == CLEAVE_COPY_SHARE) {
+            to->sum = from->sum > 0 ? sum_above(to, from->maximum) / from->sum : 0;
+        } else if (mode == CLEAVE_COPY_ASSIGN) {
+            *to = *from;
+        }
+    }
+}
+
+static void row_scaled(int64_t n, float *to, int64_t to_stride, const cleave_row_statistics *from,
+                       int64_t from_stride) {
+    if (to_stride == 1 && from_stride == 0)
+        for (int64_t i = 0; i < n; i++)
+            to[i] *= from->sum;
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i * to_stride] *= from[i * from_stride].sum;
+}
+
 void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, const void *source) {
     for (int d = 0; d < piece->rank; d++)
         if (piece->extent[d] <= 0)
@@ -207,6 +243,13 @@ void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, co
             row_moments(b.extent[inner], (float *)destination + to, b.to[inner],
                         piece->destination_stride[0], (const float *)source + from, b.from[inner],
                         piece->source_stride[0]);
+        else if (piece->type == CLEAVE_STATISTICS)
+            row_statistics(piece->mode, b.extent[inner], (cleave_row_statistics *)destination + to,
+                           b.to[inner], (const cleave_row_statistics *)source + from,
+                           b.from[inner]);
+        else if (piece->mode == CLEAVE_COPY_SCALE)
+            row_scaled(b.extent[inner], (float *)destination + to, b.to[inner],
+                       (const cleave_row_statistics *)source + from, b.from[inner]);
         else if (piece->type == CLEAVE_I64)
             row_integer(piece->mode, b.extent[inner], (int64_t *)destination + to, b.to[inner],
                         source == NULL ? NULL : (const int64_t *)source + from, b.from[inner],

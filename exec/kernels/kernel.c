@@ -65,7 +65,8 @@ void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *n
     describe_array(model, part, &nest->output, &call->output);
     call->output_gradient = call->output;
     describe_array(model, part, cleave_nest_combined(nest), &call->combined);
-    call->output.type = cleave_output_type(model, nest, part);
+    if (pass == CLEAVE_PASS_FORWARD)
+        call->output.type = cleave_output_type(model, nest, part);
 }
 
 /* A row, and whether it is given the call with its operands widened. */

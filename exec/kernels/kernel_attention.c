@@ -192,7 +192,7 @@ static cleave_status make_scores(attention *a, cleave_error *error) {
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* Brings what is known of the block's rows to their new maxima, and takes exponentials. */
-static void take_maxima(attention *a, bool has_values) {
+static void take_maxima(attention *a) {
     const attention_block *block = &a->run.block;
     for (int64_t r = 0; r < block->n_rows; r++) {
         const float *x = a->run.scores[a->run.of->n_pointwise] + r * block->n_keys;
@@ -205,7 +205,7 @@ static void take_maxima(attention *a, bool has_values) {
             correction = 0; /* nothing has been added yet, or zeros */
         exponentials(block->n_keys, x, shift, 1, y);
         a->total[r] = a->total[r] * correction + sum_of(block->n_keys, y);
-        if (has_values && (correction < 1 || correction > 1))
+        if (correction < 1 || correction > 1)
             for (int64_t i = 0; i < a->value_width; i++)
                 a->sums[r * a->value_width + i] *= correction;
         a->maximum[r] = maximum;
@@ -232,17 +232,15 @@ static cleave_status add_values(attention *a, cleave_error *error) {
     return multiply(a, &product, error);
 }
 
-/* Maxima and sums of a block of rows over all keys, with their values where they are asked for. */
-static cleave_status go_over_keys(attention *a, bool has_values, bool all, bool *left_out,
-                                  cleave_error *error) {
+/* Maxima, sums and values of a block of rows over the part's keys. */
+static cleave_status go_over_keys(attention *a, bool all, bool *left_out, cleave_error *error) {
     const cleave_part *part = &a->run.call->part;
     int keys = a->run.of->keys;
     for (int64_t r = 0; r < a->run.block.n_rows; r++) {
         a->maximum[r] = -HUGE_VALF;
         a->total[r] = 0;
     }
-    if (has_values)
-        memset(a->sums, 0, (size_t)(a->run.block.n_rows * a->value_width) * sizeof *a->sums);
+    memset(a->sums, 0, (size_t)(a->run.block.n_rows * a->value_width) * sizeof *a->sums);
     *left_out = false;
     for (int64_t key = part->lo[keys], end; key < part->hi[keys]; key = end) {
         if (!set_keys(a, key, &end, all)) {
@@ -251,9 +249,8 @@ static cleave_status go_over_keys(attention *a, bool has_values, bool all, bool 
         }
         *left_out = *left_out || a->run.block.n_keys < end - key;
         CLEAVE_TRY(make_scores(a, error));
-        take_maxima(a, has_values);
-        if (has_values)
-            CLEAVE_TRY(add_values(a, error));
+        take_maxima(a);
+        CLEAVE_TRY(add_values(a, error));
     }
     return CLEAVE_OK;
 }
@@ -261,22 +258,29 @@ static cleave_status go_over_keys(attention *a, bool has_values, bool all, bool 
 /* Is a maximum so low that what is hidden might count beside it? */
 static bool is_low(float maximum) { return maximum < (float)CLEAVE_MOST_HIDDEN_SCORE + 200; }
 
+static cleave_row_statistics *statistics_of(const attention *a, int64_t row) {
+    return (cleave_row_statistics *)a->run.call->combined.data + a->statistics.base +
+           row * a->statistics.stride[a->run.of->rows];
+}
+
 static void finish_rows(attention *a) {
     const attention_block *block = &a->run.block;
     const cleave_part *part = &a->run.call->part;
     int rows = a->run.of->rows;
     int64_t first = block->row - part->lo[rows];
-    float *statistics = a->run.call->combined.data;
     for (int64_t r = 0; r < block->n_rows; r++) {
-        float *y = row_of(&a->head[OUTPUT], first + r), logarithm = 0;
+        float *y = row_of(&a->head[OUTPUT], first + r);
         float factor = a->total[r] > 0 ? 1 / a->total[r] : 0;
         for (int64_t i = 0; i < a->value_width; i++)
             y[i] = a->sums[r * a->value_width + i] * factor;
-        if (a->total[r] > 0)
-            cleave_vector_log(1, &a->total[r], &logarithm);
-        statistics[a->statistics.base + (first + r) * a->statistics.stride[rows]] =
-            a->maximum[r] + logarithm;
+        *statistics_of(a, first + r) = (cleave_row_statistics){a->maximum[r], a->total[r]};
     }
+}
+
+/* May what constants hide count all the same?  Not where other parts have what they show. */
+static bool may_show_hidden(const attention *a) {
+    return !a->run.of->shows_all ||
+           !cleave_attention_splits_keys(a->run.call->nest, &a->run.call->part);
 }
 
 static cleave_status forward_head(attention *a, cleave_error *error) {
@@ -285,11 +289,11 @@ static cleave_status forward_head(attention *a, cleave_error *error) {
     for (int64_t row = part->lo[rows]; row < part->hi[rows]; row += a->run.block.n_rows) {
         bool left_out, low = false;
         set_rows(a, row);
-        CLEAVE_TRY(go_over_keys(a, true, false, &left_out, error));
+        CLEAVE_TRY(go_over_keys(a, false, &left_out, error));
         for (int64_t r = 0; r < a->run.block.n_rows; r++)
             low = low || is_low(a->maximum[r]);
-        if (left_out && low)
-            CLEAVE_TRY(go_over_keys(a, true, true, &left_out, error));
+        if (left_out && low && may_show_hidden(a))
+            CLEAVE_TRY(go_over_keys(a, true, &left_out, error));
         finish_rows(a);
         CLEAVE_TRY(cleave_kernel_pace_step(&a->pace, error));
     }
@@ -298,38 +302,20 @@ static cleave_status forward_head(attention *a, cleave_error *error) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* What every row's weights are made with: exp(s - maximum) x total. */
-static cleave_status recall_rows(attention *a, cleave_error *error) {
-    const cleave_part *part = &a->run.call->part;
-    int rows = a->run.of->rows;
-    const float *statistics = a->run.call->combined.data;
-    float *maximum = a->maximum, *total = a->total;
+/* What every row's weights are made with: exp(s - maximum) x total.  The sum goes into the maximum,
+   but where that is so large that it would be lost there. */
+static void recall_rows(attention *a) {
     for (int64_t r = 0; r < a->n_rows; r++) {
-        maximum[r] = statistics[a->statistics.base + r * a->statistics.stride[rows]];
-        total[r] = 1;
+        const cleave_row_statistics *of = statistics_of(a, r);
+        bool low = is_low(of->maximum);
+        float logarithm = 0;
+        if (!low)
+            cleave_vector_log(1, &of->sum, &logarithm);
+        a->maximum[r] = of->maximum + logarithm;
+        a->total[r] = !low ? 1 : of->sum > 0 ? 1 / of->sum : 0;
         a->along[r] =
             dot(a->value_width, row_of(&a->head[OUTPUT], r), row_of(&a->head[OF_OUTPUT], r));
     }
-    cleave_status status = CLEAVE_OK;
-    for (int64_t row = part->lo[rows]; row < part->hi[rows] && status == CLEAVE_OK;
-         row += a->run.block.n_rows) {
-        bool low = false, left_out;
-        set_rows(a, row);
-        for (int64_t r = 0; r < a->run.block.n_rows; r++)
-            low = low || is_low(maximum[row - part->lo[rows] + r]);
-        if (!low)
-            continue;
-        /* Of so large numbers a logarithm is lost. */
-        a->maximum = maximum + (row - part->lo[rows]);
-        a->total = total + (row - part->lo[rows]);
-        status = go_over_keys(a, false, true, &left_out, error);
-        for (int64_t r = 0; r < a->run.block.n_rows; r++) {
-            a->total[r] = a->total[r] > 0 ? 1 / a->total[r] : 0;
-        }
-    }
-    a->maximum = maximum;
-    a->total = total;
-    return status;
 }
 
 static bool any_is_low(const attention *a) {
@@ -390,7 +376,7 @@ static cleave_status backward_block(attention *a, cleave_error *error) {
 static cleave_status backward_head(attention *a, cleave_error *error) {
     const cleave_part *part = &a->run.call->part;
     int rows = a->run.of->rows, keys = a->run.of->keys;
-    CLEAVE_TRY(recall_rows(a, error));
+    recall_rows(a);
     for (int64_t row = part->lo[rows]; row < part->hi[rows]; row += a->run.block.n_rows) {
         set_rows(a, row);
         bool all = any_is_low(a);

@@ -1,15 +1,18 @@
 /* The nests that an ATTENTION is (graph/model/attention.h), one after the other by the reference
    kernel, with memory for all that is between: what the fast kernel is compared with.  A row that
    is masked whole, whose scores all are minus infinity, has weights of zero. */
+#include "exec/kernels/convert.h"
 #include "exec/kernels/kernel_table.h"
 #include "graph/model/attention.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct evaluation {
     const cleave_kernel_call *call;
     const cleave_attention *of;
+    bool splits_keys;
     cleave_part part[CLEAVE_ATTENTION_MEMBERS];
     int64_t size[CLEAVE_ATTENTION_MEMBERS];
     float *value[CLEAVE_ATTENTION_MEMBERS];    /* [size] what each writes; of the last one null */
@@ -73,10 +76,22 @@ static void mend_rows(const evaluation *e, int i) {
     }
 }
 
+/* Of a part that has some of the keys, in backward: those of all. */
+static void recall_rows(const evaluation *e, int i) {
+    const cleave_row_statistics *statistics = e->call->combined.data;
+    for (int64_t r = 0; r < e->size[i]; r++)
+        if (i == e->of->maximum)
+            e->value[i][r] = statistics[r].maximum;
+        else if (i == e->of->sum)
+            e->value[i][r] = statistics[r].sum;
+}
+
 static cleave_status run_members(const evaluation *e, int n, cleave_error *error) {
     for (int i = 0; i < n; i++) {
         cleave_kernel_call call = call_of(e, i, CLEAVE_PASS_FORWARD);
         CLEAVE_TRY(cleave_kernel_run_reference(&call, error));
+        if (e->call->pass != CLEAVE_PASS_FORWARD && e->splits_keys)
+            recall_rows(e, i);
         mend_rows(e, i);
     }
     return CLEAVE_OK;
@@ -84,17 +99,20 @@ static cleave_status run_members(const evaluation *e, int n, cleave_error *error
 
 static cleave_status forward(const evaluation *e, cleave_error *error) {
     CLEAVE_TRY(run_members(e, e->of->n_members, error));
-    float *statistics = e->call->combined.data;
+    cleave_row_statistics *statistics = e->call->combined.data;
     for (int64_t r = 0; r < e->size[e->of->sum]; r++)
-        statistics[r] = isinf(e->value[e->of->sum][r])
-                            ? -HUGE_VALF
-                            : e->value[e->of->maximum][r] + logf(e->value[e->of->sum][r]);
+        statistics[r] =
+            isinf(e->value[e->of->sum][r])
+                ? (cleave_row_statistics){-HUGE_VALF, 0}
+                : (cleave_row_statistics){e->value[e->of->maximum][r], e->value[e->of->sum][r]};
     return CLEAVE_OK;
 }
 
-static void add(int64_t n, const float *from, float *to) {
+static void add(int64_t n, const cleave_array *from, cleave_type type, void *to) {
     for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
+        cleave_element_put(type, to, i,
+                           cleave_element_get(type, to, i) +
+                               cleave_element_get(from->type, from->data, i));
 }
 
 /* Adds what a member gives to the gradients of what it reads. */
@@ -116,14 +134,51 @@ static cleave_status run_back(const evaluation *e, int i, cleave_pass pass, clea
         status = cleave_kernel_run_reference(&call, error);
     for (int k = 0; k < nest->n_inputs; k++) {
         int of = e->of->input[i][k];
-        if (status == CLEAVE_OK && (gradients >> k & 1))
-            add(cleave_kernel_array_size(&call, &nest->inputs[k], &call.inputs[k]),
-                call.input_gradients[k].data,
-                of < 0 ? e->gradient[writer_of(e, i, k)] : e->call->input_gradients[of].data);
+        int64_t n = cleave_kernel_array_size(&call, &nest->inputs[k], &call.inputs[k]);
+        if (status == CLEAVE_OK && (gradients >> k & 1) && of < 0)
+            add(n, &call.input_gradients[k], CLEAVE_F32, e->gradient[writer_of(e, i, k)]);
+        else if (status == CLEAVE_OK && (gradients >> k & 1))
+            add(n, &call.input_gradients[k], e->call->input_gradients[of].type,
+                e->call->input_gradients[of].data);
         if (gradients >> k & 1)
             free(call.input_gradients[k].data);
     }
     return status;
+}
+
+/* Where a row of what is read at a member's place lies in an operand that has the row's axes. */
+static int64_t row_at(const evaluation *e, const cleave_operand *operand, const cleave_array *array,
+                      const int64_t *at) {
+    cleave_reach reach = cleave_kernel_reach(e->call, operand, array);
+    int64_t to = reach.base;
+    for (int a = 0; a < e->call->nest->n_axes; a++)
+        to += reach.stride[a] * (at[a] - e->call->part.lo[a]);
+    return to;
+}
+
+static double element_at(const evaluation *e, const cleave_array *array, const int64_t *at) {
+    return (double)cleave_element_get(array->type, array->data,
+                                      row_at(e, &e->call->nest->output, array, at));
+}
+
+/* The gradient of a row's sum, of all keys: - sum of y dy / l. */
+static void give_sums(const evaluation *e) {
+    const cleave_kernel_call *call = e->call;
+    const cleave_nest *nest = call->nest;
+    int64_t at[CLEAVE_MAX_AXES];
+    int width = e->of->value_width, a = 0;
+    memcpy(at, call->part.lo, sizeof at);
+    while (a >= 0) {
+        int64_t row = row_at(e, &nest->statistics, &call->combined, at);
+        double along = 0;
+        for (at[width] = 0; at[width] < nest->axes[width].extent; at[width]++)
+            along += element_at(e, &call->output, at) * element_at(e, &call->output_gradient, at);
+        at[width] = 0;
+        e->gradient[e->of->sum][row] = (float)(-along / (double)e->value[e->of->sum][row]);
+        for (a = nest->n_axes - 1; a >= 0; at[a] = call->part.lo[a], a--)
+            if (a != e->of->keys && a != e->of->width && a != width && ++at[a] < call->part.hi[a])
+                break;
+    }
 }
 
 static cleave_status backward(const evaluation *e, cleave_error *error) {
@@ -132,16 +187,20 @@ static cleave_status backward(const evaluation *e, cleave_error *error) {
         if (cleave_kernel_gradients(e->call) >> i & 1)
             cleave_kernel_zero(e->call, &nest->inputs[i], &e->call->input_gradients[i]);
     CLEAVE_TRY(run_members(e, e->of->n_members - 1, error));
-    for (int i = e->of->n_members - 1; i >= 0; i--)
+    for (int i = e->of->n_members - 1; i >= 0; i--) {
+        if (i == e->of->sum && e->splits_keys)
+            give_sums(e);
         for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT;
              pass++)
             CLEAVE_TRY(run_back(e, i, pass, error));
+    }
     return CLEAVE_OK;
 }
 
 cleave_status cleave_kernel_run_attention_reference(const cleave_kernel_call *call,
                                                     cleave_error *error) {
     evaluation e = {.call = call, .of = call->nest->attention};
+    e.splits_keys = cleave_attention_splits_keys(call->nest, &call->part);
     cleave_status status = CLEAVE_OK;
     if (!begin(&e))
         status = cleave_fail_memory(error, "running a reference kernel");

@@ -249,6 +249,8 @@ static void combine(cleave_combiner combiner, combined *c, int64_t at, double x)
         c->value[at] += delta / c->count[at];
         c->square[at] += delta * (x - c->value[at]);
         break;
+    case CLEAVE_COMBINE_STATISTICS: /* no nest does */
+        break;
     }
 }
 

@@ -97,6 +97,15 @@ static int32_t reading_back(const lower_schedule *schedule, int32_t n, int i, cl
     return reading(schedule, n, i, true);
 }
 
+/* The output that backward reads: what the parts have together, where it comes for this one, else
+   what this one wrote. */
+static int32_t kept_output(const lower_assembly *assembly, int32_t n, int32_t p, int32_t window) {
+    const lower_schedule *schedule = assembly->schedule;
+    int32_t wrote = schedule->write_again[n] >= 0 ? schedule->write_again[n] : schedule->write[n];
+    int32_t come = bound_in(assembly, schedule->read_output[n], p, window);
+    return come >= 0 ? come : bound_in(assembly, wrote, p, window);
+}
+
 /* Does forward write over its first input?  Not over what other micro-batches read, too, nor what
    it reads again. */
 static bool is_in_place(const lower_assembly *assembly, int32_t n, int32_t p, bool again,
@@ -137,9 +146,7 @@ static cleave_compute backward_compute(lower_assembly *assembly, int32_t n, int3
     uint32_t read = lower_inputs_read(nest, gradients);
     cleave_compute compute = new_compute(assembly, n, p, pass, window);
     if (nest->kept_output)
-        compute.output = bound_in(
-            assembly, schedule->write_again[n] >= 0 ? schedule->write_again[n] : schedule->write[n],
-            p, window);
+        compute.output = kept_output(assembly, n, p, window);
     compute.output_gradient = bound_in(assembly, schedule->read_gradient[n], p, window);
     if (nest->kept_combined)
         compute.combined = bound_in(assembly, schedule->read_combined[n], p, window);

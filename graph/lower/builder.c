@@ -263,7 +263,7 @@ static void simplify_piece(cleave_copy_piece *piece) {
 
 /* Rows that are contiguous in both regions. */
 static int64_t count_rows(const cleave_copy_piece *piece) {
-    bool fills = piece->mode == CLEAVE_COPY_FILL;
+    bool fills = piece->mode == CLEAVE_COPY_FILL || piece->mode == CLEAVE_COPY_SCALE;
     int64_t row = 1, n = 1;
     int d = piece->rank - 1;
     for (;

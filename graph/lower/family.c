@@ -38,13 +38,15 @@ static void clear_tensor(lowering *state, int32_t t) {
     const cleave_model *model = state->base.model;
     lower_tensor *of = &state->tensors[t];
     int32_t writer = model->writer[t];
+    bool statistics = model->tensors[t].stored == CLEAVE_STATISTICS;
     movement_clear(&of->forward);
     movement_clear(&of->backward);
     movement_clear(&of->again);
     of->forward.tensor = of->backward.tensor = of->again.tensor = t;
     of->forward.lane = of->backward.lane = of->again.lane = CLEAVE_LANE_MAIN;
-    of->forward.combiner = of->again.combiner =
-        writer >= 0 ? model->nests[writer].combiner : CLEAVE_COMBINE_NONE;
+    of->forward.combiner = of->again.combiner = statistics    ? CLEAVE_COMBINE_STATISTICS
+                                                : writer >= 0 ? model->nests[writer].combiner
+                                                              : CLEAVE_COMBINE_NONE;
     of->backward.combiner = CLEAVE_COMBINE_SUM;
     of->backward.zero_where_unwritten = true;
     of->holders.n = 0;

@@ -14,7 +14,8 @@ typedef struct finder {
 } finder;
 
 /* What a pad adds is filled in once for all members, and a part of a record, constants and what
-   devices hold are copied to what reads them, with one copy for all. */
+   devices hold are copied to what reads them, with one copy for all; statistics of attention weigh
+   its output. */
 static bool is_of_many(const finder *f, int32_t tensor) {
     const cleave_model *model = f->model;
     const cleave_tensor *of = &model->tensors[tensor];
@@ -22,7 +23,8 @@ static bool is_of_many(const finder *f, int32_t tensor) {
         return of->view.kind == CLEAVE_VIEW_PAD;
     int32_t writer = model->writer[tensor];
     return of->kind != CLEAVE_TENSOR_ACTIVATION || writer < 0 ||
-           model->nests[writer].combiner == CLEAVE_COMBINE_MOMENTS;
+           model->nests[writer].combiner == CLEAVE_COMBINE_MOMENTS ||
+           model->nests[writer].attention != NULL;
 }
 
 static bool is_of_one(const lower_event *event) {

@@ -260,9 +260,10 @@ static inline cleave_type move_type(const movement *move, move_stage stage) {
 }
 
 static inline cleave_copy_mode move_mode(const movement *move) {
-    return move->combiner == CLEAVE_COMBINE_MAX       ? CLEAVE_COPY_MAX
-           : move->combiner == CLEAVE_COMBINE_MOMENTS ? CLEAVE_COPY_MOMENTS
-                                                      : CLEAVE_COPY_SUM;
+    return move->combiner == CLEAVE_COMBINE_MAX          ? CLEAVE_COPY_MAX
+           : move->combiner == CLEAVE_COMBINE_MOMENTS    ? CLEAVE_COPY_MOMENTS
+           : move->combiner == CLEAVE_COMBINE_STATISTICS ? CLEAVE_COPY_STATISTICS
+                                                         : CLEAVE_COPY_SUM;
 }
 
 #endif

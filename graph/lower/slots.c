@@ -54,6 +54,8 @@ static bool find_families(const cleave_model *model, cleave_arena *arena, lower_
             join(parent, t, model->tensors[t].view.sources[i]);
     for (int32_t a = 0; a < model->n_assignments; a++)
         join(parent, model->assignments[a].target, model->assignments[a].source);
+    for (int32_t i = 0; i < model->n_nests; i++)
+        join(parent, model->nests[i].output.tensor, cleave_nest_combined(&model->nests[i])->tensor);
     for (int32_t t = 0; t < model->n_tensors; t++) { /* a root is the least of its family */
         int32_t root = root_of(parent, t);
         s->family_of[t] = root == t ? s->n_families++ : s->family_of[root];
@@ -104,9 +106,9 @@ static void forward_of_nests(planner *p, bool in_prologue) {
         begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
         for (int i = 0; i < nest->n_inputs; i++)
             add_event(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
-        add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
         if (nest->attention != NULL)
             add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, 0, nest->statistics.tensor);
+        add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
     }
 }
 
@@ -226,9 +228,9 @@ static void come_again(planner *p, int32_t tensor) {
     p->slots.items[p->slots.n - 1].generation = 1;
     for (int i = 0; i < nest->n_inputs; i++)
         add_again(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
-    add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
     if (nest->attention != NULL)
         add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, 0, nest->statistics.tensor);
+    add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
 }
 
 static bool sees_again(const planner *p, int32_t tensor, int32_t stage) {
@@ -278,6 +280,9 @@ static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first
         if (nest->kept_combined)
             (p->again[n] ? add_again : add_event)(p, LOWER_READ_COMBINED, 1, n, -1,
                                                   cleave_nest_combined(nest)->tensor);
+        if (nest->attention != NULL)
+            (p->again[n] ? add_again : add_event)(p, LOWER_READ_COMBINED, 1, n, 0,
+                                                  nest->output.tensor);
     }
     read_again(p, n, pass, first);
     for (int i = 0; i < nest->n_inputs; i++)
@@ -352,7 +357,7 @@ static void find_slots_of_nests(lower_schedule *s, int32_t n_nests) {
 
 static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
     for (int32_t n = 0; n < n_nests; n++) {
-        s->write[n] = s->read_gradient[n] = s->read_combined[n] = -1;
+        s->write[n] = s->read_gradient[n] = s->read_combined[n] = s->read_output[n] = -1;
         s->write_again[n] = s->write_statistics[n] = s->write_statistics_again[n] = -1;
         for (int i = 0; i < CLEAVE_MAX_INPUTS; i++)
             s->read[n][i] = s->write_gradient[n][i] = s->read_again[n][i] = s->read_back[n][0][i] =
@@ -377,7 +382,7 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
             s->read_gradient[event->nest] = e;
             break;
         case LOWER_READ_COMBINED:
-            s->read_combined[event->nest] = e;
+            (event->input < 0 ? s->read_combined : s->read_output)[event->nest] = e;
             break;
         case LOWER_WRITE_GRADIENT:
             s->write_gradient[event->nest][event->input] = e;
@@ -441,6 +446,7 @@ static bool index_everything(planner *p, cleave_arena *arena) {
     s->write_statistics_again = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_gradient = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->read_combined = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
+    s->read_output = CLEAVE_ARENA_ARRAY(arena, int32_t, n_nests);
     s->first_touched = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)model->n_operators + 1);
     s->touched = CLEAVE_ARENA_ARRAY(arena, int32_t, n_operands);
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, n_families);
@@ -448,8 +454,8 @@ static bool index_everything(planner *p, cleave_arena *arena) {
         s->write_gradient == NULL || s->read_again == NULL || s->read_back == NULL ||
         s->write_again == NULL || s->write_statistics == NULL ||
         s->write_statistics_again == NULL || s->slot_of == NULL || s->write == NULL ||
-        s->read_gradient == NULL || s->read_combined == NULL || s->first_touched == NULL ||
-        s->touched == NULL || next == NULL)
+        s->read_gradient == NULL || s->read_combined == NULL || s->read_output == NULL ||
+        s->first_touched == NULL || s->touched == NULL || next == NULL)
         return false;
     if (s->n_slots > 0)
         memcpy(s->slots, p->slots.items, (size_t)s->n_slots * sizeof *s->slots);

@@ -5,9 +5,10 @@
 
    A family is a set of base tensors that views join: what a layout does to them can't be told
    apart. (Most have one member.  A concatenation joins its sources, an assignment joins its two
-   ends.) Everything that happens to the tensors of a family follows from the splits of the
-   operators that read or write them, so families are lowered one by one, each on its own, and a
-   change of one split concerns the families of its operator only.
+   ends, and the statistics of attention are with its output, which they weigh.) Everything that
+   happens to the tensors of a family follows from the splits of the operators that read or write
+   them, so families are lowered one by one, each on its own, and a change of one split concerns the
+   families of its operator only.
 
    An event is what a family does in a slot, in order.  A slot is: what its nest reads, its
    computes, what it writes; `rank` tells the three apart and orders the events of one slot. */
@@ -23,7 +24,8 @@ typedef enum lower_event_kind {
     LOWER_READ_LOSS,      /* the whole loss, on all devices that computed some of it */
     LOWER_READ_OUTPUT,    /* forward programs: a whole output of the model, `input` of them */
     LOWER_READ_GRADIENT,  /* backward: the gradient of the nest's output */
-    LOWER_READ_COMBINED,  /* backward: the combined output */
+    LOWER_READ_COMBINED,  /* backward: the combined output; or (input 0) an attention's output,
+                             where its keys are split */
     LOWER_WRITE_GRADIENT, /* backward: the nest gives the gradient of an input */
     LOWER_GATHER,         /* of a weight that is sharded: for `visit` */
     LOWER_REDUCE,         /* of a gradient that is sharded: what `visit` gave */
@@ -67,7 +69,7 @@ typedef struct lower_schedule {
     lower_event *events;             /* [n_events] by family, then in order */
     /* Where to find the events of a nest, -1: none.  [n_nests][CLEAVE_MAX_INPUTS] or [n_nests]. */
     int32_t (*read)[CLEAVE_MAX_INPUTS], (*write_gradient)[CLEAVE_MAX_INPUTS];
-    int32_t *write, *write_statistics, *read_gradient, *read_combined;
+    int32_t *write, *write_statistics, *read_gradient, *read_combined, *read_output;
     /* The same of what comes again: what backward reads, where it is there. */
     int32_t (*read_again)[CLEAVE_MAX_INPUTS], *write_again, *write_statistics_again;
     /* What a backward pass reads by itself: [n_nests][pass - 1], -1: it does not. */

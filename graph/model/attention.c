@@ -373,10 +373,6 @@ static bool make(maker *m, cleave_nest *nest, bool *found) {
     return cleave_attention_find_seen(m->model, nest, m->n_before, m->before, m->of);
 }
 
-static bool splits_keys(const cleave_layout *layout, const cleave_nest *nest) {
-    return layout != NULL && layout->splits[nest->op].degree[nest->attention->keys] > 1;
-}
-
 /* The nests of the model, with one in place of each operator's that has one, where its last was. */
 static bool put_in_place(cleave_model *model, const cleave_nest *const *made) {
     int32_t *id = CLEAVE_ARENA_ARRAY(model->arena, int32_t, model->n_nests), n = 0;
@@ -396,16 +392,19 @@ static bool put_in_place(cleave_model *model, const cleave_nest *const *made) {
     for (int32_t i = 0; i < model->n_nests; i++) {
         const cleave_nest *one = made[model->nests[i].op];
         id[i] = n;
-        if (one != NULL) /* of its tensors none but what the one nest writes is left */
-            tensors[model->nests[i].output.tensor].needs_gradient =
-                i == model->operators[one->op].main_nest && one->differentiable;
+        if (one != NULL && i == model->operators[one->op].main_nest) {
+            tensors[model->nests[i].output.tensor].needs_gradient = one->differentiable;
+        } else if (one != NULL) { /* of its tensors none but what the one nest writes is left */
+            tensors[model->nests[i].output.tensor].needs_gradient = false;
+            tensors[model->nests[i].output.tensor].stored = CLEAVE_F32;
+        }
         if (one != NULL && i != model->operators[one->op].main_nest)
             continue;
         nests[n] = one != NULL ? *one : model->nests[i];
         writer[nests[n].output.tensor] = n;
         if (one != NULL) {
             writer[one->statistics.tensor] = n;
-            operators[one->op].axes[one->attention->keys].whole = true;
+            tensors[one->statistics.tensor].stored = CLEAVE_STATISTICS;
         }
         if (nests[n].derivation == CLEAVE_DERIVE_OWNERS)
             nests[n].owners_of = id[nests[n].owners_of];
@@ -427,8 +426,7 @@ static bool put_in_place(cleave_model *model, const cleave_nest *const *made) {
     return true;
 }
 
-static cleave_status fuse_all(cleave_model *model, const cleave_layout *layout,
-                              cleave_error *error) {
+static cleave_status fuse_all(cleave_model *model, cleave_error *error) {
     int32_t *readers = CLEAVE_ARENA_ARRAY(model->arena, int32_t, model->n_tensors);
     const cleave_nest **made =
         CLEAVE_ARENA_ARRAY(model->arena, const cleave_nest *, model->n_operators);
@@ -448,7 +446,7 @@ static cleave_status fuse_all(cleave_model *model, const cleave_layout *layout,
         cleave_nest *nest = CLEAVE_ARENA_ARRAY(model->arena, cleave_nest, 1);
         bool found = false;
         enough = nest != NULL && make(&m, nest, &found);
-        if (enough && found && !splits_keys(layout, nest)) {
+        if (enough && found) {
             made[op] = nest;
             any = true;
         }
@@ -464,7 +462,7 @@ cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleav
     cleave_model made = *model;
     made.arena = arena;
     if (!(layout != NULL ? layout->stores_scores : model->stores_scores))
-        CLEAVE_TRY(fuse_all(&made, layout, error));
+        CLEAVE_TRY(fuse_all(&made, error));
     *fused = made;
     return CLEAVE_OK;
 }

@@ -10,16 +10,19 @@
 
    where nothing else reads what is between can be one nest of kind ATTENTION.  The nests stay its
    meaning, and the reference kernel runs them; the kernel goes over blocks of scores, and backward
-   computes them again from one number per row, log l + m, its `statistics`.  What is between is
-   then written and read by nobody.
+   computes them again from m and l of each row, its `statistics`.  What is between is then written
+   and read by nobody.
 
-   Where keys are split the parts have partial results, so an operator whose keys a layout splits
-   stays as it is; the keys of all others are whole. */
+   Where keys are split, each part has statistics and an output of its own keys alone.  Statistics
+   are merged (CLEAVE_COMBINE_STATISTICS) and come back; each part then scales the rows of its
+   output by its share of l, so what moves of the output is a sum like any other; and backward reads
+   the whole output, not the part's own. */
 #ifndef CLEAVE_GRAPH_MODEL_ATTENTION_H
 #define CLEAVE_GRAPH_MODEL_ATTENTION_H
 
 #include "graph/model/layout.h"
 #include "graph/model/model.h"
+#include "graph/model/part.h"
 
 /* What masks that are known since the import do to a block of scores. */
 typedef enum cleave_seen {
@@ -53,13 +56,25 @@ typedef struct cleave_attention {
     int64_t n_row_grains, n_key_grains;
     const uint8_t *seen;     /* [n_row_grains][n_key_grains] */
     const int32_t *n_hidden; /* [n_row_grains + 1][n_key_grains + 1] of those before */
+    bool shows_all;          /* constants leave every row a score that nothing else can hide */
 } cleave_attention;
 
-/* The model as a layout has it: of each operator that is of this form one nest is made, but for
-   those whose keys the layout splits, or all, where it wants scores stored.  Without a layout
-   (null) the model says that.  It must be finished; what is new lives in the arena, `fused` refers
-   to all else of it, and may be the model itself.  Ids of operators and tensors, and the hash,
-   stay.  FAILED when memory is short. */
+/* Of a row, of the scores of a part's keys or of all: an element of CLEAVE_STATISTICS.  Without a
+   score: minus infinity and 0. */
+typedef struct cleave_row_statistics {
+    float maximum, sum; /* of exponentials of scores less the maximum */
+} cleave_row_statistics;
+
+/* Has the part some of the keys alone? */
+static inline bool cleave_attention_splits_keys(const cleave_nest *nest, const cleave_part *part) {
+    int keys = nest->attention->keys;
+    return part->lo[keys] > 0 || part->hi[keys] < nest->axes[keys].extent;
+}
+
+/* The model as a layout has it: of each operator that is of this form one nest is made, unless the
+   layout wants scores stored.  Without a layout (null) the model says that.  It must be finished;
+   what is new lives in the arena, `fused` refers to all else of it, and may be the model itself.
+   Ids of operators and tensors, and the hash, stay.  FAILED when memory is short. */
 cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleave_layout *layout,
                                           cleave_arena *arena, cleave_model *fused,
                                           cleave_error *error);

@@ -79,7 +79,7 @@ typedef struct reader {
     int64_t row, key;
     bool asks_for_places; /* see asks_for_places */
     bool has_before;      /* a place was seen: */
-    cleave_seen before;
+    score before;
     double read_before[CLEAVE_ATTENTION_MEMBERS * CLEAVE_MAX_INPUTS];
 } reader;
 
@@ -159,15 +159,36 @@ static bool reads_as_before(reader *r) {
     return same;
 }
 
-static cleave_seen see_at(reader *r, cleave_attention *of) {
-    score x = {.a = of->scale};
+static score score_at(reader *r) {
+    score x = {.a = r->of->scale};
     if (reads_as_before(r))
         return r->before;
-    for (int i = 1; i <= of->n_pointwise; i++)
+    for (int i = 1; i <= r->of->n_pointwise; i++)
         x = through(r, i, x);
-    r->before = see(of, x);
+    r->before = x;
     r->has_before = true;
-    return r->before;
+    return x;
+}
+
+static cleave_seen see_at(reader *r, cleave_attention *of) { return see(of, score_at(r)); }
+
+/* Has the row a score that is surely as high as products are?  Masks show the keys nearby. */
+static bool shows_row(reader *r, int64_t row, int64_t n_keys) {
+    r->row = row;
+    for (int64_t i = 0; i < n_keys; i++) {
+        r->key = row < n_keys ? (row + n_keys - i) % n_keys : n_keys - 1 - i;
+        score x = score_at(r);
+        if (!x.unknown && x.b > CLEAVE_MOST_HIDDEN_SCORE / 2)
+            return true;
+    }
+    return false;
+}
+
+static bool shows_rows(reader *r, int64_t n_rows, int64_t n_keys) {
+    for (int64_t row = 0; row < n_rows; row++)
+        if (!shows_row(r, row, n_keys))
+            return false;
+    return true;
 }
 
 static cleave_seen see_grain(reader *r, cleave_attention *of, int64_t n_rows, int64_t n_keys,
@@ -262,6 +283,7 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
         of->seen = like->seen;
         of->n_hidden = like->n_hidden;
         of->plain_scale = like->plain_scale;
+        of->shows_all = like->shows_all;
         return true;
     }
     uint8_t *seen = CLEAVE_ARENA_ARRAY(model->arena, uint8_t, rows * keys);
@@ -282,6 +304,7 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
         }
     of->seen = seen;
     of->n_hidden = hidden;
+    of->shows_all = shows_rows(&r, alike ? 1 : n_rows, n_keys);
     return true;
 }
 

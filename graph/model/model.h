@@ -24,13 +24,13 @@
 
 enum { CLEAVE_MAX_AXES = 12, CLEAVE_MAX_INPUTS = 8, CLEAVE_MAX_TAPE = 32, CLEAVE_MAX_TERMS = 2 };
 
-/* A tensor is of one of the first two; in memory an f32 one may be bf16: see
-   graph/model/precision.h. */
-typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64, CLEAVE_BF16 } cleave_type;
+/* A tensor is of one of the first two; in memory an f32 one may be bf16, or the statistics of rows
+   of attention: see graph/model/precision.h. */
+typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64, CLEAVE_BF16, CLEAVE_STATISTICS } cleave_type;
 /* Activations are f32, which holds every integer from minus this to this, and not the next one. */
 #define CLEAVE_MOST_EXACT_INTEGER (INT64_C(1) << 24)
 static inline int64_t cleave_type_bytes(cleave_type type) {
-    return type == CLEAVE_I64 ? 8 : type == CLEAVE_BF16 ? 2 : 4;
+    return type == CLEAVE_I64 || type == CLEAVE_STATISTICS ? 8 : type == CLEAVE_BF16 ? 2 : 4;
 }
 
 typedef enum cleave_tensor_kind {
@@ -114,11 +114,13 @@ typedef struct cleave_operand {
 typedef enum cleave_combiner {
     CLEAVE_COMBINE_NONE, /* no axis is missing from the output's map */
     CLEAVE_COMBINE_SUM,
-    CLEAVE_COMBINE_MAX,    /* ties: the first in row-major order of the missing axes */
-    CLEAVE_COMBINE_MOMENTS /* output [3, ...]: count, mean and M2 (sum of squared deviations) of the
-                              values.  Dimension 0 is mapped from an axis of extent 3, whole, that
-                              no input and no operator has: it makes boxes come out right, and is
-                              not one of the axes that are combined over. */
+    CLEAVE_COMBINE_MAX,       /* ties: the first in row-major order of the missing axes */
+    CLEAVE_COMBINE_MOMENTS,   /* output [3, ...]: count, mean and M2 (sum of squared deviations) of
+                                 the values.  Dimension 0 is mapped from an axis of extent 3, whole,
+                                 that no input and no operator has: it makes boxes come out right,
+                                 and is not one of the axes that are combined over. */
+    CLEAVE_COMBINE_STATISTICS /* of an attention's statistics alone: the maximum, and sums of
+                                 exponentials above it */
 } cleave_combiner;
 
 /* What fast kernels and costs tell apart; meaning is in maps, tape and combiner alone. */

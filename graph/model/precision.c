@@ -79,6 +79,9 @@ void cleave_model_set_precision(cleave_model *model, cleave_type precision,
     for (int32_t t = 0; t < model->n_tensors; t++)
         stored_of(model, t);
     for (int32_t n = 0; n < model->n_nests; n++)
+        if (model->nests[n].attention != NULL)
+            model->tensors[model->nests[n].statistics.tensor].stored = CLEAVE_STATISTICS;
+    for (int32_t n = 0; n < model->n_nests; n++)
         model->nests[n].in_place = cleave_nest_can_run_in_place(model, &model->nests[n]);
 }
 

@@ -123,8 +123,11 @@ typedef enum cleave_copy_mode {
     CLEAVE_COPY_ASSIGN,
     CLEAVE_COPY_SUM,
     CLEAVE_COPY_MAX,
-    CLEAVE_COPY_MOMENTS, /* merge: dimension 0 of the piece is the record (count, mean, M2) */
-    CLEAVE_COPY_FILL     /* no source: every element becomes `fill` */
+    CLEAVE_COPY_MOMENTS,    /* merge: dimension 0 of the piece is the record (count, mean, M2) */
+    CLEAVE_COPY_STATISTICS, /* merge those of rows of attention (cleave_row_statistics) */
+    CLEAVE_COPY_SHARE, /* its sum becomes the share that it has in the source's, of the same row */
+    CLEAVE_COPY_SCALE, /* f32 by a share: the source's sum */
+    CLEAVE_COPY_FILL   /* no source: every element becomes `fill` */
 } cleave_copy_mode;
 
 /* destination[...] = / += / max= source[...] over a strided block; elements in row-major order of

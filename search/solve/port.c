@@ -171,7 +171,7 @@ static void reach_nest(reaches *r, int32_t n) {
     const cleave_nest *nest = &r->model->nests[n];
     const use output = {.nest = n, .operand = &nest->output};
     add_reach(r, nest->output.tensor, &output, PORT_WRITE);
-    if (nest->kept_combined && nest->attention == NULL) /* whose statistics stay where they are */
+    if (nest->kept_combined) /* of attention: where its keys are split */
         add_reach(r, nest->output.tensor, &output, PORT_READ);
     for (int i = 0; i < nest->n_inputs; i++) {
         const use input = {.nest = n, .operand = &nest->inputs[i]};

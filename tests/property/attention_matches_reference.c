@@ -31,7 +31,7 @@ static int64_t draw(cleave_random *random, int64_t from, int64_t to) {
 
 static int64_t count(const cleave_kernel_call *call, const cleave_operand *operand,
                      const cleave_array *array) {
-    return one_nest_bytes(call, operand, array) / 4;
+    return one_nest_bytes(call, operand, array) / cleave_type_bytes(array->type);
 }
 
 static void fill(cleave_random *random, int64_t n, float *to) {
@@ -93,7 +93,7 @@ static void give_memory(subject *of, cleave_random *random) {
     call->output.data = one_nest_memory(4 * n);
     call->output_gradient.data = one_nest_memory(4 * n);
     fill(random, n, call->output_gradient.data);
-    call->combined.data = one_nest_memory(4 * count(call, &nest->statistics, &call->combined));
+    call->combined.data = one_nest_memory(one_nest_bytes(call, &nest->statistics, &call->combined));
 }
 
 static void free_memory(subject *of) {
@@ -155,20 +155,60 @@ static void compare(const char *what, int64_t n, const float *written, const flo
     cr_assert(memcmp(written, again, (size_t)n * 4) == 0, "%s: pieces change the result", what);
 }
 
+/* Where the row of an element of the output lies in the statistics. */
+static int64_t row_at(const cleave_kernel_call *call, const int64_t *index) {
+    const cleave_nest *nest = call->nest;
+    int64_t at = 0;
+    for (int e = 0; e < call->model->tensors[nest->statistics.tensor].rank; e++)
+        for (int d = 0; d < call->model->tensors[nest->output.tensor].rank; d++)
+            if (nest->statistics.map[e].n_terms > 0 && nest->output.map[d].n_terms > 0 &&
+                nest->statistics.map[e].terms[0].axis == nest->output.map[d].terms[0].axis)
+                at += index[d] * call->combined.strides[e];
+    return at;
+}
+
+/* Of rows of which other parts have a score that a mask shows, nothing of what it hides counts: a
+   part with such keys alone may say anything that is as low. */
+static void drop_hidden(const cleave_kernel_call *call, float *y, float *statistics) {
+    const cleave_array *output = &call->output;
+    int rank = call->model->tensors[call->nest->output.tensor].rank;
+    int64_t index[CLEAVE_MAX_RANK] = {0},
+            rows = count(call, &call->nest->statistics, &call->combined);
+    if (!cleave_attention_splits_keys(call->nest, &call->part) || !call->nest->attention->shows_all)
+        return;
+    for (int d = 0; d >= 0;) {
+        int64_t at = 0;
+        for (int e = 0; e < rank; e++)
+            at += index[e] * output->strides[e];
+        if (statistics[2 * row_at(call, index)] < -5000)
+            y[at] = 0;
+        for (d = rank - 1; d >= 0 && ++index[d] == output->box.hi[d] - output->box.lo[d]; d--)
+            index[d] = 0;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        if (statistics[2 * r] < -5000) {
+            statistics[2 * r] = -HUGE_VALF;
+            statistics[2 * r + 1] = 0;
+        }
+}
+
 static void check_forward(subject *of, const char *what) {
     cleave_error error = {""};
     cleave_kernel_call *call = &of->call;
     int64_t n = count(call, &call->nest->output, &call->output);
     int64_t rows = count(call, &call->nest->statistics, &call->combined);
     run_fenced(of, CLEAVE_PASS_FORWARD, 1);
-    float *y = take(n, call->output.data), *statistics = take(rows, call->combined.data);
+    float *y = take(n, call->output.data), *statistics = take(2 * rows, call->combined.data);
     run_fenced(of, CLEAVE_PASS_FORWARD, 3);
     float *again = take(n, call->output.data);
     call->pass = CLEAVE_PASS_FORWARD;
     cr_assert_eq(cleave_kernel_run_reference(call, &error), CLEAVE_OK);
+    drop_hidden(call, y, statistics);
+    drop_hidden(call, again, statistics);
+    drop_hidden(call, call->output.data, call->combined.data);
     compare(what, n, y, call->output.data, again, 1e-5 * largest_of(n, call->output.data));
     const float *expected = call->combined.data;
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < 2 * rows; r++) { /* a maximum and a sum of each */
         bool both = isinf(expected[r]) && isinf(statistics[r]);
         double off = fabs((double)statistics[r] - (double)expected[r]);
         cr_assert(both || off <= 1e-5 * (1 + fabs((double)expected[r])), "%s: statistics", what);
@@ -210,7 +250,7 @@ static void check_backward(subject *of, const char *what) {
     }
 }
 
-/* A part that has some samples and heads, and some of the rows: all axes but the keys and widths.
+/* A part that has some samples and heads, and some of the rows and keys: all axes but the widths.
  */
 static cleave_part draw_part(const cleave_nest *nest, cleave_random *random, bool whole) {
     cleave_part part = cleave_part_whole(nest, 0);

@@ -173,6 +173,8 @@ Test(estimates, keep_times_with_tied_parameters_and_views) { check_hand_model(MO
 Test(estimates, keep_times_of_a_recurrence) { check_hand_model(MODEL_RECURRENT); }
 Test(estimates, keep_times_of_a_tied_embedding) { check_hand_model(MODEL_EMBEDDING); }
 
+Test(estimates, keep_times_of_a_model_of_experts) { check_hand_model(MODEL_EXPERTS); }
+
 Test(estimates, keep_times_of_real_models) {
     static const char *const names[] = {"mlp", "lenet5", "byte_gpt", "byte_lstm"};
     for (size_t i = 0; i < 2 * sizeof names / sizeof names[0]; i++) {

@@ -141,6 +141,11 @@ Test(lowering, any_layout_of_an_embedding_tied_to_its_head_learns_the_same) {
     check_hand_model(MODEL_EMBEDDING);
 }
 
+/* Its attention stores no scores, and its keys are split, too. */
+Test(lowering, any_layout_of_a_model_of_experts_learns_the_same) {
+    check_hand_model(MODEL_EXPERTS);
+}
+
 /* Gradients of what is trained are those of the model with nothing frozen, so on one device a step
    gives these the values that they have there, and the others keep theirs; then any layout. */
 static void check_frozen(int which, const char *patterns) {

@@ -105,8 +105,12 @@ Test(precision, any_layout_of_a_recurrence_is_as_near_as_bf16_is_to_f32) {
 Test(precision, any_layout_of_an_embedding_is_as_near_as_bf16_is_to_f32) {
     check_model(MODEL_EMBEDDING, false);
 }
+Test(precision, any_layout_of_a_model_of_experts_is_as_near_as_bf16_is_to_f32) {
+    check_model(MODEL_EXPERTS, false);
+}
 Test(precision, fast_kernels_keep_to_it) {
     check_model(MODEL_MLP, true);
     check_model(MODEL_CNN, true);
     check_model(MODEL_EMBEDDING, true);
+    check_model(MODEL_EXPERTS, true);
 }

@@ -286,6 +286,7 @@ Test(schedules, keep_the_bytes_of_a_perceptron) { check_hand_model(MODEL_MLP); }
 Test(schedules, keep_the_bytes_of_a_recurrence) { check_hand_model(MODEL_RECURRENT); }
 Test(schedules, keep_the_bytes_of_an_embedding_tied_to_its_head) {
     check_hand_model(MODEL_EMBEDDING);
+    check_hand_model(MODEL_EXPERTS);
 }
 Test(schedules, keep_the_bytes_of_an_imported_transformer) { check_imported("tiny_llama", 4, 6); }
 Test(schedules, keep_the_bytes_of_an_imported_perceptron) { check_imported("tiny_mlp", 8, 12); }

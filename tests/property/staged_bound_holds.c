@@ -105,8 +105,9 @@ static void try_model(subject *s, int n_seeds) {
 }
 
 Test(staged_bound_holds, of_drawn_layouts) {
-    static const int which[] = {MODEL_MLP, MODEL_TIED, MODEL_RECURRENT, MODEL_EMBEDDING};
-    for (int i = 0; i < 4; i++) {
+    static const int which[] = {MODEL_MLP, MODEL_TIED, MODEL_RECURRENT, MODEL_EMBEDDING,
+                                MODEL_EXPERTS};
+    for (size_t i = 0; i < sizeof which / sizeof which[0]; i++) {
         subject s = {.name = hand_model_names[which[i]]};
         cleave_error error = {""};
         cr_assert(hand_model(which[i], &s.arena, &s.model, &error), "%s", error.message);

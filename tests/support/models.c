@@ -1,13 +1,16 @@
 /* Small models built by hand. */
 #include "models.h"
 
+#include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "graph/model/gather.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *const hand_model_names[N_MODELS] = {"mlp", "cnn", "tied", "recurrent", "embedding"};
+const char *const hand_model_names[N_MODELS] = {"mlp",       "cnn",       "tied",
+                                                "recurrent", "embedding", "experts"};
 
 typedef struct draft {
     cleave_arena *arena;
@@ -491,7 +494,26 @@ static void build_embedding(draft *d) {
     cross_entropy(d, dense_steps(d, "head", y, table, false));
 }
 
+/* A block of Mixtral: two heads share keys, every token goes to one of two experts. */
+static bool import_experts(cleave_arena *arena, cleave_model *model, cleave_error *error) {
+    static const char config[] =
+        "{\"model_type\": \"mixtral\", \"vocab_size\": 11, \"hidden_size\": 8,"
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+        "\"intermediate_size\": 6, \"max_position_embeddings\": 8, \"num_local_experts\": 2,"
+        "\"num_experts_per_tok\": 1}";
+    const cleave_import_request request = {.file = hand_model_names[MODEL_EXPERTS],
+                                           .data = config,
+                                           .bytes = strlen(config),
+                                           .batch = 8,
+                                           .sequence = 6,
+                                           .with_loss = true};
+    return cleave_model_import_as(&request, arena, model, error) == CLEAVE_OK &&
+           cleave_model_fuse_attention(model, NULL, arena, model, error) == CLEAVE_OK;
+}
+
 bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_error *error) {
+    if (which == MODEL_EXPERTS)
+        return import_experts(arena, model, error);
     *model = (cleave_model){.file = hand_model_names[which],
                             .loss = -1,
                             .targets = -1,
@@ -503,8 +525,8 @@ bool hand_model(int which, cleave_arena *arena, cleave_model *model, cleave_erro
     model->assignments = CLEAVE_ARENA_ARRAY(arena, cleave_assignment, 8);
     model->outputs = CLEAVE_ARENA_ARRAY(arena, int32_t, 4);
     draft d = {arena, model};
-    static void (*const build[N_MODELS])(draft *) = {build_mlp, build_cnn, build_tied,
-                                                     build_recurrent, build_embedding};
+    static void (*const build[MODEL_EXPERTS])(draft *) = {build_mlp, build_cnn, build_tied,
+                                                          build_recurrent, build_embedding};
     build[which](&d);
     return cleave_model_finish(model, error) == CLEAVE_OK;
 }

@@ -226,7 +226,7 @@ static inline void *one_nest_memory(int64_t bytes) {
 static inline int64_t one_nest_bytes(const cleave_kernel_call *call, const cleave_operand *operand,
                                      const cleave_array *array) {
     const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
-    return cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(tensor->type);
+    return cleave_box_size(tensor->rank, &array->box) * cleave_type_bytes(array->type);
 }
 
 #endif

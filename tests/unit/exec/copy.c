@@ -2,6 +2,7 @@
 #include "exec/kernels/copy.h"
 
 #include "base/random.h"
+#include "graph/model/attention.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -127,6 +128,44 @@ Test(copy, merged_moments_are_those_of_the_union) {
     for (int i = 0; i < 9; i++)
         cr_expect(fabs((double)a[i] - (double)expected[i]) < 1e-6, "element %d is %g", i,
                   (double)a[i]);
+}
+
+/* Scores {1, 1} and {3}: the sum above 3 is 1 + 2 exp(-2), of which the first has 2 exp(-2).  Where
+   neither has a score there is no share; and numbers so low that a logarithm of the sum would be
+   lost in them count alike. */
+Test(copy, a_share_of_merged_statistics_is_that_of_the_union) {
+    const float low = -0x1.fffffep127f;
+    const cleave_row_statistics own[4] = {{1, 2}, {-INFINITY, 0}, {low, 3}, {0.5f, 1}};
+    const cleave_row_statistics other[4] = {{3, 1}, {-INFINITY, 0}, {low, 1}, {-INFINITY, 0}};
+    const double above = 2 * exp(-2.0), expected[4] = {above / (1 + above), 0, 0.75, 1};
+    cleave_row_statistics merged[4], share[4];
+    float rows[8] = {1, -2, 1, -2, 1, -2, 1, -2};
+    memcpy(merged, own, sizeof own);
+    memcpy(share, own, sizeof own);
+    cleave_copy_piece piece = {.mode = CLEAVE_COPY_STATISTICS,
+                               .type = CLEAVE_STATISTICS,
+                               .source_type = CLEAVE_STATISTICS,
+                               .rank = 1,
+                               .extent = {4},
+                               .destination_stride = {1},
+                               .source_stride = {1}};
+    cleave_copy_piece_run(&piece, merged, other);
+    cr_expect_float_eq((double)merged[0].maximum, 3, 1e-6);
+    cr_expect_float_eq((double)merged[0].sum, 1 + above, 1e-6);
+    piece.mode = CLEAVE_COPY_SHARE;
+    cleave_copy_piece_run(&piece, share, merged);
+    const cleave_copy_piece scale = {.mode = CLEAVE_COPY_SCALE,
+                                     .type = CLEAVE_F32,
+                                     .source_type = CLEAVE_STATISTICS,
+                                     .rank = 2,
+                                     .extent = {4, 2},
+                                     .destination_stride = {2, 1},
+                                     .source_stride = {1, 0}};
+    cleave_copy_piece_run(&scale, rows, share);
+    for (int r = 0; r < 4; r++)
+        cr_expect(fabs((double)rows[2 * r] - expected[r]) < 1e-6 &&
+                      fabs((double)rows[2 * r + 1] + 2 * expected[r]) < 1e-6,
+                  "row %d is scaled by %g", r, (double)rows[2 * r]);
 }
 
 Test(copy, an_empty_block_touches_nothing) {

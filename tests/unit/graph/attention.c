@@ -114,16 +114,9 @@ Test(attention, is_as_a_layout_has_it) {
     cr_assert_not_null(nest);
     const cleave_operator *op = &fused.operators[nest->op];
     cr_expect_eq(op->n_nests, 1);
-    cr_expect(op->axes[nest->attention->keys].whole);
     cr_expect_str_eq(fused.hash, stored.hash);
     cr_expect_eq(fused.n_operators, stored.n_operators);
     cr_expect_eq(fused.n_tensors, stored.n_tensors);
-    /* Its keys are split: it stays as it is, the other one does not. */
-    layout.splits[nest->op].degree[nest->attention->keys] = 2;
-    cleave_model split = fuse(&stored, &layout);
-    cr_expect_eq(split.operators[nest->op].n_nests, stored.operators[nest->op].n_nests);
-    cr_expect_not_null(attention_of(&split, 0));
-    cr_expect_null(attention_of(&split, 1));
     layout.stores_scores = true;
     fused = fuse(&stored, &layout);
     cr_expect_null(attention_of(&fused, 0));

@@ -1,6 +1,7 @@
 /* One sample whose sequence is long, on many devices: what there is to split is the context. */
 #include "../../support/deep_transformer.h"
 #include "../../support/test_machine.h"
+#include "graph/model/attention.h"
 #include "search/search.h"
 
 /* Behind all others, which call arguments as it calls its type. */
@@ -79,26 +80,47 @@ static void import_few_queries(void) {
 }
 
 /* Keys and values of a device then need not leave it, while queries that are split want all. */
-Test(long_sequences, few_queries_have_their_keys_split) {
-    import_few_queries();
+static void check_few_queries(void) {
     double without = search("sample,attribute,parameter");
     double all = search(NULL);
     cr_expect_eq(degree_of("Attention", "k"), N_DEVICES);
     cr_expect_lt(all, 0.7 * without, "%g and %g", all, without);
 }
 
+static void fuse(void) {
+    cleave_error error = {""};
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
+Test(long_sequences, few_queries_have_their_keys_split) {
+    import_few_queries();
+    check_few_queries();
+}
+Test(long_sequences, few_queries_have_their_keys_split_without_scores) {
+    import_few_queries();
+    fuse();
+    check_few_queries();
+}
+
 /* One head and one sample: layers are split by tokens, attention by queries or keys.  Whole on each
    device is what a baseline could do at best. */
-Test(long_sequences, a_transformer_is_split_along_its_context) {
+static void check_transformer(bool fused) {
     cleave_error error = {""};
     const deep_transformer shape = {
         .layers = 1, .width = WIDTH, .heads = 1, .tokens = 1024, .vocabulary = 64};
     cr_assert_eq(deep_transformer_import(&shape, 1, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
+    if (fused)
+        fuse();
     double step = search(NULL);
     cr_expect_eq(degree_of("Attention", "q") * degree_of("Attention", "k"), N_DEVICES);
     for (int32_t i = 0; i < result.n_baselines; i++)
         if (result.baselines[i].applies)
             cr_expect_lt(step, 0.5 * result.baselines[i].step_seconds, "%s",
                          result.baselines[i].method);
+}
+Test(long_sequences, a_transformer_is_split_along_its_context) { check_transformer(false); }
+Test(long_sequences, without_scores_a_transformer_is_split_along_its_context) {
+    check_transformer(true);
 }
