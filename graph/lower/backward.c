@@ -92,6 +92,8 @@ static void demand_parameter_gradient(lowering *state, int32_t tensor) {
                               .device = holder->device,
                               .at = lower_region_within(rank, &region, &state->uses.items[u].box)});
     }
+    if (of->sharded)
+        lower_demand_like_shares(state, &of->backward);
 }
 
 static void demand_activation_gradient(lowering *state, int32_t tensor) {

@@ -144,7 +144,7 @@ static move_bucket *add_bucket(lower_builder *builder, movement *move, cleave_co
 
 /* Puts the cell into the bucket of its kind and group, to wait there. */
 static void bucket_cell(lower_builder *builder, movement *move, const lower_cell *at,
-                        cleave_collective_kind kind, group of, int32_t root) {
+                        cleave_collective_kind kind, group of, int32_t root, int32_t window) {
     move_bucket *bucket = find_bucket(move, kind, of);
     if (bucket == NULL)
         bucket = add_bucket(builder, move, kind, of);
@@ -152,6 +152,7 @@ static void bucket_cell(lower_builder *builder, movement *move, const lower_cell
     move->cells.n++;
     lower_copy_box(builder->model->tensors[move->tensor].rank, at->box, &cell->box);
     cell->root = root;
+    cell->window = window;
     cell->first_member = move->cell_members.n;
     cell->n_contributions = 0;
     cell->n_demands = at->n_demands;
@@ -175,7 +176,7 @@ static void cell_value(lower_builder *builder, movement *move, const lower_cell 
     int32_t source = lower_cell_holder(move, at, 0);
     if (at->n_contributions == 1 && c->reads[source] &&
         move_group_is_collective(builder, c->n_readers))
-        bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, group_of_readers(c), source);
+        bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, group_of_readers(c), source, 0);
     else
         deliver_value(builder, move, at);
 }
@@ -202,9 +203,10 @@ static void cell_partial(lower_builder *builder, movement *move, const lower_cel
     int32_t n = lower_mark_speakers(builder, move, at);
     bool alike = reads_alike(c, n);
     if (alike && move_group_is_collective(builder, n))
-        bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, group_of_speakers(c), -1);
+        bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, group_of_speakers(c), -1, 0);
     else if (c->n_readers == 1 && c->speaks[c->readers[0]] && move_group_is_collective(builder, n))
-        bucket_cell(builder, move, at, CLEAVE_REDUCE_SCATTER, group_of_speakers(c), c->readers[0]);
+        bucket_cell(builder, move, at, CLEAVE_REDUCE_SCATTER, group_of_speakers(c), c->readers[0],
+                    0);
     else
         lower_combine_cell(builder, move, at);
 }
@@ -223,6 +225,8 @@ static void settle_bucket(lower_builder *builder, movement *move, move_bucket *b
     move->cutting->known_speaking = -1;
     if (bucket->kind == CLEAVE_ALL_REDUCE || roots == bucket->n_devices)
         return;
+    if (bucket->n_windows > 1 && bucket->cells.n > 0)
+        lower_fail_fold(builder, move->tensor, "not all devices have shares of it");
     for (int32_t i = 0; i < bucket->cells.n; i++) {
         const move_cell *waiting = &move->cells.items[bucket->cells.items[i]];
         const int32_t *members = &move->cell_members.items[waiting->first_member];
@@ -244,27 +248,54 @@ static void settle_bucket(lower_builder *builder, movement *move, move_bucket *b
     bucket->cells.n = 0;
 }
 
-/* A cell that all windows have alike.  Where none has keys of its own they are replicas, and every
-   reader must have what it reads.  Else all must be partial results, of those that read the sum: an
-   all-reduce of all windows. */
+/* A share that one device of a window has, and all devices read: of an all-gather of all windows.
+ */
+static void cell_of_share(lower_builder *builder, movement *move, const lower_cell *at) {
+    const lower_cutting *c = move->cutting;
+    int32_t source = lower_cell_holder(move, at, 0);
+    if (at->n_contributions > 1 || !c->reads[source] ||
+        !move_group_is_collective(builder, c->n_readers * builder->fold->n_windows))
+        lower_fail_fold(builder, move->tensor, "windows share it otherwise than by an all-gather");
+    bucket_cell(builder, move, at, CLEAVE_ALL_GATHER, group_of_readers(c), source,
+                move->contributions.items[at->contributions[0]].of_window - 1);
+}
+
+/* Partial results of all windows: an all-reduce where those read the sum that give to it, a
+   reduce-scatter where one does, for its share. */
+static void partial_of_windows(lower_builder *builder, movement *move, const lower_cell *at,
+                               int32_t of_window) {
+    const lower_cutting *c = move->cutting;
+    int32_t n = lower_mark_speakers(builder, move, at);
+    bool scatters = of_window > 0 && c->n_readers == 1 && c->speaks[c->readers[0]];
+    if (!(scatters || (of_window == 0 && reads_alike(c, n))) ||
+        !move_group_is_collective(builder, n * builder->fold->n_windows))
+        lower_fail_fold(builder, move->tensor,
+                        "windows combine it otherwise than by an all-reduce or a reduce-scatter");
+    bucket_cell(builder, move, at, scatters ? CLEAVE_REDUCE_SCATTER : CLEAVE_ALL_REDUCE,
+                group_of_speakers(c), scatters ? c->readers[0] : -1, scatters ? of_window - 1 : 0);
+}
+
+/* A cell that all windows have alike, or that is a share of one of them.  Where none has keys of
+   its own they are replicas, and every reader must have what it reads.  Else all must be partial
+   results. */
 static void cell_of_windows(lower_builder *builder, movement *move, const lower_cell *at,
                             bool one_key) {
-    int32_t n_own = 0;
+    int32_t n_own = 0, of_window = move->demands.items[at->demands[0]].of_window;
+    if (move->contributions.items[at->contributions[0]].of_window > 0) {
+        cell_of_share(builder, move, at);
+        return;
+    }
     for (int32_t i = 0; i < at->n_contributions; i++)
         n_own += move->contributions.items[at->contributions[i]].every_window;
     if (n_own == 0 && one_key) {
-        deliver_value(builder, move, at);
+        if (of_window <= 1) /* else another window's device does */
+            deliver_value(builder, move, at);
         return;
     }
     if (n_own < at->n_contributions)
         lower_fail_fold(builder, move->tensor, "replicas combine in one window for all");
     check_combines(builder, move);
-    int32_t n = lower_mark_speakers(builder, move, at);
-    if (!reads_alike(move->cutting, n) ||
-        !move_group_is_collective(builder, n * builder->fold->n_windows))
-        lower_fail_fold(builder, move->tensor,
-                        "windows combine it otherwise than by an all-reduce");
-    bucket_cell(builder, move, at, CLEAVE_ALL_REDUCE, group_of_speakers(move->cutting), -1);
+    partial_of_windows(builder, move, at, of_window);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

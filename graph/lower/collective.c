@@ -114,28 +114,52 @@ static int64_t first_unit_of(const reduction *state, int32_t block) {
                                 : cleave_block_start(state->n_units, state->plan.n_blocks, block);
 }
 
-/* An all-reduce takes cells as they come; else each has a root, and lies in the block of that. */
-static void lay_out(reduction *state) {
+/* By devices: their places in the group, or -1. */
+static int32_t *index_group(const reduction *state) {
+    lower_builder *builder = state->builder;
+    int32_t *in_group = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    memset(in_group, -1, (size_t)builder->n_devices * sizeof *in_group);
+    for (int32_t i = 0; i < state->bucket->n_devices; i++)
+        in_group[state->bucket->devices[i]] = i;
+    return in_group;
+}
+
+/* Each cell lies in the block of its root's member. */
+static void lay_out_rooted(reduction *state) {
+    lower_builder *builder = state->builder;
     const move_bucket *bucket = state->bucket;
-    int32_t n_blocks = state->plan.n_blocks;
-    bool rooted = bucket->kind != CLEAVE_ALL_REDUCE;
-    int64_t units = 0;
-    state->block = rooted ? LOWER_ARRAY(state->builder, int64_t, n_blocks + 1) : NULL;
-    for (int32_t b = 0; b < (rooted ? n_blocks : 1); b++) {
-        int32_t member = rooted ? cleave_collective_member_of_block(&state->plan, b) : 0;
-        if (rooted)
-            state->block[b] = units;
-        for (int32_t c = 0; c < bucket->cells.n; c++) {
-            const move_cell *cell = cell_of(state, c);
-            if (rooted && cell->root != bucket->devices[member])
-                continue;
-            state->first_unit[c] = units;
-            units += units_of(state, cell);
+    int32_t n_blocks = state->plan.n_blocks, *in_group = index_group(state);
+    int32_t *first = LOWER_ARRAY(builder, int32_t, state->n_members);
+    int32_t *next = LOWER_ARRAY(builder, int32_t, bucket->cells.n);
+    memset(first, -1, (size_t)state->n_members * sizeof *first);
+    for (int32_t c = bucket->cells.n - 1; c >= 0; c--) {
+        const move_cell *cell = cell_of(state, c);
+        int32_t member = cell->window * bucket->n_devices + in_group[cell->root];
+        next[c] = first[member];
+        first[member] = c;
+    }
+    state->block = LOWER_ARRAY(builder, int64_t, n_blocks + 1);
+    for (int32_t b = 0; b < n_blocks; b++) {
+        state->block[b] = state->n_units;
+        for (int32_t c = first[cleave_collective_member_of_block(&state->plan, b)]; c >= 0;
+             c = next[c]) {
+            state->first_unit[c] = state->n_units;
+            state->n_units += units_of(state, cell_of(state, c));
         }
     }
-    if (rooted)
-        state->block[n_blocks] = units;
-    state->n_units = units;
+    state->block[n_blocks] = state->n_units;
+}
+
+/* An all-reduce takes cells as they come. */
+static void lay_out(reduction *state) {
+    if (state->bucket->kind != CLEAVE_ALL_REDUCE) {
+        lay_out_rooted(state);
+        return;
+    }
+    for (int32_t c = 0; c < state->bucket->cells.n; c++) {
+        state->first_unit[c] = state->n_units;
+        state->n_units += units_of(state, cell_of(state, c));
+    }
 }
 
 /* The cell as it lies in the vector of device i of the group. */
@@ -156,15 +180,15 @@ static void sort_members(reduction *state, bool demands, int32_t **first,
     lower_builder *builder = state->builder;
     const movement *move = state->move;
     const move_bucket *bucket = state->bucket;
-    int32_t *in_group = LOWER_ARRAY(builder, int32_t, builder->n_devices);
-    memset(in_group, -1, (size_t)builder->n_devices * sizeof *in_group);
-    for (int32_t i = 0; i < bucket->n_devices; i++)
-        in_group[bucket->devices[i]] = i;
+    int32_t *in_group = index_group(state);
     int32_t *next = LOWER_ARRAY(builder, int32_t, bucket->n_devices + 1);
+    bool of_root = demands == (bucket->kind == CLEAVE_REDUCE_SCATTER);
     *first = LOWER_ARRAY(builder, int32_t, bucket->n_devices + 1);
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t c = 0; c < bucket->cells.n; c++) {
             const move_cell *cell = cell_of(state, c);
+            if (of_root && cell->window > 0)
+                continue; /* another window has it */
             int32_t from = cell->first_member + (demands ? cell->n_contributions : 0);
             int32_t n = demands ? cell->n_demands : cell->n_contributions;
             for (int32_t m = from; m < from + n; m++) {
@@ -413,6 +437,9 @@ static cleave_collective describe(const reduction *state) {
 
 static void run_bucket(lower_builder *builder, movement *move, const move_bucket *bucket) {
     int32_t n = bucket->n_devices;
+    if (bucket->n_windows > 1 && bucket->kind != CLEAVE_ALL_REDUCE &&
+        group_of(builder, bucket->devices[0]) != group_of(builder, bucket->devices[n - 1]))
+        lower_fail_fold(builder, move->tensor, "several groups share it");
     reduction state = {.builder = builder, .move = move, .bucket = bucket};
     state.unit_elements = move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1;
     state.type = bucket->kind == CLEAVE_ALL_GATHER ? move->value_type : move->partial_type;

@@ -20,6 +20,9 @@ void lower_begin_gradient(lowering *state, int32_t tensor);
 
 /* Who updates the family's parameters: before any backward event. */
 void lower_plan_shares(lowering *state);
+/* Of a fold: adds to a movement what the other windows have of a tensor's shares, or ask for. */
+void lower_contribute_shares(lowering *state, movement *move);
+void lower_demand_like_shares(lowering *state, movement *move);
 /* Of gradients that are reduced for one visit after the other (shard.c): how many base tensors
    under a tensor have such ones, and how many others; the buffer of a share in which they are all
    summed, at the update. */

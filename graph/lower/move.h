@@ -19,6 +19,7 @@ typedef struct move_contribution {
     bool taken;        /* one does */
     bool sent[2];      /* to other devices: as a value, as a partial result */
     bool every_window; /* of a fold: each window contributes the like, under a key of its own */
+    int32_t of_window; /* of a fold: 1 + the window whose device has this share; 0: no share */
 } move_contribution;
 
 typedef struct move_demand {
@@ -26,6 +27,7 @@ typedef struct move_demand {
     lower_region at;
     int32_t operand; /* that it belongs to (operand.h), or -1 */
     bool may_move; /* the whole of a buffer that nobody else refers to yet: may be laid elsewhere */
+    int32_t of_window; /* as of contributions */
 } move_demand;
 
 /* Something that goes from one device to another in one stage. */
@@ -118,7 +120,8 @@ typedef struct move_target {
 /* A cell that waits for the decision whether it is part of a collective: see collective.c. */
 typedef struct move_cell {
     cleave_box box;
-    int32_t root; /* the device that has it (all-gather) or gets it (reduce-scatter); -1: all */
+    int32_t root;   /* the device that has it (all-gather) or gets it (reduce-scatter); -1: all */
+    int32_t window; /* of a fold: of which that device is the like of `root` */
     int32_t first_member; /* of cell_members: ids of contributions, one device for each key, then of
                              demands */
     int32_t n_contributions, n_demands;
@@ -178,6 +181,7 @@ static inline move_contribution *move_contribute(lower_builder *builder, movemen
     added->key = key;
     added->device = device;
     added->may_take = added->taken = added->sent[0] = added->sent[1] = added->every_window = false;
+    added->of_window = 0;
     return added;
 }
 
@@ -189,6 +193,7 @@ static inline lower_region *move_demand_of(lower_builder *builder, movement *mov
     added->device = device;
     added->operand = operand;
     added->may_move = may_move;
+    added->of_window = 0;
     return &added->at;
 }
 

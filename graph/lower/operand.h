@@ -41,6 +41,8 @@ typedef struct lower_share {
     lower_region at;
     int32_t master;       /* buffer that it updates first, of its box; -1: none */
     int32_t first_demand; /* of its gradient */
+    int dimension; /* of a fold whose windows share out what all use: the like of it in the next */
+    int64_t step;  /* window is so much further along this one; 0: there is none */
 } lower_share;
 
 typedef struct lower_use {

@@ -101,14 +101,7 @@ void lower_await_visiting(lowering *state, lower_visiting *at, int32_t device) {
 
 static void gather(lowering *state, const lower_visit *visit, lower_visiting *at) {
     lower_builder *builder = &state->base;
-    const lower_tensor *of = &state->tensors[at->move.tensor];
-    for (int32_t i = 0; i < of->shares.n; i++) {
-        const lower_share *share = &of->shares.items[i];
-        LOWER_PUSH(builder, &at->move.contributions,
-                   (move_contribution){.key = i,
-                                       .device = of->holders.items[share->holder].device,
-                                       .at = share->at});
-    }
+    lower_contribute_shares(state, &at->move);
     lower_operand_prepare(state, &at->move);
     lower_do(builder, (cleave_when)visit->when);
     move_all(builder, &at->move);
@@ -132,6 +125,7 @@ static void reduce(lowering *state, const lower_visit *visit, lower_visiting *at
                                  .at = lower_region_of(builder, buffer),
                                  .may_move = true});
     }
+    lower_demand_like_shares(state, &at->move);
     move_all(builder, &at->move);
     mark_devices(state, at);
 }
@@ -175,7 +169,7 @@ static void settle_share(lowering *state, const lower_visit *visit, const lower_
 
 static void settle(lowering *state, const lower_visit *visit, lower_visiting *at) {
     lower_do(&state->base, (cleave_when)visit->when);
-    for (int32_t i = 0; i < at->move.demands.n; i++) {
+    for (int32_t i = 0; i < state->tensors[at->move.tensor].shares.n; i++) {
         lower_await_visiting(state, at, at->move.demands.items[i].device);
         settle_share(state, visit, at, i);
     }

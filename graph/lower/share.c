@@ -96,17 +96,40 @@ static int dimension_to_cut(const cleave_tensor *parameter, const cleave_box *bo
     return longest;
 }
 
-/* Users [from, end) of a box share a piece of it out. */
+/* Windows of a fold whose users share a box out together: 1, but where all of them use it. */
+static int32_t count_windows(const lower_builder *builder, int32_t tensor) {
+    return builder->fold != NULL && builder->fold->sharing.tensor_dimension[tensor] < 0
+               ? builder->fold->n_windows
+               : 1;
+}
+
+/* Window after window is cut for: all must get the like, in the order of their devices. */
+static void check_fold(const sharing *s, int64_t extent, int32_t from, int32_t end) {
+    lower_builder *builder = &s->state->base;
+    int32_t windows = count_windows(builder, s->tensor), m = builder->fold->n_devices;
+    if (extent % ((int64_t)windows * (end - from)) != 0)
+        lower_fail_fold(builder, s->tensor, "shares of its update are not equal");
+    for (int32_t i = from; i < end; i++)
+        if (s->used[i].device / m != s->used[from].device / m)
+            lower_fail_fold(builder, s->tensor, "several groups share its update");
+}
+
+/* Users [from, end) of a box, and their like in other windows, share a piece of it out. */
 static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t end) {
     lower_builder *builder = &s->state->base;
     const cleave_tensor *parameter = &builder->model->tensors[s->tensor];
     lower_tensor *of = &s->state->tensors[s->tensor];
-    int d = dimension_to_cut(parameter, piece, end - from);
-    int64_t extent = piece->hi[d] - piece->lo[d];
+    int32_t n = (end - from) * count_windows(builder, s->tensor);
+    int d = dimension_to_cut(parameter, piece, n);
+    int64_t extent = piece->hi[d] - piece->lo[d], step = 0;
+    if (n > end - from) {
+        check_fold(s, extent, from, end);
+        step = extent / n * (end - from);
+    }
     for (int32_t i = from; i < end; i++) {
         cleave_box block = *piece;
-        block.lo[d] = piece->lo[d] + cleave_block_start(extent, end - from, i - from);
-        block.hi[d] = piece->lo[d] + cleave_block_start(extent, end - from, i - from + 1);
+        block.lo[d] = piece->lo[d] + cleave_block_start(extent, n, i - from);
+        block.hi[d] = piece->lo[d] + cleave_block_start(extent, n, i - from + 1);
         if (block.lo[d] == block.hi[d])
             continue;
         int32_t h = s->used[i].holder;
@@ -114,8 +137,57 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
         lower_region at = lower_region_within(parameter->rank, &held, &block);
         if (s->sharded >= CLEAVE_SHARDED_WEIGHT || !lower_region_is_dense(parameter, &block, &at))
             at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
-        LOWER_PUSH(builder, &of->shares, (lower_share){.holder = h, .at = at, .master = -1});
+        LOWER_PUSH(
+            builder, &of->shares,
+            (lower_share){.holder = h, .at = at, .master = -1, .dimension = d, .step = step});
     }
+}
+
+static int32_t device_of(const lower_tensor *of, const lower_share *share) {
+    return of->holders.items[share->holder].device;
+}
+
+/* The like of a share in another window. */
+static cleave_box box_in_window(const lower_share *share, int32_t window) {
+    cleave_box box = share->at.box;
+    box.lo[share->dimension] += window * share->step;
+    box.hi[share->dimension] += window * share->step;
+    return box;
+}
+
+static int32_t windows_of(const lowering *state, const lower_tensor *of) {
+    return of->shares.n > 0 && of->shares.items[0].step > 0 ? state->base.fold->n_windows : 1;
+}
+
+void lower_contribute_shares(lowering *state, movement *move) {
+    const lower_tensor *of = &state->tensors[move->tensor];
+    int32_t n_windows = windows_of(state, of), n = of->shares.n;
+    for (int32_t w = 0; w < n_windows; w++)
+        for (int32_t i = 0; i < n; i++) {
+            const lower_share *share = &of->shares.items[i];
+            move_contribution *added =
+                move_contribute(&state->base, move, (int64_t)w * n + i, device_of(of, share));
+            added->at = share->at;
+            added->at.box = box_in_window(share, w);
+            added->of_window = n_windows > 1 ? 1 + w : 0;
+        }
+}
+
+void lower_demand_like_shares(lowering *state, movement *move) {
+    const lower_tensor *of = &state->tensors[move->tensor];
+    int32_t n_windows = windows_of(state, of), first = move->demands.n - of->shares.n;
+    for (int32_t w = 0; w < n_windows && n_windows > 1; w++)
+        for (int32_t i = 0; i < of->shares.n; i++) {
+            if (w == 0) {
+                move->demands.items[first + i].of_window = 1;
+                continue;
+            }
+            move_demand like = move->demands.items[first + i];
+            like.at.box = box_in_window(&of->shares.items[i], w);
+            like.may_move = false;
+            like.of_window = 1 + w;
+            LOWER_PUSH(&state->base, &move->demands, like);
+        }
 }
 
 static bool overlap(int rank, const cleave_box *a, const cleave_box *b) {
@@ -168,6 +240,8 @@ static bool shares_save(const lowering *state, int32_t tensor) {
 
 /* Do two devices use an element? */
 static bool is_replicated(const sharing *s) {
+    if (s->n_used > 0 && count_windows(&s->state->base, s->tensor) > 1)
+        return true;
     for (int32_t i = 1; i < s->n_used; i++)
         for (int32_t j = 0; j < i; j++)
             if (s->used[i].device != s->used[j].device &&
@@ -210,7 +284,8 @@ static bool plan_shards(lowering *state, int32_t tensor) {
 static void plan_shares(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
-    if (builder->layout->sharded[tensor] > CLEAVE_SHARDED_NOTHING && of->holders.n > 1 &&
+    if (builder->layout->sharded[tensor] > CLEAVE_SHARDED_NOTHING &&
+        of->holders.n * count_windows(builder, tensor) > 1 &&
         builder->model->tensors[tensor].rank > 0 && plan_shards(state, tensor))
         return;
     of->shares.n = 0;

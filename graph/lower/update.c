@@ -6,13 +6,7 @@ static void gather_shares(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
     int rank = builder->model->tensors[tensor].rank;
-    for (int32_t i = 0; i < of->shares.n; i++) {
-        const lower_share *share = &of->shares.items[i];
-        LOWER_PUSH(builder, &of->forward.contributions,
-                   (move_contribution){.key = i,
-                                       .device = of->holders.items[share->holder].device,
-                                       .at = share->at});
-    }
+    lower_contribute_shares(state, &of->forward);
     for (int32_t h = 0; h < of->holders.n; h++) {
         const lower_holder *holder = &of->holders.items[h];
         lower_region region = lower_region_of(builder, holder->buffer);

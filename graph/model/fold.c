@@ -163,10 +163,6 @@ static cleave_status mark_everything(finder *f, cleave_arena *arena) {
     cleave_sharing *sharing = &f->fold->sharing;
     *sharing = (cleave_sharing){.n_windows = f->fold->n_windows, .window = "window"};
     CLEAVE_TRY(cleave_sharing_create(model, arena, sharing, f->error));
-    for (int32_t t = 0; t < model->n_tensors; t++)
-        if (f->layout->sharded[t])
-            return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "the update of %s is sharded",
-                               model->tensors[t].name);
     for (int32_t n = 0; n < model->n_nests; n++) {
         if (model->nests[n].derivation == CLEAVE_DERIVE_OPERATOR)
             CLEAVE_TRY(axis_of_operator(f, n));

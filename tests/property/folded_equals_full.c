@@ -1,8 +1,8 @@
 /* Law 3: one window of a layout that folds, lowered and simulated alone, has the times of all
    devices, bit for bit, by both rules, with collectives in closed form and expanded; its items side
    by side are those of the whole program, and so are its bytes and its memory: with stages,
-   micro-batches and recomputation, too.  Layouts that are symmetric but for one thing are not taken
-   for symmetric. */
+   micro-batches, recomputation and sharded state, too.  Layouts that are symmetric but for one
+   thing are not taken for symmetric. */
 #include "../support/models.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -458,4 +458,70 @@ Test(folded, equals_full_in_stages_and_micro_batches) {
     for (int m = 0; m < 3; m++)
         cr_assert_gt(folds[m], 0, "%s never folds in stages", models[m]);
     cr_assert_gt(rails, 0);
+}
+
+/* ---- sharded state --------------------------------------------------------------------------- */
+
+/* Of some parameters, or of all, so much of the state is sharded: of every one as much, or drawn.
+   The mlp's last bias has 10 elements, which no windows share out evenly. */
+static bool draw_shards(trial *t) {
+    cleave_error error = {""};
+    bool all = below(t, 2) == 0;
+    int32_t what = 1 + below(t, 3);
+    for (int32_t p = 0; p < t->model.n_tensors; p++)
+        if (t->model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER &&
+            t->model.tensors[p].view.kind == CLEAVE_VIEW_NONE)
+            t->layout.sharded[p] = (uint8_t)(all ? what : below(t, 4));
+    for (int32_t p = 0; p < t->model.n_tensors && below(t, 8) > 0; p++)
+        if (t->model.tensors[p].shape[0] == 10)
+            t->layout.sharded[p] = 0;
+    return cleave_layout_check(&t->model, &t->layout, &error) == CLEAVE_OK;
+}
+
+/* Every operator is split by its samples alone. */
+static void split_samples(trial *t) {
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        cleave_split *split = &t->layout.splits[op];
+        int32_t degree[CLEAVE_MAX_AXES] = {0};
+        int sample = sample_axis(&t->model.operators[op]);
+        cleave_error error = {""};
+        if (sample >= 0)
+            degree[sample] = split->n_parts;
+        ok(t,
+           cleave_layout_set(&t->layout, op, sample < 0 ? split->n_parts : 1, degree,
+                             split->devices, &t->arena, &error),
+           &error);
+    }
+}
+
+/* Shares of all windows are reduced and gathered together, those of other stages by their groups.
+ */
+Test(folded, equals_full_with_sharded_state) {
+    int folds[4] = {0}, staged = 0;
+    for (int round = 0; round < 60; round++) {
+        trial t = {.random = {.key = 14000 + (uint64_t)round}};
+        int32_t n_groups = 1 + below(&t, 2), per_node = 1 << below(&t, 2);
+        const char *model = round % 2 == 0 ? "byte_gpt" : "mlp";
+        snprintf(t.name, sizeof t.name, "%s sharded, round %d", model, round);
+        make_fold_machine(&t, n_groups * (2 << below(&t, 3)), per_node, below(&t, 4) == 0, false);
+        import(&t, model, 4 * (int64_t)t.machine.n_devices);
+        bool drawn =
+            n_groups == 1 && below(&t, 2) == 0 ? draw_layout(&t) : draw_stages(&t, n_groups);
+        if (drawn && below(&t, 3) > 0)
+            split_samples(&t);
+        if (drawn && draw_shards(&t) && compare(&t, false)) {
+            uint8_t most = 0;
+            for (int32_t p = 0; p < t.model.n_tensors; p++)
+                most = t.layout.sharded[p] > most ? t.layout.sharded[p] : most;
+            folds[most]++;
+            staged += n_groups > 1;
+            compare_few(&t);
+        }
+        cleave_arena_free(&t.arena);
+    }
+    printf("folds: %d with sharded updates, %d with gradients, %d with weights; %d in stages\n",
+           folds[1], folds[2], folds[3], staged);
+    for (int what = 1; what < 4; what++)
+        cr_assert_gt(folds[what], 0);
+    cr_assert_gt(staged, 0);
 }
