@@ -45,8 +45,9 @@ def gpt2(layers, width, heads, vocabulary, sequence):
 
 
 def machine(kind):
-    """The file that ships for a kind of device; the least named one if there are several."""
-    found = sorted(glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json")))
+    """The file that ships for a kind of device: KIND-NODESxDEVICES.json."""
+    found = [path for path in glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json"))
+             if re.fullmatch(re.escape(kind) + r"-\d+x\d+\.json", os.path.basename(path))]
     return found[0] if found else None
 
 
@@ -88,7 +89,7 @@ def torchtitan(folder):
         besides = ("products in 8 bits" if re.search("float8|fp8", techniques) else
                    "asynchronous tensor parallelism" if "asyncTP" in techniques else "")
         schedule = row["pp_schedule"].lower()
-        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100",
+        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100-500w",
                "group": f"torchtitan {row['model']} {gpus}", "name": f"{row['model']} {gpus} {techniques}",
                "model": llama(*TITAN_MODELS[row["model"]]), "devices": gpus, "sequence": sequence, "batch": batch,
                "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
@@ -286,13 +287,18 @@ def without_links(content):
         if "bandwidth" in link:
             link["bandwidth"] = "1000000 GB/s"
         link["latency"] = "0 us"
-    content.pop("collectives", None)
+    if "collectives" in content:
+        for span in content["collectives"]["within"]:
+            span.update(bandwidth="1000000 GB/s", latency="0 us")
+        content["collectives"].setdefault("between", {"share": 1})["latency"] = "0 us"
 
 
 def flat_efficiency(content):
     """One figure for all shapes: what the curve says of large ones."""
     for kind in content["kinds"].values():
-        kind.pop("curves", None)
+        share = kind["efficiency"]
+        for name, table in share.items():
+            share[name] = table[-1][1] if isinstance(table, list) else table
 
 
 def main():
