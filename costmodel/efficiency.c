@@ -3,12 +3,13 @@
 #include <math.h>
 
 const char *const cleave_efficiency_names[] = {
-    "product", "bf16 product", "attention", "attention backward", "memory", NULL};
+    "product", "bf16 product", "bf16 weight gradient", "attention", "attention backward", "memory", NULL};
 
 /* Whose table counts instead; itself: nobody's. */
 static const cleave_efficiency_of kin[CLEAVE_N_EFFICIENCIES] = {
     [CLEAVE_EFFICIENCY_PRODUCT] = CLEAVE_EFFICIENCY_PRODUCT,
     [CLEAVE_EFFICIENCY_BF16_PRODUCT] = CLEAVE_EFFICIENCY_PRODUCT,
+    [CLEAVE_EFFICIENCY_BF16_WEIGHTS] = CLEAVE_EFFICIENCY_BF16_PRODUCT,
     [CLEAVE_EFFICIENCY_ATTENTION] = CLEAVE_EFFICIENCY_PRODUCT,
     [CLEAVE_EFFICIENCY_ATTENTION_BACKWARD] = CLEAVE_EFFICIENCY_ATTENTION,
     [CLEAVE_EFFICIENCY_MEMORY] = CLEAVE_EFFICIENCY_MEMORY};
@@ -30,8 +31,8 @@ double cleave_efficiency_find(const cleave_efficiency *tables, cleave_efficiency
     if (kin[of] == of)
         return 1;
     /* Kin are told by other sizes: only that of large kernels carries over. */
-    bool same = of == CLEAVE_EFFICIENCY_BF16_PRODUCT || of == CLEAVE_EFFICIENCY_ATTENTION_BACKWARD;
-    return cleave_efficiency_find(tables, kin[of], same ? size : HUGE_VAL);
+    bool by_flops = of == CLEAVE_EFFICIENCY_ATTENTION;
+    return cleave_efficiency_find(tables, kin[of], by_flops ? HUGE_VAL : size);
 }
 
 double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency_of of) {
@@ -40,12 +41,13 @@ double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency
 
 double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work) {
     bool forward = work->pass == CLEAVE_PASS_FORWARD;
+    cleave_efficiency_of product = work->type != CLEAVE_BF16 ? CLEAVE_EFFICIENCY_PRODUCT
+                                   : work->pass == CLEAVE_PASS_WEIGHT_GRADIENT
+                                       ? CLEAVE_EFFICIENCY_BF16_WEIGHTS
+                                       : CLEAVE_EFFICIENCY_BF16_PRODUCT;
     switch (work->sort) {
     case CLEAVE_WORK_PRODUCT:
-        return cleave_efficiency_find(tables,
-                                      work->type == CLEAVE_BF16 ? CLEAVE_EFFICIENCY_BF16_PRODUCT
-                                                                : CLEAVE_EFFICIENCY_PRODUCT,
-                                      work->smallest);
+        return cleave_efficiency_find(tables, product, work->smallest);
     case CLEAVE_WORK_ATTENTION:
         return cleave_efficiency_find(tables,
                                       forward ? CLEAVE_EFFICIENCY_ATTENTION
