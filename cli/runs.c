@@ -36,6 +36,7 @@ static const option_row columns[] = {
     COUNT("tensor", tensor, 65536, "1", "degree"),
     COUNT("pipeline", pipeline, 4096, "1", "groups of devices, one after the other"),
     COUNT("virtual", virtual_stages, 4096, "1", "stages of a group, of an interleaved pipeline"),
+    WORD("layers", layers, NULL, "of each stage (13|11; default as takes least)"),
     COUNT("context", context, 1 << 20, "1", "degree in which sequences are split"),
     COUNT("expert", expert, 1 << 20, "1", "degree in which experts are split"),
     WORD("schedule", schedule, NULL, "as --schedule (default 1f1b or interleaved)"),

@@ -21,6 +21,9 @@ static cleave_status make_schedule(pipeline_finder *f, const pipeline_candidate 
     schedule->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, n_stages);
     if (schedule->first_operator == NULL)
         return cleave_fail_memory(f->error, "cutting a model into stages");
+    if (f->options->wish.layers != NULL && f->options->wish.stages == n_stages)
+        return cleave_stages_of_layers(f->pricer->model, f->options->wish.layers, n_stages,
+                                       schedule->first_operator, f->error);
     return cleave_stages_cut(f->pricer->model->n_operators, f->op_work, f->sends, n_stages,
                              schedule->first_operator, f->error);
 }

@@ -56,7 +56,8 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
                                      bool in_steps, cleave_estimate **estimate,
                                      cleave_error *error) {
-    pricer->lower.symbolic_collectives = !in_steps;
+    pricer->lower.symbolic_collectives =
+        !in_steps || cleave_machine_knows_collectives(pricer->machine);
     return cleave_estimate_create(pricer->model, layout, &pricer->lower, pricer->cache, estimate,
                                   error);
 }
@@ -246,11 +247,14 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
     return price_lowered(pricer, what, &lowered, price, error);
 }
 
-cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,
+cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *subject,
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error) {
     cleave_price made = {0};
+    cleave_price_subject known = *subject; /* collectives of a library have no steps of ours */
+    const cleave_price_subject *what = &known;
     bool done = false;
+    known.in_steps = known.in_steps && !cleave_machine_knows_collectives(pricer->machine);
     if (what->estimate != NULL)
         CLEAVE_TRY(price_estimate(pricer, what->estimate, bar, &done, &made, error));
     if (!done)

@@ -65,7 +65,8 @@ typedef struct cleave_price_grounds {
 /* What is to be priced. */
 typedef struct cleave_price_subject {
     const cleave_layout *layout;
-    bool in_steps; /* collectives, as `simulate` and `run` have them; else each is one item */
+    bool in_steps; /* collectives, as `simulate` and `run` have them; else each is one item, as it
+                      is on a machine that knows what they take */
     cleave_price_view view;
     cleave_price_memory memory;
     cleave_estimate *estimate;     /* null: none.  It has come to the layout by changes, in the same
@@ -83,7 +84,7 @@ typedef struct cleave_price_bar {
    not below it leaves in doubt whether it fits, memory is not planned: the layout then counts as
    over the limit, by more than any.  Programs with collectives in their steps are large: who prices
    others afterwards frees the pricer's arena. */
-cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,
+cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *subject,
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error);
 

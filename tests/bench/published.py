@@ -10,7 +10,7 @@ those of configs/machines.
 What the sources leave open is filled in as follows:
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16.  Partitions of layers are Cleave's own.
+  Mist       fp16 as bf16.
   Sailor     OPT and GPT-Neo as GPT-2.
 
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
@@ -28,7 +28,7 @@ import tempfile
 
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
-           "pipeline", "virtual", "context", "expert", "schedule", "recompute", "sharding", "precision",
+           "pipeline", "virtual", "layers", "context", "expert", "schedule", "recompute", "sharding", "precision",
            "reduce_precision", "attention", "besides", "step", "memory"]
 MIB = 1024 * 1024
 
@@ -45,8 +45,9 @@ def gpt2(layers, width, heads, vocabulary, sequence):
 
 
 def machine(kind):
-    """The file that ships for a kind of device; the least named one if there are several."""
-    found = sorted(glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json")))
+    """The file that ships for a kind of device: KIND-NODESxDEVICES.json."""
+    found = [path for path in glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json"))
+             if re.fullmatch(re.escape(kind) + r"-\d+x\d+\.json", os.path.basename(path))]
     return found[0] if found else None
 
 
@@ -67,6 +68,8 @@ def simumax(folder):
                "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
                "context": row["cp"], "sharding": 1, "precision": "bf16", "step": f"{row['measured_ms']} ms",
                "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
+        if int(row["pp"]) > 1:
+            run["layers"] = "|".join([str(int(row["layers"]) // int(row["pp"]))] * int(row["pp"]))
         if of["model_type"] == "dense":
             run["model"] = llama(int(row["layers"]), of["hidden_size"], of["intermediate_size"], of["head_num"],
                                  of["kv_head_num"], of["vocab_size"])
@@ -88,7 +91,7 @@ def torchtitan(folder):
         besides = ("products in 8 bits" if re.search("float8|fp8", techniques) else
                    "asynchronous tensor parallelism" if "asyncTP" in techniques else "")
         schedule = row["pp_schedule"].lower()
-        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100",
+        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100-500w",
                "group": f"torchtitan {row['model']} {gpus}", "name": f"{row['model']} {gpus} {techniques}",
                "model": llama(*TITAN_MODELS[row["model"]]), "devices": gpus, "sequence": sequence, "batch": batch,
                "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
@@ -140,7 +143,8 @@ def mist(folder):
         plan, stages = numbers["stage_strategies"], len(numbers["layer_partitions"])
         each = [plan[10 * s:10 * s + 10] for s in range(stages)]
         micro_batch, data, tensor = (int(x) for x in each[0][:3])
-        run.update(pipeline=stages, data=data, tensor=tensor, micro_batch=micro_batch)
+        run.update(pipeline=stages, data=data, tensor=tensor, micro_batch=micro_batch,
+                   layers="|".join(f"{n:.0f}" for n in numbers["layer_partitions"]) if stages > 1 else "")
         if any(sum(stage[6:]) > 0 for stage in each):
             run["besides"] = "state or activations are moved to the host"
         elif any(numbers["gradient_checkpointing"]):
@@ -160,6 +164,9 @@ def sailor(folder):
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "precision": "bf16", "step": row["measured_iter_s"],
                "memory": row["max_mem_bytes"]}
+        if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
+            ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
+            run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
         if len(set(tensor)) > 1 or len(kinds) > 1:
             run["besides"] = f"devices of several kinds ({', '.join(sorted(kinds))}) in one stage or pipeline"
         yield run
@@ -286,13 +293,18 @@ def without_links(content):
         if "bandwidth" in link:
             link["bandwidth"] = "1000000 GB/s"
         link["latency"] = "0 us"
-    content.pop("collectives", None)
+    if "collectives" in content:
+        for span in content["collectives"]["within"]:
+            span.update(bandwidth="1000000 GB/s", latency="0 us")
+        content["collectives"].setdefault("between", {"share": 1})["latency"] = "0 us"
 
 
 def flat_efficiency(content):
     """One figure for all shapes: what the curve says of large ones."""
     for kind in content["kinds"].values():
-        kind.pop("curves", None)
+        share = kind["efficiency"]
+        for name, table in share.items():
+            share[name] = table[-1][1] if isinstance(table, list) else table
 
 
 def main():

@@ -22,8 +22,10 @@ static cleave_device_kind plain_kind(void) {
                                 .memory_bytes = 1 << 30,
                                 .flops_per_second = 1e12,
                                 .bytes_per_second = 1e11,
-                                .product_efficiency = 0.5,
-                                .memory_efficiency = 0.25,
+                                .efficiency = {[CLEAVE_EFFICIENCY_PRODUCT] =
+                                                   cleave_efficiency_flat(0.5),
+                                               [CLEAVE_EFFICIENCY_MEMORY] =
+                                                   cleave_efficiency_flat(0.25)},
                                 .launch_seconds = 1e-5};
 }
 

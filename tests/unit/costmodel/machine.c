@@ -394,8 +394,7 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                   same(x->flops_per_second, y->flops_per_second) &&
                   same(x->bytes_per_second, y->bytes_per_second) &&
                   same(x->launch_seconds, y->launch_seconds) &&
-                  same(x->product_efficiency, y->product_efficiency) &&
-                  same(x->memory_efficiency, y->memory_efficiency));
+                  memcmp(x->efficiency, y->efficiency, sizeof x->efficiency) == 0);
         cr_assert_eq(x->n_kernels, y->n_kernels);
         cr_assert_eq(x->n_fits, y->n_fits);
         for (int32_t i = 0; i < x->n_kernels; i++)
@@ -443,8 +442,8 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
                                .memory_bytes = 8123456789,
                                .flops_per_second = 1e11 / 3,
                                .bytes_per_second = 1e10 / 7,
-                               .product_efficiency = 1,
-                               .memory_efficiency = 2.0 / 3,
+                               .efficiency = {[CLEAVE_EFFICIENCY_MEMORY] =
+                                                  cleave_efficiency_flat(2.0 / 3)},
                                .launch_seconds = 1e-6 / 3,
                                .runtime_bytes = 34567891,
                                .kernel_version = "oneDNN 2.6.3"};
