@@ -12,7 +12,7 @@ enum { WIDTH = 720, HEIGHT = 380, LEFT = 68, RIGHT = 556, TOP = 16, BOTTOM = 330
 /* ---- the frame ---- */
 
 typedef struct frame {
-    cleave_axis x, y;
+    cleave_scale x, y;
 } frame;
 
 static bool is_there(const cleave_chart_point *p, const cleave_chart *chart) {
@@ -37,8 +37,8 @@ static frame make_frame(const cleave_chart *chart) {
             least[i] = 1;
             most[i] = 2;
         }
-    frame f = {cleave_axis_make(least[0], most[0], chart->x.unit, chart->x.base),
-               cleave_axis_make(least[1], most[1], chart->y.unit, chart->y.base)};
+    frame f = {cleave_scale_make(least[0], most[0], chart->x.unit, chart->x.base),
+               cleave_scale_make(least[1], most[1], chart->y.unit, chart->y.base)};
     f.x.from = LEFT;
     f.x.to = RIGHT;
     f.y.from = BOTTOM;
@@ -46,7 +46,7 @@ static frame make_frame(const cleave_chart *chart) {
     return f;
 }
 
-static void put_axis_name(cleave_markup *to, const cleave_chart_axis *of, const cleave_axis *axis,
+static void put_axis_name(cleave_markup *to, const cleave_chart_axis *of, const cleave_scale *axis,
                           bool is_upright) {
     cleave_markup_put(to,
                       "<text class=\"name\" text-anchor=\"middle\" transform=\"translate(%d %d) "
@@ -59,16 +59,16 @@ static void put_axis_name(cleave_markup *to, const cleave_chart_axis *of, const 
 static void put_frame(cleave_markup *to, const cleave_chart *chart, const frame *f) {
     char text[32];
     for (int i = 0; i < f->x.n_ticks; i++) {
-        double at = cleave_axis_place(&f->x, f->x.ticks[i]);
-        cleave_axis_format(&f->x, f->x.ticks[i], text, sizeof text);
+        double at = cleave_scale_place(&f->x, f->x.ticks[i]);
+        cleave_scale_format(&f->x, f->x.ticks[i], text, sizeof text);
         cleave_markup_put(to,
                           "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
                           "text-anchor=\"middle\">%s</text>\n",
                           at, (int)TOP, (int)BOTTOM, at, (int)BOTTOM + LINE, text);
     }
     for (int i = 0; i < f->y.n_ticks; i++) {
-        double at = cleave_axis_place(&f->y, f->y.ticks[i]);
-        cleave_axis_format(&f->y, f->y.ticks[i], text, sizeof text);
+        double at = cleave_scale_place(&f->y, f->y.ticks[i]);
+        cleave_scale_format(&f->y, f->y.ticks[i], text, sizeof text);
         cleave_markup_put(to,
                           "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
                           "text-anchor=\"end\">%s</text>\n",
@@ -102,7 +102,7 @@ static void put_line(cleave_markup *to, const cleave_chart *chart, int32_t c, co
         bool there = is_there(p, chart);
         if (there && !curve->is_dotted)
             cleave_markup_put(to, is_open ? "L%.1f %.1f" : "M%.1f %.1f",
-                              cleave_axis_place(&f->x, p->x), cleave_axis_place(&f->y, p->y));
+                              cleave_scale_place(&f->x, p->x), cleave_scale_place(&f->y, p->y));
         is_open = there;
     }
     cleave_markup_put(to, "\"/>\n");
@@ -127,8 +127,8 @@ static void put_points(cleave_markup *to, const cleave_chart *chart, int32_t c, 
         if (p->target != NULL)
             cleave_markup_put(to, "<a href=\"%s\">", p->target);
         cleave_markup_put(to, "<g class=\"mark c%d\" transform=\"translate(%.1f %.1f)\"><title>",
-                          c % CLEAVE_CHART_MOST_CURVES, cleave_axis_place(&f->x, p->x),
-                          cleave_axis_place(&f->y, p->y));
+                          c % CLEAVE_CHART_MOST_CURVES, cleave_scale_place(&f->x, p->x),
+                          cleave_scale_place(&f->y, p->y));
         if (p->label != NULL)
             cleave_markup_put(to, "%s", p->label);
         else
@@ -151,7 +151,7 @@ static int32_t list_tags(const cleave_chart *chart, const frame *f, tag *tags) {
     for (int32_t c = 0; c < chart->n_curves && c < CLEAVE_CHART_MOST_CURVES; c++)
         for (int32_t i = chart->curves[c].n - 1; i >= 0; i--)
             if (is_there(&chart->curves[c].points[i], chart)) {
-                tag made = {c, cleave_axis_place(&f->y, chart->curves[c].points[i].y)};
+                tag made = {c, cleave_scale_place(&f->y, chart->curves[c].points[i].y)};
                 int32_t place = n++;
                 for (; place > 0 && tags[place - 1].at > made.at; place--)
                     tags[place] = tags[place - 1];

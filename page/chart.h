@@ -2,8 +2,8 @@
 #ifndef CLEAVE_PAGE_CHART_H
 #define CLEAVE_PAGE_CHART_H
 
-#include "page/axis.h"
 #include "page/markup.h"
+#include "page/scale.h"
 
 typedef struct cleave_chart_point {
     double x, y;        /* y: NaN where there is none; the curve then has a gap */
