@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kind_names[CLEAVE_N_BUFFER_KINDS] = {
+const char *const explain_buffer_names[CLEAVE_N_BUFFER_KINDS] = {
     "parameters", "gradients",   "optimizer state",      "running statistics", "constants",
     "data",       "activations", "activation gradients", "messages",           "workspace"};
 
@@ -52,8 +52,8 @@ static void print_memory(const explanation *e, table *t) {
         if (path->held_bytes[k] * 50 < path->peak_bytes || used >= (int)sizeof text)
             continue;
         cleave_unit_format((double)path->held_bytes[k], CLEAVE_UNIT_BYTES, bytes, sizeof bytes);
-        used +=
-            snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", gap, kind_names[k], bytes);
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", gap,
+                         explain_buffer_names[k], bytes);
         gap = ", ";
     }
     table_text(t, "fullest device");
@@ -385,6 +385,11 @@ static void put_schedules(cleave_json_writer *w, const explanation *e) {
     cleave_json_end_array(w);
 }
 
+void explain_put_critical(cleave_json_writer *w, const explain_path *path) {
+    cleave_json_key(w, "critical_seconds");
+    put_sorts(w, path->picoseconds);
+}
+
 cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_writer w = {0};
     const explain_path *path = &e->path;
@@ -394,8 +399,7 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_put_number(&w, 1e-12 * (double)path->step);
     cleave_json_key(&w, "estimated_step_seconds");
     cleave_json_put_number(&w, 1e-12 * (double)e->estimated_step);
-    cleave_json_key(&w, "critical_seconds");
-    put_sorts(&w, path->picoseconds);
+    explain_put_critical(&w, path);
     cleave_json_key(&w, "busiest_device");
     cleave_json_put_integer(&w, path->busiest_device);
     cleave_json_key(&w, "busiest_device_seconds");
@@ -412,7 +416,7 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_key(&w, "held_bytes");
     cleave_json_begin_object(&w, true);
     for (int k = 0; k < CLEAVE_N_BUFFER_KINDS; k++) {
-        cleave_json_key(&w, kind_names[k]);
+        cleave_json_key(&w, explain_buffer_names[k]);
         cleave_json_put_integer(&w, path->held_bytes[k]);
     }
     cleave_json_end_object(&w);
