@@ -7,7 +7,6 @@
 #include "simulator/report/critical_path.h"
 
 typedef struct report_step {
-    const char *file;   /* of the layout */
     cleave_model model; /* with attention as the layout has it */
     const cleave_machine *machine;
     const cleave_layout *layout;

@@ -1,13 +1,10 @@
 /* When each item happens.  The script draws it, from data that is as fine as its zoom goes. */
 #include "cli/report/panels.h"
 
-#include <stdio.h>
-
 static void put_about(cleave_markup *page, const report_step *step, const report_rows *rows,
                       int64_t shortest) {
     int32_t n = step->layout->n_devices;
-    cleave_markup_put(page, "<p class=\"note\">%s%d of %d device%s shown",
-                      step->file != NULL ? step->file : "", rows->n, n, n == 1 ? "" : "s");
+    cleave_markup_put(page, "%d of %d device%s shown", rows->n, n, n == 1 ? "" : "s");
     if (rows->n < n)
         cleave_markup_put(page, ": of each sort that does as much work one, of %d sort%s",
                           rows->n_sorts, rows->n_sorts == 1 ? "" : "s");
@@ -33,6 +30,8 @@ cleave_status report_put_timeline(cleave_markup *page, const report_step *const 
         status = report_rows_choose(steps[i], &rows, error);
         if (status == CLEAVE_OK)
             status = report_spans_put(&w, key, steps[i], &rows, &shortest, error);
+        cleave_markup_put(&notes, n_steps > 1 ? "<p class=\"note\">%s: " : "<p class=\"note\">",
+                          i == 0 ? "A" : "B");
         if (status == CLEAVE_OK)
             put_about(&notes, steps[i], &rows, shortest);
     }
