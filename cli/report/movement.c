@@ -105,7 +105,8 @@ static void put_links(cleave_markup *page, const report *of) {
 /* Time along the critical path by sort of work: what there is to gain by quicker links. */
 static void put_parts(cleave_markup *page, const report *of) {
     const cleave_price_shares *shares = &of->step->simulated.prices.shares;
-    cleave_markup_put(page, "<h3>What the step is made of</h3><table><tbody>\n");
+    cleave_markup_put(page,
+                      "<h3>What the step is made of</h3><div class=\"scroll\"><table><tbody>\n");
     for (int p = 0; p < CLEAVE_N_STEP_PARTS; p++)
         if (shares->part[p] >= 0.0005)
             cleave_markup_put(page,
@@ -116,10 +117,11 @@ static void put_parts(cleave_markup *page, const report *of) {
                               cleave_step_part_names[p], (int)BAR,
                               p >= CLEAVE_PART_ALL_REDUCE ? EXPLAIN_EXCHANGE : EXPLAIN_FORWARD,
                               BAR * shares->part[p], 100 * shares->part[p]);
-    cleave_markup_put(page,
-                      "</tbody></table>\n<p class=\"note\">Links are %.0f %% of the step along "
-                      "its critical path.</p>\n",
-                      100 * shares->links);
+    cleave_markup_put(
+        page,
+        "</tbody></table></div>\n<p class=\"note\">Links are %.0f %% of the step along "
+        "its critical path.</p>\n",
+        100 * shares->links);
 }
 
 cleave_status report_put_traffic(cleave_markup *page, const report *of, cleave_error *error) {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 static void put_tile(cleave_markup *page, const char *name, const char *value, const char *more) {
-    cleave_markup_put(page, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n", name, value,
+    cleave_markup_put(page, "<div><dt>%s</dt><dd>%s <small>%s</small></dd></div>\n", name, value,
                       more);
 }
 
