@@ -1,22 +1,23 @@
 /* `cleave diff`: in what two layouts of a model differ, and what that is worth. */
+#include "cli/diff.h"
+
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
-#include "cli/price_report.h"
+#include "cli/report/traffic.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"
-#include "simulator/step/priced_program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct diff_values {
     const char *a, *b, *model, *machine, *optimizer, *inputs, *precision, *reduce_precision,
-        *frozen;
+        *frozen, *page;
     int64_t batch, sequence;
     double momentum;
     bool json, quiet;
@@ -35,37 +36,13 @@ static const option_row rows[] = {
     ROW_FROZEN(diff_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
      .help = "also predict both, and what each operator's change alone would do to A"},
+    {"--page", "OUT.html", OPTION_OUTPUT, offsetof(diff_values, page),
+     .help = "with --machine: write a page with both timelines under each other"},
     ROW_OPTIMIZER(diff_values),
     ROW_MOMENTUM(diff_values),
     ROW_JSON(diff_values),
     ROW_QUIET(diff_values),
 };
-
-/* One of the two layouts. */
-typedef struct side {
-    const char *file;
-    cleave_layout layout;
-    int32_t n_devices;       /* as its file says */
-    const char *collectives; /* its rules as text */
-    const char *schedule;    /* likewise */
-    double step_seconds;     /* 0: not predicted */
-    int64_t peak_bytes, bytes_sent;
-} side;
-
-typedef struct difference {
-    int32_t id;          /* of the operator, or the parameter */
-    double step_seconds; /* of A with B's split or update of this alone; 0: not asked for */
-} difference;
-
-typedef struct comparison {
-    cleave_model model;
-    side sides[2];
-    int32_t n_operators, n_updates;
-    difference *operators; /* [n_operators] */
-    difference *updates;   /* [n_updates] */
-    bool collectives, schedule, attention, is_predicted;
-    bool is_tried; /* what each difference is worth is known */
-} comparison;
 
 /* ---- what differs ---- */
 
@@ -103,19 +80,20 @@ static cleave_status schedule_text(const cleave_model *model, const cleave_sched
     return failed ? cleave_fail_memory(error, "comparing layouts") : CLEAVE_OK;
 }
 
-static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave_error *error) {
+static cleave_status find_differences(diff_comparison *c, cleave_arena *arena,
+                                      cleave_error *error) {
     const cleave_layout *a = &c->sides[0].layout, *b = &c->sides[1].layout;
-    c->operators = CLEAVE_ARENA_ARRAY(arena, difference, c->model.n_operators);
-    c->updates = CLEAVE_ARENA_ARRAY(arena, difference, c->model.n_tensors);
+    c->operators = CLEAVE_ARENA_ARRAY(arena, diff_one, c->model.n_operators);
+    c->updates = CLEAVE_ARENA_ARRAY(arena, diff_one, c->model.n_tensors);
     if (c->operators == NULL || c->updates == NULL)
         return cleave_fail_memory(error, "comparing layouts");
     for (int32_t op = 0; op < c->model.n_operators; op++)
         if (!cleave_split_same(&a->splits[op], &b->splits[op]) ||
             cleave_layout_recomputes(a, op) != cleave_layout_recomputes(b, op))
-            c->operators[c->n_operators++] = (difference){.id = op};
+            c->operators[c->n_operators++] = (diff_one){.id = op};
     for (int32_t t = 0; t < c->model.n_tensors; t++)
         if (a->sharded[t] != b->sharded[t])
-            c->updates[c->n_updates++] = (difference){.id = t};
+            c->updates[c->n_updates++] = (diff_one){.id = t};
     for (int i = 0; i < 2; i++) {
         CLEAVE_TRY(collectives_text(&c->sides[i].layout.collectives, arena,
                                     &c->sides[i].collectives, error));
@@ -128,7 +106,7 @@ static cleave_status find_differences(comparison *c, cleave_arena *arena, cleave
     return CLEAVE_OK;
 }
 
-static bool is_same(const comparison *c) {
+static bool is_same(const diff_comparison *c) {
     return c->n_operators == 0 && c->n_updates == 0 && !c->collectives && !c->schedule &&
            !c->attention && c->sides[0].n_devices == c->sides[1].n_devices;
 }
@@ -136,42 +114,31 @@ static bool is_same(const comparison *c) {
 /* ---- what that is worth ---- */
 
 static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
-                             side *s, cleave_error *error) {
-    cleave_priced_program priced = {0};
-    cleave_simulated_step step;
-    cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = true, .optimizer_states = states};
-    cleave_status status =
-        cleave_priced_program_make(model, machine, &s->layout, &how, &scratch, &priced, error);
-    if (status == CLEAVE_OK)
-        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
-    if (status == CLEAVE_OK) {
-        s->step_seconds = 1e-12 * (double)step.timeline.step;
-        s->bytes_sent = priced.bytes_sent;
-        for (int32_t d = 0; d < priced.n_devices; d++)
-            s->peak_bytes =
-                priced.peak_bytes[d] > s->peak_bytes ? priced.peak_bytes[d] : s->peak_bytes;
-    }
-    cleave_cost_cache_destroy(priced.cache);
-    cleave_arena_free(&scratch);
-    return status;
+                             cleave_arena *arena, diff_side *s, cleave_error *error) {
+    report_traffic traffic;
+    CLEAVE_TRY(report_step_make(model, machine, &s->layout, states, arena, &s->step, error));
+    CLEAVE_TRY(report_traffic_find(&s->step, arena, &traffic, error));
+    s->step_seconds = 1e-12 * (double)s->step.path.step;
+    s->peak_bytes = s->step.path.peak_bytes;
+    s->bytes_sent = (int64_t)(traffic.total_bytes + 0.5);
+    return CLEAVE_OK;
 }
 
 static int by_step(const void *a, const void *b) {
-    const difference *x = a, *y = b;
+    const diff_one *x = a, *y = b;
     if (x->step_seconds < y->step_seconds || x->step_seconds > y->step_seconds)
         return x->step_seconds < y->step_seconds ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static void sort_by_step(difference *differences, int32_t n) {
+static void sort_by_step(diff_one *differences, int32_t n) {
     if (n > 0)
         qsort(differences, (size_t)n, sizeof *differences, by_step);
 }
 
 /* A with one operator or one update as B has it, one after the other; estimates, scaled to A's
    step. */
-static cleave_status try_flips(comparison *c, explain_changes *changes, bool quiet,
+static cleave_status try_flips(diff_comparison *c, explain_changes *changes, bool quiet,
                                cleave_error *error) {
     cleave_progress progress;
     const cleave_layout *b = &c->sides[1].layout;
@@ -181,7 +148,7 @@ static cleave_status try_flips(comparison *c, explain_changes *changes, bool qui
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < n && status == CLEAVE_OK; i++) {
         bool is_update = i >= c->n_operators;
-        difference *d = is_update ? &c->updates[i - c->n_operators] : &c->operators[i];
+        diff_one *d = is_update ? &c->updates[i - c->n_operators] : &c->operators[i];
         cleave_price price = {0};
         cleave_progress_update(&progress, (double)i / n, NULL);
         status = is_update ? explain_changes_shard(changes, d->id, b->sharded[d->id], &price, error)
@@ -195,9 +162,10 @@ static cleave_status try_flips(comparison *c, explain_changes *changes, bool qui
 }
 
 /* Changes of what is in stages, recomputed or gathered on the way can't be estimated, and neither
-   can those that make it so. */
-static bool can_be_tried(const comparison *c) {
-    bool can = cleave_layout_is_plain(&c->sides[0].layout);
+   can those that make it so; on many devices that would take long. */
+static bool can_be_tried(const diff_comparison *c) {
+    bool can = cleave_layout_is_plain(&c->sides[0].layout) &&
+               c->sides[0].layout.n_devices <= CLEAVE_MOST_LOWERED;
     for (int32_t i = 0; i < c->n_updates && can; i++)
         can = c->sides[1].layout.sharded[c->updates[i].id] <= CLEAVE_SHARDED_UPDATE;
     return can;
@@ -205,8 +173,8 @@ static bool can_be_tried(const comparison *c) {
 
 /* One model for A with splits of B: attention whose keys either splits is as where they are split,
    as it is where either stores scores. */
-static cleave_status fuse_for_both(const comparison *c, cleave_arena *arena, cleave_model *fused,
-                                   cleave_error *error) {
+static cleave_status fuse_for_both(const diff_comparison *c, cleave_arena *arena,
+                                   cleave_model *fused, cleave_error *error) {
     const cleave_layout *b = &c->sides[1].layout;
     cleave_layout both = c->sides[0].layout;
     both.stores_scores = both.stores_scores || b->stores_scores;
@@ -223,21 +191,21 @@ static cleave_status fuse_for_both(const comparison *c, cleave_arena *arena, cle
 }
 
 /* On the devices of the layout that has more. */
-static cleave_status predict_both(const diff_values *values, comparison *c, cleave_arena *arena,
-                                  cleave_error *error) {
+static cleave_status predict_both(const diff_values *values, diff_comparison *c,
+                                  cleave_arena *arena, cleave_error *error) {
     int32_t n_devices = c->sides[0].n_devices;
     n_devices = c->sides[1].n_devices > n_devices ? c->sides[1].n_devices : n_devices;
     cleave_search_options options = {.method = "auto"};
-    cleave_machine machine;
+    cleave_machine *machine = CLEAVE_ARENA_ARRAY(arena, cleave_machine, 1); /* of the steps */
+    if (machine == NULL)
+        return cleave_fail_memory(error, "comparing layouts");
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
-    CLEAVE_TRY(cleave_machine_read(values->machine, n_devices, arena, &machine, error));
+    CLEAVE_TRY(cleave_machine_read(values->machine, n_devices, arena, machine, error));
     for (int i = 0; i < 2; i++) {
         c->sides[i].layout.n_devices = n_devices;
-        cleave_model fused;
         CLEAVE_TRY(
-            cleave_model_fuse_attention(&c->model, &c->sides[i].layout, arena, &fused, error));
-        CLEAVE_TRY(predict(&fused, &machine, options.optimizer_states, &c->sides[i], error));
+            predict(&c->model, machine, options.optimizer_states, arena, &c->sides[i], error));
     }
     c->is_predicted = true;
     if (!can_be_tried(c))
@@ -246,7 +214,7 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
     explain_changes changes;
     cleave_model fused;
     CLEAVE_TRY(fuse_for_both(c, arena, &fused, error));
-    cleave_status status = explain_changes_create(&fused, &machine, &c->sides[0].layout, &options,
+    cleave_status status = explain_changes_create(&fused, machine, &c->sides[0].layout, &options,
                                                   arena, &changes, error);
     if (status == CLEAVE_OK)
         status = try_flips(c, &changes, values->quiet, error);
@@ -256,20 +224,20 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
 
 /* ---- printing ---- */
 
-static const char *update_name(const side *s, int32_t tensor) {
+const char *diff_update_name(const diff_side *s, int32_t tensor) {
     static const char *const names[CLEAVE_N_SHARDED] = {
         "replicated", "sharded", "sharded, with the gradient", "sharded, with gradient and weight"};
     return names[s->layout.sharded[tensor]];
 }
 
-static void print_sides(const comparison *c, cleave_arena *arena) {
+static void print_sides(const diff_comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_predicted ? 7 : 4, .align = "llrlrrr"};
     static const char *const heads[] = {"",     "layout", "devices",    "found by",
                                         "step", "memory", "sent a step"};
     for (int i = 0; i < t.n_columns; i++)
         table_text(&t, heads[i]);
     for (int i = 0; i < 2; i++) {
-        const side *s = &c->sides[i];
+        const diff_side *s = &c->sides[i];
         table_text(&t, i == 0 ? "A" : "B");
         table_text(&t, s->file);
         table_format(&t, "%d", s->n_devices);
@@ -283,19 +251,19 @@ static void print_sides(const comparison *c, cleave_arena *arena) {
     table_print(&t, stdout);
 }
 
-static void add_worth(table *t, const comparison *c, const difference *d) {
+static void add_worth(table *t, const diff_comparison *c, const diff_one *d) {
     table_quantity(t, d->step_seconds, CLEAVE_UNIT_SECONDS);
     table_format(t, "%+.2f %%", 100 * (d->step_seconds / c->sides[0].step_seconds - 1));
 }
 
-static void print_operators(const comparison *c, cleave_arena *arena) {
+static void print_operators(const diff_comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_tried ? 7 : 5, .align = "lllllrr"};
     static const char *const heads[] = {"operator",   "A",          "on devices", "B",
                                         "on devices", "A with B's", "change"};
     for (int i = 0; i < t.n_columns; i++)
         table_text(&t, heads[i]);
     for (int32_t i = 0; i < c->n_operators; i++) {
-        const difference *d = &c->operators[i];
+        const diff_one *d = &c->operators[i];
         const cleave_operator *op = &c->model.operators[d->id];
         table_text(&t, op->name);
         for (int k = 0; k < 2; k++) {
@@ -314,16 +282,16 @@ static void print_operators(const comparison *c, cleave_arena *arena) {
     table_print_repeats(&t, stdout);
 }
 
-static void print_updates(const comparison *c, cleave_arena *arena) {
+static void print_updates(const diff_comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_tried ? 5 : 3, .align = "lllrr"};
     static const char *const heads[] = {"update of", "A", "B", "A with B's", "change"};
     for (int i = 0; i < t.n_columns; i++)
         table_text(&t, heads[i]);
     for (int32_t i = 0; i < c->n_updates; i++) {
-        const difference *d = &c->updates[i];
+        const diff_one *d = &c->updates[i];
         table_text(&t, c->model.tensors[d->id].name);
-        table_text(&t, update_name(&c->sides[0], d->id));
-        table_text(&t, update_name(&c->sides[1], d->id));
+        table_text(&t, diff_update_name(&c->sides[0], d->id));
+        table_text(&t, diff_update_name(&c->sides[1], d->id));
         if (c->is_tried)
             add_worth(&t, c, d);
     }
@@ -331,7 +299,7 @@ static void print_updates(const comparison *c, cleave_arena *arena) {
     table_print_repeats(&t, stdout);
 }
 
-static void print_text(const comparison *c, cleave_arena *arena) {
+static void print_text(const diff_comparison *c, cleave_arena *arena) {
     print_sides(c, arena);
     if (c->n_operators > 0)
         print_operators(c, arena);
@@ -359,7 +327,8 @@ static void print_text(const comparison *c, cleave_arena *arena) {
                "they do more or less than added up.\n");
 }
 
-static void put_side(cleave_json_writer *w, const char *key, const comparison *c, const side *s) {
+static void put_side(cleave_json_writer *w, const char *key, const diff_comparison *c,
+                     const diff_side *s) {
     cleave_json_key(w, key);
     cleave_json_begin_object(w, false);
     cleave_json_key(w, "layout");
@@ -388,7 +357,7 @@ static void put_side(cleave_json_writer *w, const char *key, const comparison *c
     cleave_json_end_object(w);
 }
 
-static void put_operator(cleave_json_writer *w, const comparison *c, const difference *d) {
+static void put_operator(cleave_json_writer *w, const diff_comparison *c, const diff_one *d) {
     static const char *const keys[] = {"a", "b"};
     cleave_json_begin_object(w, true);
     cleave_json_key(w, "name");
@@ -410,7 +379,7 @@ static void put_operator(cleave_json_writer *w, const comparison *c, const diffe
     cleave_json_end_object(w);
 }
 
-static cleave_status print_json(const comparison *c, cleave_error *error) {
+static cleave_status print_json(const diff_comparison *c, cleave_error *error) {
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
     put_side(&w, "a", c, &c->sides[0]);
@@ -431,9 +400,9 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
         cleave_json_key(&w, "parameter");
         cleave_json_put_string(&w, c->model.tensors[c->updates[i].id].name);
         cleave_json_key(&w, "a");
-        cleave_json_put_string(&w, update_name(&c->sides[0], c->updates[i].id));
+        cleave_json_put_string(&w, diff_update_name(&c->sides[0], c->updates[i].id));
         cleave_json_key(&w, "b");
-        cleave_json_put_string(&w, update_name(&c->sides[1], c->updates[i].id));
+        cleave_json_put_string(&w, diff_update_name(&c->sides[1], c->updates[i].id));
         if (c->is_tried) {
             cleave_json_key(&w, "step_seconds_with_b");
             cleave_json_put_number(&w, c->updates[i].step_seconds);
@@ -447,29 +416,44 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
 
 /* ---- the command ---- */
 
-static cleave_status diff(const diff_values *values, cleave_arena *arena, cleave_error *error) {
-    comparison c = {.sides = {{.file = values->a}, {.file = values->b}}};
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &c.model, error));
-    for (int i = 0; i < 2; i++) {
-        CLEAVE_TRY(cleave_layout_read(c.sides[i].file, &c.model, arena, &c.sides[i].layout, error));
-        c.sides[i].n_devices = c.sides[i].layout.n_devices;
-    }
-    CLEAVE_TRY(find_differences(&c, arena, error));
-    if (values->machine != NULL)
-        CLEAVE_TRY(predict_both(values, &c, arena, error));
+static cleave_status print(const diff_values *values, const diff_comparison *c, cleave_arena *arena,
+                           cleave_error *error) {
+    if (values->page != NULL)
+        CLEAVE_TRY(diff_write_page(values->page, c, arena, error));
     if (values->json)
-        CLEAVE_TRY(print_json(&c, error));
+        CLEAVE_TRY(print_json(c, error));
     else
-        print_text(&c, arena);
+        print_text(c, arena);
     if (fflush(stdout) != 0)
         return cleave_fail(error, CLEAVE_FAILED, "stdout could not be written");
-    return is_same(&c) ? CLEAVE_OK : CLEAVE_FAILED; /* without a message: exit 1, as of diff */
+    return is_same(c) ? CLEAVE_OK : CLEAVE_FAILED; /* without a message: exit 1, as of diff */
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+static cleave_status diff(const diff_values *values, diff_comparison *c, cleave_arena *arena,
+                          cleave_error *error) {
+    if (values->page != NULL && values->machine == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--page shows what is predicted: it goes with --machine");
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &c->model, error));
+    for (int i = 0; i < 2; i++) {
+        diff_side *s = &c->sides[i];
+        CLEAVE_TRY(cleave_layout_read(s->file, &c->model, arena, &s->layout, error));
+        s->n_devices = s->layout.n_devices;
+    }
+    CLEAVE_TRY(find_differences(c, arena, error));
+    if (values->machine != NULL)
+        CLEAVE_TRY(predict_both(values, c, arena, error));
+    return print(values, c, arena, error);
+}
+
+static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+    const diff_values *values = any;
     (void)arguments;
     cleave_arena arena = {0};
-    cleave_status status = diff(values, &arena, error);
+    diff_comparison c = {.sides = {{.file = values->a}, {.file = values->b}}};
+    cleave_status status = diff(values, &c, &arena, error);
+    for (int i = 0; i < 2; i++)
+        report_step_destroy(&c.sides[i].step);
     cleave_arena_free(&arena);
     return status;
 }

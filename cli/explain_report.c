@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kind_names[CLEAVE_N_BUFFER_KINDS] = {
+const char *const explain_buffer_names[CLEAVE_N_BUFFER_KINDS] = {
     "parameters", "gradients",   "optimizer state",      "running statistics", "constants",
     "data",       "activations", "activation gradients", "messages",           "workspace"};
 
@@ -52,8 +52,8 @@ static void print_memory(const explanation *e, table *t) {
         if (path->held_bytes[k] * 50 < path->peak_bytes || used >= (int)sizeof text)
             continue;
         cleave_unit_format((double)path->held_bytes[k], CLEAVE_UNIT_BYTES, bytes, sizeof bytes);
-        used +=
-            snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", gap, kind_names[k], bytes);
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", gap,
+                         explain_buffer_names[k], bytes);
         gap = ", ";
     }
     table_text(t, "fullest device");
@@ -94,24 +94,17 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
     table_print(&t, stdout);
 }
 
-/* Operators that are alike but for a number in their names, as those of layers are, told once. */
-typedef struct told {
-    const char *name;
-    int32_t first; /* of the operators */
-    int32_t best;  /* that whose next best split is the best; -1: none has one */
-    explain_operator sum;
-} told;
-
 static int compare_told(const void *a, const void *b) {
-    const told *x = a, *y = b;
+    const explain_told *x = a, *y = b;
     if (x->sum.total != y->sum.total)
         return x->sum.total > y->sum.total ? -1 : 1;
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static void add_to(told *of, const explanation *e, int32_t op) {
+static void add_to(explain_told *of, const explanation *e, int32_t op) {
     const explain_operator *path = &e->path.operators[op];
     const explain_choice *choices = e->choices;
+    of->count++;
     of->sum.total += path->total;
     of->sum.memory_bytes += path->memory_bytes;
     for (int s = 0; s < EXPLAIN_N_SORTS; s++)
@@ -121,7 +114,13 @@ static void add_to(told *of, const explanation *e, int32_t op) {
         of->best = op;
 }
 
-static void add_operators(const explanation *e, const told *of, table *t) {
+const char *explain_why_no_other(const explanation *e, const explain_told *of) {
+    return e->choices[of->first].tried > 0     ? "none fits"
+           : cleave_layout_is_plain(e->layout) ? "there is none"
+                                               : "not tried";
+}
+
+static void add_operators(const explanation *e, const explain_told *of, table *t) {
     const cleave_operator *op = &e->model->operators[of->first];
     const cleave_split *split = &e->layout->splits[of->first];
     char text[256];
@@ -145,9 +144,7 @@ static void add_operators(const explanation *e, const told *of, table *t) {
         table_text(t, text);
     } else {
         table_text(t, "-");
-        table_text(t, e->choices[of->first].tried > 0     ? "none fits"
-                      : cleave_layout_is_plain(e->layout) ? "there is none"
-                                                          : "not tried");
+        table_text(t, explain_why_no_other(e, of));
     }
 }
 
@@ -159,8 +156,7 @@ static const char *kind_of(const explanation *e, int32_t op, cleave_arena *arena
     return cleave_arena_printf(arena, "%s\t%s\t%d", split, binds, e->choices[op].n > 0);
 }
 
-/* Finds [*n] of them, the largest shares first; null: memory is short. */
-static told *tell(const explanation *e, cleave_arena *arena, int32_t *n) {
+explain_told *explain_tell(const explanation *e, cleave_arena *arena, int32_t *n) {
     const char **names = CLEAVE_ARENA_ARRAY(arena, const char *, e->n);
     const char **kinds = CLEAVE_ARENA_ARRAY(arena, const char *, e->n);
     repeats found;
@@ -174,11 +170,12 @@ static told *tell(const explanation *e, cleave_arena *arena, int32_t *n) {
     }
     if (repeats_find(names, kinds, e->n, arena, &found, NULL) != CLEAVE_OK)
         return NULL;
-    told *all = CLEAVE_ARENA_ARRAY(arena, told, found.n);
+    explain_told *all = CLEAVE_ARENA_ARRAY(arena, explain_told, found.n);
     if (all == NULL)
         return NULL;
     for (int32_t i = 0; i < found.n; i++)
-        all[i] = (told){found.items[i].name, e->order[found.items[i].first], -1, {.total = 0}};
+        all[i] = (explain_told){
+            .name = found.items[i].name, .first = e->order[found.items[i].first], .best = -1};
     for (int32_t i = 0; i < e->n; i++)
         add_to(&all[found.of[i]], e, e->order[i]);
     qsort(all, (size_t)found.n, sizeof *all, compare_told);
@@ -192,7 +189,7 @@ static void print_operators(const explanation *e, cleave_arena *arena) {
                                         "memory",   "bound by", "change",  "with the next best"};
     table t = {.arena = arena, .n_columns = 12, .align = "lllrrrrrrlrl"};
     int32_t n = 0;
-    const told *all = tell(e, arena, &n);
+    const explain_told *all = explain_tell(e, arena, &n);
     for (int i = 0; i < 12; i++)
         table_text(&t, heads[i]);
     for (int32_t i = 0; all != NULL && i < n; i++)
@@ -388,6 +385,11 @@ static void put_schedules(cleave_json_writer *w, const explanation *e) {
     cleave_json_end_array(w);
 }
 
+void explain_put_critical(cleave_json_writer *w, const explain_path *path) {
+    cleave_json_key(w, "critical_seconds");
+    put_sorts(w, path->picoseconds);
+}
+
 cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_writer w = {0};
     const explain_path *path = &e->path;
@@ -397,8 +399,7 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_put_number(&w, 1e-12 * (double)path->step);
     cleave_json_key(&w, "estimated_step_seconds");
     cleave_json_put_number(&w, 1e-12 * (double)e->estimated_step);
-    cleave_json_key(&w, "critical_seconds");
-    put_sorts(&w, path->picoseconds);
+    explain_put_critical(&w, path);
     cleave_json_key(&w, "busiest_device");
     cleave_json_put_integer(&w, path->busiest_device);
     cleave_json_key(&w, "busiest_device_seconds");
@@ -415,7 +416,7 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     cleave_json_key(&w, "held_bytes");
     cleave_json_begin_object(&w, true);
     for (int k = 0; k < CLEAVE_N_BUFFER_KINDS; k++) {
-        cleave_json_key(&w, kind_names[k]);
+        cleave_json_key(&w, explain_buffer_names[k]);
         cleave_json_put_integer(&w, path->held_bytes[k]);
     }
     cleave_json_end_object(&w);

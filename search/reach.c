@@ -1,6 +1,5 @@
-/* How far a search goes.  Here alone stands from how many devices on layouts that fold are
-   searched, and from how many on there are only these: nobody lowers thousands of devices one by
-   one. */
+/* How far a search goes.  Here alone is decided from how many devices on layouts that fold are
+   searched, and from how many on there are only these. */
 #include "search/price/view.h"
 #include "search/problem/space.h"
 #include "search/session.h"
@@ -8,10 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More devices than this are not lowered one by one ... */
-enum { MOST_LOWERED = 64 };
-/* ... but where the user's constraints leave no layout that folds, and operators x devices are no
-   more than this: half a minute and 3 GiB. */
+/* More devices than CLEAVE_MOST_LOWERED are not lowered one by one but where the user's constraints
+   leave no layout that folds, and operators x devices are no more than this: half a minute and
+   3 GiB. */
 enum { MOST_LOWERED_PARTS = 1 << 15 };
 
 /* The space of the largest windows that the machine lets fold has all others; the constraints may
@@ -32,7 +30,7 @@ cleave_status session_find_reach(session *s, cleave_error *error) {
     bool is_reference = strcmp(s->options->method, "mcmc") == 0;
     if (strcmp(s->options->method, "random") == 0 || !cleave_machine_may_fold(s->machine, NULL))
         return CLEAVE_OK;
-    if (n_devices > MOST_LOWERED) {
+    if (n_devices > CLEAVE_MOST_LOWERED) {
         bool can_lower = s->model->n_operators * n_devices <= MOST_LOWERED_PARTS;
         if (!session_is_alone(s))
             CLEAVE_TRY(list_windows(s, error));

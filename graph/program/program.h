@@ -269,6 +269,14 @@ static inline int32_t cleave_program_device(const cleave_program *program, int32
                                   : device + device / window * window * (program->n_windows - 1);
 }
 
+/* The other way: which of the program's devices does what one of all devices does. */
+static inline int32_t cleave_program_stands_for(const cleave_program *program, int32_t device) {
+    int32_t window = cleave_program_window(program);
+    return program->n_windows < 2
+               ? device
+               : device / (window * program->n_windows) * window + device % window;
+}
+
 /* Of a fold: is it one of the program's, of the first windows? */
 static inline bool cleave_program_has(const cleave_program *program, int32_t device) {
     int32_t window = cleave_program_window(program);

@@ -6,18 +6,19 @@
 #include <math.h>
 #include <stdio.h>
 
-static cleave_status simulate(const explanation *e, int states, cleave_arena *arena,
+static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,
+                              const cleave_layout *layout, int states, cleave_arena *arena,
                               explain_path *path, cleave_error *error) {
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = e->model->loss >= 0, .optimizer_states = states};
+    const cleave_pricing how = {.training = model->loss >= 0, .optimizer_states = states};
     cleave_status status =
-        cleave_priced_program_make(e->model, e->machine, e->layout, &how, &scratch, &priced, error);
+        cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
         status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
     if (status == CLEAVE_OK)
-        status = explain_path_find(e->model, &priced, &step, arena, path, error);
+        status = explain_path_find(model, &priced, &step, arena, path, error);
     if (priced.cache != NULL)
         cleave_cost_cache_destroy(priced.cache);
     cleave_arena_free(&scratch);
@@ -97,14 +98,17 @@ static cleave_status try_changes(explanation *e, explain_changes *changes,
     return status;
 }
 
+static cleave_status list_no_choices(explanation *e, cleave_arena *arena, cleave_error *error) {
+    e->choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
+    return e->choices != NULL ? CLEAVE_OK : cleave_fail_memory(error, "explaining a layout");
+}
+
 /* Of a layout with a schedule: changes of its splits can't be estimated. */
 static cleave_status find_schedules(explanation *e, const explain_options *options,
                                     cleave_arena *arena, cleave_error *error) {
     cleave_pricer pricer;
     cleave_progress progress;
-    e->choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
-    if (e->choices == NULL)
-        return cleave_fail_memory(error, "explaining a layout");
+    CLEAVE_TRY(list_no_choices(e, arena, error));
     CLEAVE_TRY(cleave_pricer_create(e->model, e->machine, options->optimizer_states,
                                     options->memory_limit_bytes, &pricer, error));
     cleave_progress_begin(&progress, "trying other schedules", options->quiet);
@@ -120,6 +124,8 @@ static cleave_status find_changes(explanation *e, const explain_options *options
                                           .memory_limit_bytes = options->memory_limit_bytes,
                                           .optimizer_states = options->optimizer_states};
     explain_changes changes = {0};
+    if (options->as_it_is)
+        return list_no_choices(e, arena, error);
     if (!cleave_layout_is_plain(e->layout))
         return find_schedules(e, options, arena, error);
     cleave_status status =
@@ -133,11 +139,11 @@ static cleave_status find_changes(explanation *e, const explain_options *options
     return status;
 }
 
-cleave_status explain_layout(const cleave_model *model, const cleave_machine *machine,
-                             const cleave_layout *layout, const explain_options *options,
-                             cleave_arena *arena, explanation *result, cleave_error *error) {
-    explanation e = {.model = model, .machine = machine, .layout = layout};
-    CLEAVE_TRY(simulate(&e, options->optimizer_states, arena, &e.path, error));
+cleave_status explain_simulated(const cleave_model *model, const cleave_machine *machine,
+                                const cleave_layout *layout, const explain_path *path,
+                                const explain_options *options, cleave_arena *arena,
+                                explanation *result, cleave_error *error) {
+    explanation e = {.model = model, .machine = machine, .layout = layout, .path = *path};
     int32_t fullest = machine->device_kind[e.path.fullest_device];
     e.memory_limit_bytes = options->memory_limit_bytes > 0 ? options->memory_limit_bytes
                                                            : machine->kinds[fullest].memory_bytes;
@@ -145,6 +151,14 @@ cleave_status explain_layout(const cleave_model *model, const cleave_machine *ma
     CLEAVE_TRY(find_changes(&e, options, arena, error));
     *result = e;
     return CLEAVE_OK;
+}
+
+cleave_status explain_layout(const cleave_model *model, const cleave_machine *machine,
+                             const cleave_layout *layout, const explain_options *options,
+                             cleave_arena *arena, explanation *result, cleave_error *error) {
+    explain_path path;
+    CLEAVE_TRY(simulate(model, machine, layout, options->optimizer_states, arena, &path, error));
+    return explain_simulated(model, machine, layout, &path, options, arena, result, error);
 }
 
 /* ---- what it says ---- */

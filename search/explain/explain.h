@@ -12,7 +12,8 @@ typedef struct explain_options {
     int64_t most_splits;        /* of an operator that are tried, about; 0: all */
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
-    bool quiet; /* no progress */
+    bool as_it_is; /* nothing else is tried */
+    bool quiet;    /* no progress */
 } explain_options;
 
 typedef struct explanation {
@@ -43,6 +44,12 @@ double explain_step_with(const explanation *e, const explain_alternative *altern
 cleave_status explain_layout(const cleave_model *model, const cleave_machine *machine,
                              const cleave_layout *layout, const explain_options *options,
                              cleave_arena *arena, explanation *result, cleave_error *error);
+
+/* The same of a step that was simulated before: `path` is what was found there. */
+cleave_status explain_simulated(const cleave_model *model, const cleave_machine *machine,
+                                const cleave_layout *layout, const explain_path *path,
+                                const explain_options *options, cleave_arena *arena,
+                                explanation *result, cleave_error *error);
 
 /* Of the picoseconds of a path or an operator, by sort: computing, updates included. */
 int64_t explain_computing(const int64_t *picoseconds);

@@ -54,10 +54,10 @@ static int32_t operator_of_item(const finder *f, const cleave_item *item) {
     return slot->nest >= 0 ? f->model->nests[slot->nest].op : operator_of_tensor(f, slot->tensor);
 }
 
-static explain_sort sort_of_item(const finder *f, const cleave_item *item) {
+explain_sort explain_sort_of_item(const cleave_program *program, const cleave_item *item) {
     switch ((cleave_item_kind)item->kind) {
     case CLEAVE_ITEM_COMPUTE:
-        return (explain_sort)f->program->computes[item->subject].pass;
+        return (explain_sort)program->computes[item->subject].pass;
     case CLEAVE_ITEM_UPDATE:
         return EXPLAIN_UPDATE;
     default:
@@ -93,7 +93,7 @@ static bool waits_for_message(const finder *f, int32_t item) {
 static void charge_segment(finder *f, const cleave_critical_segment *segment) {
     const cleave_item *item = &f->program->items[segment->item];
     int32_t op = operator_of_item(f, item);
-    explain_sort sort = sort_of_item(f, item);
+    explain_sort sort = explain_sort_of_item(f->program, item);
     if (!waits_for_message(f, segment->item)) {
         charge(f, op, sort, segment->picoseconds);
         return;
@@ -277,11 +277,13 @@ cleave_status explain_path_find(const cleave_model *model, const cleave_priced_p
         return cleave_fail_memory(error, "explaining a step");
     for (int32_t op = 0; op < model->n_operators; op++)
         made.operators[op].link = -1;
-    for (int32_t d = 0; d < priced->n_devices; d++)
-        if (priced->peak_bytes[d] > made.peak_bytes) {
-            made.peak_bytes = priced->peak_bytes[d];
+    for (int32_t d = 0; d < priced->program.n_devices; d++) {
+        int64_t peak_bytes = priced->peak_bytes[cleave_program_device(&priced->program, d)];
+        if (peak_bytes > made.peak_bytes) {
+            made.peak_bytes = peak_bytes;
             made.fullest_device = d;
         }
+    }
     finder f = {
         .model = model, .program = &priced->program, .problem = &simulated->problem, .path = &made};
     cleave_arena scratch = {0};

@@ -18,6 +18,9 @@ typedef enum explain_sort {
 } explain_sort;
 extern const char *const explain_sort_names[EXPLAIN_N_SORTS];
 
+/* Of what sort an item is that does not wait. */
+explain_sort explain_sort_of_item(const cleave_program *program, const cleave_item *item);
+
 /* One operator's share of the critical path.  A transfer belongs to the operator whose nest it is
    moved for, an update to the first that reads the parameter. */
 typedef struct explain_operator {
@@ -31,17 +34,19 @@ typedef struct explain_operator {
 } explain_operator;
 
 typedef struct explain_path {
-    int64_t step;                         /* picoseconds */
-    int64_t picoseconds[EXPLAIN_N_SORTS]; /* add up to the step */
-    explain_operator *operators;          /* [n_operators] */
-    int32_t busiest_link, busiest_device; /* -1: no link is used */
-    int64_t link_busy, device_busy;       /* picoseconds of a step */
-    int32_t fullest_device;
+    int64_t step;                              /* picoseconds */
+    int64_t picoseconds[EXPLAIN_N_SORTS];      /* add up to the step */
+    explain_operator *operators;               /* [n_operators] */
+    int32_t busiest_link, busiest_device;      /* -1: no link is used */
+    int64_t link_busy, device_busy;            /* picoseconds of a step */
+    int32_t fullest_device;                    /* of a fold, of the program's own */
     int64_t peak_bytes;                        /* of it, with the runtime's constant */
     int64_t held_bytes[CLEAVE_N_BUFFER_KINDS]; /* in its arena where most is in use */
 } explain_path;
 
-/* Of a program that was lowered with collectives expanded.  In the arena. */
+/* Of a program with its collectives in their steps; of one with closed forms these are exchange or
+   sync as a whole, links carry messages alone, and of a fold operators are those of its devices.
+   In the arena. */
 cleave_status explain_path_find(const cleave_model *model, const cleave_priced_program *priced,
                                 const cleave_simulated_step *simulated, cleave_arena *arena,
                                 explain_path *path, cleave_error *error);

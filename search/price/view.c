@@ -143,6 +143,8 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
 
 /* Bytes that a collective in closed form would send in its steps. */
 static double collective_bytes(const cleave_collective *of) {
+    if (of->kind == CLEAVE_ALL_TO_ALL)
+        return (double)of->bytes;
     if (!cleave_collective_has_plan(of->kind, of->algorithm, of->n_devices, of->node_members))
         return 0;
     const cleave_collective_plan plan =

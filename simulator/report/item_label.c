@@ -11,9 +11,10 @@ const char *cleave_item_label_tensor(const cleave_program *program, int32_t tens
     return known ? program->model->tensors[tensor].name : "?";
 }
 
-static const char *slot_name(const cleave_program *program, const cleave_slot *slot) {
-    return slot->nest >= 0 ? program->model->nests[slot->nest].name
-                           : cleave_item_label_tensor(program, slot->tensor);
+const char *cleave_item_label_slot(const cleave_program *program, int32_t slot) {
+    const cleave_slot *of = &program->slots[slot];
+    return of->nest >= 0 ? program->model->nests[of->nest].name
+                         : cleave_item_label_tensor(program, of->tensor);
 }
 
 cleave_item_label cleave_item_label_of(const cleave_program *program, const cleave_item *item) {
@@ -46,7 +47,7 @@ cleave_item_label cleave_item_label_of(const cleave_program *program, const clea
         label.name = cleave_item_label_tensor(program, program->collectives[subject].tensor);
         break;
     case CLEAVE_ITEM_COPY:
-        label.name = in_slot ? slot_name(program, slot) : "?";
+        label.name = in_slot ? cleave_item_label_slot(program, item->slot) : "?";
         break;
     case CLEAVE_ITEM_SYNC:
         break;

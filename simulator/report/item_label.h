@@ -18,6 +18,9 @@ cleave_item_label cleave_item_label_of(const cleave_program *program, const clea
 void cleave_item_label_format(const cleave_program *program, const cleave_item *item, char *text,
                               size_t bytes);
 
+/* Of a slot the name of its nest, or of the tensor that is updated. */
+const char *cleave_item_label_slot(const cleave_program *program, int32_t slot);
+
 /* The name of a tensor; "?" where there is none of that number. */
 const char *cleave_item_label_tensor(const cleave_program *program, int32_t tensor);
 

@@ -12,7 +12,7 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
     if (peaks == NULL)
         return cleave_fail_memory(error, "counting memory");
     for (int32_t d = 0; d < n_devices; d++)
-        peaks[d] = program->peak_bytes[d % program->n_devices] +
+        peaks[d] = program->peak_bytes[cleave_program_stands_for(program, d)] +
                    cleave_machine_runtime_bytes(machine, d, own_bytes);
     *peak_bytes = peaks;
     return CLEAVE_OK;

@@ -1,0 +1,161 @@
+/* `cleave report`: a page to look at. */
+#include "base/progress.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/report/panels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct report_values {
+    const char *model, *machine, *layout, *run, *output, *optimizer, *inputs, *precision,
+        *reduce_precision, *frozen;
+    int64_t batch, sequence, splits;
+    double memory_limit, momentum;
+    bool quiet;
+} report_values;
+
+static const option_row rows[] = {
+    ROW_MODEL(report_values),
+    ROW_BATCH(report_values),
+    ROW_SEQUENCE(report_values),
+    ROW_INPUTS(report_values),
+    ROW_PRECISION(report_values),
+    ROW_REDUCE_PRECISION(report_values),
+    ROW_FROZEN(report_values),
+    ROW_MACHINE(report_values),
+    {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(report_values, layout), .required = true,
+     .help = "the layout to show"},
+    {"--run", "RUN.json", OPTION_TEXT, offsetof(report_values, run),
+     .help = "a trace that `cleave run --trace RUN.json` wrote: measured above predicted"},
+    {"-o", "PLAN.html", OPTION_OUTPUT, offsetof(report_values, output), .required = true,
+     .help = "the page"},
+    {"--splits", "K", OPTION_INTEGER, offsetof(report_values, splits), .most = 1 << 20,
+     .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
+    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(report_values, memory_limit), .least = 1,
+     .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
+    ROW_OPTIMIZER(report_values),
+    ROW_MOMENTUM(report_values),
+    ROW_QUIET(report_values),
+};
+
+/* Prices what is known by name, for one that applies: none may. */
+static cleave_status price_known(const report_values *values, const report_step *step, int states,
+                                 cleave_arena *arena, cleave_search_result *known, bool *any,
+                                 cleave_error *error) {
+    cleave_search_options options = {.memory_limit_bytes = (int64_t)values->memory_limit,
+                                     .optimizer_states = states,
+                                     .quiet = values->quiet};
+    *any = false;
+    for (int32_t b = 0; cleave_baseline_names[b] != NULL && !*any; b++) {
+        options.method = cleave_baseline_names[b];
+        cleave_status status =
+            cleave_search(&step->model, step->machine, &options, arena, known, error);
+        if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
+            return status;
+        *any = status == CLEAVE_OK;
+    }
+    return CLEAVE_OK;
+}
+
+/* Without the folders that it is in. */
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static cleave_status write_page(const report_values *values, const report *of,
+                                cleave_error *error) {
+    static cleave_status (*const panels[])(cleave_markup *, const report *,
+                                           cleave_error *) = {report_put_summary, report_put_model};
+    static cleave_status (*const more[])(cleave_markup *, const report *, cleave_error *) = {
+        report_put_memory, report_put_traffic, report_put_operators, report_put_known};
+    cleave_markup page = {0};
+    char title[400], about[700];
+    cleave_status status = CLEAVE_OK;
+    snprintf(title, sizeof title, "%s on %d device%s of %s", name_of(values->model),
+             of->step->layout->n_devices, of->step->layout->n_devices == 1 ? "" : "s",
+             of->step->machine->name);
+    snprintf(about, sizeof about, "%s%s%s, batch %lld", name_of(values->layout),
+             of->step->layout->method[0] != '\0' ? ", found by " : "", of->step->layout->method,
+             (long long)of->step->model.batch);
+    cleave_page_begin(&page, title, about);
+    report_put_patterns(&page);
+    for (size_t i = 0; i < sizeof panels / sizeof panels[0] && status == CLEAVE_OK; i++)
+        status = panels[i](&page, of, error);
+    if (status == CLEAVE_OK)
+        status = report_put_timeline(&page, &of->step, 1, error);
+    for (size_t i = 0; i < sizeof more / sizeof more[0] && status == CLEAVE_OK; i++)
+        status = more[i](&page, of, error);
+    if (status == CLEAVE_OK) {
+        cleave_page_end(&page);
+        return cleave_markup_write(&page, values->output, error);
+    }
+    cleave_markup_free(&page);
+    return status;
+}
+
+static cleave_status show(const report_values *values, const report_step *step, int states,
+                          cleave_arena *arena, cleave_error *error) {
+    explanation why;
+    cleave_search_result known;
+    report_traffic traffic;
+    bool any = false;
+    const explain_options options = {.most_splits = values->splits,
+                                     .memory_limit_bytes = (int64_t)values->memory_limit,
+                                     .optimizer_states = states,
+                                     .as_it_is = step->is_folded,
+                                     .quiet = values->quiet};
+    CLEAVE_TRY(explain_simulated(&step->model, step->machine, step->layout, &step->path, &options,
+                                 arena, &why, error));
+    CLEAVE_TRY(price_known(values, step, states, arena, &known, &any, error));
+    CLEAVE_TRY(report_traffic_find(step, arena, &traffic, error));
+    const report of = {.step = step,
+                       .why = &why,
+                       .known = any ? &known : NULL,
+                       .traffic = &traffic,
+                       .arena = arena};
+    return write_page(values, &of, error);
+}
+
+static cleave_status make(const report_values *values, cleave_arena *arena, cleave_error *error) {
+    cleave_model model;
+    cleave_machine machine;
+    cleave_layout layout;
+    report_step step = {0};
+    int states;
+    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
+    CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
+    cleave_status status = report_step_make(&model, &machine, &layout, states, arena, &step, error);
+    if (status == CLEAVE_OK && values->run != NULL)
+        status = report_step_measure(&step, values->run, arena, error);
+    if (status == CLEAVE_OK)
+        status = show(values, &step, states, arena, error);
+    report_step_destroy(&step);
+    return status;
+}
+
+static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+    (void)arguments;
+    cleave_arena arena = {0};
+    cleave_status status = make(values, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_report = {
+    .name = "report",
+    .summary = "write a page that shows a layout: one file, for any browser",
+    .details = "The model and its splits on a picture of the devices, the step over time, memory,\n"
+               "traffic, the critical path by operator with the next best splits, and the\n"
+               "strategies that are known by name.  The page fetches nothing.  On more than 64\n"
+               "devices it shows some for all, with collectives in closed form, as a search does.",
+    .examples = "  cleave report --model configs/models/alexnet.onnx --batch 32 \\\n"
+                "      --machine configs/machines/two-cores.json \\\n"
+                "      --layout configs/layouts/alexnet-32-two-cores.layout.json -o alexnet.html\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(report_values),
+    .run = run,
+};

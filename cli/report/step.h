@@ -1,0 +1,40 @@
+/* A layout's step as a page shows it: simulated, with where its time goes, and, where there is a
+   trace of a run, when each item was measured. */
+#ifndef CLEAVE_CLI_REPORT_STEP_H
+#define CLEAVE_CLI_REPORT_STEP_H
+
+#include "search/explain/path.h"
+#include "simulator/report/critical_path.h"
+
+typedef struct report_step {
+    cleave_model model; /* with attention as the layout has it */
+    const cleave_machine *machine;
+    const cleave_layout *layout;
+    bool is_folded; /* priced as the search does on many devices: collectives in closed form, and a
+                       window of devices for all; else collectives in their steps, and every device
+                     */
+    cleave_priced_program priced;
+    cleave_simulated_step simulated;
+    cleave_critical_path critical;
+    explain_path path;
+    cleave_timeline measured; /* start: null without a run */
+} report_step;
+
+/* Simulates the layout, which has to live as long.  More devices than a search lowers one by one
+   are folded, where the layout folds.  Destroy it, also after a failure. */
+cleave_status report_step_make(const cleave_model *model, const cleave_machine *machine,
+                               const cleave_layout *layout, int optimizer_states,
+                               cleave_arena *arena, report_step *step, cleave_error *error);
+void report_step_destroy(report_step *step);
+
+/* Reads when items were measured from a trace of `cleave run`.  BAD_INPUT where the file is none,
+   or is one of another program. */
+cleave_status report_step_measure(report_step *step, const char *trace, cleave_arena *arena,
+                                  cleave_error *error);
+
+/* How many devices of all do what the program's device does. */
+static inline int32_t report_step_windows(const report_step *step) {
+    return step->priced.program.n_windows > 1 ? step->priced.program.n_windows : 1;
+}
+
+#endif
