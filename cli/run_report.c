@@ -29,7 +29,8 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
 }
 
 /* Of the last steps: each has other samples, so one alone says little. */
-static double final_loss(const cleave_run_result *result, int64_t steps, int64_t *n) {
+static double final_loss(const cleave_run_result *result, int64_t *n) {
+    int64_t steps = result->n_steps;
     double sum = 0;
     *n = steps < 10 ? steps : 10;
     for (int64_t s = steps - *n; s < steps; s++)
@@ -97,13 +98,15 @@ static void put_losses(cleave_json_writer *w, const run_report *report) {
     if (report->text_entropy != NULL && result->loss != NULL) {
         int64_t n;
         put_number(w, "text_entropy", *report->text_entropy);
-        put_number(w, "final_loss", final_loss(result, report->steps, &n));
+        put_number(w, "final_loss", final_loss(result, &n));
     }
     cleave_json_key(w, "steps");
-    cleave_json_put_integer(w, report->steps);
+    cleave_json_put_integer(w, result->first_step + result->n_steps);
+    cleave_json_key(w, "first_step");
+    cleave_json_put_integer(w, result->first_step + 1);
     cleave_json_key(w, "loss");
     cleave_json_begin_array(w, true);
-    for (int64_t s = 0; s < report->steps && result->loss != NULL; s++)
+    for (int64_t s = 0; s < result->n_steps && result->loss != NULL; s++)
         cleave_json_put_number(w, result->loss[s]);
     cleave_json_end_array(w);
 }
@@ -212,14 +215,20 @@ static void add_prediction(table *t, const run_report *report) {
 
 static void add_losses(table *t, const run_report *report) {
     const cleave_run_result *result = report->result;
-    if (result->loss == NULL)
+    if (result->resumed[0] != '\0') {
+        table_text(t, "went on from");
+        table_format(t, "%s%s%s", result->resumed, result->skipped[0] != '\0' ? "; left out: " : "",
+                     result->skipped);
+    }
+    if (result->loss == NULL || result->n_steps == 0)
         return;
     table_text(t, "loss");
-    table_format(t, "%.6g at step 1, %.6g at step %lld", result->loss[0],
-                 result->loss[report->steps - 1], (long long)report->steps);
+    table_format(t, "%.6g at step %lld, %.6g at step %lld", result->loss[0],
+                 (long long)result->first_step + 1, result->loss[result->n_steps - 1],
+                 (long long)(result->first_step + result->n_steps));
     if (report->text_entropy != NULL) {
         int64_t n;
-        double loss = final_loss(result, report->steps, &n);
+        double loss = final_loss(result, &n);
         table_format(t, "loss, mean of the last %lld step%s", (long long)n, n == 1 ? "" : "s");
         table_format(t, "%.2f, unigram entropy of the text %.2f nats per byte", loss,
                      *report->text_entropy);
