@@ -93,8 +93,8 @@ typedef struct run_inputs {
     cleave_machine machine; /* only with --machine */
 } run_inputs;
 
-/* What asks a rank to end after the step at hand.  Launchers may send it twice for once.  The handler
-   can reach nothing but a global. */
+/* What asks a rank to end after the step at hand.  Launchers may send it twice for once.  The
+   handler can reach nothing but a global. */
 static volatile sig_atomic_t interrupted;
 static void interrupt(int signal_number) {
     (void)signal_number;

@@ -129,6 +129,11 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
     inputs_put_per_device(&w, "rss_peak_bytes", result->rss_peak_bytes, result->n_devices);
     cleave_json_key(&w, "program_bytes");
     cleave_json_put_integer(&w, cleave_program_own_bytes(result->program));
+    if (result->checkpoint_bytes > 0) {
+        cleave_json_key(&w, "checkpoint_bytes");
+        cleave_json_put_integer(&w, result->checkpoint_bytes);
+        put_number(&w, "checkpoint_seconds", result->checkpoint_seconds);
+    }
     put_number(&w, "kernel_seconds", result->kernel_seconds);
     put_number(&w, "last_step_seconds", result->last_step_seconds);
     if (p != NULL) {
@@ -242,6 +247,16 @@ static int64_t largest(const int64_t *bytes, int32_t n) {
     return most;
 }
 
+static void add_checkpoint(table *t, const cleave_run_result *result) {
+    char bytes[32], seconds[32];
+    if (result->checkpoint_bytes == 0)
+        return;
+    cleave_unit_format((double)result->checkpoint_bytes, CLEAVE_UNIT_BYTES, bytes, sizeof bytes);
+    cleave_unit_format(result->checkpoint_seconds, CLEAVE_UNIT_SECONDS, seconds, sizeof seconds);
+    table_text(t, "checkpoint, the last");
+    table_format(t, "%s in %s", bytes, seconds);
+}
+
 void run_report_print_text(const run_report *report, cleave_arena *arena) {
     const cleave_run_result *result = report->result;
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
@@ -257,6 +272,7 @@ void run_report_print_text(const run_report *report, cleave_arena *arena) {
                    CLEAVE_UNIT_BYTES);
     table_text(&t, "sent a step, all devices");
     table_quantity(&t, (double)result->bytes_sent, CLEAVE_UNIT_BYTES);
+    add_checkpoint(&t, result);
     table_print(&t, stdout);
     if (report->prediction != NULL) {
         print_time_by_kind(&report->prediction->errors, result->n_devices, arena);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char prefix[] = "step-";
+static const char step_prefix[] = "step-", dropping_prefix[] = "dropping-";
 
 /* Data of more than this are known by so many bytes of them, all over the file. */
 static const int64_t most_data_bytes = INT64_C(1) << 30;
@@ -23,7 +23,7 @@ static const int64_t most_data_bytes = INT64_C(1) << 30;
 typedef CLEAVE_LIST(int64_t) step_list;
 
 void cleave_checkpoint_path(const char *folder, int64_t step, char *path, size_t bytes) {
-    snprintf(path, bytes, "%s/%s%lld", folder, prefix, (long long)step);
+    snprintf(path, bytes, "%s/%s%lld", folder, step_prefix, (long long)step);
 }
 
 static int compare_steps(const void *a, const void *b) {
@@ -31,13 +31,15 @@ static int compare_steps(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Steps of which there is a folder, the newest first.  False when it can't be read. */
-static bool list_steps(const char *folder, step_list *steps) {
+/* Steps of which there is a folder whose name begins so, the newest first.  False when it can't be
+   read. */
+static bool list_steps(const char *folder, const char *prefix, step_list *steps) {
     DIR *opened = opendir(folder);
+    size_t n_prefix = strlen(prefix);
     bool fits = opened != NULL;
     for (struct dirent *entry; fits && (entry = readdir(opened)) != NULL;) {
-        const char *digits = entry->d_name + sizeof prefix - 1;
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0)
+        const char *digits = entry->d_name + n_prefix;
+        if (strncmp(entry->d_name, prefix, n_prefix) != 0)
             continue;
         size_t n = strspn(digits, "0123456789");
         if (n > 0 && n < 14 && digits[n] == '\0' && (digits[0] != '0' || n == 1))
@@ -52,7 +54,7 @@ static bool list_steps(const char *folder, step_list *steps) {
 
 int64_t cleave_checkpoint_newest(const char *folder) {
     step_list steps = {0};
-    int64_t newest = list_steps(folder, &steps) && steps.n > 0 ? steps.items[0] : -1;
+    int64_t newest = list_steps(folder, step_prefix, &steps) && steps.n > 0 ? steps.items[0] : -1;
     CLEAVE_LIST_FREE(&steps);
     return newest;
 }
@@ -111,7 +113,7 @@ static cleave_status choose(const char *from, cleave_arena *arena, cleave_resume
     step_list steps = {0};
     cleave_error wrong = {""};
     cleave_status status = CLEAVE_BAD_INPUT;
-    if (!list_steps(from, &steps))
+    if (!list_steps(from, step_prefix, &steps))
         cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", from, strerror(errno));
     else if (steps.n == 0)
         cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no checkpoint", from);
@@ -274,7 +276,7 @@ cleave_status cleave_checkpoint_check(const cleave_run_options *options, cleave_
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the path is too long", folder);
     CLEAVE_TRY(make_folder(folder, error));
     cleave_status status = CLEAVE_OK;
-    if (!list_steps(folder, &steps))
+    if (!list_steps(folder, step_prefix, &steps))
         status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", folder, strerror(errno));
     else if (steps.n > 0 && options->from == NULL)
         status = cleave_fail(error, CLEAVE_BAD_INPUT,
@@ -323,36 +325,41 @@ static bool delete_listed(const char *folder, const cleave_manifest *manifest) {
     return done && (unlink(path) == 0 || errno == ENOENT) && rmdir(folder) == 0;
 }
 
-/* Under another name first, so that what is half deleted can't be taken for a checkpoint; and if
-   that is as far as it comes, the next one is deleted after it. */
+/* Under another name first, so that what is half deleted can't be taken for a checkpoint. */
 static bool drop(const cleave_run_options *options, const char *folder,
-                 const cleave_manifest *manifest, cleave_arena *arena) {
+                 const cleave_manifest *manifest) {
     char path[4096];
-    cleave_manifest left;
-    snprintf(path, sizeof path, "%s/dropping", options->checkpoint);
-    if (read_manifest(path, arena, &left, NULL) == CLEAVE_OK)
-        delete_listed(path, &left);
+    snprintf(path, sizeof path, "%s/%s%lld", options->checkpoint, dropping_prefix,
+             (long long)manifest->step);
     return rename(folder, path) == 0 && delete_listed(path, manifest);
 }
 
-/* Keeps the newest; what can't be read is left alone. */
-static cleave_status drop_old(const cleave_run_options *options, cleave_arena *arena,
-                              cleave_error *error) {
+/* Keeps the newest `keep` of a sort of folders, 0: none; what can't be read is left alone. */
+static cleave_status drop_beyond(const cleave_run_options *options, const char *prefix,
+                                 int64_t keep, cleave_arena *arena, cleave_error *error) {
     step_list steps = {0};
     char folder[4096];
     int64_t kept = 0;
     cleave_status status = CLEAVE_OK;
-    if (!list_steps(options->checkpoint, &steps))
+    if (!list_steps(options->checkpoint, prefix, &steps))
         status = cleave_fail_memory(error, "looking for old checkpoints");
     for (int32_t i = 0; i < steps.n && status == CLEAVE_OK; i++) {
         cleave_manifest manifest;
-        cleave_checkpoint_path(options->checkpoint, steps.items[i], folder, sizeof folder);
-        if (read_manifest(folder, arena, &manifest, NULL) == CLEAVE_OK && ++kept > options->keep &&
-            options->keep > 0)
-            drop(options, folder, &manifest, arena);
+        snprintf(folder, sizeof folder, "%s/%s%lld", options->checkpoint, prefix,
+                 (long long)steps.items[i]);
+        if (read_manifest(folder, arena, &manifest, NULL) == CLEAVE_OK && ++kept > keep)
+            drop(options, folder, &manifest);
     }
     CLEAVE_LIST_FREE(&steps);
     return status;
+}
+
+/* What is old, and before it what a run that was killed had not dropped wholly. */
+static cleave_status drop_old(const cleave_run_options *options, cleave_arena *arena,
+                              cleave_error *error) {
+    CLEAVE_TRY(drop_beyond(options, dropping_prefix, 0, arena, error));
+    return drop_beyond(options, step_prefix, options->keep > 0 ? options->keep : INT64_MAX, arena,
+                       error);
 }
 
 /* Makes room for a checkpoint of the same step: one that is of this kind is dropped, anything else
@@ -364,7 +371,7 @@ static cleave_status make_way(const cleave_run_options *options, const char *fol
     if (lstat(folder, &info) != 0)
         return CLEAVE_OK;
     if (read_manifest(folder, arena, &manifest, NULL) == CLEAVE_OK &&
-        drop(options, folder, &manifest, arena))
+        drop(options, folder, &manifest))
         return CLEAVE_OK;
     for (int i = 1; i < 1000; i++) {
         const char *aside = cleave_arena_printf(arena, "%s.broken-%d", folder, i);
@@ -441,6 +448,7 @@ cleave_status cleave_checkpoints_write(cleave_checkpoints *checkpoints, const cl
     const cleave_run_options *options = rank->options;
     cleave_arena arena = {0};
     char writing[4096];
+    double begun = cleave_clock_seconds();
     cleave_manifest manifest = describe(rank->program->model, options, step);
     manifest.data = checkpoints->data;
     snprintf(writing, sizeof writing, "%s/writing", options->checkpoint);
@@ -453,6 +461,10 @@ cleave_status cleave_checkpoints_write(cleave_checkpoints *checkpoints, const cl
     if (rank->device == 0 && (!whole || status != CLEAVE_OK))
         delete_listed(writing, &manifest);
     checkpoints->written_seconds = cleave_clock_seconds();
+    checkpoints->took_seconds = checkpoints->written_seconds - begun;
+    checkpoints->bytes = 0;
+    for (int32_t i = 0; i < manifest.n_files; i++)
+        checkpoints->bytes += manifest.files[i].bytes;
     if (whole)
         checkpoints->last_step = step;
     cleave_arena_free(&arena);

@@ -36,7 +36,9 @@ cleave_status cleave_checkpoint_check(const cleave_run_options *options, cleave_
 /* The folder of a run; rank 0 holds it for itself as long as it is open. */
 typedef struct cleave_checkpoints {
     int descriptor;         /* that is locked; -1: not of rank 0, or not open */
-    double written_seconds; /* when the last one was, by the clock of the process */
+    double written_seconds; /* when the last one was, by the clock of the process; */
+    double took_seconds;    /* how long it took to be on the disk, */
+    int64_t bytes;          /* and its size */
     int64_t last_step;      /* that was written; -1: none */
     cleave_manifest_file data;
 } cleave_checkpoints;

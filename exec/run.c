@@ -161,6 +161,8 @@ static cleave_status write_checkpoint(running *run, int64_t step, cleave_error *
     const char *nan_in = NULL;
     CLEAVE_TRY(
         cleave_checkpoints_write(&run->checkpoints, run->values, run->rank, step, &nan_in, error));
+    run->result->checkpoint_seconds = run->checkpoints.took_seconds;
+    run->result->checkpoint_bytes = run->checkpoints.bytes;
     double is_nan = nan_in != NULL;
     CLEAVE_TRY(cleave_world_meet(run->rank->world, &is_nan, 1, "writing a checkpoint", error));
     return is_nan > 0 ? find_nan(run, step - 1, error) : CLEAVE_OK;

@@ -39,6 +39,8 @@ typedef struct cleave_run_result {
     int64_t first_step;            /* that were done before, by a checkpoint; */
     int64_t n_steps;               /* and now.  0: all were done */
     const char *resumed, *skipped; /* that checkpoint, and what was wrong with a newer one; or "" */
+    double checkpoint_seconds;     /* that the last checkpoint took until it was on the disk, */
+    int64_t checkpoint_bytes;      /* and its size; 0: none was written */
     double *loss;                  /* [n_steps] before each update; null in forward */
     double *step_seconds;          /* [n_steps] of the slowest rank */
     double median_step_seconds;    /* the first step left out where there are more */
