@@ -3,8 +3,10 @@
 #define CLEAVE_BASE_FILE_H
 
 #include "base/arena.h"
+#include "base/checksum.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -18,12 +20,38 @@ typedef struct cleave_file_writer {
     FILE *stream;
     char path[4096];
     char temporary[4096 + 32];
+    cleave_checksum sum; /* of what was put; its bytes, too */
 } cleave_file_writer;
 
 cleave_status cleave_file_writer_open(cleave_file_writer *writer, const char *path,
                                       cleave_error *error);
+/* The same without a temporary name, for a file of a folder that is renamed as a whole.  What is
+   there under the name is written over, but not through a link. */
+cleave_status cleave_file_writer_open_within(cleave_file_writer *writer, const char *folder,
+                                             const char *name, cleave_error *error);
+/* Appends, for files of many gigabytes: the system begins to write them to the disk at once, so
+   that the commit need not wait for all of it.  FAILED with the reason, as of a full disk. */
+cleave_status cleave_file_writer_put(cleave_file_writer *writer, const void *data, size_t bytes,
+                                     cleave_error *error);
 cleave_status cleave_file_writer_commit(cleave_file_writer *writer, cleave_error *error);
 void cleave_file_writer_abandon(cleave_file_writer *writer);
+
+/* The length and the checksum of a file; of one of more than `most` bytes the checksum is that of
+   about so many of them, in pieces all over it.  BAD_INPUT when it can't be read. */
+cleave_status cleave_file_checksum(const char *path, int64_t most, int64_t *bytes,
+                                   uint64_t *checksum, cleave_error *error);
+
+/* Writes down which names a folder has. */
+cleave_status cleave_folder_sync(const char *path, cleave_error *error);
+
+/* What tells whether an open file was written to since. */
+typedef struct cleave_file_stamp {
+    int64_t bytes, seconds, nanoseconds; /* when it was last modified */
+} cleave_file_stamp;
+cleave_file_stamp cleave_file_stamp_take(int descriptor);
+/* FAILED when it differs from what is there now. */
+cleave_status cleave_file_stamp_check(const cleave_file_stamp *stamp, int descriptor,
+                                      const char *path, cleave_error *error);
 
 /* The three calls above for data that is in memory. */
 cleave_status cleave_file_write(const char *path, const void *data, size_t bytes,

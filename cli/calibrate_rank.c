@@ -109,9 +109,9 @@ static cleave_status measure_links(calibration *c, cleave_error *error) {
             cleave_link_figures m = {0};
             CLEAVE_TRY(cleave_link_measure(c->world, a, b, seconds, &m, error));
             if (a != 0 && c->rank == a)
-                cleave_world_send_now(c->world, &m, sizeof m, 0);
+                cleave_world_send_now(c->world, &m, sizeof m, 0, NULL);
             if (a != 0 && c->rank == 0)
-                cleave_world_receive_now(c->world, &m, sizeof m, a);
+                cleave_world_receive_now(c->world, &m, sizeof m, a, NULL);
             c->links[c->n_links++] = calibrate_link_of(&m, a, b);
             calibrate_doubts_link(&c->doubts, &m);
         }

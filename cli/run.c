@@ -4,17 +4,20 @@
 #include "exec/run.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/restart.h"
 #include "cli/run_report.h"
 #include "exec/data/text.h"
 #include "exec/ranks.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 
+#include <signal.h>
+
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs, *precision, *reduce_precision, *frozen, *attention;
-    int64_t batch, sequence, steps, seed;
-    double learning_rate, momentum, weight_decay, stall_timeout;
+        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint;
+    int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart;
+    double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
     bool forward, json, quiet, no_overlap;
 } run_values;
 
@@ -41,6 +44,22 @@ static const option_row rows[] = {
      .help = "train to predict the next byte of this file, for models with one input of bytes"},
     {"--save", "OUT.safetensors", OPTION_OUTPUT, offsetof(run_values, save),
      .help = "where the parameters go; with --forward the outputs"},
+    {"--checkpoint", "FOLDER", OPTION_TEXT, offsetof(run_values, checkpoint),
+     .help = "leave checkpoints there: at the end, when SIGTERM or Ctrl-C ends the run, and as the "
+             "next two say"},
+    {"--checkpoint-every", "K", OPTION_INTEGER, offsetof(run_values, checkpoint_every),
+     .most = 0x1p40, .help = "a checkpoint after every K steps"},
+    {"--checkpoint-time", "SECONDS", OPTION_SECONDS, offsetof(run_values, checkpoint_time),
+     .help = "a checkpoint when the last one is older, as \"10 min\""},
+    {"--keep", "N", OPTION_INTEGER, offsetof(run_values, keep), .most = 0x1p40, .standard = "3",
+     .help = "of the checkpoints keep the newest N; 0: all"},
+    {"--from", "CHECKPOINT", OPTION_TEXT, offsetof(run_values, from),
+     .help = "go on from a checkpoint, or from the newest that is whole of a folder of them, under "
+             "the same or another layout; --steps counts from the beginning"},
+    {"--restart", "N", OPTION_INTEGER, offsetof(run_values, restart), .most = 1 << 20,
+     .help =
+         "when a rank dies or hangs or the disk fails, start again from the last checkpoint, up "
+         "to N times"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
      .help = "run forward only, once; without --layout the model needs no loss and no targets"},
     ROW_OPTIMIZER(run_values),
@@ -74,6 +93,14 @@ typedef struct run_inputs {
     cleave_machine machine; /* only with --machine */
 } run_inputs;
 
+/* What asks a rank to end after the step at hand.  Launchers may send it twice for once.  The
+   handler can reach nothing but a global. */
+static volatile sig_atomic_t interrupted;
+static void interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
 static cleave_status fill_options(const run_values *values, cleave_run_options *options,
                                   cleave_error *error) {
     cleave_optimizer optimizer;
@@ -91,6 +118,12 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .data = values->data,
         .text = values->text,
         .save = values->save,
+        .from = values->from,
+        .checkpoint = values->checkpoint,
+        .checkpoint_every = values->checkpoint_every,
+        .checkpoint_seconds = values->checkpoint_time,
+        .keep = values->keep,
+        .interrupted = &interrupted,
         .stall_timeout_seconds = values->stall_timeout,
         .no_overlap = values->no_overlap,
         .timeline = values->trace != NULL || values->machine != NULL,
@@ -142,7 +175,7 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
                             cleave_error *error) {
     double entropy = 0;
     run_prediction prediction;
-    run_report made = {.result = result, .steps = inputs->options.steps};
+    run_report made = {.result = result};
     if (values->text != NULL) {
         CLEAVE_TRY(cleave_text_entropy(values->text, &entropy, error));
         made.text_entropy = &entropy;
@@ -168,7 +201,12 @@ static cleave_status launch(const run_values *values, char *const *arguments, cl
         return cleave_fail_memory(error, "reading the input");
     CLEAVE_TRY(load(values, arena, inputs, error));
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
-    return cleave_world_launch_self(inputs->layout.n_devices, arguments, error);
+    CLEAVE_TRY(cleave_run_check_checkpoints(&inputs->model, &inputs->options, error));
+    if (values->checkpoint == NULL && values->restart > 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--restart goes on from checkpoints: --checkpoint says where they are");
+    const restart how = {values->restart, values->checkpoint, values->quiet};
+    return restart_ranks(&how, inputs->layout.n_devices, arguments, error);
 }
 
 static cleave_status run_rank(const run_values *values, cleave_world *world, cleave_arena *arena,
@@ -177,7 +215,10 @@ static cleave_status run_rank(const run_values *values, cleave_world *world, cle
     if (inputs == NULL)
         return cleave_fail_memory(error, "reading the input");
     cleave_run_result result;
+    struct sigaction action = {.sa_handler = interrupt};
     CLEAVE_TRY(load(values, arena, inputs, error));
+    if (values->checkpoint != NULL)
+        sigaction(SIGTERM, &action, NULL);
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
     CLEAVE_TRY(cleave_run(world, &inputs->model, &inputs->layout, &inputs->options, arena, &result,
                           error));

@@ -29,7 +29,8 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
 }
 
 /* Of the last steps: each has other samples, so one alone says little. */
-static double final_loss(const cleave_run_result *result, int64_t steps, int64_t *n) {
+static double final_loss(const cleave_run_result *result, int64_t *n) {
+    int64_t steps = result->n_steps;
     double sum = 0;
     *n = steps < 10 ? steps : 10;
     for (int64_t s = steps - *n; s < steps; s++)
@@ -97,13 +98,15 @@ static void put_losses(cleave_json_writer *w, const run_report *report) {
     if (report->text_entropy != NULL && result->loss != NULL) {
         int64_t n;
         put_number(w, "text_entropy", *report->text_entropy);
-        put_number(w, "final_loss", final_loss(result, report->steps, &n));
+        put_number(w, "final_loss", final_loss(result, &n));
     }
     cleave_json_key(w, "steps");
-    cleave_json_put_integer(w, report->steps);
+    cleave_json_put_integer(w, result->first_step + result->n_steps);
+    cleave_json_key(w, "first_step");
+    cleave_json_put_integer(w, result->first_step + 1);
     cleave_json_key(w, "loss");
     cleave_json_begin_array(w, true);
-    for (int64_t s = 0; s < report->steps && result->loss != NULL; s++)
+    for (int64_t s = 0; s < result->n_steps && result->loss != NULL; s++)
         cleave_json_put_number(w, result->loss[s]);
     cleave_json_end_array(w);
 }
@@ -126,6 +129,11 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
     inputs_put_per_device(&w, "rss_peak_bytes", result->rss_peak_bytes, result->n_devices);
     cleave_json_key(&w, "program_bytes");
     cleave_json_put_integer(&w, cleave_program_own_bytes(result->program));
+    if (result->checkpoint_bytes > 0) {
+        cleave_json_key(&w, "checkpoint_bytes");
+        cleave_json_put_integer(&w, result->checkpoint_bytes);
+        put_number(&w, "checkpoint_seconds", result->checkpoint_seconds);
+    }
     put_number(&w, "kernel_seconds", result->kernel_seconds);
     put_number(&w, "last_step_seconds", result->last_step_seconds);
     if (p != NULL) {
@@ -212,14 +220,20 @@ static void add_prediction(table *t, const run_report *report) {
 
 static void add_losses(table *t, const run_report *report) {
     const cleave_run_result *result = report->result;
-    if (result->loss == NULL)
+    if (result->resumed[0] != '\0') {
+        table_text(t, "went on from");
+        table_format(t, "%s%s%s", result->resumed, result->skipped[0] != '\0' ? "; left out: " : "",
+                     result->skipped);
+    }
+    if (result->loss == NULL || result->n_steps == 0)
         return;
     table_text(t, "loss");
-    table_format(t, "%.6g at step 1, %.6g at step %lld", result->loss[0],
-                 result->loss[report->steps - 1], (long long)report->steps);
+    table_format(t, "%.6g at step %lld, %.6g at step %lld", result->loss[0],
+                 (long long)result->first_step + 1, result->loss[result->n_steps - 1],
+                 (long long)(result->first_step + result->n_steps));
     if (report->text_entropy != NULL) {
         int64_t n;
-        double loss = final_loss(result, report->steps, &n);
+        double loss = final_loss(result, &n);
         table_format(t, "loss, mean of the last %lld step%s", (long long)n, n == 1 ? "" : "s");
         table_format(t, "%.2f, unigram entropy of the text %.2f nats per byte", loss,
                      *report->text_entropy);
@@ -231,6 +245,16 @@ static int64_t largest(const int64_t *bytes, int32_t n) {
     for (int32_t d = 0; d < n; d++)
         most = bytes[d] > most ? bytes[d] : most;
     return most;
+}
+
+static void add_checkpoint(table *t, const cleave_run_result *result) {
+    char bytes[32], seconds[32];
+    if (result->checkpoint_bytes == 0)
+        return;
+    cleave_unit_format((double)result->checkpoint_bytes, CLEAVE_UNIT_BYTES, bytes, sizeof bytes);
+    cleave_unit_format(result->checkpoint_seconds, CLEAVE_UNIT_SECONDS, seconds, sizeof seconds);
+    table_text(t, "checkpoint, the last");
+    table_format(t, "%s in %s", bytes, seconds);
 }
 
 void run_report_print_text(const run_report *report, cleave_arena *arena) {
@@ -248,6 +272,7 @@ void run_report_print_text(const run_report *report, cleave_arena *arena) {
                    CLEAVE_UNIT_BYTES);
     table_text(&t, "sent a step, all devices");
     table_quantity(&t, (double)result->bytes_sent, CLEAVE_UNIT_BYTES);
+    add_checkpoint(&t, result);
     table_print(&t, stdout);
     if (report->prediction != NULL) {
         print_time_by_kind(&report->prediction->errors, result->n_devices, arena);

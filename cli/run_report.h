@@ -22,7 +22,6 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
 
 typedef struct run_report {
     const cleave_run_result *result;
-    int64_t steps;
     const double *text_entropy;       /* nats per byte; null: not a text */
     const run_prediction *prediction; /* null: no machine was given */
 } run_report;

@@ -15,8 +15,8 @@ static double ask_for_time(cleave_world *world, int32_t other) {
     double shortest = 0, correction = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         double there = 0, asked = cleave_clock_seconds();
-        cleave_world_send_now(world, &asked, sizeof asked, other);
-        cleave_world_receive_now(world, &there, sizeof there, other);
+        cleave_world_send_now(world, &asked, sizeof asked, other, NULL);
+        cleave_world_receive_now(world, &there, sizeof there, other, NULL);
         double answered = cleave_clock_seconds();
         if (round == 0 || answered - asked < shortest) {
             shortest = answered - asked;
@@ -29,9 +29,9 @@ static double ask_for_time(cleave_world *world, int32_t other) {
 static void tell_time(cleave_world *world) {
     for (int round = 0; round < N_ROUNDS; round++) {
         double asked;
-        cleave_world_receive_now(world, &asked, sizeof asked, 0);
+        cleave_world_receive_now(world, &asked, sizeof asked, 0, NULL);
         double now = cleave_clock_seconds();
-        cleave_world_send_now(world, &now, sizeof now, 0);
+        cleave_world_send_now(world, &now, sizeof now, 0, NULL);
     }
 }
 

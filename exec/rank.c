@@ -290,6 +290,9 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
         return cleave_fail(error, CLEAVE_FAILED,
                            "a program with symbolic collectives can't be run");
     }
+    if (rank->finds_nan != NULL && rank->finds_nan(rank, item) &&
+        (rank->nan_item < 0 || id < rank->nan_item))
+        rank->nan_item = id;
     rank->done[id] = true;
     rank->end[id] = since_step(rank);
     if (item->kind == CLEAVE_ITEM_COMPUTE || item->kind == CLEAVE_ITEM_UPDATE)
@@ -351,6 +354,7 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
         rank->sent[d] = rank->received[d] = 0;
     rank->position[0] = rank->position[1] = 0;
     rank->step = step;
+    rank->nan_item = -1;
     rank->kernel_seconds = rank->polled_seconds = 0;
     rank->n_polls = rank->n_polls_that_moved = 0;
     rank->step_started = cleave_clock_seconds();

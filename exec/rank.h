@@ -32,8 +32,12 @@ typedef struct cleave_rank {
     double polled_seconds;      /* of the polls between pieces in this step, */
     int64_t n_polls;            /* how many there were, */
     int64_t n_polls_that_moved; /* and in how many the communication lane came on */
-    bool communicating;         /* an item of the communication lane is being run */
-    int64_t *sent, *received;   /* [n_devices] bytes in this step, to and from */
+    /* Null, or does what an item wrote hold a NaN (exec/watch.h)?  And the first one of this step
+       that did; -1: none was seen. */
+    bool (*finds_nan)(const struct cleave_rank *rank, const cleave_item *item);
+    int32_t nan_item;
+    bool communicating;       /* an item of the communication lane is being run */
+    int64_t *sent, *received; /* [n_devices] bytes in this step, to and from */
 } cleave_rank;
 
 /* Takes the memory and finds the lanes.  Everything but the memory lives in the arena. */

@@ -2,14 +2,16 @@
 #include "exec/run.h"
 
 #include "base/progress.h"
-#include "exec/data/values.h"
+#include "exec/checkpoint.h"
+#include "exec/data/save.h"
 #include "exec/gather_timeline.h"
-#include "exec/rank.h"
+#include "exec/watch.h"
 #include "graph/lower/lower.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,20 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     cleave_values *values;
-    CLEAVE_TRY(cleave_values_open(model, options, &values, error));
+    CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));
+    cleave_values_close(values);
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_run_check_checkpoints(const cleave_model *model,
+                                           const cleave_run_options *options, cleave_error *error) {
+    cleave_resumed resumed;
+    cleave_values *values;
+    CLEAVE_TRY(cleave_checkpoint_check(options, error));
+    CLEAVE_TRY(cleave_checkpoint_find(model, options, &resumed, error));
+    if (resumed.folder[0] == '\0')
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_values_open(model, options, resumed.folder, &values, error));
     cleave_values_close(values);
     return CLEAVE_OK;
 }
@@ -33,6 +48,9 @@ static int compare_doubles(const void *a, const void *b) {
 
 static cleave_status median(const double *values, int64_t n, double *result, cleave_error *error) {
     int64_t skip = n > 1 ? 1 : 0; /* the first step pays for what is set up on first use */
+    *result = 0;
+    if (n == 0)
+        return CLEAVE_OK;
     double *sorted = malloc((size_t)n * sizeof *sorted);
     if (sorted == NULL)
         return cleave_fail_memory(error, "sorting step times");
@@ -82,60 +100,191 @@ static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
-/* `records`: null where no timeline is asked for. */
-static cleave_status run_steps(cleave_rank *rank, cleave_step_records *records,
-                               cleave_run_result *result, cleave_error *error) {
-    const cleave_run_options *options = rank->options;
+/* A run while it goes on. */
+typedef struct running {
+    cleave_rank *rank;
+    cleave_values *values;
+    cleave_checkpoints checkpoints;
+    cleave_step_records *records; /* null where no timeline is asked for */
+    cleave_run_result *result;
+} running;
+
+/* What ranks tell each other after a step: each is the largest of all. */
+typedef struct word {
+    double seconds; /* of the step */
+    double is_nan;  /* the loss */
+    double ends;    /* a rank was told to end */
+    double is_late; /* the last checkpoint is long ago */
+} word;
+
+enum { VALUES_OF_WORD = sizeof(word) / sizeof(double) };
+
+/* Brings the loss to rank 0. */
+static cleave_status bring_loss(cleave_rank *rank, double *result, bool *is_nan,
+                                cleave_error *error) {
     const cleave_program *program = rank->program;
+    int32_t from = program->loss_device;
+    float loss = 0;
+    if (program->loss_buffer < 0)
+        return CLEAVE_OK;
+    if (rank->device == from)
+        loss = *(const float *)cleave_rank_buffer(rank, program->loss_buffer);
+    if (rank->device == from && from != 0)
+        CLEAVE_TRY(cleave_world_send_now(rank->world, &loss, sizeof loss, 0, error));
+    if (rank->device == 0 && from != 0)
+        CLEAVE_TRY(cleave_world_receive_now(rank->world, &loss, sizeof loss, from, error));
+    if (rank->device == 0)
+        *result = (double)loss;
+    *is_nan = isnan(loss);
+    return CLEAVE_OK;
+}
+
+/* Names the operator that made the loss, or what was to be a checkpoint, no number. */
+static cleave_status find_nan(running *run, int64_t step, cleave_error *error) {
+    cleave_rank *rank = run->rank;
+    const cleave_run_options *options = rank->options;
+    char folder[4096];
+    int64_t from = run->checkpoints.last_step; /* rank 0 knows */
+    cleave_world_broadcast(rank->world, &from, sizeof from);
+    if (from < 0)
+        return cleave_watch_again(run->values, rank, run->result->first_step, step, error);
+    cleave_checkpoint_path(options->checkpoint, from, folder, sizeof folder);
+    cleave_values *values;
+    CLEAVE_TRY(cleave_values_open(rank->program->model, options, folder, &values, error));
+    cleave_status status = cleave_watch_again(values, rank, from, step, error);
+    cleave_values_close(values);
+    return status;
+}
+
+/* After `step` steps. */
+static cleave_status write_checkpoint(running *run, int64_t step, cleave_error *error) {
+    const char *nan_in = NULL;
+    CLEAVE_TRY(
+        cleave_checkpoints_write(&run->checkpoints, run->values, run->rank, step, &nan_in, error));
+    run->result->checkpoint_seconds = run->checkpoints.took_seconds;
+    run->result->checkpoint_bytes = run->checkpoints.bytes;
+    double is_nan = nan_in != NULL;
+    CLEAVE_TRY(cleave_world_meet(run->rank->world, &is_nan, 1, "writing a checkpoint", error));
+    return is_nan > 0 ? find_nan(run, step - 1, error) : CLEAVE_OK;
+}
+
+static cleave_status run_step(running *run, int64_t step, word *said, cleave_error *error) {
+    cleave_rank *rank = run->rank;
+    const cleave_run_options *options = rank->options;
+    cleave_run_result *result = run->result;
+    bool is_nan = false;
+    CLEAVE_TRY(cleave_world_meet(rank->world, NULL, 0, "at the start of a step", error));
+    CLEAVE_TRY(cleave_rank_step(rank, step, error));
+    double seconds = cleave_clock_seconds() - rank->step_started;
+    int64_t i = step - result->first_step;
+    CLEAVE_TRY(bring_loss(rank, &result->loss[i], &is_nan, error));
+    *said = (word){.seconds = seconds,
+                   .is_nan = is_nan,
+                   .ends = options->interrupted != NULL && *options->interrupted != 0,
+                   .is_late = options->checkpoint_seconds > 0 &&
+                              cleave_clock_seconds() - run->checkpoints.written_seconds >
+                                  options->checkpoint_seconds};
+    CLEAVE_TRY(cleave_world_meet(rank->world, (double *)said, VALUES_OF_WORD,
+                                 "at the end of a step", error));
+    result->step_seconds[i] = said->seconds;
+    if (run->records != NULL)
+        cleave_step_records_offer(run->records, rank, i, said->seconds);
+    result->kernel_seconds = rank->kernel_seconds;
+    result->last_step_seconds = seconds;
+    return CLEAVE_OK;
+}
+
+static cleave_status fail_interrupted(const cleave_run_options *options, int64_t step,
+                                      cleave_error *error) {
+    char folder[4096];
+    if (options->checkpoint == NULL)
+        return cleave_fail(error, CLEAVE_FAILED, "ended by a signal after step %lld",
+                           (long long)step);
+    cleave_checkpoint_path(options->checkpoint, step, folder, sizeof folder);
+    return cleave_fail(error, CLEAVE_FAILED,
+                       "ended by a signal after step %lld, which %s has: --from %s goes on",
+                       (long long)step, folder, options->checkpoint);
+}
+
+static cleave_status run_steps(running *run, cleave_error *error) {
+    const cleave_run_options *options = run->rank->options;
+    const cleave_run_result *result = run->result;
     cleave_progress progress;
-    cleave_progress_begin(&progress, "running", options->quiet || rank->device != 0);
-    for (int64_t step = 0; step < options->steps; step++) {
-        cleave_world_barrier(rank->world);
-        CLEAVE_TRY(cleave_rank_step(rank, step, error));
-        double seconds = cleave_clock_seconds() - rank->step_started;
-        result->step_seconds[step] = cleave_world_largest(rank->world, seconds);
-        if (records != NULL)
-            cleave_step_records_offer(records, rank, step, result->step_seconds[step]);
-        result->kernel_seconds = rank->kernel_seconds;
-        result->last_step_seconds = seconds;
-        if (program->loss_buffer >= 0) {
-            float loss = 0;
-            if (rank->device == program->loss_device)
-                loss = *(const float *)cleave_rank_buffer(rank, program->loss_buffer);
-            if (rank->device == program->loss_device && rank->device != 0)
-                cleave_world_send_now(rank->world, &loss, sizeof loss, 0);
-            if (rank->device == 0 && program->loss_device != 0)
-                cleave_world_receive_now(rank->world, &loss, sizeof loss, program->loss_device);
-            if (rank->device == 0)
-                result->loss[step] = (double)loss;
-        }
+    cleave_progress_begin(&progress, "running", options->quiet || run->rank->device != 0);
+    for (int64_t step = result->first_step; step < options->steps; step++) {
+        word said;
+        CLEAVE_TRY(run_step(run, step, &said, error));
+        int64_t done = step + 1;
+        if (said.is_nan > 0)
+            return find_nan(run, step, error);
+        bool last = done == options->steps || said.ends > 0,
+             due = options->checkpoint_every > 0 && done % options->checkpoint_every == 0;
+        if (options->checkpoint != NULL && (last || due || said.is_late > 0))
+            CLEAVE_TRY(write_checkpoint(run, done, error));
+        if (said.ends > 0 && done < options->steps)
+            return fail_interrupted(options, done, error);
         char note[64] = "";
-        if (result->loss != NULL)
-            snprintf(note, sizeof note, "loss %.4g", result->loss[step]);
-        cleave_progress_update(&progress, (double)(step + 1) / (double)options->steps, note);
+        if (!options->forward)
+            snprintf(note, sizeof note, "loss %.4g", result->loss[step - result->first_step]);
+        cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
     return CLEAVE_OK;
 }
 
-static cleave_status run_rank(cleave_rank *rank, cleave_values *values, cleave_arena *arena,
-                              cleave_run_result *result, cleave_error *error) {
-    CLEAVE_TRY(cleave_values_fill(values, rank, error));
+static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *error) {
+    cleave_rank *rank = run->rank;
+    cleave_run_result *result = run->result;
+    const cleave_run_options *options = rank->options;
+    CLEAVE_TRY(cleave_values_fill(run->values, rank, error));
     rank->load = cleave_values_load;
-    rank->load_context = values;
+    rank->load_context = run->values;
     cleave_step_records records;
-    bool records_steps = rank->options->timeline;
-    if (records_steps)
-        CLEAVE_TRY(cleave_step_records_create(&records, rank, rank->options->steps, arena, error));
-    CLEAVE_TRY(run_steps(rank, records_steps ? &records : NULL, result, error));
+    if (options->timeline && result->n_steps > 0) {
+        CLEAVE_TRY(cleave_step_records_create(&records, rank, result->n_steps, arena, error));
+        run->records = &records;
+    }
+    cleave_world_set_patience(rank->world, options->stall_timeout_seconds);
+    cleave_status status = cleave_checkpoints_open(&run->checkpoints, rank, error);
+    if (status == CLEAVE_OK)
+        status = run_steps(run, error);
+    cleave_checkpoints_close(&run->checkpoints);
+    CLEAVE_TRY(status);
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));
-    CLEAVE_TRY(
-        median(result->step_seconds, rank->options->steps, &result->median_step_seconds, error));
-    if (records_steps)
-        CLEAVE_TRY(cleave_gather_timeline(rank, &records, result->median_step_seconds, arena,
+    CLEAVE_TRY(median(result->step_seconds, result->n_steps, &result->median_step_seconds, error));
+    if (run->records != NULL)
+        CLEAVE_TRY(cleave_gather_timeline(rank, run->records, result->median_step_seconds, arena,
                                           result, error));
-    return rank->options->save != NULL ? cleave_values_save(values, rank, error) : CLEAVE_OK;
+    if (options->save == NULL)
+        return CLEAVE_OK;
+    return cleave_save_file(run->values, rank,
+                            options->forward ? CLEAVE_SAVED_OUTPUTS : CLEAVE_SAVED_VALUES,
+                            options->save, error);
+}
+
+/* Rank 0 looks for the checkpoint, and all go on from the one that it chose. */
+static cleave_status find_checkpoint(cleave_world *world, const cleave_model *model,
+                                     const cleave_run_options *options, cleave_arena *arena,
+                                     cleave_run_result *run, cleave_error *error) {
+    struct {
+        cleave_status status;
+        cleave_error error;
+        cleave_resumed resumed;
+    } *found = cleave_arena_alloc(arena, 1, sizeof *found);
+    if (found == NULL)
+        return cleave_fail_memory(error, "preparing a run");
+    if (cleave_world_rank(world) == 0)
+        found->status = cleave_checkpoint_find(model, options, &found->resumed, &found->error);
+    if (options->from != NULL)
+        cleave_world_broadcast(world, found, sizeof *found);
+    if (found->status != CLEAVE_OK)
+        return cleave_fail(error, found->status, "%s", found->error.message);
+    run->first_step = found->resumed.step;
+    run->n_steps = options->steps - run->first_step;
+    run->resumed = found->resumed.folder;
+    run->skipped = found->resumed.skipped;
+    return CLEAVE_OK;
 }
 
 /* What lowering had beside its result, before the rank takes its own memory: resident memory is to
@@ -155,11 +304,11 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
                            layout->n_devices, cleave_world_size(world));
     cleave_run_result run = {.n_devices = layout->n_devices,
                              .loads_data = options->data != NULL || options->text != NULL};
+    CLEAVE_TRY(find_checkpoint(world, model, options, arena, &run, error));
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
-    run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, options->steps);
-    if (!options->forward)
-        run.loss = CLEAVE_ARENA_ARRAY(arena, double, options->steps);
-    if (run.program == NULL || run.step_seconds == NULL || (run.loss == NULL && !options->forward))
+    run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
+    run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
+    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL)
         return cleave_fail_memory(error, "preparing a run");
     cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
     CLEAVE_TRY(cleave_kernels_create(&kernels, error));
@@ -175,10 +324,15 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     give_memory_back();
     cleave_values *values = NULL;
     cleave_rank rank = {0};
-    CLEAVE_TRY(cleave_values_open(model, options, &values, error));
+    const char *checkpoint = run.resumed[0] != '\0' ? run.resumed : NULL;
+    CLEAVE_TRY(cleave_values_open(model, options, checkpoint, &values, error));
     status = cleave_rank_create(&rank, world, run.program, options, arena, error);
+    running now = {
+        .rank = &rank, .values = values, .checkpoints = {.descriptor = -1}, .result = &run};
     if (status == CLEAVE_OK)
-        status = run_rank(&rank, values, arena, &run, error);
+        status = run_rank(&now, arena, error);
+    if (options->forward)
+        run.loss = NULL;
     cleave_rank_destroy(&rank);
     cleave_values_close(values);
     if (status == CLEAVE_OK)

@@ -8,16 +8,24 @@
 #include "graph/program/timeline.h"
 
 typedef struct cleave_run_options {
-    int64_t steps; /* 1 or more; forward: 1 */
+    int64_t steps; /* 1 or more, from the beginning of the training; forward: 1 */
     bool forward;  /* forward only; saves the model's outputs under their names */
     cleave_optimizer optimizer;
     uint64_t seed;
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
        null: initial values. */
     const char *weights;
-    const char *data; /* safetensors of inputs and `targets`; null: made up from the seed */
-    const char *text; /* bytes to predict instead of data: see exec/data/text.h; null: none */
-    const char *save; /* where parameters and buffers (forward: outputs) go; null: nowhere */
+    const char *data;       /* safetensors of inputs and `targets`; null: made up from the seed */
+    const char *text;       /* bytes to predict instead of data: see exec/data/text.h; null: none */
+    const char *save;       /* where parameters and buffers (forward: outputs) go; null: nowhere */
+    const char *from;       /* a checkpoint, or a folder of them, to go on from; null: none */
+    const char *checkpoint; /* the folder where they go (exec/checkpoint.h); null: nowhere */
+    int64_t checkpoint_every;  /* steps; 0: only at the end and when it is interrupted */
+    double checkpoint_seconds; /* and when so long went by since the last; 0: never */
+    int64_t keep;              /* the newest so many; 0: all */
+    /* Null, or what a signal handler sets to something else than 0: then the run ends after the
+       step at hand, with a checkpoint. */
+    const volatile int *interrupted;
     double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
                                      never */
     bool reference_kernels;       /* naive kernels only: for tests */
@@ -28,16 +36,21 @@ typedef struct cleave_run_options {
 
 /* Rank 0's view of the run; the others get empty values. */
 typedef struct cleave_run_result {
-    double *loss;               /* [steps] before each update; null in forward */
-    double *step_seconds;       /* [steps] of the slowest rank */
-    double median_step_seconds; /* the first step left out where there are more */
-    int64_t *bytes_between;     /* [source][destination] per step, as counted by the senders */
-    int64_t bytes_sent;         /* per step, all */
-    int64_t *peak_bytes;        /* [n_devices] arena of each rank */
-    int64_t *rss_peak_bytes;    /* [n_devices] VmHWM of each rank */
-    double kernel_seconds;      /* rank 0: sum of its compute and update items in the median step's
-                                   place: last step */
-    double last_step_seconds;   /* rank 0 */
+    int64_t first_step;            /* that were done before, by a checkpoint; */
+    int64_t n_steps;               /* and now.  0: all were done */
+    const char *resumed, *skipped; /* that checkpoint, and what was wrong with a newer one; or "" */
+    double checkpoint_seconds;     /* that the last checkpoint took until it was on the disk, */
+    int64_t checkpoint_bytes;      /* and its size; 0: none was written */
+    double *loss;                  /* [n_steps] before each update; null in forward */
+    double *step_seconds;          /* [n_steps] of the slowest rank */
+    double median_step_seconds;    /* the first step left out where there are more */
+    int64_t *bytes_between;        /* [source][destination] per step, as counted by the senders */
+    int64_t bytes_sent;            /* per step, all */
+    int64_t *peak_bytes;           /* [n_devices] arena of each rank */
+    int64_t *rss_peak_bytes;       /* [n_devices] VmHWM of each rank */
+    double kernel_seconds;    /* rank 0: sum of its compute and update items in the median step's
+                                 place: last step */
+    double last_step_seconds; /* rank 0 */
     bool loads_data; /* from outside, in every step; else they were made up before the first */
     /* With options->timeline: the step nearest to the median, from when the first rank started it,
        and the median duration of every item over some steps near to that one. */
@@ -51,6 +64,10 @@ typedef struct cleave_run_result {
    parent, before it launches ranks. */
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error);
+/* The same of the checkpoints, for one process: all of the one that the run goes on from is read.
+ */
+cleave_status cleave_run_check_checkpoints(const cleave_model *model,
+                                           const cleave_run_options *options, cleave_error *error);
 
 /* To be called on every rank of a world of exactly layout->n_devices ranks, between
    cleave_world_begin and cleave_world_end; BAD_INPUT otherwise. */

@@ -1,21 +1,34 @@
 /* The world of ranks, over MPI. */
 #include "exec/world.h"
 
+#include "base/progress.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SETUP_TAG = 7, LEAVING_NANOSECONDS = 150000000 };
+enum {
+    SETUP_TAG = 7,
+    MEETING_TAG = 8,
+    LEAVING_NANOSECONDS = 150000000,
+    MOST_MET = 8,
+    PATIENCE_WITH_ROOT_SECONDS = 2
+};
 
 struct cleave_world {
     MPI_Comm communicator;
     int rank, size;
+    double patience_seconds; /* 0: no end */
     int32_t n_requests;
     MPI_Request *requests;
 };
@@ -53,6 +66,10 @@ static bool begins_with(const char *line, const char *name, const char *behind) 
     return strncmp(line, name, n) == 0 && line[n] != '\0' && strchr(behind, line[n]) != NULL;
 }
 
+static bool is_complaint(const char *line, const report *r) {
+    return begins_with(line, "cleave", " ") || begins_with(line, r->program, ": ");
+}
+
 /* Results pass; of the messages, our own.  The launcher reports a failure after a rule of "=". */
 static void pass_line(stream *s, report *r) {
     static const char ending[] = "EXIT STRING: ";
@@ -65,10 +82,10 @@ static void pass_line(stream *s, report *r) {
     if (s->noise && how != NULL)
         snprintf(r->ending, sizeof r->ending, "%.*s", (int)strcspn(how + sizeof ending - 1, "\n"),
                  how + sizeof ending - 1);
-    if (s->noise || (message && !ours))
+    /* Others fail because the first one did. */
+    if (s->noise || (message && (!ours || (r->complained && is_complaint(s->line, r)))))
         return;
-    r->complained = r->complained || (message && (begins_with(s->line, "cleave", " ") ||
-                                                  begins_with(s->line, r->program, ": ")));
+    r->complained = r->complained || (message && is_complaint(s->line, r));
     fputs(s->line, s->to);
     fflush(s->to);
 }
@@ -87,20 +104,33 @@ static bool pass_some(stream *s, report *r) {
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
-static void pass_all(stream *streams, report *r) {
-    struct pollfd waiting[2] = {{.fd = streams[0].from, .events = POLLIN},
-                                {.fd = streams[1].from, .events = POLLIN}};
+/* What was asked of this process, to the ranks: to end.  Who asks twice does not want to wait. */
+static void pass_signal(int signals, pid_t launcher, bool *told_to_end) {
+    struct signalfd_siginfo info;
+    if (read(signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    kill(launcher, *told_to_end ? SIGKILL : SIGTERM);
+    *told_to_end = true;
+}
+
+static void pass_all(stream *streams, report *r, int signals, pid_t launcher, bool *told_to_end) {
+    struct pollfd waiting[3] = {{.fd = streams[0].from, .events = POLLIN},
+                                {.fd = streams[1].from, .events = POLLIN},
+                                {.fd = signals, .events = POLLIN}};
     while (waiting[0].fd >= 0 || waiting[1].fd >= 0) {
-        if (poll(waiting, 2, -1) < 0 && errno != EINTR)
+        if (poll(waiting, 3, -1) < 0 && errno != EINTR)
             return;
         for (int i = 0; i < 2; i++)
             if (waiting[i].fd >= 0 && waiting[i].revents != 0 && !pass_some(&streams[i], r))
                 waiting[i].fd = -1;
+        if (waiting[2].revents != 0)
+            pass_signal(signals, launcher, told_to_end);
     }
 }
 
-/* Starts the command with both its streams in pipes. */
-static pid_t start(char **command, int *out, int *messages) {
+/* Starts the command with both its streams in pipes, out of reach of the terminal's Ctrl-C, which
+   this process passes on. */
+static pid_t start(char **command, const sigset_t *before, int *out, int *messages) {
     int pipes[2][2];
     if (pipe(pipes[0]) != 0)
         return -1;
@@ -112,6 +142,11 @@ static pid_t start(char **command, int *out, int *messages) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
+        int nothing = open("/dev/null", O_RDONLY);
+        setpgid(0, 0);
+        sigprocmask(SIG_SETMASK, before, NULL);
+        if (nothing >= 0)
+            dup2(nothing, STDIN_FILENO);
         dup2(pipes[0][1], STDOUT_FILENO);
         dup2(pipes[1][1], STDERR_FILENO);
         for (int i = 0; i < 4; i++)
@@ -135,8 +170,35 @@ static pid_t start(char **command, int *out, int *messages) {
     return child;
 }
 
+/* The launcher's end, and of its ranks, to wait for. */
+static int run_launcher(char **command, report *said, bool *told_to_end, cleave_error *error) {
+    stream streams[2] = {{.to = stdout}, {.to = stderr}};
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, &before);
+    int signals = signalfd(-1, &ends, SFD_CLOEXEC), state = 0;
+    pid_t child = start(command, &before, &streams[0].from, &streams[1].from);
+    if (child < 0) {
+        cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER, strerror(errno));
+    } else {
+        pass_all(streams, said, signals, child, told_to_end);
+        close(streams[0].from);
+        close(streams[1].from);
+        while (waitpid(child, &state, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (signals >= 0)
+        close(signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (child < 0)
+        return -1;
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+}
+
 cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
-                                  cleave_error *error) {
+                                  bool *told_to_end, cleave_error *error) {
     int n = 0;
     while (arguments[n] != NULL)
         n++;
@@ -148,24 +210,18 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
     command[1] = (char *)"-n";
     command[2] = count;
     memcpy(command + 3, arguments, (size_t)n * sizeof *command);
-    stream streams[2] = {{.to = stdout}, {.to = stderr}};
-    pid_t child = start(command, &streams[0].from, &streams[1].from);
-    free(command);
-    if (child < 0)
-        return cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER,
-                           strerror(errno));
     const char *slash = strrchr(arguments[0], '/');
     report said = {.program = slash != NULL ? slash + 1 : arguments[0]};
-    pass_all(streams, &said);
-    close(streams[0].from);
-    close(streams[1].from);
-    int state = 0;
-    while (waitpid(child, &state, 0) < 0 && errno == EINTR)
-        ;
-    int code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+    *told_to_end = false;
+    int code = run_launcher(command, &said, told_to_end, error);
+    free(command);
+    if (code < 0)
+        return CLEAVE_FAILED;
     if (code == 127)
         return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started",
                            CLEAVE_MPI_LAUNCHER);
+    if (code != 0 && !said.complained && *told_to_end)
+        return cleave_fail(error, CLEAVE_FAILED, "ended by a signal");
     if (code != 0 && !said.complained)
         return cleave_fail(error, CLEAVE_FAILED, "a rank died%s%s, so the run was ended",
                            said.ending[0] != '\0' ? ": " : "", said.ending);
@@ -277,12 +333,71 @@ double cleave_world_largest(cleave_world *world, double value) {
     return largest;
 }
 
-void cleave_world_send_now(cleave_world *world, const void *data, int64_t bytes, int32_t to) {
-    MPI_Send(data, (int)bytes, MPI_BYTE, to, SETUP_TAG, world->communicator);
+void cleave_world_set_patience(cleave_world *world, double seconds) {
+    world->patience_seconds = seconds;
 }
 
-void cleave_world_receive_now(cleave_world *world, void *data, int64_t bytes, int32_t from) {
-    MPI_Recv(data, (int)bytes, MPI_BYTE, from, SETUP_TAG, world->communicator, MPI_STATUS_IGNORE);
+/* As MPI_Wait, but not for ever; who waits for a word of rank 0 gives it time to say first who is
+   missing. */
+static cleave_status await(const cleave_world *world, MPI_Request *request, int32_t peer,
+                           const char *where, cleave_error *error) {
+    double since = cleave_clock_seconds() + (peer == 0 ? PATIENCE_WITH_ROOT_SECONDS : 0);
+    for (int ended = 0;;) {
+        MPI_Test(request, &ended, MPI_STATUS_IGNORE);
+        if (ended)
+            return CLEAVE_OK;
+        sched_yield(); /* more ranks than cores: let the one that we wait for run */
+        double waited = cleave_clock_seconds() - since;
+        if (waited >
+            0.01) /* as while rank 0 writes a checkpoint, to which the core is of more use */
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        if (world->patience_seconds > 0 && waited > world->patience_seconds)
+            return cleave_fail(error, CLEAVE_FAILED, "rank %d: stalled for %g s %s by rank %d",
+                               world->rank, world->patience_seconds, where, peer);
+    }
+}
+
+static cleave_status send_to(cleave_world *world, const void *data, int64_t bytes, int32_t to,
+                             int tag, const char *where, cleave_error *error) {
+    MPI_Request request;
+    MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, world->communicator, &request);
+    return await(world, &request, to, where, error);
+}
+
+static cleave_status receive_from(cleave_world *world, void *data, int64_t bytes, int32_t from,
+                                  int tag, const char *where, cleave_error *error) {
+    MPI_Request request;
+    MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, world->communicator, &request);
+    return await(world, &request, from, where, error);
+}
+
+cleave_status cleave_world_send_now(cleave_world *world, const void *data, int64_t bytes,
+                                    int32_t to, cleave_error *error) {
+    return send_to(world, data, bytes, to, SETUP_TAG, "sending", error);
+}
+
+cleave_status cleave_world_receive_now(cleave_world *world, void *data, int64_t bytes, int32_t from,
+                                       cleave_error *error) {
+    return receive_from(world, data, bytes, from, SETUP_TAG, "receiving", error);
+}
+
+/* By way of rank 0, which so knows who is missing. */
+cleave_status cleave_world_meet(cleave_world *world, double *values, int n, const char *where,
+                                cleave_error *error) {
+    int64_t bytes = n * (int64_t)sizeof *values;
+    double others[MOST_MET];
+    if (world->rank != 0) {
+        CLEAVE_TRY(send_to(world, values, bytes, 0, MEETING_TAG, where, error));
+        return receive_from(world, values, bytes, 0, MEETING_TAG, where, error);
+    }
+    for (int r = 1; r < world->size; r++) {
+        CLEAVE_TRY(receive_from(world, others, bytes, r, MEETING_TAG, where, error));
+        for (int i = 0; i < n; i++)
+            values[i] = others[i] > values[i] ? others[i] : values[i];
+    }
+    for (int r = 1; r < world->size; r++)
+        CLEAVE_TRY(send_to(world, values, bytes, r, MEETING_TAG, where, error));
+    return CLEAVE_OK;
 }
 
 int64_t cleave_world_peak_resident_bytes(void) {

@@ -12,10 +12,14 @@ typedef struct cleave_world cleave_world;
 /* Starts `arguments` (null-terminated, [0] is the program) under the launcher that was found when
    Cleave was configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is passed
    on, and of their stderr the lines that begin with "cleave" or the program's name; the launcher's
-   own report of a failure is not.  `exit_code` is that of the first rank that failed after it had
-   said why, 0 when none did.  FAILED when a rank died without a word. */
+   own report of a failure is not, and of what ranks say of one the first line.  `exit_code` is that
+   of the first rank that failed after it had said why, 0 when none did.  FAILED when a rank died
+   without a word.
+
+   SIGINT and SIGTERM that come meanwhile go to all ranks as SIGTERM, the second one as SIGKILL;
+   `told_to_end` says whether one came. */
 cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
-                                  cleave_error *error);
+                                  bool *told_to_end, cleave_error *error);
 
 /* Joins the world.  Every rank calls both; `end` may not return when `code` is not 0: it takes the
  * world down. */
@@ -47,9 +51,18 @@ void cleave_world_gather(cleave_world *world, const void *data, int64_t bytes, v
 void cleave_world_broadcast(cleave_world *world, void *data, int64_t bytes);
 /* The largest of all ranks' values, on every rank. */
 double cleave_world_largest(cleave_world *world, double value);
+/* From here on, who is waited for in the functions below longer than this ends the wait.  0: no
+   end, as at first. */
+void cleave_world_set_patience(cleave_world *world, double seconds);
+/* All ranks meet, and each has the largest of every one of `n` values.  FAILED, naming the rank
+   that has not come and `where`. */
+cleave_status cleave_world_meet(cleave_world *world, double *values, int n, const char *where,
+                                cleave_error *error);
 /* Blocking, for set-up and saving. */
-void cleave_world_send_now(cleave_world *world, const void *data, int64_t bytes, int32_t to);
-void cleave_world_receive_now(cleave_world *world, void *data, int64_t bytes, int32_t from);
+cleave_status cleave_world_send_now(cleave_world *world, const void *data, int64_t bytes,
+                                    int32_t to, cleave_error *error);
+cleave_status cleave_world_receive_now(cleave_world *world, void *data, int64_t bytes, int32_t from,
+                                       cleave_error *error);
 
 /* Resident memory's high-water mark of this process (VmHWM), bytes; 0 where it can't be read. */
 int64_t cleave_world_peak_resident_bytes(void);

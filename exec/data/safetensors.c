@@ -336,75 +336,81 @@ static cleave_status place_entries(int32_t n, cleave_safetensors_entry *entries,
 }
 
 /* The header is padded with blanks so that data are aligned to 8 bytes. */
-static cleave_status write_header(cleave_safetensors_writer *writer, const char *path,
-                                  const cleave_json_writer *json, cleave_error *error) {
+static cleave_status write_header(cleave_safetensors_writer *writer, cleave_json_writer *json,
+                                  cleave_error *error) {
+    static const char blanks[8] = "       ";
     if (json->failed)
         return cleave_fail_memory(error, "writing a safetensors header");
     uint64_t length = (json->n + 7) / 8 * 8;
-    FILE *stream = writer->file.stream;
-    bool done = fwrite(&length, sizeof length, 1, stream) == 1 &&
-                fwrite(json->text, 1, json->n, stream) == json->n;
-    for (uint64_t i = json->n; i < length; i++)
-        done = done && fputc(' ', stream) == ' ';
-    writer->data_start = 8 + (int64_t)length;
-    /* Gives the file its full length at once. */
-    if (done && writer->data_bytes > 0)
-        done =
-            fseeko(stream, (off_t)(writer->data_start + writer->data_bytes - 1), SEEK_SET) == 0 &&
-            fputc(0, stream) == 0;
-    return done ? CLEAVE_OK : cleave_fail(error, CLEAVE_FAILED, "%s can't be written", path);
+    CLEAVE_TRY(cleave_file_writer_put(&writer->file, &length, sizeof length, error));
+    CLEAVE_TRY(cleave_file_writer_put(&writer->file, json->text, json->n, error));
+    return cleave_file_writer_put(&writer->file, blanks, (size_t)(length - json->n), error);
 }
 
-cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
-                                             int32_t n_entries, cleave_safetensors_entry *entries,
-                                             cleave_error *error) {
-    CLEAVE_TRY(place_entries(n_entries, entries, &writer->data_bytes, error));
-    CLEAVE_TRY(cleave_file_writer_open(&writer->file, path, error));
+cleave_status cleave_safetensors_writer_begin(cleave_safetensors_writer *writer, int32_t n_entries,
+                                              cleave_safetensors_entry *entries,
+                                              cleave_error *error) {
     cleave_json_writer json = {0};
+    cleave_status status = place_entries(n_entries, entries, &writer->data_bytes, error);
+    writer->written = 0;
     cleave_json_begin_object(&json, false);
-    for (int32_t i = 0; i < n_entries; i++)
+    for (int32_t i = 0; i < n_entries && status == CLEAVE_OK; i++)
         write_entry(&json, &entries[i]);
     cleave_json_end_object(&json);
-    cleave_status status = write_header(writer, path, &json, error);
+    if (status == CLEAVE_OK)
+        status = write_header(writer, &json, error);
     cleave_json_writer_free(&json);
     if (status != CLEAVE_OK)
         cleave_file_writer_abandon(&writer->file);
     return status;
 }
 
-static bool write_truths(FILE *stream, cleave_type type, int64_t count, const void *data) {
-    bool done = true;
-    for (int64_t i = 0; i < count && done; i++) {
-        bool truth =
-            type == CLEAVE_I64 ? ((const int64_t *)data)[i] != 0 : ((const float *)data)[i] != 0.0f;
-        done = fputc(truth, stream) == truth;
+cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
+                                             int32_t n_entries, cleave_safetensors_entry *entries,
+                                             cleave_error *error) {
+    CLEAVE_TRY(cleave_file_writer_open(&writer->file, path, error));
+    return cleave_safetensors_writer_begin(writer, n_entries, entries, error);
+}
+
+static cleave_status write_truths(cleave_safetensors_writer *writer, cleave_type type,
+                                  int64_t count, const void *data, cleave_error *error) {
+    bool truths[4096];
+    for (int64_t i = 0; i < count;) {
+        size_t n = 0;
+        for (; n < sizeof truths && i < count; i++)
+            truths[n++] = type == CLEAVE_I64 ? ((const int64_t *)data)[i] != 0
+                                             : ((const float *)data)[i] != 0.0f;
+        CLEAVE_TRY(cleave_file_writer_put(&writer->file, truths, n, error));
     }
-    return done;
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
                                        const cleave_safetensors_entry *entry, int64_t first,
                                        int64_t count, const void *data, cleave_error *error) {
     int64_t size = element_bytes(entry);
-    FILE *stream = writer->file.stream;
     if (!in_range(entry, first, count))
         return fail_range(entry, first, count, error);
     if (count == 0)
         return CLEAVE_OK;
-    bool done =
-        fseeko(stream, (off_t)(writer->data_start + entry->offset + first * size), SEEK_SET) == 0;
-    if (done && entry->stored == CLEAVE_STORED_TRUTH)
-        done = write_truths(stream, entry->type, count, data);
-    else if (done)
-        done = fwrite(data, (size_t)size, (size_t)count, stream) == (size_t)count;
-    return done ? CLEAVE_OK
-                : cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be written",
-                              writer->file.path, entry->name);
+    if (entry->offset + first * size != writer->written)
+        return cleave_fail(error, CLEAVE_FAILED, "%s: %s is written out of order",
+                           writer->file.path, entry->name);
+    CLEAVE_TRY(entry->stored == CLEAVE_STORED_TRUTH
+                   ? write_truths(writer, entry->type, count, data, error)
+                   : cleave_file_writer_put(&writer->file, data, (size_t)(count * size), error));
+    writer->written += count * size;
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_safetensors_writer_commit(cleave_safetensors_writer *writer,
                                                cleave_error *error) {
-    return cleave_file_writer_commit(&writer->file, error);
+    if (writer->written == writer->data_bytes)
+        return cleave_file_writer_commit(&writer->file, error);
+    cleave_file_writer_abandon(&writer->file);
+    return cleave_fail(error, CLEAVE_FAILED, "%s: %lld bytes of data of %lld were written",
+                       writer->file.path, (long long)writer->written,
+                       (long long)writer->data_bytes);
 }
 
 void cleave_safetensors_writer_abandon(cleave_safetensors_writer *writer) {

@@ -18,11 +18,18 @@ struct cleave_values {
     const cleave_run_options *options;
     cleave_arena arena;
     cleave_tensor_file weights, data;         /* path null: none */
+    cleave_tensor_file states[2];             /* of the optimizer; path null: they begin at zero */
     cleave_text text;                         /* path null: none */
-    const cleave_safetensors_entry **entries; /* [n_tensors] in one of the two, or null */
+    const cleave_safetensors_entry **entries; /* [n_tensors] in weights or data, or null */
+    int data_descriptor;                      /* of the one file that data come from; -1: none */
+    cleave_file_stamp data_stamp;             /* of when it was checked */
+    int64_t first_step;                       /* that was loaded for; -1: none yet */
 };
 
-static bool has_weights(const cleave_tensor *tensor) {
+const char *const cleave_files_of_states[2] = {"optimizer-1.safetensors",
+                                               "optimizer-2.safetensors"};
+
+bool cleave_values_has(const cleave_tensor *tensor) {
     return tensor->view.kind == CLEAVE_VIEW_NONE &&
            (tensor->kind == CLEAVE_TENSOR_PARAMETER || tensor->kind == CLEAVE_TENSOR_BUFFER);
 }
@@ -35,8 +42,7 @@ static void describe_shape(int rank, const int64_t *shape, char *text, size_t by
                                  (long long)shape[d]);
 }
 
-/* The shape that a tensor has in files. */
-static int file_shape(const cleave_tensor *tensor, const int64_t **shape) {
+int cleave_values_file_shape(const cleave_tensor *tensor, const int64_t **shape) {
     bool differs = tensor->file_rank > 0;
     *shape = differs ? tensor->file_shape : tensor->shape;
     return differs ? tensor->file_rank : tensor->rank;
@@ -52,7 +58,7 @@ static cleave_status fail_to_fit(const char *path, const cleave_safetensors_entr
                                  cleave_error *error) {
     char found[160], wanted[160];
     const int64_t *shape;
-    int rank = file_shape(tensor, &shape);
+    int rank = cleave_values_file_shape(tensor, &shape);
     const cleave_safetensors_entry as_wanted = {.type = tensor->type, .stored = stored_as(tensor)};
     describe_shape(entry->rank, entry->shape, found, sizeof found);
     describe_shape(rank, shape, wanted, sizeof wanted);
@@ -84,7 +90,7 @@ static cleave_status check_missing(const cleave_values *values, cleave_error *er
     int32_t n = 0, n_named = 0;
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const char *name = model->tensors[t].name;
-        if (!has_weights(&model->tensors[t]) || entry_of(values, name) != NULL)
+        if (!cleave_values_has(&model->tensors[t]) || entry_of(values, name) != NULL)
             continue;
         n++;
         if (n > n_named + 1 || used + strlen(name) + 3 > sizeof names)
@@ -102,19 +108,33 @@ static cleave_status check_missing(const cleave_values *values, cleave_error *er
                        values->weights.file.path, n_named > 0 ? names : "of the model", more);
 }
 
+static cleave_status check_fits(const char *path, const cleave_safetensors_entry *entry,
+                                const cleave_tensor *tensor, cleave_error *error) {
+    const int64_t *shape;
+    int rank = cleave_values_file_shape(tensor, &shape);
+    bool fits = entry->type == tensor->type && entry->rank == rank;
+    for (int d = 0; d < rank && fits; d++)
+        fits = entry->shape[d] == shape[d];
+    return fits ? CLEAVE_OK : fail_to_fit(path, entry, tensor, "", error);
+}
+
 /* Not null: check_missing has been before. */
 static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
     const cleave_safetensors_entry *entry = entry_of(values, tensor->name);
-    const int64_t *shape;
-    int rank = file_shape(tensor, &shape);
-    bool fits = entry->type == tensor->type && entry->rank == rank;
-    for (int d = 0; d < rank && fits; d++)
-        fits = entry->shape[d] == shape[d];
-    if (!fits)
-        return fail_to_fit(values->weights.file.path, entry, tensor, "", error);
+    CLEAVE_TRY(check_fits(values->weights.file.path, entry, tensor, error));
     values->entries[t] = entry;
     return CLEAVE_OK;
+}
+
+/* The state of a parameter lies under its name. */
+static cleave_status find_state(const cleave_tensor_file *states, const cleave_tensor *tensor,
+                                const cleave_safetensors_entry **entry, cleave_error *error) {
+    *entry = cleave_safetensors_find(&states->file, tensor->name);
+    if (*entry == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which is trained",
+                           states->file.path, tensor->name);
+    return check_fits(states->file.path, *entry, tensor, error);
 }
 
 /* Ids must lie in their tables, other integers where f32 is exact; targets may be ignored. */
@@ -205,24 +225,54 @@ static cleave_status check_is_data(const cleave_values *values, int32_t t, cleav
                        path, tensor->name, kind, input->why, data, wanted);
 }
 
-static cleave_status open_files(cleave_values *values, cleave_error *error) {
+static void watch_data(cleave_values *values, int descriptor) {
+    values->data_descriptor = descriptor;
+    values->data_stamp = cleave_file_stamp_take(descriptor);
+}
+
+/* Of a checkpoint. */
+static cleave_status open_checkpoint(cleave_values *values, const char *folder,
+                                     const char **weights, cleave_error *error) {
+    int n_states = cleave_optimizer_states(&values->options->optimizer);
+    *weights = cleave_arena_printf(&values->arena, "%s/%s", folder, CLEAVE_FILE_OF_VALUES);
+    if (*weights == NULL)
+        return cleave_fail_memory(error, "reading a checkpoint");
+    for (int k = 0; k < n_states; k++) {
+        const char *path =
+            cleave_arena_printf(&values->arena, "%s/%s", folder, cleave_files_of_states[k]);
+        if (path == NULL)
+            return cleave_fail_memory(error, "reading a checkpoint");
+        CLEAVE_TRY(cleave_tensor_file_open(path, &values->arena, &values->states[k], error));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status open_files(cleave_values *values, const char *checkpoint,
+                                cleave_error *error) {
     const cleave_model *model = values->model;
     const cleave_run_options *options = values->options;
+    const char *weights = options->weights;
     if (options->data != NULL && options->text != NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "data come from %s or from the text %s, not both", options->data,
                            options->text);
-    if (options->text != NULL)
+    if (options->text != NULL) {
         CLEAVE_TRY(cleave_text_open(options->text, model, &values->text, error));
-    if (options->weights != NULL) {
-        CLEAVE_TRY(
-            cleave_tensor_file_open(options->weights, &values->arena, &values->weights, error));
+        watch_data(values, values->text.descriptor);
+    }
+    if (checkpoint != NULL)
+        CLEAVE_TRY(open_checkpoint(values, checkpoint, &weights, error));
+    if (weights != NULL) {
+        CLEAVE_TRY(cleave_tensor_file_open(weights, &values->arena, &values->weights, error));
         CLEAVE_TRY(check_missing(values, error));
     }
-    if (options->data != NULL)
+    if (options->data != NULL) {
         CLEAVE_TRY(cleave_tensor_file_open(options->data, &values->arena, &values->data, error));
+        if (values->data.file.stream != NULL)
+            watch_data(values, fileno(values->data.file.stream));
+    }
     for (int32_t t = 0; t < model->n_tensors && values->data.file.path != NULL; t++)
-        if (has_weights(&model->tensors[t]))
+        if (cleave_values_has(&model->tensors[t]))
             CLEAVE_TRY(check_is_data(values, t, error));
     values->entries =
         CLEAVE_ARENA_ARRAY(&values->arena, const cleave_safetensors_entry *, model->n_tensors);
@@ -233,7 +283,7 @@ static cleave_status open_files(cleave_values *values, cleave_error *error) {
         if (values->options->forward && t == model->targets && values->data.file.path != NULL &&
             cleave_safetensors_find(&values->data.file, model->tensors[t].name) == NULL)
             continue;
-        if (values->weights.file.path != NULL && has_weights(&model->tensors[t]))
+        if (values->weights.file.path != NULL && cleave_values_has(&model->tensors[t]))
             CLEAVE_TRY(find_weight(values, t, error));
         if (values->data.file.path != NULL && model->tensors[t].kind == CLEAVE_TENSOR_DATA &&
             model->tensors[t].view.kind == CLEAVE_VIEW_NONE)
@@ -243,13 +293,16 @@ static cleave_status open_files(cleave_values *values, cleave_error *error) {
 }
 
 cleave_status cleave_values_open(const cleave_model *model, const cleave_run_options *options,
-                                 cleave_values **values, cleave_error *error) {
+                                 const char *checkpoint, cleave_values **values,
+                                 cleave_error *error) {
     cleave_values *opened = calloc(1, sizeof *opened);
     if (opened == NULL)
         return cleave_fail_memory(error, "reading weights and data");
     opened->model = model;
     opened->options = options;
-    cleave_status status = open_files(opened, error);
+    opened->data_descriptor = -1;
+    opened->first_step = -1;
+    cleave_status status = open_files(opened, checkpoint, error);
     if (status != CLEAVE_OK) {
         cleave_values_close(opened);
         return status;
@@ -263,6 +316,8 @@ void cleave_values_close(cleave_values *values) {
         return;
     cleave_tensor_file_close(&values->weights);
     cleave_tensor_file_close(&values->data);
+    for (int k = 0; k < 2; k++)
+        cleave_tensor_file_close(&values->states[k]);
     cleave_text_close(&values->text);
     cleave_arena_free(&values->arena);
     free(values);
@@ -332,11 +387,11 @@ static cleave_status read_box(const cleave_tensor_file *file, const cleave_safet
 }
 
 /* A box of a parameter, buffer or constant as it is before the first step. */
-static cleave_status initial_box(const cleave_values *values, int32_t t, const cleave_box *box,
+static cleave_status initial_box(const cleave_values *values, const cleave_tensor *tensor,
+                                 const cleave_safetensors_entry *entry, const cleave_box *box,
                                  void *data, cleave_error *error) {
-    const cleave_tensor *tensor = &values->model->tensors[t];
-    if (values->weights.file.path != NULL && values->entries[t] != NULL && has_weights(tensor))
-        return read_box(&values->weights, values->entries[t], 0, tensor, box, data, error);
+    if (values->weights.file.path != NULL && entry != NULL && cleave_values_has(tensor))
+        return read_box(&values->weights, entry, 0, tensor, box, data, error);
     cleave_initial_fill(tensor, values->options->seed, box, data);
     return CLEAVE_OK;
 }
@@ -348,11 +403,37 @@ static cleave_status initial_halves(const cleave_values *values, const cleave_bu
     float *exact = malloc((size_t)n * sizeof *exact + 1);
     if (exact == NULL)
         return cleave_fail_memory(error, "reading a tensor");
-    cleave_status status = initial_box(values, buffer->tensor, &buffer->box, exact, error);
+    cleave_status status = initial_box(values, &values->model->tensors[buffer->tensor],
+                                       values->entries[buffer->tensor], &buffer->box, exact, error);
     if (status == CLEAVE_OK)
         cleave_convert(CLEAVE_F32, exact, buffer->type, data, n);
     free(exact);
     return status;
+}
+
+cleave_status cleave_values_initial(const cleave_values *values, int32_t tensor,
+                                    const cleave_box *box, void *data, cleave_error *error) {
+    cleave_tensor row_major = values->model->tensors[tensor];
+    for (int d = 0; d < row_major.rank; d++)
+        row_major.order[d] = d;
+    return initial_box(values, &row_major, values->entries[tensor], box, data, error);
+}
+
+static cleave_status fill_states(const cleave_values *values, const cleave_rank *rank,
+                                 cleave_error *error) {
+    const cleave_program *program = rank->program;
+    const cleave_safetensors_entry *entry;
+    for (int32_t u = 0; u < program->n_updates; u++)
+        for (int k = 0; k < 2; k++) {
+            int32_t b = program->updates[u].state[k];
+            if (b < 0 || program->buffers[b].device != rank->device)
+                continue;
+            const cleave_tensor *tensor = &program->model->tensors[program->updates[u].tensor];
+            CLEAVE_TRY(find_state(&values->states[k], tensor, &entry, error));
+            CLEAVE_TRY(read_box(&values->states[k], entry, 0, tensor, &program->buffers[b].box,
+                                cleave_rank_buffer(rank, b), error));
+        }
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
@@ -367,170 +448,32 @@ cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
         else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
             CLEAVE_TRY(initial_halves(values, buffer, data, error));
         else if (buffer->kind != CLEAVE_BUFFER_DATA)
-            CLEAVE_TRY(initial_box(values, buffer->tensor, &buffer->box, data, error));
+            CLEAVE_TRY(initial_box(values, &values->model->tensors[buffer->tensor],
+                                   values->entries[buffer->tensor], &buffer->box, data, error));
     }
-    return CLEAVE_OK;
+    return values->states[0].file.path != NULL ? fill_states(values, rank, error) : CLEAVE_OK;
 }
 
 cleave_status cleave_values_load(void *context, const cleave_buffer *buffer, int64_t step,
                                  void *data, cleave_error *error) {
-    const cleave_values *values = context;
+    cleave_values *values = context;
+    const cleave_run_options *options = values->options;
     const cleave_tensor *tensor = &values->model->tensors[buffer->tensor];
     const cleave_safetensors_entry *entry = values->entries[buffer->tensor];
+    values->first_step = values->first_step < 0 ? step : values->first_step;
+    if (values->data_descriptor >= 0)
+        CLEAVE_TRY(cleave_file_stamp_check(&values->data_stamp, values->data_descriptor,
+                                           options->text != NULL ? options->text : options->data,
+                                           error));
     if (values->text.path != NULL)
         return cleave_text_load(&values->text, tensor, buffer->tensor == values->text.targets,
-                                &buffer->box, values->options->seed, step, data, error);
+                                &buffer->box, options->seed, step, data, error);
     if (values->data.file.path == NULL || entry == NULL) {
-        if (step == 0) /* made-up data are the same in every step, and their buffers persist */
-            cleave_initial_fill_data(tensor, values->options->seed, 0, &buffer->box, data);
+        if (step == values->first_step) /* made-up data are the same in every step, and persist */
+            cleave_initial_fill_data(tensor, options->seed, 0, &buffer->box, data);
         return CLEAVE_OK;
     }
     int64_t size = cleave_tensor_size(tensor);
     int64_t batches = size > 0 ? entry->n_elements / size : 1;
     return read_box(&values->data, entry, step % batches * size, tensor, &buffer->box, data, error);
-}
-
-/* Scatters or gathers between a dense piece over `box` and a row-major whole tensor. */
-static void place_box(const cleave_tensor *tensor, const cleave_box *box, const char *dense,
-                      char *whole) {
-    size_t element = (size_t)cleave_type_bytes(tensor->type);
-    box_walk walk = walk_box(tensor, box, box);
-    int64_t size = cleave_box_size(tensor->rank, box);
-    for (int64_t i = 0; i < size; i++, walk_on(&walk)) {
-        int64_t to = 0;
-        for (int d = 0; d < tensor->rank; d++)
-            to = to * tensor->shape[d] + walk.index[d];
-        memcpy(whole + (size_t)to * element, dense + (size_t)walk.at * element, element);
-    }
-}
-
-/* Takes a box of a buffer that may be larger to rank 0 and puts it into the whole tensor there. */
-static cleave_status send_box(const cleave_rank *rank, int32_t t, int32_t device, int32_t b,
-                              const cleave_box *box, char *whole, cleave_error *error) {
-    if (rank->device != device && rank->device != 0)
-        return CLEAVE_OK;
-    const cleave_tensor *tensor = &rank->program->model->tensors[t];
-    size_t element = (size_t)cleave_type_bytes(tensor->type);
-    int64_t size = cleave_box_size(tensor->rank, box);
-    char *dense = malloc((size_t)size * element + 1);
-    if (dense == NULL)
-        return cleave_fail_memory(error, "saving a tensor");
-    if (rank->device == device) {
-        const cleave_buffer *held = &rank->program->buffers[b];
-        box_walk from = walk_box(tensor, &held->box, box), to = walk_box(tensor, box, box);
-        const char *data = cleave_rank_buffer(rank, b);
-        for (int64_t i = 0; i < size; i++, walk_on(&from), walk_on(&to))
-            cleave_convert(held->type, data + from.at * cleave_type_bytes(held->type), tensor->type,
-                           dense + (size_t)to.at * element, 1);
-    }
-    if (device != 0 && rank->device == device)
-        cleave_world_send_now(rank->world, dense, size * (int64_t)element, 0);
-    if (device != 0 && rank->device == 0)
-        cleave_world_receive_now(rank->world, dense, size * (int64_t)element, device);
-    if (rank->device == 0)
-        place_box(tensor, box, dense, whole);
-    free(dense);
-    return CLEAVE_OK;
-}
-
-/* Where the pieces of one saved tensor lie. */
-static cleave_status collect(const cleave_values *values, const cleave_rank *rank, int32_t t,
-                             int32_t output, char *whole, cleave_error *error) {
-    const cleave_program *program = rank->program;
-    const cleave_tensor *tensor = &program->model->tensors[t];
-    cleave_box all = cleave_box_of_shape(tensor->rank, tensor->shape);
-    if (output >= 0) {
-        /* The piece may be the memory of a base tensor that lies just as the output would. */
-        cleave_program view = *program;
-        cleave_buffer buffer = program->buffers[program->output_buffers[output]];
-        buffer.box = all;
-        view.buffers = &buffer;
-        cleave_rank as_output = *rank;
-        as_output.program = &view;
-        return send_box(&as_output, t, program->output_devices[output], 0, &all, whole, error);
-    }
-    if (rank->device == 0) { /* what no device uses is as it was */
-        cleave_tensor row_major = *tensor;
-        for (int d = 0; d < tensor->rank; d++)
-            row_major.order[d] = d;
-        if (values->weights.file.path != NULL && values->entries[t] != NULL)
-            CLEAVE_TRY(
-                read_box(&values->weights, values->entries[t], 0, &row_major, &all, whole, error));
-        else
-            cleave_initial_fill(&row_major, values->options->seed, &all, whole);
-    }
-    for (int32_t h = 0; h < program->n_held; h++)
-        if (program->held[h].tensor == t)
-            CLEAVE_TRY(send_box(rank, t, program->held[h].device, program->held[h].buffer,
-                                &program->held[h].box, whole, error));
-    return CLEAVE_OK;
-}
-
-typedef struct saved {
-    int32_t tensor, output; /* output: index among the model's outputs, or -1 */
-} saved;
-
-static cleave_status save_all(const cleave_values *values, const cleave_rank *rank,
-                              const saved *list, int32_t n, cleave_safetensors_entry *entries,
-                              cleave_safetensors_writer *writer, cleave_error *error) {
-    for (int32_t i = 0; i < n; i++) {
-        const cleave_tensor *tensor = &values->model->tensors[list[i].tensor];
-        int64_t size = cleave_tensor_size(tensor);
-        char *whole = rank->device == 0
-                          ? calloc((size_t)size + 1, (size_t)cleave_type_bytes(tensor->type))
-                          : NULL;
-        if (rank->device == 0 && whole == NULL)
-            return cleave_fail_memory(error, "saving a tensor");
-        cleave_status status = collect(values, rank, list[i].tensor, list[i].output, whole, error);
-        if (status == CLEAVE_OK && rank->device == 0)
-            status = cleave_safetensors_write(writer, &entries[i], 0, size, whole, error);
-        free(whole);
-        CLEAVE_TRY(status);
-    }
-    return CLEAVE_OK;
-}
-
-static int32_t list_saved(const cleave_values *values, saved *list) {
-    const cleave_model *model = values->model;
-    int32_t n = 0;
-    for (int32_t o = 0; values->options->forward && o < model->n_outputs; o++)
-        list[n++] = (saved){model->outputs[o], o};
-    for (int32_t t = 0; !values->options->forward && t < model->n_tensors; t++)
-        if (has_weights(&model->tensors[t]))
-            list[n++] = (saved){t, -1};
-    return n;
-}
-
-cleave_status cleave_values_save(cleave_values *values, const cleave_rank *rank,
-                                 cleave_error *error) {
-    const cleave_model *model = values->model;
-    size_t most = (size_t)model->n_tensors + (size_t)model->n_outputs;
-    saved *list = CLEAVE_ARENA_ARRAY(&values->arena, saved, most);
-    cleave_safetensors_entry *entries =
-        CLEAVE_ARENA_ARRAY(&values->arena, cleave_safetensors_entry, most);
-    if (list == NULL || entries == NULL)
-        return cleave_fail_memory(error, "saving");
-    int32_t n = list_saved(values, list);
-    for (int32_t i = 0; i < n; i++) {
-        const cleave_tensor *tensor = &model->tensors[list[i].tensor];
-        const int64_t *shape = tensor->shape;
-        int rank_there = list[i].output < 0 ? file_shape(tensor, &shape) : tensor->rank;
-        entries[i] = (cleave_safetensors_entry){.name = tensor->name,
-                                                .type = tensor->type,
-                                                .stored = stored_as(tensor),
-                                                .rank = rank_there};
-        memcpy(entries[i].shape, shape, (size_t)rank_there * sizeof *shape);
-    }
-    cleave_safetensors_writer writer;
-    if (rank->device == 0)
-        CLEAVE_TRY(
-            cleave_safetensors_writer_open(&writer, values->options->save, n, entries, error));
-    cleave_status status = save_all(values, rank, list, n, entries, &writer, error);
-    if (rank->device != 0)
-        return status;
-    if (status != CLEAVE_OK) {
-        cleave_safetensors_writer_abandon(&writer);
-        return status;
-    }
-    return cleave_safetensors_writer_commit(&writer, error);
 }

@@ -9,22 +9,32 @@ typedef struct cleave_values cleave_values;
 
 /* Opens the weights and data that the options name and checks them against the model: every tensor
    known, its type and shape right, the batch a divisor of the data's first dimension, ids within
-   their tables, other integers within +-CLEAVE_MOST_EXACT_INTEGER.  BAD_INPUT. */
+   their tables, other integers within +-CLEAVE_MOST_EXACT_INTEGER.  `checkpoint`, a folder, has the
+   values instead of the weights, and the optimizer's state; null: none.  BAD_INPUT. */
 cleave_status cleave_values_open(const cleave_model *model, const cleave_run_options *options,
-                                 cleave_values **values, cleave_error *error);
+                                 const char *checkpoint, cleave_values **values,
+                                 cleave_error *error);
 void cleave_values_close(cleave_values *values);
+
+/* Names of the files of a checkpoint. */
+#define CLEAVE_FILE_OF_VALUES "parameters.safetensors"
+extern const char *const cleave_files_of_states[2];
 
 /* Fills every persistent buffer of this rank. */
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
                                  cleave_error *error);
 
-/* A cleave_rank_load with the values as context. */
+/* A cleave_rank_load with the values as context.  FAILED when the file of the data was written to
+   since it was opened. */
 cleave_status cleave_values_load(void *values, const cleave_buffer *buffer, int64_t step,
                                  void *data, cleave_error *error);
 
-/* Rank 0 writes all parameters and buffers (forward: outputs) to options->save, the others send
- * theirs. */
-cleave_status cleave_values_save(cleave_values *values, const cleave_rank *rank,
-                                 cleave_error *error);
+/* Is it a parameter or a buffer, with values of its own? */
+bool cleave_values_has(const cleave_tensor *tensor);
+/* The rank and the shape that a tensor has in files. */
+int cleave_values_file_shape(const cleave_tensor *tensor, const int64_t **shape);
+/* A box of a parameter or buffer as it was before the first step, row-major. */
+cleave_status cleave_values_initial(const cleave_values *values, int32_t tensor,
+                                    const cleave_box *box, void *data, cleave_error *error);
 
 #endif

@@ -23,6 +23,10 @@ cleave_status cleave_optimizer_find(const char *name, cleave_optimizer *optimize
     return CLEAVE_OK;
 }
 
+const char *cleave_optimizer_name(const cleave_optimizer *optimizer) {
+    return optimizer->kind == CLEAVE_OPTIMIZER_ADAM ? "adam" : "sgd";
+}
+
 int cleave_optimizer_states(const cleave_optimizer *optimizer) {
     if (optimizer->kind == CLEAVE_OPTIMIZER_ADAM)
         return 2;

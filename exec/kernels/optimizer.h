@@ -25,6 +25,8 @@ cleave_optimizer cleave_optimizer_default(cleave_optimizer_kind kind);
 cleave_status cleave_optimizer_find(const char *name, cleave_optimizer *optimizer,
                                     cleave_error *error);
 
+const char *cleave_optimizer_name(const cleave_optimizer *optimizer);
+
 /* Values of state per parameter: 0 (SGD without momentum), 1 or 2. */
 int cleave_optimizer_states(const cleave_optimizer *optimizer);
 

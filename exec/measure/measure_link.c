@@ -189,11 +189,11 @@ static double watch_message(const pair *p, int64_t bytes, double piece, bool sen
 static double agree(const pair *p, double value) {
     double other = value;
     if (p->first) {
-        cleave_world_send_now(p->world, &value, sizeof value, p->peer);
-        cleave_world_receive_now(p->world, &other, sizeof other, p->peer);
+        cleave_world_send_now(p->world, &value, sizeof value, p->peer, NULL);
+        cleave_world_receive_now(p->world, &other, sizeof other, p->peer, NULL);
     } else {
-        cleave_world_receive_now(p->world, &other, sizeof other, p->peer);
-        cleave_world_send_now(p->world, &value, sizeof value, p->peer);
+        cleave_world_receive_now(p->world, &other, sizeof other, p->peer, NULL);
+        cleave_world_send_now(p->world, &value, sizeof value, p->peer, NULL);
     }
     return (value + other) / 2;
 }
@@ -288,9 +288,9 @@ static void measure(pair *p, double seconds_budget, cleave_link_samples *found,
 /* What the second rank found. */
 static double agree_with_second(const pair *p, double value) {
     if (p->first)
-        cleave_world_receive_now(p->world, &value, sizeof value, p->peer);
+        cleave_world_receive_now(p->world, &value, sizeof value, p->peer, NULL);
     else
-        cleave_world_send_now(p->world, &value, sizeof value, p->peer);
+        cleave_world_send_now(p->world, &value, sizeof value, p->peer, NULL);
     return value;
 }
 

@@ -310,7 +310,7 @@ static cleave_status run(bench *b, cleave_error *error) {
     options.optimizer.learning_rate = 0.01 / (double)b->model.tensors[b->tensor].shape[0];
     cleave_values *values = NULL;
     cleave_rank rank = {0};
-    CLEAVE_TRY(cleave_values_open(&b->model, &options, &values, error));
+    CLEAVE_TRY(cleave_values_open(&b->model, &options, NULL, &values, error));
     cleave_status status =
         cleave_rank_create(&rank, b->world, &b->program, &options, &b->arena, error);
     if (status == CLEAVE_OK)

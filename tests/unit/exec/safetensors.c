@@ -31,11 +31,13 @@ Test(safetensors, what_is_written_in_pieces_is_read_in_pieces) {
     cleave_safetensors_writer writer;
     cr_assert(cleave_safetensors_writer_open(&writer, path, 3, entries, &error) == CLEAVE_OK, "%s",
               error.message);
-    cleave_safetensors_write(&writer, &entries[2], 0, 2, ids, &error);
-    cleave_safetensors_write(&writer, &entries[0], 4, 2, weight + 4, &error);
-    cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error);
+    cr_expect(cleave_safetensors_write(&writer, &entries[0], 1, 2, weight, &error) != CLEAVE_OK);
     cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 4, weight, &error) == CLEAVE_OK);
     cr_expect(cleave_safetensors_write(&writer, &entries[0], 5, 2, weight, &error) != CLEAVE_OK);
+    cr_expect(cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error) != CLEAVE_OK);
+    cleave_safetensors_write(&writer, &entries[0], 4, 2, weight + 4, &error);
+    cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error);
+    cleave_safetensors_write(&writer, &entries[2], 0, 2, ids, &error);
     cr_assert(cleave_safetensors_writer_commit(&writer, &error) == CLEAVE_OK, "%s", error.message);
 
     cleave_arena arena = {0};
@@ -81,10 +83,10 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
     const int64_t integers[2] = {1, 0};
     cleave_safetensors_writer writer;
     cr_assert(cleave_safetensors_writer_open(&writer, path, 2, entries, &error) == CLEAVE_OK);
-    cr_assert(cleave_safetensors_write(&writer, &entries[1], 0, 2, integers, &error) == CLEAVE_OK);
+    cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 2, floats, &error) == CLEAVE_OK);
     cr_assert(cleave_safetensors_write(&writer, &entries[0], 2, 3, floats + 2, &error) ==
               CLEAVE_OK);
-    cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 2, floats, &error) == CLEAVE_OK);
+    cr_assert(cleave_safetensors_write(&writer, &entries[1], 0, 2, integers, &error) == CLEAVE_OK);
     cr_assert(cleave_safetensors_writer_commit(&writer, &error) == CLEAVE_OK);
     FILE *stream = fopen(path, "r+b");
     char bytes[7];

@@ -147,7 +147,7 @@ static cleave_status open_with(const char *path, const int64_t values[4], cleave
     cr_assert_eq(cleave_safetensors_writer_commit(&writer, error), CLEAVE_OK);
     cleave_run_options options = {.steps = 1, .forward = true, .data = path};
     cleave_values *opened = NULL;
-    cleave_status status = cleave_values_open(&model, &options, &opened, error);
+    cleave_status status = cleave_values_open(&model, &options, NULL, &opened, error);
     cleave_values_close(opened);
     return status;
 }

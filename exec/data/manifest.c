@@ -1,0 +1,236 @@
+/* Read and written by the same functions on both sides of the checksum: what was read is written
+   again, and its checksum is that of what was written first. */
+#include "exec/data/manifest.h"
+
+#include "base/checksum.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char format_name[] = "cleave-checkpoint-1";
+static const int64_t most_steps = INT64_C(1) << 40, most_bytes = INT64_C(1) << 50;
+
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+static void put_checksum(cleave_json_writer *w, uint64_t checksum) {
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, checksum);
+    cleave_json_key(w, "xxh64");
+    cleave_json_put_string(w, text);
+}
+
+static void put_text(cleave_json_writer *w, const char *key, const char *value) {
+    cleave_json_key(w, key);
+    cleave_json_put_string(w, value);
+}
+
+static void put_file(cleave_json_writer *w, const char *key, const cleave_manifest_file *file) {
+    cleave_json_begin_object(w, true);
+    put_text(w, key, file->name);
+    cleave_json_key(w, "bytes");
+    cleave_json_put_integer(w, file->bytes);
+    put_checksum(w, file->checksum);
+    cleave_json_end_object(w);
+}
+
+/* All but the end. */
+static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest) {
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
+    cleave_json_begin_object(w, false);
+    put_text(w, "format", format_name);
+    cleave_json_key(w, "step");
+    cleave_json_put_integer(w, manifest->step);
+    put_text(w, "seed", seed);
+    cleave_json_key(w, "model");
+    cleave_json_begin_object(w, true);
+    put_text(w, "file", manifest->model_file);
+    put_text(w, "hash", manifest->model_hash);
+    cleave_json_end_object(w);
+    put_text(w, "precision", manifest->precision);
+    put_text(w, "reduce_precision", manifest->reduce_precision);
+    cleave_json_key(w, "optimizer");
+    cleave_json_begin_object(w, true);
+    put_text(w, "name", manifest->optimizer);
+    cleave_json_key(w, "states");
+    cleave_json_put_integer(w, manifest->optimizer_states);
+    cleave_json_end_object(w);
+    if (manifest->data.name != NULL) {
+        cleave_json_key(w, "data");
+        put_file(w, "file", &manifest->data);
+    }
+    cleave_json_key(w, "files");
+    cleave_json_begin_array(w, false);
+    for (int32_t i = 0; i < manifest->n_files; i++)
+        put_file(w, "name", &manifest->files[i]);
+    cleave_json_end_array(w);
+}
+
+static cleave_status format(const cleave_manifest *manifest, const uint64_t *checksum,
+                            cleave_json_writer *w, cleave_error *error) {
+    put_manifest(w, manifest);
+    if (checksum != NULL)
+        put_checksum(w, *checksum);
+    cleave_json_end_object(w);
+    return w->failed ? cleave_fail_memory(error, "writing a manifest") : CLEAVE_OK;
+}
+
+static cleave_status own_checksum(const cleave_manifest *manifest, uint64_t *checksum,
+                                  cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_checksum sum;
+    cleave_status status = format(manifest, NULL, &w, error);
+    if (status == CLEAVE_OK) {
+        cleave_checksum_begin(&sum);
+        cleave_checksum_add(&sum, w.text, w.n);
+        *checksum = cleave_checksum_value(&sum);
+    }
+    cleave_json_writer_free(&w);
+    return status;
+}
+
+cleave_status cleave_manifest_format(const cleave_manifest *manifest, cleave_arena *arena,
+                                     const char **text, cleave_error *error) {
+    uint64_t checksum;
+    cleave_json_writer w = {0};
+    CLEAVE_TRY(own_checksum(manifest, &checksum, error));
+    cleave_status status = format(manifest, &checksum, &w, error);
+    if (status == CLEAVE_OK && (*text = cleave_arena_string(arena, w.text)) == NULL)
+        status = cleave_fail_memory(error, "writing a manifest");
+    cleave_json_writer_free(&w);
+    return status;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+static cleave_status read_text(const cleave_json_cursor *at, const char *key, cleave_arena *arena,
+                               const char **text, cleave_error *error) {
+    cleave_json_cursor member;
+    const char *value;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    CLEAVE_TRY(cleave_json_string(&member, &value, error));
+    *text = cleave_arena_string(arena, value);
+    return *text != NULL ? CLEAVE_OK : cleave_fail_memory(error, "reading a manifest");
+}
+
+static cleave_status read_integer(const cleave_json_cursor *at, const char *key, int64_t most,
+                                  int64_t *value, cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    return cleave_json_integer(&member, 0, most, value, error);
+}
+
+/* A number of 64 bits in so many digits, or 0: any number of them. */
+static cleave_status read_digits(const cleave_json_cursor *at, const char *key, int base,
+                                 size_t n_digits, uint64_t *value, cleave_error *error) {
+    cleave_json_cursor member;
+    const char *text;
+    char *end;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    CLEAVE_TRY(cleave_json_string(&member, &text, error));
+    errno = 0;
+    *value = strtoull(text, &end, base);
+    size_t n = strspn(text, base == 16 ? "0123456789abcdef" : "0123456789");
+    if (n == 0 || text[n] != '\0' || errno != 0 || (n_digits > 0 && n != n_digits))
+        return cleave_json_fail(&member, error, "\"%.32s\" is no such number", text);
+    return CLEAVE_OK;
+}
+
+/* Letters, digits, points, bars: no path, nothing hidden, and not the manifest. */
+static bool is_name(const char *name) {
+    size_t n = strlen(name);
+    return n > 0 && n <= 100 && name[0] != '.' && strcmp(name, "manifest.json") != 0 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+static cleave_status read_file(const cleave_json_cursor *at, const char *key, cleave_arena *arena,
+                               cleave_manifest_file *file, cleave_error *error) {
+    const char *const keys[] = {key, "bytes", "xxh64", NULL};
+    CLEAVE_TRY(cleave_json_expect_object(at, error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    CLEAVE_TRY(read_text(at, key, arena, &file->name, error));
+    CLEAVE_TRY(read_integer(at, "bytes", most_bytes, &file->bytes, error));
+    return read_digits(at, "xxh64", 16, 16, &file->checksum, error);
+}
+
+static cleave_status read_files(const cleave_json_cursor *root, cleave_arena *arena,
+                                cleave_manifest *manifest, cleave_error *error) {
+    cleave_json_cursor files;
+    CLEAVE_TRY(cleave_json_get(root, "files", &files, error));
+    CLEAVE_TRY(cleave_json_expect_array(&files, error));
+    int32_t n = cleave_json_count(&files);
+    if (n < 1 || n > CLEAVE_MOST_MANIFEST_FILES)
+        return cleave_json_fail(&files, error, "%d files, not 1 to %d", n,
+                                (int)CLEAVE_MOST_MANIFEST_FILES);
+    for (int32_t i = 0; i < n; i++) {
+        cleave_json_cursor at = cleave_json_element(&files, i);
+        CLEAVE_TRY(read_file(&at, "name", arena, &manifest->files[i], error));
+        if (!is_name(manifest->files[i].name))
+            return cleave_json_fail(&at, error, "\"%.100s\" is no name of a file in its folder",
+                                    manifest->files[i].name);
+        for (int32_t j = 0; j < i; j++)
+            if (strcmp(manifest->files[i].name, manifest->files[j].name) == 0)
+                return cleave_json_fail(&at, error, "%s is there twice", manifest->files[i].name);
+    }
+    manifest->n_files = n;
+    return CLEAVE_OK;
+}
+
+static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *arena,
+                               cleave_manifest *manifest, uint64_t *checksum, cleave_error *error) {
+    static const char *const keys[] = {
+        "format",    "step", "seed",  "model", "precision", "reduce_precision",
+        "optimizer", "data", "files", "xxh64", NULL};
+    cleave_json_cursor at;
+    const char *name;
+    CLEAVE_TRY(cleave_json_expect_object(root, error));
+    CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
+    CLEAVE_TRY(read_text(root, "format", arena, &name, error));
+    if (strcmp(name, format_name) != 0)
+        return cleave_json_fail(root, error, "format \"%.64s\" is not %s", name, format_name);
+    CLEAVE_TRY(read_integer(root, "step", most_steps, &manifest->step, error));
+    CLEAVE_TRY(read_digits(root, "seed", 10, 0, &manifest->seed, error));
+    CLEAVE_TRY(cleave_json_get(root, "model", &at, error));
+    CLEAVE_TRY(cleave_json_expect_object(&at, error));
+    CLEAVE_TRY(read_text(&at, "file", arena, &manifest->model_file, error));
+    CLEAVE_TRY(read_text(&at, "hash", arena, &manifest->model_hash, error));
+    CLEAVE_TRY(read_text(root, "precision", arena, &manifest->precision, error));
+    CLEAVE_TRY(read_text(root, "reduce_precision", arena, &manifest->reduce_precision, error));
+    CLEAVE_TRY(cleave_json_get(root, "optimizer", &at, error));
+    CLEAVE_TRY(cleave_json_expect_object(&at, error));
+    CLEAVE_TRY(read_text(&at, "name", arena, &manifest->optimizer, error));
+    CLEAVE_TRY(read_integer(&at, "states", 2, &manifest->optimizer_states, error));
+    if (cleave_json_find(root, "data", &at))
+        CLEAVE_TRY(read_file(&at, "file", arena, &manifest->data, error));
+    CLEAVE_TRY(read_files(root, arena, manifest, error));
+    return read_digits(root, "xxh64", 16, 16, checksum, error);
+}
+
+cleave_status cleave_manifest_parse(const char *text, size_t bytes, const char *path,
+                                    cleave_arena *arena, cleave_manifest *manifest,
+                                    cleave_error *error) {
+    cleave_json *document;
+    cleave_manifest read = {0};
+    uint64_t told = 0, own = 0;
+    if (bytes > CLEAVE_MOST_MANIFEST_BYTES)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %zu bytes are too many for a manifest",
+                           path, bytes);
+    CLEAVE_TRY(cleave_json_parse(text, bytes, path, &document, error));
+    cleave_json_cursor root = cleave_json_root(document);
+    cleave_status status = read_root(&root, arena, &read, &told, error);
+    cleave_json_free(document);
+    if (status == CLEAVE_OK)
+        status = own_checksum(&read, &own, error);
+    CLEAVE_TRY(status);
+    if (told != own)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: was changed: its checksum is not right",
+                           path);
+    *manifest = read;
+    return CLEAVE_OK;
+}
