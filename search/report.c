@@ -297,7 +297,7 @@ static cleave_status take_grounds(session *s, reported *best, cleave_error *erro
     }
     keep_used_rules(best->grounds.used_rules, rules);
     s->result.shares = best->grounds.shares;
-    s->result.framework_bytes = best->grounds.framework_bytes;
+    s->result.framework = best->grounds.framework;
     return CLEAVE_OK;
 }
 

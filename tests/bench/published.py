@@ -35,7 +35,7 @@ import published_page
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
            "pipeline", "virtual", "layers", "context", "expert", "schedule", "recompute", "sharding", "precision",
-           "reduce_precision", "attention", "besides", "step", "memory"]
+           "reduce_precision", "attention", "besides", "step", "memory", "reserved"]
 MIB = 1024 * 1024
 
 
@@ -122,7 +122,7 @@ def torchtitan(folder):
                "virtual": 2 if schedule.startswith("interleaved") else 1,
                "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
                "sharding": 3, "precision": "bf16", "reduce_precision": "mixed", "besides": besides, "step": f"{step:.9g}",
-               "memory": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
+               "reserved": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
 
 
 def llm_foundry(folder):
@@ -157,6 +157,8 @@ def mist(folder):
                "step": row["measured_iter_s"], "memory": ""}
         peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
         run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
+        reserved = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_reserved"])]
+        run["reserved"] = f"{max(reserved) * MIB:.0f}" if reserved else ""
         run["model"] = gpt2(layers, width, heads, 50304, 2048) if row["family"] == "gpt" else \
             llama(layers, width, {"1.3b": 5632, "2.7b": 6912, "7b": 11008}[row["size"]], heads, heads, 50304)
         if "stage_strategies" not in numbers:
@@ -264,12 +266,13 @@ def percent(of, key):
 def describe(source, result, runs):
     """One line of a source, and why rows were refused."""
     if result is None:
-        return [source, len(runs), 0, "-", "-", "-", "-", "-"]
+        return [source, len(runs), 0, *"-------"]
     of = overall(result)
-    step, memory = of["step"], of["memory"]
+    step, memory, reserved = of["step"], of["memory"], of["reserved"]
     tau = "-" if step is None or step["tau"] is None else f"{step['tau']:.2f}"
     return [source, of["runs"], of["priced"], percent(step, "median_error"), percent(step, "ninth_decile_error"),
-            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error")]
+            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error"),
+            percent(reserved, "median_error"), percent(reserved, "ninth_decile_error")]
 
 
 def reasons(result):
@@ -418,7 +421,8 @@ def main():
 
 
 def bench(options, folder):
-    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %"]]
+    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %",
+              "reserved: median", "90 %"]]
     why, runs_of, results = [], {}, {}
     for source in options.only.split(","):
         file, rows_of = SOURCES[source]
