@@ -4,7 +4,7 @@
    free neighbours of their segment, and the smallest free one that is large enough is taken again.
    What asks for up to 1 MiB has segments of its own, of 2 MiB; below 10 MiB one takes 20 MiB,
    beyond a multiple of 2.  What is left of a block is split off where it is worth it: of small ones
-   always, of large ones more than 1 MiB.  (c10/cuda/CUDACachingAllocator.cpp; one stream.) */
+   always, of large ones more than 1 MiB.  (As of PyTorch 2, of one stream.) */
 #ifndef CLEAVE_GRAPH_PROGRAM_CACHING_ALLOCATOR_H
 #define CLEAVE_GRAPH_PROGRAM_CACHING_ALLOCATOR_H
 

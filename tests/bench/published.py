@@ -406,7 +406,10 @@ def main():
                         help="leave one effect after the other out, of all sources or of those between commas")
     parser.add_argument("--kernels", action="store_true", help="only hold tables against kernels")
     parser.add_argument("--page", help="write all that is found to this page")
+    parser.add_argument("--most-devices", type=int, default=1 << 20, metavar="N",
+                        help="price no run of more: some take minutes")
     parser.add_argument("--keep", help="folder for the tables that are made")
+    parser.add_argument("--reuse", action="store_true", help="take the results that are in that folder already")
     options = parser.parse_args()
     if not os.path.isdir(options.folder):
         print(f"skipped: {options.folder} is no folder of published measurements")
@@ -430,11 +433,20 @@ def bench(options, folder):
             why.append(f"{source}: skipped: {file} is not in {options.folder}")
             continue
         runs = runs_of[source] = list(rows_of(options.folder))
+        for run in runs:
+            devices = int(run.get("devices") or int(run["data"]) * int(run["tensor"]) * int(run["pipeline"]))
+            if devices > options.most_devices and not run.get("besides"):
+                run["besides"] = f"more than {options.most_devices} devices: left out of this table"
         path = os.path.join(folder, source + ".csv")
         write(path, runs)
-        result = results[source] = validate(options.cleave, path)
-        with open(os.path.join(folder, source + ".json"), "w") as out:
-            json.dump(result, out, indent=1)
+        kept = os.path.join(folder, source + ".json")
+        if options.reuse and os.path.isfile(kept):
+            with open(kept) as file:
+                result = results[source] = json.load(file)
+        else:
+            result = results[source] = validate(options.cleave, path)
+            with open(kept, "w") as out:
+                json.dump(result, out, indent=1)
         table.append(describe(source, result, runs))
         why += [f"{source}: {n} not priced: {reason}" for reason, n in reasons(result).items()]
     print_table(table)
