@@ -50,6 +50,8 @@ static const option_row columns[] = {
     {"step", "SECONDS", OPTION_SECONDS, offsetof(run_record, step), .help = "measured"},
     {"memory", "BYTES", OPTION_BYTES, offsetof(run_record, memory),
      .help = "measured: allocated on the fullest device"},
+    {"reserved", "BYTES", OPTION_BYTES, offsetof(run_record, reserved),
+     .help = "measured: reserved there by the allocator"},
 };
 const option_table run_columns = {columns, (int)(sizeof columns / sizeof columns[0])};
 
@@ -155,7 +157,7 @@ static cleave_status complete_batches(const reading *r, run_record *run) {
 }
 
 static cleave_status complete(const reading *r, run_record *run) {
-    if (run->step <= 0 && run->memory <= 0)
+    if (run->step <= 0 && run->memory <= 0 && run->reserved <= 0)
         return fail(r, run, "neither step nor memory was measured");
     if (run->schedule == NULL)
         run->schedule = run->virtual_stages > 1 ? "interleaved" : "1f1b";

@@ -113,8 +113,10 @@ static cleave_status price(const run_record *run, cleave_arena *arena, validated
     priced->step_seconds = result.best.step_seconds;
     priced->shares = result.shares;
     priced->plan_bytes = (double)result.best.peak_bytes;
-    priced->memory_bytes =
-        result.framework_bytes > 0 ? (double)result.framework_bytes : priced->plan_bytes;
+    bool is_known = result.framework.allocated_bytes > 0;
+    priced->memory_bytes = is_known ? (double)result.framework.allocated_bytes : priced->plan_bytes;
+    priced->reserved_bytes =
+        is_known ? (double)result.framework.reserved_bytes : priced->plan_bytes;
     return CLEAVE_OK;
 }
 

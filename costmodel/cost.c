@@ -45,12 +45,12 @@ double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *wo
 cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const char *family) {
     int32_t found = cost_find_fit(kind, family);
     if (found < 0)
-        return (cleave_byte_price){.launch_seconds = kind->launch_seconds,
-                                   .seconds_per_byte =
-                                       1 / (kind->bytes_per_second *
-                                            cleave_efficiency_most(kind->efficiency,
-                                                                   CLEAVE_EFFICIENCY_MEMORY)),
-                                   .fit = -1};
+        return (cleave_byte_price){
+            .launch_seconds = kind->launch_seconds,
+            .seconds_per_byte =
+                1 / (kind->bytes_per_second *
+                     cleave_efficiency_most(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY)),
+            .fit = -1};
     const cleave_family_fit *fit = &kind->fits[found];
     double far_excess = fit->far_seconds_per_byte - fit->seconds_per_byte;
     return (cleave_byte_price){.launch_seconds = fit->launch_seconds,

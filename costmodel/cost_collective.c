@@ -167,11 +167,10 @@ static void add_measured(pricing *p) {
     const cleave_machine *machine = p->machine;
     int32_t n = collective->n_devices, members = 1, beside = -1;
     double sent = (collective->kind == CLEAVE_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
-    while (members < n && cleave_machine_same_node(machine, collective->devices[0],
-                                                   collective->devices[members]))
+    while (members < n &&
+           cleave_machine_same_node(machine, collective->devices[0], collective->devices[members]))
         members++;
-    cleave_collective_span span =
-        cleave_machine_collectives_within(&machine->collectives, members);
+    cleave_collective_span span = cleave_machine_collectives_within(&machine->collectives, members);
     cleave_round_cost round = {.distance = -1, .times = 1, .latency = span.latency_seconds};
     double seconds_per_byte = members > 1 ? 1 / span.bytes_per_second : 0;
     int32_t n_nodes = (n + members - 1) / members;

@@ -3,7 +3,8 @@
 #include <math.h>
 
 const char *const cleave_efficiency_names[] = {
-    "product", "bf16 product", "bf16 weight gradient", "attention", "attention backward", "memory", NULL};
+    "product", "bf16 product", "bf16 weight gradient", "attention", "attention backward", "memory",
+    NULL};
 
 /* Whose table counts instead; itself: nobody's. */
 static const cleave_efficiency_of kin[CLEAVE_N_EFFICIENCIES] = {
@@ -49,10 +50,9 @@ double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_w
     case CLEAVE_WORK_PRODUCT:
         return cleave_efficiency_find(tables, product, work->smallest);
     case CLEAVE_WORK_ATTENTION:
-        return cleave_efficiency_find(tables,
-                                      forward ? CLEAVE_EFFICIENCY_ATTENTION
-                                              : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
-                                      work->flops);
+        return cleave_efficiency_find(
+            tables, forward ? CLEAVE_EFFICIENCY_ATTENTION : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
+            work->flops);
     case CLEAVE_WORK_OTHER:
         break;
     }

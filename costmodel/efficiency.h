@@ -1,5 +1,5 @@
-/* What share of a peak kernels reach, by their size: a small table, of one point where all sizes are
-   alike.  What has no table of its own takes that of its nearest kin. */
+/* What share of a peak kernels reach, by their size: a small table, of one point where all sizes
+   are alike.  What has no table of its own takes that of its nearest kin. */
 #ifndef CLEAVE_COSTMODEL_EFFICIENCY_H
 #define CLEAVE_COSTMODEL_EFFICIENCY_H
 
@@ -9,7 +9,7 @@ typedef enum cleave_efficiency_of {
     CLEAVE_EFFICIENCY_PRODUCT, /* by work.smallest, whatever has no other */
     CLEAVE_EFFICIENCY_BF16_PRODUCT,
     CLEAVE_EFFICIENCY_BF16_WEIGHTS, /* gradients of weights, which are added to sums in f32 */
-    CLEAVE_EFFICIENCY_ATTENTION, /* by flops; forward, in the precision that is multiplied */
+    CLEAVE_EFFICIENCY_ATTENTION,    /* by flops; forward, in the precision that is multiplied */
     CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
     CLEAVE_EFFICIENCY_MEMORY, /* by bytes */
     CLEAVE_N_EFFICIENCIES
@@ -22,8 +22,8 @@ enum { CLEAVE_MOST_EFFICIENCY_POINTS = 16 };
 
 /* Linear between the logarithms of sizes, and as the nearest outside. */
 typedef struct cleave_efficiency {
-    int n;                                      /* 0: there is no table */
-    double size[CLEAVE_MOST_EFFICIENCY_POINTS]; /* ascending, above 0 */
+    int n;                                       /* 0: there is no table */
+    double size[CLEAVE_MOST_EFFICIENCY_POINTS];  /* ascending, above 0 */
     double share[CLEAVE_MOST_EFFICIENCY_POINTS]; /* in (0, 1] */
 } cleave_efficiency;
 

@@ -50,8 +50,8 @@ static void choose_coefficients(const cleave_device_kind *kind, const measured_f
     if (family->n < 3 && use[PER_FLOP] && use[PER_BYTE]) {
         const cleave_efficiency *of = kind->efficiency;
         bool by_flops =
-            flops / (kind->flops_per_second *
-                     cleave_efficiency_most(of, CLEAVE_EFFICIENCY_PRODUCT)) >
+            flops /
+                (kind->flops_per_second * cleave_efficiency_most(of, CLEAVE_EFFICIENCY_PRODUCT)) >
             bytes / (kind->bytes_per_second * cleave_efficiency_most(of, CLEAVE_EFFICIENCY_MEMORY));
         use[by_flops ? PER_BYTE : PER_FLOP] = false;
     }

@@ -53,10 +53,10 @@ static inline double cleave_family_fit_seconds(const cleave_family_fit *fit, dou
 typedef struct cleave_device_kind {
     const char *name, *source;
     int64_t memory_bytes;
-    double flops_per_second, bytes_per_second;    /* peaks, of products in f32 */
-    double bf16_flops_per_second;                 /* and in bf16; 0: it has none */
+    double flops_per_second, bytes_per_second;           /* peaks, of products in f32 */
+    double bf16_flops_per_second;                        /* and in bf16; 0: it has none */
     cleave_efficiency efficiency[CLEAVE_N_EFFICIENCIES]; /* of the roofline */
-    double launch_seconds;                        /* per compute item */
+    double launch_seconds;                               /* per compute item */
     int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
     const char *kernel_version; /* libraries that the times are of; null where none are */
     int32_t n_kernels, n_fits;

@@ -62,7 +62,7 @@
 
 enum { MAX_NODE_TYPES = 64 };
 
-static const char *const root_keys[] = {"cleave_machine", "name",    "kinds", "node",
+static const char *const root_keys[] = {"cleave_machine", "name",    "kinds",       "node",
                                         "nodes",          "network", "collectives", NULL};
 static const char *const node_keys[] = {"count", "devices", "kind", "kinds", "links", NULL};
 static const char *const link_keys[] = {"join",     "through",        "bandwidth", "latency",

@@ -1,7 +1,6 @@
 /* The collectives of a machine file; the format is described in machine_read.c. */
 #include "costmodel/machine_read.h"
 
-
 static const char *const collectives_keys[] = {"within", "between", "source", NULL};
 static const char *const span_keys[] = {"devices", "bandwidth", "latency", NULL};
 static const char *const between_keys[] = {"share", "latency", NULL};
@@ -18,8 +17,8 @@ static cleave_status read_span(const machine_reader *r, const cleave_json_cursor
     span->n_devices = (int32_t)n;
     CLEAVE_TRY(machine_read_quantity(r, at, "bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND, true,
                                      &span->bytes_per_second));
-    CLEAVE_TRY(
-        machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, false, &span->latency_seconds));
+    CLEAVE_TRY(machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, false,
+                                     &span->latency_seconds));
     made->n_spans++;
     return CLEAVE_OK;
 }

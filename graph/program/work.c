@@ -319,7 +319,7 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
     work->key[0] = work->family[0] = '\0';
     work->type = multiplied_type(model, nest);
     work->pass = pass;
-    work->sort = nest->attention != NULL                    ? CLEAVE_WORK_ATTENTION
+    work->sort = nest->attention != NULL                   ? CLEAVE_WORK_ATTENTION
                  : is_product(nest) && nest->n_inputs >= 2 ? CLEAVE_WORK_PRODUCT
                                                            : CLEAVE_WORK_OTHER;
     work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;

@@ -10,7 +10,8 @@ enum { CLEAVE_WORK_KEY_BYTES = 256 };
 /* What sort of work it is, as peaks are reached. */
 typedef enum cleave_work_sort {
     CLEAVE_WORK_OTHER,
-    CLEAVE_WORK_PRODUCT,  /* of two matrices, many of them at a time where axes are in all operands */
+    CLEAVE_WORK_PRODUCT, /* of two matrices, many of them at a time where axes are in all operands
+                          */
     CLEAVE_WORK_ATTENTION
 } cleave_work_sort;
 
@@ -23,8 +24,8 @@ typedef struct cleave_work {
     cleave_type type; /* F32 or BF16, in which products multiply */
     cleave_work_sort sort;
     cleave_pass pass;
-    double smallest;  /* of a product, of the rows, columns and what is summed over */
-    double flops;     /* floating-point operations: 2 per multiply-add */
+    double smallest; /* of a product, of the rows, columns and what is summed over */
+    double flops;    /* floating-point operations: 2 per multiply-add */
     double
         bytes; /* least memory traffic: each operand box read once and each result written once */
 } cleave_work;

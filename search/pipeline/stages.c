@@ -95,9 +95,11 @@ static int64_t layer_of(const char *name) {
 cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *layers,
                                       int32_t n_stages, int32_t *first_operator,
                                       cleave_error *error) {
-    int64_t end = 0, n_layers = 0, most = 0;
+    int64_t n_layers = 0, most = 0, end = 0;
+    int32_t behind = 0; /* the last layer */
     for (int32_t op = 0; op < model->n_operators; op++) {
         int64_t layer = layer_of(model->operators[op].name);
+        behind = layer >= 0 ? op + 1 : behind;
         n_layers = layer >= n_layers ? layer + 1 : n_layers;
     }
     for (int32_t s = 0; s < n_stages; s++)
@@ -109,11 +111,11 @@ cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *
     first_operator[0] = 0;
     for (int32_t s = 0, op = 0; s + 1 < n_stages; s++) {
         end += layers[s];
-        while (op < model->n_operators && layer_of(model->operators[op].name) < end)
+        while (op < behind && layer_of(model->operators[op].name) < end)
             op++;
-        if (op == model->n_operators || op <= first_operator[s])
-            return cleave_fail(error, CLEAVE_BAD_INPUT, "stage %d of %d layers is empty",
-                               op == model->n_operators ? s + 1 : s, layers[s]);
+        if (op == first_operator[s] || op == model->n_operators)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "a stage of %d layers has no operators",
+                               op == model->n_operators ? layers[s + 1] : layers[s]);
         first_operator[s + 1] = op;
     }
     return CLEAVE_OK;

@@ -5,7 +5,6 @@
    left to plan; and whoever asks for a price alone can be told by an estimate, too. */
 #include "search/price/price.h"
 
-#include "graph/program/framework_memory.h"
 #include "search/price/view.h"
 
 #include <stdlib.h>
@@ -176,8 +175,8 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     if (what->grounds == NULL)
         return CLEAVE_OK;
     if (!lowered->repeats && !lowered->is_few)
-        CLEAVE_TRY(cleave_program_framework_bytes(&lowered->program,
-                                                  &what->grounds->framework_bytes, error));
+        CLEAVE_TRY(
+            cleave_program_framework_memory(&lowered->program, &what->grounds->framework, error));
     what->grounds->known = true;
     mark_used_rules(&lowered->program, &what->layout->collectives, what->grounds->used_rules);
     return CLEAVE_OK;

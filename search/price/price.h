@@ -2,6 +2,7 @@
 #ifndef CLEAVE_SEARCH_PRICE_PRICE_H
 #define CLEAVE_SEARCH_PRICE_PRICE_H
 
+#include "graph/program/framework_memory.h"
 #include "simulator/report/price_shares.h"
 #include "simulator/step/estimate.h"
 
@@ -57,9 +58,9 @@ typedef enum cleave_price_memory {
 typedef struct cleave_price_grounds {
     bool known; /* the layout fits the memory */
     cleave_price_shares shares;
-    int64_t framework_bytes; /* as of graph/program/framework_memory.h; 0: not known, of blocks or
-                                micro-batches that stand for others */
-    bool *used_rules;        /* [rules of the layout], room given */
+    cleave_framework_memory framework; /* 0: not known, of blocks or micro-batches that stand for
+                                          others */
+    bool *used_rules;                  /* [rules of the layout], room given */
 } cleave_price_grounds;
 
 /* What is to be priced. */

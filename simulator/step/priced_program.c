@@ -23,13 +23,12 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
                                          cleave_arena *arena, cleave_priced_program *priced,
                                          cleave_error *error) {
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    const cleave_lower_options options = {.training = how->training,
-                                          .symbolic_collectives =
-                                              how->closed_form ||
-                                              cleave_machine_knows_collectives(machine),
-                                          .optimizer_states = how->optimizer_states,
-                                          .workspace = cleave_cost_workspace,
-                                          .workspace_context = &context};
+    const cleave_lower_options options = {
+        .training = how->training,
+        .symbolic_collectives = how->closed_form || cleave_machine_knows_collectives(machine),
+        .optimizer_states = how->optimizer_states,
+        .workspace = cleave_cost_workspace,
+        .workspace_context = &context};
     cleave_priced_program result = {.n_devices = layout->n_devices};
     cleave_program *program = &result.program;
     cleave_fold fold;
