@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct report_values {
-    const char *model, *machine, *layout, *run, *output, *optimizer, *inputs, *precision,
+    const char *model, *machine, *layout, *run, *sweep, *output, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
     double memory_limit, momentum;
@@ -28,6 +28,8 @@ static const option_row rows[] = {
      .help = "the layout to show"},
     {"--run", "RUN.json", OPTION_TEXT, offsetof(report_values, run),
      .help = "a trace that `cleave run --trace RUN.json` wrote: measured above predicted"},
+    {"--sweep", "SWEEP.json", OPTION_TEXT, offsetof(report_values, sweep),
+     .help = "what `cleave sweep --vary memory-limit=...` wrote: the step over the memory limit"},
     {"-o", "PLAN.html", OPTION_OUTPUT, offsetof(report_values, output), .required = true,
      .help = "the page"},
     {"--splits", "K", OPTION_INTEGER, offsetof(report_values, splits), .most = 1 << 20,
@@ -69,7 +71,8 @@ static cleave_status write_page(const report_values *values, const report *of,
     static cleave_status (*const panels[])(cleave_markup *, const report *,
                                            cleave_error *) = {report_put_summary, report_put_model};
     static cleave_status (*const more[])(cleave_markup *, const report *, cleave_error *) = {
-        report_put_memory, report_put_traffic, report_put_operators, report_put_known};
+        report_put_memory, report_put_limits, report_put_traffic, report_put_operators,
+        report_put_known};
     cleave_markup page = {0};
     char title[400], about[700];
     cleave_status status = CLEAVE_OK;
@@ -114,6 +117,7 @@ static cleave_status show(const report_values *values, const report_step *step, 
                        .why = &why,
                        .known = any ? &known : NULL,
                        .traffic = &traffic,
+                       .sweep = values->sweep,
                        .arena = arena};
     return write_page(values, &of, error);
 }

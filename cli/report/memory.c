@@ -193,8 +193,10 @@ cleave_status report_put_memory(cleave_markup *page, const report *of, cleave_er
     if (status == CLEAVE_OK) {
         const explain_path *path = &of->step->path;
         cleave_page_begin_section(page, "memory", "Memory over the step");
+        cleave_markup_put(page, "<div class=\"beside\">\n");
         put_drawing(page, of, p);
         put_held(page, of, p);
+        cleave_markup_put(page, "</div>\n");
         cleave_markup_put(
             page,
             "<p class=\"note\">Device %d, the fullest: at most %s are in use at once, and it takes "

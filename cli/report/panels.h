@@ -14,6 +14,7 @@ typedef struct report {
     const explanation *why;
     const cleave_search_result *known; /* strategies known by name; null: none could be priced */
     const report_traffic *traffic;
+    const char *sweep; /* a file of `cleave sweep` that varies the memory limit; null: none */
     cleave_arena *arena;
 } report;
 
@@ -27,6 +28,8 @@ cleave_status report_put_timeline(cleave_markup *page, const report_step *const 
 /* What fills the memory of the fullest device. */
 cleave_status report_put_memory(cleave_markup *page, const report *of, cleave_error *error);
 cleave_status report_put_traffic(cleave_markup *page, const report *of, cleave_error *error);
+/* The step over the memory limit, where there is a sweep of that. */
+cleave_status report_put_limits(cleave_markup *page, const report *of, cleave_error *error);
 cleave_status report_put_known(cleave_markup *page, const report *of, cleave_error *error);
 /* The critical path by operator, what binds each, and its next best split. */
 cleave_status report_put_operators(cleave_markup *page, const report *of, cleave_error *error);

@@ -36,12 +36,22 @@ def main():
         except ValueError:
             continue
         sys.exit(f"a section was found in {broken!r}")
-    # The documents have a section for every part, and README the one that it shows.
-    for name, parts in (("docs/results.md", results.PARTS), ("README.md", ["grid"])):
+    # Figures are of what the table says, without what is missing.
+    shown = f"<!-- grid -->\n{results.table(results.GRID_HEAD, map(results.grid_row, cases))}\n\n*x*\n<!-- end of grid -->\n"
+    points = results.figure_points(shown, "found / bound")
+    assert points == [("alexnet", 4, 1.02), ("nmt", 64, 1.25)], points
+    without = shown.replace(" 1.02 |", " - |")
+    assert results.figure_points(without, "found / bound") == points[1:]
+    # The documents have a section for every part that is measured, README the one that it shows, and figures are those
+    # of the table.
+    for name, parts in (("docs/results.md", [part for part in results.PARTS if part != "figures"]), ("README.md", ["grid"])):
         with open(os.path.join(results.ROOT, name), encoding="utf-8") as file:
             document = file.read()
         for part in parts:
             results.replace_section(document, part, "new")
+        for file, *_ in results.FIGURES if name == "docs/results.md" else []:
+            assert f"(figures/{file})" in document, file
+            assert os.path.exists(os.path.join(results.ROOT, "docs", "figures", file)), file
 
 
 if __name__ == "__main__":
