@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "graph/model/layout.h" /* CLEAVE_MAX_DEVICES */
 
 #include <stdbool.h>
@@ -202,6 +203,11 @@ cleave_status cleave_machine_read(const char *path, int32_t n_devices, cleave_ar
 cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *name,
                                    int32_t n_devices, cleave_arena *arena, cleave_machine *machine,
                                    cleave_error *error);
+
+/* The same of a document that was read, such as one whose figures were changed. */
+cleave_status cleave_machine_take(const cleave_json *document, int32_t n_devices,
+                                  cleave_arena *arena, cleave_machine *machine,
+                                  cleave_error *error);
 
 /* Are two devices of the machine in one node? */
 bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b);
