@@ -238,6 +238,17 @@ cleave_status sweep_axis_parse(const char *text, const option_table *options,
     return status;
 }
 
+void sweep_axis_put(const sweep_axis *axis, int32_t at, const char *key, cleave_json_writer *w) {
+    double value = axis->numbers[at];
+    cleave_json_key(w, key);
+    if (axis->is_words)
+        cleave_json_put_string(w, axis->texts[at]);
+    else if (value == floor(value) && value < 0x1p53)
+        cleave_json_put_integer(w, (int64_t)value);
+    else
+        cleave_json_put_number(w, value);
+}
+
 const char *sweep_axis_heading(const sweep_axis *axis, cleave_arena *arena) {
     const char *made = axis->unit[0] != '\0'
                            ? cleave_arena_printf(arena, "%s [%s]", axis->name, axis->unit)

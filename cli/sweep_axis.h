@@ -35,6 +35,8 @@ cleave_status sweep_axis_parse(const char *text, const option_table *options,
                                const cleave_json *machine, cleave_arena *arena, sweep_axis *axis,
                                cleave_error *error);
 
+/* "KEY": a value, without its unit. */
+void sweep_axis_put(const sweep_axis *axis, int32_t at, const char *key, cleave_json_writer *w);
 /* "network.bandwidth [Gbit/s]": the name with the unit. */
 const char *sweep_axis_heading(const sweep_axis *axis, cleave_arena *arena);
 

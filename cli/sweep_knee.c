@@ -60,18 +60,12 @@ void sweep_knees_put(const sweep *of, cleave_json_writer *w) {
         cleave_json_put_string(w, along->name);
         cleave_json_key(w, "at");
         cleave_json_put_string(w, at);
-        cleave_json_key(w, "knee");
-        cleave_json_put_number(w, along->numbers[plan->points[knee.knee].at[knee.axis]]);
-        cleave_json_key(w, "next");
-        if (knee.next >= 0)
-            cleave_json_put_number(w, along->numbers[plan->points[knee.next].at[knee.axis]]);
-        else
-            cleave_json_put_null(w);
-        cleave_json_key(w, "gain");
-        if (knee.next >= 0)
+        sweep_axis_put(along, plan->points[knee.knee].at[knee.axis], "knee", w);
+        if (knee.next >= 0) {
+            sweep_axis_put(along, plan->points[knee.next].at[knee.axis], "next", w);
+            cleave_json_key(w, "gain");
             cleave_json_put_number(w, knee.gain);
-        else
-            cleave_json_put_null(w);
+        }
         cleave_json_end_object(w);
     }
 }

@@ -20,6 +20,7 @@ typedef struct drawing {
 typedef struct figure {
     const char *title, *name; /* of the chart, and of its values */
     int unit;
+    bool is_rate;
     double (*value)(const sweep *of, int32_t point);
 } figure;
 
@@ -29,33 +30,61 @@ static double per_device(const sweep *of, int32_t p) {
     return sweep_throughput(of, p) / of->plan.points[p].n_devices;
 }
 static double days(const sweep *of, int32_t p) { return sweep_days(of, p, of->question.samples); }
-static double cost(const sweep *of, int32_t p) {
-    return sweep_cost(of, p, of->question.samples > 0 ? of->question.samples : 1e6);
-}
+static double cost(const sweep *of, int32_t p) { return sweep_cost(of, p, of->question.samples); }
+static double cost_of_million(const sweep *of, int32_t p) { return sweep_cost(of, p, 1e6); }
 
 static const figure figures[] = {
-    {"Time of a step", "step", CLEAVE_UNIT_SECONDS, step},
-    {"Samples a second, all devices", "samples a second", CLEAVE_UNIT_PLAIN, sweep_throughput},
-    {"Samples a second, of a device", "samples a second", CLEAVE_UNIT_PLAIN, per_device},
-    {"Memory of the fullest device", "memory", CLEAVE_UNIT_BYTES, memory},
-    {"Days for all samples", "days", CLEAVE_UNIT_PLAIN, days},
-    {"Cost", "cost", CLEAVE_UNIT_PLAIN, cost},
+    {"Time of a step", "step", CLEAVE_UNIT_SECONDS, false, step},
+    {"Samples a second, all devices", "samples a second", CLEAVE_UNIT_PLAIN, true,
+     sweep_throughput},
+    {"Samples a second, of a device", "samples a second", CLEAVE_UNIT_PLAIN, true, per_device},
+    {"Memory of the fullest device", "memory", CLEAVE_UNIT_BYTES, false, memory},
+    {"Days for all samples", "days", CLEAVE_UNIT_PLAIN, false, days},
+    {"Cost of all samples", "cost", CLEAVE_UNIT_PLAIN, false, cost},
+    {"Cost of a million samples", "cost", CLEAVE_UNIT_PLAIN, false, cost_of_million},
 };
 enum { N_FIGURES = sizeof figures / sizeof figures[0] };
 
 static bool is_asked(const sweep *of, const figure *f) {
-    return f->value == days   ? of->question.samples > 0
-           : f->value == cost ? of->question.price_per_device_hour > 0
-                              : true;
+    bool counts = of->question.samples > 0, pays = of->question.price_per_device_hour > 0;
+    return f->value == days              ? counts
+           : f->value == cost            ? counts && pays
+           : f->value == cost_of_million ? pays && !counts
+                                         : true;
 }
 
 /* Factors are read off a logarithmic axis, differences off a linear one. */
-static int base_of(const sweep_axis *along) {
-    double least = along->numbers[0], most = along->numbers[along->n - 1];
+static int base_of(double least, double most) {
     int exponent;
     if (least <= 0 || most < 8 * least)
         return 0;
     return frexp(least, &exponent) == 0.5 && frexp(most, &exponent) == 0.5 ? 2 : 10;
+}
+
+/* Of the values of a figure; throughput, that more of it is as much better, is linear. */
+static int base_of_figure(const sweep *of, const figure *f) {
+    double least = INFINITY, most = 0;
+    for (int32_t p = 0; p < of->plan.n_points; p++)
+        if (of->records[p].why == NULL) {
+            least = fmin(least, f->value(of, p));
+            most = fmax(most, f->value(of, p));
+        }
+    return f->is_rate || base_of(least, most) == 0 ? 0 : 10;
+}
+
+/* The other axes' values; a plain number says what it is of. */
+static void name_curve(const sweep_plan *plan, const sweep_point *point, int32_t but_axis,
+                       char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int32_t a = 0; a < plan->n_axes && used < bytes; a++) {
+        const sweep_axis *axis = &plan->axes[a];
+        bool says_itself = axis->is_words || axis->unit[0] != '\0';
+        if (a != but_axis)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s%s%s", used > 0 ? ", " : "",
+                                     says_itself ? "" : axis->name, says_itself ? "" : " ",
+                                     axis->texts[point->at[a]]);
+    }
 }
 
 static int32_t stride_of(const sweep_plan *plan, int32_t axis) {
@@ -72,7 +101,7 @@ static bool make_curve(drawing *d, const figure *f, int32_t axis, int32_t first,
     const sweep_axis *along = &plan->axes[axis];
     char name[256];
     cleave_chart_point *points = CLEAVE_ARENA_ARRAY(d->arena, cleave_chart_point, along->n);
-    sweep_plan_describe(plan, &plan->points[first], axis, name, sizeof name);
+    name_curve(plan, &plan->points[first], axis, name, sizeof name);
     *curve = (cleave_chart_curve){
         .name = cleave_arena_string(d->arena, name), .n = along->n, .points = points};
     if (points == NULL || curve->name == NULL)
@@ -103,11 +132,12 @@ static bool draw(drawing *d, const figure *f, int32_t axis) {
     for (int32_t p = 0; p < plan->n_points; p++)
         if (plan->points[p].at[axis] == 0 && !make_curve(d, f, axis, p, &curves[n++]))
             return false;
-    const cleave_chart chart = {.title = f->title,
-                                .x = {heading, CLEAVE_UNIT_PLAIN, base_of(along)},
-                                .y = {f->name, f->unit, 0},
-                                .n_curves = n,
-                                .curves = curves};
+    const cleave_chart chart = {
+        .title = f->title,
+        .x = {heading, CLEAVE_UNIT_PLAIN, base_of(along->numbers[0], along->numbers[along->n - 1])},
+        .y = {f->name, f->unit, base_of_figure(d->of, f)},
+        .n_curves = n,
+        .curves = curves};
     cleave_chart_put(&d->page, &chart);
     return true;
 }

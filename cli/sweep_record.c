@@ -51,9 +51,7 @@ static void put_facts(const sweep *of, cleave_json_writer *w) {
              CLEAVE_VERSION_PATCH);
     put_count(w, "cleave_sweep", FILE_VERSION);
     put_text(w, "version", version);
-    put_text(w, "model", plan->request->model);
     put_text(w, "model_hash", of->model_hash);
-    put_text(w, "machine", plan->request->machine);
     put_text(w, "machine_hash", plan->machine_hash);
     cleave_json_key(w, "options");
     cleave_json_begin_array(w, true);
@@ -74,15 +72,6 @@ static void put_facts(const sweep *of, cleave_json_writer *w) {
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
-}
-
-static void put_value(const sweep_plan *plan, const sweep_point *point, int32_t a,
-                      cleave_json_writer *w) {
-    const sweep_axis *axis = &plan->axes[a];
-    if (axis->is_words)
-        put_text(w, axis->name, axis->texts[point->at[a]]);
-    else
-        put_number(w, axis->name, axis->numbers[point->at[a]]);
 }
 
 static void put_record(const sweep *of, int32_t p, cleave_json_writer *w) {
@@ -119,7 +108,7 @@ static void put_point(const sweep *of, int32_t p, cleave_json_writer *w) {
     cleave_json_key(w, "at");
     cleave_json_begin_object(w, true);
     for (int32_t a = 0; a < plan->n_axes; a++)
-        put_value(plan, point, a, w);
+        sweep_axis_put(&plan->axes[a], point->at[a], plan->axes[a].name, w);
     cleave_json_end_object(w);
     put_count(w, "n_devices", point->n_devices);
     cleave_json_key(w, "done");
@@ -139,6 +128,8 @@ static void put_point(const sweep *of, int32_t p, cleave_json_writer *w) {
 void sweep_put(const sweep *of, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
     put_facts(of, w);
+    put_text(w, "model", of->plan.request->model);
+    put_text(w, "machine", of->plan.request->machine);
     cleave_json_key(w, "points");
     cleave_json_begin_array(w, false);
     for (int32_t p = 0; p < of->plan.n_points; p++)

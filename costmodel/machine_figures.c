@@ -46,7 +46,9 @@ static const char *behind(const char *name, const char *part) {
     size_t length = strlen(part);
     if (strncmp(name, part, length) != 0)
         return NULL;
-    return name[length] == '.' ? name + length + 1 : name[length] == '\0' ? name + length : NULL;
+    if (name[length] == '.' && name[length + 1] != '\0')
+        return name + length + 1;
+    return name[length] == '\0' ? name + length : NULL;
 }
 
 /* Names that lead to several places are said once: a list's elements are most often alike. */
