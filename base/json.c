@@ -25,7 +25,7 @@ struct cleave_json {
     char name[];
 };
 
-/* jansson has no const; nothing here changes a value. */
+/* jansson has no const; only what replaces a member changes a value. */
 static json_t *value_of(const cleave_json_cursor *at) { return (json_t *)at->value; }
 
 cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name,
@@ -260,4 +260,24 @@ cleave_status cleave_json_expect_keys(const cleave_json_cursor *at, const char *
             return cleave_json_fail(&member, error, "the key \"%.64s\" is not known here", key);
     }
     return CLEAVE_OK;
+}
+
+/* Takes the value over. */
+static cleave_status replace(const cleave_json_cursor *object, const char *key, json_t *value,
+                             cleave_error *error) {
+    if (value == NULL || json_object_set_new(value_of(object), key, value) != 0)
+        return cleave_fail_memory(error, "changing JSON");
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_json_replace_string(const cleave_json_cursor *object, const char *key,
+                                         const char *text, cleave_error *error) {
+    return replace(object, key, json_string(text), error);
+}
+
+cleave_status cleave_json_replace_number(const cleave_json_cursor *object, const char *key,
+                                         double value, cleave_error *error) {
+    bool is_whole = value > -0x1p53 && value < 0x1p53 && value == (double)(json_int_t)value;
+    return replace(object, key, is_whole ? json_integer((json_int_t)value) : json_real(value),
+                   error);
 }

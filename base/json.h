@@ -68,6 +68,13 @@ cleave_status cleave_json_fail(const cleave_json_cursor *at, cleave_error *error
 cleave_status cleave_json_expect_keys(const cleave_json_cursor *at, const char *const *keys,
                                       cleave_error *error);
 
+/* Puts another value in the place of a member that is there: "what if".  Cursors to the member are
+   void then. */
+cleave_status cleave_json_replace_string(const cleave_json_cursor *object, const char *key,
+                                         const char *text, cleave_error *error);
+cleave_status cleave_json_replace_number(const cleave_json_cursor *object, const char *key,
+                                         double value, cleave_error *error);
+
 /* Writing: a text builder that escapes and indents; numbers round-trip.  One writer for every file.
  */
 typedef struct cleave_json_writer {

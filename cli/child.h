@@ -9,4 +9,15 @@
 cleave_status child_run_json(const char *const *arguments, cleave_json **document,
                              cleave_error *error);
 
+/* Asked a few times a second while a child runs; false ends it. */
+typedef struct child_watch {
+    bool (*go_on)(void *context);
+    void *context;
+} child_watch;
+
+/* The same for several children at once, by threads.  What the child says on stderr is the message
+   of the error, and Ctrl-C is for us alone. */
+cleave_status child_watch_json(const char *const *arguments, const child_watch *watch,
+                               cleave_json **document, cleave_error *error);
+
 #endif

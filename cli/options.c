@@ -188,6 +188,23 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
     return CLEAVE_OK;
 }
 
+int options_repeat(const option_table *table, const option_table *others, int n_arguments,
+                   char *const *arguments, const char **repeated, int most) {
+    int n = 0;
+    for (int r = 0; r < others->n_rows; r++)
+        for (int i = 0; i < n_arguments && n + 2 <= most; i++) {
+            const option_row *row = NULL;
+            const char *value = NULL;
+            if (match(table, n_arguments, arguments, &i, &row, &value, NULL) != CLEAVE_OK ||
+                strcmp(row->name, others->rows[r].name) != 0)
+                continue;
+            repeated[n++] = row->name;
+            if (value != NULL)
+                repeated[n++] = value;
+        }
+    return n;
+}
+
 cleave_status options_check_outputs(const option_table *table, const void *values,
                                     cleave_error *error) {
     for (int r = 0; r < table->n_rows; r++) {

@@ -59,6 +59,12 @@ typedef struct option_table {
 cleave_status options_parse(const option_table *table, int n_arguments, char *const *arguments,
                             void *values, size_t value_bytes, bool *help, cleave_error *error);
 
+/* The arguments of the rows of a table whose names `others` has, in that one's order and each value
+   apart from its name: to start another subcommand with them.  They were parsed before.  Returns
+   how many there are, `most` at most. */
+int options_repeat(const option_table *table, const option_table *others, int n_arguments,
+                   char *const *arguments, const char **repeated, int most);
+
 /* One value of a row, as options_parse reads it: for tables whose columns are rows. */
 cleave_status options_set(const option_row *row, const char *text, void *values,
                           cleave_error *error);

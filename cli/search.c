@@ -3,76 +3,32 @@
 #include "base/process.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/interrupt.h"
 #include "cli/price_report.h"
+#include "cli/search_options.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 
-#include <signal.h>
 #include <string.h>
 
 typedef struct search_values {
-    const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs,
-        *precision, *reduce_precision, *frozen, *attention;
-    const char *schedule, *recompute, *zero;
-    int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
-        virtual_stages, tensor;
-    double time, memory_limit, momentum;
+    search_request request;
+    const char *output, *resume;
+    option_texts known;
+    int64_t threads;
     bool json, quiet;
 } search_values;
 
 static const option_row rows[] = {
-    ROW_MODEL(search_values),
-    ROW_BATCH(search_values),
-    ROW_SEQUENCE(search_values),
-    ROW_INPUTS(search_values),
-    ROW_ATTENTION(search_values),
-    ROW_PRECISION(search_values),
-    ROW_REDUCE_PRECISION(search_values),
-    ROW_FROZEN(search_values),
-    ROW_MACHINE(search_values),
-    ROW_DEVICES(search_values),
-    {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
-     .help = "auto, exact, mcmc, branch-and-bound, random, or a baseline: data-parallel, single, "
-             "one-weird-trick, "
-             "layer-per-device, ..."},
-    {"--time", "SECONDS", OPTION_SECONDS, offsetof(search_values, time),
-     .help = "budget, with the report; without it and --proposals auto ends by itself"},
-    {"--proposals", "K", OPTION_INTEGER, offsetof(search_values, proposals), .least = 1,
-     .most = 0x1p62,
-     .help = "most proposals of mcmc; without --time the result depends on nothing else"},
-    ROW_SEED(search_values),
+    ROW_MODEL(search_request),
+    ROW_MACHINE(search_request),
+    SEARCH_ROWS,
     {"--threads", "N", OPTION_INTEGER, offsetof(search_values, threads), .least = 1, .most = 256,
      .help = "of auto (default one for each core); without --time they change nothing but the time "
              "it takes"},
-    {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(search_values, memory_limit), .least = 1,
-     .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
-    {"--fix", "LAYOUT.json", OPTION_TEXT, offsetof(search_values, fix),
-     .help = "a layout file of some operators: they keep the splits that it says"},
-    {"--only", "SORT,...", OPTION_TEXT, offsetof(search_values, only),
-     .help = "split no other sorts of axes: sample, operator (blocks of devices), attribute, "
-             "parameter, reduction"},
-    {"--micro-batches", "M", OPTION_INTEGER, offsetof(search_values, micro_batches), .least = 1,
-     .most = 1 << 20,
-     .help = "parts of the batch, one after the other (default as it turns out best)"},
-    {"--stages", "P", OPTION_INTEGER, offsetof(search_values, stages), .least = 1, .most = 4096,
-     .help = "of a pipeline (default as it turns out best)"},
-    {"--schedule", "KIND", OPTION_TEXT, offsetof(search_values, schedule),
-     .help = "of a pipeline: 1f1b, gpipe, interleaved or zb-h1"},
-    {"--recompute", "WHAT", OPTION_TEXT, offsetof(search_values, recompute),
-     .help = "none, selective (attention), alternate (all but attention and every other product) "
-             "or full "
-             "(all but what blocks begin with), instead of "
-             "keeping it for backward (default as it turns out best)"},
-    {"--virtual", "V", OPTION_INTEGER, offsetof(search_values, virtual_stages), .least = 1,
-     .most = 4096, .help = "stages of a group of devices, of an interleaved pipeline"},
-    {"--tensor", "T", OPTION_INTEGER, offsetof(search_values, tensor), .least = 1, .most = 65536,
-     .help = "devices that share each product, of megatron in stages or micro-batches"},
-    {"--zero", "STAGE", OPTION_TEXT, offsetof(search_values, zero),
-     .help = "state of parameters that is sharded: 0 none, 1 the update, 2 and the gradient, 3 and "
-             "the weight (default as it turns out best)"},
-    ROW_OPTIMIZER(search_values),
-    ROW_MOMENTUM(search_values),
+    {"--known", "LAYOUT.json", OPTION_TEXT_LIST, offsetof(search_values, known),
+     .help = "a layout for as many devices: what is found is none worse"},
     {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
      .help = "go on from the state in this file, if there is one, and leave the state there"},
     {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(search_values, output), .required = true,
@@ -80,14 +36,6 @@ static const option_row rows[] = {
     ROW_JSON(search_values),
     ROW_QUIET(search_values),
 };
-
-/* Ctrl-C stops the search with the best so far, a second one ends it: the handler is for the first
-   alone.  It can reach nothing but a global. */
-static volatile sig_atomic_t interrupted;
-static void interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
-}
 
 /* Null where the additive model was not solved. */
 static void put_additive(cleave_json_writer *w, const cleave_search_result *result, double value) {
@@ -112,8 +60,12 @@ static int32_t count_sharded(const cleave_layout *layout, cleave_sharded least) 
 }
 
 static void print_json(const search_values *values, const cleave_search_result *result,
-                       cleave_json_writer *w) {
+                       const cleave_model *model, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
+    cleave_json_key(w, "devices");
+    cleave_json_put_integer(w, result->best.layout.n_devices);
+    cleave_json_key(w, "batch");
+    cleave_json_put_integer(w, model->batch);
     cleave_json_key(w, "step_seconds");
     cleave_json_put_number(w, result->best.step_seconds);
     price_report_put(w, &result->shares);
@@ -270,8 +222,9 @@ static void print_text(const search_values *values, const cleave_search_result *
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
-    if (values->recompute != NULL &&
-        strcmp(values->recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) == 0 &&
+    if (values->request.recompute != NULL &&
+        strcmp(values->request.recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) ==
+            0 &&
         count_recomputed(&result->best.layout) == 0)
         printf("Nothing is recomputed: attention stores no scores that could be%s.\n",
                result->best.layout.stores_scores ? "" : " (--attention stored does)");
@@ -297,68 +250,100 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
 }
 
-static cleave_status read_constraints(const search_values *values, const cleave_model *model,
+static cleave_status read_constraints(const search_request *asked, const cleave_model *model,
                                       const cleave_machine *machine, cleave_arena *arena,
                                       cleave_constraints *constraints, cleave_error *error) {
     *constraints = (cleave_constraints){0};
-    if (values->fix != NULL)
-        CLEAVE_TRY(cleave_constraints_fix(constraints, values->fix, model, machine->n_devices,
-                                          arena, error));
-    if (values->only != NULL)
-        CLEAVE_TRY(cleave_constraints_restrict(constraints, values->only, model, arena, error));
+    if (asked->fix != NULL)
+        CLEAVE_TRY(cleave_constraints_fix(constraints, asked->fix, model, machine->n_devices, arena,
+                                          error));
+    if (asked->only != NULL)
+        CLEAVE_TRY(cleave_constraints_restrict(constraints, asked->only, model, arena, error));
     return CLEAVE_OK;
 }
 
-static cleave_status read_wish(const search_values *values, cleave_schedule_wish *wish,
+static cleave_status read_wish(const search_request *asked, cleave_schedule_wish *wish,
                                cleave_error *error) {
     CLEAVE_TRY(
-        cleave_schedule_wish_begin(values->schedule, values->recompute, values->zero, wish, error));
-    wish->micro_batches = (int32_t)values->micro_batches;
-    wish->stages = (int32_t)values->stages;
-    wish->virtual_stages = (int32_t)values->virtual_stages;
-    wish->tensor = (int32_t)values->tensor;
+        cleave_schedule_wish_begin(asked->schedule, asked->recompute, asked->zero, wish, error));
+    wish->micro_batches = (int32_t)asked->micro_batches;
+    wish->stages = (int32_t)asked->stages;
+    wish->virtual_stages = (int32_t)asked->virtual_stages;
+    wish->tensor = (int32_t)asked->tensor;
+    return CLEAVE_OK;
+}
+
+/* Read before attention is fused: a layout says how it wants that. */
+static cleave_status read_known(const search_values *values, const cleave_model *model,
+                                cleave_arena *arena, cleave_search_options *options,
+                                cleave_error *error) {
+    if (values->known.n > CLEAVE_MOST_KNOWN)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--known: %d layouts, but %d are the most",
+                           values->known.n, CLEAVE_MOST_KNOWN);
+    cleave_layout *known = CLEAVE_ARENA_ARRAY(arena, cleave_layout, CLEAVE_MOST_KNOWN);
+    if (known == NULL)
+        return cleave_fail_memory(error, "reading layouts");
+    for (int i = 0; i < values->known.n; i++) {
+        CLEAVE_TRY(cleave_layout_read(values->known.items[i], model, arena, &known[i], error));
+        if (known[i].stores_scores != model->stores_scores)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%s: has another --attention than is searched for",
+                               values->known.items[i]);
+    }
+    options->known = known;
+    options->n_known = values->known.n;
+    return CLEAVE_OK;
+}
+
+static cleave_status check_known(const search_values *values, const cleave_search_options *options,
+                                 const cleave_machine *machine, cleave_error *error) {
+    for (int i = 0; i < options->n_known; i++)
+        if (options->known[i].n_devices != machine->n_devices)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: is for %d devices, not %d",
+                               values->known.items[i], options->known[i].n_devices,
+                               machine->n_devices);
     return CLEAVE_OK;
 }
 
 static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
-    cleave_search_options options = {.method = values->method,
-                                     .time_seconds = values->time,
-                                     .proposals = values->proposals,
-                                     .seed = (uint64_t)values->seed,
+    cleave_search_options options = {.method = values->request.method,
+                                     .time_seconds = values->request.time,
+                                     .proposals = values->request.proposals,
+                                     .seed = (uint64_t)values->request.seed,
                                      .n_threads = (int32_t)values->threads,
-                                     .memory_limit_bytes = (int64_t)values->memory_limit,
+                                     .memory_limit_bytes = (int64_t)values->request.memory_limit,
                                      .resume_file = values->resume,
-                                     .quiet = values->quiet,
-                                     .interrupted = &interrupted};
+                                     .quiet = values->quiet};
     if (values->threads == 0)
         options.n_threads = cleave_process_cores();
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
+    CLEAVE_TRY(inputs_optimizer_states(values->request.optimizer, values->request.momentum,
                                        &options.optimizer_states, error));
     cleave_model model;
     cleave_machine machine;
     cleave_search_result result;
     cleave_constraints constraints;
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
-    CLEAVE_TRY(inputs_attention(values->attention, &model, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(&values->request), arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->request.attention, &model, error));
+    CLEAVE_TRY(read_known(values, &model, arena, &options, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
-    CLEAVE_TRY(
-        cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
-    CLEAVE_TRY(read_constraints(values, &model, &machine, arena, &constraints, error));
+    CLEAVE_TRY(cleave_machine_read(values->request.machine, (int32_t)values->request.devices, arena,
+                                   &machine, error));
+    CLEAVE_TRY(check_known(values, &options, &machine, error));
+    CLEAVE_TRY(read_constraints(&values->request, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;
     cleave_schedule_wish wish;
-    CLEAVE_TRY(read_wish(values, &wish, error));
+    CLEAVE_TRY(read_wish(&values->request, &wish, error));
     options.schedule = &wish;
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
+    options.interrupted = interrupt_watch();
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
-    signal(SIGINT, SIG_IGN); /* what is written is written whole */
+    interrupt_ignore();
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
         print_text(values, &result, &machine, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};
-    print_json(values, &result, &writer);
+    print_json(values, &result, &model, &writer);
     return inputs_print_json(&writer, error);
 }
 

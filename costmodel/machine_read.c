@@ -421,16 +421,23 @@ static cleave_status read_root(machine_reader *r, const cleave_json_cursor *root
     return status == CLEAVE_OK ? status : cleave_fail(r->error, status, "%s", reason.message);
 }
 
-static cleave_status read_document(cleave_json *document, int32_t n_devices, cleave_arena *arena,
-                                   cleave_machine *machine, cleave_error *error) {
+cleave_status cleave_machine_take(const cleave_json *document, int32_t n_devices,
+                                  cleave_arena *arena, cleave_machine *machine,
+                                  cleave_error *error) {
     cleave_machine made = {.arena = arena};
     machine_reader r = {.machine = &made, .arena = arena, .error = error};
     cleave_json_cursor root = cleave_json_root(document);
     cleave_status status = read_root(&r, &root, n_devices);
     CLEAVE_LIST_FREE(&r.inner);
-    cleave_json_free(document);
     if (status == CLEAVE_OK)
         *machine = made;
+    return status;
+}
+
+static cleave_status take_and_free(cleave_json *document, int32_t n_devices, cleave_arena *arena,
+                                   cleave_machine *machine, cleave_error *error) {
+    cleave_status status = cleave_machine_take(document, n_devices, arena, machine, error);
+    cleave_json_free(document);
     return status;
 }
 
@@ -438,7 +445,7 @@ cleave_status cleave_machine_read(const char *path, int32_t n_devices, cleave_ar
                                   cleave_machine *machine, cleave_error *error) {
     cleave_json *document;
     CLEAVE_TRY(cleave_json_read(path, &document, error));
-    return read_document(document, n_devices, arena, machine, error);
+    return take_and_free(document, n_devices, arena, machine, error);
 }
 
 cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *name,
@@ -446,5 +453,5 @@ cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *n
                                    cleave_error *error) {
     cleave_json *document;
     CLEAVE_TRY(cleave_json_parse(text, bytes, name, &document, error));
-    return read_document(document, n_devices, arena, machine, error);
+    return take_and_free(document, n_devices, arena, machine, error);
 }

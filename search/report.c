@@ -72,7 +72,8 @@ static int32_t count_found(const session *s) {
     return n;
 }
 
-/* Baselines, what was found, and a start that is no baseline but the best of the starts. */
+/* Baselines, what was found, what was known, and a start that is no baseline but the best of the
+   starts. */
 static void collect(const session *s, report *r) {
     for (int32_t i = 0; i < count_found(s); i++)
         r->items[r->n++] = (reported){.method = s->found[i].method,
@@ -85,7 +86,8 @@ static void collect(const session *s, report *r) {
         const session_given *given = &s->given[g];
         const char *method = given->method != NULL ? given->method : s->options->method;
         int32_t baseline = find_baseline(given->method);
-        bool is_start = given->method == NULL && s->n_found == 0 && session_searches(s);
+        bool is_start =
+            given->is_known || (given->method == NULL && s->n_found == 0 && session_searches(s));
         if (baseline >= 0 || is_start || is_random(given->method))
             r->items[r->n++] = (reported){.method = method,
                                           .layout = given->layout,

@@ -182,6 +182,7 @@ static cleave_status run(session *s, cleave_error *error) {
         CLEAVE_TRY(methods[method].run(s, error));
     CLEAVE_TRY(session_add_late_givens(s, error));
     CLEAVE_TRY(session_stage(s, error));
+    CLEAVE_TRY(session_add_known(s, error));
     CLEAVE_TRY(session_report(s, error));
     CLEAVE_TRY(session_bound_staged(s, error));
     return s->result.best.applies ? CLEAVE_OK : session_fail_nothing_fits(s, error);

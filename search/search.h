@@ -26,6 +26,9 @@ typedef struct cleave_plan {
     const char *unpriced; /* why a baseline was not priced, which then does not apply; else null */
 } cleave_plan;
 
+/* Layouts that a search may be given to beat. */
+enum { CLEAVE_MOST_KNOWN = 4 };
+
 typedef struct cleave_search_options {
     const char *method;  /* "auto", "exact", "mcmc", "branch-and-bound", "random" or a baseline */
     double time_seconds; /* budget of the whole search; 0: none */
@@ -39,6 +42,11 @@ typedef struct cleave_search_options {
     const cleave_schedule_wish *schedule;  /* stages and micro-batches; null: whatever is best */
     const char *resume_file; /* null: none.  "auto" goes on from the state there, if there is one,
                                 and leaves its own there */
+    /* [n_known] up to CLEAVE_MOST_KNOWN, of the same devices.  A method that searches does not
+       begin with them, so that it finds what it would find anyway, but its result is none worse:
+       they are held against all else, with the collectives that the search chose. */
+    const cleave_layout *known;
+    int32_t n_known;
     bool alone; /* of a method that does not search: its layout, and none of the others nor a
                    bound beside it */
     bool quiet; /* no progress */

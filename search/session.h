@@ -18,6 +18,7 @@ typedef struct session_given {
     cleave_price full;                 /* with collectives in their steps ... */
     cleave_price_grounds full_grounds; /* ... and what that rests on, where it was asked for */
     bool is_local_optimum;
+    bool is_known; /* what the caller knew: it is reported with what was found */
 } session_given;
 
 /* A layout that a method found, likewise priced. */
@@ -94,6 +95,9 @@ cleave_status session_add_givens(session *s, cleave_error *error);
 /* Adds those baselines that no method begins with, since changes of them can't be estimated; where
    others than layouts of one stage and the whole batch are asked for, none. */
 cleave_status session_add_late_givens(session *s, cleave_error *error);
+
+/* Adds what the caller knows already, at last, so that nothing else depends on it. */
+cleave_status session_add_known(session *s, cleave_error *error);
 
 /* Runs `first`, which does not use the pricers of workers, and meanwhile, where there are other
    threads, simulates in full the baselines that the report will be about. */

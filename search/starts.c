@@ -235,3 +235,28 @@ cleave_status session_add_late_givens(session *s, cleave_error *error) {
         CLEAVE_TRY(price(s, s->pricer, &s->given[g], error));
     return CLEAVE_OK;
 }
+
+/* Of layouts that are not plain nothing says whether they are what is asked for. */
+static bool may_answer(const session *s, const cleave_layout *layout) {
+    return cleave_constraints_allow_layout(s->constraints, s->model, layout) &&
+           (cleave_layout_is_plain(layout) ? session_allows(s, layout)
+                                           : cleave_schedule_wish_is_open(session_wish(s)));
+}
+
+cleave_status session_add_known(session *s, cleave_error *error) {
+    for (int32_t i = 0; i < s->options->n_known && session_searches(s); i++) {
+        cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
+        cleave_price known;
+        if (layout == NULL)
+            return cleave_fail_memory(error, "searching");
+        *layout = s->options->known[i];
+        layout->collectives = s->collectives;
+        if (s->n_given == SESSION_MAX_GIVEN || session_knows_price(s, layout, &known) ||
+            !may_answer(s, layout))
+            continue;
+        session_given *given = add(s, NULL, layout);
+        given->is_known = true;
+        CLEAVE_TRY(price(s, s->pricer, given, error));
+    }
+    return CLEAVE_OK;
+}

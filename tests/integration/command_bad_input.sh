@@ -173,6 +173,11 @@ expect_error 2 "empty.json: the file is empty" simulate --tasks "$work/empty.jso
 lenet=(--model "$models/lenet5.onnx" --batch 8)
 expect_error 2 "--attention flash" search "${lenet[@]}" --machine "$machine" --attention flash -o "$work/output"
 expect_ok search "${lenet[@]}" --machine "$machine" --method data-parallel -o "$work/plan.layout.json"
+expect_error 2 "plan.layout.json: is for 2 devices, not 1" search "${lenet[@]}" --machine "$machine" --devices 1 \
+    --known "$work/plan.layout.json" -o "$work/output"
+sed 's/^{/{"attention": "stored",/' "$work/plan.layout.json" >"$work/stored.layout.json"
+expect_error 2 "stored.layout.json: has another --attention" search "${lenet[@]}" --machine "$machine" \
+    --known "$work/stored.layout.json" -o "$work/output"
 expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$work/plan.layout.json"
 expect_error 2 plan.layout.json simulate --model "$models/mlp.onnx" --batch 8 --machine "$machine" \
     --layout "$work/plan.layout.json"

@@ -173,3 +173,26 @@ Test(json, containers_on_one_line_stay_on_it) {
                                   "}\n");
     cleave_json_writer_free(&writer);
 }
+
+Test(json, replaced_members_are_read_as_they_are_now_and_others_as_before) {
+    const char text[] = "{\"a\": \"1 GB/s\", \"b\": {\"c\": 2, \"d\": 0.5}}";
+    cleave_json *document;
+    cleave_json_cursor b, at;
+    double value;
+    int64_t whole;
+    cr_assert_eq(cleave_json_parse(text, strlen(text), "t", &document, NULL), CLEAVE_OK);
+    cleave_json_cursor root = cleave_json_root(document);
+    cr_assert_eq(cleave_json_get(&root, "b", &b, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_json_replace_string(&root, "a", "3 GB/s", NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_json_replace_number(&b, "c", 7, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_json_get(&root, "a", &at, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_json_quantity(&at, CLEAVE_UNIT_BYTES_PER_SECOND, &value, NULL), CLEAVE_OK);
+    cr_expect_eq(value, 3e9);
+    cr_assert_eq(cleave_json_get(&b, "c", &at, NULL), CLEAVE_OK);
+    cr_expect_eq(cleave_json_integer(&at, 0, 9, &whole, NULL), CLEAVE_OK); /* whole as it was */
+    cr_expect_eq(whole, 7);
+    cr_assert_eq(cleave_json_get(&b, "d", &at, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_json_number(&at, &value, NULL), CLEAVE_OK);
+    cr_expect_eq(value, 0.5);
+    cleave_json_free(document);
+}

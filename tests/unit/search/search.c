@@ -65,6 +65,39 @@ Test(search, walk_finds_something_better_than_every_baseline_here) {
             cr_expect_lt(result.best.step_seconds, result.baselines[i].step_seconds);
 }
 
+/* A walk of one proposal comes to less than what "auto" found, unless it knows that. */
+Test(search, result_is_none_worse_than_what_is_known_and_otherwise_as_found) {
+    run();
+    const cleave_layout known = result.best.layout;
+    const double known_seconds = result.best.step_seconds;
+    options.method = "mcmc";
+    options.proposals = 1;
+    run();
+    const double alone_seconds = result.best.step_seconds;
+    cr_assert_gt(alone_seconds, known_seconds);
+    options.known = &known;
+    options.n_known = 1;
+    run();
+    cr_expect_eq(result.best.step_seconds, known_seconds);
+    cr_expect_eq(result.proposals, 1);
+}
+
+/* Of constraints, too: what breaks one is not taken. */
+Test(search, what_is_known_keeps_to_constraints) {
+    run();
+    const cleave_layout known = result.best.layout;
+    cleave_constraints constraints = {0};
+    cleave_error error;
+    cr_assert_eq(cleave_constraints_restrict(&constraints, "sample", &model, &arena, &error),
+                 CLEAVE_OK);
+    cr_assert_not(cleave_constraints_allow_layout(&constraints, &model, &known));
+    options.constraints = &constraints;
+    options.known = &known;
+    options.n_known = 1;
+    run();
+    cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
+}
+
 /* Two devices have no collectives, so closed forms and steps are the same. */
 Test(search, certified_step_is_that_of_the_result_and_no_walk_is_below_it) {
     machine = make_machine(&arena, 1, 2, "1 GiB");
