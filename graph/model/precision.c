@@ -6,8 +6,7 @@
 
 static bool is_statistic(const cleave_model *model, const cleave_operand *operand) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    return tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->needs_gradient &&
-           tensor->stored == CLEAVE_F32;
+    return tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->real && tensor->stored == CLEAVE_F32;
 }
 
 /* Point by point: of statistics and parameters alone, a statistic. */
@@ -50,7 +49,7 @@ static cleave_type stored_of(cleave_model *model, int32_t id) {
     cleave_type stored = stored_of(model, tensor->view.sources[0]);
     for (int32_t s = 1; s < tensor->view.n_sources; s++)
         if (stored_of(model, tensor->view.sources[s]) != stored)
-            stored = tensor->needs_gradient ? model->precision : tensor->type;
+            stored = tensor->real ? model->precision : tensor->type;
     tensor->stored = tensor->type == CLEAVE_F32 ? stored : tensor->type;
     return tensor->stored;
 }
@@ -63,10 +62,9 @@ void cleave_model_set_precision(cleave_model *model, cleave_type precision,
         cleave_tensor *tensor = &model->tensors[t];
         bool value = tensor->type == CLEAVE_F32 && (tensor->kind == CLEAVE_TENSOR_PARAMETER ||
                                                     tensor->kind == CLEAVE_TENSOR_ACTIVATION);
-        tensor->stored =
-            value && (tensor->needs_gradient || tensor->kind == CLEAVE_TENSOR_PARAMETER)
-                ? precision
-                : tensor->type;
+        tensor->stored = value && (tensor->real || tensor->kind == CLEAVE_TENSOR_PARAMETER)
+                             ? precision
+                             : tensor->type;
     }
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];

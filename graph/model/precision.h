@@ -1,8 +1,8 @@
 /* What lies in which precision: the one rule, of a tensor's kind and of the role in which a buffer
    holds it.  Under precision f32 everything is f32 (and ids of 64 bits); under bf16
 
-     values of activations that a gradient goes through, and copies of         bf16
-     parameters that are computed with and sent
+     values of activations that a gradient goes through (or would, were        bf16
+     nothing frozen), and copies of parameters that are computed with and sent
      gradients of activations                                                  bf16
      partial results (a part has some of a sum), of values and of gradients    f32
      statistics, the loss, running statistics                                  f32
