@@ -12,6 +12,7 @@
 #include "cli/table.h"
 #include "exec/ranks.h"
 #include "graph/import/import.h"
+#include "graph/model/precision.h"
 #include "search/search.h"
 
 #include <stdlib.h>
@@ -81,7 +82,8 @@ cleave_status calibrate_import(const calibrate_values *values, int i, cleave_are
         .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL,
         .precision = values->precision,
         .reduce_precision = values->reduce_precision};
-    return inputs_trained_model(&request, arena, model, error);
+    CLEAVE_TRY(inputs_trained_model(&request, arena, model, error));
+    return cleave_model_check_runs(model, error);
 }
 
 static int32_t count_devices(const calibrate_values *values) {

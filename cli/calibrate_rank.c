@@ -135,7 +135,7 @@ static cleave_status save(calibration *c, cleave_error *error) {
     if (best > 0)
         c->kind.flops_per_second = best;
     if (best_halves > 0)
-        c->kind.bf16_flops_per_second = best_halves;
+        c->kind.rates[CLEAVE_BF16] = best_halves;
     CLEAVE_TRY(cleave_device_kind_fit(&c->kind, c->arena, error));
     CLEAVE_TRY(cleave_machine_create_node(c->values->name != NULL ? c->values->name : host,
                                           &c->kind, c->n_devices, c->links, c->n_links, c->arena,
@@ -336,7 +336,7 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
         .kernel_version = cleave_kernels_version(),
     };
     bool halves = c->values->precision != NULL && strcmp(c->values->precision, "bf16") == 0;
-    c->kind.bf16_flops_per_second = halves ? c->kind.flops_per_second : 0;
+    c->kind.rates[CLEAVE_BF16] = halves ? c->kind.flops_per_second : 0;
     char *text = NULL;
     int64_t bytes;
     CLEAVE_TRY(share_old_file(c, &text, &bytes, error));
@@ -348,11 +348,11 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
     const cleave_device_kind *kind = &old.kinds[0];
     if (kind->kernel_version != NULL && strcmp(kind->kernel_version, c->kind.kernel_version) == 0) {
         int64_t memory_bytes = c->kind.memory_bytes;
-        double rate = c->kind.bf16_flops_per_second;
+        double rate = c->kind.rates[CLEAVE_BF16];
         c->kind = *kind;
         c->kind.memory_bytes = memory_bytes;
-        if (c->kind.bf16_flops_per_second <= 0)
-            c->kind.bf16_flops_per_second = rate;
+        if (c->kind.rates[CLEAVE_BF16] <= 0)
+            c->kind.rates[CLEAVE_BF16] = rate;
         c->kind.kernel_version = cleave_kernels_version();
     }
     return CLEAVE_OK;

@@ -51,17 +51,19 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--attention", "fused|stored", OPTION_TEXT, offsetof(type, attention),                     \
             .standard = "fused",                                                                   \
             .help = "whether attention keeps its scores for backward; a layout file that says "    \
-                    "so, or splits keys, always does"                                              \
+                    "so always does"                                                               \
     }
 #define ROW_PRECISION(type)                                                                        \
     {                                                                                              \
-        "--precision", "f32|bf16", OPTION_TEXT, offsetof(type, precision),                         \
-            .help = "of activations and weights, kept, sent and multiplied (default f32)"          \
+        "--precision", "f32|bf16|fp16|fp8", OPTION_TEXT, offsetof(type, precision),                \
+            .help = "of activations and weights, kept, sent and multiplied; fp16 and fp8 have "    \
+                    "prices, but no kernels (default f32)"                                         \
     }
 #define ROW_REDUCE_PRECISION(type)                                                                 \
     {                                                                                              \
-        "--reduce-precision", "f32|bf16|mixed", OPTION_TEXT, offsetof(type, reduce_precision),     \
-            .help = "of partial sums that are sent (default f32); mixed: bf16 of activations"      \
+        "--reduce-precision", "f32|bf16|fp16|mixed", OPTION_TEXT,                                  \
+            offsetof(type, reduce_precision),                                                      \
+            .help = "of partial sums that are sent (default f32); mixed: short of activations"     \
     }
 #define ROW_FROZEN(type)                                                                           \
     {                                                                                              \

@@ -10,6 +10,7 @@
 #include "exec/ranks.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
+#include "graph/model/precision.h"
 
 #include <signal.h>
 
@@ -145,6 +146,7 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
                                      .reduce_precision = values->reduce_precision,
                                      .frozen = values->frozen};
     CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
+    CLEAVE_TRY(cleave_model_check_runs(&inputs->model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &inputs->model, error));
     if (values->layout == NULL)
         return cleave_layout_create(&inputs->model, 1, arena, &inputs->layout, error);

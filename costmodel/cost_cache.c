@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "graph/model/attention.h"
+#include "graph/model/precision.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,11 +20,12 @@ static size_t size_of_route_table(int32_t n_devices) {
 
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_cost_cache **cache, cleave_error *error) {
-    for (int32_t k = 0; k < machine->n_kinds && model->precision == CLEAVE_BF16; k++)
-        if (machine->kinds[k].bf16_flops_per_second <= 0)
+    for (int32_t k = 0; k < machine->n_kinds && model->precision != CLEAVE_F32; k++)
+        if (machine->kinds[k].rates[model->precision] <= 0)
             return cleave_fail(error, CLEAVE_BAD_INPUT,
-                               "machine %s: kind \"%s\" has no \"bf16\" among its \"rates\"",
-                               machine->name, machine->kinds[k].name);
+                               "machine %s: kind \"%s\" has no \"%s\" among its \"rates\"",
+                               machine->name, machine->kinds[k].name,
+                               cleave_precision_name(model->precision));
     cleave_cost_cache *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "preparing costs");

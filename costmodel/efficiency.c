@@ -42,7 +42,7 @@ double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency
 
 double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work) {
     bool forward = work->pass == CLEAVE_PASS_FORWARD;
-    cleave_efficiency_of product = work->type != CLEAVE_BF16 ? CLEAVE_EFFICIENCY_PRODUCT
+    cleave_efficiency_of product = !cleave_type_is_short(work->type) ? CLEAVE_EFFICIENCY_PRODUCT
                                    : work->pass == CLEAVE_PASS_WEIGHT_GRADIENT
                                        ? CLEAVE_EFFICIENCY_BF16_WEIGHTS
                                        : CLEAVE_EFFICIENCY_BF16_PRODUCT;

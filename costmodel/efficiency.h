@@ -6,8 +6,8 @@
 #include "graph/program/work.h"
 
 typedef enum cleave_efficiency_of {
-    CLEAVE_EFFICIENCY_PRODUCT, /* by work.smallest, whatever has no other */
-    CLEAVE_EFFICIENCY_BF16_PRODUCT,
+    CLEAVE_EFFICIENCY_PRODUCT,      /* by work.smallest, whatever has no other */
+    CLEAVE_EFFICIENCY_BF16_PRODUCT, /* of bf16, fp16 and fp8 */
     CLEAVE_EFFICIENCY_BF16_WEIGHTS, /* gradients of weights, which are added to sums in f32 */
     CLEAVE_EFFICIENCY_ATTENTION,    /* by flops; forward, in the precision that is multiplied */
     CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,

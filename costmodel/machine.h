@@ -55,7 +55,7 @@ typedef struct cleave_device_kind {
     const char *name, *source;
     int64_t memory_bytes;
     double flops_per_second, bytes_per_second;           /* peaks, of products in f32 */
-    double bf16_flops_per_second;                        /* and in bf16; 0: it has none */
+    double rates[CLEAVE_N_TYPES];                        /* and in shorter types; 0: it has none */
     cleave_efficiency efficiency[CLEAVE_N_EFFICIENCIES]; /* of the roofline */
     double launch_seconds;                               /* per compute item */
     int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
@@ -68,8 +68,7 @@ typedef struct cleave_device_kind {
 
 /* The peak of products of this type. */
 static inline double cleave_device_kind_flops(const cleave_device_kind *kind, cleave_type type) {
-    return type == CLEAVE_BF16 && kind->bf16_flops_per_second > 0 ? kind->bf16_flops_per_second
-                                                                  : kind->flops_per_second;
+    return kind->rates[type] > 0 ? kind->rates[type] : kind->flops_per_second;
 }
 
 /* A transport works only while it is called: by a rank that waits all the time, by one that

@@ -1,6 +1,7 @@
 /* Kinds of devices in a machine file, with what calibration added; the format is described in
    machine_read.c. */
 #include "costmodel/machine_read.h"
+#include "graph/model/precision.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 static const char *const kind_keys[] = {
     "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
     "runtime", "kernel_version", "kernels",          "fits",       "rates",  NULL};
-static const char *const rate_keys[] = {"bf16", NULL};
+static const char *const rate_keys[] = {"bf16", "fp16", "fp8", NULL};
 static const char *const kernel_keys[] = {"key",   "family",    "seconds", "spread", "flops",
                                           "bytes", "workspace", "alone",   NULL};
 static const char *const fit_keys[] = {"family",
@@ -209,8 +210,13 @@ static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor
         CLEAVE_TRY(read_efficiencies(r, &member, kind));
     if (cleave_json_find(at, "rates", &member)) {
         CLEAVE_TRY(cleave_json_expect_keys(&member, rate_keys, r->error));
-        CLEAVE_TRY(machine_read_quantity(r, &member, "bf16", CLEAVE_UNIT_FLOPS, true,
-                                         &kind->bf16_flops_per_second));
+        for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++) {
+            cleave_json_cursor rate;
+            const char *name = cleave_precision_name(type);
+            if (cleave_type_is_short(type) && cleave_json_find(&member, name, &rate))
+                CLEAVE_TRY(machine_read_quantity(r, &member, name, CLEAVE_UNIT_FLOPS, true,
+                                                 &kind->rates[type]));
+        }
     }
     if (cleave_json_find(at, "source", &member))
         CLEAVE_TRY(machine_read_string(r, at, "source", &kind->source));

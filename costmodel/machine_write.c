@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "costmodel/machine.h"
+#include "graph/model/precision.h"
 
 static void put_kernels(cleave_json_writer *w, const cleave_device_kind *kind) {
     cleave_json_key(w, "kernels");
@@ -93,17 +94,28 @@ static void put_efficiency(cleave_json_writer *w, const char *name, const cleave
     cleave_json_end_array(w);
 }
 
+static void put_rates(cleave_json_writer *w, const cleave_device_kind *kind) {
+    bool any = false;
+    for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++) {
+        if (kind->rates[type] <= 0)
+            continue;
+        if (!any) {
+            cleave_json_key(w, "rates");
+            cleave_json_begin_object(w, true);
+        }
+        any = true;
+        put_quantity(w, cleave_precision_name(type), kind->rates[type], CLEAVE_UNIT_FLOPS);
+    }
+    if (any)
+        cleave_json_end_object(w);
+}
+
 static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
     cleave_json_key(w, kind->name);
     cleave_json_begin_object(w, false);
     put_quantity(w, "memory", (double)kind->memory_bytes, CLEAVE_UNIT_BYTES);
     put_quantity(w, "flops", kind->flops_per_second, CLEAVE_UNIT_FLOPS);
-    if (kind->bf16_flops_per_second > 0) {
-        cleave_json_key(w, "rates");
-        cleave_json_begin_object(w, true);
-        put_quantity(w, "bf16", kind->bf16_flops_per_second, CLEAVE_UNIT_FLOPS);
-        cleave_json_end_object(w);
-    }
+    put_rates(w, kind);
     put_quantity(w, "memory_bandwidth", kind->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
     cleave_json_key(w, "efficiency");
     cleave_json_begin_object(w, true);

@@ -2,6 +2,7 @@
 #include "exec/run.h"
 #include "exec/ranks.h"
 #include "graph/model/attention.h"
+#include "graph/model/precision.h"
 #include "library/objects.h"
 #include "simulator/report/trace.h"
 
@@ -47,6 +48,7 @@ static cleave_status run(cleave_world *world, const cleave_model *model,
                          const char *trace_file, door_run *made, cleave_error *error) {
     cleave_run_result result;
     cleave_model fused;
+    CLEAVE_TRY(cleave_model_check_runs(model, error));
     CLEAVE_TRY(cleave_model_fuse_attention(model, layout, &made->arena, &fused, error));
     CLEAVE_TRY(cleave_run(world, &fused, layout, options, &made->arena, &result, error));
     made->outcome.rank = cleave_world_rank(world);

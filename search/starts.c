@@ -51,8 +51,9 @@ static cleave_status add_named(session *s, const char *name, bool plain, cleave_
 /* Products a second of the kind of device d. */
 static double product_rate(const session *s, int32_t d) {
     const cleave_device_kind *kind = &s->machine->kinds[s->machine->device_kind[d]];
-    cleave_efficiency_of of = s->model->precision == CLEAVE_BF16 ? CLEAVE_EFFICIENCY_BF16_PRODUCT
-                                                                 : CLEAVE_EFFICIENCY_PRODUCT;
+    cleave_efficiency_of of = cleave_type_is_short(s->model->precision)
+                                  ? CLEAVE_EFFICIENCY_BF16_PRODUCT
+                                  : CLEAVE_EFFICIENCY_PRODUCT;
     return cleave_device_kind_flops(kind, s->model->precision) *
            cleave_efficiency_most(kind->efficiency, of);
 }

@@ -96,8 +96,10 @@ int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t de
                      int32_t tensor, const cleave_box *box) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
     bool exact = kind == CLEAVE_BUFFER_GRADIENT || kind == CLEAVE_BUFFER_STATE;
+    cleave_type value =
+        kind == CLEAVE_BUFFER_ACTIVATION_GRADIENT ? cleave_value_gradient_type(of) : of->stored;
     return lower_buffer_of_type(builder, kind, device, tensor,
-                                exact ? cleave_exact_type(of) : of->stored, box);
+                                exact ? cleave_exact_type(of) : value, box);
 }
 
 int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,

@@ -195,7 +195,7 @@ static void find_types(const lower_builder *builder, movement *move) {
     move->sum_type = tensor->stored;
     for (int32_t i = 0; i < move->contributions.n; i++) {
         cleave_type type = lower_type_of(builder, move->contributions.items[i].at.buffer);
-        move->sum_type = type == CLEAVE_BF16 ? move->sum_type : type;
+        move->sum_type = cleave_type_is_short(type) ? move->sum_type : type;
     }
     move->partial_type = cleave_reduce_type(builder->model, move->tensor, move->sum_type);
 }

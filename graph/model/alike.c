@@ -9,6 +9,7 @@ void cleave_digest_put_tensor(cleave_digest *digest, const cleave_tensor *tensor
     cleave_digest_put(digest, tensor->type);
     cleave_digest_put(digest, tensor->rank);
     cleave_digest_put(digest, tensor->needs_gradient);
+    cleave_digest_put(digest, tensor->stored);
     cleave_digest_put(digest, tensor->view.kind);
     for (int d = 0; d < tensor->rank; d++) {
         cleave_digest_put(digest, tensor->shape[d]);

@@ -396,6 +396,7 @@ static bool put_in_place(cleave_model *model, const cleave_nest *const *made) {
             tensors[model->nests[i].output.tensor].needs_gradient = one->differentiable;
         } else if (one != NULL) { /* of its tensors none but what the one nest writes is left */
             tensors[model->nests[i].output.tensor].needs_gradient = false;
+            tensors[model->nests[i].output.tensor].real = false;
             tensors[model->nests[i].output.tensor].stored = CLEAVE_F32;
         }
         if (one != NULL && i != model->operators[one->op].main_nest)

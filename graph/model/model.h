@@ -24,13 +24,27 @@
 
 enum { CLEAVE_MAX_AXES = 12, CLEAVE_MAX_INPUTS = 8, CLEAVE_MAX_TAPE = 32, CLEAVE_MAX_TERMS = 2 };
 
-/* A tensor is of one of the first two; in memory an f32 one may be bf16, or the statistics of rows
-   of attention: see graph/model/precision.h. */
-typedef enum cleave_type { CLEAVE_F32, CLEAVE_I64, CLEAVE_BF16, CLEAVE_STATISTICS } cleave_type;
+/* A tensor is of one of the first two; in memory an f32 one may be of the three that are shorter,
+   or the statistics of rows of attention: see graph/model/precision.h. */
+typedef enum cleave_type {
+    CLEAVE_F32,
+    CLEAVE_I64,
+    CLEAVE_BF16,
+    CLEAVE_F16, /* this and the next have prices, and no kernels */
+    CLEAVE_F8,
+    CLEAVE_STATISTICS,
+    CLEAVE_N_TYPES
+} cleave_type;
 /* Activations are f32, which holds every integer from minus this to this, and not the next one. */
 #define CLEAVE_MOST_EXACT_INTEGER (INT64_C(1) << 24)
 static inline int64_t cleave_type_bytes(cleave_type type) {
-    return type == CLEAVE_I64 || type == CLEAVE_STATISTICS ? 8 : type == CLEAVE_BF16 ? 2 : 4;
+    static const int64_t bytes[CLEAVE_N_TYPES] = {
+        [CLEAVE_F32] = 4, [CLEAVE_I64] = 8, [CLEAVE_BF16] = 2,
+        [CLEAVE_F16] = 2, [CLEAVE_F8] = 1,  [CLEAVE_STATISTICS] = 8};
+    return bytes[type];
+}
+static inline bool cleave_type_is_short(cleave_type type) {
+    return type == CLEAVE_BF16 || type == CLEAVE_F16 || type == CLEAVE_F8;
 }
 
 typedef enum cleave_tensor_kind {
@@ -76,6 +90,7 @@ typedef struct cleave_tensor {
     cleave_view view;
     bool frozen;         /* of a parameter: it stays as it is */
     bool needs_gradient; /* a parameter that is trained can be reached through it */
+    bool real;           /* it would need one if no parameter were frozen */
     cleave_type stored;  /* derived: of its values in memory and in messages; of its initial value,
                             and in files, it is `type` */
     /* Initial value (row-major in the logical shape): of a constant always, of a parameter, buffer
@@ -212,7 +227,8 @@ typedef struct cleave_model {
     char hash[33];     /* of the graph with its shapes, not the weights */
     int64_t batch;     /* 0 where the model has no symbolic batch dimension */
     int graph_version; /* of the newest row of the fusing table that applies to it */
-    /* F32 or BF16: of values, and of partial sums on their way (graph/model/precision.h). */
+    /* F32 or a shorter one: of values, and of partial sums on their way (graph/model/precision.h).
+     */
     cleave_type precision, reduce_precision;
     bool reduces_mixed; /* sums of activations as `reduce_precision`, of gradients of parameters f32
                          */

@@ -161,10 +161,10 @@ static void need_gradient(cleave_model *model, int32_t id, const bool *useful) {
     tensor->needs_gradient = useful[id] && view_needs_gradient(model, id);
 }
 
-static void find_gradients(cleave_model *model, const bool *useful) {
+static void find_gradients(cleave_model *model, const bool *useful, bool of_frozen) {
     for (int32_t t = 0; t < model->n_tensors; t++)
         model->tensors[t].needs_gradient = model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
-                                           !model->tensors[t].frozen && useful[t];
+                                           (of_frozen || !model->tensors[t].frozen) && useful[t];
     for (int32_t n = 0; n < model->n_nests; n++) {
         cleave_nest *nest = &model->nests[n];
         for (int i = 0; i < nest->n_inputs; i++)
@@ -248,7 +248,10 @@ cleave_status cleave_model_derive_gradients(cleave_model *model, cleave_error *e
     if (useful == NULL)
         return cleave_fail_memory(error, "looking for gradients");
     cleave_model_find_useful(model, useful);
-    find_gradients(model, useful);
+    find_gradients(model, useful, true);
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        model->tensors[t].real = model->tensors[t].needs_gradient;
+    find_gradients(model, useful, false);
     for (int32_t n = 0; n < model->n_nests; n++)
         find_kept(&model->nests[n]);
     cleave_model_set_precision(model, model->precision, model->reduce_precision);

@@ -6,8 +6,7 @@
 
 static bool is_statistic(const cleave_model *model, const cleave_operand *operand) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    return tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->needs_gradient &&
-           tensor->stored == CLEAVE_F32;
+    return tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->real && tensor->stored == CLEAVE_F32;
 }
 
 /* Point by point: of statistics and parameters alone, a statistic. */
@@ -15,7 +14,7 @@ static bool reads_statistics_alone(const cleave_model *model, const cleave_nest 
     bool reads = false;
     for (int i = 0; i < nest->n_inputs; i++) {
         int32_t tensor = nest->inputs[i].tensor;
-        if (model->tensors[tensor].stored == CLEAVE_BF16 &&
+        if (cleave_type_is_short(model->tensors[tensor].stored) &&
             !cleave_tensor_sees_parameter(model, tensor))
             return false;
         reads = reads || is_statistic(model, &nest->inputs[i]);
@@ -50,9 +49,44 @@ static cleave_type stored_of(cleave_model *model, int32_t id) {
     cleave_type stored = stored_of(model, tensor->view.sources[0]);
     for (int32_t s = 1; s < tensor->view.n_sources; s++)
         if (stored_of(model, tensor->view.sources[s]) != stored)
-            stored = tensor->needs_gradient ? model->precision : tensor->type;
+            stored = !tensor->real                   ? tensor->type
+                     : model->precision == CLEAVE_F8 ? CLEAVE_BF16
+                                                     : model->precision;
     tensor->stored = tensor->type == CLEAVE_F32 ? stored : tensor->type;
     return tensor->stored;
+}
+
+/* Marks base tensors under one that something else than a product with a parameter reads. */
+static void mark_read(cleave_model *model, int32_t id) {
+    const cleave_view *view = &model->tensors[id].view;
+    for (int32_t s = 0; s < view->n_sources; s++)
+        mark_read(model, view->sources[s]);
+    if (view->n_sources == 0 && model->tensors[id].stored == CLEAVE_F8)
+        model->tensors[id].stored = CLEAVE_BF16;
+}
+
+static bool multiplies_parameter(const cleave_model *model, const cleave_nest *nest) {
+    return (nest->kind == CLEAVE_NEST_PRODUCT || nest->kind == CLEAVE_NEST_CONVOLUTION) &&
+           nest->n_inputs == 2 &&
+           cleave_tensor_sees_parameter(model, nest->inputs[0].tensor) !=
+               cleave_tensor_sees_parameter(model, nest->inputs[1].tensor);
+}
+
+/* Under f8 only what products with parameters take is as short as that. */
+static void lengthen_others(cleave_model *model) {
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            mark_read(model, t);
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[n];
+        for (int i = 0; i < nest->n_inputs && !multiplies_parameter(model, nest); i++)
+            mark_read(model, nest->inputs[i].tensor);
+        bool attends = nest->kind == CLEAVE_NEST_PRODUCT && !multiplies_parameter(model, nest);
+        if (nest->kept_output || nest->kept_combined || attends) /* backward reads it */
+            mark_read(model, nest->output.tensor);
+    }
+    for (int32_t o = 0; o < model->n_outputs; o++)
+        mark_read(model, model->outputs[o]);
 }
 
 void cleave_model_set_precision(cleave_model *model, cleave_type precision,
@@ -63,17 +97,18 @@ void cleave_model_set_precision(cleave_model *model, cleave_type precision,
         cleave_tensor *tensor = &model->tensors[t];
         bool value = tensor->type == CLEAVE_F32 && (tensor->kind == CLEAVE_TENSOR_PARAMETER ||
                                                     tensor->kind == CLEAVE_TENSOR_ACTIVATION);
-        tensor->stored =
-            value && (tensor->needs_gradient || tensor->kind == CLEAVE_TENSOR_PARAMETER)
-                ? precision
-                : tensor->type;
+        tensor->stored = value && (tensor->real || tensor->kind == CLEAVE_TENSOR_PARAMETER)
+                             ? precision
+                             : tensor->type;
     }
+    if (precision == CLEAVE_F8)
+        lengthen_others(model);
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];
         for (int i = 0; i < nest->n_inputs; i++)
             stored_of(model, nest->inputs[i].tensor);
         cleave_tensor *output = &model->tensors[nest->output.tensor];
-        if (output->stored == CLEAVE_BF16 && gives_statistics(model, nest))
+        if (cleave_type_is_short(output->stored) && gives_statistics(model, nest))
             output->stored = output->type;
     }
     for (int32_t t = 0; t < model->n_tensors; t++)
@@ -116,7 +151,7 @@ static bool is_partial(const cleave_model *model, const cleave_nest *nest, const
 cleave_type cleave_output_type(const cleave_model *model, const cleave_nest *nest,
                                const cleave_part *part) {
     const cleave_tensor *tensor = &model->tensors[nest->output.tensor];
-    return tensor->stored == CLEAVE_BF16 && is_partial(model, nest, part, &nest->output)
+    return cleave_type_is_short(tensor->stored) && is_partial(model, nest, part, &nest->output)
                ? tensor->type
                : tensor->stored;
 }
@@ -125,18 +160,18 @@ cleave_type cleave_gradient_type(const cleave_model *model, const cleave_nest *n
                                  const cleave_part *part, int input) {
     const cleave_operand *operand = &nest->inputs[input];
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    if (tensor->stored != CLEAVE_BF16)
+    if (!cleave_type_is_short(tensor->stored))
         return tensor->stored;
     return cleave_tensor_sees_parameter(model, operand->tensor) ||
                    is_partial(model, nest, part, operand)
                ? cleave_exact_type(tensor)
-               : tensor->stored;
+               : cleave_value_gradient_type(tensor);
 }
 
 cleave_type cleave_reduce_type(const cleave_model *model, int32_t tensor, cleave_type type) {
-    bool rounds = model->tensors[tensor].stored == CLEAVE_BF16 &&
+    bool rounds = cleave_type_is_short(model->tensors[tensor].stored) &&
                   !(model->reduces_mixed && cleave_tensor_sees_parameter(model, tensor));
-    return rounds && model->reduce_precision == CLEAVE_BF16 ? CLEAVE_BF16 : type;
+    return rounds && model->reduce_precision != CLEAVE_F32 ? model->reduce_precision : type;
 }
 
 int64_t cleave_lasting_bytes(const cleave_tensor *parameter, int optimizer_states) {
@@ -145,14 +180,22 @@ int64_t cleave_lasting_bytes(const cleave_tensor *parameter, int optimizer_state
            exact * (optimizer_states + (cleave_has_master(parameter) ? 1 : 0));
 }
 
+static const char *const names[CLEAVE_N_TYPES] = {
+    [CLEAVE_F32] = "f32",  [CLEAVE_I64] = "i64", [CLEAVE_BF16] = "bf16",
+    [CLEAVE_F16] = "fp16", [CLEAVE_F8] = "fp8",  [CLEAVE_STATISTICS] = "statistics",
+};
+
 static cleave_status find(const char *option, const char *name, cleave_type *precision,
                           cleave_error *error) {
-    bool is_bf16 = name != NULL && strcmp(name, "bf16") == 0;
-    if (name != NULL && !is_bf16 && strcmp(name, "f32") != 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s \"%.64s\" is neither \"f32\" nor \"bf16\"",
-                           option, name);
-    *precision = is_bf16 ? CLEAVE_BF16 : CLEAVE_F32;
-    return CLEAVE_OK;
+    for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++)
+        if ((type == CLEAVE_F32 || cleave_type_is_short(type)) &&
+            strcmp(name != NULL ? name : "f32", names[type]) == 0) {
+            *precision = type;
+            return CLEAVE_OK;
+        }
+    return cleave_fail(error, CLEAVE_BAD_INPUT,
+                       "%s \"%.64s\" is none of \"f32\", \"bf16\", \"fp16\" and \"fp8\"", option,
+                       name);
 }
 
 cleave_status cleave_model_choose_precision(cleave_model *model, const char *precision,
@@ -160,11 +203,14 @@ cleave_status cleave_model_choose_precision(cleave_model *model, const char *pre
     cleave_type of_values = CLEAVE_F32, of_sums = CLEAVE_F32;
     CLEAVE_TRY(find("precision", precision, &of_values, error));
     bool mixed = reduce_precision != NULL && strcmp(reduce_precision, "mixed") == 0;
-    CLEAVE_TRY(find("reduce precision", mixed ? "bf16" : reduce_precision, &of_sums, error));
-    if (of_sums == CLEAVE_BF16 && of_values != CLEAVE_BF16)
+    if (!mixed)
+        CLEAVE_TRY(find("reduce precision", reduce_precision, &of_sums, error));
+    cleave_type most = of_values == CLEAVE_F8 ? CLEAVE_BF16 : of_values;
+    if (mixed ? of_values == CLEAVE_F32 : of_sums != CLEAVE_F32 && of_sums != most)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "reduce precision \"%s\" goes with precision \"bf16\" alone",
-                           reduce_precision);
+                           "reduce precision \"%s\" goes with another precision than \"%s\"",
+                           reduce_precision, names[of_values]);
+    of_sums = mixed ? most : of_sums;
     model->reduces_mixed = mixed;
     cleave_model_set_precision(model, of_values, of_sums);
     model->precision_asked = precision != NULL;
@@ -175,6 +221,12 @@ const char *cleave_reduce_precision_name(const cleave_model *model) {
     return model->reduces_mixed ? "mixed" : cleave_precision_name(model->reduce_precision);
 }
 
-const char *cleave_precision_name(cleave_type precision) {
-    return precision == CLEAVE_BF16 ? "bf16" : precision == CLEAVE_I64 ? "i64" : "f32";
+const char *cleave_precision_name(cleave_type precision) { return names[precision]; }
+
+cleave_status cleave_model_check_runs(const cleave_model *model, cleave_error *error) {
+    bool runs = model->precision != CLEAVE_F16 && model->precision != CLEAVE_F8;
+    return runs ? CLEAVE_OK
+                : cleave_fail(error, CLEAVE_BAD_INPUT,
+                              "precision \"%s\" has a price, but no kernels: run it as \"bf16\"",
+                              names[model->precision]);
 }

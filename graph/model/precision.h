@@ -1,14 +1,18 @@
 /* What lies in which precision: the one rule, of a tensor's kind and of the role in which a buffer
    holds it.  Under precision f32 everything is f32 (and ids of 64 bits); under bf16
 
-     values of activations that a gradient goes through, and copies of         bf16
-     parameters that are computed with and sent
+     values of activations that a gradient goes through (or would, were        bf16
+     nothing frozen), and copies of parameters that are computed with and sent
      gradients of activations                                                  bf16
      partial results (a part has some of a sum), of values and of gradients    f32
      statistics, the loss, running statistics                                  f32
      statistics of rows of attention (graph/model/attention.h)                 two f32
      what no gradient goes through: data, constants, masks, numbers of places  f32
      gradients of parameters, their masters, the optimizer's state             f32
+
+   f16 is as bf16.  Under f8 values are bf16, but for activations that nothing but products with
+   parameters reads (and not what attention writes, which its backward reads): those are f8, as
+   those products take them, and their gradients are bf16.
 
    Statistics are what moments and reductions give and what is computed from these alone.  What no
    gradient goes through may be integers, of which bf16 has those up to 256 alone.  Products take
@@ -21,7 +25,7 @@
 #include "graph/model/model.h"
 #include "graph/model/part.h"
 
-/* Chooses the precision of a finished model: F32 or BF16; partial sums are sent in
+/* Chooses the precision of a finished model: F32, BF16, F16 or F8; partial sums are sent in
    `reduce_precision`.  Fills in what is stored how, and what can run in place. */
 void cleave_model_set_precision(cleave_model *model, cleave_type precision,
                                 cleave_type reduce_precision);
@@ -34,6 +38,11 @@ static inline int64_t cleave_stored_bytes(const cleave_tensor *tensor) {
 /* What a part writes of its nest's output: its value, or a partial result. */
 cleave_type cleave_output_type(const cleave_model *model, const cleave_nest *nest,
                                const cleave_part *part);
+
+/* Of the gradient of a value of the tensor. */
+static inline cleave_type cleave_value_gradient_type(const cleave_tensor *tensor) {
+    return tensor->stored == CLEAVE_F8 ? CLEAVE_BF16 : tensor->stored;
+}
 
 /* What a part's backward writes as the gradient of an input. */
 cleave_type cleave_gradient_type(const cleave_model *model, const cleave_nest *nest,
@@ -55,12 +64,15 @@ static inline bool cleave_has_master(const cleave_tensor *tensor) {
            tensor->stored != tensor->type;
 }
 
-/* The same by names, "f32" or "bf16", null: f32; one that is given is asked for.  Partial sums may
-   be "mixed", too: bf16 of activations, and f32 of gradients of parameters.  BAD_INPUT for another
-   name, and for sums that are less exact than values. */
+/* The same by names, "f32", "bf16", "fp16" or "fp8", null: f32; one that is given is asked for.
+   Partial sums may be "mixed", too: short of activations, and f32 of gradients of parameters.
+   BAD_INPUT for another name, and for sums that are less exact than values. */
 cleave_status cleave_model_choose_precision(cleave_model *model, const char *precision,
                                             const char *reduce_precision, cleave_error *error);
 const char *cleave_precision_name(cleave_type precision);
 const char *cleave_reduce_precision_name(const cleave_model *model);
+
+/* BAD_INPUT where the model is of a precision that has a price alone. */
+cleave_status cleave_model_check_runs(const cleave_model *model, cleave_error *error);
 
 #endif

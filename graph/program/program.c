@@ -47,9 +47,9 @@ int64_t cleave_program_own_bytes(const cleave_program *program) {
 double cleave_update_bytes(const cleave_program *program, const cleave_update *update) {
     int64_t exact = program->buffers[update->gradient].bytes;
     int n_states = (update->state[0] >= 0) + (update->state[1] >= 0);
-    int64_t copy = update->master < 0
-                       ? 0
-                       : exact / cleave_type_bytes(CLEAVE_F32) * cleave_type_bytes(CLEAVE_BF16);
+    cleave_type stored = program->buffers[update->parameter].type;
+    int64_t copy =
+        update->master < 0 ? 0 : exact / cleave_type_bytes(CLEAVE_F32) * cleave_type_bytes(stored);
     return cleave_work_bytes_of_update(exact, n_states) + (double)copy;
 }
 

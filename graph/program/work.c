@@ -109,8 +109,9 @@ static bool is_grouped(const cleave_nest *nest) {
 /* Of parts forward writes values, or partial results; backward reads the gradient of values. */
 static cleave_type output_type(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                                const cleave_part *part) {
-    return pass == CLEAVE_PASS_FORWARD ? cleave_output_type(model, nest, part)
-                                       : model->tensors[nest->output.tensor].stored;
+    return pass == CLEAVE_PASS_FORWARD
+               ? cleave_output_type(model, nest, part)
+               : cleave_value_gradient_type(&model->tensors[nest->output.tensor]);
 }
 
 static void append_gradients(text *t, const cleave_model *model, const cleave_nest *nest,
@@ -272,20 +273,24 @@ int32_t cleave_work_pieces_of_copy(int64_t bytes) {
     return round_pieces((double)bytes / copy_piece_bytes);
 }
 
-static bool takes_halves(const cleave_model *model, const cleave_nest *nest) {
-    bool takes = model->tensors[nest->output.tensor].stored == CLEAVE_BF16;
+static bool takes_short(const cleave_model *model, const cleave_nest *nest) {
+    bool takes = cleave_type_is_short(model->tensors[nest->output.tensor].stored);
     for (int i = 0; i < nest->n_inputs; i++)
-        takes = takes || model->tensors[nest->inputs[i].tensor].stored == CLEAVE_BF16;
+        takes = takes || cleave_type_is_short(model->tensors[nest->inputs[i].tensor].stored);
     return takes;
 }
 
 /* Of the numbers that are multiplied, by units that products alone use. */
 static cleave_type multiplied_type(const cleave_model *model, const cleave_nest *nest) {
-    bool halves = is_product(nest) || nest->attention != NULL;
+    bool takes = is_product(nest) || nest->attention != NULL, parameter = false;
     int n = nest->attention != NULL ? 3 : nest->n_inputs; /* masks are not multiplied */
-    for (int i = 0; i < n; i++)
-        halves = halves && model->tensors[nest->inputs[i].tensor].stored == CLEAVE_BF16;
-    return halves ? CLEAVE_BF16 : CLEAVE_F32;
+    for (int i = 0; i < n; i++) {
+        takes = takes && cleave_type_is_short(model->tensors[nest->inputs[i].tensor].stored);
+        parameter = parameter || cleave_tensor_sees_parameter(model, nest->inputs[i].tensor);
+    }
+    return !takes                                        ? CLEAVE_F32
+           : model->precision == CLEAVE_F8 && !parameter ? CLEAVE_BF16
+                                                         : model->precision;
 }
 
 static uint32_t axes_of(const cleave_model *model, const cleave_operand *operand) {
@@ -331,9 +336,10 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
                           const cleave_part *part, cleave_work *work) {
     *work = (cleave_work){0};
     cleave_work_measure(model, nest, pass, part, work);
-    snprintf(work->family, sizeof work->family, "%s%s%s%s %s",
-             takes_halves(model, nest) ? "bf16 " : "", is_grouped(nest) ? "grouped " : "",
-             kind_names[nest->kind],
+    bool is_short = takes_short(model, nest);
+    snprintf(work->family, sizeof work->family, "%s%s%s%s%s %s",
+             is_short ? cleave_precision_name(model->precision) : "", is_short ? " " : "",
+             is_grouped(nest) ? "grouped " : "", kind_names[nest->kind],
              is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);
     write_key(model, nest, pass, part, work);

@@ -91,9 +91,9 @@ typedef struct cleave_model_settings {
                            data; the others are parameters.  null: those beside which the file has
                            no initializers are parameters */
     int64_t sequence;   /* length of texts, of a language model by its config.json; 0: not given */
-    /* "f32", which null is, or "bf16": of activations and weights as they are kept, sent and
-       multiplied, and of partial sums that are sent.  A layout that was made for another precision
-       is refused, but where one is given here. */
+    /* "f32", which null is, "bf16", or, for prices alone, "fp16" and "fp8": of activations and
+       weights as they are kept, sent and multiplied, and of partial sums that are sent.  A layout
+       that was made for another precision is refused, but where one is given here. */
     const char *precision, *reduce_precision;
     bool stores_scores; /* attention keeps its scores for backward */
 } cleave_model_settings;

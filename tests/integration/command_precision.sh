@@ -22,6 +22,17 @@ expect_error 2 '"bf16"' search "${gpt[@]}" --machine "$machine" "${halves[@]}" -
 expect_error 2 '"bf16"' simulate "${gpt[@]}" --machine "$machine" --method data-parallel "${halves[@]}"
 expect_error 2 'f64' simulate "${gpt[@]}" --machine "$machine" --method data-parallel --precision f64
 expect_error 2 'reduce precision' run "${gpt[@]}" --reduce-precision bf16
+# fp16 and fp8 have prices where a machine has rates, and are not run.
+h100=(--machine "${machine%/*}/h100-512x8.json" --devices 8 --method data-parallel --json)
+seconds() { sed -n 's/^ *"step_seconds": \([^,]*\),*$/\1/p' "$work/out" | head -1; }
+for precision in bf16 fp16 fp8; do
+    expect_ok simulate --model "$models/llama_3_2_1b.json" --batch 8 --sequence 1024 "${h100[@]}" --precision "$precision"
+    declare "of_$precision=$(seconds)"
+done
+awk -v a="$of_bf16" -v b="$of_fp16" -v c="$of_fp8" 'BEGIN { exit !(a > 0 && a == b && c < 0.95 * a) }' ||
+    fail "a step takes $of_bf16 in bf16, $of_fp16 in fp16, $of_fp8 in fp8"
+expect_error 2 '"fp8" has a price, but no kernels' run "${gpt[@]}" --precision fp8
+expect_error 2 '"fp8"' simulate "${gpt[@]}" --machine "${machine%/*}/a100-128x8.json" --devices 2 --method data-parallel --precision fp8
 with_rates=$work/rates.json
 sed 's/"flops": "100 GFLOP\/s"/&, "rates": {"bf16": "200 GFLOP\/s"}/' "$machine" >"$with_rates"
 

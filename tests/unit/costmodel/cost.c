@@ -56,7 +56,7 @@ Test(cost, data_sheet_is_a_roofline) {
    weights have no table, so that of products counts, and of f32 there is one share for all. */
 Test(cost, products_reach_what_their_smallest_extent_lets_them) {
     cleave_device_kind kind = plain_kind();
-    kind.bf16_flops_per_second = 4e12;
+    kind.rates[CLEAVE_BF16] = 4e12;
     kind.launch_seconds = 0;
     kind.efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT] =
         (cleave_efficiency){.n = 2, .size = {100, 10000}, .share = {0.2, 0.6}};

@@ -3,6 +3,7 @@
 #include "../../support/onnx_writer.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/model/precision.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -76,6 +77,26 @@ Test(frozen, nothing_is_computed_below_what_is_trained) {
     expect_bytes(&program, "w1", 10 * 9 * 4, false);
     expect_bytes(&program, "b2", 8 * 4, false);
     expect_bytes(&program, "w3", 11 * 8 * 4 * (1 + 2), true);
+    cleave_arena_free(&arena);
+}
+
+/* An activation is as exact as it would be if what lies below it were trained. */
+Test(frozen, activations_below_what_is_trained_are_bf16_too) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    int n_below = 0;
+    cr_assert(hand_model(MODEL_MLP, &arena, &model, &error), "%s", error.message);
+    cleave_model_set_precision(&model, CLEAVE_BF16, CLEAVE_F32);
+    cleave_type *stored = CLEAVE_ARENA_ARRAY(&arena, cleave_type, model.n_tensors);
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        stored[t] = model.tensors[t].stored;
+    cr_assert_eq(cleave_model_freeze(&model, "?1,[wb]2", &error), CLEAVE_OK, "%s", error.message);
+    for (int32_t t = 0; t < model.n_tensors; t++) {
+        cr_expect_eq(model.tensors[t].stored, stored[t], "%s", model.tensors[t].name);
+        n_below += stored[t] == CLEAVE_BF16 && !model.tensors[t].needs_gradient;
+    }
+    cr_expect_gt(n_below, 6); /* four parameters, and what two layers write */
     cleave_arena_free(&arena);
 }
 

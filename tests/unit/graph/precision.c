@@ -4,6 +4,7 @@
 #include "graph/model/precision.h"
 #include "../../support/models.h"
 #include "graph/lower/lower.h"
+#include "graph/program/work.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -132,6 +133,58 @@ Test(precision, a_parameter_has_a_master_and_a_copy) {
     cr_expect_eq(of.model.tensors[of.model.loss].stored, CLEAVE_F32);
     cr_expect_eq(of.model.tensors[cleave_model_find_tensor(&of.model, "x")].stored, CLEAVE_F32);
     cleave_arena_free(&of.arena);
+}
+
+/* fp16 has the bytes of bf16 everywhere. */
+Test(precision, of_fp16_has_the_bytes_of_bf16) {
+    static const char *const names[] = {"g1", "g2.z", "w1"};
+    for (int i = 0; i < 3; i++) {
+        lowered of;
+        begin(&of);
+        split(&of, i == 1 ? "g2" : "g1", i == 0 ? "k" : i == 1 ? "c" : "n");
+        int64_t bytes = sent(&of, CLEAVE_BF16, CLEAVE_F32, names[i]);
+        cr_expect_eq(sent(&of, CLEAVE_F16, CLEAVE_F32, names[i]), bytes, "%s", names[i]);
+        cr_expect_eq(sent(&of, CLEAVE_F16, CLEAVE_F16, names[i]),
+                     sent(&of, CLEAVE_BF16, CLEAVE_BF16, names[i]), "%s", names[i]);
+        cleave_arena_free(&of.arena);
+    }
+}
+
+/* Of a block of Mixtral under fp8 products with weights are of 8 bits, and so is what they alone
+   read: what the first and the last norm write, the tokens of each expert, and its gated ones. What
+   the norm between writes is dispatched, too, what attention writes its backward reads, and the
+   residual is read by sums. */
+Test(precision, of_fp8_is_that_of_products_with_parameters) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    int n_products = 0, n_short = 0;
+    cr_assert(hand_model(MODEL_EXPERTS, &arena, &model, &error), "%s", error.message);
+    cleave_model_set_precision(&model, CLEAVE_F8, CLEAVE_F32);
+    for (int32_t n = 0; n < model.n_nests; n++) {
+        const cleave_nest *nest = &model.nests[n];
+        const cleave_tensor *output = &model.tensors[nest->output.tensor];
+        cleave_part whole = cleave_part_whole(nest, 0);
+        cleave_work work;
+        cleave_work_describe(&model, nest, CLEAVE_PASS_FORWARD, &whole, &work);
+        if (nest->kind == CLEAVE_NEST_PRODUCT && work.type != CLEAVE_F32) {
+            cr_expect_eq(work.type, CLEAVE_F8, "%s", nest->name);
+            cr_expect_eq(strncmp(work.family, "fp8 ", 4), 0, "%s", work.family);
+            n_products++;
+        }
+        if (output->stored != CLEAVE_F8)
+            continue;
+        cr_expect(strstr(nest->name, "norm") != NULL || strstr(nest->name, "dispatch") != NULL ||
+                      strstr(nest->name, "experts.up") != NULL,
+                  "%s", nest->name);
+        cr_expect_eq(cleave_stored_bytes(output), 1);
+        cr_expect_eq(cleave_value_gradient_type(output), CLEAVE_BF16);
+        n_short++;
+    }
+    cr_expect_geq(n_products, 5); /* queries, keys, values, what goes back, the head */
+    cr_expect_eq(n_short, 4);
+    cr_expect_eq(cleave_model_check_runs(&model, &error), CLEAVE_BAD_INPUT);
+    cleave_arena_free(&arena);
 }
 
 Test(precision, names_are_checked) {
