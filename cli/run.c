@@ -201,7 +201,7 @@ static cleave_status launch(const run_values *values, char *const *arguments, cl
         return cleave_fail_memory(error, "reading the input");
     CLEAVE_TRY(load(values, arena, inputs, error));
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
-    CLEAVE_TRY(cleave_run_check_checkpoints(&inputs->model, &inputs->options, error));
+    CLEAVE_TRY(cleave_run_check_from(&inputs->model, &inputs->options, error));
     if (values->checkpoint == NULL && values->restart > 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--restart goes on from checkpoints: --checkpoint says where they are");
