@@ -102,6 +102,9 @@ expect_ok run "${train[@]}" --steps "$(newest_of long)" --from long
 begin --stall-timeout 1
 kill -STOP "${ranks##*$'\n'}"
 ended "stalled for 1 s"
+begin --stall-timeout 0.5 # all of them: then nobody can say it but who started them
+kill -STOP $ranks
+ended "the ranks gave no sign for 5.5 s"
 begin
 kill -TERM $run
 ended "ended by a signal after step [0-9]*, which long/step-[0-9]* has: --from long goes on"
