@@ -99,8 +99,9 @@ cleave_status cleave_file_writer_put(cleave_file_writer *writer, const void *dat
 
 cleave_status cleave_folder_sync(const char *path, cleave_error *error) {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems have nothing to write down for a folder. */
-    bool synced = descriptor >= 0 && (fsync(descriptor) == 0 || errno == EINVAL);
+    /* Some file systems have nothing to write down for a folder, and one that can't be listed can't
+       be opened. */
+    bool synced = descriptor >= 0 ? fsync(descriptor) == 0 || errno == EINVAL : errno == EACCES;
     int reason = errno;
     if (descriptor >= 0)
         close(descriptor);

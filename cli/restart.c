@@ -42,14 +42,15 @@ cleave_status restart_ranks(const restart *how, int32_t n_ranks, char *const *ar
                             cleave_error *error) {
     const char *again[MAX_ARGUMENTS + 1];
     bool told_to_end = false;
-    cleave_status status = cleave_ranks_launch(n_ranks, arguments, &told_to_end, error);
+    cleave_status status =
+        cleave_ranks_launch(n_ranks, arguments, how->patience_seconds, &told_to_end, error);
     for (int64_t n = 1; status == CLEAVE_FAILED && !told_to_end && n <= how->most; n++) {
         int64_t step = cleave_checkpoint_newest(how->checkpoint);
         say(how, n, step, error);
         if (step >= 0)
             CLEAVE_TRY(go_on(arguments, how->checkpoint, again, error));
         status = cleave_ranks_launch(n_ranks, step >= 0 ? (char *const *)again : arguments,
-                                     &told_to_end, error);
+                                     how->patience_seconds, &told_to_end, error);
     }
     return status;
 }

@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 typedef struct restart {
-    int64_t most;           /* times to start again */
-    const char *checkpoint; /* folder; null where `most` is 0 */
+    int64_t most;            /* times to start again */
+    const char *checkpoint;  /* folder; null where `most` is 0 */
+    double patience_seconds; /* ranks that give no sign for so long are ended; 0: never */
     bool quiet;
 } restart;
 

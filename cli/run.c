@@ -203,11 +203,16 @@ static cleave_status launch(const run_values *values, char *const *arguments, cl
         return cleave_fail_memory(error, "reading the input");
     CLEAVE_TRY(load(values, arena, inputs, error));
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
-    CLEAVE_TRY(cleave_run_check_checkpoints(&inputs->model, &inputs->options, error));
+    CLEAVE_TRY(cleave_run_check_from(&inputs->model, &inputs->options, error));
     if (values->checkpoint == NULL && values->restart > 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--restart goes on from checkpoints: --checkpoint says where they are");
-    const restart how = {values->restart, values->checkpoint, values->quiet};
+    /* Beyond what ranks wait for each other; a prediction, at the end, takes its time. */
+    bool watches = values->stall_timeout > 0 && values->machine == NULL;
+    const restart how = {.most = values->restart,
+                         .checkpoint = values->checkpoint,
+                         .patience_seconds = watches ? values->stall_timeout + 5 : 0,
+                         .quiet = values->quiet};
     return restart_ranks(&how, inputs->layout.n_devices, arguments, error);
 }
 

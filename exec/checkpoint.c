@@ -196,7 +196,11 @@ static cleave_status check_matches(const char *folder, const cleave_manifest *th
                                    cleave_error *error) {
     const cleave_manifest here = describe(model, options, 0);
     if (strcmp(there->model_hash, here.model_hash) != 0)
-        return fail_to_match(folder, "model", there->model_file, here.model_file, error);
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%s: the checkpoint is of another model, or of another batch: %s with hash "
+            "%s, not %s with %s",
+            folder, there->model_file, there->model_hash, here.model_file, here.model_hash);
     if (strcmp(there->precision, here.precision) != 0)
         return fail_to_match(folder, "precision", there->precision, here.precision, error);
     if (strcmp(there->reduce_precision, here.reduce_precision) != 0)
@@ -255,13 +259,36 @@ cleave_status cleave_checkpoint_find(const cleave_model *model, const cleave_run
 /* ---- writing ----------------------------------------------------------------------------------
  */
 
+static cleave_status fail_folder(const char *path, int reason, cleave_error *error) {
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: no folder for checkpoints: %s", path,
+                       strerror(reason));
+}
+
 static cleave_status make_folder(const char *path, cleave_error *error) {
     struct stat info;
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &info) == 0 &&
                                    S_ISDIR(info.st_mode) && access(path, W_OK | X_OK) == 0))
         return CLEAVE_OK;
-    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: no folder for checkpoints: %s", path,
-                       strerror(errno));
+    return fail_folder(path, errno, error);
+}
+
+/* Could it be made, or written to?  Nothing is made yet: all else may be wrong. */
+static cleave_status check_folder(const char *path, bool *is_there, cleave_error *error) {
+    char place[4096];
+    struct stat info;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    snprintf(place, sizeof place, "%.*s", (int)n, path);
+    *is_there = stat(place, &info) == 0;
+    if (*is_there && !S_ISDIR(info.st_mode))
+        return fail_folder(path, ENOTDIR, error);
+    char *slash = strrchr(place, '/');
+    if (!*is_there && slash == NULL)
+        strcpy(place, ".");
+    else if (!*is_there)
+        slash[slash == place] = '\0';
+    return access(place, W_OK | X_OK) == 0 ? CLEAVE_OK : fail_folder(path, errno, error);
 }
 
 cleave_status cleave_checkpoint_check(const cleave_run_options *options, cleave_error *error) {
@@ -274,9 +301,10 @@ cleave_status cleave_checkpoint_check(const cleave_run_options *options, cleave_
                            folder);
     if (strlen(folder) + 64 > sizeof((cleave_resumed *)0)->folder)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the path is too long", folder);
-    CLEAVE_TRY(make_folder(folder, error));
+    bool is_there;
+    CLEAVE_TRY(check_folder(folder, &is_there, error));
     cleave_status status = CLEAVE_OK;
-    if (!list_steps(folder, step_prefix, &steps))
+    if (is_there && !list_steps(folder, step_prefix, &steps))
         status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", folder, strerror(errno));
     else if (steps.n > 0 && options->from == NULL)
         status = cleave_fail(error, CLEAVE_BAD_INPUT,

@@ -139,6 +139,7 @@ static cleave_status poll(void *context, cleave_error *error) {
     if (rank->options->no_overlap)
         return CLEAVE_OK;
     double before = cleave_clock_seconds();
+    cleave_world_beat(rank->world);
     cleave_world_progress(rank->world);
     if (rank->communicating)
         return CLEAVE_OK;
@@ -363,6 +364,7 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
            rank->position[CLEAVE_LANE_COMMUNICATION] <
                rank->n_lane_items[CLEAVE_LANE_COMMUNICATION]) {
         bool main_moved, other_moved = false;
+        cleave_world_beat(rank->world);
         CLEAVE_TRY(advance(rank, CLEAVE_LANE_MAIN, 1, &main_moved, error));
         if (!main_moved || !rank->options->no_overlap)
             CLEAVE_TRY(advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &other_moved, error));

@@ -10,11 +10,11 @@ enum { MAX_ARGUMENTS = 128 };
 cleave_status cleave_world_launch_self(int32_t n_ranks, char *const *arguments,
                                        cleave_error *error) {
     bool told_to_end;
-    return cleave_ranks_launch(n_ranks, arguments, &told_to_end, error);
+    return cleave_ranks_launch(n_ranks, arguments, 0, &told_to_end, error);
 }
 
-cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, bool *told_to_end,
-                                  cleave_error *error) {
+cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, double patience_seconds,
+                                  bool *told_to_end, cleave_error *error) {
     char self[4096] = ""; /* the launcher would look a name up in PATH */
     char *command_line[MAX_ARGUMENTS + 1] = {self};
     if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
@@ -25,7 +25,8 @@ cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, bool 
         command_line[i] = arguments[i];
     }
     int exit_code = 0;
-    CLEAVE_TRY(cleave_world_launch(n_ranks, command_line, &exit_code, told_to_end, error));
+    CLEAVE_TRY(cleave_world_launch(n_ranks, command_line, patience_seconds, &exit_code, told_to_end,
+                                   error));
     if (error != NULL)
         error->message[0] = '\0';
     return exit_code >= CLEAVE_OK && exit_code <= CLEAVE_NO_LAYOUT ? (cleave_status)exit_code

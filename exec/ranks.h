@@ -5,9 +5,10 @@
 
 #include "exec/world.h"
 
-/* As cleave_world_launch_self, which is without the last: whether a signal asked for the end. */
-cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, bool *told_to_end,
-                                  cleave_error *error);
+/* As cleave_world_launch_self, with the patience, and what asked for the end, of
+   cleave_world_launch. */
+cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, double patience_seconds,
+                                  bool *told_to_end, cleave_error *error);
 
 /* Says what there is to say and ends the world, which may end the process.  What is wrong with the
    input every rank finds, and rank 0 says it; the message is empty afterwards. */

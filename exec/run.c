@@ -22,17 +22,17 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
     if (!options->forward && model->loss < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
+    CLEAVE_TRY(cleave_checkpoint_check(options, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));
     cleave_values_close(values);
     return CLEAVE_OK;
 }
 
-cleave_status cleave_run_check_checkpoints(const cleave_model *model,
-                                           const cleave_run_options *options, cleave_error *error) {
+cleave_status cleave_run_check_from(const cleave_model *model, const cleave_run_options *options,
+                                    cleave_error *error) {
     cleave_resumed resumed;
     cleave_values *values;
-    CLEAVE_TRY(cleave_checkpoint_check(options, error));
     CLEAVE_TRY(cleave_checkpoint_find(model, options, &resumed, error));
     if (resumed.folder[0] == '\0')
         return CLEAVE_OK;

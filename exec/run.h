@@ -64,10 +64,9 @@ typedef struct cleave_run_result {
    parent, before it launches ranks. */
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error);
-/* The same of the checkpoints, for one process: all of the one that the run goes on from is read.
- */
-cleave_status cleave_run_check_checkpoints(const cleave_model *model,
-                                           const cleave_run_options *options, cleave_error *error);
+/* The same of the checkpoint that it goes on from, for one process: all of it is read. */
+cleave_status cleave_run_check_from(const cleave_model *model, const cleave_run_options *options,
+                                    cleave_error *error);
 
 /* To be called on every rank of a world of exactly layout->n_devices ranks, between
    cleave_world_begin and cleave_world_end; BAD_INPUT otherwise. */

@@ -29,6 +29,7 @@ struct cleave_world {
     MPI_Comm communicator;
     int rank, size;
     double patience_seconds; /* 0: no end */
+    double beat_seconds; /* when it last beat, by the clock of the process; below 0: not at all */
     int32_t n_requests;
     MPI_Request *requests;
 };
@@ -53,7 +54,10 @@ typedef struct report {
     const char *program; /* its name */
     bool complained;
     char ending[128];
+    double beat_seconds; /* when the ranks last beat; 0: never */
 } report;
+
+static const char beat_line[] = "beat\n", beat_name[] = "CLEAVE_BEATS";
 
 static bool is_rule(const char *line) {
     size_t n = strspn(line, "=");
@@ -75,6 +79,8 @@ static void pass_line(stream *s, report *r) {
     static const char ending[] = "EXIT STRING: ";
     s->line[s->n] = '\0';
     s->n = 0;
+    if (strcmp(s->line, beat_line) == 0)
+        r->beat_seconds = cleave_clock_seconds();
     bool message = s->to == stderr,
          ours = strncmp(s->line, "cleave", 6) == 0 || begins_with(s->line, r->program, ": ");
     s->noise = s->noise || is_rule(s->line);
@@ -113,18 +119,34 @@ static void pass_signal(int signals, pid_t launcher, bool *told_to_end) {
     *told_to_end = true;
 }
 
-static void pass_all(stream *streams, report *r, int signals, pid_t launcher, bool *told_to_end) {
+/* The launcher and all that it started. */
+typedef struct launched {
+    pid_t launcher;
+    int signals; /* descriptor of those for this process */
+    double patience_seconds;
+    bool told_to_end, hung;
+} launched;
+
+static void look_for_beat(launched *l, const report *r) {
+    l->hung = l->hung || (l->patience_seconds > 0 && r->beat_seconds > 0 &&
+                          cleave_clock_seconds() - r->beat_seconds > l->patience_seconds);
+    if (l->hung)
+        kill(l->launcher, SIGKILL); /* its proxies see that, and kill the ranks */
+}
+
+static void pass_all(stream *streams, report *r, launched *l) {
     struct pollfd waiting[3] = {{.fd = streams[0].from, .events = POLLIN},
                                 {.fd = streams[1].from, .events = POLLIN},
-                                {.fd = signals, .events = POLLIN}};
+                                {.fd = l->signals, .events = POLLIN}};
     while (waiting[0].fd >= 0 || waiting[1].fd >= 0) {
-        if (poll(waiting, 3, -1) < 0 && errno != EINTR)
+        if (poll(waiting, 3, 1000) < 0 && errno != EINTR)
             return;
         for (int i = 0; i < 2; i++)
             if (waiting[i].fd >= 0 && waiting[i].revents != 0 && !pass_some(&streams[i], r))
                 waiting[i].fd = -1;
         if (waiting[2].revents != 0)
-            pass_signal(signals, launcher, told_to_end);
+            pass_signal(l->signals, l->launcher, &l->told_to_end);
+        look_for_beat(l, r);
     }
 }
 
@@ -154,6 +176,7 @@ static pid_t start(char **command, const sigset_t *before, int *out, int *messag
         /* UCX, below MPICH, logs to stdout if nothing else is said; results go there.  It looks
            when it is loaded, so this can't wait until the ranks run. */
         setenv("UCX_LOG_FILE", "stderr", 0);
+        setenv(beat_name, "1", 1);
         setenv("OMP_NUM_THREADS", "1",
                1); /* a device is a rank: threads under several ranks fight */
         execv(command[0], command);
@@ -170,35 +193,53 @@ static pid_t start(char **command, const sigset_t *before, int *out, int *messag
     return child;
 }
 
-/* The launcher's end, and of its ranks, to wait for. */
-static int run_launcher(char **command, report *said, bool *told_to_end, cleave_error *error) {
+/* Waits for the end of the launcher and its ranks; its exit code, or -1. */
+static int run_launcher(char **command, report *said, launched *l, cleave_error *error) {
     stream streams[2] = {{.to = stdout}, {.to = stderr}};
     sigset_t ends, before;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigprocmask(SIG_BLOCK, &ends, &before);
-    int signals = signalfd(-1, &ends, SFD_CLOEXEC), state = 0;
-    pid_t child = start(command, &before, &streams[0].from, &streams[1].from);
-    if (child < 0) {
+    int state = 0;
+    l->signals = signalfd(-1, &ends, SFD_CLOEXEC);
+    l->launcher = start(command, &before, &streams[0].from, &streams[1].from);
+    if (l->launcher < 0) {
         cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER, strerror(errno));
     } else {
-        pass_all(streams, said, signals, child, told_to_end);
+        pass_all(streams, said, l);
         close(streams[0].from);
         close(streams[1].from);
-        while (waitpid(child, &state, 0) < 0 && errno == EINTR)
+        while (waitpid(l->launcher, &state, 0) < 0 && errno == EINTR)
             ;
     }
-    if (signals >= 0)
-        close(signals);
+    if (l->signals >= 0)
+        close(l->signals);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child < 0)
+    if (l->launcher < 0)
         return -1;
     return WIFEXITED(state) ? WEXITSTATUS(state) : 1;
 }
 
-cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
-                                  bool *told_to_end, cleave_error *error) {
+/* Of an end with a code that is not 0; OK where a rank has said what there is to say. */
+static cleave_status explain(const report *said, const launched *l, int code, cleave_error *error) {
+    if (code == 127)
+        return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started",
+                           CLEAVE_MPI_LAUNCHER);
+    if (said->complained)
+        return CLEAVE_OK;
+    if (l->hung)
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "stalled: the ranks gave no sign for %g s, so the run was ended",
+                           l->patience_seconds);
+    if (l->told_to_end)
+        return cleave_fail(error, CLEAVE_FAILED, "ended by a signal");
+    return cleave_fail(error, CLEAVE_FAILED, "a rank died%s%s, so the run was ended",
+                       said->ending[0] != '\0' ? ": " : "", said->ending);
+}
+
+cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, double patience_seconds,
+                                  int *exit_code, bool *told_to_end, cleave_error *error) {
     int n = 0;
     while (arguments[n] != NULL)
         n++;
@@ -212,19 +253,14 @@ cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *ex
     memcpy(command + 3, arguments, (size_t)n * sizeof *command);
     const char *slash = strrchr(arguments[0], '/');
     report said = {.program = slash != NULL ? slash + 1 : arguments[0]};
-    *told_to_end = false;
-    int code = run_launcher(command, &said, told_to_end, error);
+    launched l = {.patience_seconds = patience_seconds};
+    int code = run_launcher(command, &said, &l, error);
     free(command);
     if (code < 0)
         return CLEAVE_FAILED;
-    if (code == 127)
-        return cleave_fail(error, CLEAVE_FAILED, "the MPI launcher %s can't be started",
-                           CLEAVE_MPI_LAUNCHER);
-    if (code != 0 && !said.complained && *told_to_end)
-        return cleave_fail(error, CLEAVE_FAILED, "ended by a signal");
-    if (code != 0 && !said.complained)
-        return cleave_fail(error, CLEAVE_FAILED, "a rank died%s%s, so the run was ended",
-                           said.ending[0] != '\0' ? ": " : "", said.ending);
+    *told_to_end = l.told_to_end;
+    if (code != 0)
+        CLEAVE_TRY(explain(&said, &l, code, error));
     *exit_code = code;
     return CLEAVE_OK;
 }
@@ -240,8 +276,16 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
     MPI_Comm_dup(MPI_COMM_WORLD, &joined->communicator);
     MPI_Comm_rank(joined->communicator, &joined->rank);
     MPI_Comm_size(joined->communicator, &joined->size);
+    joined->beat_seconds = joined->rank == 0 && getenv(beat_name) != NULL ? 0 : -1;
     *world = joined;
     return CLEAVE_OK;
+}
+
+void cleave_world_beat(cleave_world *world) {
+    if (world->beat_seconds < 0 || cleave_clock_seconds() - world->beat_seconds < 1)
+        return;
+    world->beat_seconds = cleave_clock_seconds();
+    fputs(beat_line, stderr);
 }
 
 static bool is_on_one_host(const cleave_world *world) {
@@ -339,7 +383,7 @@ void cleave_world_set_patience(cleave_world *world, double seconds) {
 
 /* As MPI_Wait, but not for ever; who waits for a word of rank 0 gives it time to say first who is
    missing. */
-static cleave_status await(const cleave_world *world, MPI_Request *request, int32_t peer,
+static cleave_status await(cleave_world *world, MPI_Request *request, int32_t peer,
                            const char *where, cleave_error *error) {
     double since = cleave_clock_seconds() + (peer == 0 ? PATIENCE_WITH_ROOT_SECONDS : 0);
     for (int ended = 0;;) {
@@ -347,6 +391,7 @@ static cleave_status await(const cleave_world *world, MPI_Request *request, int3
         if (ended)
             return CLEAVE_OK;
         sched_yield(); /* more ranks than cores: let the one that we wait for run */
+        cleave_world_beat(world);
         double waited = cleave_clock_seconds() - since;
         if (waited >
             0.01) /* as while rank 0 writes a checkpoint, to which the core is of more use */

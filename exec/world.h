@@ -17,14 +17,20 @@ typedef struct cleave_world cleave_world;
    without a word.
 
    SIGINT and SIGTERM that come meanwhile go to all ranks as SIGTERM, the second one as SIGKILL;
-   `told_to_end` says whether one came. */
-cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, int *exit_code,
-                                  bool *told_to_end, cleave_error *error);
+   `told_to_end` says whether one came.  Ranks that have begun to beat and then don't for longer
+   than `patience_seconds` are killed, and FAILED says so; 0: never. */
+cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, double patience_seconds,
+                                  int *exit_code, bool *told_to_end, cleave_error *error);
 
 /* Joins the world.  Every rank calls both; `end` may not return when `code` is not 0: it takes the
  * world down. */
 cleave_status cleave_world_begin(cleave_world **world, cleave_error *error);
 void cleave_world_end(cleave_world *world, int code);
+
+/* Rank 0 tells the process that launched the ranks that they go on, once a second: to be called
+   often.  A rank that waits for another in vain says so itself; this is for the case that none can.
+ */
+void cleave_world_beat(cleave_world *world);
 
 int32_t cleave_world_rank(const cleave_world *world);
 int32_t cleave_world_size(const cleave_world *world);

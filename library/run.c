@@ -37,6 +37,14 @@ static cleave_status set_up(const cleave_run_settings *settings, cleave_run_opti
         .stall_timeout_seconds = stall == 0  ? 60
                                  : stall < 0 ? 0
                                              : stall,
+        .from = settings->from,
+        .checkpoint = settings->checkpoint,
+        .checkpoint_every = settings->checkpoint_every,
+        .checkpoint_seconds = settings->checkpoint_seconds,
+        .keep = settings->keep == 0  ? 3
+                : settings->keep < 0 ? 0
+                                     : settings->keep,
+        .interrupted = settings->interrupted,
         .timeline = settings->trace != NULL,
         .quiet = !settings->progress,
     };
@@ -55,7 +63,7 @@ static cleave_status run(cleave_world *world, const cleave_model *model,
     if (made->outcome.rank != 0)
         return CLEAVE_OK;
     made->outcome = (cleave_run_outcome){
-        .n_steps = options->steps,
+        .n_steps = result.n_steps,
         .loss = result.loss,
         .step_seconds = result.step_seconds,
         .median_step_seconds = result.median_step_seconds,

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char format_name[] = "cleave-checkpoint-1";
-static const int64_t most_steps = INT64_C(1) << 40, most_bytes = INT64_C(1) << 50;
+static const char kind[] = "cleave_checkpoint";
+static const int64_t version = 1, most_steps = INT64_C(1) << 40, most_bytes = INT64_C(1) << 50;
 
 /* ---- writing ----------------------------------------------------------------------------------
  */
@@ -43,7 +43,8 @@ static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest)
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
     cleave_json_begin_object(w, false);
-    put_text(w, "format", format_name);
+    cleave_json_key(w, kind);
+    cleave_json_put_integer(w, version);
     cleave_json_key(w, "step");
     cleave_json_put_integer(w, manifest->step);
     put_text(w, "seed", seed);
@@ -185,15 +186,15 @@ static cleave_status read_files(const cleave_json_cursor *root, cleave_arena *ar
 static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *arena,
                                cleave_manifest *manifest, uint64_t *checksum, cleave_error *error) {
     static const char *const keys[] = {
-        "format",    "step", "seed",  "model", "precision", "reduce_precision",
+        kind,        "step", "seed",  "model", "precision", "reduce_precision",
         "optimizer", "data", "files", "xxh64", NULL};
     cleave_json_cursor at;
-    const char *name;
+    int64_t number;
     CLEAVE_TRY(cleave_json_expect_object(root, error));
     CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
-    CLEAVE_TRY(read_text(root, "format", arena, &name, error));
-    if (strcmp(name, format_name) != 0)
-        return cleave_json_fail(root, error, "format \"%.64s\" is not %s", name, format_name);
+    CLEAVE_TRY(read_integer(root, kind, version, &number, error));
+    if (number != version)
+        return cleave_json_fail(root, error, "version %lld is not known", (long long)number);
     CLEAVE_TRY(read_integer(root, "step", most_steps, &manifest->step, error));
     CLEAVE_TRY(read_digits(root, "seed", 10, 0, &manifest->seed, error));
     CLEAVE_TRY(cleave_json_get(root, "model", &at, error));

@@ -1,6 +1,6 @@
 /* The manifest of a checkpoint: what was trained, how far, and which files hold it.
 
-       {"format": "cleave-checkpoint-1", "step": 50, "seed": "0",
+       {"cleave_checkpoint": 1, "step": 50, "seed": "0",
         "model": {"file": "byte_gpt.onnx", "hash": "..."}, "precision": "f32",
         "reduce_precision": "f32", "optimizer": {"name": "adam", "states": 2},
         "data": {"file": "README.md", "bytes": 12345, "xxh64": "..."},

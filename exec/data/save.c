@@ -232,6 +232,7 @@ static cleave_status save_piece(saving *s, int32_t t, const cleave_safetensors_e
     const cleave_tensor *tensor = &s->rank->program->model->tensors[t];
     int64_t n = cleave_box_size(tensor->rank, piece);
     bool root = s->rank->device == 0;
+    cleave_world_beat(s->rank->world);
     if (root && !covers(&s->sources, tensor->rank, piece))
         CLEAVE_TRY(fill_piece(s, t, piece, error));
     for (int32_t i = 0; i < s->sources.n; i++)

@@ -400,17 +400,27 @@ typedef struct cleave_run_settings {
                                      never */
     const char *trace;            /* a file: the measured timeline as a Chrome trace; null */
     bool progress;                /* draw progress on stderr */
+    const char *from;       /* a checkpoint, or a folder of which the newest that is whole is taken:
+                               goes on from there, under any layout; `steps` counts from the
+                               beginning.  null: none */
+    const char *checkpoint; /* a folder: leaves checkpoints there, one at the end; null: none */
+    int64_t checkpoint_every;  /* and one after every so many steps; 0: none */
+    double checkpoint_seconds; /* and one when the last is so old; 0: none */
+    int64_t keep;              /* the newest so many; 0: 3, below 0: all */
+    /* Null, or what a signal handler of each rank sets to something else than 0 (a volatile
+       sig_atomic_t): the run then fails after the step at hand, with a checkpoint. */
+    const volatile int *interrupted;
 } cleave_run_settings;
 #define CLEAVE_RUN_SETTINGS_INIT                                                                   \
     {                                                                                              \
         sizeof(cleave_run_settings), 0, false, NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL,  \
-            false                                                                                  \
+            false, NULL, NULL, 0, 0, 0, NULL                                                       \
     }
 
 /* Of rank 0; the others know their rank and nothing else. */
 typedef struct cleave_run_outcome {
     int32_t rank;
-    int64_t n_steps;
+    int64_t n_steps;            /* that were run now: without those of a checkpoint */
     const double *loss;         /* [n_steps] before each update; null in forward */
     const double *step_seconds; /* [n_steps] of the slowest rank */
     double median_step_seconds; /* without the first step, where there are more */

@@ -53,6 +53,9 @@ expect_error 2 "with --seed 0" run "${train[@]}" --seed 1 --from ck
 expect_error 2 "they were changed" run "${gpt[@]}" --text "$tree/CONTRIBUTING.md" --from ck
 expect_error 2 "4 steps are done there already" run "${train[@]}" --steps 2 --from ck
 expect_error 2 "has the weights itself" run "${train[@]}" --weights whole.safetensors --from ck
+expect_error 2 "nowhere/ck: no folder" run "${train[@]}" --checkpoint nowhere/ck
+expect_error 2 "whole: no folder" run "${train[@]}" --checkpoint whole
+expect_error 2 "no.safetensors" run "${train[@]}" --weights no.safetensors --checkpoint output
 expect_error 2 "--checkpoint says where" run "${train[@]}" --restart 2
 
 # The newest that is whole is taken, and what is wrong with a newer one is told: cut anywhere, or a byte changed.
@@ -102,6 +105,9 @@ expect_ok run "${train[@]}" --steps "$(newest_of long)" --from long
 begin --stall-timeout 1
 kill -STOP "${ranks##*$'\n'}"
 ended "stalled for 1 s"
+begin --stall-timeout 0.5 # all of them: then nobody can say it but who started them
+kill -STOP $ranks
+ended "the ranks gave no sign for 5.5 s"
 begin
 kill -TERM $run
 ended "ended by a signal after step [0-9]*, which long/step-[0-9]* has: --from long goes on"
