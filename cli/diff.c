@@ -19,7 +19,7 @@ typedef struct diff_values {
         *frozen;
     int64_t batch, sequence;
     double momentum;
-    bool json, quiet;
+    bool forward, json, quiet;
 } diff_values;
 
 static const option_row rows[] = {
@@ -35,6 +35,7 @@ static const option_row rows[] = {
     ROW_FROZEN(diff_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
      .help = "also predict both, and what each operator's change alone would do to A"},
+    ROW_FORWARD(diff_values),
     ROW_OPTIMIZER(diff_values),
     ROW_MOMENTUM(diff_values),
     ROW_JSON(diff_values),
@@ -140,7 +141,7 @@ static cleave_status predict(const cleave_model *model, const cleave_machine *ma
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = true, .optimizer_states = states};
+    const cleave_pricing how = {.training = cleave_model_trains(model), .optimizer_states = states};
     cleave_status status =
         cleave_priced_program_make(model, machine, &s->layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
@@ -449,7 +450,7 @@ static cleave_status print_json(const comparison *c, cleave_error *error) {
 
 static cleave_status diff(const diff_values *values, cleave_arena *arena, cleave_error *error) {
     comparison c = {.sides = {{.file = values->a}, {.file = values->b}}};
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &c.model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &c.model, error));
     for (int i = 0; i < 2; i++) {
         CLEAVE_TRY(cleave_layout_read(c.sides[i].file, &c.model, arena, &c.sides[i].layout, error));
         c.sides[i].n_devices = c.sides[i].layout.n_devices;

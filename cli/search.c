@@ -18,7 +18,7 @@ typedef struct search_values {
     int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
         virtual_stages, tensor;
     double time, memory_limit, momentum;
-    bool json, quiet;
+    bool forward, throughput, json, quiet;
 } search_values;
 
 static const option_row rows[] = {
@@ -32,6 +32,10 @@ static const option_row rows[] = {
     ROW_FROZEN(search_values),
     ROW_MACHINE(search_values),
     ROW_DEVICES(search_values),
+    ROW_FORWARD(search_values),
+    {"--throughput", NULL, OPTION_FLAG, offsetof(search_values, throughput),
+     .help = "with --forward: most samples a second where batch follows batch, instead of least "
+             "latency of one"},
     {"--method", "NAME", OPTION_TEXT, offsetof(search_values, method), .standard = "auto",
      .help = "auto, exact, mcmc, branch-and-bound, random, or a baseline: data-parallel, single, "
              "one-weird-trick, "
@@ -111,11 +115,28 @@ static int32_t count_sharded(const cleave_layout *layout, cleave_sharded least) 
     return n;
 }
 
-static void print_json(const search_values *values, const cleave_search_result *result,
-                       cleave_json_writer *w) {
-    cleave_json_begin_object(w, false);
+/* What a step is, and of one pass forward how many samples that makes a second. */
+static void put_step(const search_values *values, const cleave_search_result *result, int64_t batch,
+                     cleave_json_writer *w) {
+    cleave_json_key(w, "step");
+    cleave_json_put_string(w, values->forward ? "forward" : "training");
     cleave_json_key(w, "step_seconds");
     cleave_json_put_number(w, result->best.step_seconds);
+    if (!values->forward)
+        return;
+    cleave_json_key(w, "goal");
+    cleave_json_put_string(w, values->throughput ? "throughput" : "latency");
+    cleave_json_key(w, "samples_per_second");
+    if (batch > 0 && result->best.step_seconds > 0)
+        cleave_json_put_number(w, (double)batch / result->best.step_seconds);
+    else
+        cleave_json_put_null(w);
+}
+
+static void print_json(const search_values *values, const cleave_search_result *result,
+                       int64_t batch, cleave_json_writer *w) {
+    cleave_json_begin_object(w, false);
+    put_step(values, result, batch, w);
     price_report_put(w, &result->shares);
     cleave_json_key(w, "method");
     cleave_json_put_string(w, result->best.method);
@@ -225,9 +246,10 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
         table_text(t, schedule);
 }
 
-static void print_plans(const cleave_search_result *result, cleave_arena *arena) {
-    static const char *const heads[] = {"layout", "step",        "to found",
-                                        "memory", "sent a step", "schedule"};
+static void print_plans(const search_values *values, const cleave_search_result *result,
+                        cleave_arena *arena) {
+    const char *heads[] = {"layout", "step", "to found", "memory", "sent a step", "schedule"};
+    heads[1] = values->throughput ? "a batch every" : values->forward ? "latency" : heads[1];
     bool is_plain = cleave_layout_is_plain(&result->best.layout);
     char name[128];
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -244,8 +266,8 @@ static void print_plans(const cleave_search_result *result, cleave_arena *arena)
 }
 
 /* Of a layout that takes the whole batch at once the bound is one of all that do. */
-static void print_bound(const cleave_search_result *result) {
-    bool is_plain = cleave_layout_is_plain(&result->best.layout);
+static void print_bound(const search_values *values, const cleave_search_result *result) {
+    bool is_plain = cleave_layout_is_plain(&result->best.layout) && !values->throughput;
     double least = is_plain ? result->lower_bound_seconds : result->staged_bound_seconds;
     char bound[64];
     cleave_unit_format(least, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
@@ -264,20 +286,20 @@ static void print_bound(const cleave_search_result *result) {
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,
-                       const cleave_machine *machine, cleave_arena *arena) {
-    print_plans(result, arena);
+                       int64_t batch, const cleave_machine *machine, cleave_arena *arena) {
+    print_plans(values, result, arena);
     for (int32_t b = 0; b < result->n_baselines; b++)
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
-    if (values->recompute != NULL &&
+    if (values->recompute != NULL && !values->forward &&
         strcmp(values->recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) == 0 &&
         count_recomputed(&result->best.layout) == 0)
         printf("Nothing is recomputed: attention stores no scores that could be%s.\n",
                result->best.layout.stores_scores ? "" : " (--attention stored does)");
     char bound[64];
-    print_bound(result);
-    if (result->additive_seconds > 0) {
+    print_bound(values, result);
+    if (result->additive_seconds > 0 && !values->throughput) {
         cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
         printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
                result->additive_gap * 100);
@@ -290,6 +312,10 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
+    if (values->forward && batch > 0)
+        printf("The found layout does %.4g samples a second%s.\n",
+               (double)batch / result->best.step_seconds,
+               values->throughput ? ", batch following batch" : "");
     price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
     price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);
@@ -328,6 +354,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .n_threads = (int32_t)values->threads,
                                      .memory_limit_bytes = (int64_t)values->memory_limit,
                                      .resume_file = values->resume,
+                                     .throughput = values->throughput,
                                      .quiet = values->quiet,
                                      .interrupted = &interrupted};
     if (values->threads == 0)
@@ -338,7 +365,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     cleave_machine machine;
     cleave_search_result result;
     cleave_constraints constraints;
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &model, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(
@@ -354,11 +381,11 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     signal(SIGINT, SIG_IGN); /* what is written is written whole */
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
-        print_text(values, &result, &machine, arena);
+        print_text(values, &result, model.batch, &machine, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};
-    print_json(values, &result, &writer);
+    print_json(values, &result, model.batch, &writer);
     return inputs_print_json(&writer, error);
 }
 

@@ -17,7 +17,7 @@
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error) {
     CLEAVE_TRY(cleave_layout_check(model, layout, error));
-    if (!options->forward && model->loss < 0)
+    if (!options->forward && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     cleave_values *values;
@@ -82,18 +82,33 @@ static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
+/* From when a rank ended its steps to the times between their ends, a step having ended when the
+   last rank has.  Clocks of hosts may differ: what counts is since the barrier. */
+static void find_times_between(const cleave_rank *rank, double started, double *seconds) {
+    double before = 0;
+    for (int64_t step = 0; step < rank->options->steps; step++) {
+        double end = cleave_world_largest(rank->world, seconds[step] - started);
+        seconds[step] = end - before;
+        before = end;
+    }
+}
+
 /* `records`: null where no timeline is asked for. */
 static cleave_status run_steps(cleave_rank *rank, cleave_step_records *records,
                                cleave_run_result *result, cleave_error *error) {
     const cleave_run_options *options = rank->options;
     const cleave_program *program = rank->program;
     cleave_progress progress;
+    double started = 0;
     cleave_progress_begin(&progress, "running", options->quiet || rank->device != 0);
     for (int64_t step = 0; step < options->steps; step++) {
-        cleave_world_barrier(rank->world);
+        if (step == 0 || !options->stream)
+            cleave_world_barrier(rank->world);
+        started = step == 0 ? cleave_clock_seconds() : started;
         CLEAVE_TRY(cleave_rank_step(rank, step, error));
         double seconds = cleave_clock_seconds() - rank->step_started;
-        result->step_seconds[step] = cleave_world_largest(rank->world, seconds);
+        result->step_seconds[step] =
+            options->stream ? cleave_clock_seconds() : cleave_world_largest(rank->world, seconds);
         if (records != NULL)
             cleave_step_records_offer(records, rank, step, result->step_seconds[step]);
         result->kernel_seconds = rank->kernel_seconds;
@@ -115,6 +130,8 @@ static cleave_status run_steps(cleave_rank *rank, cleave_step_records *records,
         cleave_progress_update(&progress, (double)(step + 1) / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
+    if (options->stream)
+        find_times_between(rank, started, result->step_seconds);
     return CLEAVE_OK;
 }
 

@@ -175,6 +175,7 @@ static cleave_status run(session *s, cleave_error *error) {
     bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
     if (method >= 0 && !s->reach.only_folds && !session_is_hopeless(s) && allows_plain)
         CLEAVE_TRY(methods[method].run(s, error));
+    CLEAVE_TRY(session_begin_stream(s, error));
     CLEAVE_TRY(session_add_late_givens(s, error));
     CLEAVE_TRY(session_stage(s, error));
     CLEAVE_TRY(session_report(s, error));
@@ -193,6 +194,33 @@ static void end(session *s) {
     cleave_arena_free(&s->work);
 }
 
+/* What goes with the kind of step. */
+static cleave_status check_step(const cleave_model *model, const cleave_search_options *options,
+                                cleave_error *error) {
+    const cleave_schedule_wish *wish = options->schedule;
+    if (cleave_model_trains(model))
+        return options->throughput
+                   ? cleave_fail(error, CLEAVE_BAD_INPUT,
+                                 "throughput goes with one pass forward (--forward) alone")
+                   : CLEAVE_OK;
+    if (cleave_baseline_shards(options->method) != CLEAVE_SHARDED_NOTHING)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method %s goes with training alone: one pass forward (--forward) "
+                           "updates nothing",
+                           options->method);
+    if (wish != NULL && wish->zero > 1)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "zero %d goes with training alone: one pass forward (--forward) updates "
+                           "nothing",
+                           wish->zero - 1);
+    if (wish != NULL && wish->recompute > CLEAVE_RECOMPUTE_NONE)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "recompute %s goes with training alone: one pass forward (--forward) "
+                           "keeps nothing",
+                           cleave_recompute_names[wish->recompute]);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error) {
@@ -202,6 +230,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                            "random, data-parallel, single, layer-per-device, one-weird-trick, "
                            "megatron, zero-1, zero-3 or megatron-1f1b",
                            options->method);
+    CLEAVE_TRY(check_step(model, options, error));
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0);
     session s = {.model = model,

@@ -433,22 +433,34 @@ static cleave_status send_box(const cleave_rank *rank, int32_t t, int32_t device
     return CLEAVE_OK;
 }
 
+/* The memory of a piece may be that of a base tensor which lies just as the output would. */
+static cleave_status collect_output(const cleave_rank *rank, int32_t output, char *whole,
+                                    cleave_error *error) {
+    const cleave_program *program = rank->program;
+    for (int32_t o = 0; o < program->n_outputs; o++) {
+        const cleave_output *piece = &program->outputs[o];
+        if (piece->output != output)
+            continue;
+        cleave_buffer buffer = program->buffers[piece->buffer];
+        cleave_program view = *program;
+        cleave_rank as_output = *rank;
+        buffer.box = piece->box;
+        view.buffers = &buffer;
+        as_output.program = &view;
+        CLEAVE_TRY(send_box(&as_output, program->model->outputs[output], piece->device, 0,
+                            &piece->box, whole, error));
+    }
+    return CLEAVE_OK;
+}
+
 /* Where the pieces of one saved tensor lie. */
 static cleave_status collect(const cleave_values *values, const cleave_rank *rank, int32_t t,
                              int32_t output, char *whole, cleave_error *error) {
     const cleave_program *program = rank->program;
     const cleave_tensor *tensor = &program->model->tensors[t];
     cleave_box all = cleave_box_of_shape(tensor->rank, tensor->shape);
-    if (output >= 0) {
-        /* The piece may be the memory of a base tensor that lies just as the output would. */
-        cleave_program view = *program;
-        cleave_buffer buffer = program->buffers[program->output_buffers[output]];
-        buffer.box = all;
-        view.buffers = &buffer;
-        cleave_rank as_output = *rank;
-        as_output.program = &view;
-        return send_box(&as_output, t, program->output_devices[output], 0, &all, whole, error);
-    }
+    if (output >= 0)
+        return collect_output(rank, output, whole, error);
     if (rank->device == 0) { /* what no device uses is as it was */
         cleave_tensor row_major = *tensor;
         for (int d = 0; d < tensor->rank; d++)

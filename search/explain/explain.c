@@ -11,7 +11,8 @@ static cleave_status simulate(const explanation *e, int states, cleave_arena *ar
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = e->model->loss >= 0, .optimizer_states = states};
+    const cleave_pricing how = {.training = cleave_model_trains(e->model),
+                                .optimizer_states = states};
     cleave_status status =
         cleave_priced_program_make(e->model, e->machine, e->layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)
