@@ -11,11 +11,17 @@ bool session_interrupted(const session *s) {
     return s->options->interrupted != NULL && *s->options->interrupted != 0;
 }
 
+/* Of the time of a search for throughput: methods go by the time of one batch, and stages, which
+   are looked for after them, are mostly what is best. */
+static const double share_of_methods = 0.5;
+
 double session_seconds_left(const session *s) {
     if (s->options->time_seconds <= 0)
         return 0;
-    double left =
-        s->started_seconds + s->options->time_seconds - s->report_seconds - cleave_clock_seconds();
+    bool is_first = s->options->throughput && (s->pricer == NULL || !s->pricer->is_stream);
+    double left = s->started_seconds +
+                  s->options->time_seconds * (is_first ? share_of_methods : 1) - s->report_seconds -
+                  cleave_clock_seconds();
     return left > 1e-6 ? left : 1e-6;
 }
 
