@@ -424,10 +424,9 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
 const command command_simulate = {
     .name = "simulate",
     .summary = "predict the step time, memory and traffic of a layout",
-    .details = "Simulates one training step (--forward: one pass) twice: a link serves transfers "
-               "by readiness\n"
-               "(events), or in program order (scan).  The second is the prediction, unless\n"
-               "--engine says otherwise; both are printed.",
+    .details = "Simulates one training step, or with --forward one pass, twice: a link serves\n"
+               "transfers by readiness (events), or in program order (scan).  The second is the\n"
+               "prediction, unless --engine says otherwise; both are printed.",
     .examples = "  cleave simulate --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json --method data-parallel\n",
     .options = COMMAND_OPTIONS(rows),
