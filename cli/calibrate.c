@@ -36,6 +36,7 @@ static const option_row rows[] = {
      .most = CLEAVE_MAX_NODE_DEVICES, .help = "devices of the machine (default its processors)"},
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(calibrate_values, time), .standard = "60",
      .help = "budget; what is not measured by then is predicted from what is"},
+    ROW_FORWARD(calibrate_values),
     {"--again", NULL, OPTION_FLAG, offsetof(calibrate_values, again),
      .help =
          "measure what the given layouts need once more, as the machine is now, and nothing else"},
@@ -82,7 +83,7 @@ cleave_status calibrate_import(const calibrate_values *values, int i, cleave_are
         .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL,
         .precision = values->precision,
         .reduce_precision = values->reduce_precision};
-    CLEAVE_TRY(inputs_trained_model(&request, arena, model, error));
+    CLEAVE_TRY(inputs_model(&request, values->forward, arena, model, error));
     return cleave_model_check_runs(model, error);
 }
 
@@ -146,6 +147,8 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs.items[i];
     }
+    if (values->forward)
+        arguments[n++] = "--forward";
     inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     cleave_status status = calibrate_import(values, i, &arena, &model, error);
     if (status == CLEAVE_OK)

@@ -14,7 +14,7 @@ typedef struct calibrate_values {
     int64_t devices;
     double time;
     bool again; /* the given layouts' kernels, whatever is known of them, and no others */
-    bool quiet;
+    bool forward, quiet;
 } calibrate_values;
 
 cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,

@@ -71,7 +71,7 @@ static cleave_status add_operator(const collector *c, const cleave_layout *layou
 static cleave_status look_into(collector *c, const cleave_layout *layout, cleave_arena *arena,
                                cleave_program *program, cleave_reuse **reuses,
                                cleave_error *error) {
-    const cleave_lower_options options = {.training = true};
+    const cleave_lower_options options = {.training = cleave_model_trains(c->model)};
     CLEAVE_TRY(cleave_lower(c->model, layout, &options, arena, program, error));
     CLEAVE_TRY(cleave_reuse_find(program, arena, reuses, error));
     c->touched_bytes = 0;

@@ -97,6 +97,11 @@ extern const command command_calibrate, command_search, command_simulate, comman
             .most = 1, .standard = "0",                                                            \
             .help = "of sgd; above 0 it keeps one state value per parameter"                       \
     }
+#define ROW_FORWARD(type)                                                                          \
+    {                                                                                              \
+        "--forward", NULL, OPTION_FLAG, offsetof(type, forward),                                   \
+            .help = "a step is one pass forward: no loss, gradients and updates"                   \
+    }
 #define ROW_JSON(type)                                                                             \
     {                                                                                              \
         "--json", NULL, OPTION_FLAG, offsetof(type, json),                                         \

@@ -19,7 +19,7 @@ typedef struct compare_values {
     const char *attention;
     int64_t batch, sequence, devices, proposals, seed, steps;
     double time, momentum;
-    bool json, quiet;
+    bool forward, json, quiet;
 } compare_values;
 
 static const option_row rows[] = {
@@ -33,6 +33,7 @@ static const option_row rows[] = {
     ROW_FROZEN(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
+    ROW_FORWARD(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
      .help = "budget of the search"},
     {"--proposals", "K", OPTION_INTEGER, offsetof(compare_values, proposals), .least = 1,
@@ -115,6 +116,8 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
         arguments[n++] = "--frozen";
         arguments[n++] = values->frozen;
     }
+    if (values->forward)
+        arguments[n++] = "--forward";
     inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
     CLEAVE_TRY(cleave_layout_write(path, model, &c->plan->layout, error));
     if (!values->quiet)
@@ -228,7 +231,7 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     cleave_search_result result;
     comparison *all = NULL;
     int n = 0;
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &model, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(

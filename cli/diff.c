@@ -20,7 +20,7 @@ typedef struct diff_values {
         *frozen, *page;
     int64_t batch, sequence;
     double momentum;
-    bool json, quiet;
+    bool forward, json, quiet;
 } diff_values;
 
 static const option_row rows[] = {
@@ -38,6 +38,7 @@ static const option_row rows[] = {
      .help = "also predict both, and what each operator's change alone would do to A"},
     {"--page", "OUT.html", OPTION_OUTPUT, offsetof(diff_values, page),
      .help = "with --machine: write a page with both timelines under each other"},
+    ROW_FORWARD(diff_values),
     ROW_OPTIMIZER(diff_values),
     ROW_MOMENTUM(diff_values),
     ROW_JSON(diff_values),
@@ -434,7 +435,7 @@ static cleave_status diff(const diff_values *values, diff_comparison *c, cleave_
     if (values->page != NULL && values->machine == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--page shows what is predicted: it goes with --machine");
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &c->model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &c->model, error));
     for (int i = 0; i < 2; i++) {
         diff_side *s = &c->sides[i];
         CLEAVE_TRY(cleave_layout_read(s->file, &c->model, arena, &s->layout, error));

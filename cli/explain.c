@@ -10,7 +10,7 @@ typedef struct explain_values {
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
     double memory_limit, momentum;
-    bool json, quiet;
+    bool forward, json, quiet;
 } explain_values;
 
 static const option_row rows[] = {
@@ -22,6 +22,7 @@ static const option_row rows[] = {
     ROW_REDUCE_PRECISION(explain_values),
     ROW_FROZEN(explain_values),
     ROW_MACHINE(explain_values),
+    ROW_FORWARD(explain_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
      .required = true, .help = "the layout to explain"},
     {"--operator", "NAME", OPTION_TEXT, offsetof(explain_values, operator_name),
@@ -48,7 +49,7 @@ static cleave_status explain(const explain_values *values, cleave_arena *arena,
                                .quiet = values->quiet};
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
                                        &options.optimizer_states, error));
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, &layout, arena, &model, error));
     CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));

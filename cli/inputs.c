@@ -13,6 +13,29 @@ cleave_status inputs_trained_model(const cleave_import_request *request, cleave_
     return cleave_model_import_as(&trained, arena, model, error);
 }
 
+/* An export for decoding takes what was computed for the tokens before, under names that begin so.
+ */
+static cleave_status check_no_cache(const cleave_model *model, cleave_error *error) {
+    for (int32_t i = 0; i < model->n_inputs; i++)
+        if (strcmp(model->inputs[i].name, "past") == 0 ||
+            strncmp(model->inputs[i].name, "past_", strlen("past_")) == 0)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%s: input %.128s is a cache: decoding with one is not planned, "
+                               "only one pass over a given length; export the model without",
+                               model->file, model->inputs[i].name);
+    return CLEAVE_OK;
+}
+
+cleave_status inputs_model(const cleave_import_request *request, bool forward, cleave_arena *arena,
+                           cleave_model *model, cleave_error *error) {
+    if (!forward)
+        return inputs_trained_model(request, arena, model, error);
+    cleave_import_request untrained = *request;
+    untrained.with_loss = false;
+    CLEAVE_TRY(cleave_model_import_as(&untrained, arena, model, error));
+    return check_no_cache(model, error);
+}
+
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error) {
     model->stores_scores = strcmp(attention, "stored") == 0;
     if (!model->stores_scores && strcmp(attention, "fused") != 0)

@@ -21,6 +21,10 @@
                                     .frozen = (values)->frozen})
 /* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
+/* Imports it with its loss, or for one pass forward without: BAD_INPUT then for a model that
+   decodes with a cache. */
+cleave_status inputs_model(const cleave_import_request *request, bool forward, cleave_arena *arena,
+                           cleave_model *model, cleave_error *error);
 /* Imports it with its loss. */
 cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
                                    cleave_model *model, cleave_error *error);

@@ -19,7 +19,7 @@ typedef struct run_values {
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint;
     int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart;
     double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
-    bool forward, json, quiet, no_overlap;
+    bool forward, throughput, json, quiet, no_overlap;
 } run_values;
 
 static const option_row rows[] = {
@@ -34,7 +34,7 @@ static const option_row rows[] = {
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
-     .standard = "10", .help = "training steps"},
+     .help = "training steps (default 10), or with --forward passes (default 1)"},
     {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
      .help =
          "parameters and buffers to start from; also W.safetensors.index.json, W.onnx (default: "
@@ -62,7 +62,10 @@ static const option_row rows[] = {
          "when a rank dies or hangs or the disk fails, start again from the last checkpoint, up "
          "to N times"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
-     .help = "run forward only, once; without --layout the model needs no loss and no targets"},
+     .help = "run forward only; without --layout the model needs no loss and no targets"},
+    {"--throughput", NULL, OPTION_FLAG, offsetof(run_values, throughput),
+     .help = "with --forward: passes follow each other without waiting for the slowest rank, and "
+             "the time of a step is that between the ends of two"},
     ROW_OPTIMIZER(run_values),
     {"--lr", "R", OPTION_NUMBER, offsetof(run_values, learning_rate), .least = 1e-30, .most = 1e30,
      .help = "learning rate (default 0.01 of sgd, 0.001 of adam)"},
@@ -105,14 +108,19 @@ static void interrupt(int signal_number) {
 static cleave_status fill_options(const run_values *values, cleave_run_options *options,
                                   cleave_error *error) {
     cleave_optimizer optimizer;
+    if (values->throughput && !values->forward)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--throughput goes with --forward alone");
     CLEAVE_TRY(cleave_optimizer_find(values->optimizer, &optimizer, error));
     if (values->learning_rate > 0)
         optimizer.learning_rate = values->learning_rate;
     optimizer.momentum = values->momentum;
     optimizer.weight_decay = values->weight_decay;
     *options = (cleave_run_options){
-        .steps = values->forward ? 1 : values->steps,
+        .steps = values->steps > 0 ? values->steps
+                 : values->forward ? 1
+                                   : 10,
         .forward = values->forward,
+        .stream = values->throughput,
         .optimizer = optimizer,
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
@@ -137,15 +145,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
 static cleave_status load_model(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                                 cleave_error *error) {
     cleave_error ignored;
-    cleave_import_request request = {.file = values->model,
-                                     .batch = values->batch,
-                                     .sequence = values->sequence,
-                                     .with_loss = !values->forward,
-                                     .inputs = values->inputs,
-                                     .precision = values->precision,
-                                     .reduce_precision = values->reduce_precision,
-                                     .frozen = values->frozen};
-    CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &inputs->model, error));
     CLEAVE_TRY(cleave_model_check_runs(&inputs->model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &inputs->model, error));
     if (values->layout == NULL)
@@ -185,6 +185,8 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
     if (values->machine != NULL) {
         CLEAVE_TRY(run_prediction_make(result, &inputs->model, &inputs->machine, arena, &prediction,
                                        error));
+        if (values->throughput)
+            CLEAVE_TRY(run_prediction_of_stream(&prediction, error));
         made.prediction = &prediction;
     }
     if (values->trace != NULL)

@@ -4,6 +4,7 @@
 #include "cli/inputs.h"
 #include "cli/table.h"
 #include "simulator/report/item_label.h"
+#include "simulator/scan/period.h"
 
 cleave_status run_prediction_make(const cleave_run_result *result, const cleave_model *model,
                                   const cleave_machine *machine, cleave_arena *arena,
@@ -24,8 +25,25 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
                                        .measured = &result->measured,
                                        .typical_duration = result->typical_duration};
     cleave_timeline_compare(&pair, &made.errors);
+    made.step_picoseconds = made.step.timeline.step;
     *prediction = made;
     return CLEAVE_OK;
+}
+
+/* The timeline stays that of one step. */
+cleave_status run_prediction_of_stream(run_prediction *prediction, cleave_error *error) {
+    cleave_arena scratch = {0};
+    cleave_timeline timeline;
+    cleave_engine_workspace *workspace;
+    const cleave_engine_problem *problem = &prediction->step.problem;
+    cleave_status status = cleave_engine_workspace_create(problem, &scratch, &workspace, error);
+    if (status == CLEAVE_OK)
+        status = cleave_engine_timeline_create(problem, &scratch, &timeline, error);
+    if (status == CLEAVE_OK)
+        status =
+            cleave_scan_period(problem, workspace, &timeline, &prediction->step_picoseconds, error);
+    cleave_arena_free(&scratch);
+    return status;
 }
 
 /* Of the last steps: each has other samples, so one alone says little. */
@@ -118,7 +136,7 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
     cleave_json_begin_object(&w, false);
     put_number(&w, "step_seconds", result->median_step_seconds);
     if (p != NULL) {
-        put_number(&w, "predicted_step_seconds", seconds_of(p->step.timeline.step));
+        put_number(&w, "predicted_step_seconds", seconds_of(p->step_picoseconds));
         price_report_put(&w, &p->step.prices.shares);
     }
     put_losses(&w, report);
@@ -207,7 +225,7 @@ static void print_largest_errors(const cleave_program *program,
 
 static void add_prediction(table *t, const run_report *report) {
     const run_prediction *p = report->prediction;
-    double predicted = seconds_of(p->step.timeline.step);
+    double predicted = seconds_of(p->step_picoseconds);
     char step[160], prices[256];
     price_report_format_step(predicted, &p->step.prices.shares, step, sizeof step);
     price_report_format(&p->step.prices.shares, prices, sizeof prices);

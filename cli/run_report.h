@@ -11,6 +11,7 @@
 typedef struct run_prediction {
     const cleave_machine *machine;
     cleave_simulated_step step;
+    int64_t step_picoseconds;
     cleave_timeline_errors errors; /* against the measured timeline */
 } run_prediction;
 
@@ -19,6 +20,9 @@ typedef struct run_prediction {
 cleave_status run_prediction_make(const cleave_run_result *result, const cleave_model *model,
                                   const cleave_machine *machine, cleave_arena *arena,
                                   run_prediction *prediction, cleave_error *error);
+
+/* Of passes that follow each other: the step that is predicted is what one takes then. */
+cleave_status run_prediction_of_stream(run_prediction *prediction, cleave_error *error);
 
 typedef struct run_report {
     const cleave_run_result *result;

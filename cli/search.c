@@ -59,15 +59,32 @@ static int32_t count_sharded(const cleave_layout *layout, cleave_sharded least) 
     return n;
 }
 
-static void print_json(const search_values *values, const cleave_search_result *result,
-                       const cleave_model *model, cleave_json_writer *w) {
-    cleave_json_begin_object(w, false);
+/* What a step is, and of one pass forward how many samples that makes a second. */
+static void put_step(const search_request *asked, const cleave_search_result *result, int64_t batch,
+                     cleave_json_writer *w) {
     cleave_json_key(w, "devices");
     cleave_json_put_integer(w, result->best.layout.n_devices);
     cleave_json_key(w, "batch");
-    cleave_json_put_integer(w, model->batch);
+    cleave_json_put_integer(w, batch);
+    cleave_json_key(w, "step");
+    cleave_json_put_string(w, asked->forward ? "forward" : "training");
     cleave_json_key(w, "step_seconds");
     cleave_json_put_number(w, result->best.step_seconds);
+    if (!asked->forward)
+        return;
+    cleave_json_key(w, "goal");
+    cleave_json_put_string(w, asked->throughput ? "throughput" : "latency");
+    cleave_json_key(w, "samples_per_second");
+    if (batch > 0 && result->best.step_seconds > 0)
+        cleave_json_put_number(w, (double)batch / result->best.step_seconds);
+    else
+        cleave_json_put_null(w);
+}
+
+static void print_json(const search_values *values, const cleave_search_result *result,
+                       int64_t batch, cleave_json_writer *w) {
+    cleave_json_begin_object(w, false);
+    put_step(&values->request, result, batch, w);
     price_report_put(w, &result->shares);
     cleave_json_key(w, "method");
     cleave_json_put_string(w, result->best.method);
@@ -177,9 +194,10 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
         table_text(t, schedule);
 }
 
-static void print_plans(const cleave_search_result *result, cleave_arena *arena) {
-    static const char *const heads[] = {"layout", "step",        "to found",
-                                        "memory", "sent a step", "schedule"};
+static void print_plans(const search_values *values, const cleave_search_result *result,
+                        cleave_arena *arena) {
+    const char *heads[] = {"layout", "step", "to found", "memory", "sent a step", "schedule"};
+    heads[1] = values->throughput ? "a batch every" : values->forward ? "latency" : heads[1];
     bool is_plain = cleave_layout_is_plain(&result->best.layout);
     char name[128];
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -196,8 +214,8 @@ static void print_plans(const cleave_search_result *result, cleave_arena *arena)
 }
 
 /* Of a layout that takes the whole batch at once the bound is one of all that do. */
-static void print_bound(const cleave_search_result *result) {
-    bool is_plain = cleave_layout_is_plain(&result->best.layout);
+static void print_bound(const search_values *values, const cleave_search_result *result) {
+    bool is_plain = cleave_layout_is_plain(&result->best.layout) && !values->throughput;
     double least = is_plain ? result->lower_bound_seconds : result->staged_bound_seconds;
     char bound[64];
     cleave_unit_format(least, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
@@ -216,21 +234,21 @@ static void print_bound(const cleave_search_result *result) {
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,
-                       const cleave_machine *machine, cleave_arena *arena) {
-    print_plans(result, arena);
+                       int64_t batch, const cleave_machine *machine, cleave_arena *arena) {
+    print_plans(values, result, arena);
     for (int32_t b = 0; b < result->n_baselines; b++)
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
-    if (values->request.recompute != NULL &&
+    if (values->request.recompute != NULL && !values->request.forward &&
         strcmp(values->request.recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) ==
             0 &&
         count_recomputed(&result->best.layout) == 0)
         printf("Nothing is recomputed: attention stores no scores that could be%s.\n",
                result->best.layout.stores_scores ? "" : " (--attention stored does)");
     char bound[64];
-    print_bound(result);
-    if (result->additive_seconds > 0) {
+    print_bound(values, result);
+    if (result->additive_seconds > 0 && !values->throughput) {
         cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
         printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
                result->additive_gap * 100);
@@ -243,6 +261,10 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
+    if (values->forward && batch > 0)
+        printf("The found layout does %.4g samples a second%s.\n",
+               (double)batch / result->best.step_seconds,
+               values->throughput ? ", batch following batch" : "");
     price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
     price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);
@@ -313,6 +335,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
                                      .n_threads = (int32_t)values->threads,
                                      .memory_limit_bytes = (int64_t)values->request.memory_limit,
                                      .resume_file = values->resume,
+                                     .throughput = values->request.throughput,
                                      .quiet = values->quiet};
     if (values->threads == 0)
         options.n_threads = cleave_process_cores();
@@ -322,7 +345,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     cleave_machine machine;
     cleave_search_result result;
     cleave_constraints constraints;
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(&values->request), arena, &model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(&values->request), values->request.forward, arena, &model,
+                            error));
     CLEAVE_TRY(inputs_attention(values->request.attention, &model, error));
     CLEAVE_TRY(read_known(values, &model, arena, &options, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
@@ -339,11 +363,11 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     interrupt_ignore();
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
-        print_text(values, &result, &machine, arena);
+        print_text(values, &result, model.batch, &machine, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};
-    print_json(values, &result, &model, &writer);
+    print_json(values, &result, model.batch, &writer);
     return inputs_print_json(&writer, error);
 }
 

@@ -13,6 +13,7 @@ typedef struct search_request {
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
         tensor;
     double time, memory_limit, momentum;
+    bool forward, throughput;
 } search_request;
 
 #define ROW_METHOD                                                                                 \
@@ -92,14 +93,21 @@ typedef struct search_request {
                     "gradient, 3 and the weight (default as it turns out best)"                    \
     }
 
+#define ROW_THROUGHPUT                                                                             \
+    {                                                                                              \
+        "--throughput", NULL, OPTION_FLAG, offsetof(search_request, throughput),                   \
+            .help = "with --forward: most samples a second where batch follows batch, instead of " \
+                    "least latency of one"                                                         \
+    }
+
 /* All but the model and the machine. */
 #define SEARCH_ROWS                                                                                \
     ROW_BATCH(search_request), ROW_SEQUENCE(search_request), ROW_INPUTS(search_request),           \
         ROW_ATTENTION(search_request), ROW_PRECISION(search_request),                              \
         ROW_REDUCE_PRECISION(search_request), ROW_FROZEN(search_request),                          \
-        ROW_DEVICES(search_request), ROW_METHOD, ROW_TIME, ROW_PROPOSALS,                          \
-        ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_MICRO_BATCHES,          \
-        ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_ZERO,                \
-        ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
+        ROW_DEVICES(search_request), ROW_FORWARD(search_request), ROW_THROUGHPUT, ROW_METHOD,      \
+        ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY,    \
+        ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR,       \
+        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
 
 #endif

@@ -193,8 +193,8 @@ static void print_text(const show_values *values, const cleave_model *model,
         printf("batch %lld%s\n", (long long)model->batch,
                values->batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
     printf("%d ONNX nodes make %d operators%s\n", model->n_onnx_nodes, model->n_operators,
-           model->loss >= 0 ? ", the loss among them" : "; no loss, forward only");
-    if (model->loss < 0)
+           cleave_model_trains(model) ? ", the loss among them" : "; no loss, forward only");
+    if (!cleave_model_trains(model))
         printf("it can't be trained: %s\n", untrained->message);
     printf("\n");
     print_inputs(model, arena);

@@ -10,6 +10,7 @@
 #include "search/search.h"
 #include "simulator/events/tasks.h"
 #include "simulator/report/trace.h"
+#include "simulator/scan/period.h"
 #include "simulator/step/priced_program.h"
 #include "simulator/step/settle.h"
 
@@ -23,7 +24,7 @@ typedef struct simulate_values {
     const char *attention;
     int64_t batch, sequence, devices, seed;
     double momentum;
-    bool json, closed_form, folded;
+    bool forward, json, closed_form, folded;
 } simulate_values;
 
 static const option_row rows[] = {
@@ -43,6 +44,7 @@ static const option_row rows[] = {
     {"--method", "NAME", OPTION_TEXT, offsetof(simulate_values, method),
      .help = "instead of --layout: a baseline, or random"},
     ROW_DEVICES(simulate_values),
+    ROW_FORWARD(simulate_values),
     ROW_SEED(simulate_values),
     ROW_OPTIMIZER(simulate_values),
     ROW_MOMENTUM(simulate_values),
@@ -70,6 +72,7 @@ typedef struct outcome {
     cleave_timeline timeline;     /* by it */
     double step_seconds[N_RULES]; /* [rule] */
     double wall_seconds[N_RULES]; /* [rule] of a simulation, settling included */
+    double period_seconds;        /* of one pass forward, where others follow it */
     bottleneck busiest;
     cleave_price_report prices;
     cleave_engine_problem problem;
@@ -175,6 +178,18 @@ static cleave_status simulate_by(outcome *result, cleave_settling *mutual, cleav
     return CLEAVE_OK;
 }
 
+/* By the scan, whose workspace and timeline are of this alone. */
+static cleave_status find_period(outcome *result, cleave_arena *arena, cleave_error *error) {
+    cleave_engine_workspace *workspace;
+    cleave_timeline timeline;
+    int64_t period;
+    CLEAVE_TRY(cleave_engine_workspace_create(&result->problem, arena, &workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(&result->problem, arena, &timeline, error));
+    CLEAVE_TRY(cleave_scan_period(&result->problem, workspace, &timeline, &period, error));
+    result->period_seconds = 1e-12 * (double)period;
+    return CLEAVE_OK;
+}
+
 /* Prices once and simulates by both rules, that of the prediction last. */
 static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_program *priced,
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
@@ -193,6 +208,8 @@ static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_
                                                               : CLEAVE_RULE_SCAN;
         CLEAVE_TRY(simulate_by(result, mutual, rule, error));
     }
+    if (!program->training)
+        CLEAVE_TRY(find_period(result, arena, error));
     CLEAVE_TRY(cleave_price_report_make(program, priced->cache, problem, &result->timeline, arena,
                                         &result->prices, error));
     return bottleneck_find(problem, machine, arena, &result->busiest, error);
@@ -210,6 +227,10 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
     cleave_json_put_number(&w, result->step_seconds[CLEAVE_RULE_SCAN]);
     cleave_json_key(&w, "events_step_seconds");
     cleave_json_put_number(&w, result->step_seconds[CLEAVE_RULE_EVENTS]);
+    if (result->period_seconds > 0) {
+        cleave_json_key(&w, "period_seconds");
+        cleave_json_put_number(&w, result->period_seconds);
+    }
     price_report_put(&w, &result->prices.shares);
     cleave_json_key(&w, "simulate_seconds");
     cleave_json_put_number(&w, result->wall_seconds[result->rule]);
@@ -260,6 +281,10 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
     cleave_unit_format(other_seconds, CLEAVE_UNIT_SECONDS, other_step, sizeof other_step);
     table_format(&t, "%s  (%+.2f %%)", other_step,
                  step_seconds > 0 ? 100 * (other_seconds / step_seconds - 1) : 0);
+    if (result->period_seconds > 0) {
+        table_text(&t, "where passes follow, one every");
+        table_quantity(&t, result->period_seconds, CLEAVE_UNIT_SECONDS);
+    }
     table_text(&t, "prices");
     table_text(&t, prices);
     table_text(&t, "busiest");
@@ -336,7 +361,7 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
                                         int states, cleave_arena *arena,
                                         cleave_priced_program *priced, outcome *result,
                                         cleave_error *error) {
-    cleave_pricing how = {.training = true,
+    cleave_pricing how = {.training = cleave_model_trains(model),
                           .closed_form = values->closed_form,
                           .folded = values->folded,
                           .optimizer_states = states};
@@ -368,7 +393,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     CLEAVE_TRY(find_rule(values, &result.rule, error));
     result.apart = values->dump_tasks != NULL;
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
     cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
@@ -399,9 +424,9 @@ static cleave_status run(const void *any, char *const *arguments, cleave_error *
 const command command_simulate = {
     .name = "simulate",
     .summary = "predict the step time, memory and traffic of a layout",
-    .details = "Simulates one training step twice: a link serves transfers by readiness\n"
-               "(events), or in program order (scan).  The second is the prediction, unless\n"
-               "--engine says otherwise; both are printed.",
+    .details = "Simulates one training step, or with --forward one pass, twice: a link serves\n"
+               "transfers by readiness (events), or in program order (scan).  The second is the\n"
+               "prediction, unless --engine says otherwise; both are printed.",
     .examples = "  cleave simulate --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json --method data-parallel\n",
     .options = COMMAND_OPTIONS(rows),

@@ -19,7 +19,7 @@
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error) {
     CLEAVE_TRY(cleave_layout_check(model, layout, error));
-    if (!options->forward && model->loss < 0)
+    if (!options->forward && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     CLEAVE_TRY(cleave_checkpoint_check(options, error));
@@ -107,6 +107,7 @@ typedef struct running {
     cleave_checkpoints checkpoints;
     cleave_step_records *records; /* null where no timeline is asked for */
     cleave_run_result *result;
+    double started; /* streams: when the first step began */
 } running;
 
 /* What ranks tell each other after a step: each is the largest of all. */
@@ -168,6 +169,37 @@ static cleave_status write_checkpoint(running *run, int64_t step, cleave_error *
     return is_nan > 0 ? find_nan(run, step - 1, error) : CLEAVE_OK;
 }
 
+/* From when a rank ended its steps to the times between their ends, a step having ended when the
+   last rank has.  Clocks of hosts may differ: what counts is since they met. */
+static cleave_status find_times_between(const running *run, cleave_error *error) {
+    cleave_run_result *result = run->result;
+    double before = 0;
+    for (int64_t i = 0; i < result->n_steps; i++) {
+        double end = result->step_seconds[i] - run->started;
+        CLEAVE_TRY(cleave_world_meet(run->rank->world, &end, 1, "at the end of a run", error));
+        result->step_seconds[i] = end - before;
+        before = end;
+    }
+    return CLEAVE_OK;
+}
+
+/* A pass forward that waits for no other rank. */
+static cleave_status stream_step(running *run, int64_t step, cleave_error *error) {
+    if (step == run->result->first_step) {
+        CLEAVE_TRY(cleave_world_meet(run->rank->world, NULL, 0, "at the start of a run", error));
+        run->started = cleave_clock_seconds();
+    }
+    CLEAVE_TRY(cleave_rank_step(run->rank, step, error));
+    int64_t i = step - run->result->first_step;
+    run->result->step_seconds[i] = cleave_clock_seconds();
+    if (run->records != NULL)
+        cleave_step_records_offer(run->records, run->rank, i,
+                                  cleave_clock_seconds() - run->rank->step_started);
+    run->result->kernel_seconds = run->rank->kernel_seconds;
+    run->result->last_step_seconds = cleave_clock_seconds() - run->rank->step_started;
+    return CLEAVE_OK;
+}
+
 static cleave_status run_step(running *run, int64_t step, word *said, cleave_error *error) {
     cleave_rank *rank = run->rank;
     const cleave_run_options *options = rank->options;
@@ -212,8 +244,9 @@ static cleave_status run_steps(running *run, cleave_error *error) {
     cleave_progress progress;
     cleave_progress_begin(&progress, "running", options->quiet || run->rank->device != 0);
     for (int64_t step = result->first_step; step < options->steps; step++) {
-        word said;
-        CLEAVE_TRY(run_step(run, step, &said, error));
+        word said = {0};
+        CLEAVE_TRY(options->stream ? stream_step(run, step, error)
+                                   : run_step(run, step, &said, error));
         int64_t done = step + 1;
         if (said.is_nan > 0)
             return find_nan(run, step, error);
@@ -229,7 +262,7 @@ static cleave_status run_steps(running *run, cleave_error *error) {
         cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
-    return CLEAVE_OK;
+    return options->stream ? find_times_between(run, error) : CLEAVE_OK;
 }
 
 static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *error) {

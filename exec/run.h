@@ -8,8 +8,10 @@
 #include "graph/program/timeline.h"
 
 typedef struct cleave_run_options {
-    int64_t steps; /* 1 or more, from the beginning of the training; forward: 1 */
+    int64_t steps; /* 1 or more, from the beginning of the training; forward: passes */
     bool forward;  /* forward only; saves the model's outputs under their names */
+    bool stream;   /* ranks begin the next step without waiting for each other: the time of a step
+                      is that from the end of the one before to its own */
     cleave_optimizer optimizer;
     uint64_t seed;
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;

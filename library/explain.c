@@ -93,7 +93,6 @@ cleave_status cleave_layout_explain(const cleave_model *model, const cleave_mach
                                     cleave_explanation **result, cleave_error *error) {
     cleave_explanation_settings settings = CLEAVE_EXPLANATION_SETTINGS_INIT;
     CLEAVE_TRY(door_take_settings(&settings, sizeof settings, given, error));
-    CLEAVE_TRY(door_check_trained(model, error));
     CLEAVE_TRY(door_check_layout(model, machine, layout, error));
     door_explanation *made = calloc(1, sizeof *made);
     if (made == NULL)

@@ -36,8 +36,6 @@ cleave_status door_take_settings(void *settings, size_t bytes, const void *given
 cleave_status door_optimizer_states(const char *name, double momentum, int *states,
                                     cleave_error *error);
 
-/* Has the model a loss? */
-cleave_status door_check_trained(const cleave_model *model, cleave_error *error);
 /* Can the layout be put on this machine? */
 cleave_status door_check_layout(const cleave_model *model, const cleave_machine *machine,
                                 const cleave_layout *layout, cleave_error *error);

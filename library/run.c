@@ -24,10 +24,11 @@ static cleave_status set_up(const cleave_run_settings *settings, cleave_run_opti
     optimizer.weight_decay = settings->weight_decay;
     double stall = settings->stall_timeout_seconds;
     *options = (cleave_run_options){
-        .steps = settings->forward     ? 1
-                 : settings->steps > 0 ? settings->steps
-                                       : 10,
+        .steps = settings->steps > 0 ? settings->steps
+                 : settings->forward ? 1
+                                     : 10,
         .forward = settings->forward,
+        .stream = settings->forward && settings->throughput,
         .optimizer = optimizer,
         .seed = settings->seed,
         .weights = settings->weights,

@@ -41,6 +41,7 @@ static cleave_status set_up(const cleave_search_settings *settings, const cleave
         .memory_limit_bytes = settings->memory_limit_bytes,
         .constraints = constraints,
         .resume_file = settings->resume,
+        .throughput = settings->throughput,
         .quiet = !settings->progress,
         .interrupted = settings->interrupted,
     };
@@ -118,7 +119,6 @@ cleave_status cleave_layout_search(const cleave_model *model, const cleave_machi
                                    cleave_search_outcome **outcome, cleave_error *error) {
     cleave_search_settings settings = CLEAVE_SEARCH_SETTINGS_INIT;
     CLEAVE_TRY(door_take_settings(&settings, sizeof settings, given, error));
-    CLEAVE_TRY(door_check_trained(model, error));
     door_search *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "searching");

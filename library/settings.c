@@ -33,12 +33,3 @@ cleave_status door_optimizer_states(const char *name, double momentum, int *stat
     *states = cleave_optimizer_states(&optimizer);
     return CLEAVE_OK;
 }
-
-cleave_status door_check_trained(const cleave_model *model, cleave_error *error) {
-    return model->loss >= 0
-               ? CLEAVE_OK
-               : cleave_fail(error, CLEAVE_BAD_INPUT,
-                             "%s: the model was loaded without a loss, and layouts are "
-                             "searched and explained for training",
-                             model->file);
-}

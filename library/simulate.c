@@ -76,7 +76,7 @@ static cleave_status lower(const cleave_model *model, const cleave_machine *mach
                            cleave_arena *scratch, cleave_priced_program *priced,
                            cleave_error *error) {
     cleave_pricing how = {
-        .training = model->loss >= 0,
+        .training = cleave_model_trains(model),
         .closed_form = settings->closed_form,
         .folded = settings->closed_form && !settings->timeline && settings->trace == NULL,
     };

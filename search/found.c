@@ -73,3 +73,28 @@ void session_sort_found(session *s) {
             s->found[k - 1] = other;
         }
 }
+
+static cleave_status price_anew(session *s, const cleave_layout *layout, cleave_price *price,
+                                cleave_error *error) {
+    const cleave_price_subject what = {.layout = layout, .view = CLEAVE_VIEW_FOLDED};
+    cleave_status status = cleave_pricer_price(s->pricer, &what, NULL, price, error);
+    cleave_arena_reset(&s->pricer->arena);
+    return status;
+}
+
+cleave_status session_begin_stream(session *s, cleave_error *error) {
+    for (int32_t i = 0; i < s->n_pricers && s->options->throughput; i++)
+        s->pricers[i].is_stream = true;
+    for (int32_t g = 0; g < s->n_given && s->options->throughput; g++) {
+        session_given *given = &s->given[g];
+        given->has_full = given->is_local_optimum = false;
+        if (given->unpriced == NULL)
+            CLEAVE_TRY(price_anew(s, given->layout, &given->price, error));
+    }
+    for (int32_t i = 0; i < s->n_found && s->options->throughput; i++) {
+        s->found[i].is_local_optimum = false;
+        CLEAVE_TRY(price_anew(s, &s->found[i].layout, &s->found[i].price, error));
+    }
+    session_sort_found(s);
+    return CLEAVE_OK;
+}

@@ -262,7 +262,7 @@ static cleave_status polish(report *r, cleave_error *error) {
     session *s = r->session;
     reported *best = find_best(r);
     cleave_polished *p = &r->polished;
-    if (!session_polishes(s) || session_interrupted(s) || best == NULL)
+    if (!session_polishes(s) || session_interrupted(s) || best == NULL || s->options->throughput)
         return CLEAVE_OK;
     if (best->price.excess_bytes > 0 || !best->is_full) /* nothing nearer fits */
         return CLEAVE_OK;

@@ -11,11 +11,17 @@ bool session_interrupted(const session *s) {
     return s->options->interrupted != NULL && *s->options->interrupted != 0;
 }
 
+/* Of the time of a search for throughput: methods go by the time of one batch, and stages, which
+   are looked for after them, are mostly what is best. */
+static const double share_of_methods = 0.5;
+
 double session_seconds_left(const session *s) {
     if (s->options->time_seconds <= 0)
         return 0;
-    double left =
-        s->started_seconds + s->options->time_seconds - s->report_seconds - cleave_clock_seconds();
+    bool is_first = s->options->throughput && (s->pricer == NULL || !s->pricer->is_stream);
+    double left = s->started_seconds +
+                  s->options->time_seconds * (is_first ? share_of_methods : 1) - s->report_seconds -
+                  cleave_clock_seconds();
     return left > 1e-6 ? left : 1e-6;
 }
 
@@ -180,6 +186,7 @@ static cleave_status run(session *s, cleave_error *error) {
     bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
     if (method >= 0 && !s->reach.only_folds && !session_is_hopeless(s) && allows_plain)
         CLEAVE_TRY(methods[method].run(s, error));
+    CLEAVE_TRY(session_begin_stream(s, error));
     CLEAVE_TRY(session_add_late_givens(s, error));
     CLEAVE_TRY(session_stage(s, error));
     CLEAVE_TRY(session_add_known(s, error));
@@ -199,6 +206,33 @@ static void end(session *s) {
     cleave_arena_free(&s->work);
 }
 
+/* What goes with the kind of step. */
+static cleave_status check_step(const cleave_model *model, const cleave_search_options *options,
+                                cleave_error *error) {
+    const cleave_schedule_wish *wish = options->schedule;
+    if (cleave_model_trains(model))
+        return options->throughput
+                   ? cleave_fail(error, CLEAVE_BAD_INPUT,
+                                 "throughput goes with one pass forward (--forward) alone")
+                   : CLEAVE_OK;
+    if (cleave_baseline_shards(options->method) != CLEAVE_SHARDED_NOTHING)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method %s goes with training alone: one pass forward (--forward) "
+                           "updates nothing",
+                           options->method);
+    if (wish != NULL && wish->zero > 1)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "zero %d goes with training alone: one pass forward (--forward) updates "
+                           "nothing",
+                           wish->zero - 1);
+    if (wish != NULL && wish->recompute > CLEAVE_RECOMPUTE_NONE)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "recompute %s goes with training alone: one pass forward (--forward) "
+                           "keeps nothing",
+                           cleave_recompute_names[wish->recompute]);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error) {
@@ -208,6 +242,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                            "random, data-parallel, single, layer-per-device, one-weird-trick, "
                            "megatron, zero-1, zero-3 or megatron-1f1b",
                            options->method);
+    CLEAVE_TRY(check_step(model, options, error));
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0);
     session s = {.model = model,

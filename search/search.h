@@ -47,9 +47,11 @@ typedef struct cleave_search_options {
        they are held against all else, with the collectives that the search chose. */
     const cleave_layout *known;
     int32_t n_known;
-    bool alone; /* of a method that does not search: its layout, and none of the others nor a
-                   bound beside it */
-    bool quiet; /* no progress */
+    bool throughput; /* of a model that is not trained: what a batch takes where others follow it
+                        is to be least, not the time of one; all times of steps are that then */
+    bool alone;      /* of a method that does not search: its layout, and none of the others nor a
+                        bound beside it */
+    bool quiet;      /* no progress */
     const volatile sig_atomic_t
         *interrupted; /* may be null; set by a signal handler: stop with the best so far */
 } cleave_search_options;
@@ -65,7 +67,8 @@ typedef struct cleave_search_result {
     double search_seconds, lower_bound_seconds;
     const char *bound_binds; /* what that bound mostly consists of; null: not known */
     /* No layout is below this whatever its stages, micro-batches and recomputation, as far as the
-       schedule that is asked for leaves them open; only where the best has some.  0: not known. */
+       schedule that is asked for leaves them open; only where the best has some, or of throughput,
+       which is bounded by nothing else.  0: not known. */
     double staged_bound_seconds;
     /* Of the additive model, for the best of its layouts; 0 where it was not solved: least total,
        and how far the proven bound may be below it, as a share of it. */

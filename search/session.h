@@ -128,6 +128,10 @@ cleave_status session_solve(session *s, cleave_error *error);   /* "exact" */
 cleave_status session_refine(session *s, cleave_error *error);  /* "auto" */
 cleave_status session_certify(session *s, cleave_error *error); /* "branch-and-bound" */
 
+/* Where throughput is asked for: from here on prices are those of a batch that others follow; those
+   that are known are made anew.  (Methods that go by estimates go by the time of one batch.) */
+cleave_status session_begin_stream(session *s, cleave_error *error);
+
 /* What is asked for of stages and micro-batches; and may the layout be the result by that? */
 const cleave_schedule_wish *session_wish(const session *s);
 bool session_allows(const session *s, const cleave_layout *layout);

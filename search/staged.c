@@ -43,7 +43,7 @@ static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
     bool is_open = cleave_schedule_wish_is_open(wish);
     bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
                       wish->recompute == CLEAVE_RECOMPUTE_NONE && wish->zero == 0;
-    if (only_plain || s->model->loss < 0)
+    if (only_plain)
         return false;
     return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;
 }
@@ -200,6 +200,7 @@ static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
     cleave_micro_bound_options options = {.micro_batches = micro_batches,
                                           .optimizer_states = s->options->optimizer_states,
                                           .forms = session_reported_forms(s),
+                                          .work_alone = s->options->throughput,
                                           .layouts = layouts};
     cleave_error why = {""};
     double seconds;
@@ -222,8 +223,11 @@ cleave_status session_bound_staged(session *s, cleave_error *error) {
     cleave_axis_sorts sorts;
     double least = 0;
     int32_t n = 0;
-    if (!s->result.best.applies || cleave_layout_is_plain(&s->result.best.layout) ||
-        s->reach.only_folds || session_is_alone(s) || session_interrupted(s))
+    bool is_plain = s->result.best.applies && cleave_layout_is_plain(&s->result.best.layout);
+    if (s->options->throughput)
+        s->result.lower_bound_seconds = 0;
+    if (!s->result.best.applies || (is_plain && !s->options->throughput) || s->reach.only_folds ||
+        session_is_alone(s) || session_interrupted(s))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_axis_sorts_find(s->model, &s->work, &sorts, error));
     for (int32_t m = 1; m <= sorts.batch; m++)
@@ -233,8 +237,11 @@ cleave_status session_bound_staged(session *s, cleave_error *error) {
         if ((m == 1 || sorts.batch % m == 0) &&
             (wish->micro_batches == 0 || wish->micro_batches == m))
             CLEAVE_TRY(bound_cut(s, m, &least, error));
-    if (least > s->result.lower_bound_seconds && cleave_schedule_wish_allows_plain(wish))
+    if (least > s->result.lower_bound_seconds && cleave_schedule_wish_allows_plain(wish) &&
+        !s->options->throughput)
         least = s->result.lower_bound_seconds;
     s->result.staged_bound_seconds = least;
+    if (s->options->throughput)
+        s->result.lower_bound_seconds = least;
     return CLEAVE_OK;
 }

@@ -123,13 +123,16 @@ static cleave_status find_sources(saving *s, int32_t i, int32_t t, cleave_error 
     const cleave_program *program = s->rank->program;
     const cleave_tensor *tensor = &program->model->tensors[t];
     s->sources.n = 0;
-    if (s->what == CLEAVE_SAVED_OUTPUTS) {
-        /* The piece may be the memory of a base tensor that lies just as the output would. */
-        cleave_box all = cleave_box_of_shape(tensor->rank, tensor->shape);
-        return add_source(
-            &s->sources, tensor->rank,
-            (source){program->output_devices[i], program->output_buffers[i], all, all}, error);
+    /* The memory of a piece may be that of a base tensor which lies just as the output would. */
+    for (int32_t o = 0; o < program->n_outputs && s->what == CLEAVE_SAVED_OUTPUTS; o++) {
+        const cleave_output *piece = &program->outputs[o];
+        if (piece->output == i)
+            CLEAVE_TRY(add_source(&s->sources, tensor->rank,
+                                  (source){piece->device, piece->buffer, piece->box, piece->box},
+                                  error));
     }
+    if (s->what == CLEAVE_SAVED_OUTPUTS)
+        return CLEAVE_OK;
     CLEAVE_TRY(find_updates(s, t, error));
     for (int others = 0; others < 2; others++)
         for (int32_t h = 0; h < program->n_held; h++) {

@@ -2,6 +2,7 @@
 
 #include "graph/lower/events.h"
 #include "graph/lower/instances.h"
+#include "graph/lower/outputs.h"
 #include "graph/lower/turns.h"
 #include "graph/program/work.h"
 
@@ -388,6 +389,8 @@ static void place_blocks(const order *o) {
         lower_unwind(builder, status);
     block_slots lists = list_block_slots(o);
     for (int32_t b = 0; b < n_blocks; b++) {
+        if (!builder->options->training && sequence[b].kind != CLEAVE_BLOCK_FORWARD)
+            continue;
         int32_t list = lower_turns_list(of, sequence[b].kind, sequence[b].stage);
         int32_t window = lower_turns_window(o->assembly, sequence[b].micro_batch);
         if (lower_turns_take(o->assembly, list, sequence[b].micro_batch))
@@ -411,7 +414,7 @@ static void place_everything(lower_assembly *assembly) {
         if (lower_turns_take(assembly, LOWER_TURN_OF_PROLOGUE, u))
             for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
                 place_slot(&o, slot, lower_turns_window(assembly, u));
-    if (assembly->builder->options->training && !cleave_schedule_is_plain(&layout->schedule))
+    if (!cleave_schedule_is_plain(&layout->schedule))
         place_blocks(&o);
     else
         for (int32_t slot = 0; slot < schedule->n_slots; slot++)
@@ -421,30 +424,47 @@ static void place_everything(lower_assembly *assembly) {
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
+/* The loss is whole on each device that computed some of it: the first of them. */
+static void find_loss(const lower_assembly *assembly, int32_t event, cleave_program *program) {
+    int32_t p = 0;
+    while (bound(assembly, event, p) < 0)
+        p++;
+    program->loss_buffer = bound(assembly, event, p);
+    program->loss_device = assembly->buffers.items[program->loss_buffer].device;
+}
+
+/* What its parts keep of an output, in every micro-batch. */
+static void find_pieces(const lower_assembly *assembly, int32_t event, cleave_program *program) {
+    const lower_builder *builder = assembly->builder;
+    int32_t output = assembly->schedule->events[event].input,
+            tensor = builder->model->outputs[output];
+    bool every = assembly->n_windows > 1 && lower_value_when(builder, tensor) == CLEAVE_WHEN_EVERY;
+    for (int32_t w = every ? 0 : assembly->n_windows - 1; w < assembly->n_windows; w++)
+        for (int32_t p = 0; p < lower_output_n_parts(builder, output); p++) {
+            cleave_output *piece = &program->outputs[program->n_outputs];
+            if (!lower_output_piece(builder, output, p, piece))
+                continue;
+            piece->buffer = bound_in(assembly, event, p, w);
+            if (every)
+                lower_instance_box(builder, tensor, w, &piece->box);
+            program->n_outputs++;
+        }
+}
+
 static void find_results(const lower_assembly *assembly, cleave_program *program) {
     lower_builder *builder = assembly->builder;
-    const cleave_model *model = builder->model;
+    const lower_schedule *schedule = assembly->schedule;
+    int64_t most = 0;
     program->loss_buffer = program->loss_device = -1;
-    program->n_outputs = program->training ? 0 : model->n_outputs;
-    program->output_buffers = LOWER_ARRAY(builder, int32_t, program->n_outputs);
-    program->output_devices = LOWER_ARRAY(builder, int32_t, program->n_outputs);
-    for (int32_t e = 0; e < assembly->schedule->n_events; e++) {
-        const lower_event *event = &assembly->schedule->events[e];
-        if (event->kind != LOWER_READ_LOSS && event->kind != LOWER_READ_OUTPUT)
-            continue;
-        int32_t p = 0;
-        while (bound(assembly, e, p) < 0)
-            p++;
-        int32_t buffer = bound(assembly, e, p);
-        int32_t device = assembly->buffers.items[buffer].device;
-        if (event->kind == LOWER_READ_OUTPUT) {
-            program->output_buffers[event->input] = buffer;
-            program->output_devices[event->input] = device;
-        } else {
-            program->loss_buffer = buffer;
-            program->loss_device = device;
-        }
-    }
+    for (int32_t e = 0; e < schedule->n_events; e++)
+        if (schedule->events[e].kind == LOWER_READ_OUTPUT)
+            most += lower_output_n_parts(builder, schedule->events[e].input);
+    program->outputs = LOWER_ARRAY(builder, cleave_output, most * assembly->n_windows);
+    for (int32_t e = 0; e < schedule->n_events; e++)
+        if (schedule->events[e].kind == LOWER_READ_LOSS)
+            find_loss(assembly, e, program);
+        else if (schedule->events[e].kind == LOWER_READ_OUTPUT)
+            find_pieces(assembly, e, program);
     if (program->loss_device < 0)
         program->loss_device = 0;
 }

@@ -1,5 +1,6 @@
 /* Forward: operands arrive where nests read them, and what nests write begins to move. */
 #include "graph/lower/events.h"
+#include "graph/lower/outputs.h"
 
 #include "graph/model/attention.h"
 
@@ -48,20 +49,16 @@ static void plan_loss(lowering *state) {
                                                 &scalar, -1, -1));
 }
 
-/* An output is gathered where the first part is that writes some of it. */
+/* What each part keeps of an output. */
 static void plan_output(lowering *state, int32_t output) {
     const lower_builder *builder = &state->base;
-    const cleave_model *model = builder->model;
-    int32_t tensor = model->outputs[output], base = tensor, device = 0;
-    while (model->tensors[base].view.kind != CLEAVE_VIEW_NONE)
-        base = model->tensors[base].view.sources[0];
-    if (model->writer[base] >= 0) {
-        const cleave_parts *parts = &builder->parts[model->writer[base]];
-        for (int32_t p = parts->n - 1; p >= 0; p--)
-            device = parts->items[p].empty ? device : parts->items[p].device;
+    for (int32_t p = 0; p < lower_output_n_parts(builder, output); p++) {
+        cleave_output piece;
+        add_row(state, lower_output_piece(builder, output, p, &piece)
+                           ? lower_operand_need(state, builder->model->outputs[output],
+                                                piece.device, &piece.box, -1, -1)
+                           : -1);
     }
-    cleave_box all = cleave_box_of_shape(model->tensors[tensor].rank, model->tensors[tensor].shape);
-    add_row(state, lower_operand_need(state, tensor, device, &all, -1, -1));
 }
 
 /* Those that hold the target need the source; all holders are known by then. */
@@ -252,9 +249,9 @@ void lower_write(lowering *state, const lower_event *event) {
 
 void lower_read_final(lowering *state, const lower_event *event) {
     int32_t e = (int32_t)(event - state->schedule->events);
-    int32_t n = 1;
-    if (event->kind == LOWER_READ_LOSS)
-        n = state->base.parts[state->base.model->writer[event->tensor]].n;
+    int32_t n = event->kind == LOWER_READ_LOSS
+                    ? state->base.parts[state->base.model->writer[event->tensor]].n
+                    : lower_output_n_parts(&state->base, event->input);
     for (int32_t i = 0; i < n; i++) {
         int32_t operand = lower_row(state, e)[i];
         if (operand < 0)

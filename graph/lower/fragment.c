@@ -76,7 +76,7 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
 cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layout *layout,
                                     const cleave_lower_options *options, cleave_lowerer **lowerer,
                                     cleave_error *error) {
-    if (options->training && model->loss < 0)
+    if (options->training && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     if (!cleave_layout_is_plain(layout))

@@ -69,18 +69,23 @@ static void find_shared(lower_assembly *assembly) {
     share_bindings(assembly);
 }
 
+void lower_instance_box(const lower_builder *builder, int32_t tensor, int32_t window,
+                        cleave_box *box) {
+    int d = builder->micro->sharing.tensor_dimension[tensor];
+    if (d < 0)
+        return;
+    int64_t by = window * cleave_micro_batches_step(builder->micro,
+                                                    builder->model->tensors[tensor].shape[d]);
+    box->lo[d] += by;
+    box->hi[d] += by;
+}
+
 /* The same buffer, so many micro-batches later. */
 static cleave_buffer later(const lower_assembly *assembly, int32_t b, int32_t window) {
-    const cleave_micro_batches *micro = assembly->builder->micro;
     cleave_buffer buffer = assembly->buffers.items[b];
-    int d = buffer.tensor >= 0 ? micro->sharing.tensor_dimension[buffer.tensor] : -1;
     buffer.storage = assembly->buffers.n;
-    if (d >= 0) {
-        int64_t extent = assembly->builder->model->tensors[buffer.tensor].shape[d];
-        int64_t by = window * cleave_micro_batches_step(micro, extent);
-        buffer.box.lo[d] += by;
-        buffer.box.hi[d] += by;
-    }
+    if (buffer.tensor >= 0)
+        lower_instance_box(assembly->builder, buffer.tensor, window, &buffer.box);
     return buffer;
 }
 

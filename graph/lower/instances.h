@@ -28,6 +28,10 @@ int32_t lower_instance_subject(lower_assembly *assembly, const cleave_item *item
 void lower_instance_part(const lower_assembly *assembly, int32_t nest, int32_t window,
                          cleave_part *part);
 
+/* A box of a tensor, of the first micro-batch, as it is in another. */
+void lower_instance_box(const lower_builder *builder, int32_t tensor, int32_t window,
+                        cleave_box *box);
+
 static inline bool lower_runs_in(uint8_t when, int32_t window, int32_t n_windows) {
     return when == CLEAVE_WHEN_EVERY || (when == CLEAVE_WHEN_FIRST && window == 0) ||
            (when == CLEAVE_WHEN_LAST && window == n_windows - 1);

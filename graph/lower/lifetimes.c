@@ -179,7 +179,7 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
     assembly->held.n = n_held;
     RENAME(program->loss_buffer);
     for (int32_t o = 0; o < program->n_outputs; o++)
-        RENAME(program->output_buffers[o]);
+        RENAME(program->outputs[o].buffer);
 #undef RENAME
 }
 
@@ -200,7 +200,7 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
         use at_end = {&state, assembly->items.n - 1, true};
         touch(&at_end, program->loss_buffer);
         for (int32_t o = 0; o < program->n_outputs; o++)
-            touch(&at_end, program->output_buffers[o]);
+            touch(&at_end, program->outputs[o].buffer);
     }
     compact_buffers(&state, assembly, program);
 }

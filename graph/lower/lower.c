@@ -1,5 +1,6 @@
 #include "graph/lower/assemble.h"
 #include "graph/lower/family.h"
+#include "graph/lower/outputs.h"
 
 /* Failures inside unwind to here.  `scratch` holds what one family needs and the program does not:
    in a deep model that is most of what lowering asks for. */
@@ -25,7 +26,7 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                                    const cleave_fold *fold, const cleave_lower_options *options,
                                    cleave_arena *arena, cleave_program *program,
                                    cleave_turns *turns, cleave_error *error) {
-    if (options->training && model->loss < 0)
+    if (options->training && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     cleave_program result = {.model = model,
@@ -35,11 +36,12 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                              .training = options->training};
     cleave_parts *parts;
     lower_schedule schedule;
-    /* Outputs of a model are those of its whole batch. */
-    cleave_micro_batches micro = {.n = options->training ? layout->schedule.micro_batches : 1};
+    cleave_micro_batches micro = {.n = layout->schedule.micro_batches};
     const cleave_micro_batches *cut = micro.n > 1 ? &micro : NULL;
     if (cut != NULL)
         CLEAVE_TRY(cleave_micro_batches_find(model, micro.n, arena, &micro, error));
+    if (cut != NULL && !options->training)
+        CLEAVE_TRY(lower_outputs_check_cut(model, cut, error));
     CLEAVE_TRY(cleave_parts_derive(model, layout, cut, arena, &parts, error));
     CLEAVE_TRY(
         lower_schedule_create(model, options->training, cut, layout, arena, &schedule, error));
@@ -91,7 +93,6 @@ cleave_status cleave_lower_window(const cleave_model *model, const cleave_fold *
                                   const cleave_lower_options *options, cleave_arena *arena,
                                   cleave_program *program, cleave_error *error) {
     if (!options->training)
-        return cleave_fail(error, CLEAVE_NO_LAYOUT,
-                           "outputs of a model are gathered on one device");
+        CLEAVE_TRY(lower_outputs_check_fold(model, fold, error));
     return lower_devices(model, &fold->window, fold, options, arena, program, NULL, error);
 }

@@ -22,7 +22,7 @@ typedef enum lower_event_kind {
     LOWER_READ,           /* forward: the nest reads an input */
     LOWER_WRITE,          /* forward: the nest writes its output, or (input 0) its statistics */
     LOWER_READ_LOSS,      /* the whole loss, on all devices that computed some of it */
-    LOWER_READ_OUTPUT,    /* forward programs: a whole output of the model, `input` of them */
+    LOWER_READ_OUTPUT,    /* forward programs: output `input` of the model, piece by piece */
     LOWER_READ_GRADIENT,  /* backward: the gradient of the nest's output */
     LOWER_READ_COMBINED,  /* backward: the combined output; or (input 0) an attention's output,
                              where its keys are split */

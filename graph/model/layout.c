@@ -206,6 +206,23 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
     return check_devices(op, split, n_devices, error);
 }
 
+/* What goes forward once has no update to shard and nothing to recompute. */
+static cleave_status check_forward(const cleave_model *model, const cleave_layout *layout,
+                                   cleave_error *error) {
+    for (int32_t t = 0; t < model->n_tensors && !cleave_model_trains(model); t++)
+        if (layout->sharded[t])
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "\"%s\" can't be sharded: one pass forward updates nothing",
+                               model->tensors[t].name);
+    for (int32_t op = 0; op < model->n_operators && !cleave_model_trains(model); op++)
+        if (cleave_layout_recomputes(layout, op))
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "operator \"%s\" can't be recomputed: one pass forward has no "
+                               "backward",
+                               model->operators[op].name);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout *layout,
                                   cleave_error *error) {
     if (strcmp(layout->model_hash, model->hash) != 0)
@@ -233,6 +250,7 @@ cleave_status cleave_layout_check(const cleave_model *model, const cleave_layout
         if (layout->sharded[t] >= CLEAVE_N_SHARDED)
             return cleave_fail(error, CLEAVE_BAD_INPUT, "\"%s\": no way %d to be sharded",
                                model->tensors[t].name, layout->sharded[t]);
+    CLEAVE_TRY(check_forward(model, layout, error));
     return cleave_layout_check_schedule(model, layout, error);
 }
 
@@ -313,7 +331,8 @@ cleave_status cleave_layout_random(const cleave_model *model, int32_t n_devices,
     /* Half of the layouts have sharded updates, for half of their parameters. */
     bool sharding = cleave_random_below(&random, 2) == 1;
     for (int32_t t = 0; t < model->n_tensors; t++)
-        if (sharding && model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+        if (sharding && cleave_model_trains(model) &&
+            model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
             result.sharded[t] = cleave_random_below(&random, 2) == 1;
     CLEAVE_TRY(cleave_collective_rules_random(&random, arena, &result.collectives, error));
     *layout = result;

@@ -233,21 +233,32 @@ static cleave_status read_label(const cleave_json_cursor *root, const char *key,
     return CLEAVE_OK;
 }
 
+/* What a step of the layout is, where it is not training. */
+static cleave_status read_step(const cleave_json_cursor *root, const cleave_model *model,
+                               cleave_error *error) {
+    cleave_json_cursor at;
+    const char *step = "training";
+    bool found = cleave_json_find(root, "step", &at);
+    if (found)
+        CLEAVE_TRY(cleave_json_string(&at, &step, error));
+    bool forward = strcmp(step, "forward") == 0;
+    if (!forward && strcmp(step, "training") != 0)
+        return cleave_json_fail(&at, error, "a step is \"training\" or \"forward\", not \"%.64s\"",
+                                step);
+    if (forward == cleave_model_trains(model))
+        return cleave_json_fail(found ? &at : root, error, "%s",
+                                forward ? "was made for one pass forward: say --forward"
+                                        : "was made for training, not for one pass forward");
+    return CLEAVE_OK;
+}
+
 static cleave_status read_head(const cleave_json_cursor *root, const cleave_model *model,
                                int64_t *n_devices, cleave_error *error) {
-    static const char *const keys[] = {"cleave_layout",
-                                       "model",
-                                       "machine",
-                                       "devices",
-                                       "method",
-                                       "predicted_step_seconds",
-                                       "operators",
-                                       "parameters",
-                                       "collectives",
-                                       "schedule",
-                                       "attention",
-                                       "training",
-                                       NULL};
+    static const char *const keys[] = {"cleave_layout", "model",      "machine",
+                                       "devices",       "method",     "predicted_step_seconds",
+                                       "operators",     "parameters", "collectives",
+                                       "schedule",      "attention",  "training",
+                                       "step",          NULL};
     cleave_json_cursor version, devices, operators;
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
@@ -259,6 +270,7 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
     CLEAVE_TRY(cleave_json_get(root, "devices", &devices, error));
     CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
     CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
+    CLEAVE_TRY(read_step(root, model, error));
     CLEAVE_TRY(read_model_of(root, model, error));
     return cleave_json_integer(&devices, 1, CLEAVE_MAX_DEVICES, n_devices, error);
 }
@@ -529,6 +541,10 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
     if (layout->stores_scores) {
         cleave_json_key(out, "attention");
         cleave_json_put_string(out, "stored");
+    }
+    if (!cleave_model_trains(model)) {
+        cleave_json_key(out, "step");
+        cleave_json_put_string(out, "forward");
     }
     put_training(out, model);
     cleave_schedule_write(out, model, &layout->schedule);

@@ -53,6 +53,11 @@ static cleave_status share_out(const finder *f, const cleave_axis_sorts *sorts) 
                                f->model->operators[nest->op].name,
                                f->model->operators[nest->op].type, why.message);
     }
+    /* Where it is trained, outputs are there for a pass forward beside that. */
+    bool outputs = cleave_share_out_outputs(f->model, sharing, &why) == CLEAVE_OK;
+    if (!outputs && !cleave_model_trains(f->model))
+        return cleave_fail(f->error, CLEAVE_BAD_INPUT,
+                           "the batch can't be cut into micro-batches: %s", why.message);
     if (cleave_share_out_assignments(f->model, sharing, &why) != CLEAVE_OK)
         return cleave_fail(f->error, CLEAVE_BAD_INPUT,
                            "the batch can't be cut into micro-batches: %s", why.message);

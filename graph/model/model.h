@@ -244,8 +244,8 @@ typedef struct cleave_model {
     int32_t n_inputs;
     cleave_model_input *inputs; /* of the file, in its order; for `show` and messages */
     int32_t *outputs; /* tensor ids of the model's outputs (may be views), under their ONNX names */
-    int32_t loss; /* scalar (rank 0) tensor written by the last nest of @loss; -1: no loss, forward
-                     only */
+    int32_t loss; /* scalar (rank 0) tensor written by the last nest of @loss; -1: none, and a step
+                     is one pass forward (cleave_model_trains) */
     int32_t targets;      /* data tensor named "targets", or -1 */
     int32_t n_onnx_nodes; /* for `show` */
     bool stores_scores;   /* what layouts of it say of attention, unless a file says otherwise */
@@ -254,6 +254,10 @@ typedef struct cleave_model {
     cleave_arena *arena;
 } cleave_model;
 
+/* The kind of a step, which all rooms ask here: training, or one pass forward, without gradients,
+   their synchronisation and updates. */
+static inline bool cleave_model_trains(const cleave_model *model) { return model->loss >= 0; }
+
 /* FIRST: of models that no newer row of the table fuses. */
 enum { CLEAVE_FIRST_GRAPH_VERSION = 3, CLEAVE_GRAPH_VERSION = 4 };
 
@@ -261,8 +265,9 @@ enum { CLEAVE_FIRST_GRAPH_VERSION = 3, CLEAVE_GRAPH_VERSION = 4 };
 enum { CLEAVE_MAX_VIEW_DEPTH = 64, CLEAVE_MAX_VIEW_LEAVES = 4096 };
 
 /* Fills in what is derived (writer, needs_gradient, gradient_inputs, kept_*, in_place, hash), then
-   checks.  Gradients are wanted of what lies between a parameter and the loss; in a model without a
-   loss, between a parameter and an output (any tensor, where it names no output). */
+   checks.  Gradients are wanted of what lies between a parameter and the loss, so of nothing in a
+   model without one; but of everything where it names no output either, as nests that are looked at
+   by themselves. */
 cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
 
 /* Freezes the parameters of a finished model whose names match one of the patterns, "a,b*", as of

@@ -125,13 +125,11 @@ static void mark_useful(const cleave_model *model, int32_t id, bool *useful) {
 }
 
 void cleave_model_find_useful(const cleave_model *model, bool *useful) {
-    bool all = model->loss < 0 && model->n_outputs == 0;
+    bool all = !cleave_model_trains(model) && model->n_outputs == 0;
     for (int32_t t = 0; all && t < model->n_tensors; t++)
         useful[t] = true;
-    if (model->loss >= 0)
+    if (cleave_model_trains(model))
         mark_useful(model, model->loss, useful);
-    for (int32_t i = 0; model->loss < 0 && i < model->n_outputs; i++)
-        mark_useful(model, model->outputs[i], useful);
     for (int32_t n = model->n_nests - 1; n >= 0; n--) {
         const cleave_nest *nest = &model->nests[n];
         uint32_t inputs = useful[nest->output.tensor] ? differentiable_inputs(nest) : 0;

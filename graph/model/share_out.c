@@ -211,3 +211,22 @@ cleave_status cleave_share_out_assignments(const cleave_model *model, cleave_sha
         CLEAVE_TRY(mark_assignment(&marks, &model->assignments[a]));
     return CLEAVE_OK;
 }
+
+cleave_status cleave_share_out_outputs(const cleave_model *model, cleave_sharing *sharing,
+                                       cleave_error *error) {
+    cleave_error why = {""};
+    const marker marks = {model, sharing, &why};
+    for (int32_t o = 0; o < model->n_outputs; o++) {
+        int32_t tensor = model->outputs[o];
+        if (sharing->tensor_dimension[tensor] != CLEAVE_UNUSED)
+            continue;
+        int d = CLEAVE_REPEATED;
+        while (d < model->tensors[tensor].rank && mark_tensor(&marks, tensor, d) != CLEAVE_OK)
+            d++;
+        if (d == model->tensors[tensor].rank) {
+            sharing->tensor_dimension[tensor] = CLEAVE_UNUSED;
+            return not_even(&(marker){model, sharing, error}, tensor);
+        }
+    }
+    return CLEAVE_OK;
+}

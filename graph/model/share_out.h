@@ -47,4 +47,9 @@ void cleave_share_out_sources(const cleave_model *model, cleave_sharing *sharing
 cleave_status cleave_share_out_assignments(const cleave_model *model, cleave_sharing *sharing,
                                            cleave_error *error);
 
+/* Outputs of the model that are views, after that: by the dimension that what is under them has.
+   NO_LAYOUT where samples of one don't lie in equal ranges. */
+cleave_status cleave_share_out_outputs(const cleave_model *model, cleave_sharing *sharing,
+                                       cleave_error *error);
+
 #endif

@@ -205,6 +205,14 @@ typedef struct cleave_held {
     cleave_box box;
 } cleave_held;
 
+/* A box of a model's output, at the end of a step that is one pass forward, on the device that
+   wrote it.  The boxes of an output cover it once. */
+typedef struct cleave_output {
+    int32_t output, device; /* the first: index among the model's outputs */
+    int32_t buffer;         /* holds `box` dense in the memory order of the output's tensor */
+    cleave_box box;
+} cleave_output;
+
 typedef struct cleave_program {
     const cleave_model *model;
     const cleave_parts *parts; /* [n_nests] */
@@ -231,11 +239,9 @@ typedef struct cleave_program {
     cleave_held *held;
     int32_t loss_buffer; /* the whole loss, on device loss_device; -1 without one */
     int32_t loss_device;
-    int32_t n_outputs; /* forward programs: the model's outputs at the end of the step, else 0 */
-    int32_t
-        *output_buffers; /* [n_outputs] holds output o whole, dense in its tensor's memory order, */
-    int32_t *output_devices; /* [n_outputs] on this device */
-    int64_t *peak_bytes;     /* [n_devices] size of each device's arena; by the memory plan */
+    int32_t n_outputs;      /* pieces of outputs, of a forward program; else 0 */
+    cleave_output *outputs; /* [n_outputs] by output */
+    int64_t *peak_bytes;    /* [n_devices] size of each device's arena; by the memory plan */
 } cleave_program;
 
 /* One block after the other, as a step of many micro-batches goes through them, of a program that

@@ -86,7 +86,8 @@ typedef struct cleave_layout cleave_layout;   /* how each operator is split, and
 typedef struct cleave_model_settings {
     size_t size;
     int64_t batch;      /* global batch; 0: the model says it itself */
-    bool forward;       /* the model ends in its outputs, without a loss: it can't be trained */
+    bool forward;       /* a step is one pass forward to the model's outputs: it has no loss and
+                           can't be trained */
     const char *inputs; /* names, with commas between, of all float inputs of fixed shape that are
                            data; the others are parameters.  null: those beside which the file has
                            no initializers are parameters */
@@ -217,11 +218,14 @@ typedef struct cleave_search_settings {
     const char *schedule;  /* "1f1b", "gpipe", "interleaved", "zb-h1" */
     const char *recompute; /* "none", "selective", "full" */
     const char *zero;      /* "0" to "3": shard nothing, updates, gradients, weights */
+    /* Of a model that was loaded for one pass forward: what a batch takes where others follow it is
+       to be least, not the time of one; all times of steps are that then. */
+    bool throughput;
 } cleave_search_settings;
 #define CLEAVE_SEARCH_SETTINGS_INIT                                                                \
     {                                                                                              \
         sizeof(cleave_search_settings), NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, false,     \
-            NULL, false, 0, 0, 0, 0, NULL, NULL, NULL                                              \
+            NULL, false, 0, 0, 0, 0, NULL, NULL, NULL, false                                       \
     }
 
 /* A layout known by name, simulated. */
@@ -296,9 +300,10 @@ typedef struct cleave_simulation {
     const cleave_timed_item *items; /* [n_items] each device's in the order that it does them */
 } cleave_simulation;
 
-/* Simulates one training step (of a model without a loss: forward) of a layout, on a machine that
-   was loaded with as many devices as the layout is for.  Cost: that of thousands of items for each
-   device; in closed form, without a timeline, some devices stand for all that do the same. */
+/* Simulates one training step (of a model without a loss: one pass forward) of a layout, on a
+   machine that was loaded with as many devices as the layout is for.  Cost: that of thousands of
+   items for each device; in closed form, without a timeline, some devices stand for all that do the
+   same. */
 CLEAVE_API cleave_status cleave_layout_simulate(const cleave_model *model,
                                                 const cleave_machine *machine,
                                                 const cleave_layout *layout,
@@ -385,8 +390,8 @@ CLEAVE_API cleave_status cleave_world_launch_self(int32_t n_ranks, char *const *
 
 typedef struct cleave_run_settings {
     size_t size;
-    int64_t steps;         /* 0: 10 */
-    bool forward;          /* forward only, once */
+    int64_t steps;         /* 0: 10, of training */
+    bool forward;          /* forward only; steps are passes, 0: 1 */
     const char *optimizer; /* "sgd", which null is, or "adam", as PyTorch defines them */
     double learning_rate;  /* 0: 0.01 of sgd, 0.001 of adam */
     double momentum;       /* of sgd */
@@ -410,11 +415,13 @@ typedef struct cleave_run_settings {
     /* Null, or what a signal handler of each rank sets to something else than 0 (a volatile
        sig_atomic_t): the run then fails after the step at hand, with a checkpoint. */
     const volatile int *interrupted;
+    bool throughput; /* of passes forward: they follow each other without waiting for the slowest
+                        rank, and the time of a step is that between the ends of two */
 } cleave_run_settings;
 #define CLEAVE_RUN_SETTINGS_INIT                                                                   \
     {                                                                                              \
         sizeof(cleave_run_settings), 0, false, NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL,  \
-            false, NULL, NULL, 0, 0, 0, NULL                                                       \
+            false, NULL, NULL, 0, 0, 0, NULL, false                                                \
     }
 
 /* Of rank 0; the others know their rank and nothing else. */

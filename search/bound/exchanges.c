@@ -24,7 +24,7 @@ const bound_port *bound_ports_of(bound_building *b, int32_t nest, int input) {
 
 bool bound_gives_gradient(const bound_building *b, int32_t nest, int input, int pass) {
     const cleave_nest *of = &b->model->nests[nest];
-    return of->differentiable && b->model->loss >= 0 &&
+    return of->differentiable && cleave_model_trains(b->model) &&
            (cleave_nest_pass_inputs(b->model, of, (cleave_pass)pass) >> input & 1) != 0;
 }
 

@@ -66,7 +66,7 @@ static cleave_status follow(const cleave_model *model, const int32_t *n_values,
     cleave_parts *parts = CLEAVE_ARENA_ARRAY(&scratch, cleave_parts, model->n_nests);
     if (parts == NULL)
         status = cleave_fail_memory(error, "bounding the step");
-    *follows = model->loss >= 0 && nest->differentiable;
+    *follows = cleave_model_trains(model) && nest->differentiable;
     for (int32_t v = 0; v < n_values[nest->op] && *follows && status == CLEAVE_OK &&
                         nest->output.tensor != model->loss;
          v++) {

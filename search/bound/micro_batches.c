@@ -12,6 +12,9 @@
    two may not follow each other: the gradient of a sum over the batch is known before the sum, so
    backward waits for those forwards alone whose values it reads.
 
+   Where steps follow each other, what a device is busy with in each bounds by how much the end of
+   one is behind that of the one before; a path does not.
+
    What messages and their links say holds for the whole batch at once only, and bubbles are none
    where there is one stage: neither is claimed. */
 #include "search/bound/micro_batches.h"
@@ -131,6 +134,10 @@ static cleave_status bound_all(bounding *b, double *seconds) {
     double work, forward, backward;
     CLEAVE_TRY(list_splits(b));
     CLEAVE_TRY(bound_work(b, &work));
+    if (b->options->work_alone) {
+        *seconds = work * 1e-12;
+        return CLEAVE_OK;
+    }
     CLEAVE_TRY(bound_path(b, true, &forward));
     CLEAVE_TRY(bound_path(b, false, &backward));
     double most = work > forward ? work : forward;

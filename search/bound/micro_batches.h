@@ -11,6 +11,7 @@ typedef struct cleave_micro_bound_options {
     cleave_bound_forms forms;            /* not of windows */
     const cleave_layout *const *layouts; /* [n_layouts] whose splits are of the space besides */
     int32_t n_layouts;
+    bool work_alone; /* of steps that follow each other: none has to wait for its own path */
 } cleave_micro_bound_options;
 
 /* The space is all splits of candidates on the machine's blocks (search/problem/candidates.h),

@@ -233,7 +233,7 @@ static cleave_status walk_model(const cleave_model *model, const int64_t *time,
     for (size_t t = 0; t < n_tensors; t++)
         w.wanted_from[t] = NONE;
     *path = forward(&w);
-    if (model->loss >= 0)
+    if (cleave_model_trains(model))
         *path = larger(*path, backward(&w));
     *made = w;
     return CLEAVE_OK;
@@ -255,7 +255,7 @@ static bool is_forward(int32_t element) {
 /* In the order of slots what an element comes from is known before it. */
 static void find_what_follows(const cleave_model *model, const walk *w, int32_t element,
                               bool *follows) {
-    for (int32_t n = model->n_nests - 1; n >= 0 && model->loss >= 0; n--)
+    for (int32_t n = model->n_nests - 1; n >= 0 && cleave_model_trains(model); n--)
         for (int pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++) {
             int32_t e = element_of(n, pass), from = w->from[e];
             follows[e] = from != NONE && (from == element || follows[from]);

@@ -124,7 +124,7 @@ static void add_parameters(bound_building *b, int32_t op, const int32_t *reader,
 static void find_readers(const cleave_model *model, int32_t *reader, int *input) {
     for (int32_t t = 0; t < model->n_tensors; t++)
         reader[t] = BOUND_NO;
-    for (int32_t n = 0; n < model->n_nests && model->loss >= 0; n++) {
+    for (int32_t n = 0; n < model->n_nests && cleave_model_trains(model); n++) {
         const cleave_nest *nest = &model->nests[n];
         uint32_t gradients = cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT) |
                              cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_WEIGHT_GRADIENT);

@@ -45,7 +45,8 @@ static cleave_status update_work(const cleave_model *model, const cleave_machine
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &cache, error));
     cleave_status status = CLEAVE_OK;
     *work = 0;
-    for (int32_t t = 0; t < model->n_tensors && model->loss >= 0 && status == CLEAVE_OK; t++) {
+    for (int32_t t = 0; t < model->n_tensors && cleave_model_trains(model) && status == CLEAVE_OK;
+         t++) {
         const cleave_tensor *tensor = &model->tensors[t];
         if (tensor->kind != CLEAVE_TENSOR_PARAMETER || !tensor->needs_gradient)
             continue;
@@ -218,9 +219,9 @@ cleave_status bound_other_work(const cleave_model *model, const cleave_machine *
                                cleave_error *error) {
     int64_t sums = 0;
     CLEAVE_TRY(update_work(model, machine, optimizer_states, work, error));
-    if (model->loss >= 0)
+    if (cleave_model_trains(model))
         sums = sum_work(model, machine);
-    if (model->loss >= 0 && in_steps)
+    if (cleave_model_trains(model) && in_steps)
         CLEAVE_TRY(all_sum_work(model, machine, &sums, error));
     *work += sums;
     return CLEAVE_OK;

@@ -12,7 +12,7 @@ static cleave_status simulate(const cleave_model *model, const cleave_machine *m
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = model->loss >= 0, .optimizer_states = states};
+    const cleave_pricing how = {.training = cleave_model_trains(model), .optimizer_states = states};
     cleave_status status =
         cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
     if (status == CLEAVE_OK)

@@ -135,8 +135,8 @@ static int64_t held_by(const sweep_builder *b, int32_t op, const cleave_candidat
         if (nest->derivation != CLEAVE_DERIVE_OPERATOR)
             continue;
         for (int i = 0; i < nest->n_inputs; i++) {
-            bool trained =
-                model->loss >= 0 && cleave_tensor_sees_parameter(model, nest->inputs[i].tensor);
+            bool trained = cleave_model_trains(model) &&
+                           cleave_tensor_sees_parameter(model, nest->inputs[i].tensor);
             const cleave_tensor *tensor = &model->tensors[nest->inputs[i].tensor];
             bytes += elements_of(model, nest, &nest->inputs[i], c) *
                      (trained ? cleave_type_bytes(tensor->type) +

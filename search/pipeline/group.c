@@ -149,6 +149,7 @@ static double forward_share(const cleave_candidate_list *list) {
 
 static cleave_status choose_modes(making *m) {
     int32_t n = m->small.n_operators;
+    int asked = cleave_model_trains(&m->small) ? m->of->recompute : (int)CLEAVE_RECOMPUTE_NONE;
     cleave_layout marks = {.n_operators = n};
     m->may_keep = CLEAVE_ARENA_ARRAY(m->scratch, bool, n);
     m->may_redo = CLEAVE_ARENA_ARRAY(m->scratch, bool, n);
@@ -160,13 +161,12 @@ static cleave_status choose_modes(making *m) {
         m->forward == NULL || m->n_values == NULL)
         return short_of_memory(m);
     marks.recompute = m->may_redo;
-    if (m->of->recompute < 0)
+    if (asked < 0)
         cleave_recompute_may(&m->small, m->may_redo);
     else
-        CLEAVE_TRY(
-            cleave_recompute_mark(&m->small, (cleave_recompute)m->of->recompute, &marks, m->error));
+        CLEAVE_TRY(cleave_recompute_mark(&m->small, (cleave_recompute)asked, &marks, m->error));
     for (int32_t op = 0; op < n; op++) {
-        m->may_keep[op] = m->of->recompute < 0 || !m->may_redo[op];
+        m->may_keep[op] = asked < 0 || !m->may_redo[op];
         m->forward[op] = forward_share(&m->candidates.lists[m->candidates.list_of[op]]);
     }
     return CLEAVE_OK;
@@ -193,7 +193,7 @@ static cleave_status count_sums(making *m) {
     m->more = CLEAVE_ARENA_ARRAY(m->scratch, double, model->n_operators);
     if (n_readers == NULL || size == NULL || m->more == NULL)
         return short_of_memory(m);
-    for (int32_t n = 0; n < model->n_nests && model->loss >= 0; n++)
+    for (int32_t n = 0; n < model->n_nests && cleave_model_trains(model); n++)
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             count_reader(model, model->nests[n].inputs[i].tensor, n_readers);
     for (int32_t t = 0; t < model->n_tensors; t++)

@@ -28,6 +28,8 @@ static int32_t group_of(const planning *p, int32_t stage) { return stage % p->sh
 static double in_flight(const planning *p, int32_t stage) {
     int32_t m = p->group->micro_batches, n = p->shape->n_groups, v = p->shape->n_virtual;
     int32_t g = group_of(p, stage), most = n - g;
+    if (p->shape->is_forward)
+        return 1;
     if (p->shape->kind == CLEAVE_SCHEDULE_GPIPE)
         return m;
     if (v > 1) {
@@ -112,10 +114,12 @@ static double foresee(const planning *p) {
     }
     pace = slowest;
     for (int32_t s = 0; s + 1 < p->n_stages; s++) {
-        double sends = (double)p->sends[end_of(p, s) - 1];
+        double sends = (double)p->sends[end_of(p, s) - 1] / (p->shape->is_forward ? 2 : 1);
         path += sends;
         pace = fmax(pace, sends);
     }
+    if (p->shape->is_stream) /* the next batch fills what this one leaves */
+        return p->group->micro_batches * pace * 1e-12;
     double bubble = (all - slowest) / p->shape->n_virtual;
     if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1)
         bubble /= 3;

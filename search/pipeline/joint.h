@@ -18,6 +18,8 @@
 typedef struct cleave_joint_shape {
     int32_t n_groups, n_virtual; /* groups; stages of each */
     cleave_schedule_kind kind;
+    bool is_forward;      /* one pass: nothing is kept for backward, and nothing sent back */
+    bool is_stream;       /* batch follows batch, so the slowest stage alone counts */
     int32_t family;       /* of the group's */
     int64_t most_bytes;   /* of a device, for what is counted here */
     const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an

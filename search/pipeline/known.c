@@ -89,7 +89,8 @@ static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout,
         slowest = group[g] > slowest ? group[g] : slowest;
     }
     double bubble = (all - slowest) / of->n_virtual;
-    of->least_seconds = m * slowest + (of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble);
+    bubble = f->pricer->is_stream ? 0 : of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble;
+    of->least_seconds = m * slowest + bubble;
     return CLEAVE_OK;
 }
 
@@ -98,8 +99,10 @@ static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout,
 /* How often all of a group send their weights, or gradients of them, once around: forward, for what
    is recomputed, backward and the gradients in every micro-batch, or these and the new values once.
  */
-static double count_rounds(const pipeline_candidate *of) {
+static double count_rounds(const pipeline_finder *f, const pipeline_candidate *of) {
     double m = of->micro_batches;
+    if (!cleave_model_trains(f->pricer->model))
+        return 0;
     return of->sharded == CLEAVE_SHARDED_WEIGHT
                ? m * (of->recompute == CLEAVE_RECOMPUTE_FULL ? 4 : 3)
            : of->sharded == CLEAVE_SHARDED_GRADIENT ? m + 1
@@ -126,7 +129,7 @@ static double time_messages(const pipeline_finder *f, const cleave_layout *layou
         if (!ends)
             continue;
         double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */
-        double sync = count_rounds(of) * bytes / n_tensor * (apart - 1) / apart / rate;
+        double sync = count_rounds(f, of) * bytes / n_tensor * (apart - 1) / apart / rate;
         /* Of groups within a node, some neighbours are in two. */
         int32_t behind = (cleave_schedule_stage_of(schedule, op) % of->n_groups + 1) * n;
         bool leaves = n_nodes > 0 ||
@@ -175,6 +178,8 @@ static cleave_status add_one(pipeline_finder *f, pipeline_candidate of) {
  */
 static bool may_shard(const pipeline_finder *f, const pipeline_candidate *of) {
     int32_t n_tensor = of->tensor > 0 ? of->tensor : 1;
+    if (!cleave_model_trains(f->pricer->model))
+        return of->sharded == CLEAVE_SHARDED_NOTHING && !f->only_shards;
     if (f->options->wish.zero > 0)
         return (int)of->sharded == f->options->wish.zero - 1;
     if (of->sharded == CLEAVE_SHARDED_NOTHING)
@@ -189,6 +194,8 @@ static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
     for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
         if (wish < 0 && what == CLEAVE_RECOMPUTE_ALTERNATE)
             continue; /* between two that are offered */
+        if (what != CLEAVE_RECOMPUTE_NONE && !cleave_model_trains(f->pricer->model))
+            continue;
         of.recompute = (cleave_recompute)what;
         for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++)
             if ((wish < 0 || wish == what) && may_shard(f, &of))
@@ -206,7 +213,8 @@ static cleave_status add_kinds(pipeline_finder *f, pipeline_candidate of) {
         of.n_virtual = 1;
         /* Of one group all are alike; gpipe keeps more than 1f1b and is no quicker. */
         bool is_usual = kinds[i] == CLEAVE_SCHEDULE_1F1B ||
-                        (kinds[i] == CLEAVE_SCHEDULE_ZB_H1 && of.n_groups > 1);
+                        (kinds[i] == CLEAVE_SCHEDULE_ZB_H1 && of.n_groups > 1 &&
+                         cleave_model_trains(f->pricer->model));
         if ((wish->kind < 0 ? is_usual : wish->kind == (int)kinds[i]) &&
             pipeline_is_wanted(wish->virtual_stages, 1) &&
             pipeline_is_wanted(wish->stages, of.n_groups))

@@ -73,7 +73,7 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
         for (int32_t i = 0; i < n && n_devices % g == 0 && wants_stages(f, g); i++) {
             if (!pipeline_is_lowered(f, (int64_t)model->n_operators * (n_devices / g), m[i]))
                 continue;
-            double bubble = least_bubble * (g - 1) / m[i];
+            double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
             const cut_of cut = {g, m[i], work / n_devices * (1 + bubble), INFINITY, false};
             if (!CLEAVE_LIST_PUSH(cuts, cut))
                 return cleave_fail_memory(f->error, "searching");
@@ -114,6 +114,8 @@ static cleave_status plan(pipeline_finder *f, const cleave_group *group, int64_t
     cleave_joint_shape shape = {.n_groups = of->n_groups,
                                 .n_virtual = of->n_virtual,
                                 .kind = of->kind,
+                                .is_forward = !cleave_model_trains(f->pricer->model),
+                                .is_stream = f->pricer->is_stream,
                                 .family = of->family == PIPELINE_FREE ? 0 : of->family,
                                 .most_bytes = most_bytes};
     if (made == NULL)
@@ -163,7 +165,8 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
                                              : cleave_fail_memory(f->error, "searching");
 }
 
-/* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it. */
+/* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in
+   backward alone are one where there is none. */
 static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, int32_t n_groups,
                                 int32_t family) {
     pipeline_candidate of = {.n_groups = n_groups,
@@ -172,14 +175,15 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, i
                              .family = family};
     CLEAVE_TRY(add_shape(f, group, of));
     of.kind = CLEAVE_SCHEDULE_ZB_H1;
-    if (n_groups > 1 || f->options->wish.kind >= 0)
+    bool is_asked = f->options->wish.kind >= 0, trains = cleave_model_trains(f->pricer->model);
+    if (is_asked || (n_groups > 1 && trains))
         CLEAVE_TRY(add_shape(f, group, of));
     of.kind = CLEAVE_SCHEDULE_GPIPE;
-    if (f->options->wish.kind >= 0)
+    if (is_asked)
         CLEAVE_TRY(add_shape(f, group, of));
     of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
     for (of.n_virtual = 2; of.n_virtual <= 4 && n_groups > 1; of.n_virtual *= 2)
-        if (of.micro_batches % n_groups == 0)
+        if (of.micro_batches % n_groups == 0 && !f->pricer->is_stream)
             CLEAVE_TRY(add_shape(f, group, of));
     return CLEAVE_OK;
 }

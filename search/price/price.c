@@ -16,7 +16,7 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                             .machine = machine,
                             .memory_limit_bytes = memory_limit_bytes,
                             .least_peak_bytes = INT64_MAX};
-    result.lower = (cleave_lower_options){.training = model->loss >= 0,
+    result.lower = (cleave_lower_options){.training = cleave_model_trains(model),
                                           .optimizer_states = optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = (void *)(uintptr_t)machine};
@@ -235,7 +235,7 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
         CLEAVE_TRY(price_folded(pricer, what, false, &done, price, error));
     if (done)
         return CLEAVE_OK;
-    if (what->memory == CLEAVE_MEMORY_IN_DOUBT || what->estimate != NULL)
+    if ((what->memory == CLEAVE_MEMORY_IN_DOUBT && !pricer->is_stream) || what->estimate != NULL)
         CLEAVE_TRY(fits_by_estimate(pricer, what, &done, price, error));
     pricer->n_devices_planned += what->layout->n_devices;
     if (!done)

@@ -24,6 +24,9 @@ typedef struct cleave_pricer {
     cleave_lower_options lower;
     int64_t memory_limit_bytes; /* 0: that of each device's kind */
     cleave_cost_cache *cache;
+    bool is_stream;                 /* a step is what a batch takes where others follow it
+                                       (simulator/scan/period.h),                 not the time from its begin to its
+                                       end */
     struct cleave_repeats *repeats; /* how blocks repeat (search/price/repeat.h), by which deep
                                        models are priced from a few of them; may be null */
     cleave_arena arena;

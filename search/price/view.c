@@ -2,6 +2,7 @@
 #include "search/price/view.h"
 
 #include "costmodel/machine_fold.h"
+#include "simulator/scan/period.h"
 #include "simulator/step/simulated_step.h"
 
 /* ---- lowering -------------------------------------------------------------------------------- */
@@ -10,7 +11,7 @@
 static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layout *layout,
                                   bool folded, cleave_lowered *lowered, cleave_error *error) {
     lowered->repeats = lowered->is_few = false;
-    if (pricer->repeats == NULL || !cleave_layout_is_plain(layout))
+    if (pricer->repeats == NULL || pricer->is_stream || !cleave_layout_is_plain(layout))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, &lowered->repeats,
                                      &lowered->repeated, error));
@@ -128,7 +129,7 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
         *shares = made.prices.shares;
         return CLEAVE_OK;
     }
-    if (shares == NULL) {
+    if (shares == NULL && !pricer->is_stream) {
         CLEAVE_TRY(cleave_simulate(&lowered->program, pricer->cache, CLEAVE_RULE_SCAN,
                                    &pricer->arena, &timeline, error));
         *step = timeline.step;
@@ -137,8 +138,11 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
     CLEAVE_TRY(
         cleave_simulated_step_make(&lowered->program, pricer->cache, &pricer->arena, &made, error));
     *step = made.timeline.step;
-    *shares = made.prices.shares;
-    return CLEAVE_OK;
+    if (shares != NULL)
+        *shares = made.prices.shares;
+    return pricer->is_stream
+               ? cleave_scan_period(&made.problem, made.workspace, &made.timeline, step, error)
+               : CLEAVE_OK;
 }
 
 /* Bytes that a collective in closed form would send in its steps. */

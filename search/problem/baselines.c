@@ -245,7 +245,7 @@ static bool is_written_along(const cleave_model *model, int32_t op, int axis) {
 }
 
 static bool is_loss(const cleave_model *model, int32_t op) {
-    return model->loss >= 0 && model->nests[model->writer[model->loss]].op == op;
+    return cleave_model_trains(model) && model->nests[model->writer[model->loss]].op == op;
 }
 
 /* The rows of a table of parameters; -1: the operator looks up none. */
@@ -387,7 +387,8 @@ static cleave_status named(const cleave_model *model, const cleave_machine *mach
                            "method \"%s\" has no stages and no micro-batches", name);
     CLEAVE_TRY(begin(&b, shape, error));
     CLEAVE_TRY(baselines[which].rule(&b, applies, error));
-    *applies = *applies && (b.n_groups > 1 || !baselines[which].needs_stages);
+    *applies = *applies && (b.n_groups > 1 || !baselines[which].needs_stages) &&
+               (baselines[which].sharded == CLEAVE_SHARDED_NOTHING || cleave_model_trains(model));
     cleave_layout_shard(model,
                         shape != NULL && shape->sharded > baselines[which].sharded
                             ? shape->sharded

@@ -52,7 +52,8 @@ void cleave_node_costs_destroy(cleave_node_costs *costs) {
 static bool has_pass(const cleave_model *model, const cleave_nest *nest, int pass) {
     if (pass == CLEAVE_PASS_FORWARD)
         return true;
-    return model->loss >= 0 && cleave_nest_pass_inputs(model, nest, (cleave_pass)pass) != 0;
+    return cleave_model_trains(model) &&
+           cleave_nest_pass_inputs(model, nest, (cleave_pass)pass) != 0;
 }
 
 /* Pieces of work that are priced together, and the part that each is of. */

@@ -91,7 +91,7 @@ static bool list_parameters(const cleave_model *model, const cleave_constraints 
     s->parameters = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     if (s->parameters == NULL)
         return false;
-    for (int32_t t = 0; t < model->n_tensors && model->loss >= 0; t++)
+    for (int32_t t = 0; t < model->n_tensors && cleave_model_trains(model); t++)
         if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER && model->tensors[t].needs_gradient &&
             (fixed == NULL || !fixed[t]))
             s->parameters[s->n_parameters++] = t;

@@ -298,7 +298,7 @@ static cleave_status find_loss(maker *m) {
     for (int32_t n = 1; n < model->n_nests; n++)
         m->in_order =
             m->in_order && m->block_of[model->nests[n - 1].op] <= m->block_of[model->nests[n].op];
-    m->ends_at_loss = model->loss >= 0 && m->path_slot[EARLIEST][last] >= 0 &&
+    m->ends_at_loss = cleave_model_trains(model) && m->path_slot[EARLIEST][last] >= 0 &&
                       m->path_place[EARLIEST][last] == m->n_families + model->writer[model->loss];
     return bound_follow_loss(model, m->made->n_values, m->made->values, m->follows_loss, m->error);
 }

@@ -21,7 +21,7 @@ static bool scan_tensors(additive_making *m) {
     if (m->kept == NULL || m->first_reader == NULL)
         return false;
     memset(m->first_reader, -1, (size_t)model->n_tensors * sizeof *m->first_reader);
-    for (int32_t n = 0; n < model->n_nests && model->loss >= 0; n++) {
+    for (int32_t n = 0; n < model->n_nests && cleave_model_trains(model); n++) {
         const cleave_nest *nest = &model->nests[n];
         if (nest->kept_output || nest->kept_combined)
             mark_kept(m, nest->output.tensor);

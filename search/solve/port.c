@@ -176,7 +176,7 @@ static void reach_nest(reaches *r, int32_t n) {
     for (int i = 0; i < nest->n_inputs; i++) {
         const use input = {.nest = n, .operand = &nest->inputs[i]};
         add_reach(r, nest->inputs[i].tensor, &input, PORT_READ);
-        if (r->model->loss >= 0 && (nest->gradient_inputs & (1u << i)))
+        if (cleave_model_trains(r->model) && (nest->gradient_inputs & (1u << i)))
             add_reach(r, nest->inputs[i].tensor, &input, PORT_GIVE);
     }
 }

@@ -53,7 +53,7 @@ static double summed_bytes(const cleave_model *model, const cleave_operator *op,
     double elements = 0;
     for (int32_t k = 0; k < op->n_nests; k++) {
         const cleave_nest *nest = &model->nests[op->nests[k]];
-        if (nest->derivation != CLEAVE_DERIVE_OPERATOR || model->loss < 0)
+        if (nest->derivation != CLEAVE_DERIVE_OPERATOR || !cleave_model_trains(model))
             continue;
         for (int i = 0; i < nest->n_inputs; i++) {
             int32_t tensor = nest->inputs[i].tensor;

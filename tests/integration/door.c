@@ -326,7 +326,19 @@ static void a_search_finds_what_it_says(void) {
     forward.batch = 16;
     forward.forward = true;
     need(cleave_model_load(path, &forward, &without_loss, &error));
-    CHECK(cleave_layout_search(without_loss, machine, NULL, &found, &error) == CLEAVE_BAD_INPUT);
+    settings = (cleave_search_settings)CLEAVE_SEARCH_SETTINGS_INIT;
+    settings.throughput = true;
+    CHECK(cleave_layout_search(model, machine, &settings, &found, &error) == CLEAVE_BAD_INPUT);
+    need(cleave_layout_search(without_loss, machine, &settings, &found, &error));
+    double apart = found->step_seconds;
+    CHECK(found->lower_bound_seconds > 0 && found->lower_bound_seconds <= apart);
+    cleave_search_outcome_free(found);
+    need(cleave_layout_search(without_loss, machine, NULL, &found, &error));
+    CHECK(found->step_seconds >= apart && found->lower_bound_seconds <= found->step_seconds);
+    cleave_search_outcome_free(found);
+    settings.zero = "1";
+    CHECK(cleave_layout_search(without_loss, machine, &settings, &found, &error) ==
+          CLEAVE_BAD_INPUT);
     cleave_model_free(without_loss);
 }
 

@@ -162,10 +162,12 @@ cleave_status onnx_case_read_outputs(onnx_case *test, int32_t n, const char *dat
 
 /* ---- on one rank, as the command does -------------------------------------------------------- */
 
-static cleave_status compare_output(const onnx_case *test, const cleave_rank *rank, int32_t o) {
-    const cleave_program *program = rank->program;
-    const cleave_tensor *tensor = &program->model->tensors[program->model->outputs[o]];
-    const void *data = cleave_rank_buffer(rank, program->output_buffers[o]);
+/* On one device an output is one piece. */
+static cleave_status compare_output(const onnx_case *test, const cleave_rank *rank,
+                                    const cleave_output *output) {
+    const cleave_model *model = rank->program->model;
+    const cleave_tensor *tensor = &model->tensors[model->outputs[output->output]];
+    const void *data = cleave_rank_buffer(rank, output->buffer);
     cleave_box box = cleave_box_of_shape(tensor->rank, tensor->shape);
     int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0}, n = cleave_tensor_size(tensor);
     double *got = CLEAVE_ARENA_ARRAY(test->arena, double, n);
@@ -181,7 +183,7 @@ static cleave_status compare_output(const onnx_case *test, const cleave_rank *ra
         for (int d = tensor->rank - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
             index[d] = 0;
     }
-    return onnx_case_compare(test, o, tensor->rank, tensor->shape, got);
+    return onnx_case_compare(test, output->output, tensor->rank, tensor->shape, got);
 }
 
 static cleave_status step_rank(const onnx_case *test, cleave_rank *rank) {
@@ -197,7 +199,7 @@ static cleave_status step_rank(const onnx_case *test, cleave_rank *rank) {
     rank->load_context = (void *)program->model;
     CLEAVE_TRY(cleave_rank_step(rank, 0, test->error));
     for (int32_t o = 0; o < program->n_outputs; o++)
-        CLEAVE_TRY(compare_output(test, rank, o));
+        CLEAVE_TRY(compare_output(test, rank, &program->outputs[o]));
     return CLEAVE_OK;
 }
 

@@ -87,7 +87,7 @@ static void draw_recomputation(const cleave_model *model, cleave_random *random,
 static void draw_sharding(const cleave_model *model, cleave_random *random, cleave_layout *layout) {
     bool all = cleave_random_below(random, 3) == 0;
     for (int32_t t = 0; t < model->n_tensors; t++)
-        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER && cleave_model_trains(model))
             layout->sharded[t] = all ? CLEAVE_SHARDED_WEIGHT
                                      : (uint8_t)cleave_random_below(random, CLEAVE_N_SHARDED);
 }

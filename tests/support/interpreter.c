@@ -309,23 +309,30 @@ static cleave_status collect(machine_state *state, cleave_arena *arena, float **
 
 static void collect_outputs(machine_state *state, cleave_arena *arena, float **outputs) {
     const cleave_program *program = state->program;
+    const cleave_model *model = program->model;
+    for (int32_t o = 0; o < model->n_outputs && !program->training; o++)
+        outputs[o] = CLEAVE_ARENA_ARRAY(arena, float,
+                                        cleave_tensor_size(&model->tensors[model->outputs[o]]));
     for (int32_t o = 0; o < program->n_outputs; o++) {
-        const cleave_tensor *tensor = &program->model->tensors[program->model->outputs[o]];
-        cleave_box box = cleave_box_of_shape(tensor->rank, tensor->shape);
+        const cleave_output *piece = &program->outputs[o];
+        const cleave_tensor *tensor = &model->tensors[model->outputs[piece->output]];
         int64_t strides[CLEAVE_MAX_RANK], index[CLEAVE_MAX_RANK] = {0},
-                                          n = cleave_tensor_size(tensor);
-        cleave_tensor_strides(tensor, &box, strides);
-        outputs[o] = CLEAVE_ARENA_ARRAY(arena, float, n);
-        const cleave_buffer *buffer = &program->buffers[program->output_buffers[o]];
-        const void *data = state->memory[program->output_devices[o]] + buffer->offset;
+                                          n = cleave_box_size(tensor->rank, &piece->box);
+        cleave_tensor_strides(tensor, &piece->box, strides);
+        for (int d = 0; d < tensor->rank; d++)
+            index[d] = piece->box.lo[d];
+        const cleave_buffer *buffer = &program->buffers[piece->buffer];
+        const void *data = state->memory[piece->device] + buffer->offset;
         cleave_type type = buffer->type == CLEAVE_BF16 ? CLEAVE_BF16 : CLEAVE_F32;
         for (int64_t i = 0; i < n; i++) {
-            int64_t from = 0;
-            for (int d = 0; d < tensor->rank; d++)
-                from += index[d] * strides[d];
-            outputs[o][i] = cleave_element_get(type, data, from);
-            for (int d = tensor->rank - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
-                index[d] = 0;
+            int64_t from = 0, to = 0;
+            for (int d = 0; d < tensor->rank; d++) {
+                from += (index[d] - piece->box.lo[d]) * strides[d];
+                to = to * tensor->shape[d] + index[d];
+            }
+            outputs[piece->output][to] = cleave_element_get(type, data, from);
+            for (int d = tensor->rank - 1; d >= 0 && ++index[d] == piece->box.hi[d]; d--)
+                index[d] = piece->box.lo[d];
         }
     }
 }
@@ -346,7 +353,7 @@ cleave_status interpreter_run(const cleave_program *program, const interpreter_o
                                            program->buffers[program->loss_buffer].offset);
     }
     result->values = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_tensors);
-    result->outputs = CLEAVE_ARENA_ARRAY(arena, float *, program->n_outputs);
+    result->outputs = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_outputs);
     result->bytes_between = state.bytes_between;
     collect_outputs(&state, arena, result->outputs);
     return collect(&state, arena, result->values);

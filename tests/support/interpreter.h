@@ -25,7 +25,7 @@ typedef struct interpreter_result {
     double loss[16]; /* [steps] */
     float **values;  /* [n_tensors] parameters and buffers at the end, row-major; null for others;
                         arena */
-    float **outputs; /* [n_outputs] of a forward program, row-major; arena */
+    float **outputs; /* [n_outputs of the model] of a forward program, row-major; arena */
     int64_t *bytes_between; /* [n_devices x n_devices] of one step */
 } interpreter_result;
 

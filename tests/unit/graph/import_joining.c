@@ -14,8 +14,8 @@ Test(import_joining, a_vector_added_to_a_product_is_its_bias) {
     node(&graph, "MatMul", "op", "x w", "z", NULL);
     node(&graph, "Add", "add", "b z", "s", NULL);
     node(&graph, "Sigmoid", "act", "s", "y", NULL);
-    import(&graph, 13, 5, false);
-    cr_expect_eq(model.n_operators, 1);
+    import(&graph, 13, 5, true); /* its backward is asked for */
+    cr_expect_eq(model.n_operators, 2);
     expect_axes("op", "b0=5 m=2 k=4 c=3");
     cr_expect_eq(find_tensor("b")->fan_in, 3);
     const cleave_nest *tail = &model.nests[find_operator("op")->nests[1]];
