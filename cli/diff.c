@@ -2,6 +2,7 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/predict.h"
 #include "cli/price_report.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
@@ -9,7 +10,6 @@
 #include "graph/model/attention.h"
 #include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"
-#include "simulator/step/priced_program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +48,7 @@ typedef struct side {
     int32_t n_devices;       /* as its file says */
     const char *collectives; /* its rules as text */
     const char *schedule;    /* likewise */
-    double step_seconds;     /* 0: not predicted */
-    int64_t peak_bytes, bytes_sent;
+    prediction predicted;    /* its step is 0: not predicted */
 } side;
 
 typedef struct difference {
@@ -135,28 +134,6 @@ static bool is_same(const comparison *c) {
 
 /* ---- what that is worth ---- */
 
-static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
-                             side *s, cleave_error *error) {
-    cleave_priced_program priced = {0};
-    cleave_simulated_step step;
-    cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = true, .optimizer_states = states};
-    cleave_status status =
-        cleave_priced_program_make(model, machine, &s->layout, &how, &scratch, &priced, error);
-    if (status == CLEAVE_OK)
-        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
-    if (status == CLEAVE_OK) {
-        s->step_seconds = 1e-12 * (double)step.timeline.step;
-        s->bytes_sent = priced.bytes_sent;
-        for (int32_t d = 0; d < priced.n_devices; d++)
-            s->peak_bytes =
-                priced.peak_bytes[d] > s->peak_bytes ? priced.peak_bytes[d] : s->peak_bytes;
-    }
-    cleave_cost_cache_destroy(priced.cache);
-    cleave_arena_free(&scratch);
-    return status;
-}
-
 static int by_step(const void *a, const void *b) {
     const difference *x = a, *y = b;
     if (x->step_seconds < y->step_seconds || x->step_seconds > y->step_seconds)
@@ -175,7 +152,7 @@ static cleave_status try_flips(comparison *c, explain_changes *changes, bool qui
                                cleave_error *error) {
     cleave_progress progress;
     const cleave_layout *b = &c->sides[1].layout;
-    double scale = c->sides[0].step_seconds / (double)changes->price.step;
+    double scale = c->sides[0].predicted.step_seconds / (double)changes->price.step;
     int32_t n = c->n_operators + c->n_updates;
     cleave_progress_begin(&progress, "trying changes", quiet);
     cleave_status status = CLEAVE_OK;
@@ -237,7 +214,8 @@ static cleave_status predict_both(const diff_values *values, comparison *c, clea
         cleave_model fused;
         CLEAVE_TRY(
             cleave_model_fuse_attention(&c->model, &c->sides[i].layout, arena, &fused, error));
-        CLEAVE_TRY(predict(&fused, &machine, options.optimizer_states, &c->sides[i], error));
+        CLEAVE_TRY(predict_layout(&fused, &machine, &c->sides[i].layout, options.optimizer_states,
+                                  &c->sides[i].predicted, error));
     }
     c->is_predicted = true;
     if (!can_be_tried(c))
@@ -276,16 +254,16 @@ static void print_sides(const comparison *c, cleave_arena *arena) {
         table_text(&t, s->layout.method[0] != '\0' ? s->layout.method : "-");
         if (!c->is_predicted)
             continue;
-        table_quantity(&t, s->step_seconds, CLEAVE_UNIT_SECONDS);
-        table_quantity(&t, (double)s->peak_bytes, CLEAVE_UNIT_BYTES);
-        table_quantity(&t, (double)s->bytes_sent, CLEAVE_UNIT_BYTES);
+        table_quantity(&t, s->predicted.step_seconds, CLEAVE_UNIT_SECONDS);
+        table_quantity(&t, (double)s->predicted.peak_bytes, CLEAVE_UNIT_BYTES);
+        table_quantity(&t, (double)s->predicted.bytes_sent, CLEAVE_UNIT_BYTES);
     }
     table_print(&t, stdout);
 }
 
 static void add_worth(table *t, const comparison *c, const difference *d) {
     table_quantity(t, d->step_seconds, CLEAVE_UNIT_SECONDS);
-    table_format(t, "%+.2f %%", 100 * (d->step_seconds / c->sides[0].step_seconds - 1));
+    table_format(t, "%+.2f %%", 100 * (d->step_seconds / c->sides[0].predicted.step_seconds - 1));
 }
 
 static void print_operators(const comparison *c, cleave_arena *arena) {
@@ -370,11 +348,11 @@ static void put_side(cleave_json_writer *w, const char *key, const comparison *c
     cleave_json_put_string(w, s->layout.method);
     if (c->is_predicted) {
         cleave_json_key(w, "step_seconds");
-        cleave_json_put_number(w, s->step_seconds);
+        cleave_json_put_number(w, s->predicted.step_seconds);
         cleave_json_key(w, "peak_bytes");
-        cleave_json_put_integer(w, s->peak_bytes);
+        cleave_json_put_integer(w, s->predicted.peak_bytes);
         cleave_json_key(w, "bytes_sent");
-        cleave_json_put_integer(w, s->bytes_sent);
+        cleave_json_put_integer(w, s->predicted.bytes_sent);
     }
     if (s->layout.collectives.direct || s->layout.collectives.n > 0) {
         cleave_json_key(w, "collectives");

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const command *const commands[] = {&command_calibrate, &command_search, &command_simulate,
-                                          &command_run,       &command_show,   &command_compare,
-                                          &command_explain,   &command_diff,   &command_validate};
+static const command *const commands[] = {
+    &command_calibrate, &command_search,  &command_simulate, &command_run,      &command_show,
+    &command_compare,   &command_explain, &command_diff,     &command_validate, &command_export};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_overview(FILE *stream) {
