@@ -166,10 +166,13 @@ static void frame_attention(const cleave_operator *op, cleave_frame *frame) {
     }
 }
 
-/* Logits are rows x classes, the classes last. */
+/* Logits are samples x classes, and where there is more between, it is flattened before the loss. */
 static void frame_loss(const cleave_operator *op, cleave_frame *frame) {
-    for (int8_t a = 0; a < op->n_axes; a++)
+    for (int8_t a = 0; a < op->n_axes; a++) {
         frame->input[a] = a;
+        if (a > 0 && a + 1 < op->n_axes)
+            frame->cannot[a] = "rows of logits are flattened before the loss";
+    }
 }
 
 static void frame_any(const cleave_model *model, const cleave_operator *op, cleave_frame *frame) {
