@@ -80,15 +80,32 @@ class _Run:
         self.gradients = {name: part.gradient(words) for name, words in part.parameters.items()}
         self.input_gradient = part.gradient(part.input)
         self.shapes = {}
+        # A bias is added to whole sums, where the module lets it be.
+        self.adds_later = bool(self.partial) and "bias" in part.parameters and \
+            isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd))
 
     def tensors(self):
         here = {}
         for name, words in self.part.parameters.items():
+            if self.adds_later and name == "bias":
+                continue
             moved = lie.redistribute(self.module._parameters[name], self.mesh, words)
             here[name] = lie.local(moved, self.gradients[name])
-        if "bias" in here and any(self.mesh.get_local_rank(i) != 0 for i in self.partial):
-            here["bias"] = here["bias"] * 0  # of parts that add up one has the bias
+        if self.adds_later:
+            here["bias"] = None
+        elif "bias" in here and any(self.mesh.get_local_rank(i) != 0 for i in self.partial):
+            here["bias"] = here["bias"] * 0  # of parts that add up one has it
         return here
+
+    def add_bias(self, y):
+        """To y as it lies by now, which says how the bias and its gradient do."""
+        channel = y.dim() - 1 if isinstance(self.module, torch.nn.Linear) else 1
+        then, mesh = self.part.then, self.mesh
+        words = ["S0" if word == f"S{channel}" else "R" for word in then]
+        gradient = [word if word == "S0" or place == "R" else "P" for word, place in zip(words, then)]
+        bias = lie.local(lie.redistribute(self.module._parameters["bias"], mesh, words), gradient)
+        bias = bias.view([-1] + [1] * (y.dim() - 1 - channel))
+        return lie.join(lie.local(y, then) + bias, mesh, then, y.shape)
 
     def shape(self, x, rest, keywords):
         """What the module makes of the whole: blocks may be unequal, so a part does not tell."""
@@ -109,7 +126,8 @@ class _Run:
         rest = [_whole(other) for other in rest]
         y = self.rule(self.module, self.part, here, self.tensors(), self.mesh, x.shape, rest, keywords)
         y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords))
-        return lie.redistribute(y, self.mesh, self.part.then)
+        y = lie.redistribute(y, self.mesh, self.part.then)
+        return self.add_bias(y) if self.adds_later else y
 
 
 class _Within:

@@ -36,8 +36,8 @@ def spread(whole, mesh, words):
 
 
 class _Move(torch.autograd.Function):
-    """A redistribution whose gradient goes back to where x lay, and is whole where x was in parts that add up.  (That
-    of DTensor itself fails on the way back to parts that several dimensions of a mesh add up.)"""
+    """A redistribution, if only of the gradient: that goes back to where x lay, and is whole where x was in parts that
+    add up.  (DTensor's own fails on the way back to parts that several dimensions of a mesh add up.)"""
 
     @staticmethod
     def forward(ctx, x, mesh, words):
@@ -50,7 +50,7 @@ class _Move(torch.autograd.Function):
 
 
 def redistribute(x, mesh, words):
-    return x if list(x.placements) == placements(words) else _Move.apply(x, mesh, words)
+    return _Move.apply(x, mesh, words)
 
 
 def move(x, mesh, words):
