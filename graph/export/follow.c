@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+enum { MOST_ROUNDS = 16 };
 enum { UNKNOWN = -3 }; /* of a wish: nobody has said anything yet */
 
 typedef struct follower {
@@ -133,8 +134,8 @@ static int comes_as(const follower *f, const cleave_operator *op, const cleave_n
 }
 
 /* A function takes the operand that is cut most as it is, and brings the others to it. `functions`:
-   of the operands that other functions write, if there are any. */
-static void follow_operands(follower *f, int32_t id, bool functions) {
+   of the operands that other functions write, if there are any.  True if that changes its cut. */
+static bool follow_operands(follower *f, int32_t id, bool functions) {
     const cleave_operator *op = &f->model->operators[id];
     cleave_planned_operator *planned = &f->plan->operators[id];
     cleave_mesh_cut best = planned->cut;
@@ -156,7 +157,9 @@ static void follow_operands(follower *f, int32_t id, bool functions) {
     for (int i = 0; i < f->plan->mesh.n; i++)
         if (best.axis[i] >= 0 && planned->frame.cannot[best.axis[i]] != NULL)
             best.axis[i] = CLEAVE_MESH_REPEATS;
+    bool changed = memcmp(&planned->cut, &best, sizeof best) != 0;
     planned->cut = planned->then = best;
+    return changed;
 }
 
 /* The operator that writes each base tensor. */
@@ -179,6 +182,21 @@ static void ask_all(const follower *f, wishes *by_function, wishes *by_module) {
         }
 }
 
+/* Operators stand in an order in which they can run.  True if any function changed. */
+static bool follow_once(follower *f, wishes *by_function, wishes *by_module) {
+    bool changed = false;
+    for (int32_t op = 0; op < f->model->n_operators; op++)
+        if (is_function(f, op))
+            changed = follow_operands(f, op, true) || changed;
+    ask_all(f, by_function, by_module);
+    for (int32_t op = 0; op < f->model->n_operators; op++)
+        if (is_function(f, op))
+            changed = follow_operands(f, op, false) || changed;
+        else
+            settle_output(f, op, &by_function[op], &by_module[op]);
+    return changed;
+}
+
 cleave_status cleave_plan_follow(const cleave_model *model, cleave_plan *plan, cleave_arena *arena,
                                  cleave_error *error) {
     int32_t n = model->n_operators;
@@ -187,15 +205,8 @@ cleave_status cleave_plan_follow(const cleave_model *model, cleave_plan *plan, c
     wishes *by_module = CLEAVE_ARENA_ARRAY(arena, wishes, n);
     if (f.writer == NULL || by_function == NULL || by_module == NULL)
         return cleave_fail_memory(error, "exporting a layout");
-    /* Operators stand in an order in which they can run. */
-    for (int32_t op = 0; op < n; op++)
-        if (is_function(&f, op))
-            follow_operands(&f, op, true);
-    ask_all(&f, by_function, by_module);
-    for (int32_t op = 0; op < n; op++)
-        if (is_function(&f, op))
-            follow_operands(&f, op, false);
-        else
-            settle_output(&f, op, &by_function[op], &by_module[op]);
+    /* What functions can't have changes what others want: until all have what they want. */
+    for (int round = 0; round < MOST_ROUNDS && follow_once(&f, by_function, by_module); round++)
+        ;
     return CLEAVE_OK;
 }

@@ -166,7 +166,8 @@ static void frame_attention(const cleave_operator *op, cleave_frame *frame) {
     }
 }
 
-/* Logits are samples x classes, and where there is more between, it is flattened before the loss. */
+/* Logits are samples x classes, and where there is more between, it is flattened before the loss.
+ */
 static void frame_loss(const cleave_operator *op, cleave_frame *frame) {
     for (int8_t a = 0; a < op->n_axes; a++) {
         frame->input[a] = a;

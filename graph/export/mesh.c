@@ -51,7 +51,7 @@ static bool match_digits(const cleave_mesh *mesh, const int32_t *stride, const c
         int i = 0;
         while (i < mesh->n && (taken[i] || stride[i] != moves || mesh->size[i] != d->prime[j]))
             i++;
-        if (i == mesh->n)
+        if (i == mesh->n || split->devices[0] / stride[i] % mesh->size[i] != 0)
             return false;
         taken[i] = true;
         dimension[j] = i;
