@@ -49,7 +49,7 @@ enum { MOST_PRICED = 64 };
 typedef struct exported {
     cleave_model model; /* its attention is not fused, since layouts differ in that */
     cleave_layout layout, back;
-    cleave_plan plan;
+    cleave_export_plan plan;
     cleave_machine machine;
     int optimizer_states;
     bool priced; /* on a machine: */
@@ -57,15 +57,6 @@ typedef struct exported {
     double *costs; /* [n_lost] seconds that it adds, with what else its operator loses; negative:
                       not priced alone */
 } exported;
-
-static cleave_status find_target(const char *name, cleave_target *target, cleave_error *error) {
-    for (int t = 0; t < CLEAVE_N_TARGETS; t++)
-        if (strcmp(name, cleave_target_names[t]) == 0) {
-            *target = (cleave_target)t;
-            return CLEAVE_OK;
-        }
-    return cleave_fail(error, CLEAVE_BAD_INPUT, "--to %s: torch and jax are known", name);
-}
 
 static cleave_status price(const exported *e, const cleave_layout *layout, prediction *result,
                            cleave_error *error) {
@@ -253,14 +244,14 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
                                    cleave_error *error) {
     exported e = {.priced = false};
     cleave_target target = CLEAVE_TARGET_TORCH;
-    CLEAVE_TRY(find_target(values->to, &target, error));
+    CLEAVE_TRY(inputs_target("--to", values->to, &target, error));
     CLEAVE_TRY(
         inputs_optimizer_states(values->optimizer, values->momentum, &e.optimizer_states, error));
     CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &e.model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &e.model, arena, &e.layout, error));
-    CLEAVE_TRY(cleave_plan_make(&e.model, &e.layout, target, arena, &e.plan, error));
+    CLEAVE_TRY(cleave_export_make(&e.model, &e.layout, target, arena, &e.plan, error));
     CLEAVE_TRY(check_strict(&e, values, error));
-    CLEAVE_TRY(cleave_plan_read_back(&e.model, &e.layout, &e.plan, arena, &e.back, error));
+    CLEAVE_TRY(cleave_export_read_back(&e.model, &e.layout, &e.plan, arena, &e.back, error));
     if (values->machine != NULL) {
         CLEAVE_TRY(
             cleave_machine_read(values->machine, e.layout.n_devices, arena, &e.machine, error));
@@ -269,7 +260,7 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
     }
     if (values->read_back != NULL)
         CLEAVE_TRY(cleave_layout_write(values->read_back, &e.model, &e.back, error));
-    CLEAVE_TRY(cleave_plan_write(values->output, &e.model, &e.plan, e.costs, error));
+    CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.costs, error));
     if (values->json)
         return print_json(&e, error);
     print_text(&e, arena);

@@ -3,6 +3,7 @@
 #include "base/process.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/predict.h"
 #include "cli/price_report.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
@@ -13,7 +14,7 @@
 
 typedef struct search_values {
     const char *model, *machine, *method, *output, *optimizer, *fix, *only, *resume, *inputs,
-        *precision, *reduce_precision, *frozen, *attention;
+        *precision, *reduce_precision, *frozen, *attention, *target;
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, threads, micro_batches, stages,
         virtual_stages, tensor;
@@ -52,6 +53,8 @@ static const option_row rows[] = {
     {"--only", "SORT,...", OPTION_TEXT, offsetof(search_values, only),
      .help = "split no other sorts of axes: sample, operator (blocks of devices), attribute, "
              "parameter, reduction"},
+    {"--for", "torch|jax", OPTION_TEXT, offsetof(search_values, target),
+     .help = "only what this framework can say, as `export` has it: all devices, one mesh"},
     {"--micro-batches", "M", OPTION_INTEGER, offsetof(search_values, micro_batches), .least = 1,
      .most = 1 << 20,
      .help = "parts of the batch, one after the other (default as it turns out best)"},
@@ -306,17 +309,47 @@ static cleave_status read_constraints(const search_values *values, const cleave_
                                           arena, error));
     if (values->only != NULL)
         CLEAVE_TRY(cleave_constraints_restrict(constraints, values->only, model, arena, error));
-    return CLEAVE_OK;
+    cleave_target target = CLEAVE_TARGET_TORCH;
+    if (values->target == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(inputs_target("--for", values->target, &target, error));
+    return cleave_constraints_for(constraints, target, model, machine->n_devices, arena, error);
 }
 
 static cleave_status read_wish(const search_values *values, cleave_schedule_wish *wish,
                                cleave_error *error) {
-    CLEAVE_TRY(
-        cleave_schedule_wish_begin(values->schedule, values->recompute, values->zero, wish, error));
-    wish->micro_batches = (int32_t)values->micro_batches;
-    wish->stages = (int32_t)values->stages;
+    bool plain = values->target != NULL;
+    const char *recompute = values->recompute == NULL && plain ? "none" : values->recompute;
+    CLEAVE_TRY(cleave_schedule_wish_begin(values->schedule, recompute, values->zero, wish, error));
+    if (plain &&
+        (values->micro_batches > 1 || values->stages > 1 || values->schedule != NULL ||
+         values->virtual_stages > 1 || values->tensor > 0 || strcmp(recompute, "none") != 0))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--for %s goes without stages, micro-batches and --recompute: it can't "
+                           "say them",
+                           values->target);
+    wish->micro_batches = plain ? 1 : (int32_t)values->micro_batches;
+    wish->stages = plain ? 1 : (int32_t)values->stages;
     wish->virtual_stages = (int32_t)values->virtual_stages;
     wish->tensor = (int32_t)values->tensor;
+    return CLEAVE_OK;
+}
+
+/* The found layout as the framework will run it: functions follow what they read. */
+static cleave_status take_back(const cleave_model *model, const cleave_machine *machine,
+                               const cleave_search_options *options, cleave_arena *arena,
+                               cleave_plan *best, cleave_error *error) {
+    cleave_export_plan plan;
+    cleave_layout back;
+    prediction predicted;
+    CLEAVE_TRY(cleave_export_make(model, &best->layout, options->constraints->target, arena, &plan,
+                                  error));
+    CLEAVE_TRY(cleave_export_read_back(model, &best->layout, &plan, arena, &back, error));
+    CLEAVE_TRY(predict_layout(model, machine, &back, options->optimizer_states, &predicted, error));
+    back.predicted_step_seconds = best->step_seconds = predicted.step_seconds;
+    best->peak_bytes = predicted.peak_bytes;
+    best->bytes_sent = predicted.bytes_sent;
+    best->layout = back;
     return CLEAVE_OK;
 }
 
@@ -352,6 +385,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     sigaction(SIGINT, &action, NULL);
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     signal(SIGINT, SIG_IGN); /* what is written is written whole */
+    if (values->target != NULL)
+        CLEAVE_TRY(take_back(&model, &machine, &options, arena, &result.best, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
         print_text(values, &result, &machine, arena);

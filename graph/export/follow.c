@@ -13,7 +13,7 @@ enum { UNKNOWN = -3 }; /* of a wish: nobody has said anything yet */
 
 typedef struct follower {
     const cleave_model *model;
-    cleave_plan *plan;
+    cleave_export_plan *plan;
     const int32_t *writer; /* [n_tensors] operator that writes a base tensor, or -1 */
 } follower;
 
@@ -197,8 +197,8 @@ static bool follow_once(follower *f, wishes *by_function, wishes *by_module) {
     return changed;
 }
 
-cleave_status cleave_plan_follow(const cleave_model *model, cleave_plan *plan, cleave_arena *arena,
-                                 cleave_error *error) {
+cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
+                                   cleave_arena *arena, cleave_error *error) {
     int32_t n = model->n_operators;
     follower f = {model, plan, find_writers(model, arena)};
     wishes *by_function = CLEAVE_ARENA_ARRAY(arena, wishes, n);

@@ -10,7 +10,7 @@ const char *const cleave_target_names[CLEAVE_N_TARGETS] = {"torch", "jax"};
 typedef struct maker {
     const cleave_model *model;
     const cleave_layout *layout;
-    cleave_plan *plan;
+    cleave_export_plan *plan;
     CLEAVE_LIST(cleave_lost) lost;
     bool failed; /* memory was short */
 } maker;
@@ -22,34 +22,39 @@ static void lose(maker *make, int32_t op, int32_t tensor, const char *what, cons
 
 /* ---- operators ---- */
 
-/* Why an operator that the target knows by name can't be cut so, or null.  `*keeps`: it is all the
-   same, but not just so. */
-static const char *find_objection(const maker *make, int32_t op, int axis, bool *keeps) {
+/* Why no target can cut an operator along this axis, or null. */
+static const char *find_objection(const cleave_planned_operator *planned, int axis) {
+    return planned->name.named == CLEAVE_NAMED_UNKNOWN
+               ? "no module is known by the names of its parameters"
+               : planned->frame.cannot[axis];
+}
+
+/* Why one can't be cut into so many blocks, or null.  `*keeps`: it is all the same, but not just
+   so. */
+static const char *find_unevenness(const maker *make, int32_t op, int axis, bool *keeps) {
     const cleave_planned_operator *planned = &make->plan->operators[op];
-    int64_t extent = make->model->operators[op].axes[axis].extent;
     int32_t degree = cleave_mesh_degree(&make->plan->mesh, &planned->cut, axis);
-    bool uneven = extent % degree != 0;
     *keeps = false;
-    if (planned->name.named == CLEAVE_NAMED_UNKNOWN)
-        return "no module is known by the names of its parameters";
-    if (planned->frame.cannot[axis] != NULL)
-        return planned->frame.cannot[axis];
-    if (uneven && planned->frame.even[axis])
+    if (make->model->operators[op].axes[axis].extent % degree == 0)
+        return NULL;
+    if (planned->frame.even[axis])
         return "uneven blocks of an axis that shares its dimension with others";
-    if (uneven && make->plan->target == CLEAVE_TARGET_JAX)
+    if (make->plan->target == CLEAVE_TARGET_JAX)
         return "uneven blocks";
-    *keeps = uneven;
-    return uneven ? "uneven blocks are rounded up, and the last ones take what is left" : NULL;
+    *keeps = true;
+    return "uneven blocks are rounded up, and the last ones take what is left";
 }
 
 static void keep_what_can_be(maker *make, int32_t op) {
     const cleave_operator *operator= & make->model->operators[op];
     cleave_mesh_cut *cut = &make->plan->operators[op].cut;
     for (int a = 0; a < operator->n_axes; a++) {
-        bool keeps;
+        bool keeps = false;
         if (cleave_mesh_degree(&make->plan->mesh, cut, a) == 1)
             continue;
-        const char *why = find_objection(make, op, a, &keeps);
+        const char *why = find_objection(&make->plan->operators[op], a);
+        if (why == NULL)
+            why = find_unevenness(make, op, a, &keeps);
         if (why != NULL)
             lose(make, op, -1, operator->axes[a].name, why);
         for (int i = 0; why != NULL && !keeps && i < make->plan->mesh.n; i++)
@@ -59,7 +64,7 @@ static void keep_what_can_be(maker *make, int32_t op) {
 }
 
 static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *error) {
-    cleave_plan *plan = make->plan;
+    cleave_export_plan *plan = make->plan;
     int32_t n = make->model->n_operators;
     cleave_mesh_cut *cuts = CLEAVE_ARENA_ARRAY(arena, cleave_mesh_cut, n);
     if (cuts == NULL)
@@ -99,7 +104,7 @@ static cleave_status follow(maker *make, cleave_arena *arena, cleave_error *erro
         return cleave_fail_memory(error, "exporting a layout");
     for (int32_t op = 0; op < n; op++)
         wanted[op] = make->plan->operators[op].cut;
-    CLEAVE_TRY(cleave_plan_follow(make->model, make->plan, arena, error));
+    CLEAVE_TRY(cleave_export_follow(make->model, make->plan, arena, error));
     list_what_follows(make, wanted);
     return CLEAVE_OK;
 }
@@ -111,8 +116,8 @@ static void file_shape(const cleave_tensor *tensor, int *rank, const int64_t **s
     *shape = tensor->file_rank > 0 ? tensor->file_shape : tensor->shape;
 }
 
-bool cleave_plan_owns(const cleave_model *model, const cleave_planned_operator *planned,
-                      const cleave_frame_parameter *read) {
+bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator *planned,
+                        const cleave_frame_parameter *read) {
     const char *name = model->tensors[read->tensor].name;
     size_t n = strlen(planned->name.module);
     bool inside = strncmp(name, planned->name.module, n) == 0 && name[n] == '.';
@@ -121,7 +126,7 @@ bool cleave_plan_owns(const cleave_model *model, const cleave_planned_operator *
 }
 
 /* As one reader has it; several that differ have it whole in common. */
-static void compute(const cleave_plan *plan, const cleave_planned_operator *reader,
+static void compute(const cleave_export_plan *plan, const cleave_planned_operator *reader,
                     const cleave_frame_parameter *read, cleave_planned_parameter *parameter) {
     for (int i = 0; i < plan->mesh.n; i++) {
         int8_t axis = reader->cut.axis[i];
@@ -136,7 +141,7 @@ static void compute(const cleave_plan *plan, const cleave_planned_operator *read
 }
 
 /* The first dimension that every device that has the whole of it can have an equal share of. */
-static int find_share(const cleave_plan *plan, const cleave_planned_parameter *parameter,
+static int find_share(const cleave_export_plan *plan, const cleave_planned_parameter *parameter,
                       const cleave_tensor *tensor) {
     int rank;
     const int64_t *shape;
@@ -178,7 +183,7 @@ static void plan_parameters(maker *make) {
         const cleave_planned_operator *reader = &make->plan->operators[op];
         for (int32_t i = 0; i < reader->frame.n_parameters; i++) {
             const cleave_frame_parameter *read = &reader->frame.parameters[i];
-            if (cleave_plan_owns(make->model, reader, read))
+            if (cleave_export_owns(make->model, reader, read))
                 compute(make->plan, reader, read, &make->plan->parameters[read->tensor]);
         }
     }
@@ -198,33 +203,51 @@ static void lose_what_is_in_time(maker *make) {
             lose(make, op, -1, "recompute", "what backward reads is kept");
 }
 
-static cleave_status name_operators(maker *make, cleave_arena *arena, cleave_error *error) {
-    int32_t n = make->model->n_operators;
+static cleave_status name_operators(const cleave_model *model, cleave_arena *arena,
+                                    cleave_planned_operator **operators, cleave_error *error) {
+    int32_t n = model->n_operators;
     cleave_frame *frames = CLEAVE_ARENA_ARRAY(arena, cleave_frame, n);
+    cleave_planned_operator *named = CLEAVE_ARENA_ARRAY(arena, cleave_planned_operator, n);
     cleave_module_name *names;
-    if (frames == NULL)
+    if (frames == NULL || named == NULL)
         return cleave_fail_memory(error, "exporting a layout");
     for (int32_t op = 0; op < n; op++)
-        CLEAVE_TRY(cleave_frame_find(make->model, op, arena, &frames[op], error));
-    CLEAVE_TRY(cleave_export_names(make->model, frames, arena, &names, error));
+        CLEAVE_TRY(cleave_frame_find(model, op, arena, &frames[op], error));
+    CLEAVE_TRY(cleave_export_names(model, frames, arena, &names, error));
     for (int32_t op = 0; op < n; op++)
-        make->plan->operators[op] =
-            (cleave_planned_operator){.name = names[op], .frame = frames[op]};
+        named[op] = (cleave_planned_operator){.name = names[op], .frame = frames[op]};
+    *operators = named;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_sayable_find(const cleave_model *model, cleave_target target,
+                                  cleave_arena *arena, cleave_sayable **sayable,
+                                  cleave_error *error) {
+    cleave_planned_operator *operators;
+    cleave_sayable *found = CLEAVE_ARENA_ARRAY(arena, cleave_sayable, model->n_operators);
+    if (found == NULL)
+        return cleave_fail_memory(error, "finding what can be exported");
+    CLEAVE_TRY(name_operators(model, arena, &operators, error));
+    for (int32_t op = 0; op < model->n_operators; op++)
+        for (int a = 0; a < model->operators[op].n_axes; a++) {
+            found[op].cut[a] = find_objection(&operators[op], a) == NULL;
+            found[op].even[a] = operators[op].frame.even[a] || target == CLEAVE_TARGET_JAX;
+        }
+    *sayable = found;
     return CLEAVE_OK;
 }
 
 static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *error) {
-    cleave_plan *plan = make->plan;
-    plan->operators = CLEAVE_ARENA_ARRAY(arena, cleave_planned_operator, make->model->n_operators);
+    cleave_export_plan *plan = make->plan;
     plan->parameters = CLEAVE_ARENA_ARRAY(arena, cleave_planned_parameter, make->model->n_tensors);
-    if (plan->operators == NULL || plan->parameters == NULL)
+    if (plan->parameters == NULL)
         return cleave_fail_memory(error, "exporting a layout");
     cleave_planned_parameter whole = {.planned = false};
     memset(whole.computed, CLEAVE_FRAME_APART, sizeof whole.computed);
     memset(whole.stored, CLEAVE_FRAME_APART, sizeof whole.stored);
     for (int32_t t = 0; t < make->model->n_tensors; t++)
         plan->parameters[t] = whole;
-    CLEAVE_TRY(name_operators(make, arena, error));
+    CLEAVE_TRY(name_operators(make->model, arena, &plan->operators, error));
     lose_what_is_in_time(make);
     CLEAVE_TRY(find_cuts(make, arena, error));
     CLEAVE_TRY(follow(make, arena, error));
@@ -239,10 +262,10 @@ static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *e
     return CLEAVE_OK;
 }
 
-cleave_status cleave_plan_make(const cleave_model *model, const cleave_layout *layout,
-                               cleave_target target, cleave_arena *arena, cleave_plan *plan,
-                               cleave_error *error) {
-    cleave_plan made = {.target = target};
+cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
+                                 cleave_target target, cleave_arena *arena,
+                                 cleave_export_plan *plan, cleave_error *error) {
+    cleave_export_plan made = {.target = target};
     maker make = {.model = model, .layout = layout, .plan = &made};
     cleave_status status = make_plan(&make, arena, error);
     CLEAVE_LIST_FREE(&make.lost);
@@ -251,9 +274,9 @@ cleave_status cleave_plan_make(const cleave_model *model, const cleave_layout *l
     return status;
 }
 
-cleave_status cleave_plan_read_back(const cleave_model *model, const cleave_layout *layout,
-                                    const cleave_plan *plan, cleave_arena *arena,
-                                    cleave_layout *result, cleave_error *error) {
+cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,
+                                      const cleave_export_plan *plan, cleave_arena *arena,
+                                      cleave_layout *result, cleave_error *error) {
     cleave_layout back;
     CLEAVE_TRY(cleave_layout_copy(layout, model, arena, &back, error));
     back.schedule = (cleave_schedule){.micro_batches = 1, .n_stages = 1};

@@ -38,38 +38,51 @@ typedef struct cleave_planned_parameter {
     int8_t stored[CLEAVE_MAX_MESH];   /* the same between steps */
 } cleave_planned_parameter;
 
-typedef struct cleave_plan {
+typedef struct cleave_export_plan {
     cleave_target target;
     cleave_mesh mesh;
     cleave_planned_operator *operators;   /* [n_operators] */
     cleave_planned_parameter *parameters; /* [n_tensors] */
     int32_t n_lost;
     const cleave_lost *lost;
-} cleave_plan;
+} cleave_export_plan;
 
 /* Is this parameter the module's own?  Operators are fused with what others hold, too. */
-bool cleave_plan_owns(const cleave_model *model, const cleave_planned_operator *planned,
-                      const cleave_frame_parameter *read);
+bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator *planned,
+                        const cleave_frame_parameter *read);
 
 /* In the arena.  `model` is the layout's as cleave_model_fuse_attention leaves it, or before. */
-cleave_status cleave_plan_make(const cleave_model *model, const cleave_layout *layout,
-                               cleave_target target, cleave_arena *arena, cleave_plan *plan,
-                               cleave_error *error);
+cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
+                                 cleave_target target, cleave_arena *arena,
+                                 cleave_export_plan *plan, cleave_error *error);
 
 /* The layout that the target will run: the same but for what is lost. */
-cleave_status cleave_plan_read_back(const cleave_model *model, const cleave_layout *layout,
-                                    const cleave_plan *plan, cleave_arena *arena,
-                                    cleave_layout *result, cleave_error *error);
+cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,
+                                      const cleave_export_plan *plan, cleave_arena *arena,
+                                      cleave_layout *result, cleave_error *error);
 
 /* The file: docs/formats.md.  `costs` ([n_lost] seconds, negative: not known) may be null. */
-cleave_status cleave_plan_write(const char *path, const cleave_model *model,
-                                const cleave_plan *plan, const double *costs, cleave_error *error);
+cleave_status cleave_export_write(const char *path, const cleave_model *model,
+                                  const cleave_export_plan *plan, const double *costs,
+                                  cleave_error *error);
+
+/* What of an operator a target can cut, over all devices. */
+typedef struct cleave_sayable {
+    bool cut[CLEAVE_MAX_AXES];
+    bool even[CLEAVE_MAX_AXES]; /* into equal blocks alone */
+} cleave_sayable;
+
+/* Of all operators, [n_operators] in the arena.  Functions without a name may have anything, though
+   they follow what they read. */
+cleave_status cleave_sayable_find(const cleave_model *model, cleave_target target,
+                                  cleave_arena *arena, cleave_sayable **sayable,
+                                  cleave_error *error);
 
 /* ---- steps of making a plan ---- */
 
 /* Where outputs go, and functions that follow what they read: sets `then` of all operators, and the
    cuts of those without a name, which are what the layout says before; follow.c. */
-cleave_status cleave_plan_follow(const cleave_model *model, cleave_plan *plan, cleave_arena *arena,
-                                 cleave_error *error);
+cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
+                                   cleave_arena *arena, cleave_error *error);
 
 #endif

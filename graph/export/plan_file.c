@@ -44,7 +44,7 @@ static void put_axes(cleave_json_writer *out, const cleave_mesh *mesh, const cle
 }
 
 static void put_operator(cleave_json_writer *out, const cleave_model *model,
-                         const cleave_plan *plan, int32_t id) {
+                         const cleave_export_plan *plan, int32_t id) {
     const cleave_operator *op = &model->operators[id];
     const cleave_planned_operator *planned = &plan->operators[id];
     const cleave_frame *frame = &planned->frame;
@@ -65,7 +65,7 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
         cleave_json_begin_object(out, true);
         for (int32_t i = 0; i < frame->n_parameters; i++) {
             const cleave_frame_parameter *read = &frame->parameters[i];
-            if (cleave_plan_owns(model, planned, read))
+            if (cleave_export_owns(model, planned, read))
                 put_words(out, cleave_export_own_name(model->tensors[read->tensor].name),
                           &plan->mesh, &planned->cut, read->dimension, model, NULL);
         }
@@ -74,8 +74,8 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
     cleave_json_end_object(out);
 }
 
-static void put_named(cleave_json_writer *out, const cleave_model *model, const cleave_plan *plan,
-                      const char *key, cleave_named named) {
+static void put_named(cleave_json_writer *out, const cleave_model *model,
+                      const cleave_export_plan *plan, const char *key, cleave_named named) {
     cleave_json_key(out, key);
     cleave_json_begin_object(out, false);
     for (int32_t op = 0; op < model->n_operators; op++)
@@ -86,7 +86,8 @@ static void put_named(cleave_json_writer *out, const cleave_model *model, const 
     cleave_json_end_object(out);
 }
 
-static void put_loss(cleave_json_writer *out, const cleave_model *model, const cleave_plan *plan) {
+static void put_loss(cleave_json_writer *out, const cleave_model *model,
+                     const cleave_export_plan *plan) {
     cleave_json_key(out, "loss");
     int32_t op = 0;
     while (op < model->n_operators && plan->operators[op].name.named != CLEAVE_NAMED_LOSS)
@@ -98,7 +99,8 @@ static void put_loss(cleave_json_writer *out, const cleave_model *model, const c
 }
 
 static void put_parameter(cleave_json_writer *out, const cleave_tensor *tensor,
-                          const cleave_plan *plan, const cleave_planned_parameter *parameter) {
+                          const cleave_export_plan *plan,
+                          const cleave_planned_parameter *parameter) {
     bool filed = tensor->file_rank > 0;
     cleave_json_begin_object(out, true);
     cleave_json_key(out, "shape");
@@ -115,7 +117,7 @@ static void put_parameter(cleave_json_writer *out, const cleave_tensor *tensor,
 }
 
 static void put_parameters(cleave_json_writer *out, const cleave_model *model,
-                           const cleave_plan *plan) {
+                           const cleave_export_plan *plan) {
     cleave_json_key(out, "parameters");
     cleave_json_begin_object(out, false);
     for (int32_t t = 0; t < model->n_tensors; t++) {
@@ -127,8 +129,8 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
     cleave_json_end_object(out);
 }
 
-static void put_lost(cleave_json_writer *out, const cleave_model *model, const cleave_plan *plan,
-                     const double *costs) {
+static void put_lost(cleave_json_writer *out, const cleave_model *model,
+                     const cleave_export_plan *plan, const double *costs) {
     cleave_json_key(out, "lost");
     cleave_json_begin_array(out, false);
     for (int32_t i = 0; i < plan->n_lost; i++) {
@@ -165,8 +167,8 @@ static void put_model(cleave_json_writer *out, const cleave_model *model) {
     cleave_json_end_object(out);
 }
 
-static void put_plan(cleave_json_writer *out, const cleave_model *model, const cleave_plan *plan,
-                     const double *costs) {
+static void put_plan(cleave_json_writer *out, const cleave_model *model,
+                     const cleave_export_plan *plan, const double *costs) {
     cleave_json_begin_object(out, false);
     cleave_json_key(out, "cleave_plan");
     cleave_json_put_integer(out, PLAN_VERSION);
@@ -186,8 +188,9 @@ static void put_plan(cleave_json_writer *out, const cleave_model *model, const c
     cleave_json_end_object(out);
 }
 
-cleave_status cleave_plan_write(const char *path, const cleave_model *model,
-                                const cleave_plan *plan, const double *costs, cleave_error *error) {
+cleave_status cleave_export_write(const char *path, const cleave_model *model,
+                                  const cleave_export_plan *plan, const double *costs,
+                                  cleave_error *error) {
     cleave_json_writer out = {0};
     put_plan(&out, model, plan, costs);
     cleave_status status = out.failed ? cleave_fail_memory(error, "writing a plan")

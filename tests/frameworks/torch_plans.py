@@ -78,9 +78,9 @@ class Case:
         uneven = any("rounded up" in lost["why"] for lost in plan.lost)
         self.counted = name in tools.all_modules and len(plan.mesh) == 1 and plan.loss.axes[0] is not None and \
             not uneven
-        # Where partial sums become whole, torch does on every rank what follows them (a bias, a relu), the program on
-        # owners, from whom gradients are gathered: so it says more.
-        self.at_most = any(o == "P" and t == "R" for p in plan.modules.values() for o, t in zip(p.output, p.then))
+        # Partial sums: torch adds them up where they are read, and does on every rank what follows (a bias, a relu); in
+        # the program owners do both, blocks of the longest dimension, and results and gradients move to and from them.
+        self.at_most = any("P" in part.output for part in plan.modules.values())
 
 
 class Tools:
@@ -99,7 +99,7 @@ class Tools:
         path = os.path.join(self.folder, f"{name}.{ranks}")
         model = ["--model", onnx, "--batch", BATCH, *self.inputs[name]]
         self.cleave.run("search", *model, "--machine", self.machine, "--devices", ranks, "--threads", 1,
-                        *self.cleave.torch.SAYABLE, "-o", path + ".found.json")
+                        "--for", "torch", "-o", path + ".found.json")
         yield Case(self, name, onnx, path + ".found.json", path + ".found.plan.json", "found")
         axes = {o: {a: e for a, e in v["axes"].items() if a not in v.get("never_split", {})}
                 for o, v in self.cleave.run("show", *model[1:])["operators"].items()}
@@ -244,8 +244,14 @@ def main():
                 torch.manual_seed(0)
                 cases += tools.cases(name, *models.MODELS[name], ranks, a.layouts, a.seed)
             n += len(cases)
-            torch.multiprocessing.start_processes(work, (ranks, cases, 29000 + os.getpid() % 1000 + ranks, a.verbose, models.MODELS),
-                                                  nprocs=ranks, start_method="fork")
+            port = 29000 + os.getpid() % 1000 + ranks
+            try:
+                torch.multiprocessing.start_processes(work, (ranks, cases, port, a.verbose, models.MODELS), nprocs=ranks,
+                                                      start_method="fork")
+            except torch.multiprocessing.ProcessExitedException:
+                failed += 1
+    if failed:
+        sys.exit(1)
     print(f"{n} plans in PyTorch {torch.__version__} on {a.ranks} ranks: all as one device")
 
 

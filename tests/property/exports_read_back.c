@@ -47,15 +47,15 @@ static void draw_layout(const cleave_model *model, int32_t n_devices, uint64_t s
 }
 
 static void make(const cleave_model *model, const cleave_layout *layout, cleave_target target,
-                 cleave_arena *arena, cleave_plan *plan, cleave_layout *back) {
+                 cleave_arena *arena, cleave_export_plan *plan, cleave_layout *back) {
     cleave_error error = {""};
-    cr_assert_eq(cleave_plan_make(model, layout, target, arena, plan, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(cleave_export_make(model, layout, target, arena, plan, &error), CLEAVE_OK, "%s",
                  error.message);
-    cr_assert_eq(cleave_plan_read_back(model, layout, plan, arena, back, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(cleave_export_read_back(model, layout, plan, arena, back, &error), CLEAVE_OK, "%s",
                  error.message);
 }
 
-static int count_lost(const cleave_plan *plan) {
+static int count_lost(const cleave_export_plan *plan) {
     int n = 0; /* uneven blocks stay what they are, and are told again */
     for (int32_t i = 0; i < plan->n_lost; i++)
         n += strstr(plan->lost[i].why, "rounded up") == NULL;
@@ -64,7 +64,7 @@ static int count_lost(const cleave_plan *plan) {
 
 static int check(const cleave_model *model, const cleave_layout *drawn, cleave_target target,
                  cleave_arena *arena) {
-    cleave_plan first, second;
+    cleave_export_plan first, second;
     cleave_layout back, again;
     int n_cut = 0;
     make(model, drawn, target, arena, &first, &back);

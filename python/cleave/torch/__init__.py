@@ -9,7 +9,7 @@
 from ..command import CleaveError
 from ..plan import load
 from .apply import apply, mesh
-from .export import SAYABLE, export, plan
+from .export import export, plan
 from .traffic import Traffic
 
-__all__ = ["CleaveError", "SAYABLE", "Traffic", "apply", "export", "load", "mesh", "plan"]
+__all__ = ["CleaveError", "Traffic", "apply", "export", "load", "mesh", "plan"]

@@ -8,10 +8,6 @@ import torch
 from ..command import CleaveError, run
 from ..plan import load
 
-# A search for what plans say: no blocks of devices, stages, micro-batches, nor recomputing.
-SAYABLE = ("--only", "sample,attribute,parameter,reduction", "--stages", 1, "--micro-batches", 1, "--recompute", "none")
-
-
 def export(model, inputs, file):
     """Writes `model` as it trains, without weights, its batch (dimension 0 of every input) left open; the model stays as
     it was.  Nothing is folded or fused, so parameters keep their names."""
@@ -46,6 +42,7 @@ def plan(model, inputs, *, devices, machine, layout=None, batch=None, seconds=No
         given = ["--model", onnx, "--batch", batch] + (["--inputs", ",".join(floats)] if floats else [])
         if layout is None:
             time = ["--time", seconds] if seconds else []
-            run("search", *given, "--machine", machine, "--devices", devices, *SAYABLE, *time, *options, "-o", found)
+            run("search", *given, "--machine", machine, "--devices", devices, "--for", "torch", *time, *options, "-o",
+                found)
         run("export", "--to", "torch", *given, "--layout", found, "--machine", machine, "-o", written)
         return load(written)

@@ -9,7 +9,7 @@
 static cleave_arena arena;
 static cleave_model model;
 static cleave_layout layout;
-static cleave_plan plan;
+static cleave_export_plan plan;
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(export_plan, .fini = tear_down);
 
@@ -43,8 +43,8 @@ static int32_t split(const char *name, const char *along) {
 
 static void make(cleave_target target) {
     cleave_error error = {""};
-    cr_assert_eq(cleave_plan_make(&model, &layout, target, &arena, &plan, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(cleave_export_make(&model, &layout, target, &arena, &plan, &error), CLEAVE_OK,
+                 "%s", error.message);
 }
 
 static const cleave_lost *find_lost(int32_t op, const char *what) {
