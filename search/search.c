@@ -203,7 +203,8 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                            "megatron, zero-1, zero-3 or megatron-1f1b",
                            options->method);
     const cleave_constraints *given = options->constraints;
-    bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0);
+    bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0 ||
+                                        cleave_constraints_take_all(given));
     session s = {.model = model,
                  .machine = machine,
                  .options = options,

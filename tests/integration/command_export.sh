@@ -35,3 +35,18 @@ expect_error 2 '--to tensorflow: torch and jax are known' \
     export --to tensorflow "${alexnet[@]}" --layout "$plan" -o "$work/output"
 expect_error 2 'was made for another model' \
     export --to torch --model "$models/lenet5.onnx" --batch 32 --layout "$plan" -o "$work/output"
+
+# --- search --for finds what is exported as it is: all operators on all devices, the step that export prices
+lenet=(--model "$models/lenet5.onnx" --batch 64)
+k80=$tree/configs/machines/k80-16x4.json
+for framework in torch jax; do
+    expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework --quiet -o "$work/for.json"
+    grep '"split"' "$work/for.json" | grep -vqF '"devices": [' && fail "no devices"
+    grep '"split"' "$work/for.json" | grep -qvE '"devices": \[[0-3], [0-3], [0-3], [0-3]\]' &&
+        fail "--for $framework leaves devices out: $(cat "$work/for.json")"
+    expect_ok export --to $framework "${lenet[@]}" --layout "$work/for.json" --machine "$k80" --strict -o "$work/plan.json"
+    grep -qF ': 1.00 x the plan' "$work/out" || fail "--for $framework finds what is not run so: $(cat "$work/out")"
+done
+expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
+    -o "$work/output"
+expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"
