@@ -18,5 +18,5 @@ ranks = [subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK
 out = "".join(rank.communicate(timeout=240)[0] for rank in ranks)
 print(out)
 losses = [float(loss) for loss in re.findall(r"step \d+: loss ([0-9.]+)", out)]
-if any(rank.returncode for rank in ranks) or len(losses) != 5 or losses[-1] >= losses[0] or "Shard(dim=" not in out:
+if any(rank.returncode for rank in ranks) or len(losses) != 5 or losses[-1] >= losses[0] or not re.search(r"S(hard)?\((dim=)?\d", out):
     sys.exit("torch_example: the example does not train as its page says")
