@@ -16,7 +16,8 @@ typedef struct command {
 } command;
 
 extern const command command_calibrate, command_search, command_simulate, command_run, command_show,
-    command_compare, command_explain, command_diff, command_validate, command_report, command_sweep;
+    command_compare, command_explain, command_diff, command_validate, command_report, command_sweep,
+    command_export;
 
 #define COMMAND_OPTIONS(rows)                                                                      \
     { (rows), (int)(sizeof(rows) / sizeof(rows)[0]) }

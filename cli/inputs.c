@@ -57,6 +57,16 @@ int inputs_put_precision(const char *precision, const char *reduce_precision,
     return n;
 }
 
+cleave_status inputs_target(const char *option, const char *name, cleave_target *target,
+                            cleave_error *error) {
+    for (int t = 0; t < CLEAVE_N_TARGETS; t++)
+        if (strcmp(name, cleave_target_names[t]) == 0) {
+            *target = (cleave_target)t;
+            return CLEAVE_OK;
+        }
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: torch and jax are known", option, name);
+}
+
 cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,
                                       cleave_error *error) {
     cleave_optimizer optimizer;

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "costmodel/cost.h"
+#include "graph/export/plan.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/model/layout.h"
@@ -33,6 +34,10 @@ cleave_status inputs_trained_model(const cleave_import_request *request, cleave_
    returns how many there are then. */
 int inputs_put_precision(const char *precision, const char *reduce_precision,
                          const char **arguments, int n);
+
+/* The framework that an option names; BAD_INPUT for another word. */
+cleave_status inputs_target(const char *option, const char *name, cleave_target *target,
+                            cleave_error *error);
 
 /* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,

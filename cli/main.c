@@ -9,7 +9,7 @@
 static const command *const commands[] = {&command_calibrate, &command_search, &command_simulate,
                                           &command_run,       &command_show,   &command_compare,
                                           &command_explain,   &command_report, &command_diff,
-                                          &command_validate,  &command_sweep};
+                                          &command_validate,  &command_sweep,  &command_export};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_overview(FILE *stream) {

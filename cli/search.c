@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/interrupt.h"
+#include "cli/predict.h"
 #include "cli/price_report.h"
 #include "cli/search_options.h"
 #include "cli/table.h"
@@ -281,15 +282,26 @@ static cleave_status read_constraints(const search_request *asked, const cleave_
                                           error));
     if (asked->only != NULL)
         CLEAVE_TRY(cleave_constraints_restrict(constraints, asked->only, model, arena, error));
-    return CLEAVE_OK;
+    cleave_target target = CLEAVE_TARGET_TORCH;
+    if (asked->target == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(inputs_target("--for", asked->target, &target, error));
+    return cleave_constraints_for(constraints, target, model, machine->n_devices, arena, error);
 }
 
 static cleave_status read_wish(const search_request *asked, cleave_schedule_wish *wish,
                                cleave_error *error) {
-    CLEAVE_TRY(
-        cleave_schedule_wish_begin(asked->schedule, asked->recompute, asked->zero, wish, error));
-    wish->micro_batches = (int32_t)asked->micro_batches;
-    wish->stages = (int32_t)asked->stages;
+    bool plain = asked->target != NULL;
+    const char *recompute = asked->recompute == NULL && plain ? "none" : asked->recompute;
+    CLEAVE_TRY(cleave_schedule_wish_begin(asked->schedule, recompute, asked->zero, wish, error));
+    if (plain && (asked->micro_batches > 1 || asked->stages > 1 || asked->schedule != NULL ||
+                  asked->virtual_stages > 1 || asked->tensor > 0 || strcmp(recompute, "none") != 0))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--for %s goes without stages, micro-batches and --recompute: it can't "
+                           "say them",
+                           asked->target);
+    wish->micro_batches = plain ? 1 : (int32_t)asked->micro_batches;
+    wish->stages = plain ? 1 : (int32_t)asked->stages;
     wish->virtual_stages = (int32_t)asked->virtual_stages;
     wish->tensor = (int32_t)asked->tensor;
     return CLEAVE_OK;
@@ -327,6 +339,24 @@ static cleave_status check_known(const search_values *values, const cleave_searc
     return CLEAVE_OK;
 }
 
+/* The found layout as the framework will run it: functions follow what they read. */
+static cleave_status take_back(const cleave_model *model, const cleave_machine *machine,
+                               const cleave_search_options *options, cleave_arena *arena,
+                               cleave_plan *best, cleave_error *error) {
+    cleave_export_plan plan;
+    cleave_layout back;
+    prediction predicted;
+    CLEAVE_TRY(cleave_export_make(model, &best->layout, options->constraints->target, arena, &plan,
+                                  error));
+    CLEAVE_TRY(cleave_export_read_back(model, &best->layout, &plan, arena, &back, error));
+    CLEAVE_TRY(predict_layout(model, machine, &back, options->optimizer_states, &predicted, error));
+    back.predicted_step_seconds = best->step_seconds = predicted.step_seconds;
+    best->peak_bytes = predicted.peak_bytes;
+    best->bytes_sent = predicted.bytes_sent;
+    best->layout = back;
+    return CLEAVE_OK;
+}
+
 static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
     cleave_search_options options = {.method = values->request.method,
                                      .time_seconds = values->request.time,
@@ -361,6 +391,8 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     options.interrupted = interrupt_watch();
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     interrupt_ignore();
+    if (values->request.target != NULL)
+        CLEAVE_TRY(take_back(&model, &machine, &options, arena, &result.best, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
         print_text(values, &result, model.batch, &machine, arena);

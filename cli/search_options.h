@@ -8,7 +8,7 @@
 /* The first member of the options struct of either. */
 typedef struct search_request {
     const char *model, *machine, *method, *optimizer, *fix, *only, *inputs, *precision,
-        *reduce_precision, *frozen, *attention;
+        *reduce_precision, *frozen, *attention, *target;
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
         tensor;
@@ -50,6 +50,11 @@ typedef struct search_request {
         "--only", "SORT,...", OPTION_TEXT, offsetof(search_request, only),                         \
             .help = "split no other sorts of axes: sample, operator (blocks of devices), "         \
                     "attribute, parameter, reduction"                                              \
+    }
+#define ROW_FOR                                                                                    \
+    {                                                                                              \
+        "--for", "torch|jax", OPTION_TEXT, offsetof(search_request, target),                       \
+            .help = "only what this framework can say, as `export` has it: all devices, one mesh"  \
     }
 #define ROW_MICRO_BATCHES                                                                          \
     {                                                                                              \

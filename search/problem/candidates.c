@@ -143,9 +143,13 @@ static cleave_status add_given(cleave_node_costs *costs, const cleave_split *spl
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static drafts begin_drafts(const cleave_problem *p, int32_t op) {
-    drafts d = {.op = &p->model->operators[op]};
-    for (int a = 0; a < d.op->n_axes; a++)
+    drafts d = {.op = &p->model->operators[op],
+                .all_devices = cleave_constraints_take_all(p->constraints)};
+    for (int a = 0; a < d.op->n_axes; a++) {
         d.splits[a] = !d.op->axes[a].whole && cleave_constraints_allow_axis(p->constraints, op, a);
+        if (cleave_constraints_want_even(p->constraints, op, a))
+            d.even_targets |= UINT32_C(1) << (a + 1);
+    }
     return d;
 }
 
@@ -227,7 +231,7 @@ cleave_status cleave_candidates_add(const cleave_problem *p, cleave_node_costs *
     for (int32_t g = 0; g < n_given; g++)
         for (int32_t op = 0; op < p->model->n_operators; op++)
             if (cleave_constraints_fixed_split(p->constraints, op) == NULL &&
-                cleave_constraints_allow(p->constraints, op, &given[g]->splits[op]))
+                cleave_constraints_allow(p->constraints, p->model, op, &given[g]->splits[op]))
                 CLEAVE_TRY(add_given(costs, &given[g]->splits[op], arena,
                                      &candidates->lists[p->class_of[op]], error));
     return CLEAVE_OK;
@@ -266,7 +270,7 @@ static cleave_status list_windows(const cleave_problem *p, int32_t window_device
         cleave_candidate candidate = candidate_of(&all.list.items[i]);
         candidate.offsets = devices;
         const cleave_split split = cleave_candidate_split(&candidate);
-        if (cleave_constraints_allow(p->constraints, list->op, &split))
+        if (cleave_constraints_allow(p->constraints, p->model, list->op, &split))
             list->items[list->n++] = candidate;
     }
     CLEAVE_LIST_FREE(&all.list);

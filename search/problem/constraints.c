@@ -73,17 +73,33 @@ cleave_status cleave_constraints_restrict(cleave_constraints *constraints, const
     return CLEAVE_OK;
 }
 
+cleave_status cleave_constraints_for(cleave_constraints *constraints, cleave_target target,
+                                     const cleave_model *model, int32_t n_devices,
+                                     cleave_arena *arena, cleave_error *error) {
+    cleave_sayable *sayable;
+    CLEAVE_TRY(cleave_sayable_find(model, target, arena, &sayable, error));
+    constraints->sayable = sayable;
+    constraints->target = target;
+    constraints->n_devices = n_devices;
+    return CLEAVE_OK;
+}
+
 void cleave_constraints_describe(const cleave_constraints *constraints, char *text, size_t bytes) {
-    char fix[256] = "", only[128] = "";
-    bool fixes = constraints != NULL && constraints->n_fixed > 0;
-    bool restricts = constraints != NULL && constraints->sorts != 0;
-    if (fixes)
-        snprintf(fix, sizeof fix, "--fix %.200s (%d operator%s)", constraints->fixed_from,
-                 constraints->n_fixed, constraints->n_fixed == 1 ? "" : "s");
-    if (restricts)
-        snprintf(only, sizeof only, "--only %.100s", constraints->only);
-    snprintf(text, bytes, "%s%s%s%s", fixes || restricts ? " under " : "", fix,
-             fixes && restricts ? " and " : "", only);
+    char parts[3][256];
+    int n = 0;
+    if (constraints != NULL && constraints->n_fixed > 0)
+        snprintf(parts[n++], sizeof parts[0], "--fix %.200s (%d operator%s)",
+                 constraints->fixed_from, constraints->n_fixed,
+                 constraints->n_fixed == 1 ? "" : "s");
+    if (constraints != NULL && constraints->sorts != 0)
+        snprintf(parts[n++], sizeof parts[0], "--only %.100s", constraints->only);
+    if (constraints != NULL && constraints->sayable != NULL)
+        snprintf(parts[n++], sizeof parts[0], "--for %s", cleave_target_names[constraints->target]);
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        size_t at = strlen(text);
+        snprintf(text + at, bytes - at, "%s%s", i == 0 ? " under " : " and ", parts[i]);
+    }
 }
 
 /* ---- what is allowed ---- */
@@ -95,13 +111,25 @@ const cleave_split *cleave_constraints_fixed_split(const cleave_constraints *con
 }
 
 bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_t op, int axis) {
-    return constraints == NULL || constraints->sorts == 0 ||
-           (constraints->sorts >> constraints->axis_sorts.of[op][axis] & 1) != 0;
+    if (constraints == NULL)
+        return true;
+    bool sayable = constraints->sayable == NULL || constraints->sayable[op].cut[axis];
+    return sayable && (constraints->sorts == 0 ||
+                       (constraints->sorts >> constraints->axis_sorts.of[op][axis] & 1) != 0);
+}
+
+bool cleave_constraints_take_all(const cleave_constraints *constraints) {
+    return constraints != NULL && constraints->sayable != NULL;
+}
+
+bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis) {
+    return cleave_constraints_take_all(constraints) && constraints->sayable[op].even[axis];
 }
 
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {
-    return constraints == NULL || constraints->sorts == 0 ||
-           (constraints->sorts >> CLEAVE_SORT_OPERATOR & 1) != 0;
+    bool all = cleave_constraints_take_all(constraints);
+    return constraints == NULL || (!all && constraints->sorts == 0) ||
+           (!all && (constraints->sorts >> CLEAVE_SORT_OPERATOR & 1) != 0);
 }
 
 bool cleave_constraints_alike(const cleave_constraints *constraints, const cleave_model *model,
@@ -110,7 +138,9 @@ bool cleave_constraints_alike(const cleave_constraints *constraints, const cleav
     const cleave_split *y = cleave_constraints_fixed_split(constraints, b);
     for (int axis = 0; axis < model->operators[a].n_axes; axis++)
         if (cleave_constraints_allow_axis(constraints, a, axis) !=
-            cleave_constraints_allow_axis(constraints, b, axis))
+                cleave_constraints_allow_axis(constraints, b, axis) ||
+            cleave_constraints_want_even(constraints, a, axis) !=
+                cleave_constraints_want_even(constraints, b, axis))
             return false;
     return x == NULL || y == NULL ? x == y : cleave_split_same(x, y);
 }
@@ -123,16 +153,25 @@ static bool has_first_devices(const cleave_split *split) {
     return true;
 }
 
-bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,
-                              const cleave_split *split) {
+static bool allows_degree(const cleave_constraints *constraints, const cleave_model *model,
+                          int32_t op, int axis, int32_t degree) {
+    bool uneven = model->operators[op].axes[axis].extent % degree != 0;
+    return degree == 1 || (cleave_constraints_allow_axis(constraints, op, axis) &&
+                           !(uneven && cleave_constraints_want_even(constraints, op, axis)));
+}
+
+bool cleave_constraints_allow(const cleave_constraints *constraints, const cleave_model *model,
+                              int32_t op, const cleave_split *split) {
     if (constraints == NULL)
         return true;
     const cleave_split *fixed = cleave_constraints_fixed_split(constraints, op);
     if (fixed != NULL)
         return cleave_split_same(split, fixed);
-    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
-        if (split->degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a))
+    for (int a = 0; a < model->operators[op].n_axes; a++)
+        if (!allows_degree(constraints, model, op, a, split->degree[a]))
             return false;
+    if (cleave_constraints_take_all(constraints) && split->n_parts != constraints->n_devices)
+        return false;
     return cleave_constraints_allow_blocks(constraints) || has_first_devices(split);
 }
 
@@ -145,7 +184,7 @@ bool cleave_constraints_allow_layout(const cleave_constraints *constraints,
     if (constraints == NULL)
         return true;
     for (int32_t op = 0; op < model->n_operators; op++)
-        if (!cleave_constraints_allow(constraints, op, &layout->splits[op]))
+        if (!cleave_constraints_allow(constraints, model, op, &layout->splits[op]))
             return false;
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (is_update_fixed(constraints, t) && layout->sharded[t] != constraints->fixed->sharded[t])
@@ -162,21 +201,44 @@ static int32_t count_below(const cleave_split *split, int32_t device) {
     return n;
 }
 
-static cleave_status impose_on(const cleave_constraints *constraints, int32_t op,
-                               cleave_layout *layout, cleave_arena *arena, cleave_error *error) {
+/* Repeats a split, or as much of it as fits, on all devices. */
+static void take_all(const cleave_constraints *constraints, const cleave_split *old,
+                     cleave_split *made) {
+    int32_t n = constraints->n_devices, width = old->n_parts;
+    if (n % width != 0) { /* nothing of it does */
+        for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+            made->degree[a] = 1;
+        width = 1;
+    }
+    int32_t degrees = 1;
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        degrees *= made->degree[a];
+    made->replicas = n / degrees;
+    made->n_parts = n;
+    for (int32_t d = 0; d < n; d++)
+        made->devices[d] =
+            width == 1 ? d : count_below(old, old->devices[d % width]) + d / width * width;
+}
+
+static cleave_status impose_on(const cleave_constraints *constraints, const cleave_model *model,
+                               int32_t op, cleave_layout *layout, cleave_arena *arena,
+                               cleave_error *error) {
     const cleave_split *fixed = cleave_constraints_fixed_split(constraints, op);
     const cleave_split *old = fixed != NULL ? fixed : &layout->splits[op];
+    bool all = fixed == NULL && cleave_constraints_take_all(constraints);
     cleave_split made = *old;
-    made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, made.n_parts);
+    made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, all ? constraints->n_devices : made.n_parts);
     if (made.devices == NULL)
         return cleave_fail_memory(error, "keeping to constraints");
     memcpy(made.devices, old->devices, (size_t)made.n_parts * sizeof *made.devices);
-    for (int a = 0; a < CLEAVE_MAX_AXES && fixed == NULL; a++)
-        if (made.degree[a] > 1 && !cleave_constraints_allow_axis(constraints, op, a)) {
+    for (int a = 0; a < model->operators[op].n_axes && fixed == NULL; a++)
+        if (!allows_degree(constraints, model, op, a, made.degree[a])) {
             made.replicas *= made.degree[a]; /* no more than n_parts in all */
             made.degree[a] = 1;
         }
-    if (fixed == NULL && !cleave_constraints_allow_blocks(constraints))
+    if (all)
+        take_all(constraints, old, &made);
+    else if (fixed == NULL && !cleave_constraints_allow_blocks(constraints))
         for (int32_t p = 0; p < made.n_parts; p++)
             made.devices[p] = count_below(old, old->devices[p]);
     layout->splits[op] = made;
@@ -189,8 +251,8 @@ cleave_status cleave_constraints_impose(const cleave_constraints *constraints,
     if (constraints == NULL)
         return CLEAVE_OK;
     for (int32_t op = 0; op < model->n_operators; op++)
-        if (!cleave_constraints_allow(constraints, op, &layout->splits[op]))
-            CLEAVE_TRY(impose_on(constraints, op, layout, arena, error));
+        if (!cleave_constraints_allow(constraints, model, op, &layout->splits[op]))
+            CLEAVE_TRY(impose_on(constraints, model, op, layout, arena, error));
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (is_update_fixed(constraints, t))
             layout->sharded[t] = constraints->fixed->sharded[t];

@@ -1,22 +1,28 @@
 /* What the user wants to be left as it is: operators whose splits are fixed, sorts of axes that
-   alone may be split.  Every function takes null for "no constraints". */
+   alone may be split, a framework that is to run the layout.  Every function takes null for "no
+   constraints". */
 #ifndef CLEAVE_SEARCH_PROBLEM_CONSTRAINTS_H
 #define CLEAVE_SEARCH_PROBLEM_CONSTRAINTS_H
 
 #include "costmodel/machine.h"
+#include "graph/export/plan.h"
 #include "graph/model/axis_sort.h"
 #include "graph/model/layout.h"
 
 /* Zeroed, it allows everything; the functions below add to it. */
 typedef struct cleave_constraints {
-    const cleave_layout *fixed;   /* null: none; splits of the operators in is_fixed */
-    const char *fixed_from;       /* the file, for messages */
-    const bool *is_fixed;         /* [n_operators] */
-    const bool *is_update_fixed;  /* [n_tensors] parameters whose update is that of `fixed` */
-    int32_t n_fixed;              /* operators */
-    uint32_t sorts;               /* bits of cleave_axis_sort that may be split; 0: all */
-    const char *only;             /* the same as the user said it */
-    cleave_axis_sorts axis_sorts; /* where `sorts` is not 0 */
+    const cleave_layout *fixed;    /* null: none; splits of the operators in is_fixed */
+    const char *fixed_from;        /* the file, for messages */
+    const bool *is_fixed;          /* [n_operators] */
+    const bool *is_update_fixed;   /* [n_tensors] parameters whose update is that of `fixed` */
+    int32_t n_fixed;               /* operators */
+    uint32_t sorts;                /* bits of cleave_axis_sort that may be split; 0: all */
+    const char *only;              /* the same as the user said it */
+    cleave_axis_sorts axis_sorts;  /* where `sorts` is not 0 */
+    const cleave_sayable *sayable; /* [n_operators] what the framework can say; null: none is asked
+                                      for.  Every operator is then on all devices: */
+    int32_t n_devices;
+    cleave_target target;
 } cleave_constraints;
 
 /* --fix: a layout file of some of the model's operators, which keep their splits; so do the updates
@@ -32,6 +38,11 @@ cleave_status cleave_constraints_restrict(cleave_constraints *constraints, const
                                           const cleave_model *model, cleave_arena *arena,
                                           cleave_error *error);
 
+/* --for: what this framework can say, of this many devices. */
+cleave_status cleave_constraints_for(cleave_constraints *constraints, cleave_target target,
+                                     const cleave_model *model, int32_t n_devices,
+                                     cleave_arena *arena, cleave_error *error);
+
 /* May this axis of an operator be split?  Whole axes are not looked at, fixed operators neither. */
 bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_t op, int axis);
 
@@ -39,6 +50,11 @@ bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_
    operator has the first so many devices, 0 .. n_parts - 1, so that of any two operators one has
    all devices of the other and none is left to anyone. */
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
+
+/* Has every operator to be on all devices? */
+bool cleave_constraints_take_all(const cleave_constraints *constraints);
+/* May an axis be cut into equal blocks alone? */
+bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis);
 
 /* The split that a fixed operator keeps; null where it is not fixed. */
 const cleave_split *cleave_constraints_fixed_split(const cleave_constraints *constraints,
@@ -50,8 +66,8 @@ bool cleave_constraints_alike(const cleave_constraints *constraints, const cleav
 
 /* Does a split keep to them?  Operators that are fixed keep theirs, whatever its axes.  Replicas
    are always allowed. */
-bool cleave_constraints_allow(const cleave_constraints *constraints, int32_t op,
-                              const cleave_split *split);
+bool cleave_constraints_allow(const cleave_constraints *constraints, const cleave_model *model,
+                              int32_t op, const cleave_split *split);
 
 /* The same for all operators, and the updates of parameters. */
 bool cleave_constraints_allow_layout(const cleave_constraints *constraints,

@@ -23,7 +23,7 @@ static bool allowed(const drafts *d, int target, int32_t before, int32_t after) 
         return true;
     const cleave_axis *axis = &d->op->axes[target - 1];
     return d->splits[target - 1] && after <= axis->extent &&
-           (target != d->even_target || axis->extent % after == 0) &&
+           ((d->even_targets >> target & 1) == 0 || axis->extent % after == 0) &&
            largest_block(axis->extent, after) < largest_block(axis->extent, before);
 }
 
@@ -77,7 +77,9 @@ void drafts_take_blocks(drafts *d, int32_t n_devices, int32_t devices_per_node) 
 bool drafts_take_windows(drafts *d, int32_t n_devices, int32_t window_devices, int outer) {
     int32_t windows = n_devices / window_devices;
     begin(d, n_devices);
-    d->first_target = d->even_target = outer + 1;
+    d->first_target = outer + 1;
+    if (outer >= 0)
+        d->even_targets |= UINT32_C(1) << (outer + 1);
     d->all_devices = true;
     if (!allowed(d, outer + 1, 1, windows))
         return false;
@@ -168,7 +170,8 @@ bool drafts_count(const drafts *d, bool places, double *n_splits) {
     int32_t n_parts = 1, state = 0, place = 1;
     for (int k = 0; k < g.n; place *= g.most[k] + 1, k++)
         for (int i = 0; i < g.most[k]; i++) {
-            total += ways[state] * (places ? d->n_devices / n_parts : 1);
+            if (!d->all_devices)
+                total += ways[state] * (places ? d->n_devices / n_parts : 1);
             state += place;
             n_parts *= g.prime[k];
         }

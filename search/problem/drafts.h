@@ -27,7 +27,7 @@ typedef struct drafts {
     const cleave_operator *op;
     bool splits[CLEAVE_MAX_AXES]; /* axes that may be split */
     int first_target;             /* those before it get nothing */
-    int even_target;              /* an axis cut into equal ranges; 0: none */
+    uint32_t even_targets;        /* bits of axes that are cut into equal ranges alone */
     bool all_devices;             /* and no smaller blocks */
     int32_t n_devices;
     int n_primes;

@@ -113,7 +113,8 @@ static void check_layouts(drawn *d) {
         expect_layout_keeps(d, &layout, "an imposed layout");
         for (int32_t op = 0; op < d->model.n_operators; op++) {
             const cleave_split *old = &before.splits[op], *now = &layout.splits[op];
-            cr_assert_eq(cleave_constraints_allow(&d->constraints, op, old), keeps(d, op, old));
+            cr_assert_eq(cleave_constraints_allow(&d->constraints, &d->model, op, old),
+                         keeps(d, op, old));
             if (keeps(d, op, old))
                 cr_assert_arr_eq(now->devices, old->devices,
                                  (size_t)old->n_parts * sizeof *old->devices);

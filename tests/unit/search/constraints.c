@@ -46,7 +46,8 @@ Test(constraints_unit, a_file_of_some_operators_fixes_those) {
     cleave_layout layout;
     cr_assert_eq(cleave_layout_create(&model, 4, &arena, &layout, &error), CLEAVE_OK);
     for (int32_t op = 0; op < model.n_operators; op++)
-        cr_expect_eq(cleave_constraints_allow(&constraints, op, &layout.splits[op]), op != 2);
+        cr_expect_eq(cleave_constraints_allow(&constraints, &model, op, &layout.splits[op]),
+                     op != 2);
     cr_expect_not(cleave_constraints_allow_layout(&constraints, &model, &layout));
     cr_assert_eq(cleave_constraints_impose(&constraints, &model, &layout, &arena, &error),
                  CLEAVE_OK);

@@ -1,0 +1,292 @@
+/* `cleave export`: a layout as a plan that PyTorch or JAX runs, and what of it they can't. */
+#include "base/progress.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/predict.h"
+#include "cli/table.h"
+#include "graph/export/plan.h"
+#include "graph/model/attention.h"
+
+#include <string.h>
+
+typedef struct export_values {
+    const char *to, *model, *machine, *layout, *output, *read_back, *optimizer, *inputs, *precision,
+        *reduce_precision, *frozen;
+    int64_t batch, sequence;
+    double momentum;
+    bool strict, json, quiet;
+} export_values;
+
+static const option_row rows[] = {
+    {"--to", "torch|jax", OPTION_TEXT, offsetof(export_values, to), .required = true,
+     .help = "the framework that is to run it"},
+    ROW_MODEL(export_values),
+    ROW_BATCH(export_values),
+    ROW_SEQUENCE(export_values),
+    ROW_INPUTS(export_values),
+    ROW_PRECISION(export_values),
+    ROW_REDUCE_PRECISION(export_values),
+    ROW_FROZEN(export_values),
+    {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(export_values, layout), .required = true,
+     .help = "the layout to export"},
+    {"-o", "PLAN.json", OPTION_OUTPUT, offsetof(export_values, output), .required = true,
+     .help = "write the plan here"},
+    {"--read-back", "BACK.layout.json", OPTION_OUTPUT, offsetof(export_values, read_back),
+     .help = "write the layout that the framework will really run"},
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(export_values, machine),
+     .help = "say on this machine what each loss costs, and the plan as a whole"},
+    {"--strict", NULL, OPTION_FLAG, offsetof(export_values, strict),
+     .help = "refuse a layout of which anything is lost"},
+    ROW_OPTIMIZER(export_values),
+    ROW_MOMENTUM(export_values),
+    ROW_JSON(export_values),
+    ROW_QUIET(export_values),
+};
+
+/* Losses that are priced one by one; more than these are priced together only. */
+enum { MOST_PRICED = 64 };
+
+typedef struct exported {
+    cleave_model model; /* its attention is not fused, since layouts differ in that */
+    cleave_layout layout, back;
+    cleave_export_plan plan;
+    cleave_machine machine;
+    int optimizer_states;
+    bool priced; /* on a machine: */
+    prediction planned, exported;
+    double *costs; /* [n_lost] seconds that it adds, with what else its operator loses; negative:
+                      not priced alone */
+} exported;
+
+static cleave_status price(const exported *e, const cleave_layout *layout, prediction *result,
+                           cleave_error *error) {
+    cleave_arena scratch = {0};
+    cleave_model fused;
+    cleave_status status = cleave_model_fuse_attention(&e->model, layout, &scratch, &fused, error);
+    if (status == CLEAVE_OK)
+        status = predict_layout(&fused, &e->machine, layout, e->optimizer_states, result, error);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+/* The layout with this one thing as the target has it; false where it can't stand alone. */
+static bool lose_one(const exported *e, const cleave_lost *lost, cleave_layout *layout) {
+    if (!cleave_schedule_is_plain(&layout->schedule))
+        return false;
+    if (lost->op >= 0) {
+        layout->splits[lost->op] = e->back.splits[lost->op];
+        layout->recompute[lost->op] = false;
+    }
+    if (lost->tensor >= 0)
+        layout->sharded[lost->tensor] = e->back.sharded[lost->tensor];
+    return lost->op >= 0 || lost->tensor >= 0;
+}
+
+static cleave_status price_one(const exported *e, const cleave_lost *lost, double *cost,
+                               cleave_error *error) {
+    cleave_arena scratch = {0};
+    cleave_layout one;
+    prediction result;
+    cleave_status status = cleave_layout_copy(&e->layout, &e->model, &scratch, &one, error);
+    *cost = -1;
+    if (status == CLEAVE_OK && lose_one(e, lost, &one)) {
+        status = price(e, &one, &result, error);
+        *cost = status == CLEAVE_OK ? result.step_seconds - e->planned.step_seconds : -1;
+        *cost = *cost > 0 ? *cost : 0;
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+static cleave_status price_losses(exported *e, bool quiet, cleave_arena *arena,
+                                  cleave_error *error) {
+    cleave_progress progress;
+    CLEAVE_TRY(price(e, &e->layout, &e->planned, error));
+    CLEAVE_TRY(price(e, &e->back, &e->exported, error));
+    e->priced = true;
+    e->costs = CLEAVE_ARENA_ARRAY(arena, double, e->plan.n_lost);
+    if (e->costs == NULL)
+        return cleave_fail_memory(error, "pricing what is lost");
+    cleave_status status = CLEAVE_OK;
+    cleave_progress_begin(&progress, "pricing what is lost", quiet);
+    for (int32_t i = 0; i < e->plan.n_lost && status == CLEAVE_OK; i++) {
+        e->costs[i] = -1;
+        if (i < MOST_PRICED)
+            status = price_one(e, &e->plan.lost[i], &e->costs[i], error);
+        cleave_progress_update(&progress, (double)(i + 1) / e->plan.n_lost, NULL);
+    }
+    cleave_progress_end(&progress, NULL);
+    return status;
+}
+
+/* ---- what is said ---- */
+
+static const char *subject(const exported *e, const cleave_lost *lost) {
+    return lost->op >= 0       ? e->model.operators[lost->op].name
+           : lost->tensor >= 0 ? e->model.tensors[lost->tensor].name
+                               : "the whole";
+}
+
+static void format_mesh(const cleave_mesh *mesh, char *text, size_t bytes) {
+    size_t at = 0;
+    snprintf(text, bytes, "1");
+    for (int i = 0; i < mesh->n && at < bytes; i++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s%d", i > 0 ? " x " : "", mesh->size[i]);
+}
+
+static int32_t count_named(const exported *e, cleave_named named) {
+    int32_t n = 0;
+    for (int32_t op = 0; op < e->model.n_operators; op++)
+        n += e->plan.operators[op].name.named == named;
+    return n;
+}
+
+/* The loss that costs most; -1: none costs anything. */
+static int32_t find_worst(const exported *e) {
+    int32_t worst = -1;
+    for (int32_t i = 0; e->priced && i < e->plan.n_lost; i++)
+        if (e->costs[i] > (worst < 0 ? 0 : e->costs[worst]))
+            worst = i;
+    return worst;
+}
+
+static void print_lost(const exported *e, cleave_arena *arena) {
+    table t = {.arena = arena, .n_columns = 4, .align = "lllr"};
+    if (e->plan.n_lost == 0)
+        return;
+    table_text(&t, "lost of");
+    table_text(&t, "what");
+    table_text(&t, "since");
+    table_text(&t, e->priced ? "adds" : "");
+    for (int32_t i = 0; i < e->plan.n_lost; i++) {
+        const cleave_lost *lost = &e->plan.lost[i];
+        table_text(&t, subject(e, lost));
+        table_text(&t, lost->what);
+        table_text(&t, lost->why);
+        if (e->priced && e->costs[i] >= 0)
+            table_quantity(&t, e->costs[i], CLEAVE_UNIT_SECONDS);
+        else
+            table_text(&t, "");
+    }
+    printf("\n");
+    table_print_repeats(&t, stdout);
+}
+
+static void print_text(const exported *e, cleave_arena *arena) {
+    char mesh[128], planned[64], real[64];
+    int32_t worst = find_worst(e);
+    format_mesh(&e->plan.mesh, mesh, sizeof mesh);
+    printf("mesh %s: %d of %d operators are modules with a name, %d follow what they read, %d have "
+           "parameters and no name\n",
+           mesh, count_named(e, CLEAVE_NAMED_MODULE), e->model.n_operators,
+           count_named(e, CLEAVE_NAMED_NOTHING), count_named(e, CLEAVE_NAMED_UNKNOWN));
+    print_lost(e, arena);
+    if (!e->priced)
+        return;
+    cleave_unit_format(e->planned.step_seconds, CLEAVE_UNIT_SECONDS, planned, sizeof planned);
+    cleave_unit_format(e->exported.step_seconds, CLEAVE_UNIT_SECONDS, real, sizeof real);
+    printf("\nplan %s, exported %s: %.2f x the plan", planned, real,
+           e->exported.step_seconds / e->planned.step_seconds);
+    if (worst >= 0)
+        printf(", most by %s of %s", e->plan.lost[worst].what, subject(e, &e->plan.lost[worst]));
+    printf("\n");
+}
+
+static void put_prediction(cleave_json_writer *w, const char *key, const prediction *p) {
+    cleave_json_key(w, key);
+    cleave_json_begin_object(w, true);
+    cleave_json_key(w, "step_seconds");
+    cleave_json_put_number(w, p->step_seconds);
+    cleave_json_key(w, "bytes_sent");
+    cleave_json_put_integer(w, p->bytes_sent);
+    cleave_json_key(w, "peak_bytes");
+    cleave_json_put_integer(w, p->peak_bytes);
+    cleave_json_end_object(w);
+}
+
+static cleave_status print_json(const exported *e, cleave_error *error) {
+    static const char *const keys[] = {"modules", "functions", "loss", "following", "unknown"};
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_key(&w, "mesh");
+    cleave_json_begin_array(&w, true);
+    for (int i = 0; i < e->plan.mesh.n; i++)
+        cleave_json_put_integer(&w, e->plan.mesh.size[i]);
+    cleave_json_end_array(&w);
+    for (int named = CLEAVE_NAMED_MODULE; named <= CLEAVE_NAMED_UNKNOWN; named++) {
+        cleave_json_key(&w, keys[named]);
+        cleave_json_put_integer(&w, count_named(e, (cleave_named)named));
+    }
+    cleave_json_key(&w, "lost");
+    cleave_json_put_integer(&w, e->plan.n_lost);
+    if (e->priced) {
+        put_prediction(&w, "planned", &e->planned);
+        put_prediction(&w, "exported", &e->exported);
+    }
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
+static cleave_status check_strict(const exported *e, const export_values *values,
+                                  cleave_error *error) {
+    if (!values->strict || e->plan.n_lost == 0)
+        return CLEAVE_OK;
+    const cleave_lost *first = &e->plan.lost[0];
+    return cleave_fail(
+        error, CLEAVE_BAD_INPUT,
+        "%s: %s can't have it as it is: %d %s lost, the first being %.32s of %.128s: "
+        "%s (without --strict the nearest is exported)",
+        values->layout, values->to, e->plan.n_lost, e->plan.n_lost == 1 ? "thing is" : "things are",
+        first->what, subject(e, first), first->why);
+}
+
+static cleave_status export_layout(const export_values *values, cleave_arena *arena,
+                                   cleave_error *error) {
+    exported e = {.priced = false};
+    cleave_target target = CLEAVE_TARGET_TORCH;
+    CLEAVE_TRY(inputs_target("--to", values->to, &target, error));
+    CLEAVE_TRY(
+        inputs_optimizer_states(values->optimizer, values->momentum, &e.optimizer_states, error));
+    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &e.model, error));
+    CLEAVE_TRY(cleave_layout_read(values->layout, &e.model, arena, &e.layout, error));
+    CLEAVE_TRY(cleave_export_make(&e.model, &e.layout, target, arena, &e.plan, error));
+    CLEAVE_TRY(check_strict(&e, values, error));
+    CLEAVE_TRY(cleave_export_read_back(&e.model, &e.layout, &e.plan, arena, &e.back, error));
+    if (values->machine != NULL) {
+        CLEAVE_TRY(
+            cleave_machine_read(values->machine, e.layout.n_devices, arena, &e.machine, error));
+        CLEAVE_TRY(price_losses(&e, values->quiet, arena, error));
+        e.back.predicted_step_seconds = e.exported.step_seconds;
+    }
+    if (values->read_back != NULL)
+        CLEAVE_TRY(cleave_layout_write(values->read_back, &e.model, &e.back, error));
+    CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.costs, error));
+    if (values->json)
+        return print_json(&e, error);
+    print_text(&e, arena);
+    return CLEAVE_OK;
+}
+
+static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
+    (void)arguments;
+    cleave_arena arena = {0};
+    cleave_status status = export_layout(values, &arena, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
+const command command_export = {
+    .name = "export",
+    .summary = "write a layout as a plan that PyTorch or JAX runs",
+    .details = "The plan says by the names of the framework how each module's input, parameters\n"
+               "and output lie on one mesh of devices; the Python package of Cleave applies it to\n"
+               "your own model.  What a framework can't say (operators on some devices alone,\n"
+               "rows and columns of images, stages) is left out and listed, and with --machine\n"
+               "priced: the plan is turned back into a layout, and both are simulated.",
+    .examples = "  cleave export --to torch --model configs/models/alexnet.onnx --batch 32 \\\n"
+                "      --layout configs/layouts/alexnet-32-two-cores.layout.json \\\n"
+                "      --machine configs/machines/two-cores.json -o alexnet.plan.json\n",
+    .options = COMMAND_OPTIONS(rows),
+    .value_bytes = sizeof(export_values),
+    .run = run,
+};

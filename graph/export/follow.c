@@ -1,0 +1,212 @@
+/* Functions follow what they read, and outputs go where they are read.
+
+   Between modules a framework moves nothing that need not move: the sum of two tensors that are cut
+   alike is cut so.  So a module's output is moved, before functions read it, to how the layout has
+   them; a function that reads another function's output takes it as it is, and what else it reads
+   comes to that. */
+#include "graph/export/plan.h"
+
+#include <string.h>
+
+enum { MOST_ROUNDS = 16 };
+enum { UNKNOWN = -3 }; /* of a wish: nobody has said anything yet */
+
+typedef struct follower {
+    const cleave_model *model;
+    cleave_export_plan *plan;
+    const int32_t *writer; /* [n_tensors] operator that writes a base tensor, or -1 */
+} follower;
+
+/* The axis of its writer that lies in a dimension of a base tensor. */
+static int writer_axis(const follower *f, int32_t tensor, int dimension) {
+    int32_t nest = f->model->writer[tensor];
+    const cleave_operator *op = &f->model->operators[f->writer[tensor]];
+    for (int a = 0; dimension >= 0 && a < op->n_axes; a++)
+        if (cleave_frame_dimension(f->model, &f->model->nests[nest], &f->model->nests[nest].output,
+                                   a) == dimension)
+            return a;
+    return CLEAVE_MESH_REPEATS;
+}
+
+/* How a reader would have the output of the operator that writes `tensor`: the writer's axis. */
+static int wish_of(const follower *f, int32_t reader, const cleave_nest *nest,
+                   const cleave_operand *operand, int32_t tensor, int i) {
+    const cleave_mesh_cut *cut = &f->plan->operators[reader].cut;
+    if (cut->axis[i] < 0)
+        return CLEAVE_MESH_REPEATS;
+    int d = cleave_frame_dimension(f->model, nest, operand, cut->axis[i]);
+    if (d < 0)
+        return CLEAVE_MESH_REPEATS;
+    int32_t parts = cleave_mesh_degree(&f->plan->mesh, cut, cut->axis[i]);
+    return writer_axis(f, tensor, cleave_frame_locate(f->model, operand->tensor, d, parts, tensor));
+}
+
+/* Wishes of one sort of readers, by dimension of the mesh: an axis of the writer, or UNKNOWN. */
+typedef struct wishes {
+    int axis[CLEAVE_MAX_MESH];
+    bool differ;
+} wishes;
+
+static void add_wishes(const follower *f, int32_t reader, const cleave_nest *nest,
+                       const cleave_operand *operand, int32_t tensor, wishes *all) {
+    for (int i = 0; i < f->plan->mesh.n; i++) {
+        int wish = wish_of(f, reader, nest, operand, tensor, i);
+        all->differ = all->differ || (all->axis[i] != UNKNOWN && all->axis[i] != wish);
+        all->axis[i] = wish;
+    }
+}
+
+/* Adds the wishes of all that read one operand of `reader` to those of the operators that write
+   what is behind it. */
+static void ask(const follower *f, int32_t reader, const cleave_nest *nest,
+                const cleave_operand *operand, int32_t tensor, wishes *by_function,
+                wishes *by_module) {
+    const cleave_view *view = &f->model->tensors[tensor].view;
+    for (int32_t i = 0; view->kind != CLEAVE_VIEW_NONE && i < view->n_sources; i++)
+        ask(f, reader, nest, operand, view->sources[i], by_function, by_module);
+    int32_t op = view->kind == CLEAVE_VIEW_NONE ? f->writer[tensor] : -1;
+    if (op < 0 || op == reader)
+        return;
+    cleave_named named = f->plan->operators[reader].name.named;
+    add_wishes(f, reader, nest, operand, tensor,
+               named == CLEAVE_NAMED_NOTHING ? &by_function[op] : &by_module[op]);
+}
+
+/* Can the output of a module be cut as these wishes say, in what their i-th says? */
+static bool is_in_output(const follower *f, int32_t op, const wishes *wish, int i) {
+    const cleave_planned_operator *planned = &f->plan->operators[op];
+    int axis = wish->axis[i];
+    int64_t degree = 1;
+    if (axis < 0 || planned->frame.output[axis] < 0)
+        return false;
+    for (int k = 0; k < f->plan->mesh.n; k++)
+        degree *= wish->axis[k] == axis ? f->plan->mesh.size[k] : 1;
+    return f->model->operators[op].axes[axis].extent % degree == 0;
+}
+
+static void settle_output(follower *f, int32_t op, const wishes *by_function,
+                          const wishes *by_module) {
+    cleave_planned_operator *planned = &f->plan->operators[op];
+    bool asked = by_function->axis[0] != UNKNOWN;
+    bool moves =
+        planned->name.named == CLEAVE_NAMED_MODULE || planned->name.named == CLEAVE_NAMED_FUNCTION;
+    const wishes *wish = asked ? by_function : by_module;
+    planned->then = planned->cut;
+    for (int i = 0; i < f->plan->mesh.n; i++) {
+        int own = planned->cut.axis[i];
+        bool partial = own >= 0 && cleave_frame_adds_up(f->model, &f->model->operators[op], own);
+        if (!moves || (!asked && !partial))
+            continue;
+        bool clear = wish->axis[i] != UNKNOWN && !wish->differ;
+        if (clear && (is_in_output(f, op, wish, i) || wish->axis[i] == own))
+            planned->then.axis[i] = (int8_t)wish->axis[i];
+        else if (partial || clear)
+            planned->then.axis[i] = CLEAVE_MESH_REPEATS;
+    }
+}
+
+static bool is_function(const follower *f, int32_t op) {
+    return f->plan->operators[op].name.named == CLEAVE_NAMED_NOTHING;
+}
+
+/* How an operand comes, in axes of the operator that reads it; returns how many dimensions of the
+   mesh cut it. */
+static int comes_as(const follower *f, const cleave_operator *op, const cleave_nest *nest,
+                    const cleave_operand *operand, cleave_mesh_cut *cut) {
+    int n = 0;
+    int32_t base = cleave_frame_base(f->model, operand->tensor);
+    memset(cut->axis, CLEAVE_MESH_REPEATS, sizeof cut->axis);
+    if (f->writer[base] < 0)
+        return 0;
+    const cleave_mesh_cut *written = &f->plan->operators[f->writer[base]].then;
+    for (int i = 0; i < f->plan->mesh.n; i++)
+        for (int8_t a = 0; a < op->n_axes && written->axis[i] >= 0; a++) {
+            int32_t parts = cleave_mesh_degree(&f->plan->mesh, written, written->axis[i]);
+            int d = cleave_frame_dimension(f->model, nest, operand, a);
+            d = d >= 0 ? cleave_frame_locate(f->model, operand->tensor, d, parts, base) : d;
+            bool same = d >= 0 && writer_axis(f, base, d) == written->axis[i];
+            if (same && cut->axis[i] < 0) {
+                cut->axis[i] = a;
+                n++;
+            }
+        }
+    return n;
+}
+
+/* A function takes the operand that is cut most as it is, and brings the others to it. `functions`:
+   of the operands that other functions write, if there are any.  True if that changes its cut. */
+static bool follow_operands(follower *f, int32_t id, bool functions) {
+    const cleave_operator *op = &f->model->operators[id];
+    cleave_planned_operator *planned = &f->plan->operators[id];
+    cleave_mesh_cut best = planned->cut;
+    int most = -1;
+    for (int32_t k = 0; k < op->n_nests; k++) {
+        const cleave_nest *nest = &f->model->nests[op->nests[k]];
+        for (int i = 0; i < nest->n_inputs; i++) {
+            cleave_mesh_cut cut;
+            int32_t writer = f->writer[cleave_frame_base(f->model, nest->inputs[i].tensor)];
+            if (writer == id || (functions && (writer < 0 || !is_function(f, writer))))
+                continue;
+            int n = comes_as(f, op, nest, &nest->inputs[i], &cut);
+            if (n > most) {
+                most = n;
+                best = cut;
+            }
+        }
+    }
+    for (int i = 0; i < f->plan->mesh.n; i++)
+        if (best.axis[i] >= 0 && planned->frame.cannot[best.axis[i]] != NULL)
+            best.axis[i] = CLEAVE_MESH_REPEATS;
+    bool changed = memcmp(&planned->cut, &best, sizeof best) != 0;
+    planned->cut = planned->then = best;
+    return changed;
+}
+
+/* The operator that writes each base tensor. */
+static int32_t *find_writers(const cleave_model *model, cleave_arena *arena) {
+    int32_t *writer = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    for (int32_t t = 0; writer != NULL && t < model->n_tensors; t++)
+        writer[t] = model->writer[t] < 0 ? -1 : model->nests[model->writer[t]].op;
+    return writer;
+}
+
+static void ask_all(const follower *f, wishes *by_function, wishes *by_module) {
+    for (int32_t op = 0; op < f->model->n_operators; op++)
+        for (int i = 0; i < CLEAVE_MAX_MESH; i++)
+            by_function[op].axis[i] = by_module[op].axis[i] = UNKNOWN;
+    for (int32_t op = 0; op < f->model->n_operators; op++)
+        for (int32_t k = 0; k < f->model->operators[op].n_nests; k++) {
+            const cleave_nest *nest = &f->model->nests[f->model->operators[op].nests[k]];
+            for (int i = 0; i < nest->n_inputs; i++)
+                ask(f, op, nest, &nest->inputs[i], nest->inputs[i].tensor, by_function, by_module);
+        }
+}
+
+/* Operators stand in an order in which they can run.  True if any function changed. */
+static bool follow_once(follower *f, wishes *by_function, wishes *by_module) {
+    bool changed = false;
+    for (int32_t op = 0; op < f->model->n_operators; op++)
+        if (is_function(f, op))
+            changed = follow_operands(f, op, true) || changed;
+    ask_all(f, by_function, by_module);
+    for (int32_t op = 0; op < f->model->n_operators; op++)
+        if (is_function(f, op))
+            changed = follow_operands(f, op, false) || changed;
+        else
+            settle_output(f, op, &by_function[op], &by_module[op]);
+    return changed;
+}
+
+cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
+                                   cleave_arena *arena, cleave_error *error) {
+    int32_t n = model->n_operators;
+    follower f = {model, plan, find_writers(model, arena)};
+    wishes *by_function = CLEAVE_ARENA_ARRAY(arena, wishes, n);
+    wishes *by_module = CLEAVE_ARENA_ARRAY(arena, wishes, n);
+    if (f.writer == NULL || by_function == NULL || by_module == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    /* What functions can't have changes what others want: until all have what they want. */
+    for (int round = 0; round < MOST_ROUNDS && follow_once(&f, by_function, by_module); round++)
+        ;
+    return CLEAVE_OK;
+}

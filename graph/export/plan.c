@@ -1,0 +1,296 @@
+/* A layout in the words of a framework: what each operator keeps of its split, and what is lost. */
+#include "graph/export/plan.h"
+
+#include "base/list.h"
+
+#include <string.h>
+
+const char *const cleave_target_names[CLEAVE_N_TARGETS] = {"torch", "jax"};
+
+typedef struct maker {
+    const cleave_model *model;
+    const cleave_layout *layout;
+    cleave_export_plan *plan;
+    CLEAVE_LIST(cleave_lost) lost;
+    bool failed; /* memory was short */
+} maker;
+
+static void lose(maker *make, int32_t op, int32_t tensor, const char *what, const char *why) {
+    const cleave_lost lost = {op, tensor, what, why};
+    make->failed = !CLEAVE_LIST_PUSH(&make->lost, lost) || make->failed;
+}
+
+/* ---- operators ---- */
+
+/* Why no target can cut an operator along this axis, or null. */
+static const char *find_objection(const cleave_planned_operator *planned, int axis) {
+    return planned->name.named == CLEAVE_NAMED_UNKNOWN
+               ? "no module is known by the names of its parameters"
+               : planned->frame.cannot[axis];
+}
+
+/* Why one can't be cut into so many blocks, or null.  `*keeps`: it is all the same, but not just
+   so. */
+static const char *find_unevenness(const maker *make, int32_t op, int axis, bool *keeps) {
+    const cleave_planned_operator *planned = &make->plan->operators[op];
+    int32_t degree = cleave_mesh_degree(&make->plan->mesh, &planned->cut, axis);
+    *keeps = false;
+    if (make->model->operators[op].axes[axis].extent % degree == 0)
+        return NULL;
+    if (planned->frame.even[axis])
+        return "uneven blocks of an axis that shares its dimension with others";
+    if (make->plan->target == CLEAVE_TARGET_JAX)
+        return "uneven blocks";
+    *keeps = true;
+    return "uneven blocks are rounded up, and the last ones take what is left";
+}
+
+static void keep_what_can_be(maker *make, int32_t op) {
+    const cleave_operator *operator= & make->model->operators[op];
+    cleave_mesh_cut *cut = &make->plan->operators[op].cut;
+    for (int a = 0; a < operator->n_axes; a++) {
+        bool keeps = false;
+        if (cleave_mesh_degree(&make->plan->mesh, cut, a) == 1)
+            continue;
+        const char *why = find_objection(&make->plan->operators[op], a);
+        if (why == NULL)
+            why = find_unevenness(make, op, a, &keeps);
+        if (why != NULL)
+            lose(make, op, -1, operator->axes[a].name, why);
+        for (int i = 0; why != NULL && !keeps && i < make->plan->mesh.n; i++)
+            if (cut->axis[i] == a)
+                cut->axis[i] = CLEAVE_MESH_REPEATS;
+    }
+}
+
+static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *error) {
+    cleave_export_plan *plan = make->plan;
+    int32_t n = make->model->n_operators;
+    cleave_mesh_cut *cuts = CLEAVE_ARENA_ARRAY(arena, cleave_mesh_cut, n);
+    if (cuts == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    cleave_mesh_of_primes(make->layout->n_devices, &plan->mesh);
+    for (int32_t op = 0; op < n; op++) {
+        bool narrow;
+        const char *why = cleave_mesh_find_cut(&plan->mesh, &make->layout->splits[op],
+                                               &plan->operators[op].cut, &narrow);
+        if (why == NULL && narrow)
+            why = "it is on some devices alone, and will be repeated on the others";
+        if (why != NULL)
+            lose(make, op, -1, "devices", why);
+        if (plan->operators[op].name.named != CLEAVE_NAMED_NOTHING)
+            keep_what_can_be(make, op);
+        cuts[op] = plan->operators[op].cut;
+    }
+    cleave_mesh_join(&plan->mesh, cuts, n);
+    for (int32_t op = 0; op < n; op++)
+        plan->operators[op].cut = cuts[op];
+    return CLEAVE_OK;
+}
+
+static void list_what_follows(maker *make, const cleave_mesh_cut *wanted) {
+    for (int32_t op = 0; op < make->model->n_operators; op++) {
+        const cleave_planned_operator *planned = &make->plan->operators[op];
+        if (planned->name.named == CLEAVE_NAMED_NOTHING &&
+            memcmp(&planned->cut, &wanted[op], (size_t)make->plan->mesh.n) != 0)
+            lose(make, op, -1, "function", "it is cut as what it reads");
+    }
+}
+
+static cleave_status follow(maker *make, cleave_arena *arena, cleave_error *error) {
+    int32_t n = make->model->n_operators;
+    cleave_mesh_cut *wanted = CLEAVE_ARENA_ARRAY(arena, cleave_mesh_cut, n);
+    if (wanted == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    for (int32_t op = 0; op < n; op++)
+        wanted[op] = make->plan->operators[op].cut;
+    CLEAVE_TRY(cleave_export_follow(make->model, make->plan, arena, error));
+    list_what_follows(make, wanted);
+    return CLEAVE_OK;
+}
+
+/* ---- parameters ---- */
+
+static void file_shape(const cleave_tensor *tensor, int *rank, const int64_t **shape) {
+    *rank = tensor->file_rank > 0 ? tensor->file_rank : tensor->rank;
+    *shape = tensor->file_rank > 0 ? tensor->file_shape : tensor->shape;
+}
+
+bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator *planned,
+                        const cleave_frame_parameter *read) {
+    const char *name = model->tensors[read->tensor].name;
+    size_t n = strlen(planned->name.module);
+    bool inside = strncmp(name, planned->name.module, n) == 0 && name[n] == '.';
+    return planned->name.named == CLEAVE_NAMED_MODULE &&
+           (read->of_main || (inside && name + n + 1 == cleave_export_own_name(name)));
+}
+
+/* As one reader has it; several that differ have it whole in common. */
+static void compute(const cleave_export_plan *plan, const cleave_planned_operator *reader,
+                    const cleave_frame_parameter *read, cleave_planned_parameter *parameter) {
+    for (int i = 0; i < plan->mesh.n; i++) {
+        int8_t axis = reader->cut.axis[i];
+        int8_t d = axis < 0 ? CLEAVE_FRAME_APART : read->dimension[axis];
+        d = d < 0 ? CLEAVE_FRAME_APART : d;
+        if (!parameter->planned)
+            parameter->computed[i] = d;
+        else if (parameter->computed[i] != d)
+            parameter->computed[i] = CLEAVE_FRAME_APART;
+    }
+    parameter->planned = true;
+}
+
+/* The first dimension that every device that has the whole of it can have an equal share of. */
+static int find_share(const cleave_export_plan *plan, const cleave_planned_parameter *parameter,
+                      const cleave_tensor *tensor) {
+    int rank;
+    const int64_t *shape;
+    int64_t parts = 1;
+    bool taken[CLEAVE_MAX_RANK] = {false};
+    file_shape(tensor, &rank, &shape);
+    for (int i = 0; i < plan->mesh.n; i++)
+        if (parameter->computed[i] < 0)
+            parts *= plan->mesh.size[i];
+        else
+            taken[parameter->computed[i]] = true;
+    for (int d = 0; parts > 1 && d < rank; d++)
+        if (!taken[d] && shape[d] % parts == 0)
+            return d;
+    return parts == 1 ? CLEAVE_FRAME_APART : CLEAVE_FRAME_STRIDED;
+}
+
+static void store(maker *make, int32_t t) {
+    cleave_planned_parameter *parameter = &make->plan->parameters[t];
+    cleave_sharded sharded = make->layout->sharded[t];
+    memcpy(parameter->stored, parameter->computed, sizeof parameter->stored);
+    if (sharded == CLEAVE_SHARDED_NOTHING)
+        return;
+    int share = parameter->planned ? find_share(make->plan, parameter, &make->model->tensors[t])
+                                   : CLEAVE_FRAME_STRIDED;
+    if (share == CLEAVE_FRAME_STRIDED)
+        lose(make, -1, t, "update", "no dimension is a multiple of the devices that share it");
+    else if (sharded > CLEAVE_SHARDED_UPDATE)
+        lose(make, -1, t, cleave_sharded_names[sharded],
+             "a weight is gathered once for forward and backward, and its gradient is whole until "
+             "then");
+    for (int i = 0; share >= 0 && i < make->plan->mesh.n; i++)
+        if (parameter->stored[i] < 0)
+            parameter->stored[i] = (int8_t)share;
+}
+
+static void plan_parameters(maker *make) {
+    for (int32_t op = 0; op < make->model->n_operators; op++) {
+        const cleave_planned_operator *reader = &make->plan->operators[op];
+        for (int32_t i = 0; i < reader->frame.n_parameters; i++) {
+            const cleave_frame_parameter *read = &reader->frame.parameters[i];
+            if (cleave_export_owns(make->model, reader, read))
+                compute(make->plan, reader, read, &make->plan->parameters[read->tensor]);
+        }
+    }
+    for (int32_t t = 0; t < make->model->n_tensors; t++)
+        if (make->model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            store(make, t);
+}
+
+/* ---- the whole ---- */
+
+static void lose_what_is_in_time(maker *make) {
+    const cleave_layout *layout = make->layout;
+    if (!cleave_schedule_is_plain(&layout->schedule))
+        lose(make, -1, -1, "schedule", "the whole batch is one stage and one micro-batch");
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        if (cleave_layout_recomputes(layout, op))
+            lose(make, op, -1, "recompute", "what backward reads is kept");
+}
+
+static cleave_status name_operators(const cleave_model *model, cleave_arena *arena,
+                                    cleave_planned_operator **operators, cleave_error *error) {
+    int32_t n = model->n_operators;
+    cleave_frame *frames = CLEAVE_ARENA_ARRAY(arena, cleave_frame, n);
+    cleave_planned_operator *named = CLEAVE_ARENA_ARRAY(arena, cleave_planned_operator, n);
+    cleave_module_name *names;
+    if (frames == NULL || named == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    for (int32_t op = 0; op < n; op++)
+        CLEAVE_TRY(cleave_frame_find(model, op, arena, &frames[op], error));
+    CLEAVE_TRY(cleave_export_names(model, frames, arena, &names, error));
+    for (int32_t op = 0; op < n; op++)
+        named[op] = (cleave_planned_operator){.name = names[op], .frame = frames[op]};
+    *operators = named;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_sayable_find(const cleave_model *model, cleave_target target,
+                                  cleave_arena *arena, cleave_sayable **sayable,
+                                  cleave_error *error) {
+    cleave_planned_operator *operators;
+    cleave_sayable *found = CLEAVE_ARENA_ARRAY(arena, cleave_sayable, model->n_operators);
+    if (found == NULL)
+        return cleave_fail_memory(error, "finding what can be exported");
+    CLEAVE_TRY(name_operators(model, arena, &operators, error));
+    for (int32_t op = 0; op < model->n_operators; op++)
+        for (int a = 0; a < model->operators[op].n_axes; a++) {
+            found[op].cut[a] = find_objection(&operators[op], a) == NULL;
+            found[op].even[a] = operators[op].frame.even[a] || target == CLEAVE_TARGET_JAX;
+        }
+    *sayable = found;
+    return CLEAVE_OK;
+}
+
+static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *error) {
+    cleave_export_plan *plan = make->plan;
+    plan->parameters = CLEAVE_ARENA_ARRAY(arena, cleave_planned_parameter, make->model->n_tensors);
+    if (plan->parameters == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    cleave_planned_parameter whole = {.planned = false};
+    memset(whole.computed, CLEAVE_FRAME_APART, sizeof whole.computed);
+    memset(whole.stored, CLEAVE_FRAME_APART, sizeof whole.stored);
+    for (int32_t t = 0; t < make->model->n_tensors; t++)
+        plan->parameters[t] = whole;
+    CLEAVE_TRY(name_operators(make->model, arena, &plan->operators, error));
+    lose_what_is_in_time(make);
+    CLEAVE_TRY(find_cuts(make, arena, error));
+    CLEAVE_TRY(follow(make, arena, error));
+    plan_parameters(make);
+    cleave_lost *lost = CLEAVE_ARENA_ARRAY(arena, cleave_lost, make->lost.n);
+    if (lost == NULL || make->failed)
+        return cleave_fail_memory(error, "exporting a layout");
+    if (make->lost.n > 0)
+        memcpy(lost, make->lost.items, (size_t)make->lost.n * sizeof *lost);
+    plan->lost = lost;
+    plan->n_lost = make->lost.n;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
+                                 cleave_target target, cleave_arena *arena,
+                                 cleave_export_plan *plan, cleave_error *error) {
+    cleave_export_plan made = {.target = target};
+    maker make = {.model = model, .layout = layout, .plan = &made};
+    cleave_status status = make_plan(&make, arena, error);
+    CLEAVE_LIST_FREE(&make.lost);
+    if (status == CLEAVE_OK)
+        *plan = made;
+    return status;
+}
+
+cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,
+                                      const cleave_export_plan *plan, cleave_arena *arena,
+                                      cleave_layout *result, cleave_error *error) {
+    cleave_layout back;
+    CLEAVE_TRY(cleave_layout_copy(layout, model, arena, &back, error));
+    back.schedule = (cleave_schedule){.micro_batches = 1, .n_stages = 1};
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        back.recompute[op] = false;
+        CLEAVE_TRY(cleave_mesh_split(&plan->mesh, &plan->operators[op].cut, arena, &back.splits[op],
+                                     error));
+    }
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const cleave_planned_parameter *parameter = &plan->parameters[t];
+        bool shared = memcmp(parameter->stored, parameter->computed, sizeof parameter->stored) != 0;
+        back.sharded[t] = shared ? CLEAVE_SHARDED_UPDATE : CLEAVE_SHARDED_NOTHING;
+    }
+    CLEAVE_TRY(cleave_layout_check(model, &back, error));
+    *result = back;
+    return CLEAVE_OK;
+}

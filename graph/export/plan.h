@@ -1,0 +1,88 @@
+/* A layout in the words of a framework: one mesh for all, and for every module how it is cut.
+
+   A target runs all devices alike: every operator is on all of them, its parts a grid.  What of a
+   layout it can't say is left out, and listed.  What remains is again a layout, the one that the
+   target will run: so what is lost has a price. */
+#ifndef CLEAVE_GRAPH_EXPORT_PLAN_H
+#define CLEAVE_GRAPH_EXPORT_PLAN_H
+
+#include "graph/export/mesh.h"
+#include "graph/export/names.h"
+
+typedef enum cleave_target {
+    CLEAVE_TARGET_TORCH,
+    CLEAVE_TARGET_JAX,
+    CLEAVE_N_TARGETS
+} cleave_target;
+extern const char *const cleave_target_names[CLEAVE_N_TARGETS]; /* "torch", "jax" */
+
+/* One thing that is lost; in the order of the model. */
+typedef struct cleave_lost {
+    int32_t op, tensor; /* an operator, or a parameter, or neither: -1 */
+    const char *what;   /* an axis, "devices", "update", ... */
+    const char *why;
+} cleave_lost;
+
+typedef struct cleave_planned_operator {
+    cleave_module_name name;
+    cleave_frame frame;
+    cleave_mesh_cut cut;
+    cleave_mesh_cut then; /* its output, once it is moved to where it is read: partial sums are
+                             whole, or added up in shares, then */
+} cleave_planned_operator;
+
+typedef struct cleave_planned_parameter {
+    bool planned;                     /* a module with a name reads it */
+    int8_t computed[CLEAVE_MAX_MESH]; /* dimension that each of the mesh cuts while it is used, or
+                                         CLEAVE_FRAME_APART */
+    int8_t stored[CLEAVE_MAX_MESH];   /* the same between steps */
+} cleave_planned_parameter;
+
+typedef struct cleave_export_plan {
+    cleave_target target;
+    cleave_mesh mesh;
+    cleave_planned_operator *operators;   /* [n_operators] */
+    cleave_planned_parameter *parameters; /* [n_tensors] */
+    int32_t n_lost;
+    const cleave_lost *lost;
+} cleave_export_plan;
+
+/* Is this parameter the module's own?  Operators are fused with what others hold, too. */
+bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator *planned,
+                        const cleave_frame_parameter *read);
+
+/* In the arena.  `model` is the layout's as cleave_model_fuse_attention leaves it, or before. */
+cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
+                                 cleave_target target, cleave_arena *arena,
+                                 cleave_export_plan *plan, cleave_error *error);
+
+/* The layout that the target will run: the same but for what is lost. */
+cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,
+                                      const cleave_export_plan *plan, cleave_arena *arena,
+                                      cleave_layout *result, cleave_error *error);
+
+/* The file: docs/formats.md.  `costs` ([n_lost] seconds, negative: not known) may be null. */
+cleave_status cleave_export_write(const char *path, const cleave_model *model,
+                                  const cleave_export_plan *plan, const double *costs,
+                                  cleave_error *error);
+
+/* What of an operator a target can cut, over all devices. */
+typedef struct cleave_sayable {
+    bool cut[CLEAVE_MAX_AXES];
+    bool even[CLEAVE_MAX_AXES]; /* into equal blocks alone */
+} cleave_sayable;
+
+/* Of all operators, [n_operators] in the arena.  Functions without a name may have anything, though
+   they follow what they read. */
+cleave_status cleave_sayable_find(const cleave_model *model, cleave_target target,
+                                  cleave_arena *arena, cleave_sayable **sayable,
+                                  cleave_error *error);
+
+/* ---- steps of making a plan ---- */
+
+/* Where outputs go, and functions that follow what they read: sets `then` of all operators, and the
+   cuts of those without a name, which are what the layout says before; follow.c. */
+cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
+                                   cleave_arena *arena, cleave_error *error);
+
+#endif

@@ -1,0 +1,200 @@
+/* The plan as a file: docs/formats.md. */
+#include "graph/export/plan.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PLAN_VERSION = 1 };
+
+/* "S0": cut along dimension 0; "R": whole everywhere; "P": parts that add up. */
+static void put_word(cleave_json_writer *out, int dimension, bool partial) {
+    char word[8];
+    snprintf(word, sizeof word, "S%d", dimension);
+    cleave_json_put_string(out, partial ? "P" : dimension < 0 ? "R" : word);
+}
+
+/* By dimension of the mesh; `of`: a dimension of the tensor by axis, `op`: partial sums are told.
+ */
+static void put_words(cleave_json_writer *out, const char *key, const cleave_mesh *mesh,
+                      const cleave_mesh_cut *cut, const int8_t *of, const cleave_model *model,
+                      const cleave_operator *op) {
+    cleave_json_key(out, key);
+    cleave_json_begin_array(out, true);
+    for (int i = 0; i < mesh->n; i++) {
+        int axis = cut->axis[i];
+        put_word(out, axis < 0 ? CLEAVE_FRAME_APART : of[axis],
+                 op != NULL && axis >= 0 && cleave_frame_adds_up(model, op, axis));
+    }
+    cleave_json_end_array(out);
+}
+
+static void put_axes(cleave_json_writer *out, const cleave_mesh *mesh, const cleave_operator *op,
+                     const cleave_mesh_cut *cut) {
+    cleave_json_key(out, "axes");
+    cleave_json_begin_array(out, true);
+    for (int i = 0; i < mesh->n; i++)
+        if (cut->axis[i] < 0)
+            cleave_json_put_null(out);
+        else
+            cleave_json_put_string(out, op->axes[cut->axis[i]].name);
+    cleave_json_end_array(out);
+}
+
+static void put_operator(cleave_json_writer *out, const cleave_model *model,
+                         const cleave_export_plan *plan, int32_t id) {
+    const cleave_operator *op = &model->operators[id];
+    const cleave_planned_operator *planned = &plan->operators[id];
+    const cleave_frame *frame = &planned->frame;
+    bool loss = planned->name.named == CLEAVE_NAMED_LOSS;
+    cleave_json_begin_object(out, true);
+    cleave_json_key(out, "operator");
+    cleave_json_put_string(out, op->name);
+    cleave_json_key(out, "type");
+    cleave_json_put_string(out, op->type);
+    put_axes(out, &plan->mesh, op, &planned->cut);
+    put_words(out, "input", &plan->mesh, &planned->cut, frame->input, model, NULL);
+    if (!loss) {
+        put_words(out, "output", &plan->mesh, &planned->cut, frame->output, model, op);
+        put_words(out, "then", &plan->mesh, &planned->then, frame->output, model, NULL);
+    }
+    if (planned->name.named == CLEAVE_NAMED_MODULE) {
+        cleave_json_key(out, "parameters");
+        cleave_json_begin_object(out, true);
+        for (int32_t i = 0; i < frame->n_parameters; i++) {
+            const cleave_frame_parameter *read = &frame->parameters[i];
+            if (cleave_export_owns(model, planned, read))
+                put_words(out, cleave_export_own_name(model->tensors[read->tensor].name),
+                          &plan->mesh, &planned->cut, read->dimension, model, NULL);
+        }
+        cleave_json_end_object(out);
+    }
+    cleave_json_end_object(out);
+}
+
+static void put_named(cleave_json_writer *out, const cleave_model *model,
+                      const cleave_export_plan *plan, const char *key, cleave_named named) {
+    cleave_json_key(out, key);
+    cleave_json_begin_object(out, false);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (plan->operators[op].name.named == named) {
+            cleave_json_key(out, plan->operators[op].name.module);
+            put_operator(out, model, plan, op);
+        }
+    cleave_json_end_object(out);
+}
+
+static void put_loss(cleave_json_writer *out, const cleave_model *model,
+                     const cleave_export_plan *plan) {
+    cleave_json_key(out, "loss");
+    int32_t op = 0;
+    while (op < model->n_operators && plan->operators[op].name.named != CLEAVE_NAMED_LOSS)
+        op++;
+    if (op == model->n_operators)
+        cleave_json_put_null(out);
+    else
+        put_operator(out, model, plan, op);
+}
+
+static void put_parameter(cleave_json_writer *out, const cleave_tensor *tensor,
+                          const cleave_export_plan *plan,
+                          const cleave_planned_parameter *parameter) {
+    bool filed = tensor->file_rank > 0;
+    cleave_json_begin_object(out, true);
+    cleave_json_key(out, "shape");
+    cleave_json_begin_array(out, true);
+    for (int d = 0; d < (filed ? tensor->file_rank : tensor->rank); d++)
+        cleave_json_put_integer(out, filed ? tensor->file_shape[d] : tensor->shape[d]);
+    cleave_json_end_array(out);
+    cleave_json_key(out, "stored");
+    cleave_json_begin_array(out, true);
+    for (int i = 0; i < plan->mesh.n; i++)
+        put_word(out, parameter->stored[i], false);
+    cleave_json_end_array(out);
+    cleave_json_end_object(out);
+}
+
+static void put_parameters(cleave_json_writer *out, const cleave_model *model,
+                           const cleave_export_plan *plan) {
+    cleave_json_key(out, "parameters");
+    cleave_json_begin_object(out, false);
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        if (!plan->parameters[t].planned)
+            continue;
+        cleave_json_key(out, model->tensors[t].name);
+        put_parameter(out, &model->tensors[t], plan, &plan->parameters[t]);
+    }
+    cleave_json_end_object(out);
+}
+
+static void put_lost(cleave_json_writer *out, const cleave_model *model,
+                     const cleave_export_plan *plan, const double *costs) {
+    cleave_json_key(out, "lost");
+    cleave_json_begin_array(out, false);
+    for (int32_t i = 0; i < plan->n_lost; i++) {
+        const cleave_lost *lost = &plan->lost[i];
+        cleave_json_begin_object(out, true);
+        if (lost->op >= 0 || lost->tensor >= 0) {
+            cleave_json_key(out, lost->op >= 0 ? "operator" : "parameter");
+            cleave_json_put_string(out, lost->op >= 0 ? model->operators[lost->op].name
+                                                      : model->tensors[lost->tensor].name);
+        }
+        cleave_json_key(out, "what");
+        cleave_json_put_string(out, lost->what);
+        cleave_json_key(out, "why");
+        cleave_json_put_string(out, lost->why);
+        if (costs != NULL && costs[i] >= 0) {
+            cleave_json_key(out, "seconds");
+            cleave_json_put_number(out, costs[i]);
+        }
+        cleave_json_end_object(out);
+    }
+    cleave_json_end_array(out);
+}
+
+static void put_model(cleave_json_writer *out, const cleave_model *model) {
+    const char *slash = strrchr(model->file, '/');
+    cleave_json_key(out, "model");
+    cleave_json_begin_object(out, true);
+    cleave_json_key(out, "file");
+    cleave_json_put_string(out, slash == NULL ? model->file : slash + 1);
+    cleave_json_key(out, "hash");
+    cleave_json_put_string(out, model->hash);
+    cleave_json_key(out, "batch");
+    cleave_json_put_integer(out, model->batch);
+    cleave_json_end_object(out);
+}
+
+static void put_plan(cleave_json_writer *out, const cleave_model *model,
+                     const cleave_export_plan *plan, const double *costs) {
+    cleave_json_begin_object(out, false);
+    cleave_json_key(out, "cleave_plan");
+    cleave_json_put_integer(out, PLAN_VERSION);
+    cleave_json_key(out, "for");
+    cleave_json_put_string(out, cleave_target_names[plan->target]);
+    put_model(out, model);
+    cleave_json_key(out, "mesh");
+    cleave_json_begin_array(out, true);
+    for (int i = 0; i < plan->mesh.n; i++)
+        cleave_json_put_integer(out, plan->mesh.size[i]);
+    cleave_json_end_array(out);
+    put_named(out, model, plan, "modules", CLEAVE_NAMED_MODULE);
+    put_named(out, model, plan, "functions", CLEAVE_NAMED_FUNCTION);
+    put_loss(out, model, plan);
+    put_parameters(out, model, plan);
+    put_lost(out, model, plan, costs);
+    cleave_json_end_object(out);
+}
+
+cleave_status cleave_export_write(const char *path, const cleave_model *model,
+                                  const cleave_export_plan *plan, const double *costs,
+                                  cleave_error *error) {
+    cleave_json_writer out = {0};
+    put_plan(&out, model, plan, costs);
+    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a plan")
+                                      : cleave_file_write(path, out.text, out.n, error);
+    cleave_json_writer_free(&out);
+    return status;
+}

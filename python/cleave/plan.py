@@ -1,0 +1,112 @@
+"""The plan that `cleave export` writes (docs/formats.md), checked as it is read; of no framework."""
+import json
+import math
+import re
+from dataclasses import dataclass, field
+
+from .command import CleaveError
+
+WORD = re.compile(r"R|P|S[0-9]")
+
+
+@dataclass
+class Part:
+    """A module, a function of one, or the loss: by dimension of the mesh how its tensors lie."""
+    operator: str
+    type: str
+    axes: list  # the axis of the operator that is cut, or None where the mesh repeats it
+    input: list  # words: "S1" cut along dimension 1, "R" whole everywhere, "P" parts that add up
+    output: list = field(default_factory=list)
+    then: list = field(default_factory=list)  # where the output goes
+    parameters: dict = field(default_factory=dict)  # own name: words
+
+    def gradient(self, words):
+        """How the gradient of what lies so comes: whole where the mesh repeats the work, else in parts that add up."""
+        return ["P" if w == "R" and axis is not None else w for w, axis in zip(words, self.axes)]
+
+
+@dataclass
+class Stored:
+    shape: list
+    stored: list  # words
+
+
+@dataclass
+class Plan:
+    file: str
+    target: str
+    model: dict
+    mesh: list
+    modules: dict  # name: Part
+    functions: dict  # name of the module that calls it: Part
+    loss: object  # Part or None
+    parameters: dict  # name: Stored
+    lost: list
+
+    @property
+    def devices(self):
+        return math.prod(self.mesh)
+
+
+def _take(record, where, kind, **optional):
+    """A dataclass of a JSON object that has all its keys, those of `optional` if it likes, and no others."""
+    if not isinstance(record, dict):
+        raise CleaveError(f"{where}: is no object")
+    names = set(kind.__dataclass_fields__)
+    unknown, missing = set(record) - names, names - set(record) - set(optional)
+    if unknown or missing:
+        raise CleaveError(f"{where}: {'unknown key' if unknown else 'there is no'} \"{min(unknown or missing)}\"")
+    return kind(**{**optional, **record})
+
+
+def _check_words(words, mesh, where, allowed="RSP"):
+    ok = isinstance(words, list) and len(words) == len(mesh)
+    if not ok or not all(isinstance(w, str) and WORD.fullmatch(w) and w[0] in allowed for w in words):
+        raise CleaveError(f"{where}: {json.dumps(words)} is not a word for each of {len(mesh)} dimensions of the mesh")
+
+
+def _part(record, mesh, where):
+    part = _take(record, where, Part, output=[], then=[], parameters={})
+    _check_words(part.input, mesh, where + ".input", "RS")
+    for words, name, allowed in ((part.output, "output", "RSP"), (part.then, "then", "RS")):
+        if words or part.output:
+            _check_words(words, mesh, f"{where}.{name}", allowed)
+    if not isinstance(part.axes, list) or len(part.axes) != len(mesh):
+        raise CleaveError(f"{where}.axes: is not one for each dimension of the mesh")
+    for name, words in part.parameters.items():
+        _check_words(words, mesh, f"{where}.parameters.{name}", "RS")
+    return part
+
+
+def _stored(record, mesh, where):
+    stored = _take(record, where, Stored)
+    _check_words(stored.stored, mesh, where + ".stored", "RS")
+    return stored
+
+
+def load(file):
+    """Reads a plan, and believes nothing; CleaveError names file and place."""
+    if isinstance(file, Plan):
+        return file
+    try:
+        with open(file, encoding="utf-8") as stream:
+            data = json.load(stream)
+    except OSError as error:
+        raise CleaveError(f"{file}: {error.strerror}") from None
+    except ValueError as error:
+        raise CleaveError(f"{file}: {error}") from None
+    if not isinstance(data, dict) or data.get("cleave_plan") != 1:
+        raise CleaveError(f"{file}: is no plan of version 1; `cleave export` writes them")
+    target = data.pop("for", None)
+    data = {key: value for key, value in data.items() if key != "cleave_plan"}
+    data.update(file=str(file), target=target)
+    plan = _take(data, str(file), Plan)
+    mesh = plan.mesh
+    if not isinstance(mesh, list) or not all(type(size) is int and size > 1 for size in mesh):
+        raise CleaveError(f"{file}: mesh: {json.dumps(mesh)} is no list of sizes above 1")
+    for key, make in (("modules", _part), ("functions", _part), ("parameters", _stored)):
+        if not isinstance(getattr(plan, key), dict):
+            raise CleaveError(f"{file}: {key}: is no object")
+        setattr(plan, key, {n: make(v, mesh, f"{file}: {key}.{n}") for n, v in getattr(plan, key).items()})
+    plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
+    return plan

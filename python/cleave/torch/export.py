@@ -1,0 +1,48 @@
+"""Your model, to be planned: as ONNX in training mode, and from there to a plan by the `cleave` command."""
+import os
+import tempfile
+import warnings
+
+import torch
+
+from ..command import CleaveError, run
+from ..plan import load
+
+def export(model, inputs, file):
+    """Writes `model` as it trains, without weights, its batch (dimension 0 of every input) left open; the model stays as
+    it was.  Nothing is folded or fused, so parameters keep their names."""
+    was_training = model.training
+    names = [f"input_{i}" for i in range(len(inputs))]
+    model.train()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(model, tuple(inputs), file, dynamo=False, export_params=False, do_constant_folding=False,
+                              training=torch.onnx.TrainingMode.TRAINING, opset_version=17, input_names=names,
+                              dynamic_axes={name: {0: "batch"} for name in names})
+    except Exception as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CleaveError(f"the model can't be written as ONNX: {line}") from error
+    finally:
+        model.train(was_training)
+    return names
+
+
+def plan(model, inputs, *, devices, machine, layout=None, batch=None, seconds=None, options=(), file=None):
+    """A plan for `model` on so many devices of a machine file: exported, searched (`layout`: a layout file is taken
+    instead), and written in torch's words.  `inputs`: an example batch; `batch`: the whole one where that is larger.
+    `seconds`: of the search; `options`: more of them for `cleave search`.  `file`: keep the plan there.
+
+    Plan on one rank and give the file to all, so that all have the same."""
+    batch = batch or inputs[0].shape[0]
+    with tempfile.TemporaryDirectory() as folder:
+        onnx, found = os.path.join(folder, "model.onnx"), layout or os.path.join(folder, "model.layout.json")
+        written = file or os.path.join(folder, "model.plan.json")
+        floats = [n for n, x in zip(export(model, inputs, onnx), inputs) if x.is_floating_point()]
+        given = ["--model", onnx, "--batch", batch] + (["--inputs", ",".join(floats)] if floats else [])
+        if layout is None:
+            time = ["--time", seconds] if seconds else []
+            run("search", *given, "--machine", machine, "--devices", devices, "--for", "torch", *time, *options, "-o",
+                found)
+        run("export", "--to", "torch", *given, "--layout", found, "--machine", machine, "-o", written)
+        return load(written)

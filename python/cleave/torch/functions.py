@@ -1,0 +1,152 @@
+"""Functions that DTensor lacks or is wrong about, on parts: attention, pools, dropout, and the loss."""
+import itertools
+
+import torch
+import torch.distributed
+import torch.nn.functional as F
+from torch.distributed.tensor import DTensor
+from torch.overrides import TorchFunctionMode
+
+from . import lie
+
+# Of an image whose samples and channels alone are cut, parts are pooled as the whole is.
+POOLS = {F.max_pool1d, F.max_pool2d, F.max_pool3d, torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, F.avg_pool1d,
+         F.avg_pool2d, F.avg_pool3d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d}
+
+
+def _words(x):
+    return ["P" if p.is_partial() else f"S{p.dim}" if p.is_shard() else "R" for p in x.placements]
+
+
+class Functions(TorchFunctionMode):
+    """Within the forward of one module.  `attention`: how its one attention is cut, or None."""
+
+    def __init__(self, mesh, attention):
+        super().__init__()
+        self.mesh, self.attention, self.n = mesh, attention, 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if not args or not isinstance(args[0], DTensor):
+            return func(*args, **kwargs)
+        if func is F.scaled_dot_product_attention and self.attention is not None:
+            return self.attend(func, *args, **kwargs)
+        if func in POOLS:
+            return self.pool(func, *args, **kwargs)
+        if func is F.dropout:
+            return self.drop(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def attend(self, func, q, k, v, *rest, **kwargs):
+        self.n += 1
+        if self.n > 1:
+            raise RuntimeError(f"{self.attention.operator} is one attention, and its module calls a second one")
+        words, gradient = self.attention.input, self.attention.gradient(self.attention.input)
+        shape = (*q.shape[:-1], v.shape[-1])
+        parts = [lie.local(lie.move(x, self.mesh, words), gradient) for x in (q, k, v)]
+        return lie.join(func(*parts, *rest, **kwargs), self.mesh, self.attention.output, shape)
+
+    def pool(self, func, x, *rest, **kwargs):
+        words = [w if w in ("S0", "S1") else "R" for w in _words(x)]
+        x = lie.move(x, self.mesh, words)
+        whole = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs)
+        return lie.join(func(lie.local(x, words), *rest, **kwargs), self.mesh, words, whole.shape)
+
+    def drop(self, x, p=0.5, training=True, inplace=False):
+        """Ranks that have the same part drop the same; others draw numbers of their own."""
+        if not training or p == 0:
+            return x
+        words = ["R" if w == "P" else w for w in _words(x)]
+        x = lie.move(x, self.mesh, words)
+        part = lie.local(x, words)
+        place = 0
+        for i, word in enumerate(words):
+            place = place * self.mesh.size(i) + (self.mesh.get_local_rank(i) if word != "R" else 0)
+        generator = torch.Generator(part.device).manual_seed(_draw(self.mesh) * 65536 + place)
+        kept = torch.rand(part.shape, generator=generator, device=part.device) >= p
+        return lie.join(part * kept / (1 - p) if p < 1 else part * 0, self.mesh, words, x.shape)
+
+
+# ---- by mesh: the loss of its plan, and numbers drawn for it -------------------------------------------------------
+
+_losses, _draws = {}, {}
+
+
+def _draw(mesh):
+    """A number that no other dropout has and that all ranks agree on: rank 0's seed says the first."""
+    if mesh not in _draws:
+        seed = torch.tensor([torch.initial_seed() % 2**40], device=mesh.device_type)
+        torch.distributed.broadcast(seed, 0)
+        _draws[mesh] = itertools.count(int(seed))
+    return next(_draws[mesh]) % 2**46
+
+
+class _SplitClasses(torch.autograd.Function):
+    """Cross-entropies of logits of which ranks have some classes each; `mine`: whether the target is here."""
+
+    @staticmethod
+    def forward(ctx, x, column, mine, groups):
+        some = x.shape[1] > 0
+        highest = x.amax(1) if some else x.new_full((x.shape[0],), -float("inf"))
+        for group in groups:
+            torch.distributed.all_reduce(highest, torch.distributed.ReduceOp.MAX, group=group)
+        shifted = x - highest.unsqueeze(1)
+        chosen = shifted.gather(1, column.unsqueeze(1)).squeeze(1) * mine if some else x.new_zeros(x.shape[0])
+        both = torch.stack([shifted.exp().sum(1), chosen])
+        for group in groups:
+            torch.distributed.all_reduce(both, group=group)
+        ctx.save_for_backward(shifted.exp() / both[0].unsqueeze(1), column, mine)
+        return both[0].log() - both[1]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        probability, column, mine = ctx.saved_tensors
+        out = probability.clone()
+        if out.shape[1]:
+            out.scatter_add_(1, column.unsqueeze(1), -mine.to(out.dtype).unsqueeze(1))
+        return gradient.unsqueeze(1) * out, None, None, None
+
+
+def _loss_words(part):
+    """How the plan has logits once they are [rows, classes]: by samples, which are outermost in rows, and classes."""
+    return ["S1" if axis == "v" else word if word == "S0" else "R" for axis, word in zip(part.axes, part.input)]
+
+
+def _mean_cross_entropy(logits, target, part, ignore_index):
+    """The mean over all targets that count, equal on every rank."""
+    mesh, words = logits.device_mesh, _loss_words(part)
+    count = (target != ignore_index).sum().clamp(min=1)
+    x = lie.local(lie.move(logits, mesh, words), part.gradient(words))
+    t = lie.spread(target, mesh, ["R" if word == "S1" else word for word in words]).to_local()
+    groups = [mesh.get_group(i) for i, word in enumerate(words) if word == "S1"]
+    if groups:
+        first, n = lie.block(logits.shape[1], words, 1, mesh)
+        mine = (t >= first) & (t < first + n)
+        each = _SplitClasses.apply(x, (t - first).clamp(0, max(n - 1, 0)), mine, groups)
+        mean = (each * (t != ignore_index)).sum() / count
+    else:
+        mean = _usual(x, t, reduction="sum", ignore_index=ignore_index) / count
+    parts = ["P" if word == "S0" else "R" for word in words]
+    return lie.redistribute(lie.join(mean, mesh, parts, ()), mesh, ["R"] * mesh.ndim).to_local()
+
+
+_usual = F.cross_entropy
+
+
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+                  label_smoothing=0.0):
+    """torch.nn.functional.cross_entropy, which of a model under a plan is cut as the plan says; where it can't be (other
+    than [rows, classes], or with options), of the gathered logits."""
+    part = _losses.get(input.device_mesh) if isinstance(input, DTensor) else None
+    if part is not None:
+        plain = weight is None and size_average is None and reduce is None and not label_smoothing
+        if plain and reduction == "mean" and input.dim() == 2 and target.dim() == 1:
+            return _mean_cross_entropy(input, target, part, ignore_index)
+        input = input.full_tensor()
+    return _usual(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+
+
+def register_loss(mesh, part):
+    """From now on cross-entropy knows of this plan; of all other tensors it is what it was."""
+    _losses[mesh] = part
+    F.cross_entropy = cross_entropy

@@ -1,0 +1,52 @@
+# A layout as a plan for a framework: what it says, what is refused, and what it costs.
+# shellcheck source=command.bash
+. "$(dirname "$0")/command.bash"
+
+alexnet=(--model "$models/alexnet.onnx" --batch 32)
+plan=$tree/configs/layouts/alexnet-32-two-cores.layout.json
+
+# --- a layout that torch says as it is: the plan has its words, and what is read back is that layout
+expect_ok export --to torch "${alexnet[@]}" --layout "$plan" --machine "$machine" --strict \
+    -o "$work/plan.json" --read-back "$work/back.json"
+grep -qF 'exported' "$work/out" || fail "export does not price the plan: $(cat "$work/out")"
+grep -qF '"features.0": {"operator": "/features/features.0/Conv"' "$work/plan.json" || fail "no module features.0"
+grep -qF '"classifier.6": {"operator": "/classifier/classifier.6/Gemm", "type": "Gemm", "axes": ["c"], "input": ["S1"], "output": ["P"]' \
+    "$work/plan.json" || fail "the product cut by what it sums is not said so: $(cat "$work/plan.json")"
+diff <(grep '"split"' "$plan") <(grep '"split"' "$work/back.json") || fail "another layout is read back"
+
+# --- JSON: the step of what is read back is that of simulate
+expect_ok export --to torch "${alexnet[@]}" --layout "$plan" --machine "$machine" --json -o "$work/plan.json"
+exported=$(sed -n 's/.*"exported": {"step_seconds": \([^,]*\),.*/\1/p' "$work/out")
+expect_ok simulate "${alexnet[@]}" --layout "$work/back.json" --machine "$machine" --json
+[ "$exported" = "$(json_value "$work/out" step_seconds)" ] || fail "export prices $exported, simulate something else"
+
+# --- what a framework can't say is listed and priced, or refused
+sed 's#"/features/features.6/Conv": {"split": {[^}]*}#"/features/features.6/Conv": {"split": {"h": 2}#' "$plan" >"$work/rows.json"
+expect_ok export --to torch "${alexnet[@]}" --layout "$work/rows.json" --machine "$machine" -o "$work/plan.json"
+grep -q '^/features/features.6/Conv *h *.* ms$' "$work/out" || fail "rows are not listed with their price: $(cat "$work/out")"
+expect_error 2 'torch can'"'"'t have it as it is: 1 thing is lost, the first being h of /features/features.6/Conv' \
+    export --to torch "${alexnet[@]}" --layout "$work/rows.json" --strict -o "$work/output"
+sed 's#"/classifier/classifier.6/Gemm": {"split": {[^}]*}, "devices": \[0, 1\]#"/classifier/classifier.6/Gemm": {"split": {"k": 3}, "devices": [0, 1, 2]#;
+     s#"devices": 2,#"devices": 3,#' "$plan" >"$work/uneven.json"
+expect_error 2 'can'"'"'t have it as it is' export --to torch "${alexnet[@]}" --layout "$work/uneven.json" --strict -o "$work/output"
+
+# --- wrong words
+expect_error 2 '--to tensorflow: torch and jax are known' \
+    export --to tensorflow "${alexnet[@]}" --layout "$plan" -o "$work/output"
+expect_error 2 'was made for another model' \
+    export --to torch --model "$models/lenet5.onnx" --batch 32 --layout "$plan" -o "$work/output"
+
+# --- search --for finds what is exported as it is: all operators on all devices, the step that export prices
+lenet=(--model "$models/lenet5.onnx" --batch 64)
+k80=$tree/configs/machines/k80-16x4.json
+for framework in torch jax; do
+    expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework --quiet -o "$work/for.json"
+    grep '"split"' "$work/for.json" | grep -vqF '"devices": [' && fail "no devices"
+    grep '"split"' "$work/for.json" | grep -qvE '"devices": \[[0-3], [0-3], [0-3], [0-3]\]' &&
+        fail "--for $framework leaves devices out: $(cat "$work/for.json")"
+    expect_ok export --to $framework "${lenet[@]}" --layout "$work/for.json" --machine "$k80" --strict -o "$work/plan.json"
+    grep -qF ': 1.00 x the plan' "$work/out" || fail "--for $framework finds what is not run so: $(cat "$work/out")"
+done
+expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
+    -o "$work/output"
+expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"

@@ -1,0 +1,101 @@
+/* What is read back of a plan is a layout that the target says as it is: nothing more is lost, and
+   it is read back the same.  On layouts drawn at random, of models of all sorts. */
+#include "graph/export/plan.h"
+#include "graph/import/import.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N_LAYOUTS = 60 };
+
+static const struct {
+    const char *file;
+    int32_t n_devices;
+} models[] = {{"alexnet.onnx", 8}, {"resnet50.onnx", 4}, {"byte_gpt.onnx", 8},
+              {"dlrm.onnx", 6},    {"lenet5.onnx", 12},  {"nmt.onnx", 4}};
+
+/* Every dimension of the mesh takes an axis that has as many elements, or repeats. */
+static cleave_mesh_cut draw_cut(const cleave_operator *op, const cleave_mesh *mesh,
+                                cleave_random *random) {
+    cleave_mesh_cut cut;
+    for (int i = 0; i < CLEAVE_MAX_MESH; i++)
+        cut.axis[i] = CLEAVE_MESH_REPEATS;
+    for (int i = 0; i < mesh->n; i++) {
+        int8_t a = (int8_t)(cleave_random_below(random, op->n_axes + 1) - 1);
+        cut.axis[i] = a;
+        if (a >= 0 && (op->axes[a].whole || cleave_mesh_degree(mesh, &cut, a) > op->axes[a].extent))
+            cut.axis[i] = CLEAVE_MESH_REPEATS;
+    }
+    return cut;
+}
+
+/* Most operators on a grid, the others as cleave_layout_random has them, which shards updates, too.
+ */
+static void draw_layout(const cleave_model *model, int32_t n_devices, uint64_t seed,
+                        cleave_arena *arena, cleave_layout *layout) {
+    cleave_random random = {.key = seed};
+    cleave_mesh mesh;
+    cleave_mesh_of_primes(n_devices, &mesh);
+    cr_assert_eq(cleave_layout_random(model, n_devices, seed, arena, layout, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cleave_mesh_cut cut = draw_cut(&model->operators[op], &mesh, &random);
+        if (cleave_random_below(&random, 8) > 0)
+            cr_assert_eq(cleave_mesh_split(&mesh, &cut, arena, &layout->splits[op], NULL),
+                         CLEAVE_OK);
+    }
+}
+
+static void make(const cleave_model *model, const cleave_layout *layout, cleave_target target,
+                 cleave_arena *arena, cleave_export_plan *plan, cleave_layout *back) {
+    cleave_error error = {""};
+    cr_assert_eq(cleave_export_make(model, layout, target, arena, plan, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_export_read_back(model, layout, plan, arena, back, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
+static int count_lost(const cleave_export_plan *plan) {
+    int n = 0; /* uneven blocks stay what they are, and are told again */
+    for (int32_t i = 0; i < plan->n_lost; i++)
+        n += strstr(plan->lost[i].why, "rounded up") == NULL;
+    return n;
+}
+
+static int check(const cleave_model *model, const cleave_layout *drawn, cleave_target target,
+                 cleave_arena *arena) {
+    cleave_export_plan first, second;
+    cleave_layout back, again;
+    int n_cut = 0;
+    make(model, drawn, target, arena, &first, &back);
+    make(model, &back, target, arena, &second, &again);
+    cr_expect_eq(count_lost(&second), 0, "%s: lost of %s: %s", model->file,
+                 model->operators[second.lost[0].op].name, second.lost[0].why);
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cr_expect(cleave_split_same(&back.splits[op], &again.splits[op]), "%s", model->file);
+        cr_expect_eq(back.splits[op].n_parts, drawn->n_devices);
+        n_cut += back.splits[op].replicas < drawn->n_devices;
+    }
+    cr_expect_arr_eq(back.sharded, again.sharded, (size_t)model->n_tensors);
+    return n_cut;
+}
+
+Test(exports, what_is_read_back_is_exported_as_it_is) {
+    int n_cut = 0;
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        cleave_arena arena = {0}, scratch = {0};
+        cleave_model model;
+        char path[256];
+        snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", models[m].file);
+        cr_assert_eq(cleave_model_import(path, 24, true, &arena, &model, NULL), CLEAVE_OK);
+        for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
+            cleave_layout drawn;
+            draw_layout(&model, models[m].n_devices, seed, &scratch, &drawn);
+            n_cut += check(&model, &drawn, (cleave_target)(seed % CLEAVE_N_TARGETS), &scratch);
+            cleave_arena_reset(&scratch);
+        }
+        cleave_arena_free(&scratch);
+        cleave_arena_free(&arena);
+    }
+    cr_expect_gt(n_cut, 5000);
+}

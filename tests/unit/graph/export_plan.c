@@ -1,0 +1,160 @@
+/* Plans: names of modules, and how tensors lie, of models that ship. */
+#include "graph/export/plan.h"
+#include "graph/import/import.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static cleave_arena arena;
+static cleave_model model;
+static cleave_layout layout;
+static cleave_export_plan plan;
+static void tear_down(void) { cleave_arena_free(&arena); }
+TestSuite(export_plan, .fini = tear_down);
+
+static void load(const char *file, int64_t batch, int32_t n_devices) {
+    cleave_error error = {""};
+    char path[256];
+    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", file);
+    cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_layout_create(&model, n_devices, &arena, &layout, NULL), CLEAVE_OK);
+}
+
+static int axis(int32_t op, const char *name) {
+    int a = 0;
+    while (strcmp(model.operators[op].axes[a].name, name) != 0)
+        cr_assert_lt(++a, model.operators[op].n_axes);
+    return a;
+}
+
+/* Splits an operator along one axis over all devices. */
+static int32_t split(const char *name, const char *along) {
+    int32_t op = cleave_model_find_operator(&model, name), devices[16];
+    cr_assert_geq(op, 0, "no operator %s", name);
+    int32_t degree[CLEAVE_MAX_AXES] = {0};
+    degree[axis(op, along)] = layout.n_devices;
+    for (int32_t d = 0; d < layout.n_devices; d++)
+        devices[d] = d;
+    cr_assert_eq(cleave_layout_set(&layout, op, 1, degree, devices, &arena, NULL), CLEAVE_OK);
+    return op;
+}
+
+static void make(cleave_target target) {
+    cleave_error error = {""};
+    cr_assert_eq(cleave_export_make(&model, &layout, target, &arena, &plan, &error), CLEAVE_OK,
+                 "%s", error.message);
+}
+
+static const cleave_lost *find_lost(int32_t op, const char *what) {
+    for (int32_t i = 0; i < plan.n_lost; i++)
+        if (plan.lost[i].op == op && strcmp(plan.lost[i].what, what) == 0)
+            return &plan.lost[i];
+    return NULL;
+}
+
+static int stored(const char *parameter) {
+    return plan.parameters[cleave_model_find_tensor(&model, parameter)].stored[0];
+}
+
+static const char *module_of(const char *op) {
+    return plan.operators[cleave_model_find_operator(&model, op)].name.module;
+}
+
+Test(export_plan, modules_are_called_by_their_parameters_and_nodes) {
+    load("alexnet.onnx", 8, 2);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_str_eq(module_of("/features/features.0/Conv"), "features.0");
+    cr_expect_str_eq(module_of("/features/features.2/MaxPool"), "features.2");
+    cr_expect_str_eq(module_of("/classifier/classifier.6/Gemm"), "classifier.6");
+    cr_expect_eq(plan.operators[model.n_operators - 1].name.named, CLEAVE_NAMED_LOSS);
+}
+
+Test(export_plan, an_operator_of_a_config_is_its_module_though_its_weight_is_tied) {
+    cleave_error error = {""};
+    const cleave_import_request request = {.file = CLEAVE_SOURCE_DIR
+                                           "/configs/models/llama_3_2_1b.json",
+                                           .batch = 4,
+                                           .sequence = 16,
+                                           .with_loss = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+    int32_t head = split("lm_head", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_str_eq(module_of("model.embed_tokens"), "model.embed_tokens");
+    cr_expect_str_eq(plan.operators[head].name.module, "lm_head");
+    cr_expect_eq(plan.operators[head].name.named, CLEAVE_NAMED_MODULE);
+    cr_expect_str_eq(module_of("model.layers.0.self_attn"), "model.layers.0.self_attn");
+    /* The embedding has it whole, the head by rows: between steps it is whole. */
+    cr_expect_eq(stored("model.embed_tokens.weight"), CLEAVE_FRAME_APART);
+}
+
+/* Rows of a weight [out, in] are its columns k, and what is summed its columns c. */
+Test(export_plan, weights_are_cut_as_the_file_has_them) {
+    load("alexnet.onnx", 8, 4);
+    split("/features/features.3/Conv", "k");
+    split("/features/features.6/Conv", "c");
+    split("/classifier/classifier.1/Gemm", "c"); /* 256 x 6 x 6 behind a flatten */
+    split("/classifier/classifier.4/Gemm", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(stored("features.3.weight"), 0);
+    cr_expect_eq(stored("features.3.bias"), 0);
+    cr_expect_eq(stored("features.6.weight"), 1);
+    cr_expect_eq(stored("features.6.bias"), CLEAVE_FRAME_APART);
+    cr_expect_eq(stored("classifier.1.weight"), 1);
+    cr_expect_eq(stored("classifier.4.weight"), 0);
+}
+
+Test(export_plan, rows_of_images_and_inner_parts_of_a_flatten_are_lost_and_repeated) {
+    load("alexnet.onnx", 8, 2);
+    int32_t conv = split("/features/features.3/Conv", "h");
+    int32_t dense = split("/classifier/classifier.1/Gemm", "w");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_not_null(find_lost(conv, "h"));
+    cr_expect_not_null(find_lost(dense, "w"));
+    cr_expect_eq(plan.operators[conv].cut.axis[0], CLEAVE_MESH_REPEATS);
+    cr_expect_eq(plan.operators[dense].cut.axis[0], CLEAVE_MESH_REPEATS);
+}
+
+/* 1000 classes over 16 devices: 62.5 each.  Torch cuts so, JAX does not. */
+Test(export_plan, uneven_blocks_stay_in_torch_and_are_repeated_in_jax) {
+    load("alexnet.onnx", 8, 16);
+    int32_t last = split("/classifier/classifier.6/Gemm", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_not_null(find_lost(last, "k"));
+    cr_expect_neq(plan.operators[last].cut.axis[0], CLEAVE_MESH_REPEATS);
+    make(CLEAVE_TARGET_JAX);
+    cr_expect_not_null(find_lost(last, "k"));
+    cr_expect_eq(plan.operators[last].cut.axis[0], CLEAVE_MESH_REPEATS);
+}
+
+/* A normalization looks at all of its width. */
+Test(export_plan, a_normalization_is_not_cut_along_its_width) {
+    load("byte_gpt.onnx", 8, 2);
+    int32_t norm = split("/norm/LayerNormalization", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_not_null(find_lost(norm, "k"));
+    cr_expect_null(find_lost(norm, "devices"));
+}
+
+/* A sum of two is cut by samples: partial sums of the product before it are scattered so. */
+Test(export_plan, outputs_go_to_how_functions_read_them) {
+    load("byte_gpt.onnx", 8, 2);
+    int32_t out = split("/block.0.attention.out/MatMul", "h");
+    split("/byte/Gather", "n");
+    int32_t sum = split("/block.0/residual_1/Add", "n");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[out].then.axis[0], axis(out, "b0"));
+    cr_expect_eq(plan.operators[sum].cut.axis[0], axis(sum, "n"));
+    cr_expect_null(find_lost(sum, "function"));
+}
+
+/* 96 x 3 x 11 x 11 ... the first dimension that is a multiple of the devices. */
+Test(export_plan, a_sharded_update_is_cut_where_it_divides) {
+    load("alexnet.onnx", 8, 2);
+    layout.sharded[cleave_model_find_tensor(&model, "features.0.weight")] = CLEAVE_SHARDED_UPDATE;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(stored("features.0.weight"), 0);
+    cr_expect_eq(stored("features.3.weight"), CLEAVE_FRAME_APART);
+}
