@@ -65,14 +65,25 @@ def _check_words(words, mesh, where, allowed="RSP"):
         raise CleaveError(f"{where}: {json.dumps(words)} is not a word for each of {len(mesh)} dimensions of the mesh")
 
 
+def _expect(ok, where, what):
+    if not ok:
+        raise CleaveError(f"{where}: {what}")
+
+
+def _is_list(value, kind):
+    return isinstance(value, list) and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)
+
+
 def _part(record, mesh, where):
     part = _take(record, where, Part, output=[], then=[], parameters={})
+    _expect(isinstance(part.operator, str) and isinstance(part.type, str), where, "operator and type are no texts")
+    _expect(_is_list(part.axes, (str, type(None))) and len(part.axes) == len(mesh), where + ".axes",
+            "is not one for each dimension of the mesh")
+    _expect(isinstance(part.parameters, dict), where + ".parameters", "is no object")
     _check_words(part.input, mesh, where + ".input", "RS")
     for words, name, allowed in ((part.output, "output", "RSP"), (part.then, "then", "RS")):
-        if words or part.output:
+        if part.output != [] or part.then != []:
             _check_words(words, mesh, f"{where}.{name}", allowed)
-    if not isinstance(part.axes, list) or len(part.axes) != len(mesh):
-        raise CleaveError(f"{where}.axes: is not one for each dimension of the mesh")
     for name, words in part.parameters.items():
         _check_words(words, mesh, f"{where}.parameters.{name}", "RS")
     return part
@@ -80,7 +91,10 @@ def _part(record, mesh, where):
 
 def _stored(record, mesh, where):
     stored = _take(record, where, Stored)
+    _expect(_is_list(stored.shape, int), where + ".shape", f"{json.dumps(stored.shape)} is no shape")
     _check_words(stored.stored, mesh, where + ".stored", "RS")
+    for word in stored.stored:
+        _expect(word == "R" or int(word[1:]) < len(stored.shape), where + ".stored", f"{word} is no dimension of it")
     return stored
 
 
@@ -102,11 +116,12 @@ def load(file):
     data.update(file=str(file), target=target)
     plan = _take(data, str(file), Plan)
     mesh = plan.mesh
-    if not isinstance(mesh, list) or not all(type(size) is int and size > 1 for size in mesh):
-        raise CleaveError(f"{file}: mesh: {json.dumps(mesh)} is no list of sizes above 1")
+    _expect(_is_list(mesh, int) and all(size > 1 for size in mesh), f"{file}: mesh",
+            f"{json.dumps(mesh)} is no list of sizes above 1")
+    _expect(isinstance(plan.model, dict), f"{file}: model", "is no object")
+    _expect(_is_list(plan.lost, dict), f"{file}: lost", "is no list of objects")
     for key, make in (("modules", _part), ("functions", _part), ("parameters", _stored)):
-        if not isinstance(getattr(plan, key), dict):
-            raise CleaveError(f"{file}: {key}: is no object")
+        _expect(isinstance(getattr(plan, key), dict), f"{file}: {key}", "is no object")
         setattr(plan, key, {n: make(v, mesh, f"{file}: {key}.{n}") for n, v in getattr(plan, key).items()})
     plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
     return plan

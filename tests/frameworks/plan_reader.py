@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""The reader of plans believes nothing: what `cleave export` writes is read; with any part of it changed it is read or
+refused by one line, and never by another error.
+usage: plan_reader.py CLEAVE TREE
+"""
+import copy
+import json
+import os
+import random
+import sys
+import tempfile
+
+cleave_command, tree = sys.argv[1:]
+os.environ["CLEAVE"] = cleave_command
+sys.path[:0] = [os.path.join(tree, "python")]
+import cleave  # noqa: E402
+
+CHANGES, VALUES = 3000, [None, True, -1, 1e300, 2, "", "S0", "S99", "P", [], ["R"], [2, 2], {}, {"a": []}, [[]]]
+
+
+def places(value, path=()):
+    yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from places(item, (*path, i))
+
+
+def change(plan, rng):
+    plan = copy.deepcopy(plan)
+    path = rng.choice([p for p in places(plan) if p])
+    at = plan
+    for key in path[:-1]:
+        at = at[key]
+    if rng.random() < 0.3:
+        del at[path[-1]]
+    elif isinstance(at, dict) and rng.random() < 0.2:
+        at["unheard of"] = at.pop(path[-1])
+    else:
+        at[path[-1]] = copy.deepcopy(rng.choice(VALUES))
+    return plan
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "plan.json")
+        cleave.run("export", "--to", "torch", "--model", os.path.join(tree, "configs", "models", "alexnet.onnx"), "--batch", 32,
+                   "--layout", os.path.join(tree, "configs", "layouts", "alexnet-32-two-cores.layout.json"), "-o", file)
+        plan = cleave.load(file)
+        assert plan.mesh == [2] and plan.modules["classifier.6"].output == ["P"] and plan.devices == 2
+        assert plan.modules["classifier.6"].gradient(["R"]) == ["P"]
+        with open(file, encoding="utf-8") as stream:
+            good = json.load(stream)
+        rng, n_read = random.Random(0), 0
+        for _ in range(CHANGES):
+            with open(file, "w", encoding="utf-8") as stream:
+                json.dump(change(good, rng), stream)
+            try:
+                cleave.load(file)
+                n_read += 1
+            except cleave.CleaveError as error:
+                assert "\n" not in str(error) and str(error).startswith(file), error
+        assert 0 < n_read < CHANGES // 2, n_read
+    print(f"{CHANGES} changed plans: {n_read} read, the others refused by a line")
+
+
+main()
