@@ -211,7 +211,9 @@ def megatron(folder):
         yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
                "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
                "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
-               "pipeline": pipeline, "virtual": row["vp"], "attention": "stored", "precision": "bf16", "reduce_precision": "mixed",
+               "pipeline": pipeline, "virtual": row["vp"],
+               "layers": "|".join([str(layers // (pipeline * int(row["vp"])))] * pipeline * int(row["vp"]))
+               if pipeline > 1 else "", "attention": "stored", "precision": "bf16", "reduce_precision": "mixed",
                "sharding": 0,
                "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
                "besides": "tensor parallel without sequence parallel" if row["mode"] == "none" else ""}
