@@ -45,6 +45,21 @@ for layout in layer-per-device sharded; do
     near_losses "one device after $layout"
 done
 
+# Running statistics, momentum, and masters beside what is rounded.
+goes_on() { # MODEL OPTION...
+    local tiny=(--model "$tree/tests/data/oracles/$1" --batch 4)
+    shift
+    expect_ok search "${tiny[@]}" --machine "$machine" --devices 2 --method random --seed 5 -o tiny.layout.json
+    tiny+=(--layout tiny.layout.json "$@")
+    rm -rf tiny
+    expect_ok run "${tiny[@]}" --steps 4 --save tiny.whole
+    expect_ok run "${tiny[@]}" --steps 2 --checkpoint tiny
+    expect_ok run "${tiny[@]}" --steps 4 --from tiny --save tiny.again
+    cmp -s tiny.whole tiny.again || fail "$*: other parameters"
+}
+goes_on tiny_resnet.onnx --momentum 0.9
+goes_on tiny_transformer.onnx --optimizer adam --precision bf16
+
 # What does not belong together is refused in a line.
 expect_error 2 "another optimizer: adam, not sgd" run "${gpt[@]:0:4}" --text "$tree/DESIGN.md" --from ck
 expect_error 2 "another precision: f32, not bf16" run "${train[@]}" --precision bf16 --from ck

@@ -92,6 +92,49 @@ Test(file, a_reader_sees_the_old_file_until_the_new_one_is_whole) {
     cleave_arena_free(&arena);
 }
 
+Test(file, of_a_folder_it_is_not_written_through_a_link_and_its_checksum_is_known) {
+    char folder[] = "/tmp/cleave-file-XXXXXX", path[64], link[64], *data;
+    int64_t bytes;
+    size_t read;
+    uint64_t checksum;
+    cleave_arena arena = {0};
+    cleave_error error = {""};
+    cleave_file_writer writer;
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/data", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    cr_assert_eq(symlink("data", link), 0);
+    cr_expect_eq(cleave_file_writer_open_within(&writer, folder, "link", &error), CLEAVE_FAILED);
+    cr_expect_eq(access(path, F_OK), -1);
+    cr_assert_eq(cleave_file_writer_open_within(&writer, folder, "data", &error), CLEAVE_OK);
+    cr_assert_eq(cleave_file_writer_put(&writer, "wh", 2, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_file_writer_put(&writer, "ole", 3, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_file_writer_commit(&writer, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_file_read(path, &arena, &data, &read, &error), CLEAVE_OK);
+    cr_expect_str_eq(data, "whole");
+    cr_assert_eq(cleave_file_checksum(path, INT64_MAX, &bytes, &checksum, &error), CLEAVE_OK);
+    cr_expect_eq(bytes, 5);
+    cr_expect_eq(checksum, cleave_checksum_value(&writer.sum));
+    unlink(link);
+    unlink(path);
+    cr_expect_eq(rmdir(folder), 0, "something is left");
+    cleave_arena_free(&arena);
+}
+
+Test(file, that_it_was_written_to_is_seen) {
+    char path[] = "/tmp/cleave-file-XXXXXX";
+    cleave_error error = {""};
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0 && write(descriptor, "a", 1) == 1);
+    cleave_file_stamp stamp = cleave_file_stamp_take(descriptor);
+    cr_expect_eq(cleave_file_stamp_check(&stamp, descriptor, path, &error), CLEAVE_OK);
+    cr_assert_eq(write(descriptor, "b", 1), 1);
+    cr_expect_eq(cleave_file_stamp_check(&stamp, descriptor, path, &error), CLEAVE_FAILED);
+    cr_expect_not_null(strstr(error.message, "it had 1 bytes and has 2"));
+    close(descriptor);
+    unlink(path);
+}
+
 Test(file, folders_and_missing_files_are_refused_by_name) {
     cleave_arena arena = {0};
     cleave_error error = {""};
