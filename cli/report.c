@@ -1,5 +1,4 @@
 /* `cleave report`: a page to look at. */
-#include "base/progress.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/report/panels.h"
@@ -66,13 +65,17 @@ static const char *name_of(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
+static cleave_status put_timeline(cleave_markup *page, const report *of, cleave_error *error) {
+    return report_put_timeline(page, &of->step, 1, error);
+}
+
+static cleave_status (*const panels[])(cleave_markup *, const report *, cleave_error *) = {
+    report_put_summary, report_put_model,   put_timeline,         report_put_memory,
+    report_put_limits,  report_put_traffic, report_put_operators, report_put_known,
+};
+
 static cleave_status write_page(const report_values *values, const report *of,
                                 cleave_error *error) {
-    static cleave_status (*const panels[])(cleave_markup *, const report *,
-                                           cleave_error *) = {report_put_summary, report_put_model};
-    static cleave_status (*const more[])(cleave_markup *, const report *, cleave_error *) = {
-        report_put_memory, report_put_limits, report_put_traffic, report_put_operators,
-        report_put_known};
     cleave_markup page = {0};
     char title[400], about[700];
     cleave_status status = CLEAVE_OK;
@@ -86,10 +89,6 @@ static cleave_status write_page(const report_values *values, const report *of,
     report_put_patterns(&page);
     for (size_t i = 0; i < sizeof panels / sizeof panels[0] && status == CLEAVE_OK; i++)
         status = panels[i](&page, of, error);
-    if (status == CLEAVE_OK)
-        status = report_put_timeline(&page, &of->step, 1, error);
-    for (size_t i = 0; i < sizeof more / sizeof more[0] && status == CLEAVE_OK; i++)
-        status = more[i](&page, of, error);
     if (status == CLEAVE_OK) {
         cleave_page_end(&page);
         return cleave_markup_write(&page, values->output, error);
@@ -152,10 +151,10 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_report = {
     .name = "report",
     .summary = "write a page that shows a layout: one file, for any browser",
-    .details = "The model and its splits on a picture of the devices, the step over time, memory,\n"
-               "traffic, the critical path by operator with the next best splits, and the\n"
-               "strategies that are known by name.  The page fetches nothing.  On more than 64\n"
-               "devices it shows some for all, with collectives in closed form, as a search does.",
+    .details = "The model and its splits on a picture of the devices, the step over time,\n"
+               "memory, traffic, the critical path by operator with the next best splits, and\n"
+               "strategies known by name.  The page fetches nothing.  Of more than 64\n"
+               "devices some are shown for all, with collectives in closed form, as in a search.",
     .examples = "  cleave report --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --machine configs/machines/two-cores.json \\\n"
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json -o alexnet.html\n",

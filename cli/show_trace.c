@@ -134,7 +134,9 @@ static cleave_status get_id(const cleave_json_cursor *event, const char *key, in
 }
 
 /* Complete events ("ph": "X") and the names of processes; the others are passed over. */
-static cleave_status add_event(summary *s, const cleave_json_cursor *event, cleave_error *error) {
+static cleave_status add_event(void *context, const cleave_json_cursor *event,
+                               cleave_error *error) {
+    summary *s = context;
     const char *phase, *what = "";
     cleave_json_cursor at;
     span added = {.category = "-"};
@@ -153,19 +155,6 @@ static cleave_status add_event(summary *s, const cleave_json_cursor *event, clea
     if (cleave_json_find(event, "cat", &at))
         CLEAVE_TRY(cleave_json_string(&at, &added.category, error));
     return add_span(s, &added) ? CLEAVE_OK : cleave_fail_memory(error, "adding up a trace");
-}
-
-static cleave_status add_all(summary *s, trace_reader *reader, cleave_error *error) {
-    for (;;) {
-        cleave_json *event;
-        CLEAVE_TRY(trace_reader_next(reader, &event, error));
-        if (event == NULL)
-            return CLEAVE_OK;
-        cleave_json_cursor root = cleave_json_root(event);
-        cleave_status status = add_event(s, &root, error);
-        cleave_json_free(event);
-        CLEAVE_TRY(status);
-    }
 }
 
 static side side_of(const process *p) {
@@ -245,7 +234,7 @@ static void print_processes(const summary *s) {
 
 cleave_status show_trace(trace_reader *reader, cleave_arena *arena, cleave_error *error) {
     summary s = {.arena = arena};
-    cleave_status status = add_all(&s, reader, error);
+    cleave_status status = trace_reader_each(reader, add_event, &s, error);
     if (status == CLEAVE_OK) {
         char text[64];
         cleave_unit_format(1e-6 * s.end, CLEAVE_UNIT_SECONDS, text, sizeof text);

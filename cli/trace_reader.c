@@ -156,3 +156,17 @@ cleave_status trace_reader_next(trace_reader *reader, cleave_json **event, cleav
     reader->n_events++;
     return cleave_json_parse(reader->text, reader->n, name, event, error);
 }
+
+cleave_status trace_reader_each(trace_reader *reader, trace_take take, void *context,
+                                cleave_error *error) {
+    for (;;) {
+        cleave_json *event;
+        CLEAVE_TRY(trace_reader_next(reader, &event, error));
+        if (event == NULL)
+            return CLEAVE_OK;
+        cleave_json_cursor root = cleave_json_root(event);
+        cleave_status status = take(context, &root, error);
+        cleave_json_free(event);
+        CLEAVE_TRY(status);
+    }
+}

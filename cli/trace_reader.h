@@ -24,4 +24,10 @@ void trace_reader_close(trace_reader *reader);
 /* The next event as a document, to be freed; null after the last.  BAD_INPUT names the event. */
 cleave_status trace_reader_next(trace_reader *reader, cleave_json **event, cleave_error *error);
 
+/* Hands over every event that is left. */
+typedef cleave_status (*trace_take)(void *context, const cleave_json_cursor *event,
+                                    cleave_error *error);
+cleave_status trace_reader_each(trace_reader *reader, trace_take take, void *context,
+                                cleave_error *error);
+
 #endif

@@ -6,7 +6,8 @@
 void report_put_patterns(cleave_markup *page) {
     static const struct {
         const char *id, *line;
-    } patterns[] = {{"hatch-4", "M-1 7L7 -1M-1 1L1 -1M5 7L7 5"},
+    } patterns[] = {{"hatch-3", "M1.5 0V6M4.5 0V6"},
+                    {"hatch-4", "M-1 7L7 -1M-1 1L1 -1M5 7L7 5"},
                     {"hatch-5", "M-1 -1L7 7M-1 5L1 7M5 -1L7 1"},
                     {"hatch-6", "M3 3h1"},
                     {"hatch-7", "M0 3H6"},
@@ -31,6 +32,12 @@ void report_put_legend(cleave_markup *page, char prefix, const char *const *name
                           "class=\"%s%d\" width=\"14\" height=\"14\"/></svg>%s</li>",
                           letter, i, names[i]);
     cleave_markup_put(page, "</ul>\n");
+}
+
+double report_bound_seconds(const report *of) {
+    return of->known != NULL && cleave_layout_is_plain(of->step->layout)
+               ? of->known->lower_bound_seconds
+               : 0;
 }
 
 report_text report_quantity(double value, cleave_unit unit) {

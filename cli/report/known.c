@@ -79,13 +79,13 @@ cleave_status report_put_known(cleave_markup *page, const report *of, cleave_err
         if (!of->known->baselines[b].applies)
             put_missing(page, &of->known->baselines[b]);
     cleave_markup_put(page, "</tbody></table></div>\n");
-    if (of->known->lower_bound_seconds > 0)
+    if (report_bound_seconds(of) > 0)
         cleave_markup_put(page,
                           "<p class=\"note\">No layout can take less than %s (%s): this one is "
                           "within %.2f x of that.</p>\n",
-                          report_quantity(of->known->lower_bound_seconds, CLEAVE_UNIT_SECONDS).text,
+                          report_quantity(report_bound_seconds(of), CLEAVE_UNIT_SECONDS).text,
                           of->known->bound_binds != NULL ? of->known->bound_binds : "compute",
-                          own / of->known->lower_bound_seconds);
+                          own / report_bound_seconds(of));
     cleave_page_end_section(page);
     return CLEAVE_OK;
 }

@@ -68,7 +68,9 @@ static cleave_status take_span(matcher *m, const cleave_json_cursor *event, int3
 }
 
 /* Processes are told by their numbers: measured ones are even (simulator/report/trace.c). */
-static cleave_status take_event(matcher *m, const cleave_json_cursor *event, cleave_error *error) {
+static cleave_status take_event(void *context, const cleave_json_cursor *event,
+                                cleave_error *error) {
+    matcher *m = context;
     const char *phase;
     cleave_json_cursor at;
     int64_t process, thread;
@@ -83,19 +85,6 @@ static cleave_status take_event(matcher *m, const cleave_json_cursor *event, cle
     return is_measured && thread < CLEAVE_N_LANES
                ? take_span(m, event, (int32_t)(process + thread), error)
                : CLEAVE_OK;
-}
-
-static cleave_status take_events(matcher *m, trace_reader *reader, cleave_error *error) {
-    for (;;) {
-        cleave_json *event;
-        CLEAVE_TRY(trace_reader_next(reader, &event, error));
-        if (event == NULL)
-            return CLEAVE_OK;
-        cleave_json_cursor root = cleave_json_root(event);
-        cleave_status status = take_event(m, &root, error);
-        cleave_json_free(event);
-        CLEAVE_TRY(status);
-    }
 }
 
 /* The items of each queue, 2 x device + lane, in order. */
@@ -141,7 +130,7 @@ cleave_status report_step_measure(report_step *step, const char *trace, cleave_a
     if (!trace_reader_open(&reader, trace))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: no trace; `cleave run --trace FILE` writes one", trace);
-    cleave_status status = take_events(&m, &reader, error);
+    cleave_status status = trace_reader_each(&reader, take_event, &m, error);
     trace_reader_close(&reader);
     CLEAVE_TRY(status);
     if (measured.step == 0)

@@ -36,6 +36,10 @@ cleave_status report_put_operators(cleave_markup *page, const report *of, cleave
 
 /* ---- what they have in common ---- */
 
+/* What no layout of its sort can be below, seconds; 0: not known.  Of a layout that takes the whole
+   batch at once the bound is one of all that do. */
+double report_bound_seconds(const report *of);
+
 /* Patterns that tell sorts of time and of memory apart without colour; once in a page. */
 void report_put_patterns(cleave_markup *page);
 /* What the classes of a drawing, PREFIX0, PREFIX1 .., mean. */

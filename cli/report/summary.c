@@ -19,7 +19,6 @@ static double step_seconds(const report *of) {
 /* Measured beside predicted; or what it cannot be below; or what it rests on. */
 static void put_step(cleave_markup *page, const report *of) {
     char value[160], more[160] = "predicted";
-    const cleave_search_result *known = of->known;
     price_report_format_step(step_seconds(of), &of->step->simulated.prices.shares, value,
                              sizeof value);
     if (of->step->measured.start != NULL)
@@ -27,9 +26,9 @@ static void put_step(cleave_markup *page, const report *of) {
             more, sizeof more, "predicted, %+.1f %% from the measured %s",
             100 * (step_seconds(of) / (1e-12 * (double)of->step->measured.step) - 1),
             report_quantity(1e-12 * (double)of->step->measured.step, CLEAVE_UNIT_SECONDS).text);
-    else if (known != NULL && known->lower_bound_seconds > 0)
+    else if (report_bound_seconds(of) > 0)
         snprintf(more, sizeof more, "predicted; no layout can take less than %s",
-                 report_quantity(known->lower_bound_seconds, CLEAVE_UNIT_SECONDS).text);
+                 report_quantity(report_bound_seconds(of), CLEAVE_UNIT_SECONDS).text);
     put_tile(page, "Step", value, more);
 }
 
@@ -88,8 +87,8 @@ static void put_figures(cleave_markup *page, const report *of) {
     cleave_json_key(&w, "closed_form");
     cleave_json_put_truth(&w, of->step->is_folded);
     explain_put_critical(&w, path);
-    if (of->known != NULL)
-        put_number(&w, "lower_bound_seconds", of->known->lower_bound_seconds);
+    if (report_bound_seconds(of) > 0)
+        put_number(&w, "lower_bound_seconds", report_bound_seconds(of));
     cleave_json_end_object(&w);
     cleave_markup_put_data(page, "figures", &w);
 }
