@@ -7,9 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More devices than CLEAVE_MOST_LOWERED are not lowered one by one but where the user's constraints
-   leave no layout that folds, and operators x devices are no more than this: half a minute and
-   3 GiB. */
+/* More devices than CLEAVE_MOST_LOWERED are not lowered one by one; nor more operators x devices
+   than this where parameters with their gradients and states take half of a device's memory: what
+   is found there is in micro-batches or of sharded state, changes of which can't be estimated, and
+   all folds ... */
+enum { MOST_LARGE_PARTS = 1 << 12 };
+/* ... but where the user's constraints leave no layout that folds, and operators x devices are no
+   more than this: half a minute and 3 GiB. */
 enum { MOST_LOWERED_PARTS = 1 << 15 };
 
 /* The space of the largest windows that the machine lets fold has all others; the constraints may
@@ -24,13 +28,23 @@ static cleave_status list_windows(session *s, cleave_error *error) {
     return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
 }
 
+static bool is_large(const session *s) {
+    const cleave_pricer pricer = {.model = s->model,
+                                  .machine = s->machine,
+                                  .lower.optimizer_states = s->options->optimizer_states,
+                                  .memory_limit_bytes = s->options->memory_limit_bytes};
+    return (int64_t)s->model->n_operators * s->machine->n_devices > MOST_LARGE_PARTS &&
+           cleave_model_trains(s->model) && cleave_pricer_state_is_large(&pricer, 1);
+}
+
 cleave_status session_find_reach(session *s, cleave_error *error) {
     int64_t n_devices = s->machine->n_devices;
     bool searches = session_searches(s);
     bool is_reference = strcmp(s->options->method, "mcmc") == 0;
+    s->reach.stages = n_devices <= CLEAVE_MOST_LOWERED;
     if (strcmp(s->options->method, "random") == 0 || !cleave_machine_may_fold(s->machine, NULL))
         return CLEAVE_OK;
-    if (n_devices > CLEAVE_MOST_LOWERED) {
+    if (n_devices > CLEAVE_MOST_LOWERED || is_large(s)) {
         bool can_lower = s->model->n_operators * n_devices <= MOST_LOWERED_PARTS;
         if (!session_is_alone(s))
             CLEAVE_TRY(list_windows(s, error));

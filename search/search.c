@@ -50,8 +50,9 @@ bool session_searches(const session *s) { return find_method(s->options->method)
 bool session_is_alone(const session *s) { return s->options->alone && !session_searches(s); }
 
 cleave_bound_forms session_reported_forms(const session *s) {
-    return cleave_machine_knows_collectives(s->machine) ? CLEAVE_BOUND_ALL_FORMS
-                                                        : CLEAVE_BOUND_STEPS;
+    return s->reach.only_folds                            ? CLEAVE_BOUND_FOLDED
+           : cleave_machine_knows_collectives(s->machine) ? CLEAVE_BOUND_ALL_FORMS
+                                                          : CLEAVE_BOUND_STEPS;
 }
 
 static bool is_method(const char *method) {

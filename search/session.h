@@ -35,6 +35,7 @@ typedef struct session_reach {
     bool folds;       /* layouts that fold are searched first ... */
     bool only_folds;  /* ... and there is nothing else: only they, and small layouts, are lowered,
                          and all prices have collectives in closed form */
+    bool stages;      /* layouts in stages and micro-batches are looked for unasked */
     bool has_windows; /* and the candidates are those of the largest windows; else there are none */
 } session_reach;
 

@@ -38,14 +38,14 @@ static const cleave_price *best_price(const session *s) {
     return best;
 }
 
-/* Without a wish they are looked for where all devices are lowered anyway. */
+/* Without a wish they are looked for on as many devices as search/reach.c says. */
 static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
     bool is_open = cleave_schedule_wish_is_open(wish);
     bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
                       wish->recompute == CLEAVE_RECOMPUTE_NONE && wish->zero == 0;
     if (only_plain)
         return false;
-    return is_open ? strcmp(s->options->method, "auto") == 0 && !s->reach.only_folds : true;
+    return is_open ? strcmp(s->options->method, "auto") == 0 && s->reach.stages : true;
 }
 
 /* What a baseline is as people run it, where nothing else is said: of ZeRO's, data parallel or
@@ -80,8 +80,10 @@ static cleave_pipeline_options pipeline_options(session *s, const cleave_schedul
         .wish = *wish,
         .baseline = baseline,
         .best = best,
+        .problem = &s->problem,
         .constraints = s->constraints,
         .collectives = &s->collectives,
+        .only_folds = s->reach.only_folds,
         .progress = &s->progress,
         .until_seconds =
             s->options->time_seconds > 0 ? cleave_clock_seconds() + session_seconds_left(s) : 0,
@@ -150,7 +152,8 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
         cleave_error why = {""};
         wish.recompute = asked < 0 ? (int)ways[i] : asked;
         const char *baseline = name_baseline(s, name, &wish);
-        const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, NULL);
+        const cleave_pipeline_options options =
+            pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
         cleave_progress_update(&s->progress, -1, name);
         cleave_status status =
             cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
@@ -226,7 +229,7 @@ cleave_status session_bound_staged(session *s, cleave_error *error) {
     bool is_plain = s->result.best.applies && cleave_layout_is_plain(&s->result.best.layout);
     if (s->options->throughput)
         s->result.lower_bound_seconds = 0;
-    if (!s->result.best.applies || (is_plain && !s->options->throughput) || s->reach.only_folds ||
+    if (!s->result.best.applies || (is_plain && !s->options->throughput) || !s->reach.stages ||
         session_is_alone(s) || session_interrupted(s))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_axis_sorts_find(s->model, &s->work, &sorts, error));

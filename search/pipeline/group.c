@@ -2,6 +2,7 @@
 
 #include "costmodel/byte_price.h"
 #include "graph/model/micro_batch.h"
+#include "search/price/view.h"
 #include "search/problem/baselines.h"
 #include "search/solve/model.h"
 
@@ -67,12 +68,12 @@ static cleave_status make_small(making *m) {
     m->machine = *m->of->machine;
     m->machine.arena = m->scratch;
     CLEAVE_TRY(cleave_machine_build(&m->machine, m->n_devices, m->error));
-    m->small = *m->of->model;
+    m->small = m->of->few->model;
     if (m->micro_batches == 1)
         return CLEAVE_OK;
-    CLEAVE_TRY(
-        cleave_micro_batches_find(m->of->model, m->micro_batches, m->scratch, &micro, m->error));
-    return cleave_micro_batches_model(m->of->model, &micro, m->scratch, &m->small, m->error);
+    CLEAVE_TRY(cleave_micro_batches_find(&m->of->few->model, m->micro_batches, m->scratch, &micro,
+                                         m->error));
+    return cleave_micro_batches_model(&m->of->few->model, &micro, m->scratch, &m->small, m->error);
 }
 
 /* Data parallel, and megatron of every degree: so no plan costs more than what people run. */
@@ -107,6 +108,29 @@ static cleave_status list_none(making *m) {
     return CLEAVE_OK;
 }
 
+static bool folds(const cleave_candidate *c, int axis, int32_t n_devices, int32_t n_nodes) {
+    int32_t outer = axis < 0 ? c->replicas : c->degree[axis];
+    for (int a = 0; a < axis; a++)
+        outer = c->degree[a] > 1 ? 0 : outer;
+    return c->n_parts == n_devices && outer > 0 && outer % n_nodes == 0 &&
+           (axis < 0 || c->replicas == 1);
+}
+
+/* Those that are alike in all nodes of the group, so that one tells of all (graph/model/fold.h). */
+static void keep_folding(making *m) {
+    int32_t n = m->n_devices, of_node = m->machine.devices_per_node;
+    for (int32_t l = 0; l < m->candidates.n_lists && cleave_machine_may_fold(&m->machine, NULL);
+         l++) {
+        cleave_candidate_list *list = &m->candidates.lists[l];
+        int32_t kept = 0;
+        int outer = cleave_outer_axis(&m->small.operators[list->op]);
+        for (int32_t i = 0; i < list->n; i++)
+            if (folds(&list->items[i], outer, n, n / of_node))
+                list->items[kept++] = list->items[i];
+        list->n = kept;
+    }
+}
+
 static cleave_status make_additive(making *m) {
     const cleave_layout *given[MOST_GIVEN];
     CLEAVE_TRY(list_given(m));
@@ -118,6 +142,8 @@ static cleave_status make_additive(making *m) {
     CLEAVE_TRY(m->is_free ? cleave_candidates_list(&m->problem, m->costs, m->n_given, m->scratch,
                                                    &m->candidates, m->error)
                           : list_none(m));
+    if (m->is_free && m->of->folds)
+        keep_folding(m);
     CLEAVE_TRY(cleave_candidates_add(&m->problem, m->costs, given, m->n_given, m->scratch,
                                      &m->candidates, m->error));
     for (int32_t l = 0; l < m->candidates.n_lists; l++)
@@ -298,16 +324,15 @@ static cleave_status make_costs(making *m, cleave_additive *costs) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static bool make_room(making *m, cleave_group_plan *plan) {
-    int32_t n = m->small.n_operators;
-    *plan = (cleave_group_plan){.splits = CLEAVE_ARENA_ARRAY(m->arena, cleave_split, n),
-                                .again = CLEAVE_ARENA_ARRAY(m->arena, bool, n),
-                                .time = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n),
-                                .once = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n),
-                                .kept = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n),
-                                .second = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n),
-                                .wrote = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n),
-                                .stays = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n)};
+static bool make_room(cleave_arena *arena, int32_t n, cleave_group_plan *plan) {
+    *plan = (cleave_group_plan){.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, n),
+                                .again = CLEAVE_ARENA_ARRAY(arena, bool, n),
+                                .time = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .once = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .kept = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .second = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .wrote = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .stays = CLEAVE_ARENA_ARRAY(arena, int64_t, n)};
     return plan->splits != NULL && plan->again != NULL && plan->time != NULL &&
            plan->once != NULL && plan->kept != NULL && plan->second != NULL &&
            plan->wrote != NULL && plan->stays != NULL;
@@ -331,12 +356,33 @@ static bool place(making *m, int32_t op, int32_t v, cleave_split *split) {
     return true;
 }
 
+/* All operators as those that stand for them. */
+static cleave_status expand(making *m, const cleave_group_plan *few, cleave_group_plan *plan) {
+    int32_t n = m->of->model->n_operators;
+    if (!make_room(m->arena, n, plan))
+        return short_of_memory(m);
+    for (int32_t op = 0; op < n; op++) {
+        int32_t of = m->of->few->stands_for[op];
+        plan->splits[op] = few->splits[of];
+        plan->again[op] = few->again[of];
+        plan->time[op] = few->time[of];
+        plan->once[op] = few->once[of];
+        plan->kept[op] = few->kept[of];
+        plan->second[op] = few->second[of];
+        plan->wrote[op] = few->wrote[of];
+        plan->stays[op] = few->stays[of];
+    }
+    return CLEAVE_OK;
+}
+
 /* What two operators exchange is counted with the one that reads. */
 static cleave_status take_plan(making *m, const int32_t *choice, cleave_group_plan *plan) {
     const cleave_additive_model *model = &m->model;
     bool *needed = CLEAVE_ARENA_ARRAY(m->scratch, bool, m->small.n_operators);
-    if (needed == NULL || !make_room(m, plan))
+    cleave_group_plan few, *whole = plan;
+    if (needed == NULL || !make_room(m->scratch, m->small.n_operators, &few))
         return short_of_memory(m);
+    plan = &few;
     for (int32_t op = 0; op < m->small.n_operators; op++) {
         int32_t v = value_of(m, op, choice[op], &plan->again[op]);
         if (!place(m, op, v, &plan->splits[op]))
@@ -358,7 +404,7 @@ static cleave_status take_plan(making *m, const int32_t *choice, cleave_group_pl
         int32_t v = value_of(m, op, choice[op], &again);
         plan->kept[op] += needed[op] ? model->loose[op][v] : 0;
     }
-    return CLEAVE_OK;
+    return expand(m, &few, whole);
 }
 
 static bool same_plan(const cleave_model *model, const cleave_group_plan *a,
@@ -378,7 +424,7 @@ static cleave_status add_plan(making *m) {
     CLEAVE_TRY(cleave_additive_eliminate(&costs, most_entries, m->scratch, &solution, m->error));
     cleave_group_plan *plan = &family->plans[family->n_plans];
     CLEAVE_TRY(take_plan(m, solution.value, plan));
-    if (family->n_plans == 0 || !same_plan(&m->small, plan, plan - 1))
+    if (family->n_plans == 0 || !same_plan(m->of->model, plan, plan - 1))
         family->n_plans++;
     return CLEAVE_OK;
 }
@@ -413,7 +459,7 @@ static cleave_status add_family(making *m, const cleave_layout *layout, cleave_g
         CLEAVE_TRY(add_plan(m));
         const cleave_group_plan *plan = &m->family->plans[m->family->n_plans - 1];
         double needed = 0;
-        for (int32_t op = 0; op < m->small.n_operators; op++) {
+        for (int32_t op = 0; op < m->of->model->n_operators; op++) {
             time += i == 0 ? (double)plan->time[op] : 0;
             needed += (double)plan->stays[op] + (double)plan->kept[op] * m->in_flight;
         }

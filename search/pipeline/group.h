@@ -12,17 +12,20 @@
 #define CLEAVE_SEARCH_PIPELINE_GROUP_H
 
 #include "graph/model/layout.h"
+#include "search/pipeline/few_blocks.h"
 #include "search/pipeline/recompute.h"
 #include "search/problem/constraints.h"
 
 /* What is the same for all groups of a search. */
 typedef struct cleave_group_problem {
     const cleave_model *model;
+    const cleave_few_blocks *few; /* of it */
     const cleave_machine *machine;
     const cleave_constraints *constraints; /* null: none; no operator is fixed */
     int optimizer_states;
     int recompute;        /* cleave_recompute; -1: as it turns out best, operator by operator */
     int64_t memory_bytes; /* of a device, which tells what memory may cost */
+    bool folds;           /* of a group of several nodes, splits are alike in all of them */
 } cleave_group_problem;
 
 /* Splits of all operators on the first devices of the machine, and what each of them takes of its

@@ -32,11 +32,19 @@ typedef struct pipeline_candidate {
 
 typedef CLEAVE_LIST(pipeline_candidate) pipeline_candidates;
 
-/* How many times the expected a plan has come out to take. */
+/* How many times the expected a candidate has come out to take, and the memory that it needs. */
 typedef struct pipeline_lesson {
     pipeline_candidate of;
     double ratio;
+    int64_t peak_bytes;
 } pipeline_lesson;
+
+typedef CLEAVE_LIST(pipeline_lesson) pipeline_lessons;
+
+/* Stages of baselines, cut by work. */
+typedef struct pipeline_cut {
+    int32_t n_stages, *first_operator;
+} pipeline_cut;
 
 typedef struct pipeline_finder {
     cleave_pricer *pricer;
@@ -46,13 +54,15 @@ typedef struct pipeline_finder {
     cleave_arena work; /* of the whole search */
     int64_t batch;
     int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
+    double all_work;          /* seconds */
     int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
     int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
     double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
-    pipeline_candidates planned, known, failed; /* did not fit */
+    pipeline_candidates planned, known;
+    CLEAVE_LIST(pipeline_cut) cuts;
     bool only_shards; /* of baselines those that shard gradients or weights */
-    CLEAVE_LIST(pipeline_lesson) lessons;
+    pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
     cleave_pipelines *found;
     cleave_error *error;
 } pipeline_finder;
@@ -70,13 +80,18 @@ static inline bool pipeline_is_wanted(int32_t wish, int32_t value) {
    batch, ascending; at most `most`. */
 int32_t pipeline_list_micro_batches(const pipeline_finder *f, int32_t most, int32_t *m);
 
+/* The best of what is known; null: nothing is. */
+const cleave_price *pipeline_best(const pipeline_finder *f);
+
 /* Interrupted, or is the time up? */
 bool pipeline_is_over(const pipeline_finder *f);
 
 /* So many parts of operators in so many micro-batches: no more than are lowered?  Else says so in
    `why_none`. */
 bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches);
-bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout);
+bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
+/* Of a group of so many devices those that are lowered, where its nodes do alike. */
+int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices);
 
 /* known.c: layouts of baselines in stages and micro-batches. */
 cleave_status pipeline_add_known(pipeline_finder *f);
@@ -84,6 +99,10 @@ cleave_status pipeline_add_known(pipeline_finder *f);
 cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate *of,
                                     cleave_arena *arena, cleave_layout *layout, bool *fits,
                                     cleave_error *error);
+
+/* Bytes of weights and states that its fullest device holds at least: of stages and shared products
+   the devices of one share of the samples hold all of them once. */
+double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *of);
 
 /* planned.c: plans of all shapes that may be the best, with what each is expected to take. */
 bool pipeline_may_plan(const pipeline_finder *f);

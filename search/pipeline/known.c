@@ -2,24 +2,31 @@
    products shared by some neighbours and the samples by the rest. */
 #include "search/pipeline/internal.h"
 
+#include "graph/model/precision.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* A schedule with its stages cut. */
 static cleave_status make_schedule(pipeline_finder *f, const pipeline_candidate *of,
-                                   cleave_arena *arena, cleave_schedule *schedule) {
+                                   cleave_schedule *schedule) {
     int32_t n_stages = of->n_groups * of->n_virtual;
     *schedule = (cleave_schedule){
         .micro_batches = of->micro_batches, .n_stages = n_stages, .kind = of->kind};
     if (n_stages == 1)
         return CLEAVE_OK;
-    schedule->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, n_stages);
-    if (schedule->first_operator == NULL)
+    for (int32_t i = 0; i < f->cuts.n; i++)
+        if (f->cuts.items[i].n_stages == n_stages) {
+            schedule->first_operator = f->cuts.items[i].first_operator;
+            return CLEAVE_OK;
+        }
+    schedule->first_operator = CLEAVE_ARENA_ARRAY(&f->work, int32_t, n_stages);
+    if (schedule->first_operator == NULL ||
+        !CLEAVE_LIST_PUSH(&f->cuts, (pipeline_cut){n_stages, schedule->first_operator}))
         return cleave_fail_memory(f->error, "cutting a model into stages");
     if (f->options->wish.layers != NULL && f->options->wish.stages == n_stages)
         return cleave_stages_of_layers(f->pricer->model, f->options->wish.layers, n_stages,
@@ -32,7 +39,7 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
                                     cleave_arena *arena, cleave_layout *layout, bool *fits,
                                     cleave_error *error) {
     cleave_schedule schedule;
-    CLEAVE_TRY(make_schedule(f, of, arena, &schedule));
+    CLEAVE_TRY(make_schedule(f, of, &schedule));
     const cleave_baseline_shape shape = {.schedule = &schedule,
                                          .n_groups = of->n_groups,
                                          .tensor = of->tensor,
@@ -48,20 +55,52 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
 
 /* ---- times from work alone ------------------------------------------------------------------- */
 
-/* What one micro-batch of an operator takes on its busiest device, picoseconds. */
+/* What one micro-batch of an operator takes on its busiest device, which is the first, picoseconds.
+   Only its part is derived. */
 static cleave_status time_operator(pipeline_finder *f, const cleave_layout *layout, int32_t op,
                                    int64_t *time) {
     cleave_split split = layout->splits[op];
     const cleave_operator *of = &f->pricer->model->operators[op];
     cleave_node_cost cost = {0};
+    split.n_parts = 1;
     for (int a = 0; a < of->n_axes; a++)
         if (f->sorts.of[op][a] == CLEAVE_SORT_SAMPLE && !of->axes[a].whole) {
             split.degree[a] *= layout->schedule.micro_batches;
-            split.n_parts *= layout->schedule.micro_batches;
             break;
         }
     CLEAVE_TRY(cleave_node_cost_of(f->costs, op, &split, &cost, NULL, f->error));
     *time = cost.largest;
+    return CLEAVE_OK;
+}
+
+/* Of its kind the last operator before it that is split alike takes as long. */
+static bool takes_as_long(const pipeline_finder *f, const cleave_layout *layout, int32_t op,
+                          const int32_t *last, int32_t *like) {
+    *like = last[f->options->problem->class_of[op]] - 1;
+    if (*like < 0)
+        return false;
+    const cleave_split *a = &layout->splits[op], *b = &layout->splits[*like];
+    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
+           memcmp(a->degree, b->degree, sizeof a->degree) == 0;
+}
+
+/* Of all operators; picoseconds, in the pricer's arena. */
+static cleave_status time_operators(pipeline_finder *f, const cleave_layout *layout,
+                                    int64_t **time) {
+    const cleave_problem *problem = f->options->problem;
+    cleave_arena *arena = &f->pricer->arena;
+    int64_t *made = CLEAVE_ARENA_ARRAY(arena, int64_t, layout->n_operators);
+    int32_t *last = CLEAVE_ARENA_ARRAY(arena, int32_t, problem->n_classes), like;
+    if (made == NULL || last == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        if (takes_as_long(f, layout, op, last, &like))
+            made[op] = made[like];
+        else
+            CLEAVE_TRY(time_operator(f, layout, op, &made[op]));
+        last[problem->class_of[op]] = op + 1;
+    }
+    *time = made;
     return CLEAVE_OK;
 }
 
@@ -70,7 +109,7 @@ static const double forward_share = 0.3;
 
 /* The slowest group does all its micro-batches, and before and after them the others do one: about
    what is left of that by gradients of weights that fill it. */
-static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout,
+static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout, const int64_t *time,
                              pipeline_candidate *of) {
     const cleave_schedule *schedule = &layout->schedule;
     double slowest = 0, all = 0, m = schedule->micro_batches;
@@ -78,11 +117,9 @@ static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout,
     if (group == NULL)
         return cleave_fail_memory(f->error, "searching");
     for (int32_t op = 0; op < layout->n_operators; op++) {
-        int64_t time;
-        CLEAVE_TRY(time_operator(f, layout, op, &time));
         double again = layout->recompute[op] ? 1 + forward_share : 1;
         group[cleave_schedule_stage_of(schedule, op) % of->n_groups] +=
-            (double)time * 1e-12 * again;
+            (double)time[op] * 1e-12 * again;
     }
     for (int32_t g = 0; g < of->n_groups; g++) {
         all += group[g];
@@ -142,37 +179,25 @@ static double time_messages(const pipeline_finder *f, const cleave_layout *layou
     return most;
 }
 
-/* ---- candidates ------------------------------------------------------------------------------ */
-
-/* Of what is recomputed in one way, if it is at all: a model may have nothing of the kind. */
-static cleave_status add_one(pipeline_finder *f, pipeline_candidate of) {
-    cleave_arena *arena = &f->pricer->arena;
-    cleave_layout layout;
-    cleave_error why = {""};
-    bool fits = false;
-    cleave_arena_reset(arena);
-    cleave_status status = pipeline_known_layout(f, &of, arena, &layout, &fits, &why);
-    if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !fits)) {
-        if (why.message[0] != '\0')
-            memcpy(f->found->why_none, why.message, sizeof why.message);
-        return CLEAVE_OK;
+double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *of) {
+    const cleave_model *model = f->pricer->model;
+    double weights = 0, states = 0, n = f->pricer->machine->n_devices;
+    double copies = (double)of->n_groups * (of->tensor > 0 ? of->tensor : 1);
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        if (tensor->kind != CLEAVE_TENSOR_PARAMETER || tensor->view.kind != CLEAVE_VIEW_NONE)
+            continue;
+        double elements = (double)cleave_tensor_size(tensor);
+        weights += elements * (double)cleave_stored_bytes(tensor);
+        if (tensor->needs_gradient)
+            states += elements * (double)cleave_type_bytes(cleave_exact_type(tensor)) *
+                      (f->pricer->lower.optimizer_states + cleave_has_master(tensor));
     }
-    if (status != CLEAVE_OK && f->error != NULL)
-        *f->error = why;
-    CLEAVE_TRY(status);
-    bool recomputes = false;
-    for (int32_t op = 0; op < layout.n_operators; op++)
-        recomputes = recomputes || layout.recompute[op];
-    bool is_known = cleave_layout_is_plain(&layout) && f->options->wish.zero == 0;
-    if (recomputes != (of.recompute != CLEAVE_RECOMPUTE_NONE) || is_known)
-        return CLEAVE_OK;
-    if (pipeline_is_too_large(f, &layout))
-        return CLEAVE_OK;
-    CLEAVE_TRY(foresee(f, &layout, &of));
-    double messages = time_messages(f, &layout, &of);
-    of.least_seconds = messages > of.least_seconds ? messages : of.least_seconds;
-    return CLEAVE_LIST_PUSH(&f->known, of) ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
+    return weights / (of->sharded >= CLEAVE_SHARDED_WEIGHT ? n : copies) +
+           states / (of->sharded >= CLEAVE_SHARDED_UPDATE ? n : copies);
 }
+
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 /* Sharded state costs messages: where it is not asked for it is offered where memory may be short.
  */
@@ -189,17 +214,79 @@ static bool may_shard(const pipeline_finder *f, const pipeline_candidate *of) {
            cleave_pricer_state_is_large(f->pricer, 1.0 / ((double)n_tensor * of->n_groups));
 }
 
+/* Can it not be the best?  By all work, shared out evenly, and the bubble of even stages. */
+static bool is_hopeless(const pipeline_finder *f, const pipeline_candidate *of) {
+    const cleave_price *best = pipeline_best(f);
+    double bubble = (of->n_groups - 1.0) / of->micro_batches / of->n_virtual;
+    double least = f->all_work / f->pricer->machine->n_devices *
+                   (1 + (of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble));
+    return best != NULL && best->excess_bytes == 0 && least > (double)best->step * 1e-12;
+}
+
+/* A layout of that shape, of which nothing is recomputed and no more state is sharded than must be;
+   `fits` false: there is none, or it is too large. */
+static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *of,
+                                 cleave_layout *layout, bool *fits) {
+    cleave_error why = {""};
+    pipeline_candidate bare = *of;
+    bare.recompute = CLEAVE_RECOMPUTE_NONE;
+    bare.sharded = CLEAVE_SHARDED_NOTHING;
+    *fits = false;
+    cleave_arena_reset(&f->pricer->arena);
+    cleave_status status = pipeline_known_layout(f, &bare, &f->pricer->arena, layout, fits, &why);
+    if (status != CLEAVE_OK)
+        *fits = false;
+    if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !*fits)) {
+        if (why.message[0] != '\0')
+            memcpy(f->found->why_none, why.message, sizeof why.message);
+        return CLEAVE_OK;
+    }
+    if (status != CLEAVE_OK && f->error != NULL)
+        *f->error = why;
+    return status;
+}
+
+/* With as much state sharded as may be. */
+static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
+                                const int64_t *time, pipeline_candidate of) {
+    bool recomputes = of.recompute != CLEAVE_RECOMPUTE_NONE;
+    for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++) {
+        bool is_known = cleave_schedule_is_plain(&layout->schedule) && !recomputes &&
+                        of.sharded <= CLEAVE_SHARDED_UPDATE && f->options->wish.zero == 0;
+        if (is_known || !may_shard(f, &of) || pipeline_is_too_large(f, layout, of.sharded))
+            continue;
+        CLEAVE_TRY(foresee(f, layout, time, &of));
+        of.least_seconds = fmax(of.least_seconds, time_messages(f, layout, &of));
+        if (!CLEAVE_LIST_PUSH(&f->known, of))
+            return cleave_fail_memory(f->error, "searching");
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
     int wish = f->options->wish.recompute;
+    cleave_layout layout;
+    int64_t *time = NULL;
+    bool fits;
+    if (is_hopeless(f, &of))
+        return CLEAVE_OK;
+    CLEAVE_TRY(begin_shape(f, &of, &layout, &fits));
+    if (!fits)
+        return CLEAVE_OK;
+    CLEAVE_TRY(time_operators(f, &layout, &time));
     for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
-        if (wish < 0 && what == CLEAVE_RECOMPUTE_ALTERNATE)
+        bool recomputes = false;
+        if (wish < 0 ? what == CLEAVE_RECOMPUTE_ALTERNATE : wish != what)
             continue; /* between two that are offered */
         if (what != CLEAVE_RECOMPUTE_NONE && !cleave_model_trains(f->pricer->model))
             continue;
         of.recompute = (cleave_recompute)what;
-        for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++)
-            if ((wish < 0 || wish == what) && may_shard(f, &of))
-                CLEAVE_TRY(add_one(f, of));
+        CLEAVE_TRY(cleave_recompute_mark(f->pricer->model, of.recompute, &layout, f->error));
+        for (int32_t op = 0; op < layout.n_operators; op++)
+            recomputes = recomputes || layout.recompute[op];
+        if (recomputes ==
+            (what != CLEAVE_RECOMPUTE_NONE)) /* a model may have nothing of the kind */
+            CLEAVE_TRY(add_shards(f, &layout, time, of));
     }
     return CLEAVE_OK;
 }

@@ -6,6 +6,7 @@
 #include "search/pipeline/stages.h"
 #include "search/price/view.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,16 @@ enum { MOST_TRIED = 6, MOST_TRIED_IN_VAIN = 16, MOST_PLANNED = 8, MOST_AGAIN = 3
 /* Of memory that is left so much is planned for; what is then not quicker by a little is not tried.
  */
 static const double most_used = 0.9, much_less = 0.99;
+/* Of baselines of other numbers of micro-batches, what they are expected to take is so certain. */
+static const double in_doubt = 1.01;
 /* Operators x devices for which all baselines are tried even so. */
 enum { LITTLE_WORK = 1024 };
 /* Parts of all operators in all micro-batches, beyond which a layout is not lowered: more than a
    GiB. Those of sharded weights are gathered and reduced each by itself, which counts as so many.
  */
 enum { MOST_PARTS = 5 << 16, PARTS_OF_SHARDED = 4 };
+/* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
+enum { MOST_UNFOLDED = 1 << 15 };
 
 cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
                                          cleave_schedule_wish *wish, cleave_error *error) {
@@ -69,17 +74,29 @@ static int32_t count_windows(const pipeline_finder *f, const cleave_layout *layo
     return n;
 }
 
-bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout) {
+int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices) {
+    int32_t node = f->pricer->machine->devices_per_node;
+    bool folds = f->options->only_folds && node > 0 && n_devices % node == 0;
+    return folds ? node : n_devices;
+}
+
+bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded) {
     int64_t n_parts = 0;
-    bool shards = false;
     for (int32_t op = 0; op < layout->n_operators; op++)
-        n_parts += layout->splits[op].n_parts;
-    if (n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > MOST_PARTS)
+        n_parts += pipeline_window(f, layout->splits[op].n_parts);
+    if (!f->options->only_folds &&
+        n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > MOST_PARTS)
         n_parts /= count_windows(f, layout);
+    return !pipeline_is_lowered(
+        f, sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED * n_parts : n_parts,
+        layout->schedule.micro_batches);
+}
+
+static int most_sharded(const cleave_layout *layout) {
+    int most = 0;
     for (int32_t t = 0; t < layout->n_tensors; t++)
-        shards = shards || layout->sharded[t] > CLEAVE_SHARDED_UPDATE;
-    return !pipeline_is_lowered(f, shards ? PARTS_OF_SHARDED * n_parts : n_parts,
-                                layout->schedule.micro_batches);
+        most = layout->sharded[t] > most ? layout->sharded[t] : most;
+    return most;
 }
 
 int32_t pipeline_list_micro_batches(const pipeline_finder *f, int32_t most, int32_t *m) {
@@ -122,17 +139,44 @@ bool pipeline_is_over(const pipeline_finder *f) {
            (f->options->until_seconds > 0 && cleave_clock_seconds() > f->options->until_seconds);
 }
 
-/* Is one like it, of no fewer micro-batches, among those that did not fit? */
+/* Of two baselines: the same devices do the same, in the same order of turns. */
+static bool are_akin(const pipeline_candidate *a, const pipeline_candidate *b) {
+    return strcmp(a->baseline, b->baseline) == 0 && a->n_groups == b->n_groups &&
+           a->n_virtual == b->n_virtual && a->tensor == b->tensor && a->kind == b->kind;
+}
+
+/* Did one like it that needs no more not fit?  With twice the micro-batches what is kept for them
+   halves at best, and at least the least state is left. */
 static bool has_failed(const pipeline_finder *f, const pipeline_candidate *of) {
     for (int32_t i = 0; i < f->failed.n; i++) {
-        const pipeline_candidate *other = &f->failed.items[i];
-        if (strcmp(other->baseline, of->baseline) == 0 && other->n_groups == of->n_groups &&
-            other->n_virtual == of->n_virtual && other->tensor == of->tensor &&
-            other->kind == of->kind && other->recompute >= of->recompute &&
-            other->sharded >= of->sharded && other->micro_batches >= of->micro_batches)
+        const pipeline_candidate *other = &f->failed.items[i].of;
+        double state = pipeline_least_state(f, of), more = of->micro_batches;
+        double rest = fmax(0, (double)f->failed.items[i].peak_bytes - state);
+        if (are_akin(other, of) && other->recompute >= of->recompute &&
+            other->sharded >= of->sharded &&
+            (more <= other->micro_batches ||
+             state + rest * other->micro_batches / more > (double)pipeline_memory(f)))
             return true;
     }
     return false;
+}
+
+/* Is it slower than the best, by how many times the expected those take that differ from it by
+   nothing but micro-batches?  Where there is none, by the least of those of as much sharded state.
+ */
+static bool is_behind(const pipeline_finder *f, const pipeline_candidate *of, double best) {
+    double ratio = 0, least = INFINITY;
+    for (int32_t i = 0; i < f->known_lessons.n; i++) {
+        const pipeline_lesson *lesson = &f->known_lessons.items[i];
+        if (lesson->of.sharded != of->sharded || lesson->of.recompute != of->recompute)
+            continue;
+        least = fmin(least, lesson->ratio);
+        if (are_akin(&lesson->of, of))
+            ratio = lesson->ratio;
+    }
+    if (ratio <= 0)
+        ratio = of->sharded != CLEAVE_SHARDED_NOTHING && isfinite(least) ? least : 1;
+    return ratio * of->least_seconds > best * in_doubt;
 }
 
 static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *of,
@@ -147,6 +191,25 @@ static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *o
     return CLEAVE_OK;
 }
 
+/* `tried` false: it does not fold, and is too large. */
+static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price) {
+    cleave_error why_not = {""};
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += layout->splits[op].n_parts;
+    bool must_fold = f->options->only_folds && n_parts > MOST_UNFOLDED;
+    const cleave_price_subject what = {.layout = layout,
+                                       .view = must_fold ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED};
+    cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
+    *tried = status == CLEAVE_OK;
+    if (must_fold && status == CLEAVE_NO_LAYOUT)
+        return CLEAVE_OK;
+    if (status != CLEAVE_OK && f->error != NULL)
+        *f->error = why_not;
+    return status;
+}
+
 /* `tried` false: it is not legal, or too large. */
 static cleave_status try_one(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
                              cleave_price *price) {
@@ -154,11 +217,10 @@ static cleave_status try_one(pipeline_finder *f, const pipeline_candidate *of, b
     cleave_layout layout;
     *price = (cleave_price){0};
     cleave_status status = make_layout(f, of, &scratch, &layout);
-    *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout) &&
+    *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout, most_sharded(&layout)) &&
              cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK;
-    const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_FOLDED};
     if (*tried)
-        status = cleave_pricer_price(f->pricer, &what, NULL, price, f->error);
+        status = price_layout(f, &layout, tried, price);
     if (status == CLEAVE_OK && *tried)
         status = keep(f, &layout, price);
     f->found->n_tried += *tried;
@@ -166,8 +228,7 @@ static cleave_status try_one(pipeline_finder *f, const pipeline_candidate *of, b
     return status;
 }
 
-/* The best of what is known; null: nothing is. */
-static const cleave_price *best_of(const pipeline_finder *f) {
+const cleave_price *pipeline_best(const pipeline_finder *f) {
     const cleave_price *best = f->options->best;
     return f->found->n > 0 && (best == NULL || cleave_price_better(&f->found->items[0].price, best))
                ? &f->found->items[0].price
@@ -229,18 +290,17 @@ static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
 }
 
 static cleave_status learn(pipeline_finder *f, const pipeline_candidate *of,
-                           const cleave_price *price) {
-    const pipeline_lesson lesson = {*of, (double)price->step * 1e-12 / of->least_seconds};
-    if (price->excess_bytes > 0)
-        return CLEAVE_OK;
-    return CLEAVE_LIST_PUSH(&f->lessons, lesson) ? CLEAVE_OK
-                                                 : cleave_fail_memory(f->error, "searching");
+                           const cleave_price *price, pipeline_lessons *lessons) {
+    const pipeline_lesson lesson = {*of, (double)price->step * 1e-12 / of->least_seconds,
+                                    price->peak_bytes};
+    return CLEAVE_LIST_PUSH(lessons, lesson) ? CLEAVE_OK
+                                             : cleave_fail_memory(f->error, "searching");
 }
 
 /* Always the one that is expected to be quickest, as long as it may be the best. */
 static cleave_status try_planned(pipeline_finder *f) {
     while (f->lessons.n < MOST_PLANNED && !pipeline_is_over(f)) {
-        const cleave_price *best = best_of(f);
+        const cleave_price *best = pipeline_best(f);
         int32_t i = most_promising(f);
         cleave_price price;
         bool tried;
@@ -251,8 +311,8 @@ static cleave_status try_planned(pipeline_finder *f) {
         pipeline_progress(f, (double)f->lessons.n / MOST_PLANNED, "simulating stages");
         CLEAVE_TRY(try_one(f, of, &tried, &price));
         of->is_done = !tried;
-        if (tried)
-            CLEAVE_TRY(learn(f, of, &price));
+        if (tried && price.excess_bytes == 0)
+            CLEAVE_TRY(learn(f, of, &price, &f->lessons));
         if (tried)
             CLEAVE_TRY(plan_again(f, &price, of));
     }
@@ -272,7 +332,7 @@ static cleave_status try_known(pipeline_finder *f) {
         qsort(f->known.items, (size_t)f->known.n, sizeof *f->known.items, compare_candidates);
     for (int32_t i = 0; i < f->known.n && !pipeline_is_over(f); i++) {
         const pipeline_candidate *of = &f->known.items[i];
-        const cleave_price *best = best_of(f);
+        const cleave_price *best = pipeline_best(f);
         cleave_price price;
         bool fits = best != NULL && best->excess_bytes == 0, is_tried;
         if (fits && !fitted)
@@ -280,12 +340,15 @@ static cleave_status try_known(pipeline_finder *f) {
         fitted = fits;
         if (fits && of->least_seconds > (double)best->step * 1e-12)
             break;
-        if (tried[of->n_groups] >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN) || has_failed(f, of))
+        if (tried[of->n_groups] >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN) || has_failed(f, of) ||
+            (best != NULL && pipeline_least_state(f, of) > (double)pipeline_memory(f)) ||
+            (fits && is_behind(f, of, (double)best->step * 1e-12)))
             continue;
         tried[of->n_groups]++;
         CLEAVE_TRY(try_one(f, of, &is_tried, &price));
-        if (price.excess_bytes > 0 && !CLEAVE_LIST_PUSH(&f->failed, *of))
-            return cleave_fail_memory(f->error, "searching");
+        if (is_tried)
+            CLEAVE_TRY(
+                learn(f, of, &price, price.excess_bytes > 0 ? &f->failed : &f->known_lessons));
     }
     return CLEAVE_OK;
 }
@@ -327,6 +390,7 @@ static cleave_status weigh(pipeline_finder *f) {
         cleave_node_cost cost = {0};
         CLEAVE_TRY(cleave_node_cost_whole(f->costs, op, &cost, f->error));
         f->op_work[op] = cost.total;
+        f->all_work += (double)cost.total * 1e-12;
         if (f->slowest > 0)
             bytes[op] = (int64_t)((double)bytes[op] * 2 / f->slowest * 1e12);
     }
@@ -368,6 +432,8 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.lessons);
     CLEAVE_LIST_FREE(&f.failed);
+    CLEAVE_LIST_FREE(&f.known_lessons);
+    CLEAVE_LIST_FREE(&f.cuts);
     cleave_arena_free(&f.work);
     CLEAVE_TRY(status);
     if (none && !cleave_schedule_wish_allows_plain(&options->wish))

@@ -13,6 +13,7 @@
 #include "search/price/price.h"
 #include "search/problem/constraints.h"
 #include "search/problem/node_cost.h"
+#include "search/problem/problem.h"
 
 #include <signal.h>
 
@@ -59,8 +60,10 @@ typedef struct cleave_pipeline_options {
     cleave_schedule_wish wish;
     const char *baseline;                  /* that it is to be; null: any */
     const cleave_price *best;              /* of what is known so far; null: nothing is */
+    const cleave_problem *problem;         /* what repeats */
     const cleave_constraints *constraints; /* null: none; what is found may break them */
     const cleave_collective_rules *collectives;
+    bool only_folds;           /* what does not fold is not lowered, but for little */
     cleave_progress *progress; /* may be null */
     double until_seconds;      /* clock; 0: no limit, and the clock decides nothing */
     const volatile sig_atomic_t *interrupted; /* may be null */

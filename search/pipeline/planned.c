@@ -66,15 +66,13 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
     const cleave_model *model = f->pricer->model;
     int32_t n_devices = f->pricer->machine->n_devices, m[PIPELINE_MOST_CUTS];
     int32_t n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
-    double work = 0;
-    for (int32_t op = 0; op < model->n_operators; op++)
-        work += (double)f->op_work[op] * 1e-12;
     for (int32_t g = 1; g <= n_devices && g <= model->n_operators; g++)
         for (int32_t i = 0; i < n && n_devices % g == 0 && wants_stages(f, g); i++) {
-            if (!pipeline_is_lowered(f, (int64_t)model->n_operators * (n_devices / g), m[i]))
+            if (!pipeline_is_lowered(
+                    f, (int64_t)model->n_operators * pipeline_window(f, n_devices / g), m[i]))
                 continue;
             double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
-            const cut_of cut = {g, m[i], work / n_devices * (1 + bubble), INFINITY, false};
+            const cut_of cut = {g, m[i], f->all_work / n_devices * (1 + bubble), INFINITY, false};
             if (!CLEAVE_LIST_PUSH(cuts, cut))
                 return cleave_fail_memory(f->error, "searching");
         }
@@ -276,11 +274,16 @@ static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_prob
 }
 
 static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
+    cleave_few_blocks few;
+    CLEAVE_TRY(cleave_few_blocks_make(f->pricer->model, &f->options->problem->blocks, &f->work,
+                                      &few, f->error));
     const cleave_group_problem problem = {.model = f->pricer->model,
+                                          .few = &few,
                                           .machine = f->pricer->machine,
                                           .constraints = f->options->constraints,
                                           .optimizer_states = f->pricer->lower.optimizer_states,
                                           .recompute = f->options->wish.recompute,
+                                          .folds = f->options->only_folds,
                                           .memory_bytes = pipeline_memory(f)};
     int32_t n = 0;
     for (; n < cuts->n && !pipeline_is_over(f); n++) {
