@@ -396,6 +396,8 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                   same(x->launch_seconds, y->launch_seconds) &&
                   same(x->product_efficiency, y->product_efficiency) &&
                   same(x->memory_efficiency, y->memory_efficiency));
+        for (int type = 0; type < CLEAVE_N_TYPES; type++)
+            cr_expect(same(x->rates[type], y->rates[type]), "rate %d", type);
         cr_assert_eq(x->n_kernels, y->n_kernels);
         cr_assert_eq(x->n_fits, y->n_fits);
         for (int32_t i = 0; i < x->n_kernels; i++)
@@ -421,9 +423,9 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
 }
 
 Test(machine, what_is_written_reads_back_the_same) {
-    static const char *const names[] = {"two-cores",  "p100-4x4",   "k80-16x4",     "v100-32x8",
-                                        "tpu4-4x4x4", "a100-128x8", "mixed-1x4-2x4"};
-    for (int k = 0; k < 7; k++) {
+    static const char *const names[] = {"two-cores",  "p100-4x4",   "k80-16x4",      "v100-32x8",
+                                        "tpu4-4x4x4", "a100-128x8", "mixed-1x4-2x4", "h100-512x8"};
+    for (int k = 0; k < 8; k++) {
         load(names[k], 0);
         cleave_machine again, third;
         char *text, *text_again;
