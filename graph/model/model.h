@@ -38,10 +38,10 @@ typedef enum cleave_type {
 /* Activations are f32, which holds every integer from minus this to this, and not the next one. */
 #define CLEAVE_MOST_EXACT_INTEGER (INT64_C(1) << 24)
 static inline int64_t cleave_type_bytes(cleave_type type) {
-    static const int64_t bytes[CLEAVE_N_TYPES] = {
+    static const int64_t all[CLEAVE_N_TYPES] = {
         [CLEAVE_F32] = 4, [CLEAVE_I64] = 8, [CLEAVE_BF16] = 2,
         [CLEAVE_F16] = 2, [CLEAVE_F8] = 1,  [CLEAVE_STATISTICS] = 8};
-    return bytes[type];
+    return all[type];
 }
 static inline bool cleave_type_is_short(cleave_type type) {
     return type == CLEAVE_BF16 || type == CLEAVE_F16 || type == CLEAVE_F8;

@@ -433,6 +433,8 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                   same(x->bytes_per_second, y->bytes_per_second) &&
                   same(x->launch_seconds, y->launch_seconds) &&
                   memcmp(x->efficiency, y->efficiency, sizeof x->efficiency) == 0);
+        for (int type = 0; type < CLEAVE_N_TYPES; type++)
+            cr_expect(same(x->rates[type], y->rates[type]), "rate %d", type);
         cr_assert_eq(x->n_kernels, y->n_kernels);
         cr_assert_eq(x->n_fits, y->n_fits);
         for (int32_t i = 0; i < x->n_kernels; i++)

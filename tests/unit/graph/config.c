@@ -123,6 +123,33 @@ ParameterizedTest(published *of, config, published_models_have_the_parameters_of
     cr_expect_lt(arena.used_bytes, (size_t)1 << 28);
 }
 
+/* The numbers that are published of the main models; names of such families are those of the tiny
+   ones that are trained over MPI (tests/integration/oracles.c). */
+Test(config, published_models_of_experts_have_their_number_of_parameters) {
+    static const struct {
+        const char *name;
+        int64_t count;
+    } all[] = {{"mixtral_8x7b", 46702792704},
+               {"qwen3_30b_a3b", 30532122624},
+               {"deepseek_v3", 671026419200}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        cleave_arena own = {0};
+        cleave_model made;
+        cleave_error error = {""};
+        char *text = read_text("configs/models/%s.json", all[i].name);
+        const cleave_import_request request = {.file = all[i].name,
+                                               .data = text,
+                                               .bytes = strlen(text),
+                                               .batch = 1,
+                                               .sequence = 64,
+                                               .with_loss = true};
+        cr_assert_eq(cleave_model_import_as(&request, &own, &made, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_expect_eq(cleave_model_parameter_count(&made), all[i].count, "%s", all[i].name);
+        cleave_arena_free(&own);
+    }
+}
+
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 #define SIZES                                                                                      \
