@@ -138,8 +138,10 @@ cleave_status report_put_traffic(cleave_markup *page, const report *of, cleave_e
     cleave_markup_put(page, "</div></div>\n");
     if (of->step->is_folded)
         cleave_page_put_note(page,
-                             "Of collectives in closed form, what their steps would send, and "
-                             "links as long busy as that takes at their bandwidth.");
+                             "Of collectives in closed form: what their steps would send, and "
+                             "how long a link takes for that. More than 100 % says that "
+                             "several of them meet on it, which closed forms, each by "
+                             "itself, don't see: the step is optimistic there.");
     cleave_page_end_section(page);
     return CLEAVE_OK;
 }
