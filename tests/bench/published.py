@@ -12,12 +12,14 @@ What the sources leave open is filled in as follows:
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
   torchtitan "selective" keeps every other product and attention: `alternate`.
   Mist       fp16 as bf16.
-  Sailor     OPT and GPT-Neo as GPT-2, in f32 and with stored scores, as its code has them (DeepSpeed without "fp16").
+  Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
+             TF32) and with stored scores, as its code has them.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
 """
 import argparse
+import concurrent.futures
 import csv
 import glob
 import json
@@ -257,6 +259,70 @@ def validate(cleave, path):
     return json.loads(done.stdout)
 
 
+def quantile(ordered, q):
+    """As base/accuracy.c: linear between the nearest."""
+    at = q * (len(ordered) - 1)
+    low = int(at)
+    return ordered[low] + (at - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+
+
+def accuracy(runs, key):
+    """What `cleave validate` says of a group, or of all, from its runs."""
+    compared = [(run[key], run["measured_" + key], run["group"]) for run in runs if run.get("measured_" + key)]
+    if not compared:
+        return None
+    off = sorted(predicted / measured - 1 for predicted, measured, _ in compared)
+    errors = sorted(abs(x) for x in off)
+    pairs = signs = 0
+    for i, (p, m, group) in enumerate(compared):
+        for other_p, other_m, other in compared[:i]:
+            if group == other and max(m, other_m) > 1.05 * min(m, other_m):
+                pairs += 1
+                signs += ((p > other_p) - (p < other_p)) * (1 if m > other_m else -1)
+    return {"compared": len(compared), "median_error": quantile(errors, 0.5), "ninth_decile_error": quantile(errors, 0.9),
+            "median_bias": quantile(off, 0.5), "pairs": pairs, "tau": signs / pairs if pairs else None}
+
+
+def merge(results):
+    """Results of parts of a table as one of the whole."""
+    runs = sorted((run for result in results if result for run in result["runs"]), key=lambda run: run["line"])
+    names = list(dict.fromkeys(run["group"] for run in runs))
+    groups = []
+    for name in names + ([None] if len(names) > 1 else []):
+        of = [run for run in runs if name in (None, run["group"])]
+        priced = [run for run in of if "refused" not in run]
+        groups.append({"group": name, "runs": len(of), "priced": len(priced),
+                       **{what: accuracy(priced, key) for what, key in
+                          (("step", "step_seconds"), ("memory", "memory_bytes"), ("reserved", "reserved_bytes"))}})
+    return {"runs": runs, "groups": groups} if any(group["priced"] for group in groups) else None
+
+
+def validate_parts(cleave, path, n_jobs):
+    """The rows are dealt out to so many processes."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    n_jobs = min(n_jobs, len(rows))
+    if n_jobs < 2:
+        return validate(cleave, path)
+
+    def part(j):
+        mine = f"{path}.{j}.csv"
+        with open(mine, "w", newline="") as file:
+            table = csv.DictWriter(file, COLUMNS)
+            table.writeheader()
+            table.writerows(rows[j::n_jobs])
+        result = validate(cleave, mine) or {"runs": [
+            {"line": 2 + i, "group": row["group"], "name": row["name"],
+             "refused": row["besides"] or "none of the rows that were priced together could be"}
+            for i, row in enumerate(rows[j::n_jobs])]}
+        for run in result["runs"]:
+            run["line"] = 2 + j + n_jobs * (run["line"] - 2)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(n_jobs) as pool:
+        return merge(pool.map(part, range(n_jobs)))
+
+
 def overall(result):
     return result["groups"][-1]
 
@@ -410,6 +476,7 @@ def main():
     parser.add_argument("--page", help="write all that is found to this page")
     parser.add_argument("--most-devices", type=int, default=1 << 20, metavar="N",
                         help="price no run of more: some take minutes")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that price the rows of a source")
     parser.add_argument("--keep", help="folder for the tables that are made")
     parser.add_argument("--reuse", action="store_true", help="take the results that are in that folder already")
     options = parser.parse_args()
@@ -446,7 +513,7 @@ def bench(options, folder):
             with open(kept) as file:
                 result = results[source] = json.load(file)
         else:
-            result = results[source] = validate(options.cleave, path)
+            result = results[source] = validate_parts(options.cleave, path, options.jobs)
             with open(kept, "w") as out:
                 json.dump(result, out, indent=1)
         table.append(describe(source, result, runs))

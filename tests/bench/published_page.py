@@ -15,7 +15,7 @@ REASONS = [
     (r"FSDP\+TP", "three projections of one input, whose gradients torch adds up two at a time as Cleave does, but whose "
                   "copies a compiler fuses into products"),
     (r"^Mist", "an L4 holds its clock down to stay within 72 W, and no kernel of one is among the measurements"),
-    (r"clariden", "eager Hugging Face modules under DeepSpeed in f32, whose launches by Python are longer than kernels; "
+    (r"clariden", "eager Hugging Face modules under DeepSpeed, whose launches by Python are longer than kernels; "
                   "without sequence parallelism"),
     (r"mit", "links over the shared network of a university, of which nothing is known"),
     (r"405b", "products of 16,384 columns run at a lower clock than shorter ones; the table knows the smallest extent alone"),
