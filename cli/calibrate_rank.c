@@ -331,8 +331,7 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
         .memory_bytes = (int64_t)(memory / n_sharing),
         .flops_per_second = 100e9, /* until a kernel shows what it is */
         .bytes_per_second = 10e9,
-        .product_efficiency = 0.8,
-        .memory_efficiency = 1,
+        .efficiency = {[CLEAVE_EFFICIENCY_PRODUCT] = cleave_efficiency_flat(0.8)},
         .launch_seconds = 2e-6,
         .kernel_version = cleave_kernels_version(),
     };

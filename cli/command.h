@@ -60,8 +60,8 @@ extern const command command_calibrate, command_search, command_simulate, comman
     }
 #define ROW_REDUCE_PRECISION(type)                                                                 \
     {                                                                                              \
-        "--reduce-precision", "f32|bf16", OPTION_TEXT, offsetof(type, reduce_precision),           \
-            .help = "of partial sums that are sent (default f32)"                                  \
+        "--reduce-precision", "f32|bf16|mixed", OPTION_TEXT, offsetof(type, reduce_precision),     \
+            .help = "of partial sums that are sent (default f32); mixed: bf16 of activations"      \
     }
 #define ROW_FROZEN(type)                                                                           \
     {                                                                                              \

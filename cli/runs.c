@@ -36,6 +36,7 @@ static const option_row columns[] = {
     COUNT("tensor", tensor, 65536, "1", "degree"),
     COUNT("pipeline", pipeline, 4096, "1", "groups of devices, one after the other"),
     COUNT("virtual", virtual_stages, 4096, "1", "stages of a group, of an interleaved pipeline"),
+    WORD("layers", layers, NULL, "of each stage (13|11; default as takes least)"),
     COUNT("context", context, 1 << 20, "1", "degree in which sequences are split"),
     COUNT("expert", expert, 1 << 20, "1", "degree in which experts are split"),
     WORD("schedule", schedule, NULL, "as --schedule (default 1f1b or interleaved)"),
@@ -49,6 +50,8 @@ static const option_row columns[] = {
     {"step", "SECONDS", OPTION_SECONDS, offsetof(run_record, step), .help = "measured"},
     {"memory", "BYTES", OPTION_BYTES, offsetof(run_record, memory),
      .help = "measured: allocated on the fullest device"},
+    {"reserved", "BYTES", OPTION_BYTES, offsetof(run_record, reserved),
+     .help = "measured: reserved there by the allocator"},
 };
 const option_table run_columns = {columns, (int)(sizeof columns / sizeof columns[0])};
 
@@ -154,7 +157,7 @@ static cleave_status complete_batches(const reading *r, run_record *run) {
 }
 
 static cleave_status complete(const reading *r, run_record *run) {
-    if (run->step <= 0 && run->memory <= 0)
+    if (run->step <= 0 && run->memory <= 0 && run->reserved <= 0)
         return fail(r, run, "neither step nor memory was measured");
     if (run->schedule == NULL)
         run->schedule = run->virtual_stages > 1 ? "interleaved" : "1f1b";

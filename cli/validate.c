@@ -12,6 +12,7 @@
 #include "graph/model/attention.h"
 #include "search/search.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct validate_values {
@@ -53,6 +54,29 @@ static cleave_status read_wish(const run_record *run, const cleave_model *model,
     return CLEAVE_OK;
 }
 
+/* "13|11" */
+static cleave_status read_layers(const run_record *run, int32_t n_stages, cleave_arena *arena,
+                                 const int32_t **layers, cleave_error *error) {
+    int32_t *made = CLEAVE_ARENA_ARRAY(arena, int32_t, n_stages);
+    const char *at = run->layers;
+    if (made == NULL)
+        return cleave_fail_memory(error, "pricing runs");
+    for (int32_t s = 0; s < n_stages; s++) {
+        char *end;
+        long n = strtol(at, &end, 10);
+        bool last = s + 1 == n_stages;
+        if (end == at || n < 0 || n > 1 << 20 || *end != (last ? '\0' : '|'))
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "layers \"%.64s\" are not a number for each of %d stages, with | "
+                               "between them",
+                               run->layers, n_stages);
+        made[s] = (int32_t)n;
+        at = end + 1;
+    }
+    *layers = made;
+    return CLEAVE_OK;
+}
+
 static cleave_status read_model(const run_record *run, cleave_arena *arena, cleave_model *model,
                                 cleave_error *error) {
     bool is_text = run->model[0] == '{';
@@ -82,13 +106,17 @@ static cleave_status price(const run_record *run, cleave_arena *arena, validated
     CLEAVE_TRY(inputs_optimizer_states(run->optimizer, 0, &options.optimizer_states, error));
     CLEAVE_TRY(read_model(run, arena, &model, error));
     CLEAVE_TRY(read_wish(run, &model, &wish, error));
+    if (run->layers != NULL)
+        CLEAVE_TRY(read_layers(run, wish.stages, arena, &wish.layers, error));
     CLEAVE_TRY(cleave_machine_read(run->machine, (int32_t)run->devices, arena, &machine, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     priced->step_seconds = result.best.step_seconds;
     priced->shares = result.shares;
     priced->plan_bytes = (double)result.best.peak_bytes;
-    priced->memory_bytes =
-        result.framework_bytes > 0 ? (double)result.framework_bytes : priced->plan_bytes;
+    bool is_known = result.framework.allocated_bytes > 0;
+    priced->memory_bytes = is_known ? (double)result.framework.allocated_bytes : priced->plan_bytes;
+    priced->reserved_bytes =
+        is_known ? (double)result.framework.reserved_bytes : priced->plan_bytes;
     return CLEAVE_OK;
 }
 

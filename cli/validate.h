@@ -11,8 +11,9 @@ typedef struct validated_run {
     const char *refused; /* why it is not priced; null: it is, and what follows is set */
     double step_seconds;
     cleave_price_shares shares;
-    double plan_bytes;   /* of the fullest device, as a search says it */
-    double memory_bytes; /* what a framework would allocate there, where that is known */
+    double plan_bytes;     /* of the fullest device, as a search says it */
+    double memory_bytes;   /* what a framework would allocate there, where that is known, */
+    double reserved_bytes; /* and its allocator reserve */
 } validated_run;
 
 typedef struct validated_table {

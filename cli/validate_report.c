@@ -10,13 +10,13 @@
 
 /* ---- accuracy -------------------------------------------------------------------------------- */
 
-typedef enum quantity { STEPS, MEMORY, N_QUANTITIES } quantity;
+typedef enum quantity { STEPS, MEMORY, RESERVED, N_QUANTITIES } quantity;
 
 static double measured_of(const validated_run *one, quantity of) {
-    return of == STEPS ? one->run->step : one->run->memory;
+    return of == STEPS ? one->run->step : of == MEMORY ? one->run->memory : one->run->reserved;
 }
 static double predicted_of(const validated_run *one, quantity of) {
-    return of == STEPS ? one->step_seconds : one->memory_bytes;
+    return of == STEPS ? one->step_seconds : of == MEMORY ? one->memory_bytes : one->reserved_bytes;
 }
 
 typedef struct group_accuracy {
@@ -118,14 +118,16 @@ static void add_run(table *t, const validated_run *one) {
     table_quantity(t, one->memory_bytes, CLEAVE_UNIT_BYTES);
     add_measured(t, one, MEMORY);
     add_error(t, one, MEMORY);
+    table_quantity(t, one->reserved_bytes, CLEAVE_UNIT_BYTES);
+    add_error(t, one, RESERVED);
 }
 
 static void print_runs(const validated_table *of, cleave_arena *arena) {
-    static const char *const heading[] = {"run",      "step",      "measured", "error",
-                                          "products", "attention", "kernels",  "sent",
-                                          "idle",     "memory",    "measured", "error"};
-    table t = {.arena = arena, .n_columns = 12, .align = "lrrrrrrrrrrr"};
-    for (int i = 0; i < 12; i++)
+    static const char *const heading[] = {"run",       "step",    "measured", "error", "products",
+                                          "attention", "kernels", "sent",     "idle",  "memory",
+                                          "measured",  "error",   "reserved", "error"};
+    table t = {.arena = arena, .n_columns = 14, .align = "lrrrrrrrrrrrrr"};
+    for (int i = 0; i < 14; i++)
         table_text(&t, heading[i]);
     for (int32_t i = 0; i < of->n; i++)
         if (of->runs[i].refused == NULL)
@@ -148,11 +150,11 @@ static void add_accuracy(table *t, const cleave_accuracy *of) {
 }
 
 static void print_groups(const group_accuracy *groups, int32_t n, cleave_arena *arena) {
-    static const char *const heading[] = {"group",          "runs", "priced", "step: median",
-                                          "90 %",           "bias", "tau",    "pairs",
-                                          "memory: median", "90 %", "bias"};
-    table t = {.arena = arena, .n_columns = 11, .align = "lrrrrrrrrrr"};
-    for (int i = 0; i < 11; i++)
+    static const char *const heading[] = {
+        "group",          "runs", "priced", "step: median",     "90 %", "bias", "tau", "pairs",
+        "memory: median", "90 %", "bias",   "reserved: median", "90 %", "bias"};
+    table t = {.arena = arena, .n_columns = 14, .align = "lrrrrrrrrrrrrr"};
+    for (int i = 0; i < 14; i++)
         table_text(&t, heading[i]);
     for (int32_t g = 0; g < n; g++) {
         const cleave_accuracy *steps = &groups[g].of[STEPS];
@@ -168,6 +170,7 @@ static void print_groups(const group_accuracy *groups, int32_t n, cleave_arena *
             table_text(&t, "-");
         table_format(&t, "%lld", (long long)steps->n_pairs);
         add_accuracy(&t, &groups[g].of[MEMORY]);
+        add_accuracy(&t, &groups[g].of[RESERVED]);
     }
     printf("\n");
     table_print(&t, stdout);
@@ -234,6 +237,8 @@ static void put_run(cleave_json_writer *w, const validated_run *one) {
     put_number(w, "memory_bytes", one->memory_bytes);
     put_number(w, "plan_bytes", one->plan_bytes);
     put_measured(w, "measured_memory_bytes", one->run->memory);
+    put_number(w, "reserved_bytes", one->reserved_bytes);
+    put_measured(w, "measured_reserved_bytes", one->run->reserved);
     cleave_json_end_object(w);
 }
 
@@ -282,6 +287,7 @@ cleave_status validate_print_json(const validated_table *all, cleave_arena *aren
         put_integer(&w, "priced", groups[g].n_priced);
         put_accuracy(&w, "step", &groups[g].of[STEPS]);
         put_accuracy(&w, "memory", &groups[g].of[MEMORY]);
+        put_accuracy(&w, "reserved", &groups[g].of[RESERVED]);
         cleave_json_end_object(&w);
     }
     cleave_json_end_array(&w);

@@ -29,9 +29,11 @@ double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
     }
     *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
     return kind->launch_seconds +
-           fmax(work->flops /
-                    (cleave_device_kind_flops(kind, work->type) * kind->product_efficiency),
-                work->bytes / (kind->bytes_per_second * kind->memory_efficiency));
+           fmax(work->flops / (cleave_device_kind_flops(kind, work->type) *
+                               cleave_efficiency_of_work(kind->efficiency, work)),
+                work->bytes / (kind->bytes_per_second *
+                               cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY,
+                                                      work->bytes)));
 }
 
 double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
@@ -45,7 +47,9 @@ cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const cha
     if (found < 0)
         return (cleave_byte_price){.launch_seconds = kind->launch_seconds,
                                    .seconds_per_byte =
-                                       1 / (kind->bytes_per_second * kind->memory_efficiency),
+                                       1 / (kind->bytes_per_second *
+                                            cleave_efficiency_most(kind->efficiency,
+                                                                   CLEAVE_EFFICIENCY_MEMORY)),
                                    .fit = -1};
     const cleave_family_fit *fit = &kind->fits[found];
     double far_excess = fit->far_seconds_per_byte - fit->seconds_per_byte;

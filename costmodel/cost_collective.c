@@ -161,8 +161,45 @@ static cleave_byte_price price_sums(const cleave_machine *machine,
     return slowest;
 }
 
+/* By what a library was measured to do: one round, of which no processor takes part. */
+static void add_measured(pricing *p) {
+    const cleave_collective *collective = p->collective;
+    const cleave_machine *machine = p->machine;
+    int32_t n = collective->n_devices, members = 1, beside = -1;
+    double sent = (collective->kind == CLEAVE_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
+    while (members < n && cleave_machine_same_node(machine, collective->devices[0],
+                                                   collective->devices[members]))
+        members++;
+    cleave_collective_span span =
+        cleave_machine_collectives_within(&machine->collectives, members);
+    cleave_round_cost round = {.distance = -1, .times = 1, .latency = span.latency_seconds};
+    double seconds_per_byte = members > 1 ? 1 / span.bytes_per_second : 0;
+    int32_t n_nodes = (n + members - 1) / members;
+    if (members < n) { /* each member's neighbour in the next node, all at once */
+        cleave_round_cost out = {0};
+        for (int pass = 0; pass < 2; pass++)
+            for (int32_t i = 0; i < members; i++) {
+                beside = members + i < n ? members + i : n - 1;
+                if (pass == 0)
+                    cross(p, i, beside, 1.0 / members, &out);
+                else
+                    clear(p, i, beside);
+            }
+        seconds_per_byte =
+            larger(seconds_per_byte, out.load_per_byte / machine->collectives.between_share);
+        round.latency += (n_nodes - 1) * machine->collectives.between_latency_seconds;
+    }
+    round.load_per_byte = round.message_per_byte = sent * seconds_per_byte;
+    round.largest_share = sent;
+    p->rounds->items[p->rounds->n++] = round;
+}
+
 static void price(pricing *p) {
     const cleave_collective *collective = p->collective;
+    if (cleave_machine_knows_collectives(p->machine)) {
+        add_measured(p);
+        return;
+    }
     p->sum = price_sums(p->machine, collective);
     if (!cleave_collective_has_plan(collective->kind, collective->algorithm, collective->n_devices,
                                     collective->node_members)) {

@@ -48,8 +48,11 @@ static void choose_coefficients(const cleave_device_kind *kind, const measured_f
     use[PER_BYTE] = bytes > 0;
     use[PER_FAR_BYTE] = family->near_bytes > 0;
     if (family->n < 3 && use[PER_FLOP] && use[PER_BYTE]) {
-        bool by_flops = flops / (kind->flops_per_second * kind->product_efficiency) >
-                        bytes / (kind->bytes_per_second * kind->memory_efficiency);
+        const cleave_efficiency *of = kind->efficiency;
+        bool by_flops =
+            flops / (kind->flops_per_second *
+                     cleave_efficiency_most(of, CLEAVE_EFFICIENCY_PRODUCT)) >
+            bytes / (kind->bytes_per_second * cleave_efficiency_most(of, CLEAVE_EFFICIENCY_MEMORY));
         use[by_flops ? PER_BYTE : PER_FLOP] = false;
     }
 }

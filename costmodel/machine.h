@@ -5,6 +5,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "costmodel/efficiency.h"
+#include "costmodel/machine_collectives.h"
 #include "graph/model/layout.h" /* CLEAVE_MAX_DEVICES */
 
 #include <stdbool.h>
@@ -52,10 +54,10 @@ static inline double cleave_family_fit_seconds(const cleave_family_fit *fit, dou
 typedef struct cleave_device_kind {
     const char *name, *source;
     int64_t memory_bytes;
-    double flops_per_second, bytes_per_second;    /* peaks, of products in f32 */
-    double bf16_flops_per_second;                 /* and in bf16; 0: it has none */
-    double product_efficiency, memory_efficiency; /* of the roofline, in (0, 1] */
-    double launch_seconds;                        /* per compute item */
+    double flops_per_second, bytes_per_second;           /* peaks, of products in f32 */
+    double bf16_flops_per_second;                        /* and in bf16; 0: it has none */
+    cleave_efficiency efficiency[CLEAVE_N_EFFICIENCIES]; /* of the roofline */
+    double launch_seconds;                               /* per compute item */
     int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
     const char *kernel_version; /* libraries that the times are of; null where none are */
     int32_t n_kernels, n_fits;
@@ -188,6 +190,7 @@ typedef struct cleave_machine {
     int32_t n_node_types;
     cleave_node_type *node_types;
     cleave_network network;
+    cleave_machine_collectives collectives;
     int32_t n_nodes;
     int32_t devices_per_node; /* of every node, or, where they differ, their greatest common
                                  divisor: so many consecutive devices always share a node */
@@ -208,6 +211,11 @@ cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *n
 cleave_status cleave_machine_take(const cleave_json *document, int32_t n_devices,
                                   cleave_arena *arena, cleave_machine *machine,
                                   cleave_error *error);
+
+/* Is it known what a library's collectives take there?  Then they have no steps of ours. */
+static inline bool cleave_machine_knows_collectives(const cleave_machine *machine) {
+    return machine->collectives.n_spans > 0;
+}
 
 /* Are two devices of the machine in one node? */
 bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b);

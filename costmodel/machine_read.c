@@ -1,12 +1,15 @@
 /* The machine format, version 1.
 
    {"cleave_machine": 1, "name": NAME, "kinds": {NAME: KIND, ...},
-    "node": NODE or "nodes": [NODE, ...], "network": NETWORK (needed from two nodes on)}
+    "node": NODE or "nodes": [NODE, ...], "network": NETWORK (needed from two nodes on),
+    "collectives": COLLECTIVES, where a library's were measured}
 
    KIND      "memory", "flops" (of f32), "memory_bandwidth": quantities ("16 GiB",
              "9.5 TFLOP/s", "732 GB/s"); "rates": {"bf16": quantity}, where it multiplies
-             bf16; "efficiency": {"product": F, "memory": F}, shares of the peaks in (0, 1],
-             1 if left out; "launch": seconds of every item, 0 if left out; "source": where the
+             bf16; "efficiency": {NAME: SHARE, ...}, shares of the peaks in (0, 1], or tables
+             [[SIZE, SHARE], ...] of them, sizes ascending (costmodel/efficiency.h): "product" and
+             "bf16 product" by the smallest extent, "attention" and "attention backward" by flops,
+             "memory" by bytes; "launch": seconds of every item, 0 if left out; "source": where the
              figures come from.  After calibration also "runtime": resident bytes of a rank beside
              arena and program; "kernel_version": libraries that the times are of; "kernels":
              [{"key", "family", "seconds", "spread", "flops", "bytes", "workspace", "alone"}, ...]
@@ -45,7 +48,12 @@
    LEVEL     "nodes": so many consecutive nodes are under each switch, all if left out.  After the
              first: the switches of the level before are joined with each of "switches" (1 if left
              out) named "through"; "oversubscription": what comes into a switch from below over
-             what goes up from it, instead of "bandwidth". */
+             what goes up from it, instead of "bandwidth".
+
+   COLLECTIVES  "within": [{"devices", "bandwidth", "latency"}, ...], devices of a node, ascending,
+             the bandwidth that of the bus as nccl-tests say it; "between": {"share", "latency"}:
+             which share of the links between nodes is reached, 1 if left out, and what each node
+             after the first adds to the latency; "source" (costmodel/machine_collectives.h). */
 #include "costmodel/machine_read.h"
 
 #include <stdio.h>
@@ -55,7 +63,7 @@
 enum { MAX_NODE_TYPES = 64 };
 
 static const char *const root_keys[] = {"cleave_machine", "name",    "kinds", "node",
-                                        "nodes",          "network", NULL};
+                                        "nodes",          "network", "collectives", NULL};
 static const char *const node_keys[] = {"count", "devices", "kind", "kinds", "links", NULL};
 static const char *const link_keys[] = {"join",     "through",        "bandwidth", "latency",
                                         "overhead", "copy_bandwidth", "protocol",  NULL};
@@ -405,6 +413,7 @@ static cleave_status read_root(machine_reader *r, const cleave_json_cursor *root
     CLEAVE_TRY(machine_read_kinds(r, root));
     CLEAVE_TRY(read_nodes(r, root, &at));
     CLEAVE_TRY(machine_read_network(r, root));
+    CLEAVE_TRY(machine_read_collectives(r, root));
     cleave_error reason = {""};
     cleave_status status = cleave_machine_build(machine, n_devices, &reason);
     if (status == CLEAVE_BAD_INPUT)

@@ -28,6 +28,9 @@ cleave_status machine_read_kinds(const machine_reader *r, const cleave_json_curs
    where `derived`. */
 cleave_status machine_read_figures(const machine_reader *r, const cleave_json_cursor *at,
                                    bool derived, cleave_link_class *links);
+/* What collectives take, where the file knows (machine_read_collectives.c). */
+cleave_status machine_read_collectives(const machine_reader *r, const cleave_json_cursor *root);
+
 /* The network (machine_read_network.c). */
 cleave_status machine_read_network(const machine_reader *r, const cleave_json_cursor *root);
 

@@ -10,7 +10,6 @@ static const char *const kind_keys[] = {
     "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
     "runtime", "kernel_version", "kernels",          "fits",       "rates",  NULL};
 static const char *const rate_keys[] = {"bf16", NULL};
-static const char *const efficiency_keys[] = {"product", "memory", NULL};
 static const char *const kernel_keys[] = {"key",   "family",    "seconds", "spread", "flops",
                                           "bytes", "workspace", "alone",   NULL};
 static const char *const fit_keys[] = {"family",
@@ -133,19 +132,61 @@ static cleave_status read_fits(const machine_reader *r, const cleave_json_cursor
     return CLEAVE_OK;
 }
 
+static cleave_status read_share(const machine_reader *r, const cleave_json_cursor *at,
+                                double *share) {
+    CLEAVE_TRY(cleave_json_number(at, share, r->error));
+    if (!(*share > 0 && *share <= 1))
+        return cleave_json_fail(at, r->error, "%g is not above 0 and at most 1", *share);
+    return CLEAVE_OK;
+}
+
+/* [size, share]: sizes ascend. */
+static cleave_status read_point(const machine_reader *r, const cleave_json_cursor *at,
+                                cleave_efficiency *table) {
+    CLEAVE_TRY(cleave_json_expect_array(at, r->error));
+    if (cleave_json_count(at) != 2)
+        return cleave_json_fail(at, r->error, "this is not [SIZE, SHARE]");
+    cleave_json_cursor member = cleave_json_element(at, 0);
+    double size, before = table->n > 0 ? table->size[table->n - 1] : 0;
+    CLEAVE_TRY(cleave_json_number(&member, &size, r->error));
+    if (!(size > before) || !isfinite(size))
+        return cleave_json_fail(&member, r->error, "the size %g is not above %g", size, before);
+    member = cleave_json_element(at, 1);
+    CLEAVE_TRY(read_share(r, &member, &table->share[table->n]));
+    table->size[table->n++] = size;
+    return CLEAVE_OK;
+}
+
+/* A share, or a table of them by size. */
 static cleave_status read_efficiency(const machine_reader *r, const cleave_json_cursor *at,
-                                     cleave_device_kind *kind) {
+                                     cleave_efficiency *table) {
+    if (cleave_json_type_of(at) != CLEAVE_JSON_ARRAY) {
+        double share;
+        CLEAVE_TRY(read_share(r, at, &share));
+        *table = cleave_efficiency_flat(share);
+        return CLEAVE_OK;
+    }
+    int32_t n = cleave_json_count(at);
+    if (n < 1 || n > CLEAVE_MOST_EFFICIENCY_POINTS)
+        return cleave_json_fail(at, r->error, "%d points are not in the range 1 to %d", n,
+                                CLEAVE_MOST_EFFICIENCY_POINTS);
+    for (int32_t i = 0; i < n; i++) {
+        cleave_json_cursor point = cleave_json_element(at, i);
+        CLEAVE_TRY(read_point(r, &point, table));
+    }
+    if (n == 1)
+        table->size[0] = 1; /* of one size is of all */
+    return CLEAVE_OK;
+}
+
+static cleave_status read_efficiencies(const machine_reader *r, const cleave_json_cursor *at,
+                                       cleave_device_kind *kind) {
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
-    CLEAVE_TRY(cleave_json_expect_keys(at, efficiency_keys, r->error));
-    double *const values[] = {&kind->product_efficiency, &kind->memory_efficiency};
-    for (int i = 0; efficiency_keys[i] != NULL; i++) {
+    CLEAVE_TRY(cleave_json_expect_keys(at, cleave_efficiency_names, r->error));
+    for (int of = 0; of < CLEAVE_N_EFFICIENCIES; of++) {
         cleave_json_cursor member;
-        if (!cleave_json_find(at, efficiency_keys[i], &member))
-            continue;
-        CLEAVE_TRY(cleave_json_number(&member, values[i], r->error));
-        if (!(*values[i] > 0 && *values[i] <= 1))
-            return cleave_json_fail(&member, r->error, "%g is not above 0 and at most 1",
-                                    *values[i]);
+        if (cleave_json_find(at, cleave_efficiency_names[of], &member))
+            CLEAVE_TRY(read_efficiency(r, &member, &kind->efficiency[of]));
     }
     return CLEAVE_OK;
 }
@@ -153,7 +194,6 @@ static cleave_status read_efficiency(const machine_reader *r, const cleave_json_
 static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_device_kind *kind) {
     cleave_json_cursor member;
-    kind->product_efficiency = kind->memory_efficiency = 1;
     kind->source = "";
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(at, kind_keys, r->error));
@@ -166,7 +206,7 @@ static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor
         machine_read_quantity(r, at, "launch", CLEAVE_UNIT_SECONDS, false, &kind->launch_seconds));
     CLEAVE_TRY(get_bytes(r, at, "runtime", false, &kind->runtime_bytes));
     if (cleave_json_find(at, "efficiency", &member))
-        CLEAVE_TRY(read_efficiency(r, &member, kind));
+        CLEAVE_TRY(read_efficiencies(r, &member, kind));
     if (cleave_json_find(at, "rates", &member)) {
         CLEAVE_TRY(cleave_json_expect_keys(&member, rate_keys, r->error));
         CLEAVE_TRY(machine_read_quantity(r, &member, "bf16", CLEAVE_UNIT_FLOPS, true,

@@ -74,6 +74,25 @@ static void put_quantity(cleave_json_writer *w, const char *key, double value, c
     cleave_json_put_quantity(w, value, unit);
 }
 
+/* A number, where all sizes are alike. */
+static void put_efficiency(cleave_json_writer *w, const char *name, const cleave_efficiency *of) {
+    if (of->n == 0)
+        return;
+    cleave_json_key(w, name);
+    if (of->n == 1) {
+        cleave_json_put_number(w, of->share[0]);
+        return;
+    }
+    cleave_json_begin_array(w, true);
+    for (int i = 0; i < of->n; i++) {
+        cleave_json_begin_array(w, true);
+        cleave_json_put_number(w, of->size[i]);
+        cleave_json_put_number(w, of->share[i]);
+        cleave_json_end_array(w);
+    }
+    cleave_json_end_array(w);
+}
+
 static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
     cleave_json_key(w, kind->name);
     cleave_json_begin_object(w, false);
@@ -88,10 +107,8 @@ static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
     put_quantity(w, "memory_bandwidth", kind->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
     cleave_json_key(w, "efficiency");
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "product");
-    cleave_json_put_number(w, kind->product_efficiency);
-    cleave_json_key(w, "memory");
-    cleave_json_put_number(w, kind->memory_efficiency);
+    for (int of = 0; of < CLEAVE_N_EFFICIENCIES; of++)
+        put_efficiency(w, cleave_efficiency_names[of], &kind->efficiency[of]);
     cleave_json_end_object(w);
     put_quantity(w, "launch", kind->launch_seconds, CLEAVE_UNIT_SECONDS);
     cleave_json_key(w, "source");
@@ -107,6 +124,11 @@ static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
     if (kind->n_fits > 0)
         put_fits(w, kind);
     cleave_json_end_object(w);
+}
+
+static void put_count(cleave_json_writer *w, const char *key, int32_t count) {
+    cleave_json_key(w, key);
+    cleave_json_put_integer(w, count);
 }
 
 static void put_vertex(cleave_json_writer *w, const cleave_node_type *type, int32_t vertex) {
@@ -235,11 +257,6 @@ static void put_nodes(cleave_json_writer *w, const cleave_machine *machine) {
         cleave_json_end_array(w);
 }
 
-static void put_count(cleave_json_writer *w, const char *key, int32_t count) {
-    cleave_json_key(w, key);
-    cleave_json_put_integer(w, count);
-}
-
 /* As groups where there are several, as a list where one group has several. */
 static void put_joins(cleave_json_writer *w, const cleave_network *network) {
     cleave_json_key(w, "join");
@@ -293,6 +310,32 @@ static void put_network(cleave_json_writer *w, const cleave_network *network) {
         cleave_json_end_array(w);
 }
 
+static void put_collectives(cleave_json_writer *w, const cleave_machine_collectives *of) {
+    if (of->n_spans == 0)
+        return;
+    cleave_json_key(w, "collectives");
+    cleave_json_begin_object(w, false);
+    cleave_json_key(w, "within");
+    cleave_json_begin_array(w, false);
+    for (int32_t i = 0; i < of->n_spans; i++) {
+        cleave_json_begin_object(w, true);
+        put_count(w, "devices", of->spans[i].n_devices);
+        put_quantity(w, "bandwidth", of->spans[i].bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
+        put_quantity(w, "latency", of->spans[i].latency_seconds, CLEAVE_UNIT_SECONDS);
+        cleave_json_end_object(w);
+    }
+    cleave_json_end_array(w);
+    cleave_json_key(w, "between");
+    cleave_json_begin_object(w, true);
+    cleave_json_key(w, "share");
+    cleave_json_put_number(w, of->between_share);
+    put_quantity(w, "latency", of->between_latency_seconds, CLEAVE_UNIT_SECONDS);
+    cleave_json_end_object(w);
+    cleave_json_key(w, "source");
+    cleave_json_put_string(w, of->source);
+    cleave_json_end_object(w);
+}
+
 static void put_machine(cleave_json_writer *w, const cleave_machine *machine) {
     cleave_json_begin_object(w, false);
     cleave_json_key(w, "cleave_machine");
@@ -306,6 +349,7 @@ static void put_machine(cleave_json_writer *w, const cleave_machine *machine) {
     cleave_json_end_object(w);
     put_nodes(w, machine);
     put_network(w, &machine->network);
+    put_collectives(w, &machine->collectives);
     cleave_json_end_object(w);
 }
 

@@ -299,7 +299,7 @@ static cleave_status take_grounds(session *s, reported *best, cleave_error *erro
     }
     keep_used_rules(best->grounds.used_rules, rules);
     s->result.shares = best->grounds.shares;
-    s->result.framework_bytes = best->grounds.framework_bytes;
+    s->result.framework = best->grounds.framework;
     return CLEAVE_OK;
 }
 
@@ -317,7 +317,8 @@ cleave_status session_report(session *s, cleave_error *error) {
     CLEAVE_TRY(list_baselines(s, error));
     cleave_progress_update(&s->progress, -1, "simulating the best in full");
     collect(s, &r);
-    s->result.in_steps = !s->reach.only_folds;
+    s->result.in_steps =
+        !s->reach.only_folds && !cleave_machine_knows_collectives(s->machine);
     CLEAVE_TRY(price_all(&r, error));
     CLEAVE_TRY(polish(&r, error));
     for (int32_t i = 0; i < r.n; i++)

@@ -43,6 +43,11 @@ bool session_searches(const session *s) { return find_method(s->options->method)
 
 bool session_is_alone(const session *s) { return s->options->alone && !session_searches(s); }
 
+cleave_bound_forms session_reported_forms(const session *s) {
+    return cleave_machine_knows_collectives(s->machine) ? CLEAVE_BOUND_ALL_FORMS
+                                                        : CLEAVE_BOUND_STEPS;
+}
+
 static bool is_method(const char *method) {
     for (int i = 0; cleave_baseline_names[i] != NULL; i++)
         if (strcmp(cleave_baseline_names[i], method) == 0)
@@ -61,7 +66,7 @@ static cleave_status bound_all(session *s, cleave_bound *bound, cleave_error *er
                                      &s->candidates, error));
     s->result.truncated = s->candidates.truncated;
     return cleave_lower_bound_of(s->model, s->machine, &s->candidates, s->options->optimizer_states,
-                                 CLEAVE_BOUND_STEPS, bound, error);
+                                 session_reported_forms(s), bound, error);
 }
 
 /* Where nothing else than layouts that fold is searched. */

@@ -53,10 +53,9 @@ typedef struct cleave_search_options {
 typedef struct cleave_search_result {
     cleave_plan best;
     int32_t n_baselines;
-    cleave_plan *baselines;     /* in the order of cleave_baseline_names */
-    cleave_price_shares shares; /* what the best's step rests on */
-    int64_t framework_bytes;    /* what a framework would allocate for it on the fullest device
-                                   (graph/program/framework_memory.h); 0: not known */
+    cleave_plan *baselines;            /* in the order of cleave_baseline_names */
+    cleave_price_shares shares;        /* what the best's step rests on */
+    cleave_framework_memory framework; /* what one would take for it; 0: not known */
     bool in_steps; /* steps of plans are those of collectives in their steps; false on more devices
                       than are lowered: all figures have them in closed form then */
     double search_seconds, lower_bound_seconds;

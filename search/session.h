@@ -136,6 +136,9 @@ cleave_status session_stage(session *s, cleave_error *error);
 /* A bound of them all, where the result is one of these. */
 cleave_status session_bound_staged(session *s, cleave_error *error);
 
+/* Of what the result's step is. */
+cleave_bound_forms session_reported_forms(const session *s);
+
 /* Is the result of a search polished: does it descend once more, in steps? */
 bool session_polishes(const session *s);
 /* Descends so from a layout with that price; what it comes to lives in the session's arena. */

@@ -199,7 +199,7 @@ static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
     const cleave_layout *layouts[SESSION_MAX_FOUND];
     cleave_micro_bound_options options = {.micro_batches = micro_batches,
                                           .optimizer_states = s->options->optimizer_states,
-                                          .forms = CLEAVE_BOUND_STEPS,
+                                          .forms = session_reported_forms(s),
                                           .layouts = layouts};
     cleave_error why = {""};
     double seconds;

@@ -51,7 +51,10 @@ static cleave_status add_named(session *s, const char *name, bool plain, cleave_
 /* Products a second of the kind of device d. */
 static double product_rate(const session *s, int32_t d) {
     const cleave_device_kind *kind = &s->machine->kinds[s->machine->device_kind[d]];
-    return cleave_device_kind_flops(kind, s->model->precision) * kind->product_efficiency;
+    cleave_efficiency_of of = s->model->precision == CLEAVE_BF16 ? CLEAVE_EFFICIENCY_BF16_PRODUCT
+                                                                 : CLEAVE_EFFICIENCY_PRODUCT;
+    return cleave_device_kind_flops(kind, s->model->precision) *
+           cleave_efficiency_most(kind->efficiency, of);
 }
 
 /* Of devices of several kinds the slowest sets the pace of even blocks, and one operator at a time

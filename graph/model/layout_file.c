@@ -278,18 +278,19 @@ static cleave_status read_attention(const cleave_json_cursor *root, bool *stores
 }
 
 static cleave_status read_precision(const cleave_json_cursor *at, const char *key,
-                                    cleave_type expected, bool asked, cleave_error *error) {
+                                    const char *expected, bool asked, cleave_error *error) {
     cleave_json_cursor member;
     const char *name = "f32";
     bool found = cleave_json_find(at, key, &member);
     if (found)
         CLEAVE_TRY(cleave_json_string(&member, &name, error));
-    if (strcmp(name, "f32") != 0 && strcmp(name, "bf16") != 0)
+    bool mixed = strcmp(key, "reduce_precision") == 0 && strcmp(name, "mixed") == 0;
+    if (strcmp(name, "f32") != 0 && strcmp(name, "bf16") != 0 && !mixed)
         return cleave_json_fail(&member, error, "\"%.64s\" is none of: f32, bf16", name);
-    if (!asked && strcmp(name, cleave_precision_name(expected)) != 0)
+    if (!asked && strcmp(name, expected) != 0)
         return cleave_json_fail(found ? &member : at, error,
                                 "was made for %s %s, but it is %s: say which with --precision", key,
-                                name, cleave_precision_name(expected));
+                                name, expected);
     return CLEAVE_OK;
 }
 
@@ -327,8 +328,10 @@ static cleave_status read_training(const cleave_json_cursor *root, const cleave_
     if (cleave_json_find(root, "training", &at))
         CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
     CLEAVE_TRY(read_frozen(&at, model, error));
-    CLEAVE_TRY(read_precision(&at, keys[0], model->precision, model->precision_asked, error));
-    return read_precision(&at, keys[1], model->reduce_precision, model->precision_asked, error);
+    CLEAVE_TRY(read_precision(&at, keys[0], cleave_precision_name(model->precision),
+                              model->precision_asked, error));
+    return read_precision(&at, keys[1], cleave_reduce_precision_name(model), model->precision_asked,
+                          error);
 }
 
 /* `listed` null: all operators have to be. */
@@ -495,7 +498,7 @@ static void put_training(cleave_json_writer *out, const cleave_model *model) {
     }
     if (model->reduce_precision != CLEAVE_F32) {
         cleave_json_key(out, "reduce_precision");
-        cleave_json_put_string(out, cleave_precision_name(model->reduce_precision));
+        cleave_json_put_string(out, cleave_reduce_precision_name(model));
     }
     if (model->n_frozen > 0) {
         cleave_json_key(out, "frozen");

@@ -212,6 +212,8 @@ typedef struct cleave_model {
     int graph_version; /* of the newest row of the fusing table that applies to it */
     /* F32 or BF16: of values, and of partial sums on their way (graph/model/precision.h). */
     cleave_type precision, reduce_precision;
+    bool reduces_mixed; /* sums of activations as `reduce_precision`, of gradients of parameters f32
+                         */
     bool precision_asked; /* for: a layout that was made for another one is taken, too */
     int32_t n_frozen;
     const char *const *frozen; /* [n_frozen] patterns of names of parameters that are not trained */

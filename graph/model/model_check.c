@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t most_elements = INT64_C(1) << 40;
+static const int64_t most_elements = INT64_C(1) << 42;
 
 /* ---- tensors and views ------------------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ static cleave_status check_tensor(const cleave_model *model, const cleave_tensor
                            (int)tensor->kind, (int)tensor->type);
     if (!shape_size(tensor->rank, tensor->shape, &size))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "tensor %s has an empty dimension or more than 2^40 elements",
+                           "tensor %s has an empty dimension or more than 2^42 elements",
                            tensor->name);
     if (!is_permutation(tensor->order, tensor->rank))
         return cleave_fail(error, CLEAVE_FAILED,
@@ -252,8 +252,8 @@ static bool map_covers(const cleave_nest *nest, const cleave_dimension_map *map,
     for (int t = map->n_terms - 1; t >= 0; t--) {
         if (map->terms[t].stride != radix)
             return false;
-        radix *= nest->axes[map->terms[t].axis].extent; /* each at most 2^40, two at the most */
-        if (radix > most_elements || radix < 1)
+        if (!cleave_int64_multiply(radix, nest->axes[map->terms[t].axis].extent, &radix) ||
+            radix > most_elements || radix < 1)
             return false;
     }
     return radix == extent;

@@ -131,7 +131,8 @@ cleave_type cleave_gradient_type(const cleave_model *model, const cleave_nest *n
 }
 
 cleave_type cleave_reduce_type(const cleave_model *model, int32_t tensor, cleave_type type) {
-    bool rounds = model->tensors[tensor].stored == CLEAVE_BF16;
+    bool rounds = model->tensors[tensor].stored == CLEAVE_BF16 &&
+                  !(model->reduces_mixed && cleave_tensor_sees_parameter(model, tensor));
     return rounds && model->reduce_precision == CLEAVE_BF16 ? CLEAVE_BF16 : type;
 }
 
@@ -155,13 +156,20 @@ cleave_status cleave_model_choose_precision(cleave_model *model, const char *pre
                                             const char *reduce_precision, cleave_error *error) {
     cleave_type of_values = CLEAVE_F32, of_sums = CLEAVE_F32;
     CLEAVE_TRY(find("precision", precision, &of_values, error));
-    CLEAVE_TRY(find("reduce precision", reduce_precision, &of_sums, error));
+    bool mixed = reduce_precision != NULL && strcmp(reduce_precision, "mixed") == 0;
+    CLEAVE_TRY(find("reduce precision", mixed ? "bf16" : reduce_precision, &of_sums, error));
     if (of_sums == CLEAVE_BF16 && of_values != CLEAVE_BF16)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "reduce precision \"bf16\" goes with precision \"bf16\" alone");
+                           "reduce precision \"%s\" goes with precision \"bf16\" alone",
+                           reduce_precision);
+    model->reduces_mixed = mixed;
     cleave_model_set_precision(model, of_values, of_sums);
     model->precision_asked = precision != NULL;
     return CLEAVE_OK;
+}
+
+const char *cleave_reduce_precision_name(const cleave_model *model) {
+    return model->reduces_mixed ? "mixed" : cleave_precision_name(model->reduce_precision);
 }
 
 const char *cleave_precision_name(cleave_type precision) {

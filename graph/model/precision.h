@@ -54,10 +54,12 @@ static inline bool cleave_has_master(const cleave_tensor *tensor) {
            tensor->stored != tensor->type;
 }
 
-/* The same by names, "f32" or "bf16", null: f32; one that is given is asked for.  BAD_INPUT for
-   another name, and for sums that are less exact than values. */
+/* The same by names, "f32" or "bf16", null: f32; one that is given is asked for.  Partial sums may
+   be "mixed", too: bf16 of activations, and f32 of gradients of parameters.  BAD_INPUT for another
+   name, and for sums that are less exact than values. */
 cleave_status cleave_model_choose_precision(cleave_model *model, const char *precision,
                                             const char *reduce_precision, cleave_error *error);
 const char *cleave_precision_name(cleave_type precision);
+const char *cleave_reduce_precision_name(const cleave_model *model);
 
 #endif

@@ -10,10 +10,14 @@
 
 #include "graph/program/program.h"
 
-/* The most bytes that are allocated at once, of the device with most; each buffer is a multiple of
-   512, as PyTorch's caching allocator has it.  Of a program in which all items stand.  FAILED when
-   memory is short. */
-cleave_status cleave_program_framework_bytes(const cleave_program *program, int64_t *bytes,
-                                             cleave_error *error);
+/* Of the device with most. */
+typedef struct cleave_framework_memory {
+    int64_t allocated_bytes; /* at once; each buffer a multiple of 512 */
+    int64_t reserved_bytes;  /* by the allocator for these (graph/program/caching_allocator.h) */
+} cleave_framework_memory;
+
+/* Of a program in which all items stand.  FAILED when memory is short. */
+cleave_status cleave_program_framework_memory(const cleave_program *program,
+                                              cleave_framework_memory *memory, cleave_error *error);
 
 #endif

@@ -17,6 +17,7 @@
 #include "graph/model/precision.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -280,16 +281,48 @@ static bool takes_halves(const cleave_model *model, const cleave_nest *nest) {
 
 /* Of the numbers that are multiplied, by units that products alone use. */
 static cleave_type multiplied_type(const cleave_model *model, const cleave_nest *nest) {
-    bool halves = is_product(nest);
-    for (int i = 0; i < nest->n_inputs; i++)
+    bool halves = is_product(nest) || nest->attention != NULL;
+    int n = nest->attention != NULL ? 3 : nest->n_inputs; /* masks are not multiplied */
+    for (int i = 0; i < n; i++)
         halves = halves && model->tensors[nest->inputs[i].tensor].stored == CLEAVE_BF16;
     return halves ? CLEAVE_BF16 : CLEAVE_F32;
+}
+
+static uint32_t axes_of(const cleave_model *model, const cleave_operand *operand) {
+    uint32_t axes = 0;
+    for (int r = 0; r < model->tensors[operand->tensor].rank; r++)
+        for (int i = 0; i < operand->map[r].n_terms; i++)
+            axes |= UINT32_C(1) << operand->map[r].terms[i].axis;
+    return axes;
+}
+
+/* Rows are axes of one factor and the output, columns of the other and the output, and what is
+   summed over is in both factors alone.  Gradients have the same three extents. */
+static double find_smallest(const cleave_model *model, const cleave_nest *nest,
+                            const cleave_part *part) {
+    uint32_t left = axes_of(model, &nest->inputs[0]), right = axes_of(model, &nest->inputs[1]);
+    uint32_t output = axes_of(model, &nest->output);
+    const uint32_t groups[] = {left & output & ~right, right & output & ~left,
+                               left & right & ~output};
+    double smallest = HUGE_VAL;
+    for (int g = 0; g < 3; g++) {
+        double extent = 1;
+        for (int a = 0; a < nest->n_axes; a++)
+            extent *= (groups[g] >> a & 1) != 0 ? (double)(part->hi[a] - part->lo[a]) : 1;
+        smallest = fmin(smallest, extent);
+    }
+    return smallest;
 }
 
 void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                          const cleave_part *part, cleave_work *work) {
     work->key[0] = work->family[0] = '\0';
     work->type = multiplied_type(model, nest);
+    work->pass = pass;
+    work->sort = nest->attention != NULL                   ? CLEAVE_WORK_ATTENTION
+                 : is_product(nest) && nest->n_inputs >= 2 ? CLEAVE_WORK_PRODUCT
+                                                           : CLEAVE_WORK_OTHER;
+    work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;
     work->flops = count_flops(model, nest, pass, part);
     work->bytes = count_bytes(model, nest, pass, part);
 }

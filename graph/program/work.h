@@ -7,6 +7,14 @@
 
 enum { CLEAVE_WORK_KEY_BYTES = 256 };
 
+/* What sort of work it is, as peaks are reached. */
+typedef enum cleave_work_sort {
+    CLEAVE_WORK_OTHER,
+    CLEAVE_WORK_PRODUCT, /* of two matrices, many of them at a time where axes are in all operands
+                          */
+    CLEAVE_WORK_ATTENTION
+} cleave_work_sort;
+
 typedef struct cleave_work {
     char key[CLEAVE_WORK_KEY_BYTES]; /* equal keys: the same kernel on the same local shapes.  Such
                                         as "convolution forward n=32 k=64 h=55 w=55 c=3 r=11 s=11 /
@@ -14,7 +22,10 @@ typedef struct cleave_work {
     char family[64];  /* operator kind and pass, for predictions from neighbours: "convolution
                          forward" */
     cleave_type type; /* F32 or BF16, in which products multiply */
-    double flops;     /* floating-point operations: 2 per multiply-add */
+    cleave_work_sort sort;
+    cleave_pass pass;
+    double smallest; /* of a product, of the rows, columns and what is summed over */
+    double flops;    /* floating-point operations: 2 per multiply-add */
     double
         bytes; /* least memory traffic: each operand box read once and each result written once */
 } cleave_work;

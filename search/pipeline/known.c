@@ -21,6 +21,9 @@ static cleave_status make_schedule(pipeline_finder *f, const pipeline_candidate 
     schedule->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, n_stages);
     if (schedule->first_operator == NULL)
         return cleave_fail_memory(f->error, "cutting a model into stages");
+    if (f->options->wish.layers != NULL && f->options->wish.stages == n_stages)
+        return cleave_stages_of_layers(f->pricer->model, f->options->wish.layers, n_stages,
+                                       schedule->first_operator, f->error);
     return cleave_stages_cut(f->pricer->model->n_operators, f->op_work, f->sends, n_stages,
                              schedule->first_operator, f->error);
 }
@@ -210,7 +213,10 @@ static cleave_status add_kinds(pipeline_finder *f, pipeline_candidate of) {
             CLEAVE_TRY(add(f, of));
     }
     of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
-    for (of.n_virtual = 2; of.n_virtual <= 4 && of.n_groups > 1; of.n_virtual *= 2)
+    int32_t asked = wish->virtual_stages > 1 ? wish->virtual_stages : 0; /* else some powers of 2 */
+    int32_t most = asked > 0 ? asked : 4;
+    for (of.n_virtual = asked > 0 ? asked : 2; of.n_virtual <= most && of.n_groups > 1;
+         of.n_virtual *= 2)
         if ((wish->kind < 0 || wish->kind == CLEAVE_SCHEDULE_INTERLEAVED) &&
             pipeline_is_wanted(wish->virtual_stages, of.n_virtual) &&
             pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) &&

@@ -4,6 +4,7 @@
 #include "graph/model/precision.h"
 #include "search/pipeline/internal.h"
 #include "search/pipeline/stages.h"
+#include "search/price/view.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,10 @@ enum { MOST_TRIED = 6, MOST_TRIED_IN_VAIN = 16, MOST_PLANNED = 8, MOST_AGAIN = 3
 static const double most_used = 0.9, much_less = 0.99;
 /* Operators x devices for which all baselines are tried even so. */
 enum { LITTLE_WORK = 1024 };
-/* Parts of all operators in all micro-batches, beyond which a layout is not lowered: about a GiB.
-   Those of sharded weights are gathered and reduced each by itself, which counts as so many. */
-enum { MOST_PARTS = 1 << 18, PARTS_OF_SHARDED = 4 };
+/* Parts of all operators in all micro-batches, beyond which a layout is not lowered: more than a
+   GiB. Those of sharded weights are gathered and reduced each by itself, which counts as so many.
+ */
+enum { MOST_PARTS = 5 << 16, PARTS_OF_SHARDED = 4 };
 
 cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
                                          cleave_schedule_wish *wish, cleave_error *error) {
@@ -54,11 +56,26 @@ bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micr
     return false;
 }
 
+/* Of windows that do alike the first stands for all; where a layout does not fold there is one. */
+static int32_t count_windows(const pipeline_finder *f, const cleave_layout *layout) {
+    const cleave_machine *machine = f->pricer->machine;
+    cleave_arena scratch = {0};
+    cleave_fold fold;
+    bool folds = cleave_machine_may_fold(machine, NULL) &&
+                 cleave_fold_find(f->pricer->model, layout, machine->devices_per_node, &scratch,
+                                  &fold, NULL) == CLEAVE_OK;
+    int32_t n = folds ? fold.n_windows : 1;
+    cleave_arena_free(&scratch);
+    return n;
+}
+
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout) {
     int64_t n_parts = 0;
     bool shards = false;
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
+    if (n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > MOST_PARTS)
+        n_parts /= count_windows(f, layout);
     for (int32_t t = 0; t < layout->n_tensors; t++)
         shards = shards || layout->sharded[t] > CLEAVE_SHARDED_UPDATE;
     return !pipeline_is_lowered(f, shards ? PARTS_OF_SHARDED * n_parts : n_parts,

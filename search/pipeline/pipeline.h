@@ -24,6 +24,7 @@ typedef struct cleave_schedule_wish {
     int kind;                      /* cleave_schedule_kind */
     int recompute;                 /* cleave_recompute */
     int zero;                      /* 1 + cleave_sharded, of all parameters */
+    const int32_t *layers;         /* [stages] of each; null: cut so that stages take alike */
 } cleave_schedule_wish;
 
 /* Nothing asked for, but what has these names; null leaves it open.  BAD_INPUT for another name. */

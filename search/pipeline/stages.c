@@ -1,7 +1,9 @@
 #include "search/pipeline/stages.h"
 #include "graph/model/precision.h"
 
+#include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what goes from stage to stage ----------------------------------------------------------- */
 
@@ -74,4 +76,47 @@ cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const 
     free(c.before);
     free(c.from);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "cutting a model into stages");
+}
+
+/* ---- stages that are given ------------------------------------------------------------------- */
+
+/* -1: its name has no number. */
+static int64_t layer_of(const char *name) {
+    for (const char *word = name; word != NULL;
+         word = strchr(word, '.') != NULL ? strchr(word, '.') + 1 : NULL) {
+        char *end;
+        long layer = isdigit((unsigned char)*word) ? strtol(word, &end, 10) : -1;
+        if (layer >= 0 && (*end == '.' || *end == '\0'))
+            return layer;
+    }
+    return -1;
+}
+
+cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *layers,
+                                      int32_t n_stages, int32_t *first_operator,
+                                      cleave_error *error) {
+    int64_t n_layers = 0, most = 0, end = 0;
+    int32_t behind = 0; /* the last layer */
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        int64_t layer = layer_of(model->operators[op].name);
+        behind = layer >= 0 ? op + 1 : behind;
+        n_layers = layer >= n_layers ? layer + 1 : n_layers;
+    }
+    for (int32_t s = 0; s < n_stages; s++)
+        most += layers[s];
+    if (most != n_layers)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "stages of %lld layers together, and the model has %lld",
+                           (long long)most, (long long)n_layers);
+    first_operator[0] = 0;
+    for (int32_t s = 0, op = 0; s + 1 < n_stages; s++) {
+        end += layers[s];
+        while (op < behind && layer_of(model->operators[op].name) < end)
+            op++;
+        if (op == first_operator[s] || op == model->n_operators)
+            return cleave_fail(error, CLEAVE_BAD_INPUT, "a stage of %d layers has no operators",
+                               op == model->n_operators ? layers[s + 1] : layers[s]);
+        first_operator[s + 1] = op;
+    }
+    return CLEAVE_OK;
 }

@@ -18,4 +18,12 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
 cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const int64_t *sends,
                                 int32_t n_stages, int32_t *first_operator, cleave_error *error);
 
+/* The same of stages of so many layers each, [n_stages], as people give them: an operator's layer
+   is the first number among the words of its name (model.layers.7.mlp.up), and what stands before
+   or behind all layers goes with the first or the last stage.  BAD_INPUT where they are not the
+   layers of the model. */
+cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *layers,
+                                      int32_t n_stages, int32_t *first_operator,
+                                      cleave_error *error);
+
 #endif

@@ -5,7 +5,6 @@
    left to plan; and whoever asks for a price alone can be told by an estimate, too. */
 #include "search/price/price.h"
 
-#include "graph/program/framework_memory.h"
 #include "search/price/view.h"
 
 #include <stdlib.h>
@@ -56,7 +55,8 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
 cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout *layout,
                                      bool in_steps, cleave_estimate **estimate,
                                      cleave_error *error) {
-    pricer->lower.symbolic_collectives = !in_steps;
+    pricer->lower.symbolic_collectives =
+        !in_steps || cleave_machine_knows_collectives(pricer->machine);
     return cleave_estimate_create(pricer->model, layout, &pricer->lower, pricer->cache, estimate,
                                   error);
 }
@@ -175,8 +175,8 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     if (what->grounds == NULL)
         return CLEAVE_OK;
     if (!lowered->repeats && !lowered->is_few)
-        CLEAVE_TRY(cleave_program_framework_bytes(&lowered->program,
-                                                  &what->grounds->framework_bytes, error));
+        CLEAVE_TRY(cleave_program_framework_memory(&lowered->program, &what->grounds->framework,
+                                                   error));
     what->grounds->known = true;
     mark_used_rules(&lowered->program, &what->layout->collectives, what->grounds->used_rules);
     return CLEAVE_OK;
@@ -246,11 +246,14 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
     return price_lowered(pricer, what, &lowered, price, error);
 }
 
-cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,
+cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *subject,
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error) {
     cleave_price made = {0};
+    cleave_price_subject known = *subject; /* collectives of a library have no steps of ours */
+    const cleave_price_subject *what = &known;
     bool done = false;
+    known.in_steps = known.in_steps && !cleave_machine_knows_collectives(pricer->machine);
     if (what->estimate != NULL)
         CLEAVE_TRY(price_estimate(pricer, what->estimate, bar, &done, &made, error));
     if (!done)

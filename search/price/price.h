@@ -2,6 +2,7 @@
 #ifndef CLEAVE_SEARCH_PRICE_PRICE_H
 #define CLEAVE_SEARCH_PRICE_PRICE_H
 
+#include "graph/program/framework_memory.h"
 #include "simulator/report/price_shares.h"
 #include "simulator/step/estimate.h"
 
@@ -57,15 +58,16 @@ typedef enum cleave_price_memory {
 typedef struct cleave_price_grounds {
     bool known; /* the layout fits the memory */
     cleave_price_shares shares;
-    int64_t framework_bytes; /* as of graph/program/framework_memory.h; 0: not known, of blocks or
-                                micro-batches that stand for others */
-    bool *used_rules;        /* [rules of the layout], room given */
+    cleave_framework_memory framework; /* 0: not known, of blocks or micro-batches that stand for
+                                          others */
+    bool *used_rules;                  /* [rules of the layout], room given */
 } cleave_price_grounds;
 
 /* What is to be priced. */
 typedef struct cleave_price_subject {
     const cleave_layout *layout;
-    bool in_steps; /* collectives, as `simulate` and `run` have them; else each is one item */
+    bool in_steps; /* collectives, as `simulate` and `run` have them; else each is one item, as it
+                      is on a machine that knows what they take */
     cleave_price_view view;
     cleave_price_memory memory;
     cleave_estimate *estimate;     /* null: none.  It has come to the layout by changes, in the same
@@ -83,7 +85,7 @@ typedef struct cleave_price_bar {
    not below it leaves in doubt whether it fits, memory is not planned: the layout then counts as
    over the limit, by more than any.  Programs with collectives in their steps are large: who prices
    others afterwards frees the pricer's arena. */
-cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *what,
+cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *subject,
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error);
 

@@ -24,7 +24,9 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
                                          cleave_error *error) {
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
     const cleave_lower_options options = {.training = how->training,
-                                          .symbolic_collectives = how->closed_form,
+                                          .symbolic_collectives =
+                                              how->closed_form ||
+                                              cleave_machine_knows_collectives(machine),
                                           .optimizer_states = how->optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = &context};

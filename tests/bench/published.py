@@ -8,28 +8,34 @@ docs/formats.md, and what Cleave has no word for as `besides`, so that no row is
 those of configs/machines.
 
 What the sources leave open is filled in as follows:
+  all        sums of activations are sent in bf16, of gradients of weights in f32 (MPT's "PURE": all in bf16).
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16.  Partitions of layers are Cleave's own.
-  Sailor     OPT and GPT-Neo as GPT-2.
+  Mist       fp16 as bf16.
+  Sailor     OPT and GPT-Neo as GPT-2, in f32 and with stored scores, as its code has them (DeepSpeed without "fp16").
 
+--kernels holds the tables of the machine files against the kernels and collectives that they were made of.
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
 """
 import argparse
 import csv
 import glob
 import json
+import math
 import os
 import re
 import resource
 import subprocess
 import sys
+import statistics
 import tempfile
+
+import published_page
 
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
-           "pipeline", "virtual", "context", "expert", "schedule", "recompute", "sharding", "precision",
-           "reduce_precision", "attention", "besides", "step", "memory"]
+           "pipeline", "virtual", "layers", "context", "expert", "schedule", "recompute", "sharding", "precision",
+           "reduce_precision", "attention", "besides", "step", "memory", "reserved"]
 MIB = 1024 * 1024
 
 
@@ -44,9 +50,27 @@ def gpt2(layers, width, heads, vocabulary, sequence):
             "n_positions": sequence, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
 
 
+def unlike(folder, name, kinds):
+    """rtx-4x8.json with a node of eight, or fewer, for each (kind, devices)."""
+    with open(machine("rtx")) as file:
+        content = json.load(file)
+    nodes = {node["kind"]: node for node in content["nodes"]}
+    content["nodes"] = []
+    for kind, devices in kinds:
+        node = json.loads(json.dumps(nodes[kind]))
+        node["devices"] = devices
+        node["links"][0]["join"] = [[*range(devices), "card"]]
+        content["nodes"].append(node)
+    path = os.path.join(folder, name + ".json")
+    with open(path, "w") as file:
+        json.dump(content, file)
+    return path
+
+
 def machine(kind):
-    """The file that ships for a kind of device; the least named one if there are several."""
-    found = sorted(glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json")))
+    """The file that ships for a kind of device: KIND-NODESxDEVICES.json."""
+    found = [path for path in glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json"))
+             if re.fullmatch(re.escape(kind) + r"-\d+x\d+\.json", os.path.basename(path))]
     return found[0] if found else None
 
 
@@ -65,8 +89,10 @@ def simumax(folder):
         run = {"kind": "b200", "group": f"simumax {row['model']}", "name": row["case"].replace("_cef", ""),
                "sequence": row["seq"], "batch": data * micro_batch * int(row["microbatches"]),
                "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
-               "context": row["cp"], "sharding": 1, "precision": "bf16", "step": f"{row['measured_ms']} ms",
+               "context": row["cp"], "sharding": 1, "precision": "bf16", "reduce_precision": "mixed", "step": f"{row['measured_ms']} ms",
                "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
+        if int(row["pp"]) > 1:
+            run["layers"] = "|".join([str(int(row["layers"]) // int(row["pp"]))] * int(row["pp"]))
         if of["model_type"] == "dense":
             run["model"] = llama(int(row["layers"]), of["hidden_size"], of["intermediate_size"], of["head_num"],
                                  of["kv_head_num"], of["vocab_size"])
@@ -88,15 +114,15 @@ def torchtitan(folder):
         besides = ("products in 8 bits" if re.search("float8|fp8", techniques) else
                    "asynchronous tensor parallelism" if "asyncTP" in techniques else "")
         schedule = row["pp_schedule"].lower()
-        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100",
+        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100-500w",
                "group": f"torchtitan {row['model']} {gpus}", "name": f"{row['model']} {gpus} {techniques}",
                "model": llama(*TITAN_MODELS[row["model"]]), "devices": gpus, "sequence": sequence, "batch": batch,
                "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
                "data": row["fsdp_dp"], "tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"],
                "virtual": 2 if schedule.startswith("interleaved") else 1,
                "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
-               "sharding": 3, "precision": "bf16", "besides": besides, "step": f"{step:.9g}",
-               "memory": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
+               "sharding": 3, "precision": "bf16", "reduce_precision": "mixed", "besides": besides, "step": f"{step:.9g}",
+               "reserved": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
 
 
 def llm_foundry(folder):
@@ -126,21 +152,25 @@ def mist(folder):
                    for key, part in re.findall(r"(\w+): ((?:- )+-?[\d.]+(?: (?:- )+-?[\d.]+)*)", text)}
         run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
-               "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0,
-               "precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
+               "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
+               "precision": "bf16", "reduce_precision": "mixed", "attention": "fused" if row["flash"] == "True" else "stored",
                "step": row["measured_iter_s"], "memory": ""}
         peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
         run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
+        reserved = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_reserved"])]
+        run["reserved"] = f"{max(reserved) * MIB:.0f}" if reserved else ""
         run["model"] = gpt2(layers, width, heads, 50304, 2048) if row["family"] == "gpt" else \
             llama(layers, width, {"1.3b": 5632, "2.7b": 6912, "7b": 11008}[row["size"]], heads, heads, 50304)
         if "stage_strategies" not in numbers:
-            run.update(data=row["gpus"], micro_batch=1)
+            run.update(data=row["gpus"], micro_batch=1, besides="its plan is not given")
             yield run
             continue
         plan, stages = numbers["stage_strategies"], len(numbers["layer_partitions"])
         each = [plan[10 * s:10 * s + 10] for s in range(stages)]
-        micro_batch, data, tensor = (int(x) for x in each[0][:3])
-        run.update(pipeline=stages, data=data, tensor=tensor, micro_batch=micro_batch)
+        micro_batch, data, tensor, weights, gradients, updates = (int(x) for x in each[0][:6])
+        run["sharding"] = 3 if weights else 2 if gradients else updates
+        run.update(pipeline=stages, data=data, tensor=tensor, micro_batch=micro_batch,
+                   layers="|".join(f"{n:.0f}" for n in numbers["layer_partitions"]) if stages > 1 else "")
         if any(sum(stage[6:]) > 0 for stage in each):
             run["besides"] = "state or activations are moved to the host"
         elif any(numbers["gradient_checkpointing"]):
@@ -151,17 +181,21 @@ def mist(folder):
 def sailor(folder):
     sizes = {"OPT-350M": (24, 1024, 16, 50272), "GPT-NEO-2.7B": (32, 2560, 20, 50257)}
     for row in read(folder, "sailor_validation.csv"):
-        kinds = set(re.findall(r"([\w-]+?)-\d+x", row["stage_replicas_gpuxcount_tp"]))
         tensor = re.findall(r"tp(\d+)", row["stage_replicas_gpuxcount_tp"])
         layers, width, heads, vocabulary = sizes[row["model"]]
-        run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx3090", "group": f"Sailor {row['model']}",
+        run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx", "group": f"Sailor {row['model']}",
                "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']}",
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
-               "pipeline": row["pp"], "precision": "bf16", "step": row["measured_iter_s"],
+               "pipeline": row["pp"], "precision": "f32", "attention": "stored",
+               "step": row["measured_iter_s"],
                "memory": row["max_mem_bytes"]}
-        if len(set(tensor)) > 1 or len(kinds) > 1:
-            run["besides"] = f"devices of several kinds ({', '.join(sorted(kinds))}) in one stage or pipeline"
+        if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
+            ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
+            run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
+        if "GH" not in row["cluster"]:
+            run["nodes"] = [(kind.lower(), int(n)) for kind, n in
+                            re.findall(r"([\w-]+?)-?x(\d+)/tp", row["stage_replicas_gpuxcount_tp"])]
         yield run
 
 
@@ -177,7 +211,8 @@ def megatron(folder):
         yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
                "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
                "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
-               "pipeline": pipeline, "virtual": row["vp"], "attention": "stored", "precision": "bf16", "sharding": 0,
+               "pipeline": pipeline, "virtual": row["vp"], "attention": "stored", "precision": "bf16", "reduce_precision": "mixed",
+               "sharding": 0,
                "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
                "besides": "tensor parallel without sequence parallel" if row["mode"] == "none" else ""}
 
@@ -196,7 +231,11 @@ def write(path, runs, change=None):
         table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")
         table.writeheader()
         for run in runs:
-            row = dict(run, model=json.dumps(run["model"]), machine=machine(run["kind"]))
+            row = dict(run, model=json.dumps(run["model"]))
+            row["machine"] = machine(run["kind"])
+            if "nodes" in run:
+                kinds = "-".join(f"{kind}x{devices}" for kind, devices in run["nodes"])
+                row["machine"] = unlike(os.path.dirname(path), kinds, run["nodes"])
             if row["machine"] is None:
                 row.update(machine=f"{run['kind']}.json",
                            besides=row.get("besides") or f"no machine file of {run['kind']} ships")
@@ -227,12 +266,13 @@ def percent(of, key):
 def describe(source, result, runs):
     """One line of a source, and why rows were refused."""
     if result is None:
-        return [source, len(runs), 0, "-", "-", "-", "-", "-"]
+        return [source, len(runs), 0, *"-------"]
     of = overall(result)
-    step, memory = of["step"], of["memory"]
+    step, memory, reserved = of["step"], of["memory"], of["reserved"]
     tau = "-" if step is None or step["tau"] is None else f"{step['tau']:.2f}"
     return [source, of["runs"], of["priced"], percent(step, "median_error"), percent(step, "ninth_decile_error"),
-            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error")]
+            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error"),
+            percent(reserved, "median_error"), percent(reserved, "ninth_decile_error")]
 
 
 def reasons(result):
@@ -247,6 +287,63 @@ def print_table(rows):
     widths = [max(len(str(row[c])) for row in rows) for c in range(len(rows[0]))]
     for row in rows:
         print("  ".join(str(x).ljust(w) if c == 0 else str(x).rjust(w) for c, (x, w) in enumerate(zip(row, widths))))
+
+
+# ---- tables against kernels ------------------------------------------------------------------------------------------
+
+def look_up(table, size):
+    """As costmodel/efficiency.c."""
+    if not isinstance(table, list):
+        return table
+    for (low, at_low), (high, at_high) in zip(table, table[1:]):
+        if size <= low:
+            return at_low
+        if size <= high:
+            return at_low + (at_high - at_low) * math.log(size / low) / math.log(high / low)
+    return table[-1][1]
+
+
+def kernel_of(row, efficiency):
+    """What the machine file says of a measured kernel: (which table, share, measured share); None of what has no table."""
+    number = {key: int(n) for key, n in re.findall(r"(\w+)=(\d+)", row["shape"])}
+    measured = float(row["measured_efficiency"])
+    if row["op"] == "matmul" and number and measured > 0:
+        name = "bf16 weight gradient" if "layout=NT" in row["shape"] else "bf16 product"
+        return name, look_up(efficiency[name], min(number["m"], number["k"], number["n"])), measured
+    if row["op"] in ("sdp_fwd", "sdp_bwd") and number:
+        flops = number["batch"] * number["seq_len"] ** 2 * number["head_num"] * \
+            (number["qk_head_dim"] + number["v_head_dim"])  # half of the scores are hidden, and not computed
+        name, flops = ("attention", flops) if row["op"] == "sdp_fwd" else ("attention backward", 2.5 * flops)
+        return name, look_up(efficiency[name], flops), measured / 2
+    return None
+
+
+def describe_errors(name, errors):
+    errors = sorted(errors)
+    return [name, len(errors), f"{100 * statistics.median(errors):.1f} %", f"{100 * errors[int(0.9 * len(errors))]:.1f} %"]
+
+
+def kernels_table(folder):
+    rows = [["table", "measured", "median error", "90 %"]]
+    found = {}
+    files = {"a100_pcie": "a100", "b200_bf16_ceperm": "b200"}
+    for row in read(folder, "simumax_kernel_efficiency.csv"):
+        with open(machine(files[row["system"]])) as file:
+            kind = next(iter(json.load(file)["kinds"].values()))
+        said = kernel_of(row, kind["efficiency"])
+        if said is not None:
+            found.setdefault(f"{files[row['system']]}: {said[0]}", []).append(abs(said[1] / said[2] - 1))
+    with open(machine("a100")) as file:
+        spans = {s["devices"]: s for s in json.load(file)["collectives"]["within"]}
+    for row in read(folder, "vtrain_nccl_allreduce.csv"):
+        n = int(row["gpus"])
+        if row["gpu"] != "a100" or n not in spans:
+            continue
+        bandwidth, latency = (float(spans[n][key].split()[0]) for key in ("bandwidth", "latency"))
+        seconds = latency * 1e-6 + 2 * (n - 1) / n * int(row["bytes"]) / (bandwidth * 1e9)
+        if float(row["in_place_us"]) > 0:
+            found.setdefault(f"a100: all-reduce of {n}", []).append(abs(seconds / float(row["in_place_us"]) * 1e6 - 1))
+    return rows + [describe_errors(name, errors) for name, errors in found.items()]
 
 
 # ---- effects that are left out ---------------------------------------------------------------------------------------
@@ -265,7 +362,7 @@ def change_machine(folder, edit):
         with open(row["machine"]) as file:
             content = json.load(file)
         edit(content)
-        row["machine"] = os.path.join(folder, os.path.basename(row["machine"]))
+        row["machine"] = os.path.join(folder, f"{edit.__name__}-" + os.path.basename(row["machine"]))
         with open(row["machine"], "w") as file:
             json.dump(content, file)
     return change
@@ -286,13 +383,18 @@ def without_links(content):
         if "bandwidth" in link:
             link["bandwidth"] = "1000000 GB/s"
         link["latency"] = "0 us"
-    content.pop("collectives", None)
+    if "collectives" in content:
+        for span in content["collectives"]["within"]:
+            span.update(bandwidth="1000000 GB/s", latency="0 us")
+        content["collectives"].setdefault("between", {"share": 1})["latency"] = "0 us"
 
 
 def flat_efficiency(content):
     """One figure for all shapes: what the curve says of large ones."""
     for kind in content["kinds"].values():
-        kind.pop("curves", None)
+        share = kind["efficiency"]
+        for name, table in share.items():
+            share[name] = table[-1][1] if isinstance(table, list) else table
 
 
 def main():
@@ -300,11 +402,17 @@ def main():
     parser.add_argument("folder", help="of the published measurements")
     parser.add_argument("--cleave", default=os.path.join(TREE, "build", "cleave"), help="the program")
     parser.add_argument("--only", default=",".join(SOURCES), help="sources, between commas")
-    parser.add_argument("--ablate", action="store_true", help="leave one effect after the other out")
+    parser.add_argument("--ablate", nargs="?", const=",".join(SOURCES), default="", metavar="SOURCES",
+                        help="leave one effect after the other out, of all sources or of those between commas")
+    parser.add_argument("--kernels", action="store_true", help="only hold tables against kernels")
+    parser.add_argument("--page", help="write all that is found to this page")
     parser.add_argument("--keep", help="folder for the tables that are made")
     options = parser.parse_args()
     if not os.path.isdir(options.folder):
         print(f"skipped: {options.folder} is no folder of published measurements")
+        return
+    if options.kernels:
+        print_table(kernels_table(options.folder))
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or temporary
@@ -313,9 +421,9 @@ def main():
 
 
 def bench(options, folder):
-    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %"]]
-    effects = [["left out", *[s for s in options.only.split(",")]]]
-    why, runs_of = [], {}
+    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %",
+              "reserved: median", "90 %"]]
+    why, runs_of, results = [], {}, {}
     for source in options.only.split(","):
         file, rows_of = SOURCES[source]
         if not os.path.isfile(os.path.join(options.folder, file)):
@@ -324,31 +432,40 @@ def bench(options, folder):
         runs = runs_of[source] = list(rows_of(options.folder))
         path = os.path.join(folder, source + ".csv")
         write(path, runs)
-        result = validate(options.cleave, path)
+        result = results[source] = validate(options.cleave, path)
         with open(os.path.join(folder, source + ".json"), "w") as out:
             json.dump(result, out, indent=1)
         table.append(describe(source, result, runs))
         why += [f"{source}: {n} not priced: {reason}" for reason, n in reasons(result).items()]
     print_table(table)
     print("\n".join(why))
-    if not options.ablate:
-        return
+    effects = ablate(options, folder, runs_of) if options.ablate else None
+    if options.page:
+        published_page.write(options.page, {"tree": TREE, "table": table, "results": results, "why": why,
+                                            "kernels": kernels_table(options.folder),
+                                            "effects": effects})
+
+
+def ablate(options, folder, runs_of):
+    """The median error of the step of each source where an effect is left out."""
+    sources = [source for source in options.ablate.split(",") if source in runs_of]
     left_out = {"nothing": None, "efficiency by shape": change_machine(folder, flat_efficiency),
                 "memory-bound kernels": change_machine(folder, without_memory_bound),
                 "launches": change_machine(folder, without_launch), "links": change_machine(folder, without_links),
-                "recomputation": change_rows("recompute", "none")}
+                "layers of stages": change_rows("layers", ""), "recomputation": change_rows("recompute", "none")}
+    effects = [["left out", *sources]]
     for effect, change in left_out.items():
         row = [effect]
-        for source in options.only.split(","):
+        for source in sources:
             path = os.path.join(folder, f"{source}-without.csv")
-            result = None
-            if source in runs_of:
-                write(path, runs_of[source], change)
-                result = validate(options.cleave, path)
+            write(path, runs_of[source], change)
+            result = validate(options.cleave, path)
             row.append(percent(overall(result)["step"], "median_error") if result else "-")
         effects.append(row)
     print("\nMedian error of the step where an effect is left out:")
     print_table(effects)
+    return effects
+
 
 
 if __name__ == "__main__":

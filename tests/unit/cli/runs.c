@@ -19,10 +19,11 @@ static void expect_refused(const char *text, const char *what) {
 
 /* 16 devices / (tensor 2 x pipeline 2) = 4 shares; 64 / (4 x 2) = 8 micro-batches. */
 Test(runs, what_is_left_out_follows) {
-    cr_assert_eq(parse("model,machine,devices,tensor,pipeline,virtual,batch,micro_batch,step\n"
-                       "m.json,/a.json,16,2,2,3,64,2,1.5 s\n"
-                       "\"{\"\"model_type\"\": 1}\",b.json,,,,,8,,20 ms\n"),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(
+        parse("model,machine,devices,tensor,pipeline,virtual,batch,micro_batch,step,layers\n"
+              "m.json,/a.json,16,2,2,3,64,2,1.5 s,13|11\n"
+              "\"{\"\"model_type\"\": 1}\",b.json,,,,,8,,20 ms,\n"),
+        CLEAVE_OK, "%s", error.message);
     cr_assert_eq(table.n, 2);
     const run_record *run = &table.rows[0];
     cr_expect_eq(run->line, 2);
@@ -34,6 +35,7 @@ Test(runs, what_is_left_out_follows) {
     cr_expect_str_eq(run->recompute, "none");
     cr_expect_str_eq(run->optimizer, "adam");
     cr_expect_float_eq(run->step, 1.5, 1e-12);
+    cr_expect_str_eq(run->layers, "13|11");
     run = &table.rows[1];
     cr_expect_str_eq(run->model, "{\"model_type\": 1}");
     cr_expect_str_eq(run->schedule, "1f1b");

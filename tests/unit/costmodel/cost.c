@@ -17,14 +17,15 @@ TestSuite(cost, .fini = tear_down);
 
 /* 1 TFLOP/s at half efficiency, 100 GB/s at a quarter, 10 us of launch. */
 static cleave_device_kind plain_kind(void) {
-    return (cleave_device_kind){.name = "k",
-                                .source = "",
-                                .memory_bytes = 1 << 30,
-                                .flops_per_second = 1e12,
-                                .bytes_per_second = 1e11,
-                                .product_efficiency = 0.5,
-                                .memory_efficiency = 0.25,
-                                .launch_seconds = 1e-5};
+    return (cleave_device_kind){
+        .name = "k",
+        .source = "",
+        .memory_bytes = 1 << 30,
+        .flops_per_second = 1e12,
+        .bytes_per_second = 1e11,
+        .efficiency = {[CLEAVE_EFFICIENCY_PRODUCT] = cleave_efficiency_flat(0.5),
+                       [CLEAVE_EFFICIENCY_MEMORY] = cleave_efficiency_flat(0.25)},
+        .launch_seconds = 1e-5};
 }
 
 static cleave_work work(const char *key, const char *family, double flops, double bytes) {
@@ -49,6 +50,54 @@ Test(cost, data_sheet_is_a_roofline) {
     cr_expect_float_eq(cleave_cost_compute(&kind, &by_flops, &provenance), 2.01e-3, 1e-12);
     cr_expect_eq(provenance, CLEAVE_PROVENANCE_DATA_SHEET);
     cr_expect_float_eq(cleave_cost_compute(&kind, &by_bytes, &provenance), 0.04001, 1e-12);
+}
+
+/* Half way between 100 and 10,000 by logarithms is 1,000; outside the nearest counts.  Gradients of
+   weights have no table, so that of products counts, and of f32 there is one share for all. */
+Test(cost, products_reach_what_their_smallest_extent_lets_them) {
+    cleave_device_kind kind = plain_kind();
+    kind.bf16_flops_per_second = 4e12;
+    kind.launch_seconds = 0;
+    kind.efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT] =
+        (cleave_efficiency){.n = 2, .size = {100, 10000}, .share = {0.2, 0.6}};
+    const struct {
+        double smallest;
+        cleave_type type;
+        cleave_pass pass;
+        double seconds; /* of 1e12 flops */
+    } cases[] = {{1000, CLEAVE_BF16, CLEAVE_PASS_FORWARD, 0.25 / 0.4},
+                 {1, CLEAVE_BF16, CLEAVE_PASS_INPUT_GRADIENT, 0.25 / 0.2},
+                 {1e6, CLEAVE_BF16, CLEAVE_PASS_WEIGHT_GRADIENT, 0.25 / 0.6},
+                 {1000, CLEAVE_F32, CLEAVE_PASS_FORWARD, 1 / 0.5}};
+    for (int i = 0; i < 4; i++) {
+        cleave_work w = work("p", "f", 1e12, 1);
+        cleave_provenance provenance;
+        w.sort = CLEAVE_WORK_PRODUCT;
+        w.type = cases[i].type;
+        w.pass = cases[i].pass;
+        w.smallest = cases[i].smallest;
+        cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), cases[i].seconds, 1e-9);
+    }
+}
+
+/* Backward of attention takes forward's table where it has none, and both that of large products
+   where there is neither; memory has its own, by bytes. */
+Test(cost, kernels_without_a_table_take_that_of_their_kin) {
+    cleave_device_kind kind = plain_kind();
+    cleave_provenance provenance;
+    cleave_work w = work("a", "f", 1e12, 1);
+    kind.launch_seconds = 0;
+    w.sort = CLEAVE_WORK_ATTENTION;
+    w.pass = CLEAVE_PASS_INPUT_GRADIENT;
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 2, 1e-9);
+    kind.efficiency[CLEAVE_EFFICIENCY_ATTENTION] = cleave_efficiency_flat(0.8);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 1.25, 1e-9);
+    kind.efficiency[CLEAVE_EFFICIENCY_ATTENTION_BACKWARD] = cleave_efficiency_flat(0.4);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 2.5, 1e-9);
+    kind.efficiency[CLEAVE_EFFICIENCY_MEMORY] =
+        (cleave_efficiency){.n = 2, .size = {1e6, 1e9}, .share = {0.1, 0.5}};
+    cleave_work copy = work("c", "f", 0, 1e9);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &copy, &provenance), 0.02, 1e-9);
 }
 
 /* Times made from 5 us + 2 ps a flop + 30 ps a byte, one of eight thrown far off: least absolute

@@ -291,6 +291,37 @@ static void expect_refused(const char *text, const char *place, const char *what
 #define FIGURES "\"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\""
 #define LEAF "{\"join\": 0, \"through\": \"leaf\", \"nodes\": 1, " FIGURES "}"
 
+#define EFFICIENCY(value)                                                                          \
+    "{\"cleave_machine\": 1, \"name\": \"t\", \"kinds\": {\"k\": {\"memory\": \"1 GiB\", "         \
+    "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\", \"efficiency\": {" value         \
+    "}}}, \"node\": {\"devices\": 1, \"kind\": \"k\"}}"
+#define COLLECTIVES(value)                                                                         \
+    KINDS "\"node\": {\"devices\": 1, \"kind\": \"k\"}, \"collectives\": {" value "}}"
+#define SPAN(n) "{\"devices\": " #n ", \"bandwidth\": \"1 GB/s\"}"
+
+Test(machine, tables_of_efficiency_ascend_and_are_shares) {
+    const char *at = "$.kinds.k.efficiency";
+    expect_refused(EFFICIENCY("\"products\": 1"), at, "products");
+    expect_refused(EFFICIENCY("\"product\": 0"), at, "0 is not above 0 and at most 1");
+    expect_refused(EFFICIENCY("\"memory\": []"), at, "0 points");
+    expect_refused(EFFICIENCY("\"memory\": [[1, 0.5, 2]]"), at, "[SIZE, SHARE]");
+    expect_refused(EFFICIENCY("\"memory\": [[1, 0.5], [1, 0.6]]"), at, "1 is not above 1");
+    expect_refused(EFFICIENCY("\"memory\": [[1, 1.5]]"), at, "1.5");
+    expect_refused(EFFICIENCY("\"memory\": \"much\""), at, "memory");
+}
+
+Test(machine, collectives_are_by_ascending_spans_of_a_node) {
+    expect_refused(COLLECTIVES("\"within\": []"), "$.collectives", "source");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": []"), "$.collectives.within",
+                   "0 spans");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(1) "]"), "within[0]", "1");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(4) ", " SPAN(4) "]"),
+                   "within[1].devices", "4");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(2) "], \"between\": {"
+                                                                         "\"share\": 2}"),
+                   "between.share", "2 is not above 0 and at most 1");
+}
+
 Test(machine, wrong_files_are_refused_with_place_and_value) {
     expect_refused(LINK("\"-1 GB/s\""), "$.node.links[0].bandwidth", "-1 GB/s");
     expect_refused(LINK("\"0 GB/s\""), "$.node.links[0].bandwidth", "0");
@@ -386,6 +417,13 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                   same(x->overhead_seconds_per_byte, y->overhead_seconds_per_byte) &&
                   memcmp(&x->protocol, &y->protocol, sizeof x->protocol) == 0);
     }
+    const cleave_machine_collectives *c = &a->collectives, *d = &b->collectives;
+    cr_assert(c->n_spans == d->n_spans && same(c->between_share, d->between_share) &&
+              same(c->between_latency_seconds, d->between_latency_seconds));
+    for (int32_t i = 0; i < c->n_spans; i++)
+        cr_expect(c->spans[i].n_devices == d->spans[i].n_devices &&
+                  same(c->spans[i].bytes_per_second, d->spans[i].bytes_per_second) &&
+                  same(c->spans[i].latency_seconds, d->spans[i].latency_seconds));
     for (int32_t k = 0; k < a->n_kinds; k++) {
         const cleave_device_kind *x = &a->kinds[k], *y = &b->kinds[k];
         cr_expect_str_eq(x->name, y->name);
@@ -394,8 +432,7 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
                   same(x->flops_per_second, y->flops_per_second) &&
                   same(x->bytes_per_second, y->bytes_per_second) &&
                   same(x->launch_seconds, y->launch_seconds) &&
-                  same(x->product_efficiency, y->product_efficiency) &&
-                  same(x->memory_efficiency, y->memory_efficiency));
+                  memcmp(x->efficiency, y->efficiency, sizeof x->efficiency) == 0);
         cr_assert_eq(x->n_kernels, y->n_kernels);
         cr_assert_eq(x->n_fits, y->n_fits);
         for (int32_t i = 0; i < x->n_kernels; i++)
@@ -421,9 +458,11 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
 }
 
 Test(machine, what_is_written_reads_back_the_same) {
-    static const char *const names[] = {"two-cores",  "p100-4x4",   "k80-16x4",     "v100-32x8",
-                                        "tpu4-4x4x4", "a100-128x8", "mixed-1x4-2x4"};
-    for (int k = 0; k < 7; k++) {
+    static const char *const names[] = {
+        "two-cores",  "p100-4x4",      "k80-16x4", "v100-32x8",  "tpu4-4x4x4",
+        "a100-128x8", "mixed-1x4-2x4", "b200-1x8", "h100-512x8", "h100-500w-64x8",
+        "h200-64x8",  "gh200-64x4",    "l4-8x8",   "rtx-4x8",    "a100-40-128x8"};
+    for (int k = 0; k < (int)(sizeof names / sizeof names[0]); k++) {
         load(names[k], 0);
         cleave_machine again, third;
         char *text, *text_again;
@@ -438,16 +477,16 @@ Test(machine, what_is_written_reads_back_the_same) {
 /* What calibration makes: awkward numbers, kernels added out of order, one of them twice. */
 Test(machine, a_calibrated_machine_reads_back_the_same) {
     cleave_error error = {""};
-    cleave_device_kind kind = {.name = "core",
-                               .source = "calibrated",
-                               .memory_bytes = 8123456789,
-                               .flops_per_second = 1e11 / 3,
-                               .bytes_per_second = 1e10 / 7,
-                               .product_efficiency = 1,
-                               .memory_efficiency = 2.0 / 3,
-                               .launch_seconds = 1e-6 / 3,
-                               .runtime_bytes = 34567891,
-                               .kernel_version = "oneDNN 2.6.3"};
+    cleave_device_kind kind = {
+        .name = "core",
+        .source = "calibrated",
+        .memory_bytes = 8123456789,
+        .flops_per_second = 1e11 / 3,
+        .bytes_per_second = 1e10 / 7,
+        .efficiency = {[CLEAVE_EFFICIENCY_MEMORY] = cleave_efficiency_flat(2.0 / 3)},
+        .launch_seconds = 1e-6 / 3,
+        .runtime_bytes = 34567891,
+        .kernel_version = "oneDNN 2.6.3"};
     const cleave_kernel_time times[] = {
         {"product b", "product", 1e-3 / 3, 0.01, 1e9, 1e6, 0, 1e-3 / 9},
         {"product a", "product", 2e-3 / 3, 0.01, 2e9, 1e6, 4096, 0},

@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-enum { KIB = 1024 };
+enum { KIB = 1024, MIB = 1024 * KIB };
 
 static cleave_buffer buffers[16];
 static cleave_model model = {.n_tensors = 2};
@@ -22,11 +22,12 @@ static int32_t add(cleave_buffer_kind kind, int32_t device, int32_t first, int32
     return b;
 }
 
-static int64_t bytes(void) {
-    int64_t found;
-    cr_assert_eq(cleave_program_framework_bytes(&program, &found, NULL), CLEAVE_OK);
+static cleave_framework_memory memory(void) {
+    cleave_framework_memory found;
+    cr_assert_eq(cleave_program_framework_memory(&program, &found, NULL), CLEAVE_OK);
     return found;
 }
+static int64_t bytes(void) { return memory().allocated_bytes; }
 
 /* The second begins where the first has ended, the third meets both: 4 + 3, not 4 + 2 + 3.  Of the
    devices the fuller one counts. */
@@ -58,4 +59,32 @@ Test(framework_memory, messages_and_shares_take_nothing) {
     cr_expect_eq(bytes(), 10 * KIB);
     buffers[add(CLEAVE_BUFFER_GRADIENT, 0, 0, 4, 4 * KIB)].tensor = 1;
     cr_expect_eq(bytes(), 14 * KIB);
+}
+
+/* 1 MiB is of a segment of 2, 3 MiB of one of 20 and 11 MiB one of 12.  When these 11 go, 10 MiB
+   find the 12 too large by more than 1 MiB, whose rest is split off and takes 1.5 MiB more; 12 MiB
+   that come then need a segment of their own. */
+Test(framework_memory, segments_are_kept_and_split) {
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 0, 9, 1 * MIB);
+    cr_expect_eq(memory().reserved_bytes, 2 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 0, 9, 3 * MIB);
+    cr_expect_eq(memory().reserved_bytes, 22 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 0, 9, 16 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 0, 4, 11 * MIB);
+    cr_expect_eq(memory().reserved_bytes, 34 * MIB, "3 + 16 leave 1 of 20");
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 5, 9, 10 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 5, 9, 3 * MIB / 2);
+    cr_expect_eq(memory().reserved_bytes, 34 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 6, 9, 12 * MIB);
+    cr_expect_eq(memory().reserved_bytes, 46 * MIB);
+}
+
+/* Two of 10 MiB that lie side by side in one of 20 are one again when both have gone. */
+Test(framework_memory, free_neighbours_are_joined) {
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 0, 1, 20 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 2, 4, 10 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 2, 3, 10 * MIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 6, 9, 20 * MIB);
+    cr_expect_eq(memory().reserved_bytes, 20 * MIB);
+    cr_expect_eq(memory().allocated_bytes, 20 * MIB);
 }

@@ -85,6 +85,22 @@ Test(precision, gradients_of_parameters_stay_exact) {
     expect_sent(&of, "w1", (90 + 90) * 4, (90 + 90) * 4, 90 * 2 + 90 * 4);
 }
 
+/* As people train: those of activations are rounded, those of parameters are not. */
+Test(precision, mixed_sums_are_rounded_for_activations_alone) {
+    lowered of;
+    begin(&of);
+    cr_assert_eq(cleave_model_choose_precision(&of.model, "bf16", "mixed", NULL), CLEAVE_OK);
+    cr_expect_str_eq(cleave_reduce_precision_name(&of.model), "mixed");
+    split(&of, "g1", "n");
+    cr_expect_eq(sent(&of, CLEAVE_BF16, CLEAVE_BF16, "w1"), 90 * 4 + 90 * 4);
+    cleave_arena_free(&of.arena);
+    begin(&of);
+    cr_assert_eq(cleave_model_choose_precision(&of.model, "bf16", "mixed", NULL), CLEAVE_OK);
+    split(&of, "g2", "c");
+    cr_expect_eq(sent(&of, CLEAVE_BF16, CLEAVE_BF16, "g2.z"), (56 + 56) * 2);
+    cleave_arena_free(&of.arena);
+}
+
 /* With its update sharded what goes back are the weights. */
 Test(precision, gathered_weights_take_half_the_bytes) {
     lowered of;

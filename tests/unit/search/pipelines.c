@@ -101,6 +101,30 @@ Test(pipelines, cuts_leave_the_slowest_stage_as_quick_as_can_be) {
     }
 }
 
+/* Three layers of two operators, an embedding before them and a head behind: stages of two layers
+   and one begin with the embedding and with the third layer. */
+Test(pipelines, layers_that_are_given_are_the_stages) {
+    static const char *const names[] = {"embed",    "h.0.up", "h.0.down", "h.1.up",
+                                        "h.1.down", "h.2.up", "h.2.down", "head"};
+    cleave_operator operators[8] = {0};
+    cleave_model of = {.n_operators = 8, .operators = operators};
+    cleave_error why = {""};
+    int32_t first[3];
+    for (int op = 0; op < 8; op++)
+        operators[op].name = names[op];
+    cr_assert_eq(cleave_stages_of_layers(&of, (const int32_t[]){2, 1}, 2, first, &why), CLEAVE_OK,
+                 "%s", why.message);
+    cr_expect_eq(first[0], 0);
+    cr_expect_eq(first[1], 5);
+    cr_expect_eq(cleave_stages_of_layers(&of, (const int32_t[]){2, 2}, 2, first, &why),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(why.message, "stages of 4 layers together, and the model has 3");
+    cr_expect_eq(cleave_stages_of_layers(&of, (const int32_t[]){0, 3}, 2, first, &why), CLEAVE_OK);
+    cr_expect_eq(first[1], 1, "the embedding by itself");
+    cr_expect_eq(cleave_stages_of_layers(&of, (const int32_t[]){3, 0}, 2, first, &why), CLEAVE_OK);
+    cr_expect_eq(first[1], 7, "the head by itself");
+}
+
 /* ---- searches ---- */
 
 Test(pipelines, what_is_asked_for_is_what_comes) {

@@ -1,0 +1,60 @@
+#include "costmodel/efficiency.h"
+
+#include <math.h>
+
+const char *const cleave_efficiency_names[] = {
+    "product", "bf16 product", "bf16 weight gradient", "attention", "attention backward", "memory", NULL};
+
+/* Whose table counts instead; itself: nobody's. */
+static const cleave_efficiency_of kin[CLEAVE_N_EFFICIENCIES] = {
+    [CLEAVE_EFFICIENCY_PRODUCT] = CLEAVE_EFFICIENCY_PRODUCT,
+    [CLEAVE_EFFICIENCY_BF16_PRODUCT] = CLEAVE_EFFICIENCY_PRODUCT,
+    [CLEAVE_EFFICIENCY_BF16_WEIGHTS] = CLEAVE_EFFICIENCY_BF16_PRODUCT,
+    [CLEAVE_EFFICIENCY_ATTENTION] = CLEAVE_EFFICIENCY_PRODUCT,
+    [CLEAVE_EFFICIENCY_ATTENTION_BACKWARD] = CLEAVE_EFFICIENCY_ATTENTION,
+    [CLEAVE_EFFICIENCY_MEMORY] = CLEAVE_EFFICIENCY_MEMORY};
+
+static double look_up(const cleave_efficiency *table, double size) {
+    int i = 0;
+    while (i + 1 < table->n && size > table->size[i + 1])
+        i++;
+    if (i + 1 >= table->n || size <= table->size[i])
+        return table->share[i];
+    double at = log(size / table->size[i]) / log(table->size[i + 1] / table->size[i]);
+    return table->share[i] + at * (table->share[i + 1] - table->share[i]);
+}
+
+double cleave_efficiency_find(const cleave_efficiency *tables, cleave_efficiency_of of,
+                              double size) {
+    if (tables[of].n > 0)
+        return look_up(&tables[of], size);
+    if (kin[of] == of)
+        return 1;
+    /* Kin are told by other sizes: only that of large kernels carries over. */
+    bool by_flops = of == CLEAVE_EFFICIENCY_ATTENTION;
+    return cleave_efficiency_find(tables, kin[of], by_flops ? HUGE_VAL : size);
+}
+
+double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency_of of) {
+    return cleave_efficiency_find(tables, of, HUGE_VAL);
+}
+
+double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work) {
+    bool forward = work->pass == CLEAVE_PASS_FORWARD;
+    cleave_efficiency_of product = work->type != CLEAVE_BF16 ? CLEAVE_EFFICIENCY_PRODUCT
+                                   : work->pass == CLEAVE_PASS_WEIGHT_GRADIENT
+                                       ? CLEAVE_EFFICIENCY_BF16_WEIGHTS
+                                       : CLEAVE_EFFICIENCY_BF16_PRODUCT;
+    switch (work->sort) {
+    case CLEAVE_WORK_PRODUCT:
+        return cleave_efficiency_find(tables, product, work->smallest);
+    case CLEAVE_WORK_ATTENTION:
+        return cleave_efficiency_find(tables,
+                                      forward ? CLEAVE_EFFICIENCY_ATTENTION
+                                              : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
+                                      work->flops);
+    case CLEAVE_WORK_OTHER:
+        break;
+    }
+    return cleave_efficiency_most(tables, CLEAVE_EFFICIENCY_PRODUCT);
+}

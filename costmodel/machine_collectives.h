@@ -1,0 +1,38 @@
+/* What a library of collectives was measured to do on a machine, as nccl-tests have it.
+
+   Such a library takes other ways than steps of ours: it streams pieces over many channels, adds up
+   as they pass, and asks no processor.  Where a machine file says what it does, every collective is
+   priced by that, with
+
+       seconds = latency + its share of the vector / bus bandwidth
+
+   where each device sends 2 (n - 1) / n of the vector of an all-reduce, (n - 1) / n of others.
+   Between nodes it is no quicker than a share of what their devices' ways out carry together, and
+   every further node is so much more latency to walk around. */
+#ifndef CLEAVE_COSTMODEL_MACHINE_COLLECTIVES_H
+#define CLEAVE_COSTMODEL_MACHINE_COLLECTIVES_H
+
+#include <stdint.h>
+
+enum { CLEAVE_MOST_COLLECTIVE_SPANS = 16 };
+
+/* Among so many devices of a node. */
+typedef struct cleave_collective_span {
+    int32_t n_devices;
+    double bytes_per_second, latency_seconds;
+} cleave_collective_span;
+
+typedef struct cleave_machine_collectives {
+    const char *source; /* null: nothing is known */
+    int32_t n_spans;
+    cleave_collective_span spans[CLEAVE_MOST_COLLECTIVE_SPANS]; /* by devices, ascending */
+    double between_share;           /* of the links between nodes, in (0, 1] */
+    double between_latency_seconds; /* of each node after the first */
+} cleave_machine_collectives;
+
+/* Of so many devices of one node: linear between those that are known, and as the nearest outside.
+ */
+cleave_collective_span cleave_machine_collectives_within(const cleave_machine_collectives *known,
+                                                         int32_t n_devices);
+
+#endif

@@ -1,0 +1,173 @@
+"""docs/published.md: what tests/bench/published.py found, written down with the date and the commit."""
+import datetime
+import json
+import re
+import subprocess
+
+# What is known of misses: the first pattern that fits a run's name or group tells.
+REASONS = [
+    (r"Llama3.1-8B \d+ FSDP$", "without a compiler: RMSNorm, rotary embedding and SiLU are several kernels each, in f32 "
+                               "in between; Cleave prices the nests of its importer, of which each is one kernel"),
+    (r"(8192|16384) \d+$", "long sequences: attention is most of the step. The A100 tables were made in 2022 and 2023 with "
+                           "attention in Triton, and the prices are those of FlashAttention-2's kernels"),
+    (r"\d+[mb] h100_80gb", "nothing was measured of Hopper: the shares of its peaks are carried over"),
+    (r"a100_40gb x8 512", "eager kernels of short sequences, and a gradient that is clipped, are not modelled"),
+    (r"FSDP\+TP", "three projections of one input, whose gradients torch adds up two at a time as Cleave does, but whose "
+                  "copies a compiler fuses into products"),
+    (r"^Mist", "an L4 holds its clock down to stay within 72 W, and no kernel of one is among the measurements"),
+    (r"clariden", "eager Hugging Face modules under DeepSpeed in f32, whose launches by Python are longer than kernels; "
+                  "without sequence parallelism"),
+    (r"mit", "links over the shared network of a university, of which nothing is known"),
+    (r"405b", "products of 16,384 columns run at a lower clock than shorter ones; the table knows the smallest extent alone"),
+    (r"70b_l12", "within what the table of products is off by at measured kernels"),
+]
+
+
+def reason(run):
+    text = f"{run['name']}"
+    for pattern, why in REASONS:
+        if re.search(pattern, text) or re.search(pattern, run["group"]):
+            return why
+    return "not found out"
+
+
+def percent(x):
+    return f"{100 * x:+.1f} %"
+
+
+def errors(run):
+    made = {}
+    for what in ("step_seconds", "memory_bytes", "reserved_bytes"):
+        measured = run.get("measured_" + what)
+        if measured:
+            made[what] = run[what] / measured - 1
+    return made
+
+
+def markdown(rows):
+    lines = ["| " + " | ".join(str(x) for x in row) + " |" for row in rows]
+    lines.insert(1, "|---" + "|---:" * (len(rows[0]) - 1) + "|")
+    return "\n".join(lines)
+
+
+def parts(run):
+    names = sorted(((share, name) for name, share in run["step_parts"].items() if share > 0.02), reverse=True)
+    return ", ".join(f"{name} {100 * share:.0f} %" for share, name in names)
+
+
+def misses(results, most_step, most_memory):
+    """A line for each run that is further off than is aimed at."""
+    rows = [["run", "step", "measured", "error", "memory", "made of", "why"]]
+    for result in results.values():
+        for run in result["runs"] if result else []:
+            if "refused" in run:
+                continue
+            off = errors(run)
+            memory = off.get("memory_bytes", off.get("reserved_bytes", 0))
+            if abs(off.get("step_seconds", 0)) <= most_step and abs(memory) <= most_memory:
+                continue
+            measured = run["measured_step_seconds"]
+            rows.append([run["name"], f"{run['step_seconds']:.3f} s", f"{measured:.3f} s" if measured else "-",
+                         percent(off["step_seconds"]) if "step_seconds" in off else "-",
+                         percent(memory) if memory else "-", parts(run), reason(run)])
+    return rows
+
+
+def groups(results):
+    rows = [["group", "runs", "priced", "step: median", "90 %", "tau", "pairs", "memory: median", "reserved: median"]]
+    for result in results.values():
+        for of in result["groups"] if result else []:
+            if of["group"] is None:
+                continue
+            step, memory, reserved = of["step"], of["memory"], of["reserved"]
+            rows.append([of["group"], of["runs"], of["priced"], f"{100 * step['median_error']:.1f} %" if step else "-",
+                         f"{100 * step['ninth_decile_error']:.1f} %" if step else "-",
+                         f"{step['tau']:.2f}" if step and step["tau"] is not None else "-",
+                         step["pairs"] if step else "-", f"{100 * memory['median_error']:.1f} %" if memory else "-",
+                         f"{100 * reserved['median_error']:.1f} %" if reserved else "-"])
+    return rows
+
+
+def planned(results):
+    """Runs in bf16 of the models that torchtitan's table has, with memory."""
+    rows = [["run", "step", "measured", "allocated", "reserved", "measured"]]
+    for run in (results.get("torchtitan") or {"runs": []})["runs"]:
+        if "refused" in run:
+            rows.append([run["name"], "-", "-", "-", "-", run["refused"]])
+            continue
+        memory = run["measured_reserved_bytes"]
+        rows.append([run["name"], f"{run['step_seconds']:.3f} s", f"{run['measured_step_seconds']:.3f} s",
+                     f"{run['memory_bytes'] / 2**30:.1f} GiB", f"{memory / 2**30:.1f} GiB reserved" if memory else "-"])
+    return rows
+
+
+INTRODUCTION = """# Published runs
+
+Written by `tests/bench/published.py FOLDER --page docs/published.md`{ablated} on {date}, at commit {commit}. The
+measurements are others' ([formats.md](formats.md#runs-that-were-measured) has the columns) and no part of this project. Nothing is fitted to whole runs:
+every figure of `configs/machines` comes from measured kernels, measured collectives, data sheets or documents, and its file says which.
+
+## Prices
+
+Products reach a share of the peak that depends on their smallest extent, attention one by its flops, both from SimuMax's measured
+kernels of B200 and A100 PCIe; gradients of weights, which are added up in f32, have a table of their own. **The rule for chips of
+which no kernels were measured** (H100, H200, GH200, L4, RTX): the mean of the shares that A100 and B200 reach, at every extent, and of the
+memory's rate, too. Attention reaches what it does on an A100; on Hopper 0.593 of that, since FlashAttention-2 gets 35 % of it (Shah et al., 2024).
+Within a node collectives have the bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of
+the links; between nodes 0.8 of the cards.
+
+Said for fairness: a first rule went by watts (a B200's TFLOP/s per watt for all chips of 4 nm). It was dropped for the mean, which assumes less,
+after the table below had shown H100s 17 to 25 % too quick by it. So the choice between two rules has seen whole runs; the figures have not.
+
+How far the tables are from the kernels that they were made of:
+
+{kernels}
+
+## Runs
+
+Errors are predicted / measured - 1; tau ranks runs of a group that were measured 5 % apart. Memory is what a framework allocates, and
+what its allocator reserves for that stands by itself: torchtitan's table has the latter alone.
+
+{table}
+
+Of each group:
+
+{groups}
+
+Not priced:
+
+{refused}
+
+## Misses
+
+Runs whose step is more than {most_step:.0f} % off or whose memory is more than {most_memory:.0f} % off.
+
+{misses}
+
+## Planning beside torchtitan's table
+
+Llama 3.1 8B, 70B and 405B on H100s of 500 W, as `validate` prices the layouts that torchtitan ran.
+
+{planned}
+
+## Effects that are left out
+
+It only reports: nothing is chosen by it. The median error of the step:
+
+{effects}
+"""
+
+
+def write(path, found):
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True,
+                            cwd=found["tree"]).stdout.strip()
+    most_step, most_memory = 0.12, 0.1
+    text = INTRODUCTION.format(
+        ablated=" --ablate" if found["effects"] else "", date=datetime.date.today().isoformat(), commit=commit,
+        kernels=markdown(found["kernels"]), table=markdown(found["table"]), groups=markdown(groups(found["results"])),
+        refused="\n".join(f"- {line}" for line in found["why"]), most_step=100 * most_step,
+        most_memory=100 * most_memory, misses=markdown(misses(found["results"], most_step, most_memory)),
+        planned=markdown(planned(found["results"])),
+        effects=markdown(found["effects"]) if found["effects"] else "Not asked for (`--ablate`).")
+    with open(path, "w") as file:
+        file.write(text)
