@@ -52,11 +52,15 @@ static const unit_row rows[] = {
     {CLEAVE_UNIT_FLOPS, "GFLOP/s", 1e9, true},
     {CLEAVE_UNIT_FLOPS, "TFLOP/s", 1e12, true},
     {CLEAVE_UNIT_FLOPS, "PFLOP/s", 1e15, true},
+    {CLEAVE_UNIT_HERTZ, "Hz", 1, true},
+    {CLEAVE_UNIT_HERTZ, "kHz", 1e3, true},
+    {CLEAVE_UNIT_HERTZ, "MHz", 1e6, true},
+    {CLEAVE_UNIT_HERTZ, "GHz", 1e9, true},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-static const char *const plain_names[] = {"B", "s", "B/s", "FLOP/s"};
-static const char *const examples[] = {"16 GiB", "5 us", "25 GB/s", "2.8 TFLOP/s"};
+static const char *const plain_names[] = {"B", "s", "B/s", "FLOP/s", "Hz"};
+static const char *const examples[] = {"16 GiB", "5 us", "25 GB/s", "2.8 TFLOP/s", "1.4 GHz"};
 
 static const unit_row *find_row(cleave_unit unit, const char *name) {
     for (int i = 0; i < N_ROWS; i++)

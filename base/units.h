@@ -11,7 +11,8 @@ typedef enum cleave_unit {
     CLEAVE_UNIT_BYTES,            /* B kB MB GB TB, KiB MiB GiB TiB */
     CLEAVE_UNIT_SECONDS,          /* ps ns us ms s min h */
     CLEAVE_UNIT_BYTES_PER_SECOND, /* B/s ... TB/s, and bit/s ... Tbit/s, which are divided by 8 */
-    CLEAVE_UNIT_FLOPS             /* FLOP/s ... PFLOP/s */
+    CLEAVE_UNIT_FLOPS,            /* FLOP/s ... PFLOP/s */
+    CLEAVE_UNIT_HERTZ             /* Hz ... GHz */
 } cleave_unit;
 
 /* Parses a number, an optional space and a unit; a finite value of 0 or more.  BAD_INPUT names the

@@ -386,10 +386,9 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_sweep = {
     .name = "sweep",
     .summary = "search at every point of what is varied",
-    .details =
-        "Searches once for each combination of the values: tables, a page with curves, and\n"
-        "the plan of each point.  The result depends on no number of workers.  Ctrl-C keeps\n"
-        "the points that are done, and --resume goes on with the others.",
+    .details = "Searches once for each combination of the values: tables, a page with curves,\n"
+               "and the plan of each point.  The result depends on no number of workers.\n"
+               "Ctrl-C keeps the points that are done, and --resume goes on with the others.",
     .examples = "  cleave sweep --model configs/models/alexnet.onnx --batch 256 \\\n"
                 "      --machine configs/machines/p100-4x4.json --method data-parallel \\\n"
                 "      --vary devices=1..16 --vary network.bandwidth=10..100Gbit/s -o what-if\n",

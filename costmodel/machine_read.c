@@ -9,7 +9,10 @@
              bf16; "efficiency": {NAME: SHARE, ...}, shares of the peaks in (0, 1], or tables
              [[SIZE, SHARE], ...] of them, sizes ascending (costmodel/efficiency.h): "product" and
              "bf16 product" by the smallest extent, "attention" and "attention backward" by flops,
-             "memory" by bytes; "launch": seconds of every item, 0 if left out; "source": where the
+             "memory" by bytes; or, of a kind that is described and not measured, "array": {"cores",
+             "rows", "columns": of multipliers, "clock": "1.4 GHz", "on_chip": bytes of a core,
+             "sustained": SHARE, 1 if left out}, from which the rate of bf16 and the efficiency of
+             its products follow (costmodel/array.h); "launch": seconds of every item, 0 if left out; "source": where the
              figures come from.  After calibration also "runtime": resident bytes of a rank beside
              arena and program; "kernel_version": libraries that the times are of; "kernels":
              [{"key", "family", "seconds", "spread", "flops", "bytes", "workspace", "alone"}, ...]

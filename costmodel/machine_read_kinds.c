@@ -1,5 +1,6 @@
 /* Kinds of devices in a machine file, with what calibration added; the format is described in
    machine_read.c. */
+#include "costmodel/array.h"
 #include "costmodel/machine_read.h"
 #include "graph/model/precision.h"
 
@@ -9,8 +10,11 @@
 
 static const char *const kind_keys[] = {
     "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
-    "runtime", "kernel_version", "kernels",          "fits",       "rates",  NULL};
+    "runtime", "kernel_version", "kernels",          "fits",       "rates",  "array",
+    NULL};
 static const char *const rate_keys[] = {"bf16", "fp16", "fp8", NULL};
+static const char *const array_keys[] = {"cores",   "rows",      "columns", "clock",
+                                         "on_chip", "sustained", NULL};
 static const char *const kernel_keys[] = {"key",   "family",    "seconds", "spread", "flops",
                                           "bytes", "workspace", "alone",   NULL};
 static const char *const fit_keys[] = {"family",
@@ -192,6 +196,43 @@ static cleave_status read_efficiencies(const machine_reader *r, const cleave_jso
     return CLEAVE_OK;
 }
 
+/* Products in bf16 of a kind that is described, instead of measured. */
+static cleave_status read_array(const machine_reader *r, const cleave_json_cursor *at,
+                                cleave_device_kind *kind) {
+    cleave_json_cursor member;
+    cleave_array array = {.bytes_per_second = kind->bytes_per_second, .sustained = 1};
+    const struct {
+        const char *key;
+        double *value;
+        double most;
+    } counts[] = {{"cores", &array.cores, 1e6},
+                  {"rows", &array.rows, 4096},
+                  {"columns", &array.columns, 4096}};
+    CLEAVE_TRY(cleave_json_expect_keys(at, array_keys, r->error));
+    for (int i = 0; i < 3; i++) {
+        int64_t count;
+        CLEAVE_TRY(cleave_json_get(at, counts[i].key, &member, r->error));
+        CLEAVE_TRY(cleave_json_integer(&member, 1, (int64_t)counts[i].most, &count, r->error));
+        *counts[i].value = (double)count;
+    }
+    CLEAVE_TRY(
+        machine_read_quantity(r, at, "clock", CLEAVE_UNIT_HERTZ, true, &array.cycles_per_second));
+    CLEAVE_TRY(
+        machine_read_quantity(r, at, "on_chip", CLEAVE_UNIT_BYTES, true, &array.on_chip_bytes));
+    if (cleave_json_find(at, "sustained", &member))
+        CLEAVE_TRY(read_share(r, &member, &array.sustained));
+    if (kind->bf16_flops_per_second > 0 || kind->efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT].n > 0)
+        return cleave_json_fail(at, r->error,
+                                "the rate of bf16 and the efficiency of its products "
+                                "follow from the array: leave them out");
+    if (!(cleave_array_share(&array, 1, 1, 1) > 0))
+        return cleave_json_fail(at, r->error, "no tile of %g x %g outputs fits on the chip",
+                                array.rows, array.columns);
+    kind->bf16_flops_per_second = cleave_array_flops(&array);
+    kind->efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT] = cleave_array_efficiency(&array);
+    return CLEAVE_OK;
+}
+
 static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_device_kind *kind) {
     cleave_json_cursor member;
@@ -218,6 +259,8 @@ static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor
                                                  &kind->rates[type]));
         }
     }
+    if (cleave_json_find(at, "array", &member))
+        CLEAVE_TRY(read_array(r, &member, kind));
     if (cleave_json_find(at, "source", &member))
         CLEAVE_TRY(machine_read_string(r, at, "source", &kind->source));
     if (cleave_json_find(at, "kernel_version", &member))

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/command.bash"
 
 expect_ok --help
-for command in calibrate search simulate run show compare explain report diff; do
+for command in calibrate search simulate run show compare explain report diff sweep export; do
     grep -q "^  $command " "$work/out" || fail "--help does not list $command"
 done
 expect_narrow() { # COMMAND [OPTION]
@@ -12,7 +12,7 @@ expect_narrow() { # COMMAND [OPTION]
 }
 expect_narrow --help
 expect_ok --version
-for command in calibrate search simulate run show compare explain report diff; do
+for command in calibrate search simulate run show compare explain report diff sweep export; do
     expect_ok $command --help
     grep -q '^usage: cleave '$command "$work/out" || fail "$command --help has no usage"
     grep -q '^example:' "$work/out" || fail "$command --help has no example"
@@ -24,7 +24,7 @@ done
 
 # The examples, copied from the help into a shell; the slow ones have tests of their own.
 # That of diff is of two layouts that differ, which is exit 1.
-for command in search simulate show explain report diff; do
+for command in search simulate show explain report diff sweep; do
     expect_ok $command --help
     sed '1,/^example:/d' "$work/out" >"$work/example"
     exit=0

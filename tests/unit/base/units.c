@@ -20,6 +20,7 @@ Test(units, quantities_are_parsed) {
         {"8 us", CLEAVE_UNIT_SECONDS, 8e-6},
         {"2 min", CLEAVE_UNIT_SECONDS, 120},
         {"2.8 TFLOP/s", CLEAVE_UNIT_FLOPS, 2.8e12},
+        {"1.41 GHz", CLEAVE_UNIT_HERTZ, 1.41e9},
         {".5e1 s", CLEAVE_UNIT_SECONDS, 5},
         {"0 B", CLEAVE_UNIT_BYTES, 0},
     };
@@ -84,7 +85,7 @@ Test(units, people_read_three_or_four_digits) {
 Test(units, exact_text_parses_to_the_same_double) {
     static const double values[] = {0, 1, 1e-12, 0.1, 1.0 / 3, 5e-324, 1e300, 6.02214076e23};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-        for (cleave_unit unit = CLEAVE_UNIT_BYTES; unit <= CLEAVE_UNIT_FLOPS; unit++) {
+        for (cleave_unit unit = CLEAVE_UNIT_BYTES; unit <= CLEAVE_UNIT_HERTZ; unit++) {
             char text[64];
             double back = -1;
             cleave_unit_format_exact(values[i], unit, text, sizeof text);

@@ -57,7 +57,7 @@ Test(machine_figures, figure_of_a_kind_is_changed_and_no_other) {
     cr_expect_eq(machine.kinds[0].flops_per_second, 3e12);
     cr_expect_eq(machine.kinds[1].flops_per_second, 1e12);
     machine = changed("kinds.a.b.efficiency.product", "0.25");
-    cr_expect_eq(machine.kinds[0].product_efficiency, 0.25);
+    cr_expect_eq(machine.kinds[0].efficiency[CLEAVE_EFFICIENCY_PRODUCT].share[0], 0.25);
 }
 
 Test(machine_figures, whole_numbers_stay_whole) {
