@@ -57,7 +57,7 @@ def parts(run):
 
 def misses(results, most_step, most_memory):
     """A line for each run that is further off than is aimed at."""
-    rows = [["run", "step", "measured", "error", "memory", "made of", "why"]]
+    rows = [["run", "step", "measured", "error", "memory", "made of", "supposed cause"]]
     for result in results.values():
         for run in result["runs"] if result else []:
             if "refused" in run:
@@ -118,6 +118,8 @@ the links; between nodes 0.8 of the cards.
 
 Said for fairness: a first rule went by watts (a B200's TFLOP/s per watt for all chips of 4 nm). It was dropped for the mean, which assumes less,
 after the table below had shown H100s 17 to 25 % too quick by it. So the choice between two rules has seen whole runs; the figures have not.
+Likewise the GH200's f32 is TF32, as NVIDIA's containers have it: looked up after f32 proper had come out twice too slow. Causes of
+misses are supposed, not shown by experiment.
 
 How far the tables are from the kernels that they were made of:
 
