@@ -206,14 +206,15 @@ cleave_status cleave_machine_parse(const char *text, size_t bytes, const char *n
                                    int32_t n_devices, cleave_arena *arena, cleave_machine *machine,
                                    cleave_error *error);
 
-/* Is it known what a library's collectives take there?  Then they have no steps of ours. */
-static inline bool cleave_machine_knows_collectives(const cleave_machine *machine) {
-    return machine->collectives.n_spans > 0;
-}
 /* The same of a document that was read, such as one whose figures were changed. */
 cleave_status cleave_machine_take(const cleave_json *document, int32_t n_devices,
                                   cleave_arena *arena, cleave_machine *machine,
                                   cleave_error *error);
+
+/* Is it known what a library's collectives take there?  Then they have no steps of ours. */
+static inline bool cleave_machine_knows_collectives(const cleave_machine *machine) {
+    return machine->collectives.n_spans > 0;
+}
 
 /* Are two devices of the machine in one node? */
 bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t b);

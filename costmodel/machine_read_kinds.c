@@ -221,14 +221,14 @@ static cleave_status read_array(const machine_reader *r, const cleave_json_curso
         machine_read_quantity(r, at, "on_chip", CLEAVE_UNIT_BYTES, true, &array.on_chip_bytes));
     if (cleave_json_find(at, "sustained", &member))
         CLEAVE_TRY(read_share(r, &member, &array.sustained));
-    if (kind->bf16_flops_per_second > 0 || kind->efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT].n > 0)
+    if (kind->rates[CLEAVE_BF16] > 0 || kind->efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT].n > 0)
         return cleave_json_fail(at, r->error,
                                 "the rate of bf16 and the efficiency of its products "
                                 "follow from the array: leave them out");
     if (!(cleave_array_share(&array, 1, 1, 1) > 0))
         return cleave_json_fail(at, r->error, "no tile of %g x %g outputs fits on the chip",
                                 array.rows, array.columns);
-    kind->bf16_flops_per_second = cleave_array_flops(&array);
+    kind->rates[CLEAVE_BF16] = cleave_array_flops(&array);
     kind->efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT] = cleave_array_efficiency(&array);
     return CLEAVE_OK;
 }

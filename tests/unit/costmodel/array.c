@@ -83,7 +83,7 @@ Test(array, kind_that_is_described_has_its_rate_and_table) {
                  CLEAVE_OK, "%s", error.message);
     const cleave_device_kind *kind = &machine.kinds[0];
     const cleave_array same = {100, 16, 16, 1.5e9, 128 * 1024, 1e12, 0.9};
-    cr_expect_float_eq(kind->bf16_flops_per_second, 76.8e12, 1);
+    cr_expect_float_eq(kind->rates[CLEAVE_BF16], 76.8e12, 1);
     const cleave_efficiency *table = &kind->efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT];
     cr_expect_eq(table->n, 10);
     cr_expect_float_eq(
