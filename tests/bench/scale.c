@@ -11,6 +11,7 @@
 #include "../support/deep_transformer.h"
 #include "arguments.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 #include "row.h"
 #include "search/improve/window.h"
 #include "search/search.h"
@@ -55,7 +56,9 @@ static cleave_status import(const bench_case *of, cleave_arena *arena, cleave_mo
                                                .sequence = 2048,
                                                .with_loss = true,
                                                .precision = "bf16"};
-        return cleave_model_import_as(&request, arena, model, error);
+        cleave_status status = cleave_model_import_as(&request, arena, model, error);
+        return status == CLEAVE_OK ? cleave_model_fuse_attention(model, NULL, arena, model, error)
+                                   : status;
     }
     const deep_transformer shape = {of->layers, 1024, 16, 128, 32000};
     return deep_transformer_import(&shape, of->batch, arena, model, error);
