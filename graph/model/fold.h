@@ -9,7 +9,9 @@
    - shared out: one dimension is cut into W equal ranges, and what window j writes or reads lies
      within range j.  Such a tensor never leaves its window;
    - repeated: what a device writes or reads of it is the same box in all windows.  Partial results
-     of all windows that all windows read make one all-reduce; nothing else crosses windows.
+     of all windows that all windows read make one all-reduce; where its state is sharded, each
+     window has as many shares of it, which are reduced and gathered by all; nothing else crosses
+     windows.
 
    This file finds W and the sorts from splits and maps alone, by arithmetic that holds for all
    windows at once; what remains to be seen cell by cell is checked while window 0 is lowered
