@@ -279,7 +279,7 @@ const command command_export = {
     .name = "export",
     .summary = "write a layout as a plan that PyTorch or JAX runs",
     .details = "The plan says by the names of the framework how each module's input, parameters\n"
-               "and output lie on one mesh of devices; the Python package of Cleave applies it to\n"
+               "and output lie on one mesh of devices; Cleave's Python package applies it to\n"
                "your own model.  What a framework can't say (operators on some devices alone,\n"
                "rows and columns of images, stages) is left out and listed, and with --machine\n"
                "priced: the plan is turned back into a layout, and both are simulated.",

@@ -198,7 +198,9 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
 static void print_plans(const search_values *values, const cleave_search_result *result,
                         cleave_arena *arena) {
     const char *heads[] = {"layout", "step", "to found", "memory", "sent a step", "schedule"};
-    heads[1] = values->throughput ? "a batch every" : values->forward ? "latency" : heads[1];
+    heads[1] = values->request.throughput ? "a batch every"
+               : values->request.forward  ? "latency"
+                                          : heads[1];
     bool is_plain = cleave_layout_is_plain(&result->best.layout);
     char name[128];
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -216,7 +218,7 @@ static void print_plans(const search_values *values, const cleave_search_result 
 
 /* Of a layout that takes the whole batch at once the bound is one of all that do. */
 static void print_bound(const search_values *values, const cleave_search_result *result) {
-    bool is_plain = cleave_layout_is_plain(&result->best.layout) && !values->throughput;
+    bool is_plain = cleave_layout_is_plain(&result->best.layout) && !values->request.throughput;
     double least = is_plain ? result->lower_bound_seconds : result->staged_bound_seconds;
     char bound[64];
     cleave_unit_format(least, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
@@ -249,7 +251,7 @@ static void print_text(const search_values *values, const cleave_search_result *
                result->best.layout.stores_scores ? "" : " (--attention stored does)");
     char bound[64];
     print_bound(values, result);
-    if (result->additive_seconds > 0 && !values->throughput) {
+    if (result->additive_seconds > 0 && !values->request.throughput) {
         cleave_unit_format(result->additive_seconds, CLEAVE_UNIT_SECONDS, bound, sizeof bound);
         printf("The additive model's best is %s, %.2g %% from its bound at most.\n", bound,
                result->additive_gap * 100);
@@ -262,10 +264,10 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
-    if (values->forward && batch > 0)
+    if (values->request.forward && batch > 0)
         printf("The found layout does %.4g samples a second%s.\n",
                (double)batch / result->best.step_seconds,
-               values->throughput ? ", batch following batch" : "");
+               values->request.throughput ? ", batch following batch" : "");
     price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
     price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);

@@ -112,7 +112,7 @@ typedef struct search_request {
         ROW_REDUCE_PRECISION(search_request), ROW_FROZEN(search_request),                          \
         ROW_DEVICES(search_request), ROW_FORWARD(search_request), ROW_THROUGHPUT, ROW_METHOD,      \
         ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY,    \
-        ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR,       \
-        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
+        ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL,          \
+        ROW_TENSOR, ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
 
 #endif

@@ -12,9 +12,9 @@
              "memory" by bytes; or, of a kind that is described and not measured, "array": {"cores",
              "rows", "columns": of multipliers, "clock": "1.4 GHz", "on_chip": bytes of a core,
              "sustained": SHARE, 1 if left out}, from which the rate of bf16 and the efficiency of
-             its products follow (costmodel/array.h); "launch": seconds of every item, 0 if left out; "source": where the
-             figures come from.  After calibration also "runtime": resident bytes of a rank beside
-             arena and program; "kernel_version": libraries that the times are of; "kernels":
+             its products follow (costmodel/array.h); "launch": seconds of every item, 0 if left
+   out; "source": where the figures come from.  After calibration also "runtime": resident bytes of
+   a rank beside arena and program; "kernel_version": libraries that the times are of; "kernels":
              [{"key", "family", "seconds", "spread", "flops", "bytes", "workspace", "alone"}, ...]
    in seconds and bytes, without "seconds" and "spread" where only the workspace is known, and
    without "alone" (seconds while the other devices did nothing) where that was not measured;

@@ -18,7 +18,8 @@ cleave_status report_step_make(const cleave_model *model, const cleave_machine *
     report_step *s = step;
     *s = (report_step){.machine = machine, .layout = layout};
     CLEAVE_TRY(cleave_model_fuse_attention(model, layout, arena, &s->model, error));
-    cleave_pricing how = {.training = s->model.loss >= 0, .optimizer_states = optimizer_states};
+    cleave_pricing how = {.training = cleave_model_trains(&s->model),
+                          .optimizer_states = optimizer_states};
     how.closed_form = how.folded = layout->n_devices > CLEAVE_MOST_LOWERED;
     cleave_status status =
         cleave_priced_program_make(&s->model, machine, layout, &how, arena, &s->priced, error);
@@ -29,6 +30,7 @@ cleave_status report_step_make(const cleave_model *model, const cleave_machine *
             cleave_priced_program_make(&s->model, machine, layout, &how, arena, &s->priced, error);
     }
     CLEAVE_TRY(status);
+    s->is_closed = how.closed_form || cleave_machine_knows_collectives(machine);
     return simulate(s, arena, error);
 }
 

@@ -13,6 +13,8 @@ typedef struct report_step {
     bool is_folded; /* priced as the search does on many devices: collectives in closed form, and a
                        window of devices for all; else collectives in their steps, and every device
                      */
+    bool
+        is_closed; /* collectives are closed forms: there, or as the machine's library takes them */
     cleave_priced_program priced;
     cleave_simulated_step simulated;
     cleave_critical_path critical;

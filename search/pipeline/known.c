@@ -284,9 +284,11 @@ static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
         CLEAVE_TRY(cleave_recompute_mark(f->pricer->model, of.recompute, &layout, f->error));
         for (int32_t op = 0; op < layout.n_operators; op++)
             recomputes = recomputes || layout.recompute[op];
-        if (recomputes ==
-            (what != CLEAVE_RECOMPUTE_NONE)) /* a model may have nothing of the kind */
-            CLEAVE_TRY(add_shards(f, &layout, time, of));
+        /* A model may have nothing of the kind: then that is none, where it is asked for. */
+        if (!recomputes && what != CLEAVE_RECOMPUTE_NONE && wish < 0)
+            continue;
+        of.recompute = recomputes ? of.recompute : CLEAVE_RECOMPUTE_NONE;
+        CLEAVE_TRY(add_shards(f, &layout, time, of));
     }
     return CLEAVE_OK;
 }
@@ -337,7 +339,10 @@ static bool is_asked_for(const pipeline_finder *f, const char *baseline) {
 static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
     pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups};
-    if (f->options->wish.tensor <= 1 && is_asked_for(f, of.baseline))
+    /* Megatron's with one device a product is that, too. */
+    bool wanted = is_asked_for(f, of.baseline) ||
+                  (f->options->wish.tensor == 1 && is_asked_for(f, "megatron"));
+    if (f->options->wish.tensor <= 1 && wanted)
         CLEAVE_TRY(add_micro_batches(f, of));
     of.baseline = "megatron";
     for (of.tensor = 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)

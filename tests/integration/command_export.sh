@@ -50,3 +50,4 @@ done
 expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
     -o "$work/output"
 expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"
+finish

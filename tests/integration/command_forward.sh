@@ -82,3 +82,4 @@ sed 's/tokens/past_0/g' "$models/byte_gpt.onnx" >"$work/cached.onnx"
 cmp -s "$models/byte_gpt.onnx" "$work/cached.onnx" && fail "byte_gpt.onnx has no input \"tokens\""
 expect_error 2 'input past_0 is a cache' search --model "$work/cached.onnx" --batch 8 "${quiet[@]}" --forward -o "$work/output"
 expect_error 2 'input past_0 is a cache' run --model "$work/cached.onnx" --batch 8 --forward
+finish

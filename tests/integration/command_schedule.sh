@@ -8,7 +8,7 @@ four=("${gpt[@]}" --machine "$p100" --devices 4 --quiet)
 
 # --- exactly what is asked for, written and read again
 expect_ok search "${four[@]}" --method megatron --tensor 2 --stages 2 --micro-batches 4 --schedule 1f1b \
-    --recompute selective --json -o "$work/a.layout.json"
+    --attention stored --recompute selective --json -o "$work/a.layout.json"
 for key in '"micro_batches": 4' '"stages": 2' '"schedule": "1f1b"' '"recomputed_operators": 2'; do
     grep -qF "$key" "$work/out" || fail "search --json lacks $key: $(cat "$work/out")"
 done
@@ -18,6 +18,10 @@ expect_ok explain "${gpt[@]}" --machine "$p100" --quiet --layout "$work/a.layout
 expect_ok show "$work/a.layout.json"
 grep -qF 'stages: 2 (1f1b)' "$work/out" || fail "show has no stages: $(head "$work/out")"
 grep -q ', recomputed$' "$work/out" || fail "show does not say what is recomputed"
+
+# --- without scores there is nothing to recompute selectively; megatron's with one device a product
+expect_ok search "${four[@]}" --method megatron --tensor 1 --stages 4 --micro-batches 4 --recompute selective -o "$work/n.layout.json"
+grep -qF 'Nothing is recomputed: attention stores no scores' "$work/out" || fail "selective says nothing: $(cat "$work/out")"
 
 # --- drawn: 2 stages take (4 micro-batches + 1) x 3 units
 expect_ok search "${gpt[@]}" --machine "$p100" --devices 2 --quiet --method data-parallel --stages 2 --micro-batches 4 \
@@ -62,7 +66,7 @@ grep -qF '"update": "sharded", "gradient": "sharded", "weight": "sharded"' "$wor
 expect_ok explain "${gpt[@]}" --machine "$p100" --quiet --layout "$work/z3.layout.json"
 expect_ok simulate "${gpt[@]}" --machine "$p100" --devices 4 --method zero-3
 expect_ok show "$work/z3.layout.json"
-grep -qF ': sharded, gradient sharded, weight sharded' "$work/out" || fail "show does not say what is sharded"
+grep -qF ' sharded, gradient sharded, weight sharded' "$work/out" || fail "show does not say what is sharded"
 sed 's/, "weight": "sharded"//' "$work/z3.layout.json" >"$work/z2.layout.json"
 exit=0
 "$cleave" diff "$work/z3.layout.json" "$work/z2.layout.json" "${gpt[@]}" >"$work/out" || exit=$?
@@ -90,3 +94,4 @@ expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1' search "${four[@]}" --
 expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" --recompute all -o "$work/x.json"
 expect_error 2 'stages and micro-batches that are asked for' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
 [ ! -e "$work/x.json" ] || fail "a refused search left a file"
+finish

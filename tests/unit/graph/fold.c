@@ -89,9 +89,6 @@ Test(fold, refuses_what_windows_do_otherwise) {
     begin(&s, 16);
     s.layout.splits[1].n_parts = s.layout.splits[1].degree[0] = 4;
     expect_refused(&s, "is on 4 of 8 devices");
-    begin(&s, 16);
-    memset(s.layout.sharded, 1, (size_t)s.model.n_tensors * sizeof *s.layout.sharded);
-    expect_refused(&s, "sharded");
     begin(&s, 16); /* outputs cut instead of samples: all samples are read everywhere */
     s.layout.splits[0].degree[0] = 1;
     s.layout.splits[0].degree[1] = DEVICES;
