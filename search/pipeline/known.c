@@ -253,7 +253,7 @@ static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
     for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++) {
         bool is_known = cleave_schedule_is_plain(&layout->schedule) && !recomputes &&
                         of.sharded <= CLEAVE_SHARDED_UPDATE && f->options->wish.zero == 0;
-        if (is_known || !may_shard(f, &of) || pipeline_is_too_large(f, layout, of.sharded))
+        if (is_known || !may_shard(f, &of) || pipeline_is_too_large(f, layout, (int)of.sharded))
             continue;
         CLEAVE_TRY(foresee(f, layout, time, &of));
         of.least_seconds = fmax(of.least_seconds, time_messages(f, layout, &of));

@@ -447,7 +447,8 @@ def without_launch(content):
 
 
 def without_links(content):
-    for link in content["node"]["links"] + content.get("network", []):
+    network = content.get("network", [])
+    for link in content["node"]["links"] + (network if isinstance(network, list) else [network]):
         if "bandwidth" in link:
             link["bandwidth"] = "1000000 GB/s"
         link["latency"] = "0 us"

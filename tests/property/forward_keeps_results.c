@@ -249,7 +249,7 @@ Test(forward, the_period_is_what_one_more_batch_adds_to_a_long_pipeline) {
     }
     double each = (double)(long_steps[1] - long_steps[0]) / 20;
     cr_expect_float_eq((double)period, each, 0.01 * each, "%lld, not %g", (long long)period, each);
-    cr_expect_lt(period, 0.8 * (double)latency, "%lld of %lld", (long long)period,
+    cr_expect_lt((double)period, 0.8 * (double)latency, "%lld of %lld", (long long)period,
                  (long long)latency);
     cleave_arena_free(&arena);
 }
