@@ -90,14 +90,14 @@ def groups(results):
 
 def planned(results):
     """Runs in bf16 of the models that torchtitan's table has, with memory."""
-    rows = [["run", "step", "measured", "allocated", "reserved", "measured"]]
+    rows = [["run", "step", "measured", "allocated", "reserved", "measured, or why it is not priced"]]
     for run in (results.get("torchtitan") or {"runs": []})["runs"]:
         if "refused" in run:
             rows.append([run["name"], "-", "-", "-", "-", run["refused"]])
             continue
-        memory = run["measured_reserved_bytes"]
+        measured = run["measured_reserved_bytes"]
         rows.append([run["name"], f"{run['step_seconds']:.3f} s", f"{run['measured_step_seconds']:.3f} s",
-                     f"{run['memory_bytes'] / 2**30:.1f} GiB", f"{memory / 2**30:.1f} GiB reserved" if memory else "-"])
+                     *(f"{b / 2**30:.1f} GiB" if b else "-" for b in (run["memory_bytes"], run["reserved_bytes"], measured))])
     return rows
 
 
@@ -116,10 +116,12 @@ memory's rate, too. Attention reaches what it does on an A100; on Hopper 0.593 o
 Within a node collectives have the bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of
 the links; between nodes 0.8 of the cards.
 
-Said for fairness: a first rule went by watts (a B200's TFLOP/s per watt for all chips of 4 nm). It was dropped for the mean, which assumes less,
-after the table below had shown H100s 17 to 25 % too quick by it. So the choice between two rules has seen whole runs; the figures have not.
-Likewise the GH200's f32 is TF32, as NVIDIA's containers have it: looked up after f32 proper had come out twice too slow. Causes of
-misses are supposed, not shown by experiment.
+Said for fairness, since these choices were made after whole runs had been seen, although the figures come from kernels and documents: a first rule
+went by watts (a B200's TFLOP/s per watt for all chips of 4 nm) and was dropped for the mean, which assumes less, after H100s had come
+out 17 to 25 % too quick; an A100 SXM has the shares of the PCIe card's kernels and no longer 0.83 of its peak, after MPT had come out 3 to 12 %
+too quick; sums of activations are sent in bf16, after tensor-parallel runs had come out slow; the GH200's f32 is TF32, as NVIDIA's containers have it, and
+Sailor's runs are in f32 with stored scores, as its code has them, looked up after first misses. Causes of misses are supposed, not shown by
+experiment.
 
 How far the tables are from the kernels that they were made of:
 
