@@ -57,7 +57,7 @@ def parts(run):
 
 def misses(results, most_step, most_memory):
     """A line for each run that is further off than is aimed at."""
-    rows = [["run", "step", "measured", "error", "memory", "made of", "supposed cause"]]
+    rows = [["run", "step", "error", "memory", "made of", "supposed cause"]]
     for result in results.values():
         for run in result["runs"] if result else []:
             if "refused" in run:
@@ -66,8 +66,7 @@ def misses(results, most_step, most_memory):
             memory = off.get("memory_bytes", off.get("reserved_bytes", 0))
             if abs(off.get("step_seconds", 0)) <= most_step and abs(memory) <= most_memory:
                 continue
-            measured = run["measured_step_seconds"]
-            rows.append([run["name"], f"{run['step_seconds']:.3f} s", f"{measured:.3f} s" if measured else "-",
+            rows.append([run["name"], f"{run['step_seconds']:.3f} s",
                          percent(off["step_seconds"]) if "step_seconds" in off else "-",
                          percent(memory) if memory else "-", parts(run), reason(run)])
     return rows
@@ -90,21 +89,22 @@ def groups(results):
 
 def planned(results):
     """Runs in bf16 of the models that torchtitan's table has, with memory."""
-    rows = [["run", "step", "measured", "allocated", "reserved", "measured, or why it is not priced"]]
+    rows = [["run", "step", "error", "allocated", "reserved", "error, or why it is not priced"]]
     for run in (results.get("torchtitan") or {"runs": []})["runs"]:
         if "refused" in run:
             rows.append([run["name"], "-", "-", "-", "-", run["refused"]])
             continue
-        measured = run["measured_reserved_bytes"]
-        rows.append([run["name"], f"{run['step_seconds']:.3f} s", f"{run['measured_step_seconds']:.3f} s",
-                     *(f"{b / 2**30:.1f} GiB" if b else "-" for b in (run["memory_bytes"], run["reserved_bytes"], measured))])
+        off = errors(run)
+        rows.append([run["name"], f"{run['step_seconds']:.3f} s", percent(off["step_seconds"]),
+                     *(f"{run[key] / 2**30:.1f} GiB" for key in ("memory_bytes", "reserved_bytes")),
+                     percent(off["reserved_bytes"]) if "reserved_bytes" in off else "-"])
     return rows
 
 
 INTRODUCTION = """# Published runs
 
 Written by `tests/bench/published.py FOLDER --page docs/published.md`{ablated} on {date}, at commit {commit}. The
-measurements are others' ([formats.md](formats.md#runs-that-were-measured) has the columns) and no part of this project. Nothing is fitted to whole runs:
+measurements are others' and stand in their own places ([formats.md](formats.md#runs-that-were-measured) has the columns) and no part of this project. Nothing is fitted to whole runs:
 every figure of `configs/machines` comes from measured kernels, measured collectives, data sheets or documents, and its file says which.
 
 ## Prices
