@@ -5,23 +5,24 @@
     "collectives": COLLECTIVES, where a library's were measured}
 
    KIND      "memory", "flops" (of f32), "memory_bandwidth": quantities ("16 GiB",
-             "9.5 TFLOP/s", "732 GB/s"); "rates": {"bf16": quantity}, where it multiplies
-             bf16; "efficiency": {NAME: SHARE, ...}, shares of the peaks in (0, 1], or tables
+             "9.5 TFLOP/s", "732 GB/s"); "rates": {"bf16", "fp16", "fp8": quantity}, of what it
+             multiplies; "efficiency": {NAME: SHARE, ...}, shares of the peaks in (0, 1], or tables
              [[SIZE, SHARE], ...] of them, sizes ascending (costmodel/efficiency.h): "product" and
              "bf16 product" by the smallest extent, "attention" and "attention backward" by flops,
              "memory" by bytes; or, of a kind that is described and not measured, "array": {"cores",
              "rows", "columns": of multipliers, "clock": "1.4 GHz", "on_chip": bytes of a core,
              "sustained": SHARE, 1 if left out}, from which the rate of bf16 and the efficiency of
              its products follow (costmodel/array.h); "launch": seconds of every item, 0 if left
-   out; "source": where the figures come from.  After calibration also "runtime": resident bytes of
-   a rank beside arena and program; "kernel_version": libraries that the times are of; "kernels":
-             [{"key", "family", "seconds", "spread", "flops", "bytes", "workspace", "alone"}, ...]
-   in seconds and bytes, without "seconds" and "spread" where only the workspace is known, and
-   without "alone" (seconds while the other devices did nothing) where that was not measured;
-   "fits": [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte", "spread",
-   "workspace", "largest", "alone", "near", "far_seconds_per_byte"}], "alone" a share of the
-   seconds; "near", left out where all bytes go alike: those beyond so many take the far ones.  Of
-   the family "copy rows" the flops are rows.
+             out; "source": where the figures come from.  After calibration also "runtime":
+             resident bytes of a rank beside arena and program; "kernel_version": libraries that
+             the times are of; "kernels": [{"key", "family", "seconds", "spread", "flops", "bytes",
+             "workspace", "alone"}, ...] in seconds and bytes, without "seconds" and "spread" where
+             only the workspace is known, and without "alone" (seconds while the other devices did
+             nothing) where that was not measured; "fits": [{"family", "launch_seconds",
+             "seconds_per_flop", "seconds_per_byte", "spread", "workspace", "largest", "alone",
+             "near", "far_seconds_per_byte"}], "alone" a share of the seconds; "near", left out
+             where all bytes go alike: those beyond so many take the far ones.  Of the family "copy
+             rows" the flops are rows.
 
    NODE      "count": nodes, 1 if left out; "devices": in each; "kind": NAME, or "kinds": one NAME
              per device; "links": [LINK, ...].  Devices are numbered in the order of the nodes.

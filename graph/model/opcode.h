@@ -5,12 +5,16 @@
    The formulas are text, since they are computed in three precisions: float over tiles
    (exec/kernels/tape.c), double in the reference kernels, long double on constants
    (graph/import/fold/evaluate.c).  Each of these includes <tgmath.h>, where exp is the function of
-   its argument's type, and expands the table with its own words for real    its type, for constants
-   that are not whole a, b    the operands v       the result; in derivatives only p, q    the
-   instruction's numbers place   what the place of the element gives: for INDEX its index along axis
-   a; for DROPOUT 1 / (1 - p) or 0, by (seed, step, output's name, q, its number among those of the
-   tape, logical row-major index of the output element); for UNIFORM a number of [0, 1), by the same
-   and p, the stream, an integer */
+   its argument's type, and expands the table with its own words for
+
+     real    its type, for constants that are not whole
+     a, b    the operands
+     v       the result; in derivatives only
+     p, q    the instruction's numbers
+     place   what the place of the element gives: for INDEX its index along axis a; for DROPOUT
+             1 / (1 - p) or 0, by (seed, step, output's name, q, its number among those of the
+             tape, logical row-major index of the output element); for UNIFORM a number of [0, 1),
+             by the same and p, the stream, an integer */
 #ifndef CLEAVE_GRAPH_MODEL_OPCODE_H
 #define CLEAVE_GRAPH_MODEL_OPCODE_H
 
