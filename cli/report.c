@@ -106,7 +106,7 @@ static cleave_status show(const report_values *values, const report_step *step, 
     const explain_options options = {.most_splits = values->splits,
                                      .memory_limit_bytes = (int64_t)values->memory_limit,
                                      .optimizer_states = states,
-                                     .as_it_is = step->is_folded,
+                                     .as_it_is = step->of.priced.is_folded,
                                      .quiet = values->quiet};
     CLEAVE_TRY(explain_simulated(&step->model, step->machine, step->layout, &step->path, &options,
                                  arena, &why, error));

@@ -1,5 +1,5 @@
 /* `cleave show`: recognises a file by its content and prints it for a person. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "base/file.h"
 #include "cli/command.h"

@@ -361,24 +361,12 @@ static cleave_status price_and_simulate(const simulate_values *values, const cle
                                         int states, cleave_arena *arena,
                                         cleave_priced_program *priced, outcome *result,
                                         cleave_error *error) {
-    cleave_pricing how = {.training = cleave_model_trains(model),
-                          .closed_form = values->closed_form,
-                          .folded = values->folded,
-                          .optimizer_states = states};
-    if (how.folded) {
-        cleave_status status =
-            cleave_priced_program_make(model, machine, layout, &how, arena, priced, error);
-        if (status == CLEAVE_OK)
-            status = simulate_both(machine, priced, arena, result, error);
-        if (status != CLEAVE_NO_LAYOUT)
-            return status;
-        fprintf(stderr, "cleave: the layout does not fold, so all devices are simulated: %s\n",
-                error->message);
-        cleave_cost_cache_destroy(priced->cache);
-        priced->cache = NULL;
-        how.folded = false;
-    }
+    const cleave_pricing how = {
+        .closed_form = values->closed_form, .folded = values->folded, .optimizer_states = states};
     CLEAVE_TRY(cleave_priced_program_make(model, machine, layout, &how, arena, priced, error));
+    if (how.folded && !priced->is_folded)
+        fprintf(stderr, "cleave: the layout does not fold, so all devices are simulated: %s\n",
+                priced->not_folded.message);
     return simulate_both(machine, priced, arena, result, error);
 }
 

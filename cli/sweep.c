@@ -11,7 +11,7 @@
 #include "cli/inputs.h"
 #include "cli/interrupt.h"
 #include "cli/search_options.h"
-#include "cli/sweep_report.h"
+#include "cli/sweep/report.h"
 #include "costmodel/machine.h"
 #include "search/improve/parallel.h"
 

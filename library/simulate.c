@@ -4,8 +4,7 @@
 #include "library/objects.h"
 #include "simulator/report/item_label.h"
 #include "simulator/report/trace.h"
-#include "simulator/step/priced_program.h"
-#include "simulator/step/simulated_step.h"
+#include "simulator/step/layout_step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,15 +48,16 @@ static cleave_status take_timeline(const cleave_program *program, const cleave_t
     return CLEAVE_OK;
 }
 
-static cleave_status take(const cleave_priced_program *priced, const cleave_simulated_step *step,
-                          door_simulation *made, cleave_error *error) {
+static cleave_status take(const cleave_layout_step *step, door_simulation *made,
+                          cleave_error *error) {
+    const cleave_priced_program *priced = &step->priced;
     int64_t *peaks = CLEAVE_ARENA_ARRAY(&made->arena, int64_t, priced->n_devices);
     if (peaks == NULL)
         return cleave_fail_memory(error, "simulating a layout");
     memcpy(peaks, priced->peak_bytes, (size_t)priced->n_devices * sizeof *peaks);
-    const cleave_price_shares *shares = &step->prices.shares;
+    const cleave_price_shares *shares = &step->simulated.prices.shares;
     made->simulation = (cleave_simulation){
-        .step_seconds = seconds(step->timeline.step),
+        .step_seconds = cleave_layout_step_seconds(step),
         .spread_seconds = shares->step_spread_seconds,
         .measured = shares->share[CLEAVE_PROVENANCE_MEASURED],
         .predicted = shares->share[CLEAVE_PROVENANCE_PREDICTED],
@@ -71,12 +71,11 @@ static cleave_status take(const cleave_priced_program *priced, const cleave_simu
 
 /* In closed form one window stands for all where the layout folds, and all devices where each is
    wanted. */
-static cleave_status lower(const cleave_model *model, const cleave_machine *machine,
-                           const cleave_layout *layout, const cleave_simulation_settings *settings,
-                           cleave_arena *scratch, cleave_priced_program *priced,
-                           cleave_error *error) {
+static cleave_status make_step(const cleave_model *model, const cleave_machine *machine,
+                               const cleave_layout *layout,
+                               const cleave_simulation_settings *settings, cleave_arena *scratch,
+                               cleave_layout_step *step, cleave_error *error) {
     cleave_pricing how = {
-        .training = cleave_model_trains(model),
         .closed_form = settings->closed_form,
         .folded = settings->closed_form && !settings->timeline && settings->trace == NULL,
     };
@@ -86,29 +85,23 @@ static cleave_status lower(const cleave_model *model, const cleave_machine *mach
     if (fused == NULL)
         return cleave_fail_memory(error, "simulating a layout");
     CLEAVE_TRY(cleave_model_fuse_attention(model, layout, scratch, fused, error));
-    cleave_status status =
-        cleave_priced_program_make(fused, machine, layout, &how, scratch, priced, error);
-    if (status != CLEAVE_NO_LAYOUT || !how.folded)
-        return status;
-    how.folded = false;
-    return cleave_priced_program_make(fused, machine, layout, &how, scratch, priced, error);
+    return cleave_layout_step_make(fused, machine, layout, &how, scratch, step, error);
 }
 
 static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,
                               const cleave_layout *layout,
                               const cleave_simulation_settings *settings, cleave_arena *scratch,
-                              cleave_priced_program *priced, door_simulation *made,
+                              cleave_layout_step *step, door_simulation *made,
                               cleave_error *error) {
-    cleave_simulated_step step;
-    CLEAVE_TRY(lower(model, machine, layout, settings, scratch, priced, error));
-    CLEAVE_TRY(cleave_simulated_step_make(&priced->program, priced->cache, scratch, &step, error));
-    CLEAVE_TRY(take(priced, &step, made, error));
+    CLEAVE_TRY(make_step(model, machine, layout, settings, scratch, step, error));
+    CLEAVE_TRY(take(step, made, error));
+    const cleave_program *program = &step->priced.program;
+    const cleave_simulated_step *of = &step->simulated;
     if (settings->timeline)
-        CLEAVE_TRY(take_timeline(&priced->program, &step.timeline, made, scratch, error));
-    const cleave_trace_links links = {machine, &step.problem,
-                                      cleave_engine_hop_begin(step.workspace)};
-    const cleave_trace trace = {
-        .program = &priced->program, .predicted = &step.timeline, .links = &links};
+        CLEAVE_TRY(take_timeline(program, &of->timeline, made, scratch, error));
+    const cleave_trace_links links = {machine, &of->problem,
+                                      cleave_engine_hop_begin(of->workspace)};
+    const cleave_trace trace = {.program = program, .predicted = &of->timeline, .links = &links};
     return settings->trace != NULL ? cleave_trace_write(settings->trace, &trace, error) : CLEAVE_OK;
 }
 
@@ -118,15 +111,15 @@ cleave_status cleave_layout_simulate(const cleave_model *model, const cleave_mac
                                      cleave_simulation **simulation, cleave_error *error) {
     cleave_simulation_settings settings = CLEAVE_SIMULATION_SETTINGS_INIT;
     cleave_arena scratch = {0};
-    cleave_priced_program priced = {0};
+    cleave_layout_step step = {0};
     CLEAVE_TRY(door_take_settings(&settings, sizeof settings, given, error));
     CLEAVE_TRY(door_check_layout(model, machine, layout, error));
     door_simulation *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "simulating a layout");
     cleave_status status =
-        simulate(model, machine, layout, &settings, &scratch, &priced, made, error);
-    cleave_cost_cache_destroy(priced.cache);
+        simulate(model, machine, layout, &settings, &scratch, &step, made, error);
+    cleave_layout_step_destroy(&step);
     cleave_arena_free(&scratch);
     if (status == CLEAVE_OK)
         *simulation = &made->simulation;

@@ -46,7 +46,7 @@ static void put_missing(cleave_markup *page, const cleave_plan *plan) {
 static int list_rows(const report *of, row *rows) {
     const cleave_search_result *known = of->known;
     int n = 0;
-    rows[n++] = (row){"this layout", 1e-12 * (double)of->step->simulated.timeline.step,
+    rows[n++] = (row){"this layout", 1e-12 * (double)of->step->of.simulated.timeline.step,
                       (double)of->step->path.peak_bytes, of->traffic->total_bytes, true};
     for (int32_t b = 0; b < known->n_baselines; b++) {
         const cleave_plan *plan = &known->baselines[b];
@@ -67,7 +67,7 @@ cleave_status report_put_known(cleave_markup *page, const report *of, cleave_err
     if (of->known == NULL)
         return CLEAVE_OK;
     int n = list_rows(of, rows);
-    double own = 1e-12 * (double)of->step->simulated.timeline.step;
+    double own = 1e-12 * (double)of->step->of.simulated.timeline.step;
     cleave_page_begin_section(page, "known", "Among known strategies");
     cleave_markup_put(page, "<div class=\"scroll\"><table><thead><tr><th>layout</th><th></th><th "
                             "class=\"number\">step</th><th class=\"number\">to this</th><th "

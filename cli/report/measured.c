@@ -112,7 +112,7 @@ static cleave_status list_queues(matcher *m, cleave_arena *arena, cleave_error *
 
 cleave_status report_step_measure(report_step *step, const char *trace, cleave_arena *arena,
                                   cleave_error *error) {
-    const cleave_program *program = &step->priced.program;
+    const cleave_program *program = &step->of.priced.program;
     cleave_timeline measured = {.start = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_items),
                                 .end = CLEAVE_ARENA_ARRAY(arena, int64_t, program->n_items)};
     matcher m = {.program = program, .measured = &measured};
@@ -121,7 +121,7 @@ cleave_status report_step_measure(report_step *step, const char *trace, cleave_a
         return cleave_fail_memory(error, "reading a run");
     memset(measured.start, -1, (size_t)program->n_items * sizeof *measured.start);
     memset(measured.end, -1, (size_t)program->n_items * sizeof *measured.end);
-    if (step->is_folded)
+    if (step->of.priced.is_folded)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: on %d devices nothing is shown of a run: only some of them are "
                            "simulated, for all",

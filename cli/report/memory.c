@@ -23,7 +23,7 @@ typedef struct profile {
 /* By position in the program what each kind grows by there; [n_items + 1][kinds] would be large, so
    kind by kind, the columns being chosen before by the total. */
 static void add_changes(const report_step *step, int kind, int64_t *change) {
-    const cleave_program *program = &step->priced.program;
+    const cleave_program *program = &step->of.priced.program;
     memset(change, 0, ((size_t)program->n_items + 1) * sizeof *change);
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
@@ -39,8 +39,8 @@ static void add_changes(const report_step *step, int kind, int64_t *change) {
 /* In which column an item of the device begins, never before one that stands before it; -1: it is
    of another device. */
 static int32_t column_of(const report_step *step, int32_t item, int32_t before) {
-    const cleave_timeline *timeline = &step->simulated.timeline;
-    if (step->priced.program.items[item].device != step->path.fullest_device)
+    const cleave_timeline *timeline = &step->of.simulated.timeline;
+    if (step->of.priced.program.items[item].device != step->path.fullest_device)
         return -1;
     double share = (double)timeline->start[item] / (double)timeline->step;
     int32_t column = (int32_t)(share * (COLUMNS - 1));
@@ -53,7 +53,7 @@ static void find_columns(const report_step *step, int64_t *change, int32_t *item
     add_changes(step, -1, change);
     for (int32_t c = 0; c < COLUMNS; c++)
         p->total[c] = -1;
-    for (int32_t i = 0; i < step->priced.program.n_items; i++) {
+    for (int32_t i = 0; i < step->of.priced.program.n_items; i++) {
         in_use += change[i];
         int32_t column = column_of(step, i, last);
         if (column < 0)
@@ -86,7 +86,7 @@ static void fill_kind(const report_step *step, int kind, int64_t *change, const 
 }
 
 static cleave_status find_profile(const report_step *step, profile *p, cleave_error *error) {
-    int64_t *change = calloc((size_t)step->priced.program.n_items + 1, sizeof *change);
+    int64_t *change = calloc((size_t)step->of.priced.program.n_items + 1, sizeof *change);
     int32_t *item_of = calloc(COLUMNS, sizeof *item_of);
     bool done = change != NULL && item_of != NULL;
     if (done)
@@ -146,10 +146,10 @@ static void put_frame(cleave_markup *page, const cleave_scale *x, const cleave_s
 }
 
 static void put_drawing(cleave_markup *page, const report *of, const profile *p) {
-    cleave_scale x = cleave_scale_make(0, 1e-12 * (double)of->step->simulated.timeline.step,
+    cleave_scale x = cleave_scale_make(0, 1e-12 * (double)of->step->of.simulated.timeline.step,
                                        CLEAVE_UNIT_SECONDS, 0);
     cleave_scale y = cleave_scale_make(0, (double)p->most, CLEAVE_UNIT_BYTES, 0);
-    double step = 1e-12 * (double)of->step->simulated.timeline.step;
+    double step = 1e-12 * (double)of->step->of.simulated.timeline.step;
     x.from = LEFT;
     x.to = LEFT + (RIGHT - LEFT) * x.most / step;
     y.from = BOTTOM;
@@ -201,7 +201,7 @@ cleave_status report_put_memory(cleave_markup *page, const report *of, cleave_er
             page,
             "<p class=\"note\">Device %d, the fullest: at most %s are in use at once, and it takes "
             "%s with what lies between buffers and what the runtime needs.</p>\n",
-            cleave_program_device(&of->step->priced.program, path->fullest_device),
+            cleave_program_device(&of->step->of.priced.program, path->fullest_device),
             report_quantity((double)p->most, CLEAVE_UNIT_BYTES).text,
             report_quantity((double)path->peak_bytes, CLEAVE_UNIT_BYTES).text);
         cleave_page_end_section(page);

@@ -74,7 +74,7 @@ static void put_matrix(cleave_markup *page, const report *of) {
 
 static void put_links(cleave_markup *page, const report *of) {
     const report_traffic *t = of->traffic;
-    double step = 1e-12 * (double)of->step->simulated.timeline.step;
+    double step = 1e-12 * (double)of->step->of.simulated.timeline.step;
     cleave_markup_put(page, "<div class=\"scroll\"><table><thead><tr><th>link</th><th>busy</th><th "
                             "class=\"number\">of step</th><th class=\"number\">bytes</th><th "
                             "class=\"number\">bandwidth</th></tr></thead><tbody>\n");
@@ -104,7 +104,7 @@ static void put_links(cleave_markup *page, const report *of) {
 
 /* Time along the critical path by sort of work: what there is to gain by quicker links. */
 static void put_parts(cleave_markup *page, const report *of) {
-    const cleave_price_shares *shares = &of->step->simulated.prices.shares;
+    const cleave_price_shares *shares = &of->step->of.simulated.prices.shares;
     cleave_markup_put(page,
                       "<h3>What the step is made of</h3><div class=\"scroll\"><table><tbody>\n");
     for (int p = 0; p < CLEAVE_N_STEP_PARTS; p++)

@@ -69,7 +69,7 @@ static void put_row(cleave_markup *page, const report *of, const explain_told *t
         page, "</td><td class=\"number\">%s</td><td class=\"number\">%s</td><td>%s</td>",
         report_quantity(1e-12 * (double)told->sum.total, CLEAVE_UNIT_SECONDS).text,
         report_quantity((double)told->sum.memory_bytes, CLEAVE_UNIT_BYTES).text, binds);
-    if (!of->step->is_folded && cleave_layout_is_plain(e->layout))
+    if (!of->step->of.priced.is_folded && cleave_layout_is_plain(e->layout))
         put_next_best(page, e, told);
     cleave_markup_put(page, "</tr>\n");
 }
@@ -114,7 +114,7 @@ static void put_rest(cleave_markup *page, const report *of, const explain_told *
 cleave_status report_put_operators(cleave_markup *page, const report *of, cleave_error *error) {
     const explanation *e = of->why;
     int32_t n = 0;
-    bool tries = !of->step->is_folded && cleave_layout_is_plain(e->layout);
+    bool tries = !of->step->of.priced.is_folded && cleave_layout_is_plain(e->layout);
     const explain_told *told = explain_tell(e, of->arena, &n);
     if (told == NULL)
         return cleave_fail_memory(error, "listing operators");

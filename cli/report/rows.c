@@ -16,7 +16,7 @@ static bool is_same(const sort *a, const sort *b) {
 }
 
 static void add_up(const report_step *step, sort *devices) {
-    const cleave_priced_fragment *priced = &step->simulated.problem.step;
+    const cleave_priced_fragment *priced = &step->of.simulated.problem.step;
     for (int32_t i = 0; i < priced->n_items; i++) {
         sort *of = &devices[priced->queue[i] / 2];
         of->busy[priced->queue[i] % 2] += priced->duration[i];
@@ -63,7 +63,7 @@ static int by_first(const void *a, const void *b) {
 
 cleave_status report_rows_choose(const report_step *step, report_rows *rows, cleave_error *error) {
     const int32_t wanted[] = {step->path.fullest_device, step->path.busiest_device};
-    int32_t n = step->priced.program.n_devices;
+    int32_t n = step->of.priced.program.n_devices;
     sort *devices = calloc((size_t)n, sizeof *devices);
     if (devices == NULL)
         return cleave_fail_memory(error, "choosing devices to show");

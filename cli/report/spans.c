@@ -76,7 +76,7 @@ static bool gather_item(gatherer *g, int32_t i, int side, const cleave_timeline 
 }
 
 static bool gather(gatherer *g) {
-    const cleave_timeline *sides[N_SIDES] = {&g->step->measured, &g->step->simulated.timeline};
+    const cleave_timeline *sides[N_SIDES] = {&g->step->measured, &g->step->of.simulated.timeline};
     for (int side = 0; side < N_SIDES; side++)
         for (int32_t i = 0; i < g->program->n_items && sides[side]->start != NULL; i++)
             if (!gather_item(g, i, side, sides[side]))
@@ -114,7 +114,7 @@ static int32_t merge(span *spans, int32_t n, int64_t shortest) {
 }
 
 static int64_t merge_until_few(gatherer *g) {
-    int64_t n = 0, shortest = g->step->simulated.timeline.step / 100000;
+    int64_t n = 0, shortest = g->step->of.simulated.timeline.step / 100000;
     for (int l = 0; l < MOST_LANES; l++)
         n += g->lanes[l].spans.n;
     if (n <= MOST_SPANS)
@@ -175,10 +175,10 @@ static void put_lane(cleave_json_writer *w, const gatherer *g, int l, int64_t ti
 
 static void put(cleave_json_writer *w, const gatherer *g) {
     const report_step *step = g->step;
-    int64_t tick = step->simulated.timeline.step / TICKS + 1;
+    int64_t tick = step->of.simulated.timeline.step / TICKS + 1;
     cleave_json_begin_object(w, true);
     cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, 1e-12 * (double)step->simulated.timeline.step);
+    cleave_json_put_number(w, 1e-12 * (double)step->of.simulated.timeline.step);
     if (step->measured.start != NULL) {
         cleave_json_key(w, "measured_step_seconds");
         cleave_json_put_number(w, 1e-12 * (double)step->measured.step);
@@ -218,7 +218,7 @@ static bool prepare(gatherer *g, cleave_arena *scratch) {
 cleave_status report_spans_put(cleave_json_writer *writer, const char *key, const report_step *step,
                                const report_rows *rows, int64_t *shortest, cleave_error *error) {
     cleave_arena scratch = {0};
-    gatherer g = {.step = step, .program = &step->priced.program, .rows = rows};
+    gatherer g = {.step = step, .program = &step->of.priced.program, .rows = rows};
     bool done = prepare(&g, &scratch) && gather(&g);
     if (done) {
         *shortest = merge_until_few(&g);

@@ -5,25 +5,23 @@
 
 #include "search/explain/path.h"
 #include "simulator/report/critical_path.h"
+#include "simulator/step/layout_step.h"
 
 typedef struct report_step {
     cleave_model model; /* with attention as the layout has it */
     const cleave_machine *machine;
     const cleave_layout *layout;
-    bool is_folded; /* priced as the search does on many devices: collectives in closed form, and a
-                       window of devices for all; else collectives in their steps, and every device
-                     */
-    bool
-        is_closed; /* collectives are closed forms: there, or as the machine's library takes them */
-    cleave_priced_program priced;
-    cleave_simulated_step simulated;
+    bool is_closed; /* collectives are closed forms, as the search has them on many devices, or as
+                       the machine's library takes them; else in their steps */
+    cleave_layout_step of;
     cleave_critical_path critical;
     explain_path path;
     cleave_timeline measured; /* start: null without a run */
 } report_step;
 
 /* Simulates the layout, which has to live as long.  More devices than a search lowers one by one
-   are folded, where the layout folds.  Destroy it, also after a failure. */
+   are folded, where the layout folds: one window stands for all.  Destroy it, also after a failure.
+ */
 cleave_status report_step_make(const cleave_model *model, const cleave_machine *machine,
                                const cleave_layout *layout, int optimizer_states,
                                cleave_arena *arena, report_step *step, cleave_error *error);
@@ -36,7 +34,7 @@ cleave_status report_step_measure(report_step *step, const char *trace, cleave_a
 
 /* How many devices of all do what the program's device does. */
 static inline int32_t report_step_windows(const report_step *step) {
-    return step->priced.program.n_windows > 1 ? step->priced.program.n_windows : 1;
+    return step->of.priced.program.n_windows > 1 ? step->of.priced.program.n_windows : 1;
 }
 
 #endif

@@ -13,13 +13,13 @@ static void put_tile(cleave_markup *page, const char *name, const char *value, c
 }
 
 static double step_seconds(const report *of) {
-    return 1e-12 * (double)of->step->simulated.timeline.step;
+    return 1e-12 * (double)of->step->of.simulated.timeline.step;
 }
 
 /* Measured beside predicted; or what it cannot be below; or what it rests on. */
 static void put_step(cleave_markup *page, const report *of) {
     char value[160], more[160] = "predicted";
-    price_report_format_step(step_seconds(of), &of->step->simulated.prices.shares, value,
+    price_report_format_step(step_seconds(of), &of->step->of.simulated.prices.shares, value,
                              sizeof value);
     if (of->step->measured.start != NULL)
         snprintf(
@@ -48,7 +48,7 @@ static void put_work(cleave_markup *page, const report *of) {
 
 static void put_tiles(cleave_markup *page, const report *of) {
     const explain_path *path = &of->step->path;
-    const cleave_price_shares *shares = &of->step->simulated.prices.shares;
+    const cleave_price_shares *shares = &of->step->of.simulated.prices.shares;
     char value[256], more[160];
     put_step(page, of);
     put_work(page, of);
@@ -77,15 +77,15 @@ static void put_figures(cleave_markup *page, const report *of) {
     put_number(&w, "step_seconds", step_seconds(of));
     if (of->step->measured.start != NULL)
         put_number(&w, "measured_step_seconds", 1e-12 * (double)of->step->measured.step);
-    price_report_put(&w, &of->step->simulated.prices.shares);
+    price_report_put(&w, &of->step->of.simulated.prices.shares);
     cleave_json_key(&w, "tasks");
-    cleave_json_put_integer(&w, (int64_t)of->step->priced.program.n_items *
+    cleave_json_put_integer(&w, (int64_t)of->step->of.priced.program.n_items *
                                     report_step_windows(of->step));
     put_number(&w, "bytes_sent", of->traffic->total_bytes);
     cleave_json_key(&w, "peak_bytes");
     cleave_json_put_integer(&w, path->peak_bytes);
     cleave_json_key(&w, "closed_form");
-    cleave_json_put_truth(&w, of->step->is_folded);
+    cleave_json_put_truth(&w, of->step->of.priced.is_folded);
     explain_put_critical(&w, path);
     if (report_bound_seconds(of) > 0)
         put_number(&w, "lower_bound_seconds", report_bound_seconds(of));
@@ -100,10 +100,10 @@ cleave_status report_put_summary(cleave_markup *page, const report *of, cleave_e
     cleave_markup_put(page, "<dl class=\"tiles\">\n");
     put_tiles(page, of);
     cleave_markup_put(page, "</dl>\n");
-    price_report_format(&of->step->simulated.prices.shares, prices, sizeof prices);
+    price_report_format(&of->step->of.simulated.prices.shares, prices, sizeof prices);
     cleave_markup_put(page, "<p class=\"note\">Prices of the step: %s. %s</p>\n", prices,
                       inputs_provenance_note(of->step->machine));
-    if (of->step->is_folded)
+    if (of->step->of.priced.is_folded)
         cleave_markup_put(
             page,
             "<p class=\"note\">So many devices are not lowered one by one: %d devices are "
@@ -112,8 +112,8 @@ cleave_status report_put_summary(cleave_markup *page, const report *of, cleave_e
             "closed "
             "form, as `cleave simulate --closed-form --folded` has them. Totals are of all "
             "devices.</p>\n",
-            of->step->priced.program.n_devices, of->step->layout->n_devices,
-            of->step->priced.program.n_devices);
+            of->step->of.priced.program.n_devices, of->step->layout->n_devices,
+            of->step->of.priced.program.n_devices);
     put_figures(page, of);
     cleave_page_end_section(page);
     return CLEAVE_OK;

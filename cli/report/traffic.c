@@ -40,7 +40,7 @@ static void send(counter *c, int32_t source, int32_t destination, double bytes) 
 /* The same in every window, and in each as in the first. */
 static void send_in_windows(counter *c, int32_t source, int32_t destination, double bytes,
                             int32_t n_windows) {
-    int32_t window = cleave_program_window(&c->step->priced.program);
+    int32_t window = cleave_program_window(&c->step->of.priced.program);
     for (int32_t j = 0; j < n_windows; j++)
         send(c, source + j * window, destination + j * window, bytes);
 }
@@ -48,7 +48,7 @@ static void send_in_windows(counter *c, int32_t source, int32_t destination, dou
 /* ---- messages ---- */
 
 static cleave_status count_messages(counter *c, cleave_arena *scratch, cleave_error *error) {
-    const cleave_program *program = &c->step->priced.program;
+    const cleave_program *program = &c->step->of.priced.program;
     size_t n = (size_t)program->n_devices;
     int64_t *between = CLEAVE_ARENA_ARRAY(scratch, int64_t, n * n);
     if (between == NULL)
@@ -69,7 +69,7 @@ static cleave_status count_messages(counter *c, cleave_arena *scratch, cleave_er
 
 /* Of a program in steps. */
 static void take_busy_links(counter *c) {
-    const cleave_priced_fragment *step = &c->step->simulated.problem.step;
+    const cleave_priced_fragment *step = &c->step->of.simulated.problem.step;
     for (int32_t h = 0; h < step->hop_start[step->n_messages]; h++)
         c->links[step->hop_link[h]].busy_seconds += 1e-12 * (double)step->hop_serialization[h];
 }
@@ -85,7 +85,7 @@ static bool goes_alike(const cleave_collective *a, const cleave_collective *b) {
 
 static void send_collective(counter *c, const cleave_collective *of, double bytes) {
     int32_t n_windows =
-        cleave_program_spans(&c->step->priced.program, of) ? 1 : report_step_windows(c->step);
+        cleave_program_spans(&c->step->of.priced.program, of) ? 1 : report_step_windows(c->step);
     for (int32_t t = 0; t < of->n_transfers; t++)
         send_in_windows(c, of->devices[of->transfers[t].source],
                         of->devices[of->transfers[t].destination], (double)of->transfers[t].bytes,
@@ -108,7 +108,7 @@ static void send_collective(counter *c, const cleave_collective *of, double byte
 
 /* Many tensors are combined by the same devices: these are sent as one. */
 static cleave_status count_collectives(counter *c, cleave_arena *scratch, cleave_error *error) {
-    const cleave_program *program = &c->step->priced.program;
+    const cleave_program *program = &c->step->of.priced.program;
     int32_t *first = CLEAVE_ARENA_ARRAY(scratch, int32_t, program->n_collectives);
     double *bytes = CLEAVE_ARENA_ARRAY(scratch, double, program->n_collectives);
     int32_t n = 0;

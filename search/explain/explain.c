@@ -2,6 +2,7 @@
 #include "search/explain/explain.h"
 
 #include "base/progress.h"
+#include "simulator/step/layout_step.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,18 +10,14 @@
 static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,
                               const cleave_layout *layout, int states, cleave_arena *arena,
                               explain_path *path, cleave_error *error) {
-    cleave_priced_program priced = {0};
-    cleave_simulated_step step;
+    cleave_layout_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.training = cleave_model_trains(model), .optimizer_states = states};
+    const cleave_pricing how = {.optimizer_states = states};
     cleave_status status =
-        cleave_priced_program_make(model, machine, layout, &how, &scratch, &priced, error);
+        cleave_layout_step_make(model, machine, layout, &how, &scratch, &step, error);
     if (status == CLEAVE_OK)
-        status = cleave_simulated_step_make(&priced.program, priced.cache, &scratch, &step, error);
-    if (status == CLEAVE_OK)
-        status = explain_path_find(model, &priced, &step, arena, path, error);
-    if (priced.cache != NULL)
-        cleave_cost_cache_destroy(priced.cache);
+        status = explain_path_find(model, &step.priced, &step.simulated, arena, path, error);
+    cleave_layout_step_destroy(&step);
     cleave_arena_free(&scratch);
     return status;
 }

@@ -18,25 +18,37 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
     return CLEAVE_OK;
 }
 
+static cleave_status lower_folded(const cleave_model *model, const cleave_machine *machine,
+                                  const cleave_layout *layout, const cleave_lower_options *options,
+                                  cleave_arena *arena, cleave_program *program,
+                                  cleave_error *error) {
+    cleave_fold fold;
+    CLEAVE_TRY(cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
+    return cleave_lower_window(model, &fold, options, arena, program, error);
+}
+
 cleave_status cleave_priced_program_make(const cleave_model *model, const cleave_machine *machine,
                                          const cleave_layout *layout, const cleave_pricing *how,
                                          cleave_arena *arena, cleave_priced_program *priced,
                                          cleave_error *error) {
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
     const cleave_lower_options options = {
-        .training = how->training,
+        .training = cleave_model_trains(model),
         .symbolic_collectives = how->closed_form || cleave_machine_knows_collectives(machine),
         .optimizer_states = how->optimizer_states,
         .workspace = cleave_cost_workspace,
         .workspace_context = &context};
     cleave_priced_program result = {.n_devices = layout->n_devices};
     cleave_program *program = &result.program;
-    cleave_fold fold;
-    if (how->folded) {
-        CLEAVE_TRY(cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
-        CLEAVE_TRY(cleave_lower_window(model, &fold, &options, arena, program, error));
-    } else {
+    cleave_status status = CLEAVE_NO_LAYOUT;
+    if (how->folded)
+        status = lower_folded(model, machine, layout, &options, arena, program, &result.not_folded);
+    result.is_folded = status == CLEAVE_OK;
+    if (status == CLEAVE_NO_LAYOUT) {
         CLEAVE_TRY(cleave_lower(model, layout, &options, arena, program, error));
+    } else if (status != CLEAVE_OK) {
+        *error = result.not_folded;
+        return status;
     }
     CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
     result.bytes_sent = cleave_program_bytes_sent(program);

@@ -1,6 +1,6 @@
 /* Fuzzes what `sweep` reads: files that it goes on from (--resume), and what is varied.  What is
    accepted is written the same once it is read; what is refused has a message. */
-#include "cli/sweep_record.h"
+#include "cli/sweep/record.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -33,7 +33,7 @@ static void begin(drawn *d, int which, uint64_t seed, const char *memory) {
 
 static void check_path(drawn *d) {
     cleave_error error = {""};
-    const cleave_pricing how = {.training = d->model.loss >= 0, .optimizer_states = 2};
+    const cleave_pricing how = {.optimizer_states = 2};
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     explain_path path;

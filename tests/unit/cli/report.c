@@ -37,17 +37,13 @@ TestSuite(report, .init = set_up, .fini = tear_down);
 /* The step as many devices are priced. */
 static report_step fold(void) {
     cleave_error error = {""};
-    const cleave_pricing how = {.training = true, .closed_form = true, .folded = true};
-    report_step step = {.model = model,
-                        .machine = &machine,
-                        .layout = &layout,
-                        .is_folded = true,
-                        .is_closed = true};
-    ok(cleave_priced_program_make(&model, &machine, &layout, &how, &arena, &step.priced, &error),
+    const cleave_pricing how = {.closed_form = true, .folded = true};
+    report_step step = {.model = model, .machine = &machine, .layout = &layout, .is_closed = true};
+    ok(cleave_priced_program_make(&model, &machine, &layout, &how, &arena, &step.of.priced, &error),
        &error);
-    cr_assert_gt(step.priced.program.n_windows, 1);
-    cr_assert_gt(step.priced.program.n_collectives, 0);
-    cr_assert_eq(step.priced.program.n_messages, 0);
+    cr_assert_gt(step.of.priced.program.n_windows, 1);
+    cr_assert_gt(step.of.priced.program.n_collectives, 0);
+    cr_assert_eq(step.of.priced.program.n_messages, 0);
     return step;
 }
 
@@ -55,7 +51,7 @@ static report_step fold(void) {
 static void simulate(report_step *step) {
     cleave_error error = {""};
     ok(report_step_make(&model, &machine, &layout, 0, &arena, step, &error), &error);
-    cr_assert_not(step->is_folded);
+    cr_assert_not(step->of.priced.is_folded);
 }
 
 /* Lowered whole, a collective is messages; of a window and a closed form nothing but its plan is
@@ -69,7 +65,7 @@ Test(report, a_window_and_closed_forms_send_from_device_to_device_what_all_messa
     ok(report_traffic_find(&folded, &arena, &b, &error), &error);
     cr_assert_eq(a.n_cells, D);
     cr_assert_eq(b.n_cells, D);
-    cr_expect_float_eq(a.total_bytes, (double)whole.priced.bytes_sent, 0.5);
+    cr_expect_float_eq(a.total_bytes, (double)whole.of.priced.bytes_sent, 0.5);
     for (int32_t i = 0; i < D * D; i++)
         cr_expect_leq(fabs(a.bytes[i] - b.bytes[i]), 0.001 * a.bytes[i] + 256,
                       "%d -> %d: %.0f bytes, not %.0f", i / D, i % D, b.bytes[i], a.bytes[i]);
@@ -141,12 +137,12 @@ Test(report, a_timeline_has_all_that_items_take) {
     ok(cleave_json_get(&timeline, "lanes", &lanes, &error), &error);
     cr_assert_eq(cleave_json_count(&lanes), 2 * rows.n);
     double tick = number_of(&timeline, "tick_seconds");
-    const cleave_timeline *items = &whole.simulated.timeline;
+    const cleave_timeline *items = &whole.of.simulated.timeline;
     for (int32_t l = 0; l < 2 * rows.n; l++) {
         cleave_json_cursor lane = cleave_json_element(&lanes, l);
         int64_t end, wanted = 0, n = 0, sum = drawn(&lane, &end);
-        for (int32_t i = 0; i < whole.priced.program.n_items; i++) {
-            const cleave_item *item = &whole.priced.program.items[i];
+        for (int32_t i = 0; i < whole.of.priced.program.n_items; i++) {
+            const cleave_item *item = &whole.of.priced.program.items[i];
             if (item->device == rows.device[l / 2] && item->lane == l % 2) {
                 wanted += items->end[i] - items->start[i];
                 n += items->end[i] > items->start[i];

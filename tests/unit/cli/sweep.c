@@ -1,5 +1,5 @@
 /* Points of a sweep, what each begins with, its file, and the knees of its curves. */
-#include "cli/sweep_knee.h"
+#include "cli/sweep/knee.h"
 #include "costmodel/machine.h"
 
 #include <criterion/criterion.h>

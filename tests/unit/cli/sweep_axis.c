@@ -1,6 +1,6 @@
 /* Lists and ranges of values are what a reader of the table would take them for. */
-#include "cli/sweep_axis.h"
 #include "cli/search_options.h"
+#include "cli/sweep/axis.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* A sweep as a table for people, and as comma-separated values. */
-#include "cli/sweep_report.h"
+#include "cli/sweep/report.h"
 
 #include "base/file.h"
-#include "cli/sweep_knee.h"
+#include "cli/sweep/knee.h"
 #include "cli/table.h"
 
 #include <stdio.h>

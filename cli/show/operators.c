@@ -1,5 +1,5 @@
 /* What `cleave show operators` prints: the ONNX operators that the importer knows. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "cli/table.h"
 #include "graph/import/import.h"

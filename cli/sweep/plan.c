@@ -1,5 +1,5 @@
 /* The points of a sweep. */
-#include "cli/sweep_plan.h"
+#include "cli/sweep/plan.h"
 
 #include "base/file.h"
 #include "base/random.h"

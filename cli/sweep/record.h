@@ -6,7 +6,7 @@
 #ifndef CLEAVE_CLI_SWEEP_RECORD_H
 #define CLEAVE_CLI_SWEEP_RECORD_H
 
-#include "cli/sweep_plan.h"
+#include "cli/sweep/plan.h"
 
 typedef struct sweep_record {
     bool is_done;

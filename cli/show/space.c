@@ -1,5 +1,5 @@
 /* How many layouts of a model there are on a machine: splits per operator, and their product. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "search/problem/candidates.h"
 

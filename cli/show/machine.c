@@ -1,5 +1,5 @@
 /* What `cleave show` prints of a machine: its kinds of devices and of links. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "cli/table.h"
 #include "costmodel/machine.h"

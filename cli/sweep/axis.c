@@ -1,5 +1,5 @@
 /* Reading what a sweep varies. */
-#include "cli/sweep_axis.h"
+#include "cli/sweep/axis.h"
 
 #include "base/list.h"
 #include "costmodel/machine_figures.h"

@@ -1,6 +1,6 @@
 /* `cleave show`: one function per sort of file. */
-#ifndef CLEAVE_CLI_SHOW_H
-#define CLEAVE_CLI_SHOW_H
+#ifndef CLEAVE_CLI_SHOW_SHOW_H
+#define CLEAVE_CLI_SHOW_SHOW_H
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* What `cleave show` prints of a layout: a line per operator. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "cli/table.h"
 

@@ -8,7 +8,7 @@
 #ifndef CLEAVE_CLI_SWEEP_KNEE_H
 #define CLEAVE_CLI_SWEEP_KNEE_H
 
-#include "cli/sweep_record.h"
+#include "cli/sweep/record.h"
 
 typedef struct sweep_knee {
     int32_t axis; /* along which ... */

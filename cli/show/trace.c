@@ -1,6 +1,6 @@
 /* What `cleave show` prints of a trace: the time in each sort of event, measured beside predicted
    where there are both, and how much each process works.  Events are read one at a time. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "cli/table.h"
 #include "graph/program/program.h"

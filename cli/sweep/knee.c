@@ -1,5 +1,5 @@
 /* The knees of a sweep's curves. */
-#include "cli/sweep_knee.h"
+#include "cli/sweep/knee.h"
 
 #include <math.h>
 #include <stdio.h>

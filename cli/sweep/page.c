@@ -1,9 +1,9 @@
 /* The page of a sweep: curves along each axis of numbers, what the knees are, and all points, each
    with a link to its layout. */
-#include "cli/sweep_knee.h"
-#include "cli/sweep_report.h"
-#include "page/chart.h"
 #include "page/page.h"
+#include "cli/sweep/knee.h"
+#include "cli/sweep/report.h"
+#include "page/chart.h"
 
 #include <math.h>
 #include <stdio.h>

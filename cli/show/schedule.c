@@ -1,5 +1,5 @@
 /* The schedule of a layout, drawn: a row per group of devices, a column per unit of time. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "graph/model/schedule_file.h"
 

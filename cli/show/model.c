@@ -1,5 +1,5 @@
 /* What `cleave show` prints of a model: its operators with their axes, parameters and flops. */
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "cli/inputs.h"
 #include "cli/table.h"

@@ -1,7 +1,7 @@
 /* The records of a sweep, and their file. */
-#include "cli/sweep_record.h"
+#include "cli/sweep/record.h"
 
-#include "cli/sweep_knee.h"
+#include "cli/sweep/knee.h"
 
 #include <math.h>
 #include <stdio.h>
