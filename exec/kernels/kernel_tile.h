@@ -51,5 +51,8 @@ bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *pla
 
 /* Is the stream the same for all rows and in all outer loops? */
 bool cleave_tile_is_by_column(const cleave_tile_plan *plan, int stream);
+/* Registers that vary along the columns alone, given the inputs among them. */
+uint64_t cleave_tile_by_column(const cleave_nest *nest, const cleave_tile_plan *plan,
+                               uint64_t inputs);
 
 #endif

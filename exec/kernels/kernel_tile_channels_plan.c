@@ -21,15 +21,7 @@ static uint64_t find_by_column(const cleave_kernel_call *call, const cleave_tile
                             plan->reach[matrix].stride[a] < plan->extent[1]);
         found |= same ? cleave_register_bit(i) : 0;
     }
-    for (int i = 0; i < nest->n_instructions; i++) {
-        const cleave_instruction *at = &nest->tape[i];
-        int operands = cleave_opcode_operands(at->opcode);
-        bool same = plan->index[i] < 0 || cleave_tile_is_by_column(plan, plan->index[i]);
-        same = same && (operands < 1 || (found & cleave_register_bit(at->a)));
-        same = same && (operands < 2 || (found & cleave_register_bit(at->b)));
-        found |= same ? cleave_register_bit(nest->n_inputs + i) : 0;
-    }
-    return found;
+    return cleave_tile_by_column(nest, plan, found);
 }
 
 static bool is_line(cleave_opcode opcode) {

@@ -151,25 +151,31 @@ bool cleave_tile_is_by_column(const cleave_tile_plan *plan, int stream) {
     return true;
 }
 
-/* Derivatives by what varies along the columns alone (a bias, the scale of a normalisation) are
-   linear in the adjoints of such registers, so those are summed over all rows first, and the rest
-   of their backward runs once per column instead of once per point. */
-static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
-    uint64_t by_column = 0;
-    for (int i = 0; i < nest->n_inputs; i++)
-        if ((plan->input[i] < 0 || cleave_tile_is_by_column(plan, plan->input[i])) &&
-            (plan->gradient[i] < 0 || cleave_tile_is_by_column(plan, plan->gradient[i])) &&
-            (plan->input[i] >= 0 || plan->gradient[i] >= 0))
-            by_column |= cleave_register_bit(i);
+uint64_t cleave_tile_by_column(const cleave_nest *nest, const cleave_tile_plan *plan,
+                               uint64_t inputs) {
+    uint64_t found = inputs;
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         int operands = cleave_opcode_operands(at->opcode);
         bool same = plan->index[i] < 0 || cleave_tile_is_by_column(plan, plan->index[i]);
-        same = same && (operands < 1 || (by_column & cleave_register_bit(at->a)));
-        same = same && (operands < 2 || (by_column & cleave_register_bit(at->b)));
-        if (same)
-            by_column |= cleave_register_bit(nest->n_inputs + i);
+        same = same && (operands < 1 || (found & cleave_register_bit(at->a)));
+        same = same && (operands < 2 || (found & cleave_register_bit(at->b)));
+        found |= same ? cleave_register_bit(nest->n_inputs + i) : 0;
     }
+    return found;
+}
+
+/* Derivatives by what varies along the columns alone (a bias, the scale of a normalisation) are
+   linear in the adjoints of such registers, so those are summed over all rows first, and the rest
+   of their backward runs once per column instead of once per point. */
+static void find_by_column(const cleave_nest *nest, cleave_tile_plan *plan) {
+    uint64_t inputs = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if ((plan->input[i] < 0 || cleave_tile_is_by_column(plan, plan->input[i])) &&
+            (plan->gradient[i] < 0 || cleave_tile_is_by_column(plan, plan->gradient[i])) &&
+            (plan->input[i] >= 0 || plan->gradient[i] >= 0))
+            inputs |= cleave_register_bit(i);
+    uint64_t by_column = cleave_tile_by_column(nest, plan, inputs);
     if (by_column & cleave_register_bit(plan->tape.n_registers - 1))
         return;
     plan->by_column = by_column;
