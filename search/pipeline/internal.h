@@ -46,6 +46,13 @@ typedef struct pipeline_cut {
     int32_t n_stages, *first_operator;
 } pipeline_cut;
 
+/* The best that was tried of so many groups and its micro-batches; in the finder's arena. */
+typedef struct pipeline_start {
+    int32_t n_groups;
+    cleave_layout layout;
+    cleave_price price;
+} pipeline_start;
+
 typedef struct pipeline_finder {
     cleave_pricer *pricer;
     cleave_node_costs *costs;
@@ -61,7 +68,11 @@ typedef struct pipeline_finder {
     cleave_axis_sorts sorts;
     pipeline_candidates planned, known;
     CLEAVE_LIST(pipeline_cut) cuts;
-    bool only_shards; /* of baselines those that shard gradients or weights */
+    bool is_small;        /* so few operators and devices that more is looked at */
+    double plain_seconds; /* foreseen of the whole batch in one stage, with splits of baselines;
+                             infinite: it has no room, or is not asked for */
+    bool only_shards;     /* of baselines those that shard gradients or weights */
+    CLEAVE_LIST(pipeline_start) starts;              /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
     cleave_pipelines *found;
     cleave_error *error;
@@ -103,6 +114,16 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
 /* Bytes of weights and states that its fullest device holds at least: of stages and shared products
    the devices of one share of the samples hold all of them once. */
 double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *of);
+
+/* Prices a legal layout and keeps it if it is one of the best; `tried` false: it does not fold, and
+   is too large. */
+cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price);
+
+/* polish.c */
+cleave_status pipeline_note_start(pipeline_finder *f, int32_t n_groups, const cleave_layout *layout,
+                                  const cleave_price *price);
+cleave_status pipeline_polish(pipeline_finder *f);
 
 /* planned.c: plans of all shapes that may be the best, with what each is expected to take. */
 bool pipeline_may_plan(const pipeline_finder *f);

@@ -19,6 +19,7 @@ typedef struct planning {
     int32_t n_operators, n_stages;
     int64_t *work, *sends; /* [n_operators] of a micro-batch */
     int32_t *stage_of;     /* [n_operators] */
+    double over;           /* bytes that groups lack for their leanest plans */
     cleave_joint_plan now;
 } planning;
 
@@ -126,27 +127,22 @@ static double foresee(const planning *p) {
     return (p->group->micro_batches * pace + bubble + path + left) * 1e-12;
 }
 
-static cleave_status cut(planning *p, cleave_error *error) {
-    CLEAVE_TRY(cleave_stages_cut(p->n_operators, p->work, p->sends, p->n_stages,
-                                 p->now.first_operator, error));
+/* Fills groups, cut as they are. */
+static bool choose(planning *p) {
     for (int32_t op = 0, stage = 0; op < p->n_operators; op++) {
         stage += stage + 1 < p->n_stages && p->now.first_operator[stage + 1] <= op;
         p->stage_of[op] = stage;
     }
-    return CLEAVE_OK;
-}
-
-/* Fills groups, cut as they are. */
-static bool choose(planning *p) {
     p->now.bytes = 0;
+    p->over = 0;
     for (int32_t g = 0; g < p->shape->n_groups; g++) {
-        double bytes;
+        double bytes = 0;
         if (!choose_for(p, g, &bytes))
-            return false;
+            p->over += bytes - (double)p->shape->most_bytes;
         p->now.bytes = (int64_t)bytes > p->now.bytes ? (int64_t)bytes : p->now.bytes;
     }
     p->now.seconds = foresee(p);
-    return true;
+    return p->over <= 0;
 }
 
 static void keep(const planning *p, cleave_joint_plan *plan) {
@@ -166,7 +162,8 @@ static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
                               cleave_error *error) {
     *fits = false;
     for (int i = 0; i < MOST_CUTS; i++) {
-        CLEAVE_TRY(cut(p, error));
+        CLEAVE_TRY(cleave_stages_cut(p->n_operators, p->work, p->sends, p->n_stages,
+                                     p->now.first_operator, error));
         bool has_room = choose(p),
              is_better = has_room && (!*fits || p->now.seconds < plan->seconds);
         if (is_better)
@@ -179,6 +176,41 @@ static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
                                    : (int64_t)bytes_of(p, op, p->family->n_plans - 1);
     }
     return CLEAVE_OK;
+}
+
+/* Gives a stage's first operator to the one before, or takes that one's last; undoes it where that
+   does not help. */
+static bool move_cut(planning *p, int32_t stage, int32_t step, double *over, double *seconds) {
+    int32_t *first = p->now.first_operator, end = end_of(p, stage);
+    if (first[stage] + step <= first[stage - 1] || first[stage] + step >= end)
+        return false;
+    first[stage] += step;
+    choose(p);
+    bool helps = p->over < *over || (p->over <= 0 && *over <= 0 && p->now.seconds < *seconds);
+    if (helps) {
+        *over = p->over;
+        *seconds = p->now.seconds;
+    } else {
+        first[stage] -= step;
+    }
+    return helps;
+}
+
+static void try_cuts(planning *p, cleave_joint_plan *plan, bool *fits) {
+    if (*fits)
+        memcpy(p->now.first_operator, plan->first_operator,
+               (size_t)p->n_stages * sizeof *plan->first_operator);
+    choose(p);
+    double over = p->over, seconds = p->now.seconds;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int32_t stage = 1; stage < p->n_stages; stage++)
+            moved = move_cut(p, stage, -1, &over, &seconds) ||
+                    move_cut(p, stage, 1, &over, &seconds) || moved;
+    }
+    *fits = choose(p);
+    if (*fits)
+        keep(p, plan);
 }
 
 static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
@@ -221,6 +253,8 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
     }
     if (status == CLEAVE_OK)
         status = plan_all(&p, &made, fits, error);
+    if (status == CLEAVE_OK && shape->tries_cuts)
+        try_cuts(&p, &made, fits);
     cleave_arena_free(&scratch);
     if (status == CLEAVE_OK)
         *plan = made;

@@ -5,7 +5,8 @@
    slowest group is as quick as can be; each group takes the quickest plan that it has room for,
    with as many micro-batches in flight as the kind has there, or a mixture of two neighbours: its
    first operators as the leaner, the others as the quicker.  What operators take then is other
-   than before, so they are cut anew, as long as that helps.
+   than before, so they are cut anew, as long as that helps.  What a stage has room for changes in
+   leaps with where it is cut, so of few operators single ones change stages, too.
 
    The step is foreseen: all micro-batches of the slowest group, and before and after them one
    micro-batch of the others; what is sent on; and what parameters take once.  Nothing is lowered;
@@ -24,6 +25,7 @@ typedef struct cleave_joint_shape {
     int64_t most_bytes;   /* of a device, for what is counted here */
     const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an
                              operator and read behind it, of the whole batch, there and back */
+    bool tries_cuts;      /* stages give operators to their neighbours as long as that helps */
 } cleave_joint_shape;
 
 typedef struct cleave_joint_plan {

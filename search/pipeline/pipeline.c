@@ -15,13 +15,18 @@
    fits yet, than so many; of plans so many in all, and each again so often where it does not fit.
  */
 enum { MOST_TRIED = 6, MOST_TRIED_IN_VAIN = 16, MOST_PLANNED = 8, MOST_AGAIN = 3 };
+/* Of few operators on few devices so many plans. */
+enum { MOST_PLANNED_OF_SMALL = 64 };
 /* Of memory that is left so much is planned for; what is then not quicker by a little is not tried.
  */
 static const double most_used = 0.9, much_less = 0.99;
+/* What is polished afterwards may be expected to take so much more than the best. */
+static const double polished_by = 1.5;
 /* Of baselines of other numbers of micro-batches, what they are expected to take is so certain. */
 static const double in_doubt = 1.01;
-/* Operators x devices for which all baselines are tried even so. */
-enum { LITTLE_WORK = 1024 };
+/* Operators x devices for which all baselines are tried even so; and for which more plans are made,
+   and simulated. */
+enum { LITTLE_WORK = 1024, SMALL_WORK = 64 };
 /* Parts of all operators in all micro-batches, beyond which a layout is not lowered: more than a
    GiB. Those of sharded weights are gathered and reduced each by itself, which counts as so many.
  */
@@ -210,6 +215,13 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
     return status;
 }
 
+cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price) {
+    CLEAVE_TRY(price_layout(f, layout, tried, price));
+    f->found->n_tried += *tried;
+    return *tried ? keep(f, layout, price) : CLEAVE_OK;
+}
+
 /* `tried` false: it is not legal, or too large. */
 static cleave_status try_one(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
                              cleave_price *price) {
@@ -220,10 +232,9 @@ static cleave_status try_one(pipeline_finder *f, const pipeline_candidate *of, b
     *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout, most_sharded(&layout)) &&
              cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK;
     if (*tried)
-        status = price_layout(f, &layout, tried, price);
-    if (status == CLEAVE_OK && *tried)
-        status = keep(f, &layout, price);
-    f->found->n_tried += *tried;
+        status = pipeline_try_layout(f, &layout, tried, price);
+    if (status == CLEAVE_OK && *tried && f->is_small)
+        status = pipeline_note_start(f, of->n_groups, &layout, price);
     cleave_arena_free(&scratch);
     return status;
 }
@@ -299,16 +310,18 @@ static cleave_status learn(pipeline_finder *f, const pipeline_candidate *of,
 
 /* Always the one that is expected to be quickest, as long as it may be the best. */
 static cleave_status try_planned(pipeline_finder *f) {
-    while (f->lessons.n < MOST_PLANNED && !pipeline_is_over(f)) {
+    const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED;
+    const double behind = f->is_small ? polished_by : 1;
+    while (f->lessons.n < most && !pipeline_is_over(f)) {
         const cleave_price *best = pipeline_best(f);
         int32_t i = most_promising(f);
         cleave_price price;
         bool tried;
         if (i < 0 || (best != NULL && best->excess_bytes == 0 &&
-                      expect(f, &f->planned.items[i]) > (double)best->step * 1e-12))
+                      expect(f, &f->planned.items[i]) > (double)best->step * 1e-12 * behind))
             break;
         pipeline_candidate *of = &f->planned.items[i];
-        pipeline_progress(f, (double)f->lessons.n / MOST_PLANNED, "simulating stages");
+        pipeline_progress(f, (double)f->lessons.n / most, "simulating stages");
         CLEAVE_TRY(try_one(f, of, &tried, &price));
         of->is_done = !tried;
         if (tried && price.excess_bytes == 0)
@@ -406,14 +419,16 @@ static cleave_status find(pipeline_finder *f) {
     CLEAVE_TRY(weigh(f));
     CLEAVE_TRY(cleave_axis_sorts_find(model, &f->work, &f->sorts, f->error));
     f->batch = f->sorts.batch;
+    const int64_t size = (int64_t)model->n_operators * f->pricer->machine->n_devices;
+    f->is_small = size <= SMALL_WORK;
     if (pipeline_may_plan(f))
         CLEAVE_TRY(pipeline_add_planned(f));
     CLEAVE_TRY(try_planned(f));
     /* Plans have what baselines have, and more, as far as formulas can tell; but no shards. */
-    f->only_shards = f->planned.n > 0 &&
-                     (int64_t)model->n_operators * f->pricer->machine->n_devices > LITTLE_WORK;
+    f->only_shards = f->planned.n > 0 && size > LITTLE_WORK;
     CLEAVE_TRY(pipeline_add_known(f));
-    return try_known(f);
+    CLEAVE_TRY(try_known(f));
+    return f->is_small && pipeline_may_plan(f) ? pipeline_polish(f) : CLEAVE_OK;
 }
 
 cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *costs,
@@ -430,6 +445,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
     bool none = f.known.n == 0 && f.planned.n == 0;
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
+    CLEAVE_LIST_FREE(&f.starts);
     CLEAVE_LIST_FREE(&f.lessons);
     CLEAVE_LIST_FREE(&f.failed);
     CLEAVE_LIST_FREE(&f.known_lessons);

@@ -20,6 +20,8 @@ static const double share_counted = 0.9;
 static const double least_bubble = 0.25;
 /* Plans are expected to take what they take but for so much. */
 static const double in_doubt = 1.1;
+/* Free splits are expected to gain in stages at most so much more than in one. */
+static const double gain_more = 1.15;
 
 /* So many get free splits besides the best one of each number of groups; or, where no baseline has
    room, so many. */
@@ -115,7 +117,8 @@ static cleave_status plan(pipeline_finder *f, const cleave_group *group, int64_t
                                 .is_forward = !cleave_model_trains(f->pricer->model),
                                 .is_stream = f->pricer->is_stream,
                                 .family = of->family == PIPELINE_FREE ? 0 : of->family,
-                                .most_bytes = most_bytes};
+                                .most_bytes = most_bytes,
+                                .tries_cuts = f->is_small};
     if (made == NULL)
         return cleave_fail_memory(f->error, "searching");
     CLEAVE_TRY(sends_of(f, of->n_groups, &shape.sends));
@@ -147,6 +150,18 @@ static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
     return of->n_groups == 1 && of->n_virtual == 1 && of->micro_batches == 1 && !again;
 }
 
+static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
+    if (!fits)
+        return CLEAVE_OK;
+    if (is_plain(f, of)) {
+        if (of->family != PIPELINE_FREE && cleave_schedule_wish_allows_plain(&f->options->wish))
+            f->plain_seconds = fmin(f->plain_seconds, of->least_seconds);
+        return CLEAVE_OK;
+    }
+    return CLEAVE_LIST_PUSH(&f->planned, *of) ? CLEAVE_OK
+                                              : cleave_fail_memory(f->error, "searching");
+}
+
 static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
                                pipeline_candidate of) {
     bool fits;
@@ -157,10 +172,12 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
         of.n_groups * of.n_virtual > f->pricer->model->n_operators)
         return CLEAVE_OK;
     CLEAVE_TRY(plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
-    if (!fits || is_plain(f, &of))
+    CLEAVE_TRY(add_plan(f, &of, fits));
+    if (!f->is_small)
         return CLEAVE_OK;
-    return CLEAVE_LIST_PUSH(&f->planned, of) ? CLEAVE_OK
-                                             : cleave_fail_memory(f->error, "searching");
+    double before = fits ? of.least_seconds : (double)INFINITY;
+    CLEAVE_TRY(plan(f, group, pipeline_memory(f), &of, &fits));
+    return add_plan(f, &of, fits && of.least_seconds < before);
 }
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in
@@ -222,7 +239,9 @@ static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *pro
 
 static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *problem,
                               cut_of *cut) {
-    if (cut->is_free || pipeline_is_over(f))
+    if (cut->is_free || pipeline_is_over(f) ||
+        (!f->is_small && isfinite(cut->expected_seconds) &&
+         cut->expected_seconds > f->plain_seconds * gain_more))
         return CLEAVE_OK;
     cut->is_free = true;
     pipeline_progress(f, -1, "splitting operators within stages");
@@ -285,6 +304,7 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
                                           .recompute = f->options->wish.recompute,
                                           .folds = f->options->only_folds,
                                           .memory_bytes = pipeline_memory(f)};
+    f->plain_seconds = INFINITY;
     int32_t n = 0;
     for (; n < cuts->n && !pipeline_is_over(f); n++) {
         if (cuts->items[n].least_seconds > best_expected(f, 0) * in_doubt)
@@ -295,7 +315,7 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
     bool in_vain = f->planned.n == 0;
     qsort(cuts->items, (size_t)n, sizeof *cuts->items, by_expected);
     for (int32_t i = 0; i < n; i++)
-        if (in_vain ? i < MOST_IN_VAIN : leads_its_groups(cuts, i))
+        if (f->is_small || (in_vain ? i < MOST_IN_VAIN : leads_its_groups(cuts, i)))
             CLEAVE_TRY(free_cut(f, &problem, &cuts->items[i]));
     return free_neighbours(f, &problem, cuts, n);
 }

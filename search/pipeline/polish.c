@@ -1,0 +1,236 @@
+/* What is best in stages, changed in single things as long as that helps.
+
+   Plans count memory and time by formula, and where a stage has a few operators what is not counted
+   (messages, gradients on their way) is as much as what is.  So of few operators on few devices the
+   best layout of every number of groups and of micro-batches is changed once more, priced in full:
+   where it is cut, the kind of its schedule, twice or half the micro-batches, what is recomputed,
+   and how each operator is split over its group. */
+#include "search/pipeline/internal.h"
+#include "search/problem/candidates.h"
+
+#include <stdlib.h>
+
+/* Layouts that may be priced, times their operators x devices. */
+enum { MOST_POLISHED = 40000 };
+
+typedef struct polisher {
+    pipeline_finder *f;
+    cleave_arena arena;
+    int32_t n_groups;             /* that candidates are of */
+    cleave_candidates candidates; /* on the devices of one group */
+    pipeline_start now;
+    bool moved;
+    int32_t left; /* layouts that may be priced */
+} polisher;
+
+static bool is_start_of(const pipeline_start *start, const cleave_layout *layout,
+                        int32_t n_groups) {
+    return start->n_groups == n_groups &&
+           start->layout.schedule.micro_batches == layout->schedule.micro_batches;
+}
+
+cleave_status pipeline_note_start(pipeline_finder *f, int32_t n_groups, const cleave_layout *layout,
+                                  const cleave_price *price) {
+    int32_t i = 0;
+    while (i < f->starts.n && !is_start_of(&f->starts.items[i], layout, n_groups))
+        i++;
+    pipeline_start start = {.n_groups = n_groups, .price = *price};
+    if (i < f->starts.n && !cleave_price_better(price, &f->starts.items[i].price))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_layout_copy(layout, f->pricer->model, &f->work, &start.layout, f->error));
+    if (i < f->starts.n)
+        f->starts.items[i] = start;
+    else if (!CLEAVE_LIST_PUSH(&f->starts, start))
+        return cleave_fail_memory(f->error, "searching");
+    return CLEAVE_OK;
+}
+
+/* Takes it where it is better. */
+static cleave_status try_layout(polisher *p, const cleave_layout *layout) {
+    cleave_price price;
+    bool tried;
+    if (p->left == 0 || pipeline_is_over(p->f) ||
+        cleave_layout_check(p->f->pricer->model, layout, NULL) != CLEAVE_OK)
+        return CLEAVE_OK;
+    p->left--;
+    CLEAVE_TRY(pipeline_try_layout(p->f, layout, &tried, &price));
+    if (!tried || !cleave_price_better(&price, &p->now.price))
+        return CLEAVE_OK;
+    p->moved = true;
+    p->now.price = price;
+    return cleave_layout_copy(layout, p->f->pricer->model, &p->arena, &p->now.layout, p->f->error);
+}
+
+static cleave_status begin(polisher *p, cleave_arena *scratch, cleave_layout *layout) {
+    return cleave_layout_copy(&p->now.layout, p->f->pricer->model, scratch, layout, p->f->error);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* The operator goes on as it was on the devices of the stage that it comes to. */
+static void change_stage(polisher *p, int32_t op, int32_t by, cleave_layout *layout) {
+    int32_t of_group = layout->n_devices / p->n_groups;
+    for (int32_t d = 0; d < layout->splits[op].n_parts; d++) {
+        int32_t *device = &layout->splits[op].devices[d];
+        *device = (*device + by * of_group + layout->n_devices) % layout->n_devices;
+    }
+}
+
+static cleave_status move_cuts(polisher *p, cleave_arena *scratch) {
+    const cleave_schedule *schedule = &p->now.layout.schedule;
+    for (int32_t s = 1; s < schedule->n_stages && p->f->options->wish.layers == NULL; s++)
+        for (int back = 0; back < 2; back++) {
+            cleave_layout layout;
+            CLEAVE_TRY(begin(p, scratch, &layout));
+            int32_t first = layout.schedule.first_operator[s];
+            layout.schedule.first_operator[s] += back ? -1 : 1;
+            change_stage(p, back ? first - 1 : first, back ? 1 : -1, &layout);
+            CLEAVE_TRY(try_layout(p, &layout));
+        }
+    return CLEAVE_OK;
+}
+
+static cleave_status change_schedule(polisher *p, cleave_arena *scratch) {
+    const cleave_schedule_wish *wish = &p->f->options->wish;
+    for (int what = 0; what < 3; what++) {
+        cleave_layout layout;
+        CLEAVE_TRY(begin(p, scratch, &layout));
+        cleave_schedule *of = &layout.schedule;
+        bool may_be_zb = of->n_stages == p->n_groups && p->n_groups > 1;
+        if (what == 0 && wish->kind < 0 && may_be_zb)
+            of->kind =
+                of->kind == CLEAVE_SCHEDULE_1F1B ? CLEAVE_SCHEDULE_ZB_H1 : CLEAVE_SCHEDULE_1F1B;
+        else if (what > 0 && wish->micro_batches == 0)
+            of->micro_batches = what == 1 ? of->micro_batches * 2 : (of->micro_batches + 1) / 2;
+        CLEAVE_TRY(try_layout(p, &layout));
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status change_recomputed(polisher *p, int32_t op, cleave_arena *scratch) {
+    cleave_layout layout;
+    if (p->f->options->wish.recompute >= 0)
+        return CLEAVE_OK;
+    CLEAVE_TRY(begin(p, scratch, &layout));
+    layout.recompute[op] = !layout.recompute[op];
+    return try_layout(p, &layout);
+}
+
+static int32_t count_places(const polisher *p, int32_t op) {
+    const cleave_candidate_list *list = &p->candidates.lists[p->candidates.list_of[op]];
+    return (int32_t)cleave_candidates_count(list);
+}
+
+/* The `place`-th candidate at one of its blocks. */
+static cleave_status set_split(polisher *p, int32_t op, int32_t place, cleave_arena *scratch,
+                               cleave_layout *layout) {
+    const cleave_candidate *at = p->candidates.lists[p->candidates.list_of[op]].items;
+    for (; place >= at->n_starts; at++)
+        place -= at->n_starts;
+    cleave_split split = {.devices = CLEAVE_ARENA_ARRAY(scratch, int32_t, at->n_parts)};
+    if (split.devices == NULL)
+        return cleave_fail_memory(p->f->error, "searching");
+    cleave_candidate_place(at, place, &split);
+    layout->splits[op] = split;
+    change_stage(p, op, cleave_schedule_stage_of(&layout->schedule, op) % p->n_groups, layout);
+    return CLEAVE_OK;
+}
+
+static cleave_status change_split(polisher *p, int32_t op, cleave_arena *scratch) {
+    for (int32_t i = 0; i < count_places(p, op); i++) {
+        cleave_layout layout;
+        CLEAVE_TRY(begin(p, scratch, &layout));
+        CLEAVE_TRY(set_split(p, op, i, scratch, &layout));
+        CLEAVE_TRY(try_layout(p, &layout));
+    }
+    return CLEAVE_OK;
+}
+
+/* With the next one, where neither helps alone since what goes between them must move. */
+static cleave_status change_pair(polisher *p, int32_t op, cleave_arena *scratch) {
+    for (int32_t i = 0; i < count_places(p, op); i++)
+        for (int32_t k = 0; k < count_places(p, op + 1); k++) {
+            cleave_layout layout;
+            CLEAVE_TRY(begin(p, scratch, &layout));
+            CLEAVE_TRY(set_split(p, op, i, scratch, &layout));
+            CLEAVE_TRY(set_split(p, op + 1, k, scratch, &layout));
+            CLEAVE_TRY(try_layout(p, &layout));
+        }
+    return CLEAVE_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static cleave_status list_candidates(polisher *p, int32_t n_groups) {
+    cleave_pricer *pricer = p->f->pricer;
+    cleave_machine machine = *pricer->machine;
+    cleave_problem problem;
+    if (p->n_groups == n_groups)
+        return CLEAVE_OK;
+    p->n_groups = n_groups;
+    machine.arena = &p->arena;
+    CLEAVE_TRY(cleave_machine_build(&machine, machine.n_devices / n_groups, p->f->error));
+    CLEAVE_TRY(cleave_problem_create(pricer->model, &machine, p->f->options->constraints, &p->arena,
+                                     &problem, p->f->error));
+    return cleave_candidates_list(&problem, NULL, 0, &p->arena, &p->candidates, p->f->error);
+}
+
+static cleave_status change_operators(polisher *p, cleave_arena *scratch) {
+    int32_t n = p->f->pricer->model->n_operators;
+    bool may_split = p->f->options->wish.tensor == 0;
+    for (int32_t op = 0; op < n; op++) {
+        CLEAVE_TRY(change_recomputed(p, op, scratch));
+        if (may_split)
+            CLEAVE_TRY(change_split(p, op, scratch));
+    }
+    for (int32_t op = 0; op + 1 < n && may_split && !p->moved; op++)
+        CLEAVE_TRY(change_pair(p, op, scratch));
+    return CLEAVE_OK;
+}
+
+static cleave_status descend(polisher *p) {
+    cleave_arena scratch = {0};
+    cleave_status status = list_candidates(p, p->now.n_groups);
+    for (p->moved = true; p->moved && status == CLEAVE_OK;) {
+        p->moved = false;
+        status = move_cuts(p, &scratch);
+        if (status == CLEAVE_OK)
+            status = change_schedule(p, &scratch);
+        if (status == CLEAVE_OK)
+            status = change_operators(p, &scratch);
+        cleave_arena_reset(&scratch);
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+static int by_price(const void *a, const void *b) {
+    const pipeline_start *x = a, *y = b;
+    return cleave_price_better(&y->price, &x->price) - cleave_price_better(&x->price, &y->price);
+}
+
+/* Where there is memory for everything, and stages are no quicker, changes of them won't be. */
+static bool is_worth_it(const pipeline_finder *f) {
+    const cleave_price *best = f->options->best;
+    bool is_tight = false;
+    for (int32_t i = 0; i < f->starts.n; i++)
+        is_tight = is_tight || f->starts.items[i].price.excess_bytes > 0;
+    return is_tight || best == NULL || pipeline_best(f) != best;
+}
+
+cleave_status pipeline_polish(pipeline_finder *f) {
+    const cleave_pricer *pricer = f->pricer;
+    cleave_status status = CLEAVE_OK;
+    polisher p = {
+        .f = f, .left = MOST_POLISHED / (pricer->model->n_operators * pricer->machine->n_devices)};
+    if (!is_worth_it(f))
+        return CLEAVE_OK;
+    if (f->starts.n > 0)
+        qsort(f->starts.items, (size_t)f->starts.n, sizeof *f->starts.items, by_price);
+    for (int32_t i = 0; i < f->starts.n && status == CLEAVE_OK && p.left > 0; i++) {
+        p.now = f->starts.items[i];
+        status = descend(&p);
+    }
+    cleave_arena_free(&p.arena);
+    return status;
+}
