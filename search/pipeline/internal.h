@@ -26,6 +26,7 @@ typedef struct pipeline_candidate {
     const cleave_joint_plan *plan;
     bool is_done;         /* a plan that was tried, and will not be again */
     int32_t tries;        /* how often it has been planned with less memory */
+    double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
     double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
                              a plan, what it is expected to take */
 } pipeline_candidate;
@@ -57,6 +58,7 @@ typedef struct pipeline_finder {
     double all_work;          /* seconds */
     int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
     int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
+    int64_t *kept; /* [n_operators] bytes that it writes and backward reads, of the batch */
     double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
     pipeline_candidates planned, known;

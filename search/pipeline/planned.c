@@ -18,8 +18,9 @@
 static const double share_counted = 0.9;
 /* No kind leaves less of a bubble than this share of what 1F1B leaves. */
 static const double least_bubble = 0.25;
-/* Plans are expected to take what they take but for so much. */
-static const double in_doubt = 1.1;
+/* Plans are expected to take what they take but for so much; and free splits make them so much
+   quicker at most. */
+static const double in_doubt = 1.1, far_behind = 1.3;
 
 /* So many get free splits besides the best one of each number of groups; or, where no baseline has
    room, so many. */
@@ -220,9 +221,19 @@ static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *pro
     return CLEAVE_OK;
 }
 
+/* Seconds of the best that is known to fit; infinite: nothing is. */
+static double best_known(const pipeline_finder *f) {
+    const cleave_price *best = pipeline_best(f);
+    return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
+}
+
+/* What is expected to take so much longer than the best even as people run it, no free splits make
+   the best. */
 static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *problem,
                               cut_of *cut) {
-    if (cut->is_free || pipeline_is_over(f))
+    double best = fmin(best_known(f), best_expected(f, 0));
+    bool is_behind = isfinite(cut->expected_seconds) && cut->expected_seconds > far_behind * best;
+    if (cut->is_free || is_behind || pipeline_is_over(f))
         return CLEAVE_OK;
     cut->is_free = true;
     pipeline_progress(f, -1, "splitting operators within stages");
@@ -287,7 +298,8 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
                                           .memory_bytes = pipeline_memory(f)};
     int32_t n = 0;
     for (; n < cuts->n && !pipeline_is_over(f); n++) {
-        if (cuts->items[n].least_seconds > best_expected(f, 0) * in_doubt)
+        double least = cuts->items[n].least_seconds;
+        if (least > best_known(f) || least > best_expected(f, 0) * in_doubt)
             break;
         pipeline_progress(f, (double)n / cuts->n, "planning stages");
         CLEAVE_TRY(add_cut(f, &problem, false, &cuts->items[n]));
