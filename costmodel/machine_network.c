@@ -4,10 +4,11 @@
    Level k of switches has groups of so many consecutive nodes; a group has n_switches.  A node's
    port goes to its group's switch of its rail at level 0; from there on every switch is joined with
    each one of its group at the next level.  A route goes up to the first level whose group has both
-   ends, and down.  Which of several switches it takes, the destination decides: with key = its node
-   + its number there, the key modulo the switches of level 1, the rest of the key modulo those of
-   level 2, and so on, so that what goes to several places at once spreads evenly (D-mod-k: Zahavi,
-   2010). */
+   ends, and down.  Which of several switches it takes, the destination decides (D-mod-k: Zahavi,
+   2010): of level 1 the number of its port in its rail modulo the switches there; of each level
+   above what is left of that number, with the switch below in place of the rail.  So what goes to
+   different ports at once keeps apart wherever there are enough links, and what many nodes send to
+   their like, each a group of nodes further, meets nothing of another's. */
 #include "costmodel/machine_routes.h"
 
 #include <stdio.h>
@@ -248,6 +249,7 @@ cleave_status cleave_network_build(cleave_machine *machine, int32_t first_vertex
     if (machine->routes->n_used_nodes < 2)
         return CLEAVE_OK;
     machine->routes->torus_links = torus_links(&machine->network);
+    machine->routes->joins_of_a_rail = joins_of_a_rail(&machine->network);
     if (machine->network.shape == CLEAVE_NETWORK_SWITCHES) {
         CLEAVE_TRY(name_switches(machine, first_vertex, error));
         link_switches(machine);
@@ -285,22 +287,33 @@ static int32_t meeting_level(const cleave_machine *machine, int32_t a, int32_t b
     return level;
 }
 
+/* The number of a port of node b in its rail. */
+static int32_t number_in_rail(const cleave_machine *machine, int32_t b, int32_t join) {
+    const cleave_network *network = &machine->network;
+    int32_t first = join;
+    while (first > 0 && network->joins[first - 1].rail == network->joins[join].rail)
+        first--;
+    return b * machine->routes->joins_of_a_rail + join - first;
+}
+
 /* From a port of node a up to a switch of level `top` and down to a port of node b. */
 static int32_t cross_switches(const cleave_machine *machine, int32_t a, int32_t join_a, int32_t b,
-                              int32_t join_b, int32_t top, int32_t key,
+                              int32_t join_b, int32_t top,
                               int32_t links[CLEAVE_MAX_NETWORK_ROUTE]) {
     const cleave_network *network = &machine->network;
     const cleave_machine_routes *routes = machine->routes;
     int32_t up = network->joins[join_a].rail, down = network->joins[join_b].rail, n = 0, n_down = 0;
-    int32_t back[CLEAVE_MAX_NETWORK_LEVELS];
+    int32_t back[CLEAVE_MAX_NETWORK_LEVELS], key = 0;
     if (up != down && top == 0)
         top = 1;
+    if (top > 0)
+        key = number_in_rail(machine, b, join_b);
     links[n++] =
         routes->nodes[a].first_port + 2 * routes->types[routes->nodes[a].type].port_of[join_a];
     for (int32_t k = 1; k <= top; k++) {
         int32_t per_group = network->levels[k - 1].n_switches, nodes = nodes_under(machine, k - 1);
         int32_t chosen = key % network->levels[k].n_switches;
-        key /= network->levels[k].n_switches;
+        key = key / network->levels[k].n_switches * per_group + down;
         links[n++] = level_link(machine, k, a / nodes * per_group + up, chosen);
         back[n_down++] = level_link(machine, k, b / nodes * per_group + down, chosen) + 1;
         up = down = chosen;
@@ -449,5 +462,5 @@ int32_t cleave_network_route(const cleave_machine *machine, int32_t a, int32_t i
     }
     *port_a = chosen.vertex_a;
     *port_b = chosen.vertex_b;
-    return cross_switches(machine, a, chosen.join_a, b, chosen.join_b, level, b + j, links);
+    return cross_switches(machine, a, chosen.join_a, b, chosen.join_b, level, links);
 }

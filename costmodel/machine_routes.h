@@ -56,7 +56,8 @@ struct cleave_machine_routes {
     int32_t *link_of_local; /* id in the machine of each local link of each node; -1: not in use */
     /* Vertices and links of the network's levels, or of a network without switches. */
     int32_t level_vertex[CLEAVE_MAX_NETWORK_LEVELS], level_link[CLEAVE_MAX_NETWORK_LEVELS];
-    int32_t torus_links; /* that leave a node */
+    int32_t torus_links;     /* that leave a node */
+    int32_t joins_of_a_rail; /* the most of a node that go to one switch of the first level */
     /* Ways by the numbers of both devices over all types (a type's first is in type_start), with
        and without a switch of the first level over both nodes; null where they would be too many.
        Above the first level the ways are the same. */

@@ -50,6 +50,8 @@ cleave_status session_find_reach(session *s, cleave_error *error) {
             CLEAVE_TRY(list_windows(s, error));
         s->reach.only_folds =
             s->reach.has_windows || !searches || s->constraints == NULL || !can_lower;
+        /* Where state has room, the whole batch in one stage is rarely far from the best. */
+        s->reach.stages = s->reach.stages || (s->reach.only_folds && is_large(s));
     }
     if (s->reach.only_folds)
         s->n_threads = 1; /* one layout of so many devices after the other */

@@ -41,8 +41,11 @@ typedef struct lower_share {
     lower_region at;
     int32_t master;       /* buffer that it updates first, of its box; -1: none */
     int32_t first_demand; /* of its gradient */
-    int dimension; /* of a fold whose windows share out what all use: the like of it in the next */
-    int64_t step;  /* window is so much further along this one; 0: there is none */
+    /* Of a fold whose windows share out what all use: it is a block of so many along a dimension,
+       and the like of it in the next window is `per_window` blocks further.  0: there is none. */
+    int dimension;
+    int32_t block, n_blocks, per_window;
+    int64_t start, extent; /* of what is cut into blocks */
 } lower_share;
 
 typedef struct lower_use {

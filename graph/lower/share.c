@@ -103,12 +103,13 @@ static int32_t count_windows(const lower_builder *builder, int32_t tensor) {
                : 1;
 }
 
-/* Window after window is cut for: all must get the like, in the order of their devices. */
+/* Window after window is cut for, in the order of their devices: all must get something.  Of blocks
+   that are not equal the first ones are larger, so no window has more to do than window 0. */
 static void check_fold(const sharing *s, int64_t extent, int32_t from, int32_t end) {
     lower_builder *builder = &s->state->base;
     int32_t windows = count_windows(builder, s->tensor), m = builder->fold->n_devices;
-    if (extent % ((int64_t)windows * (end - from)) != 0)
-        lower_fail_fold(builder, s->tensor, "shares of its update are not equal");
+    if (extent < (int64_t)windows * (end - from))
+        lower_fail_fold(builder, s->tensor, "some windows have no share of its update");
     for (int32_t i = from; i < end; i++)
         if (s->used[i].device / m != s->used[from].device / m)
             lower_fail_fold(builder, s->tensor, "several groups share its update");
@@ -121,11 +122,9 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
     lower_tensor *of = &s->state->tensors[s->tensor];
     int32_t n = (end - from) * count_windows(builder, s->tensor);
     int d = dimension_to_cut(parameter, piece, n);
-    int64_t extent = piece->hi[d] - piece->lo[d], step = 0;
-    if (n > end - from) {
+    int64_t extent = piece->hi[d] - piece->lo[d];
+    if (n > end - from)
         check_fold(s, extent, from, end);
-        step = extent / n * (end - from);
-    }
     for (int32_t i = from; i < end; i++) {
         cleave_box block = *piece;
         block.lo[d] = piece->lo[d] + cleave_block_start(extent, n, i - from);
@@ -137,9 +136,16 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
         lower_region at = lower_region_within(parameter->rank, &held, &block);
         if (s->sharded >= CLEAVE_SHARDED_WEIGHT || !lower_region_is_dense(parameter, &block, &at))
             at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
-        LOWER_PUSH(
-            builder, &of->shares,
-            (lower_share){.holder = h, .at = at, .master = -1, .dimension = d, .step = step});
+        LOWER_PUSH(builder, &of->shares,
+                   (lower_share){.holder = h,
+                                 .at = at,
+                                 .master = -1,
+                                 .dimension = d,
+                                 .block = i - from,
+                                 .n_blocks = n,
+                                 .per_window = n > end - from ? end - from : 0,
+                                 .start = piece->lo[d],
+                                 .extent = extent});
     }
 }
 
@@ -150,13 +156,16 @@ static int32_t device_of(const lower_tensor *of, const lower_share *share) {
 /* The like of a share in another window. */
 static cleave_box box_in_window(const lower_share *share, int32_t window) {
     cleave_box box = share->at.box;
-    box.lo[share->dimension] += window * share->step;
-    box.hi[share->dimension] += window * share->step;
+    int64_t block = share->block + (int64_t)window * share->per_window, n = share->n_blocks;
+    if (share->per_window == 0)
+        return box;
+    box.lo[share->dimension] = share->start + cleave_block_start(share->extent, n, block);
+    box.hi[share->dimension] = share->start + cleave_block_start(share->extent, n, block + 1);
     return box;
 }
 
 static int32_t windows_of(const lowering *state, const lower_tensor *of) {
-    return of->shares.n > 0 && of->shares.items[0].step > 0 ? state->base.fold->n_windows : 1;
+    return of->shares.n > 0 && of->shares.items[0].per_window > 0 ? state->base.fold->n_windows : 1;
 }
 
 void lower_contribute_shares(lowering *state, movement *move) {

@@ -13,6 +13,10 @@
      window has as many shares of it, which are reduced and gathered by all; nothing else crosses
      windows.
 
+   Shares need not be equal: those of window 0 are no smaller than those of others (blocks that are
+   not equal have the larger ones first), and as it does all that others do, and they do nothing
+   without it but what is theirs alone, the step and the largest memory are those of window 0.
+
    This file finds W and the sorts from splits and maps alone, by arithmetic that holds for all
    windows at once; what remains to be seen cell by cell is checked while window 0 is lowered
    (cleave_lower_window).  What is not certain does not fold. */

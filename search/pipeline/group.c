@@ -4,6 +4,7 @@
 #include "graph/model/micro_batch.h"
 #include "search/price/view.h"
 #include "search/problem/baselines.h"
+#include "search/problem/space.h"
 #include "search/solve/model.h"
 
 #include <string.h>
@@ -76,6 +77,13 @@ static cleave_status make_small(making *m) {
     return cleave_micro_batches_model(&m->of->few->model, &micro, m->scratch, &m->small, m->error);
 }
 
+/* May products be shared by so many neighbours, so that all nodes of the group do alike? */
+static bool may_share(const making *m, int32_t tensor) {
+    int32_t largest = cleave_window_largest(m->of->machine);
+    return !m->of->folds || m->n_devices <= m->of->machine->devices_per_node ||
+           (largest > 0 && largest % tensor == 0);
+}
+
 /* Data parallel, and megatron of every degree: so no plan costs more than what people run. */
 static cleave_status list_given(making *m) {
     const cleave_schedule plain = {.micro_batches = 1, .n_stages = 1};
@@ -84,7 +92,7 @@ static cleave_status list_given(making *m) {
                                       &m->given[m->n_given++], &applies, m->error));
     for (int32_t t = 2; t <= m->n_devices && m->n_given < MOST_GIVEN; t++) {
         const cleave_baseline_shape shape = {.schedule = &plain, .n_groups = 1, .tensor = t};
-        if (m->n_devices % t != 0)
+        if (m->n_devices % t != 0 || !may_share(m, t))
             continue;
         CLEAVE_TRY(cleave_baseline_in_stages(&m->small, &m->machine, "megatron", &shape, m->scratch,
                                              &m->given[m->n_given], &applies, m->error));
@@ -112,6 +120,8 @@ static bool folds(const cleave_candidate *c, int axis, int32_t n_devices, int32_
     int32_t outer = axis < 0 ? c->replicas : c->degree[axis];
     for (int a = 0; a < axis; a++)
         outer = c->degree[a] > 1 ? 0 : outer;
+    for (int32_t p = 0; p < c->n_parts; p++)
+        outer = c->offsets[p] == p ? outer : 0;
     return c->n_parts == n_devices && outer > 0 && outer % n_nodes == 0 &&
            (axis < 0 || c->replicas == 1);
 }

@@ -26,6 +26,7 @@ typedef struct pipeline_candidate {
     const cleave_joint_plan *plan;
     bool is_done;         /* a plan that was tried, and will not be again */
     int32_t tries;        /* how often it has been planned with less memory */
+    double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
     double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
                              a plan, what it is expected to take */
 } pipeline_candidate;
@@ -64,15 +65,14 @@ typedef struct pipeline_finder {
     double all_work;          /* seconds */
     int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
     int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
+    int64_t *kept; /* [n_operators] bytes that it writes and backward reads, of the batch */
     double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
     pipeline_candidates planned, known;
     CLEAVE_LIST(pipeline_cut) cuts;
-    bool is_small;        /* so few operators and devices that more is looked at */
-    double plain_seconds; /* foreseen of the whole batch in one stage, with splits of baselines;
-                             infinite: it has no room, or is not asked for */
-    bool only_shards;     /* of baselines those that shard gradients or weights */
-    CLEAVE_LIST(pipeline_start) starts;              /* of what is small */
+    bool is_small;                      /* so few operators and devices that more is looked at */
+    bool only_shards;                   /* of baselines those that shard gradients or weights */
+    CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
     cleave_pipelines *found;
     cleave_error *error;

@@ -146,6 +146,76 @@ static double count_rounds(const pipeline_finder *f, const pipeline_candidate *o
                                                     : 2;
 }
 
+/* What collectives of the parameters of one operator take, by the devices that share them. */
+typedef struct round_prices {
+    pipeline_finder *f;
+    cleave_collective collective;
+    int n;
+    int64_t bytes[32];
+    double seconds[32];
+} round_prices;
+
+static cleave_status begin_rounds(pipeline_finder *f, const pipeline_candidate *of,
+                                  round_prices *prices) {
+    int32_t n_tensor = of->tensor > 0 ? of->tensor : 1;
+    int32_t n = f->pricer->machine->n_devices / of->n_groups / n_tensor;
+    int32_t *devices = CLEAVE_ARENA_ARRAY(&f->pricer->arena, int32_t, n);
+    if (devices == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t d = 0; d < n; d++)
+        devices[d] = d * n_tensor;
+    *prices = (round_prices){
+        .f = f,
+        .collective = {
+            .kind = CLEAVE_ALL_GATHER, .node_members = 1, .n_devices = n, .devices = devices}};
+    return CLEAVE_OK;
+}
+
+/* Of so many bytes; equal operators are many. */
+static cleave_status price_round(round_prices *prices, int64_t bytes, double *seconds) {
+    const cleave_collective_rules *rules = prices->f->options->collectives;
+    cleave_collective *of = &prices->collective;
+    cleave_collective_cost cost = {0};
+    int i = 0;
+    while (i < prices->n && prices->bytes[i] != bytes)
+        i++;
+    if (i == prices->n) {
+        of->bytes = bytes;
+        of->algorithm = cleave_collective_rules_choose(rules, of->kind, of->n_devices, of->devices,
+                                                       bytes, &of->node_members);
+        CLEAVE_TRY(
+            cleave_cost_cache_collective(prices->f->pricer->cache, of, &cost, prices->f->error));
+        *seconds = (double)(cost.busy + cost.rest) * 1e-12;
+        if (i == 32)
+            return CLEAVE_OK;
+        prices->bytes[prices->n] = bytes;
+        prices->seconds[prices->n++] = *seconds;
+    }
+    *seconds = prices->seconds[i];
+    return CLEAVE_OK;
+}
+
+/* Weights are gathered, and gradients reduced, operator after operator; the slowest group's.  Less
+   than three devices exchange them otherwise. */
+static cleave_status time_shards(pipeline_finder *f, const cleave_layout *layout,
+                                 const pipeline_candidate *of, double *seconds) {
+    const cleave_schedule *schedule = &layout->schedule;
+    round_prices prices;
+    double *group = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
+    if (group == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    CLEAVE_TRY(begin_rounds(f, of, &prices));
+    for (int32_t op = 0; op < layout->n_operators && prices.collective.n_devices > 2; op++) {
+        double *sum = &group[cleave_schedule_stage_of(schedule, op) % of->n_groups], round = 0;
+        if (f->parameters[op] > 0)
+            CLEAVE_TRY(price_round(&prices, f->parameters[op] / (of->tensor > 0 ? of->tensor : 1),
+                                   &round));
+        *sum += count_rounds(f, of) * round;
+        *seconds = fmax(*seconds, *sum);
+    }
+    return CLEAVE_OK;
+}
+
 /* Gradients of a group go round all that share its samples, over the network where the group is
    more than a node; what is sent on from group to group, over as many cards as a group has nodes.
    Either may be hidden behind work, but takes as long as it takes. */
@@ -246,17 +316,56 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
     return status;
 }
 
-/* With as much state sharded as may be. */
+/* Parts of an operator that write something else than the others. */
+static double count_outputs(const pipeline_finder *f, const cleave_layout *layout, int32_t op) {
+    const cleave_model *model = f->pricer->model;
+    const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
+    int rank = model->tensors[nest->output.tensor].rank;
+    double n = 1;
+    for (int d = 0; d < rank; d++)
+        for (int t = 0; t < nest->output.map[d].n_terms; t++) {
+            int a = nest->operator_axis[nest->output.map[d].terms[t].axis];
+            n *= a >= 0 ? layout->splits[op].degree[a] : 1;
+        }
+    return n;
+}
+
+/* What is not recomputed is kept by each device of the group, as far as it is its own, of as many
+   micro-batches as the group has in flight at once; the most of all groups. */
+static cleave_status find_least_kept(pipeline_finder *f, const cleave_layout *layout,
+                                     pipeline_candidate *of) {
+    double *group = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
+    if (group == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    of->least_kept = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % of->n_groups;
+        double m = of->micro_batches, most = of->n_groups - g;
+        double in_flight = of->kind == CLEAVE_SCHEDULE_GPIPE || most > m ? m : most;
+        if (!layout->recompute[op] && f->kept[op] > 0)
+            group[g] += (double)f->kept[op] / count_outputs(f, layout, op) * in_flight / m;
+        of->least_kept = fmax(of->least_kept, group[g]);
+    }
+    return CLEAVE_OK;
+}
+
+/* With as much state sharded as may be.  Plans recompute as much as must be, but shard nothing:
+   what is between two that are offered otherwise has its place beside shards. */
 static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
                                 const int64_t *time, pipeline_candidate of) {
     bool recomputes = of.recompute != CLEAVE_RECOMPUTE_NONE;
-    for (of.sharded = CLEAVE_SHARDED_NOTHING; of.sharded < CLEAVE_N_SHARDED; of.sharded++) {
+    bool is_between = of.recompute == CLEAVE_RECOMPUTE_ALTERNATE && f->options->wish.recompute < 0;
+    CLEAVE_TRY(find_least_kept(f, layout, &of));
+    of.sharded = is_between ? CLEAVE_SHARDED_GRADIENT : CLEAVE_SHARDED_NOTHING;
+    for (; of.sharded < CLEAVE_N_SHARDED; of.sharded++) {
         bool is_known = cleave_schedule_is_plain(&layout->schedule) && !recomputes &&
                         of.sharded <= CLEAVE_SHARDED_UPDATE && f->options->wish.zero == 0;
         if (is_known || !may_shard(f, &of) || pipeline_is_too_large(f, layout, (int)of.sharded))
             continue;
         CLEAVE_TRY(foresee(f, layout, time, &of));
         of.least_seconds = fmax(of.least_seconds, time_messages(f, layout, &of));
+        if (of.sharded >= CLEAVE_SHARDED_GRADIENT)
+            CLEAVE_TRY(time_shards(f, layout, &of, &of.least_seconds));
         if (!CLEAVE_LIST_PUSH(&f->known, of))
             return cleave_fail_memory(f->error, "searching");
     }
@@ -276,8 +385,8 @@ static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
     CLEAVE_TRY(time_operators(f, &layout, &time));
     for (int what = 0; what < CLEAVE_N_RECOMPUTES; what++) {
         bool recomputes = false;
-        if (wish < 0 ? what == CLEAVE_RECOMPUTE_ALTERNATE : wish != what)
-            continue; /* between two that are offered */
+        if (wish >= 0 && wish != what)
+            continue;
         if (what != CLEAVE_RECOMPUTE_NONE && !cleave_model_trains(f->pricer->model))
             continue;
         of.recompute = (cleave_recompute)what;

@@ -30,7 +30,7 @@ enum { LITTLE_WORK = 1024, SMALL_WORK = 64 };
 /* Parts of all operators in all micro-batches, beyond which a layout is not lowered: more than a
    GiB. Those of sharded weights are gathered and reduced each by itself, which counts as so many.
  */
-enum { MOST_PARTS = 5 << 16, PARTS_OF_SHARDED = 4 };
+enum { MOST_PARTS = 16 << 16, PARTS_OF_SHARDED = 4 };
 /* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
 enum { MOST_UNFOLDED = 1 << 15 };
 
@@ -354,7 +354,8 @@ static cleave_status try_known(pipeline_finder *f) {
         if (fits && of->least_seconds > (double)best->step * 1e-12)
             break;
         if (tried[of->n_groups] >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN) || has_failed(f, of) ||
-            (best != NULL && pipeline_least_state(f, of) > (double)pipeline_memory(f)) ||
+            (best != NULL &&
+             pipeline_least_state(f, of) + of->least_kept > (double)pipeline_memory(f)) ||
             (fits && is_behind(f, of, (double)best->step * 1e-12)))
             continue;
         tried[of->n_groups]++;
@@ -380,6 +381,34 @@ static void note_parameter(pipeline_finder *f, int32_t tensor, int32_t op) {
         f->parameters[f->reader[tensor] - 1] -= bytes;
     f->parameters[op] += bytes;
     f->reader[tensor] = op + 1;
+}
+
+/* What backward reads of a tensor, or of those that it is a view of. */
+static void note_kept(pipeline_finder *f, int32_t tensor, bool *known) {
+    const cleave_model *model = f->pricer->model;
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_kept(f, of->view.sources[s], known);
+    if (model->writer[tensor] >= 0 && !known[tensor])
+        f->kept[model->nests[model->writer[tensor]].op] +=
+            cleave_tensor_size(of) * cleave_stored_bytes(of);
+    known[tensor] = true;
+}
+
+static cleave_status weigh_kept(pipeline_finder *f) {
+    const cleave_model *model = f->pricer->model;
+    bool *known = CLEAVE_ARENA_ARRAY(&f->work, bool, model->n_tensors);
+    f->kept = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
+    if (known == NULL || f->kept == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t n = 0; n < model->n_nests && cleave_model_trains(model); n++) {
+        if (model->nests[n].kept_output)
+            note_kept(f, model->nests[n].output.tensor, known);
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            if (model->nests[n].kept_inputs & (1u << i))
+                note_kept(f, model->nests[n].inputs[i].tensor, known);
+    }
+    return CLEAVE_OK;
 }
 
 /* Work of operators, and what it takes to send on what is written before each cut, there and back.
@@ -417,6 +446,7 @@ static cleave_status weigh(pipeline_finder *f) {
 static cleave_status find(pipeline_finder *f) {
     const cleave_model *model = f->pricer->model;
     CLEAVE_TRY(weigh(f));
+    CLEAVE_TRY(weigh_kept(f));
     CLEAVE_TRY(cleave_axis_sorts_find(model, &f->work, &f->sorts, f->error));
     f->batch = f->sorts.batch;
     const int64_t size = (int64_t)model->n_operators * f->pricer->machine->n_devices;

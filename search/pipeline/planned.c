@@ -18,10 +18,9 @@
 static const double share_counted = 0.9;
 /* No kind leaves less of a bubble than this share of what 1F1B leaves. */
 static const double least_bubble = 0.25;
-/* Plans are expected to take what they take but for so much. */
-static const double in_doubt = 1.1;
-/* Free splits are expected to gain in stages at most so much more than in one. */
-static const double gain_more = 1.15;
+/* Plans are expected to take what they take but for so much; and free splits make them so much
+   quicker at most. */
+static const double in_doubt = 1.1, far_behind = 1.3;
 
 /* So many get free splits besides the best one of each number of groups; or, where no baseline has
    room, so many. */
@@ -151,13 +150,8 @@ static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
 }
 
 static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
-    if (!fits)
+    if (!fits || is_plain(f, of))
         return CLEAVE_OK;
-    if (is_plain(f, of)) {
-        if (of->family != PIPELINE_FREE && cleave_schedule_wish_allows_plain(&f->options->wish))
-            f->plain_seconds = fmin(f->plain_seconds, of->least_seconds);
-        return CLEAVE_OK;
-    }
     return CLEAVE_LIST_PUSH(&f->planned, *of) ? CLEAVE_OK
                                               : cleave_fail_memory(f->error, "searching");
 }
@@ -237,11 +231,20 @@ static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *pro
     return CLEAVE_OK;
 }
 
+/* Seconds of the best that is known to fit; infinite: nothing is. */
+static double best_known(const pipeline_finder *f) {
+    const cleave_price *best = pipeline_best(f);
+    return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
+}
+
+/* What is expected to take so much longer than the best even as people run it, no free splits make
+   the best. */
 static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *problem,
                               cut_of *cut) {
-    if (cut->is_free || pipeline_is_over(f) ||
-        (!f->is_small && isfinite(cut->expected_seconds) &&
-         cut->expected_seconds > f->plain_seconds * gain_more))
+    double best = fmin(best_known(f), best_expected(f, 0));
+    bool is_behind = !f->is_small && isfinite(cut->expected_seconds) &&
+                     cut->expected_seconds > far_behind * best;
+    if (cut->is_free || is_behind || pipeline_is_over(f))
         return CLEAVE_OK;
     cut->is_free = true;
     pipeline_progress(f, -1, "splitting operators within stages");
@@ -304,10 +307,10 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
                                           .recompute = f->options->wish.recompute,
                                           .folds = f->options->only_folds,
                                           .memory_bytes = pipeline_memory(f)};
-    f->plain_seconds = INFINITY;
     int32_t n = 0;
     for (; n < cuts->n && !pipeline_is_over(f); n++) {
-        if (cuts->items[n].least_seconds > best_expected(f, 0) * in_doubt)
+        double least = cuts->items[n].least_seconds;
+        if (least > best_known(f) || least > best_expected(f, 0) * in_doubt)
             break;
         pipeline_progress(f, (double)n / cuts->n, "planning stages");
         CLEAVE_TRY(add_cut(f, &problem, false, &cuts->items[n]));

@@ -15,6 +15,7 @@ struct cleave_repeats {
     cleave_model model;       /* of KEPT_BLOCKS blocks */
     cleave_pricer pricer;     /* of it */
     int32_t *of_whole;        /* [n_operators] an operator of the whole model that it stands for */
+    int32_t *tensor_of_whole; /* [n_tensors] likewise, of what operators read */
     int32_t *block_of_tensor; /* [n_tensors] of base tensors; NO_BLOCK: of none, or of several */
     cleave_layout layout;
     cleave_arena arena, extended;
@@ -52,6 +53,26 @@ static void find_blocks_of_tensors(cleave_repeats *r) {
             r->block_of_tensor[t] = NO_BLOCK;
 }
 
+static void pair_tensors(cleave_repeats *r, int32_t tensor, int32_t of_whole) {
+    const cleave_tensor *of = &r->model.tensors[tensor], *whole = &r->whole->tensors[of_whole];
+    r->tensor_of_whole[tensor] = of_whole;
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        pair_tensors(r, of->view.sources[s], whole->view.sources[s]);
+}
+
+static void pair_all_tensors(cleave_repeats *r) {
+    for (int32_t op = 0; op < r->model.n_operators; op++) {
+        const cleave_operator *of = &r->model.operators[op],
+                              *whole = &r->whole->operators[r->of_whole[op]];
+        for (int32_t k = 0; k < of->n_nests; k++) {
+            const cleave_nest *nest = &r->model.nests[of->nests[k]];
+            for (int i = 0; i < nest->n_inputs; i++)
+                pair_tensors(r, nest->inputs[i].tensor,
+                             r->whole->nests[whole->nests[k]].inputs[i].tensor);
+        }
+    }
+}
+
 static cleave_status shorten(cleave_repeats *r, const cleave_pricer *of, bool *shortens,
                              cleave_error *error) {
     int32_t *stands_for = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->whole->n_operators);
@@ -64,11 +85,13 @@ static cleave_status shorten(cleave_repeats *r, const cleave_pricer *of, bool *s
         return status == CLEAVE_NO_LAYOUT ? CLEAVE_OK : status;
     r->of_whole = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->model.n_operators);
     r->block_of_tensor = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->model.n_tensors);
-    if (r->of_whole == NULL || r->block_of_tensor == NULL)
+    r->tensor_of_whole = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, r->model.n_tensors);
+    if (r->of_whole == NULL || r->block_of_tensor == NULL || r->tensor_of_whole == NULL)
         return cleave_fail_memory(error, "repeating blocks");
     for (int32_t op = r->whole->n_operators - 1; op >= 0; op--)
         r->of_whole[stands_for[op]] = op;
     find_blocks_of_tensors(r);
+    pair_all_tensors(r);
     CLEAVE_TRY(
         cleave_layout_create(&r->model, of->machine->n_devices, &r->arena, &r->layout, error));
     return cleave_pricer_create(&r->model, of->machine, of->lower.optimizer_states,
@@ -105,16 +128,47 @@ void cleave_repeats_destroy(cleave_repeats *r) {
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Are all blocks split alike, and no updates sharded? */
+/* Is as much of the state of two tensors sharded, or of those that they are views of? */
+static bool shard_alike(const cleave_model *model, const cleave_layout *layout, int32_t a,
+                        int32_t b) {
+    const cleave_tensor *x = &model->tensors[a], *y = &model->tensors[b];
+    bool alike = layout->sharded[a] == layout->sharded[b] && x->view.n_sources == y->view.n_sources;
+    for (int32_t s = 0; s < x->view.n_sources && alike; s++)
+        alike = shard_alike(model, layout, x->view.sources[s], y->view.sources[s]);
+    return alike;
+}
+
+static bool operators_alike(const cleave_model *model, const cleave_layout *layout, int32_t a,
+                            int32_t b) {
+    const cleave_operator *x = &model->operators[a], *y = &model->operators[b];
+    bool alike = cleave_split_same(&layout->splits[a], &layout->splits[b]) &&
+                 layout->recompute[a] == layout->recompute[b];
+    for (int32_t k = 0; k < x->n_nests && alike; k++) {
+        const cleave_nest *nest = &model->nests[x->nests[k]];
+        for (int i = 0; i < nest->n_inputs && alike; i++)
+            alike = shard_alike(model, layout, nest->inputs[i].tensor,
+                                model->nests[y->nests[k]].inputs[i].tensor);
+    }
+    return alike;
+}
+
+/* Are all blocks split, recomputed and sharded alike? */
 static bool repeats(const cleave_repeats *r, const cleave_layout *layout) {
     int32_t end = r->blocks.first + r->blocks.n * r->blocks.period;
     for (int32_t op = r->blocks.first + r->blocks.period; op < end; op++)
-        if (!cleave_split_same(&layout->splits[op], &layout->splits[op - r->blocks.period]))
-            return false;
-    for (int32_t t = 0; t < r->whole->n_tensors; t++)
-        if (layout->sharded[t])
+        if (!operators_alike(r->whole, layout, op, op - r->blocks.period))
             return false;
     return true;
+}
+
+static void take_layout(cleave_repeats *r, const cleave_layout *layout) {
+    for (int32_t op = 0; op < r->model.n_operators; op++) {
+        r->layout.splits[op] = layout->splits[r->of_whole[op]];
+        r->layout.recompute[op] = layout->recompute[r->of_whole[op]];
+    }
+    for (int32_t t = 0; t < r->model.n_tensors; t++)
+        r->layout.sharded[t] = layout->sharded[r->tensor_of_whole[t]];
+    r->layout.collectives = layout->collectives;
 }
 
 cleave_status cleave_repeats_lower(cleave_repeats *r, const cleave_layout *layout, bool folded,
@@ -124,9 +178,7 @@ cleave_status cleave_repeats_lower(cleave_repeats *r, const cleave_layout *layou
     *known = false;
     if (!repeats(r, layout))
         return CLEAVE_OK;
-    for (int32_t op = 0; op < r->model.n_operators; op++)
-        r->layout.splits[op] = layout->splits[r->of_whole[op]];
-    r->layout.collectives = layout->collectives;
+    take_layout(r, layout);
     cleave_arena_reset(&p->arena);
     p->lower.symbolic_collectives = true;
     cleave_status status = CLEAVE_OK;

@@ -11,7 +11,8 @@
 static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layout *layout,
                                   bool folded, cleave_lowered *lowered, cleave_error *error) {
     lowered->repeats = lowered->is_few = false;
-    if (pricer->repeats == NULL || pricer->is_stream || !cleave_layout_is_plain(layout))
+    if (pricer->repeats == NULL || pricer->is_stream ||
+        !cleave_schedule_is_plain(&layout->schedule))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_repeats_extend(pricer->repeats, layout, folded, &lowered->repeats,
                                      &lowered->repeated, error));

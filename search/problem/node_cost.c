@@ -137,6 +137,48 @@ static cleave_status price_computes(cleave_node_costs *costs, int64_t **prices,
     return CLEAVE_OK;
 }
 
+static int32_t degree_of(const cleave_nest *nest, int axis, const cleave_split *split) {
+    return nest->operator_axis[axis] < 0 ? 1 : split->degree[nest->operator_axis[axis]];
+}
+
+static bool has_term(const cleave_operand *operand, int rank, int axis) {
+    for (int d = 0; d < rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (operand->map[d].terms[t].axis == axis)
+                return true;
+    return false;
+}
+
+/* Has each part of a nest an output of its own, so that what follows it is cut no further? */
+static bool owns_alone(const cleave_model *model, const cleave_nest *nest,
+                       const cleave_split *split) {
+    int rank = model->tensors[nest->output.tensor].rank;
+    for (int a = 0; a < nest->n_axes; a++)
+        if (degree_of(nest, a, split) > 1 && !has_term(&nest->output, rank, a))
+            return false;
+    return nest->derivation == CLEAVE_DERIVE_OPERATOR && rank > 0;
+}
+
+/* Do all parts do the same, as far as can be told from the axes alone: equal blocks, and where they
+   lie changes nothing? */
+static bool are_all_alike(const cleave_node_costs *costs, int32_t op, const cleave_split *split) {
+    const cleave_operator *of = &costs->model->operators[op];
+    for (int32_t k = 0; k < of->n_nests; k++) {
+        const cleave_nest *nest = &costs->model->nests[of->nests[k]];
+        uint32_t padded = costs->padded_axes[of->nests[k]];
+        bool derived = nest->derivation != CLEAVE_DERIVE_OPERATOR;
+        if (derived && (padded != 0 ||
+                        !owns_alone(costs->model, &costs->model->nests[nest->owners_of], split)))
+            return false;
+        for (int a = 0; a < nest->n_axes && !derived; a++) {
+            int32_t degree = degree_of(nest, a, split);
+            if (degree > 1 && (nest->axes[a].extent % degree != 0 || (padded >> a & 1) != 0))
+                return false;
+        }
+    }
+    return true;
+}
+
 static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cleave_split *split,
                                   cleave_error *error) {
     cleave_split there = *split;
@@ -150,9 +192,12 @@ static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cl
                                         costs->parts, error);
 }
 
-cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *whole,
                                   cleave_node_cost *cost, int64_t *least, cleave_error *error) {
     const cleave_operator *of = &costs->model->operators[op];
+    cleave_split one = *whole, *split = &one; /* of parts that are all alike the first */
+    if (are_all_alike(costs, op, whole))
+        one.n_parts = 1;
     batch b;
     int64_t *prices = NULL;
     cleave_arena_reset(&costs->scratch);
@@ -178,6 +223,7 @@ cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cl
     }
     for (int32_t p = 0; p < split->n_parts; p++)
         result.largest = busy[p] > result.largest ? busy[p] : result.largest;
+    result.total *= whole->n_parts / split->n_parts;
     *cost = result;
     return CLEAVE_OK;
 }

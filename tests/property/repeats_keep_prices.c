@@ -5,6 +5,7 @@
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "search/improve/window.h"
+#include "search/pipeline/recompute.h"
 #include "search/price/view.h"
 #include "search/problem/baselines.h"
 #include "search/problem/space.h"
@@ -24,7 +25,7 @@ typedef struct trial {
     cleave_problem problem;
     cleave_repeats *repeats;
     char name[100];
-    int n_known, n_priced;
+    int n_known, n_priced, n_sharded; /* and known with state sharded or recomputed */
 } trial;
 
 typedef struct repeat_case {
@@ -139,6 +140,37 @@ static void make_layout(trial *t, const cleave_window_space *space, const int32_
     layout->collectives = t->rules;
 }
 
+/* Sharded state of what an operator reads, through views. */
+static void shard(const trial *t, cleave_layout *layout, int32_t tensor, uint8_t sharded) {
+    const cleave_tensor *of = &t->model.tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        shard(t, layout, of->view.sources[s], sharded);
+    if (of->kind == CLEAVE_TENSOR_PARAMETER && of->view.kind == CLEAVE_VIEW_NONE)
+        layout->sharded[tensor] = sharded;
+}
+
+/* Alike in all blocks: of some layouts all state, as much of it, or of each place in a block as
+   much as is drawn for it; and what is recomputed. */
+static bool draw_state(trial *t, cleave_random *random, cleave_layout *layout) {
+    const cleave_blocks *blocks = &t->problem.blocks;
+    int32_t all = (int32_t)cleave_random_below(random, 5),
+            end = blocks->first + blocks->n * blocks->period;
+    uint8_t *drawn = CLEAVE_ARENA_ARRAY(&t->arena, uint8_t, t->model.n_operators);
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        bool repeats = op >= blocks->first + blocks->period && op < end;
+        uint8_t own = all < 4 ? (uint8_t)all : (uint8_t)cleave_random_below(random, 4);
+        drawn[op] = repeats ? drawn[op - blocks->period] : own;
+        for (int32_t k = 0; k < t->model.operators[op].n_nests; k++) {
+            const cleave_nest *nest = &t->model.nests[t->model.operators[op].nests[k]];
+            for (int i = 0; i < nest->n_inputs; i++)
+                shard(t, layout, nest->inputs[i].tensor, drawn[op]);
+        }
+    }
+    ok(t, cleave_recompute_mark(&t->model, (cleave_recompute)cleave_random_below(random, 4), layout,
+                                &t->error));
+    return cleave_layout_check(&t->model, layout, &t->error) == CLEAVE_OK;
+}
+
 static void walk(trial *t, const repeat_case *of, uint64_t seed) {
     cleave_random random = {.key = seed};
     cleave_window_space space;
@@ -151,6 +183,11 @@ static void walk(trial *t, const repeat_case *of, uint64_t seed) {
         expect_same_price(t, &layout, round);
         if (round == 0)
             expect_same_shares(t, &layout);
+        if (draw_state(t, &random, &layout)) {
+            int before = t->n_known;
+            expect_same_price(t, &layout, round);
+            t->n_sharded += t->n_known > before;
+        }
         for (int64_t n = 1 + cleave_random_below(&random, 4); n > 0; n--) {
             int32_t g = (int32_t)cleave_random_below(&random, space.n_groups);
             const cleave_candidate_list *list = cleave_window_list(&space, g);
@@ -168,7 +205,9 @@ Test(repeats, few_blocks_have_the_price_of_all) {
         trial t;
         begin(&t, &cases[c]);
         walk(&t, &cases[c], 11 + c);
-        printf("%s: %d of %d known\n", t.name, t.n_known, t.n_priced);
+        printf("%s: %d of %d known, %d of them with sharded state or recomputed\n", t.name,
+               t.n_known, t.n_priced, t.n_sharded);
+        cr_expect_gt(t.n_sharded, 0, "%s", t.name);
         cr_expect_geq(2 * t.n_known, t.n_priced, "%s: %d of %d", t.name, t.n_known, t.n_priced);
         end(&t);
     }
@@ -200,7 +239,7 @@ Test(repeats, few_blocks_have_the_price_of_all_devices) {
     }
 }
 
-/* One block that is split otherwise, or an update that is sharded: the whole model is priced. */
+/* One block that is split, recomputed or sharded otherwise: the whole model is priced. */
 Test(repeats, unlike_blocks_are_not_repeated) {
     static const repeat_case of = {NULL, 12, "a100-128x8", 16, 64, 0};
     trial t;
@@ -221,9 +260,25 @@ Test(repeats, unlike_blocks_are_not_repeated) {
     ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
     cr_expect_not(known);
     layout.splits[op] = before;
+    layout.recompute[op] = true;
+    ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
+    cr_expect_not(known);
+    layout.recompute[op] = false;
+    int32_t weight = -1; /* of block 7 */
     for (int32_t tensor = 0; tensor < t.model.n_tensors; tensor++)
         if (t.model.tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER)
-            layout.sharded[tensor] = true;
+            layout.sharded[tensor] = CLEAVE_SHARDED_UPDATE;
+    for (int32_t k = 0; k < t.problem.blocks.period && weight < 0; k++)
+        for (int32_t n = 0; n < t.model.operators[op + k].n_nests && weight < 0; n++) {
+            const cleave_nest *nest = &t.model.nests[t.model.operators[op + k].nests[n]];
+            for (int i = 0; i < nest->n_inputs; i++)
+                if (layout.sharded[nest->inputs[i].tensor] != CLEAVE_SHARDED_NOTHING)
+                    weight = nest->inputs[i].tensor;
+        }
+    cr_assert_geq(weight, 0);
+    ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
+    cr_expect(known);
+    layout.sharded[weight] = CLEAVE_SHARDED_NOTHING;
     ok(&t, cleave_repeats_lower(t.repeats, &layout, true, &known, &program, &t.error));
     cr_expect_not(known);
     end(&t);

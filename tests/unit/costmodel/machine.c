@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,9 +99,10 @@ Test(machine, every_pair_of_every_file_has_a_route) {
 }
 
 /* Two NVLinks join 0 and 3, none joins 0 and 5; each device has a card behind its own PCIe switch.
-   Nodes 0..7 are under leaf 0; the spine is chosen by the destination: node 8 + device 1 = 9,
-   modulo 8 spines.  A leaf gets 8 nodes x 4 cards x 12.5 GB/s from below and has half of that over
-   8 links up: 25 GB/s each.  Two leaves of four send 2 x 200 GB/s across the middle. */
+   Nodes 0..7 are under leaf 0; the spine is chosen by the destination: card 1 of node 9 is port
+   4 x 9 + 1 = 37 of the rail, and 37 modulo 8 spines is 5.  A leaf gets 8 nodes x 4 cards x 12.5
+   GB/s from below and has half of that over 8 links up: 25 GB/s each.  Two leaves of four send 2 x
+   200 GB/s across the middle. */
 Test(machine, a_fat_tree_is_crossed_by_way_of_the_destinations_spine) {
     load("v100-32x8", 0);
     expect_route(0, 3, "device 0 > device 3");
@@ -110,20 +112,21 @@ Test(machine, a_fat_tree_is_crossed_by_way_of_the_destinations_spine) {
     expect_route(2, 8,
                  "device 2 > node 0 pcie switch 1 > node 0 card 1 > leaf 0 > node 1 card 0 > "
                  "node 1 pcie switch 0 > device 8");
-    expect_route(2, 65,
-                 "device 2 > node 0 pcie switch 1 > node 0 card 1 > leaf 0 > spine 1 > leaf 1 > "
-                 "node 8 card 0 > node 8 pcie switch 0 > device 65");
+    expect_route(2, 74,
+                 "device 2 > node 0 pcie switch 1 > node 0 card 1 > leaf 0 > spine 5 > leaf 1 > "
+                 "node 9 card 1 > node 9 pcie switch 1 > device 74");
     int32_t links[CLEAVE_MAX_ROUTE];
-    cr_assert_eq(cleave_machine_route(&machine, 2, 65, links), 8);
+    cr_assert_eq(cleave_machine_route(&machine, 2, 74, links), 8);
     cr_expect_float_eq(machine.links[links[3]].bytes_per_second, 25e9, 1);
     expect_bisection(400e9);
 }
 
 /* Rails: device 1 of a node uses card 1, and cards 2 and 3 are behind another PCIe switch.  Between
    leaves of different rails only the spine leads; with it (8 links) the way from device 1 to device
-   2 of a node under another leaf is shorter than by one rail (10).  Node 128 is under another
-   spine: key 128 + 0, 128 mod 32 = 0, 4 mod 32 = 4.  Across the middle: 256 nodes x 8 cards x 50
-   GB/s. */
+   2 of a node under another leaf is shorter than by one rail (10).  Node 33 is the 33rd of its
+   rail: spine 33 mod 32 = 1.  Node 161 is under another spine: 161 mod 32 = 1, and of the 8 leaves
+   of each 32 nodes leaf 2 of the fifth, 5 x 8 + 2 = 42, is behind core 42 mod 32 = 10.  Across the
+   middle: 256 nodes x 8 cards x 50 GB/s. */
 Test(machine, rails_lead_to_the_card_that_is_nearest) {
     load("h100-512x8", 0);
     cr_expect_eq(machine.n_devices, 4096);
@@ -131,13 +134,29 @@ Test(machine, rails_lead_to_the_card_that_is_nearest) {
     expect_route(1, 9,
                  "device 1 > node 0 pcie switch 0 > node 0 card 1 > leaf 1 > node 1 card 1 > "
                  "node 1 pcie switch 0 > device 9");
-    expect_route(1, 32 * 8 + 2,
-                 "device 1 > node 0 pcie switch 0 > node 0 card 1 > leaf 1 > spine 2 > leaf 10 > "
-                 "node 32 card 2 > node 32 pcie switch 1 > device 258");
-    expect_route(0, 128 * 8,
-                 "device 0 > node 0 pcie switch 0 > node 0 card 0 > leaf 0 > spine 0 > core 4 > "
-                 "spine 32 > leaf 32 > node 128 card 0 > node 128 pcie switch 0 > device 1024");
+    expect_route(1, 33 * 8 + 2,
+                 "device 1 > node 0 pcie switch 0 > node 0 card 1 > leaf 1 > spine 1 > leaf 10 > "
+                 "node 33 card 2 > node 33 pcie switch 1 > device 266");
+    expect_route(2, 161 * 8 + 2,
+                 "device 2 > node 0 pcie switch 1 > node 0 card 2 > leaf 2 > spine 1 > core 10 > "
+                 "spine 33 > leaf 42 > node 161 card 2 > node 161 pcie switch 1 > device 1290");
     expect_bisection(256 * 8 * 50e9);
+}
+
+/* What all devices send to their like 1,024 devices further, across three levels: each of the 32 x
+   32 links from spines to cores, and down again, has the message of one of them. */
+Test(machine, what_a_group_of_nodes_sends_to_the_next_meets_nowhere) {
+    load("h100-512x8", 0);
+    int32_t links[CLEAVE_MAX_ROUTE];
+    int *taken = calloc((size_t)machine.n_links, sizeof *taken);
+    cr_assert_not_null(taken);
+    for (int32_t d = 0; d < 1024; d++) {
+        int32_t n = cleave_machine_route(&machine, d, d + 1024, links);
+        cr_assert_eq(n, 10);
+        for (int32_t l = 2; l < n - 2; l++) /* between leaves */
+            cr_expect_eq(taken[links[l]]++, 0, "device %d, link %d of its way", d, l);
+    }
+    free(taken);
 }
 
 /* 27 = (1, 2, 3) from (0, 0, 0): one forward, two forward (as far as backward), one backward.
