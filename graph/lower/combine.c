@@ -135,11 +135,10 @@ static bool combine_own(lower_builder *builder, movement *move, const lower_cell
 /* Owner of a block of a cell: adds up what it has and what comes, in a fixed order: its own
    contributions in the order of keys, then the other devices in ascending order, each summed at
    home first. */
-static void combine_block(lower_builder *builder, movement *move, const lower_cell *at,
-                          const cleave_box *block, int32_t owner) {
+static move_place add_up(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
+                         int32_t owner) {
     const lower_cutting *c = move->cutting;
-    int32_t box = lower_add_box(builder, move, block);
-    move_place sum = begin_sum(builder, move, at, block, owner);
+    move_place sum = begin_sum(builder, move, at, &move->boxes.items[box], owner);
     bool started = combine_own(builder, move, at, box, sum, owner);
     LOWER_RESERVE(builder, &move->places, (int64_t)at->n_contributions + c->n_speakers);
     for (int32_t s = 0; s < c->n_speakers; s++) {
@@ -159,8 +158,49 @@ static void combine_block(lower_builder *builder, movement *move, const lower_ce
         started = true;
         move->sums.items[~sum].receives = true;
     }
+    return sum;
+}
+
+static void combine_block(lower_builder *builder, movement *move, const lower_cell *at,
+                          const cleave_box *block, int32_t owner) {
+    const lower_cutting *c = move->cutting;
+    int32_t box = lower_add_box(builder, move, block);
+    move_place sum = add_up(builder, move, at, box, owner);
     for (int32_t r = 0; r < c->n_readers; r++)
         lower_deliver(builder, move, at, box, MOVE_RESULT, owner, sum, c->readers[r]);
+}
+
+/* Has every reader a contribution of every key? */
+static bool readers_have_all(const movement *move, const lower_cell *at) {
+    const lower_cutting *c = move->cutting;
+    int32_t n_keys = 1;
+    for (int32_t i = 1; i < at->n_contributions; i++)
+        n_keys += lower_cell_key(move, at, i) != lower_cell_key(move, at, i - 1);
+    if (n_keys > at->n_contributions / c->n_readers)
+        return false;
+    for (int32_t r = 0; r < c->n_readers; r++) {
+        int32_t first =
+            c->listed[c->readers[r]] == c->n_listed ? c->first_contribution[c->readers[r]] : -1;
+        int32_t n = first >= 0;
+        for (int32_t i = first, next; i >= 0; i = next) {
+            next = c->next_contribution[i];
+            n += next >= 0 && lower_cell_key(move, at, next) != lower_cell_key(move, at, i);
+        }
+        if (n < n_keys)
+            return false;
+    }
+    return true;
+}
+
+/* Replicas of all contributors: every reader adds up its own, in the one order, and what each gets
+   is the same. */
+static void combine_at_all_readers(lower_builder *builder, movement *move, const lower_cell *at) {
+    const lower_cutting *c = move->cutting;
+    int32_t box = lower_add_box(builder, move, at->box);
+    for (int32_t r = 0; r < c->n_readers; r++) {
+        move_place sum = add_up(builder, move, at, box, c->readers[r]);
+        lower_deliver(builder, move, at, box, MOVE_RESULT, c->readers[r], sum, c->readers[r]);
+    }
 }
 
 /* Owners of a partial cell: the sole reader; else the sole contributor; else devices that are both;
@@ -243,6 +283,10 @@ static int longest_dimension(const lower_builder *builder, const movement *move,
 
 void lower_combine_cell(lower_builder *builder, movement *move, const lower_cell *at) {
     list_speakers(builder, move, at);
+    if (move->cutting->n_readers > 1 && !move->cutting->one_each && readers_have_all(move, at)) {
+        combine_at_all_readers(builder, move, at);
+        return;
+    }
     int32_t n = choose_owners(builder, move->cutting);
     int longest = longest_dimension(builder, move, at->box);
     for (int32_t i = 0; i < (longest < 0 ? 1 : n); i++) {
