@@ -11,9 +11,9 @@ typedef struct search_request {
         *reduce_precision, *frozen, *attention, *target;
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
-        tensor;
+        tensor, context, expert;
     double time, memory_limit, momentum;
-    bool forward, throughput;
+    bool forward, throughput, whole_tokens;
 } search_request;
 
 #define ROW_METHOD                                                                                 \
@@ -91,6 +91,25 @@ typedef struct search_request {
             .least = 1, .most = 65536,                                                             \
             .help = "devices that share each product, of megatron in stages or micro-batches"      \
     }
+#define ROW_CONTEXT                                                                                \
+    {                                                                                              \
+        "--context", "C", OPTION_INTEGER, offsetof(search_request, context),                       \
+            .least = 1, .most = 65536,                                                             \
+            .help = "devices that share each sequence, of megatron; for attention each brings "    \
+                    "all tokens of some heads together"                                            \
+    }
+#define ROW_EXPERT                                                                                 \
+    {                                                                                              \
+        "--expert", "E", OPTION_INTEGER, offsetof(search_request, expert),                         \
+            .least = 1, .most = 65536,                                                             \
+            .help = "devices that share the experts, of megatron, each having samples of its own"  \
+    }
+#define ROW_WHOLE_TOKENS                                                                           \
+    {                                                                                              \
+        "--no-sequence-parallel", NULL, OPTION_FLAG, offsetof(search_request, whole_tokens),       \
+            .help = "of megatron: what lies outside of products is computed by all that share "    \
+                    "them, not split by tokens"                                                    \
+    }
 #define ROW_ZERO                                                                                   \
     {                                                                                              \
         "--zero", "STAGE", OPTION_TEXT, offsetof(search_request, zero),                            \
@@ -113,6 +132,7 @@ typedef struct search_request {
         ROW_DEVICES(search_request), ROW_FORWARD(search_request), ROW_THROUGHPUT, ROW_METHOD,      \
         ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY,    \
         ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL,          \
-        ROW_TENSOR, ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
+        ROW_TENSOR, ROW_CONTEXT, ROW_EXPERT, ROW_WHOLE_TOKENS, ROW_ZERO,                           \
+        ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
 
 #endif

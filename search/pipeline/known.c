@@ -43,6 +43,9 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
     const cleave_baseline_shape shape = {.schedule = &schedule,
                                          .n_groups = of->n_groups,
                                          .tensor = of->tensor,
+                                         .context = f->options->wish.context,
+                                         .expert = f->options->wish.expert,
+                                         .whole_tokens = f->options->wish.whole_tokens,
                                          .sharded = of->sharded};
     CLEAVE_TRY(cleave_baseline_in_stages(f->pricer->model, f->pricer->machine, of->baseline, &shape,
                                          arena, layout, fits, error));
@@ -338,15 +341,17 @@ static bool is_asked_for(const pipeline_finder *f, const char *baseline) {
 
 static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
+    const cleave_schedule_wish *wish = &f->options->wish;
     pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups};
-    /* Megatron's with one device a product is that, too. */
-    bool wanted = is_asked_for(f, of.baseline) ||
-                  (f->options->wish.tensor == 1 && is_asked_for(f, "megatron"));
-    if (f->options->wish.tensor <= 1 && wanted)
+    /* Megatron's with one device a product is that, too, where it cuts nothing else. */
+    bool cuts_else = wish->context > 1 || wish->expert > 1;
+    bool wanted =
+        is_asked_for(f, of.baseline) || (wish->tensor == 1 && is_asked_for(f, "megatron"));
+    if (wish->tensor <= 1 && wanted && !cuts_else)
         CLEAVE_TRY(add_micro_batches(f, of));
     of.baseline = "megatron";
-    for (of.tensor = 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
-        if (n % of.tensor == 0 && pipeline_is_wanted(f->options->wish.tensor, of.tensor))
+    for (of.tensor = cuts_else ? 1 : 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
+        if (n % of.tensor == 0 && pipeline_is_wanted(wish->tensor, of.tensor))
             CLEAVE_TRY(add_micro_batches(f, of));
     return CLEAVE_OK;
 }
