@@ -123,13 +123,40 @@ Test(megatron, without_sequence_parallelism_all_do_the_same_outside) {
     EXPECT_AXES(expected);
 }
 
-/* Sums are added up and go to all, which is as much as a scatter and a gather; norms have nothing to
-   add up. */
+/* Sums are added up and go to all, which is as much as a scatter and a gather; norms have nothing
+   to add up. */
 Test(megatron, without_sequence_parallelism_sends_as_much_but_for_norms) {
     expect_made((cleave_baseline_shape){.tensor = D, .whole_tokens = true}, D);
     int64_t activations = (8 * LAYERS + 4) * (D - 1) * N * T * WIDTH * 4;
     int64_t loss = 3 * 2 * (D - 1) * N * T * 4 + 2 * (D - 1) * 4;
     cr_expect_eq(bytes_sent(), activations + loss, "%lld", (long long)bytes_sent());
+}
+
+/* Without sequence parallelism both devices of a stage have what the other stage's need, forward
+   activations and backward all parts of their gradients: each sends to its like alone. */
+Test(megatron, replicas_of_two_stages_send_pair_by_pair) {
+    cleave_error error = {""};
+    bool applies = false;
+    int32_t first[] = {0, cleave_model_find_operator(&model, "model.layers.1.input_layernorm")};
+    const cleave_schedule schedule = {
+        .micro_batches = 2, .n_stages = 2, .kind = CLEAVE_SCHEDULE_1F1B, .first_operator = first};
+    const cleave_baseline_shape shape = {
+        .schedule = &schedule, .n_groups = 2, .tensor = 2, .whole_tokens = true};
+    cleave_machine machine = make_machine(&arena, 2, 2, "1 GiB");
+    cleave_program program;
+    cr_assert_eq(cleave_baseline_in_stages(&model, &machine, "megatron", &shape, &arena, &layout,
+                                           &applies, &error),
+                 CLEAVE_OK, "%s", error.message);
+    const cleave_lower_options options = {.training = true};
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    int32_t n_between = 0;
+    for (int32_t m = 0; m < program.n_messages; m++) {
+        int32_t from = program.messages[m].source, to = program.messages[m].destination;
+        n_between += from / 2 != to / 2;
+        cr_expect(from / 2 == to / 2 || from % 2 == to % 2, "%d to %d", from, to);
+    }
+    cr_expect_eq(n_between, 8, "%d", n_between); /* 2 micro-batches, 2 devices, there and back */
 }
 
 Test(megatron, contexts_split_tokens_and_the_heads_of_attention) {
