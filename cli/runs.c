@@ -46,6 +46,7 @@ static const option_row columns[] = {
     WORD("precision", precision, NULL, "as --precision"),
     WORD("reduce_precision", reduce_precision, NULL, "as --reduce-precision"),
     WORD("attention", attention, "fused", "as --attention"),
+    WORD("framework", framework, "compiled", "as --framework"),
     WORD("optimizer", optimizer, "adam", "as --optimizer"),
     WORD("besides", besides, NULL, "what else the run did: it is then not priced"),
     {"step", "SECONDS", OPTION_SECONDS, offsetof(run_record, step), .help = "measured"},

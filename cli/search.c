@@ -388,6 +388,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(cleave_machine_read(values->request.machine, (int32_t)values->request.devices, arena,
                                    &machine, error));
+    CLEAVE_TRY(inputs_framework(values->request.framework, &machine, error));
     CLEAVE_TRY(check_known(values, &options, &machine, error));
     CLEAVE_TRY(read_constraints(&values->request, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;

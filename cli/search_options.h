@@ -8,7 +8,7 @@
 /* The first member of the options struct of either. */
 typedef struct search_request {
     const char *model, *machine, *method, *optimizer, *fix, *only, *inputs, *precision,
-        *reduce_precision, *frozen, *attention, *target;
+        *reduce_precision, *frozen, *attention, *framework, *target;
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
         tensor, context, expert;
@@ -127,12 +127,12 @@ typedef struct search_request {
 /* All but the model and the machine. */
 #define SEARCH_ROWS                                                                                \
     ROW_BATCH(search_request), ROW_SEQUENCE(search_request), ROW_INPUTS(search_request),           \
-        ROW_ATTENTION(search_request), ROW_PRECISION(search_request),                              \
-        ROW_REDUCE_PRECISION(search_request), ROW_FROZEN(search_request),                          \
-        ROW_DEVICES(search_request), ROW_FORWARD(search_request), ROW_THROUGHPUT, ROW_METHOD,      \
-        ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY,    \
-        ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL,          \
-        ROW_TENSOR, ROW_CONTEXT, ROW_EXPERT, ROW_WHOLE_TOKENS, ROW_ZERO,                           \
-        ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
+        ROW_ATTENTION(search_request), ROW_FRAMEWORK(search_request),                              \
+        ROW_PRECISION(search_request), ROW_REDUCE_PRECISION(search_request),                       \
+        ROW_FROZEN(search_request), ROW_DEVICES(search_request), ROW_FORWARD(search_request),      \
+        ROW_THROUGHPUT, ROW_METHOD, ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request),             \
+        ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, \
+        ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_EXPERT, ROW_WHOLE_TOKENS,         \
+        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
 
 #endif

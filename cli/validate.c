@@ -101,6 +101,7 @@ static cleave_status price(const run_record *run, cleave_arena *arena, validated
     if (run->layers != NULL)
         CLEAVE_TRY(read_layers(run, wish.stages, arena, &wish.layers, error));
     CLEAVE_TRY(cleave_machine_read(run->machine, (int32_t)run->devices, arena, &machine, error));
+    CLEAVE_TRY(inputs_framework(run->framework, &machine, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     priced->step_seconds = result.best.step_seconds;
     priced->shares = result.shares;

@@ -37,7 +37,7 @@ import published_page
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
            "pipeline", "virtual", "layers", "context", "expert", "sequence_parallel", "schedule", "recompute", "sharding", "precision",
-           "reduce_precision", "attention", "besides", "step", "memory", "reserved"]
+           "reduce_precision", "attention", "framework", "besides", "step", "memory", "reserved"]
 MIB = 1024 * 1024
 
 
@@ -136,6 +136,7 @@ def torchtitan(folder):
                "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
                "data": row["fsdp_dp"], "tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"],
                "virtual": 2 if schedule.startswith("interleaved") else 1,
+               "framework": "compiled" if "compile" in techniques else "eager",
                "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
                "sharding": 3, "precision": "bf16", "reduce_precision": "mixed", "besides": besides, "step": f"{step:.9g}",
                "reserved": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
