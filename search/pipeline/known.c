@@ -240,6 +240,10 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
     if (status != CLEAVE_OK)
         *fits = false;
     if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !*fits)) {
+        const cleave_schedule_wish *wish = &f->options->wish;
+        if (status == CLEAVE_OK && (wish->context > 1 || wish->expert > 1))
+            cleave_fail(&why, CLEAVE_BAD_INPUT, "the model has %s",
+                        wish->expert > 1 ? "no experts" : "too few heads");
         if (why.message[0] != '\0')
             memcpy(f->found->why_none, why.message, sizeof why.message);
         return CLEAVE_OK;
